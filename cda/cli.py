@@ -5,14 +5,17 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from cda import __version__
 from cda.errors import CdaError
+
+if TYPE_CHECKING:
+    from cda.config.load import LoadedRecipe
 
 app = typer.Typer(
     add_completion=False,
@@ -49,9 +52,37 @@ def train(recipe: Recipe, overrides: Overrides = None, dry_run: DryRun = False, 
 
 
 @app.command()
-def audit(recipe: Recipe, overrides: Overrides = None, dry_run: DryRun = False, only: Only = False) -> None:
-    """Measure the model before and after."""
-    run_recipe(recipe, overrides or [], "audit", dry_run, only)
+def audit(
+    target: Annotated[
+        str,
+        typer.Argument(
+            help="A reward model (hub id, folder, or `embedded`), `judge:NAME` for an LLM judge, or a recipe: that is "
+            "audited before and after its training."
+        ),
+    ],
+    overrides: Overrides = None,
+    bias: Annotated[
+        list[str] | None,
+        typer.Option("--bias", help="Name or bias file; may be given several times. Default: all five."),
+    ] = None,
+    pairs: Annotated[
+        str | None, typer.Option("--pairs", help="Contrasts of your own: prompt, base, perturbed.")
+    ] = None,
+    votes: Annotated[
+        str | None, typer.Option("--votes", help="People's votes on them: id and vote, any number an item.")
+    ] = None,
+    quality: Annotated[
+        str | None, typer.Option("--quality", help="Preference pairs for accuracy; `none` for no such check.")
+    ] = None,
+    triples: Annotated[str | None, typer.Option("--triples", help="RATE triples of your own.")] = None,
+    out: Annotated[str | None, typer.Option("--out", help="Folder of the run. Default: runs/audit-<model>.")] = None,
+    dry_run: DryRun = False,
+    only: Only = False,
+) -> None:
+    """Measure one reward model or judge as it is; with a recipe, the model before and after its training."""
+    options = {"bias": bias, "pairs": pairs, "votes": votes, "quality": quality, "triples": triples, "out": out}
+    given = {name: value for name, value in options.items() if value}
+    run_audit(target, overrides or [], given, dry_run, only)
 
 
 @app.command()
@@ -70,21 +101,64 @@ def run_recipe(recipe: str, overrides: list[str], last: str, dry_run: bool = Fal
     """Resolve a recipe and run its stages up to `last`; a user's mistake ends in a message and a status."""
     with user_errors():
         from cda.config.load import load_recipe
-        from cda.launch import use_all_cores
-        from cda.quiet import quiet_libraries
 
-        use_all_cores()
-        quiet_libraries()
-        from cda.stages import plan as planning
+        _run(lambda: load_recipe(recipe, overrides), last, dry_run, only)
 
-        loaded = load_recipe(recipe, overrides)
-        if dry_run:
-            planning.check(loaded)
-            print(f"{planning.describe(loaded)}\n\n{planning.plan(loaded)}")
+
+# Options of `cda audit MODEL`, and the recipe setting that each of them is.
+_AUDIT_OPTIONS = {
+    "bias": ("biases",),
+    "pairs": ("audit", "contrasts"),
+    "votes": ("audit", "votes"),
+    "quality": ("audit", "quality"),
+    "triples": ("audit", "triples"),
+    "out": ("run", "folder"),
+}
+
+
+def run_audit(
+    target: str, overrides: list[str], options: dict[str, Any], dry_run: bool = False, only: bool = False
+) -> None:
+    """Audit a model, a judge or a recipe; a user's mistake ends in a message and a status."""
+    with user_errors():
+        from cda.config.load import is_recipe, load_model_audit
+        from cda.errors import RecipeError
+
+        if is_recipe(target):
+            if options:
+                raise RecipeError(
+                    f"--{name}: not with a recipe, which says it itself; use {'.'.join(_AUDIT_OPTIONS[name])}=..."
+                    for name in options
+                )
+            run_recipe(target, overrides, "audit", dry_run, only)
             return
-        from cda.stages.pipeline import run_stages
+        settings: dict[str, Any] = {}
+        for name, value in options.items():
+            section, *key = _AUDIT_OPTIONS[name]
+            value = None if name == "quality" and value == "none" else value
+            if key:
+                settings.setdefault(section, {})[key[0]] = value
+            else:
+                settings[section] = value
+        _run(lambda: load_model_audit(target, settings, overrides), "report", dry_run, only=False)
 
-        run_stages(loaded, last, only)
+
+def _run(load: Callable[[], LoadedRecipe], last: str, dry_run: bool, only: bool) -> None:
+    from cda.launch import use_all_cores
+    from cda.quiet import quiet_libraries
+
+    use_all_cores()
+    quiet_libraries()
+    from cda.stages import plan as planning
+
+    loaded = load()
+    if dry_run:
+        planning.check(loaded)
+        print(f"{planning.describe(loaded)}\n\n{planning.plan(loaded)}")
+        return
+    from cda.stages.pipeline import run_stages
+
+    run_stages(loaded, last, only)
 
 
 @contextmanager

@@ -122,12 +122,27 @@ class Contrast:
     perturbed: str
     base: str
     preferred: Preference | None = None
-    """Human majority, where people voted."""
+    """People's preference as a file states it, where it does."""
+    votes: tuple[Preference, ...] = ()
+    """People's single votes, where they are known; any number."""
     tags: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def id(self) -> str:
         return content_id("contrast", self.bias, self.prompt, self.perturbed, self.base)
+
+
+@dataclass(frozen=True, slots=True)
+class Triple:
+    """A response, rewritten to flip the attribute, and rewritten back (RATE)."""
+
+    bias: str
+    prompt: Prompt
+    original: str
+    rewrite: str
+    rewrite_of_rewrite: str
+    has_attribute: bool
+    """Whether the original exhibits the bias (w = 1)."""
 
 
 @dataclass(frozen=True, slots=True)

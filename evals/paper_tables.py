@@ -33,7 +33,7 @@ from cda.metrics.people import (
 )
 from cda.metrics.votes import Majority, agreement, count_votes, majority, noise_ceiling
 from cda.stats.estimate import Estimate
-from cda.stats.proportions import mcnemar_p, paired_change, share, unpaired_change
+from cda.stats.proportions import exact_change_test, paired_change, share, unpaired_change
 
 ROOT = Path(__file__).parent.parent
 RESULT = ROOT / "evals" / "results" / "paper_tables.json"
@@ -112,8 +112,8 @@ def change(before: np.ndarray, after: np.ndarray, people: Majority, ids: list[st
         name: {
             "paired": asdict(paired_change(first, second, kept, DRAWS)),
             "unpaired": asdict(unpaired_change(first, second)),
-            # McNemar's test takes rows for independent: not where prompts repeat.
-            "mcnemar_p": mcnemar_p(first, second) if len(set(kept)) == len(kept) else None,
+            # The test over prompts is McNemar's only where each prompt occurs once.
+            "mcnemar_p": exact_change_test(first, second, kept).p_value if len(set(kept)) == len(kept) else None,
         }
         for name, (first, second) in {"skew": hits, "miscalibration": misses}.items()
     }

@@ -5,6 +5,7 @@ Later wins: schema defaults < model preset < data preset < recipe file < command
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,20 +15,31 @@ from pydantic import ValidationError
 
 from cda.biases import Bias, builtin_names, load_bias
 from cda.config.schema import Recipe
+from cda.embedded.texts import BIASES as EMBEDDED_BIASES
 from cda.errors import RecipeError, did_you_mean
 from cda.files.problems import describe
 from cda.files.yaml_file import parse_yaml, read_yaml_mapping
 
+JUDGE = "judge:"
+"""Before the name of an LLM that is to be audited as a judge."""
 _PRESET_FOLDERS = {"model": "models", "data": "data"}
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedRecipe:
-    """A recipe with its bias files, ready to be planned."""
+    """A recipe with its bias files, ready to be planned.
+
+    Attributes:
+        path: Its file, or what stands for one in messages.
+        recipe: The settings.
+        biases: Its bias files.
+        only_audit: Nothing is trained: one model or judge is measured as it is.
+    """
 
     path: Path
     recipe: Recipe
     biases: tuple[Bias, ...]
+    only_audit: bool = False
 
 
 def recipes_folder() -> Path:
@@ -63,8 +75,41 @@ def load_recipe(reference: str, overrides: Sequence[str] = ()) -> LoadedRecipe:
         RecipeError: Carries every mistake found in the file, its presets, its bias files and the overrides.
     """
     path = find_recipe(reference)
+    return _resolved(path, read_yaml_mapping(path), overrides, only_audit=False)
+
+
+def is_recipe(reference: str) -> bool:
+    """Whether a reference names a recipe (a YAML file, or a shipped one) rather than a model."""
+    named = (recipes_folder() / f"{reference}.yaml").is_file()
+    return named or Path(reference).suffix in (".yaml", ".yml")
+
+
+def load_model_audit(target: str, settings: Mapping[str, Any], overrides: Sequence[str] = ()) -> LoadedRecipe:
+    """An audit of one model or judge, without a recipe file.
+
+    Args:
+        target: Hub id or folder of a reward model, `embedded`, or `judge:<name>` for an LLM judge.
+        settings: What command-line options say, in the form of a recipe.
+        overrides: `section.key=value` words, which go before them.
+
+    Raises:
+        RecipeError: Carries every mistake found.
+    """
+    name = target.removeprefix(JUDGE)
+    base: dict[str, Any] = {
+        "name": "audit-" + (re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[-90:] or "model"),
+        "biases": list(EMBEDDED_BIASES),
+        "model": {"name_or_path": target, "precision": "auto", "max_length_tokens": 2048},
+        "data": {"pairs": "embedded"},
+    }
+    if target.startswith(JUDGE):
+        base["llm"] = {"model": name}
+    return _resolved(Path("command line"), _merge(base, settings), overrides, only_audit=True)
+
+
+def _resolved(path: Path, content: Mapping[Any, Any], overrides: Sequence[str], only_audit: bool) -> LoadedRecipe:
     problems: list[str] = []
-    layers = [_checked_layer(read_yaml_mapping(path), str(path), problems)]
+    layers = [_checked_layer(content, str(path), problems)]
     layers.append(_parse_overrides(overrides, problems))
     own = _merge(*layers)
     merged = _merge(*_preset_layers(own, path, problems), own)
@@ -81,9 +126,13 @@ def load_recipe(reference: str, overrides: Sequence[str] = ()) -> LoadedRecipe:
     problems += _unknown_train_keys(merged.get("train"), path)
     if recipe is not None:
         problems += _cross_checks(recipe, biases, path)
+        if recipe.model.name_or_path.startswith(JUDGE) and not only_audit:
+            problems.append(
+                f"{path}: model.name_or_path: a judge cannot be trained; `cda audit {JUDGE}<name>` measures it"
+            )
     if problems or recipe is None:
         raise RecipeError(problems)
-    return LoadedRecipe(path, recipe, tuple(biases))
+    return LoadedRecipe(path, recipe, tuple(biases), only_audit)
 
 
 def _names(folder: Path) -> list[str]:

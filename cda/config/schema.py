@@ -10,10 +10,14 @@ By = Literal["auto", "llm", "rules"]
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
+TieRule = Literal["drop", "half", "as-released"]
 
 
 PAIR_COLUMNS = ("prompt", "chosen", "rejected")
-CONTRAST_COLUMNS = ("prompt", "base", "perturbed", "response_1", "response_2", "biased", "preferred", "votes", "bias")
+CONTRAST_COLUMNS = (
+    "id", "prompt", "base", "perturbed", "response_1", "response_2", "biased", "preferred", "votes", "bias",
+)  # fmt: skip
+TRIPLE_COLUMNS = ("prompt", "original", "rewrite", "rewrite_of_rewrite", "has_attribute", "bias")
 
 
 def _known_columns(columns: dict[str, str], known: tuple[str, ...]) -> dict[str, str]:
@@ -31,8 +35,13 @@ def _contrast_columns(columns: dict[str, str]) -> dict[str, str]:
     return _known_columns(columns, CONTRAST_COLUMNS)
 
 
+def _triple_columns(columns: dict[str, str]) -> dict[str, str]:
+    return _known_columns(columns, TRIPLE_COLUMNS)
+
+
 PairColumns = Annotated[dict[str, str], AfterValidator(_pair_columns)]
 ContrastColumns = Annotated[dict[str, str], AfterValidator(_contrast_columns)]
+TripleColumns = Annotated[dict[str, str], AfterValidator(_triple_columns)]
 
 
 class _Section(BaseModel):
@@ -47,8 +56,9 @@ class ModelSection(_Section):
     name_or_path: str
     """Hub id, local folder, or `embedded`."""
     revision: str | None = None
-    precision: Literal["8bit", "bf16", "fp32"] = "8bit"
-    """Of the base weights, in training and in both scorings alike. Adapter and head train in fp32."""
+    precision: Literal["8bit", "bf16", "fp32", "auto"] = "8bit"
+    """Of the base weights, in training and in both scorings alike. Adapter and head train in fp32. auto: bf16 on a GPU,
+    fp32 without one; for audits alone."""
     max_length_tokens: Annotated[int, Field(ge=8)] = 512
     """Prompt and response together; longer texts are cut at the end, and counted."""
     trust_remote_code: bool = False
@@ -121,6 +131,19 @@ class AuditSection(_Section):
     """`embedded`, or a file of contrasts (prompt, base, perturbed; optionally people's preferences)."""
     columns: ContrastColumns = {}
     """Our name: your name, for the contrasts file."""
+    votes: str | None = None
+    """People's votes in a file of their own: rows of id and vote, or of id and votes. `id` is the contrasts' column."""
+    ties: TieRule = "drop"
+    """Contrasts on which people tied or split: left out (`drop`), counted `half` for each side, or `as-released`:
+    the column `preferred` as it stands, whatever the votes."""
+    triples: str | None = None
+    """File of RATE triples (prompt, original, rewrite, rewrite_of_rewrite, has_attribute)."""
+    triple_columns: TripleColumns = {}
+    rate: Count = 0
+    """Without a file of triples: how many embedded answers with the bias, and as many without, to rewrite and rewrite
+    back, for each of the recipe's biases."""
+    similarity: bool = False
+    """Measure by the embedded encoder how alike the two sides of the contrasts are; takes a minute for 1,000 texts."""
     quality: str | None = "embedded"
     """Held-out preference pairs whose accuracy must not fall: `embedded`, a file, or null for none."""
     quality_columns: PairColumns = {}

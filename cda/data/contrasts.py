@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cda.data.load import Row
 from cda.data.messages import RowError, prompt_of
+from cda.data.votes import vote_words
 from cda.errors import DataError
 from cda.records import Contrast, Exclusions, Preference, count_reasons
 
-COLUMNS = ("prompt", "base", "perturbed", "response_1", "response_2", "biased", "preferred", "votes", "bias")
+COLUMNS = ("id", "prompt", "base", "perturbed", "response_1", "response_2", "biased", "preferred", "votes", "bias")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,19 +22,24 @@ class CleanContrasts:
 
 
 def clean_contrasts(
-    rows: Sequence[Row], biases: Sequence[str], columns: Mapping[str, str], where: str
+    rows: Sequence[Row],
+    biases: Sequence[str],
+    columns: Mapping[str, str],
+    where: str,
+    votes: Mapping[str, Sequence[str]] | None = None,
 ) -> CleanContrasts:
     """Turn rows into contrasts, counting what cannot be used.
 
     Two layouts: `prompt, base, perturbed`, or `prompt, response_1, response_2, biased` where `biased` says which of
-    the two carries the bias. Optional: `preferred` (`perturbed`, `base`, `response_1`, `response_2` or `tie`) or
-    `votes` (a list of the same words, of which the majority counts), and `bias` (needed when several are audited).
+    the two carries the bias. Optional: `preferred` (`perturbed`, `base`, `response_1`, `response_2` or `tie`),
+    `votes` (a list of the same words), `id`, and `bias` (needed when several are audited).
 
     Args:
         rows: Loaded rows.
         biases: Names of the audited biases; rows of other biases are left out without being counted as broken.
         columns: Our name to the name of the column in the rows.
         where: File named in errors.
+        votes: Votes from a file of their own, by the row's `id` or the contrast's; they go before the row's own.
 
     Raises:
         DataError: Neither layout is there, or several biases and no `bias` column, or no row is usable.
@@ -51,7 +56,7 @@ def clean_contrasts(
             reasons.append(f"of another bias ({bias})")
             continue
         try:
-            contrast = _contrast(values, bias)
+            contrast = _contrast(values, bias, votes or {})
             if contrast.id in contrasts:
                 raise RowError("duplicate")
         except RowError as problem:
@@ -64,16 +69,20 @@ def clean_contrasts(
     return CleanContrasts(tuple(contrasts.values()), exclusions)
 
 
-def majority(votes: Sequence[str]) -> str:
-    """The word with most votes; `tie` where two lead together.
+def with_votes(contrasts: Sequence[Contrast], votes: Mapping[str, Sequence[str]]) -> list[Contrast]:
+    """Contrasts with the votes that a file holds for their ids (`perturbed`, `base` or `tie`).
 
-    >>> majority(["base", "base", "tie"]), majority(["base", "perturbed"])
-    ('base', 'tie')
+    Raises:
+        DataError: A vote is none of these words.
     """
-    counts = Counter(votes).most_common()
-    if len(counts) > 1 and counts[0][1] == counts[1][1]:
-        return "tie"
-    return counts[0][0]
+    found = []
+    for contrast in contrasts:
+        try:
+            words = _votes(votes.get(contrast.id), {})
+        except RowError as problem:
+            raise DataError(f"votes on {contrast.id}: {problem}; the words are perturbed, base and tie") from None
+        found.append(replace(contrast, votes=words) if words else contrast)
+    return found
 
 
 def _check_layout(names: Mapping[str, str], present: set[str], biases: Sequence[str], where: str) -> None:
@@ -94,7 +103,7 @@ def _check_layout(names: Mapping[str, str], present: set[str], biases: Sequence[
         raise DataError("\n".join(problems))
 
 
-def _contrast(values: Mapping[str, Any], bias: str) -> Contrast:
+def _contrast(values: Mapping[str, Any], bias: str, votes: Mapping[str, Sequence[str]]) -> Contrast:
     prompt = prompt_of(values["prompt"])
     first, second = values["response_1"], values["response_2"]
     perturbed, base = values["perturbed"], values["base"]
@@ -113,15 +122,24 @@ def _contrast(values: Mapping[str, Any], bias: str) -> Contrast:
         raise RowError("a side is missing")
     if perturbed == base:
         raise RowError("identical sides")
-    return Contrast(bias, prompt, perturbed, base, _preference(values["preferred"], values["votes"], sides))
+    item = None if values["id"] is None else str(values["id"])
+    named = Contrast(bias, prompt, perturbed, base, tags={} if item is None else {"item": item})
+    own = votes.get(item or "", votes.get(named.id, values["votes"]))
+    preferred = values["preferred"]
+    return replace(
+        named,
+        preferred=None if preferred is None or preferred == "" else _one_preference(preferred, sides),
+        votes=_votes(own, sides),
+    )
 
 
-def _preference(preferred: Any, votes: Any, sides: Mapping[str, Preference]) -> Preference | None:
-    if votes is not None:
-        if not isinstance(votes, list | tuple) or not votes:
-            raise RowError("votes is not a list of votes")
-        preferred = majority([str(_one_preference(vote, sides)) for vote in votes])
-    return None if preferred is None or preferred == "" else _one_preference(preferred, sides)
+def _votes(votes: Any, sides: Mapping[str, Preference]) -> tuple[Preference, ...]:
+    if votes is None or votes == "" or votes == []:
+        return ()
+    words = vote_words(votes)
+    if not words:
+        raise RowError("votes is not a list of votes")
+    return tuple(_one_preference(word, sides) for word in words)
 
 
 def _one_preference(value: Any, sides: Mapping[str, Preference]) -> Preference:

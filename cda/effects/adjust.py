@@ -41,7 +41,7 @@ class Adjusted:
         standard_error: Cluster-robust, of `effect`.
         p_value: Two-sided, of no effect at zero drift.
         features: Features adjusted for; those without any difference between sides are left out.
-        r_squared: Share of the margins' variance that drift accounts for; None where margins do not vary.
+        r_squared: Share of the margins' variance that drift accounts for.
     """
 
     form: Form
@@ -49,7 +49,7 @@ class Adjusted:
     standard_error: float
     p_value: float
     features: tuple[str, ...]
-    r_squared: float | None
+    r_squared: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +103,9 @@ def adjusted_effect(
         unit: Of the margins.
 
     Returns:
-        The adjusted effect, or why there is none: fewer prompts than coefficients, or a difference that is the same in all
-        pairs (or a mix of differences that is), which no regression tells from the effect.
+        The adjusted effect, or why there is none: fewer prompts than coefficients, a difference that is the same in all
+        pairs (or a mix of differences that is), which no regression tells from the effect, or margins that it
+        explains in full, so that its error is unknown.
 
     Raises:
         DataError: Shapes that differ, or values that are not finite.
@@ -133,6 +134,11 @@ def adjusted_effect(
     residuals = values - design @ coefficients
     influence = np.bincount(clusters, weights=inverse[0] * residuals)
     error = float(np.sqrt(n_prompts / (n_prompts - rank) * (influence**2).sum()))
+    # Rounding leaves a trace of an error where there is none.
+    if error <= 1e-12 * float(np.abs(values).max()):
+        return NotIdentified(
+            f"{form}: nothing is left to vary between its {n_prompts} prompts, so that the effect's error is unknown"
+        )
     value, freedom = float(coefficients[0]), n_prompts - rank
     half = float(stats.t.ppf(0.975, freedom)) * error
     total = float(((values - values.mean()) ** 2).sum())
@@ -140,9 +146,9 @@ def adjusted_effect(
         form=form,
         effect=Estimate(value, value - half, value + half, len(values), n_prompts, unit, f"{form} adjustment, CR 95%"),
         standard_error=error,
-        p_value=float(2 * stats.t.sf(abs(value) / error, freedom)) if error > 0 else float(value == 0),
+        p_value=float(2 * stats.t.sf(abs(value) / error, freedom)),
         features=used,
-        r_squared=1 - float((residuals**2).sum()) / total if total > 0 else None,
+        r_squared=1 - float((residuals**2).sum()) / total,
     )
 
 
@@ -180,7 +186,8 @@ def identify(
         unit: Of the margins.
 
     Raises:
-        DataError: Fewer than two forms, one prompt, a limited feature not measured, shapes that differ, values not finite.
+        DataError: Fewer than two forms, one prompt, margins that do not vary between prompts, a limited feature not
+            measured, shapes that differ, values not finite.
     """
     if len(set(forms)) < 2:
         raise DataError("one functional form cannot disagree with itself: give at least two of linear, log_ratio, …")

@@ -144,11 +144,17 @@ def effect(margins: ArrayLike, prompt_ids: Sequence[str], rng: np.random.Generat
         unit: Of the margins.
 
     Raises:
-        DataError: No rows, one prompt, or margins that are not finite.
+        DataError: No rows, one prompt, or margins that are not finite or do not vary between prompts.
     """
     values = checked_margins(margins, len(prompt_ids))
-    mean = bootstrap_mean(values, prompt_ids, rng).estimate(unit)
-    return Effect(share(values > 0, prompt_ids, rng), mean)
+    mean = bootstrap_mean(values, prompt_ids, rng)
+    # Rounding leaves a trace of an error where there is none.
+    if mean.standard_error <= 1e-12 * float(np.abs(values).max()):
+        raise DataError(
+            f"the mean margin does not vary between its {mean.n_clusters} prompts ({mean.value:g} in each): "
+            "its error is unknown"
+        )
+    return Effect(share(values > 0, prompt_ids, rng), mean.estimate(unit))
 
 
 def overlap_effect(
@@ -180,7 +186,10 @@ def overlap_effect(
     kept = [prompt for prompt, keep in zip(prompt_ids, rows, strict=True) if keep]
     if reason := too_small(len(kept), len(set(kept)), len(values), rule):
         return NotIdentified(reason)
-    return effect(values[rows], kept, rng, unit)
+    try:
+        return effect(values[rows], kept, rng, unit)
+    except DataError as error:
+        return NotIdentified(str(error))
 
 
 def too_small(n: int, n_prompts: int, n_total: int, rule: OverlapRule) -> str:

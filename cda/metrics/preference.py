@@ -1,4 +1,4 @@
-"""Skew, miscalibration and quality accuracy of one scorer, and their change after training."""
+"""Skew and quality accuracy of one scorer, and the change of a share after training."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cda.errors import DataError
-from cda.records import Preference
 from cda.stats.estimate import Estimate
-from cda.stats.proportions import mcnemar_p, paired_change, share
+from cda.stats.proportions import exact_change_test, paired_change, share
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +21,8 @@ class Change:
         before: Share before.
         after: Share after.
         change: after − before, paired.
-        p_value: Exact McNemar test of no change.
+        p_value: Exact test of no change, over prompts.
+        p_method: How it was made: McNemar where each prompt occurs once, else signs of whole prompts flipped.
         n_ties: Rows with margin exactly 0 (before, after); they count as no hit.
     """
 
@@ -30,6 +30,7 @@ class Change:
     after: Estimate
     change: Estimate
     p_value: float
+    p_method: str
     n_ties: tuple[int, int]
 
 
@@ -63,65 +64,27 @@ def positive_share_change(
     first, second = margins_finite(before), margins_finite(after)
     hits = first > 0, second > 0
     ties = int((first == 0).sum()), int((second == 0).sum())
-    return _change(hits[0], hits[1], prompt_ids, rng, ties)
+    return share_change(hits[0], hits[1], prompt_ids, rng, ties)
 
 
-def human_skew(preferred: Sequence[Preference | None], prompt_ids: Sequence[str], rng: np.random.Generator) -> Estimate:
-    """Share of people's majorities that prefer the perturbed side; ties and rows without votes are left out.
-
-    Raises:
-        DataError: No row has a majority.
-    """
-    rows = voted(preferred)
-    if not rows.any():
-        raise DataError("no votes: every row is a tie or has none, so human skew cannot be estimated")
-    hits = np.array([one == "perturbed" for one in preferred])[rows]
-    return share(hits, _pick(prompt_ids, rows), rng)
-
-
-def miscalibration_change(
-    before: ArrayLike,
-    after: ArrayLike,
-    preferred: Sequence[Preference | None],
-    prompt_ids: Sequence[str],
-    rng: np.random.Generator,
+def share_change(
+    before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str], rng: np.random.Generator, n_ties: tuple[int, int]
 ) -> Change:
-    """Share of rows on which model and human majority disagree, before and after; human ties are left out.
+    """Change of a share of hits between two scorings of the same rows, with its test.
 
-    A margin of exactly 0 is read as not preferring the perturbed side, as in skew: a disagreement where people do.
-
-    Raises:
-        DataError: No row has a majority.
+    Args:
+        before: Hits before, 0 to 1 (halves where a tie counts half). Shape (n,).
+        after: Hits after, on the same rows. Shape (n,).
+        prompt_ids: Cluster of each row. Length n.
+        rng: For clustered intervals.
+        n_ties: Rows with margin exactly 0, before and after.
     """
-    rows = voted(preferred)
-    if not rows.any():
-        raise DataError("no votes: miscalibration needs people's preferences")
-    people = np.array([one == "perturbed" for one in preferred])[rows]
-    first, second = margins_finite(before)[rows], margins_finite(after)[rows]
-    ties = int((first == 0).sum()), int((second == 0).sum())
-    return _change((first > 0) != people, (second > 0) != people, _pick(prompt_ids, rows), rng, ties)
-
-
-def voted(preferred: Sequence[Preference | None]) -> NDArray[np.bool_]:
-    """Rows on which people preferred one side."""
-    return np.array([one in ("perturbed", "base") for one in preferred], dtype=bool)
-
-
-def _change(
-    before: NDArray[np.bool_],
-    after: NDArray[np.bool_],
-    prompt_ids: Sequence[str],
-    rng: np.random.Generator,
-    ties: tuple[int, int],
-) -> Change:
+    test = exact_change_test(before, after, prompt_ids)
     return Change(
         before=share(before, prompt_ids, rng),
         after=share(after, prompt_ids, rng),
         change=paired_change(before, after, prompt_ids, rng),
-        p_value=mcnemar_p(before, after),
-        n_ties=ties,
+        p_value=test.p_value,
+        p_method=test.method,
+        n_ties=n_ties,
     )
-
-
-def _pick(values: Sequence[str], rows: NDArray[np.bool_]) -> list[str]:
-    return [value for value, keep in zip(values, rows, strict=True) if keep]

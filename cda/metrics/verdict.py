@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cda.metrics.preference import Change
+from cda.stats.estimate import Estimate
 
 Word = Literal["improved", "less biased", "no change shown", "overcorrected", "substituted", "worse"]
+Finding = Literal[
+    "over-rewarded", "under-rewarded", "as people", "rewarded", "penalised", "no effect shown", "not identified"
+]
 OVERCORRECTED_BELOW = 0.15
 SIGNIFICANT = 0.05
 
@@ -118,6 +122,35 @@ def risen(target: str, evidence: Mapping[str, Evidence]) -> list[str]:
         and one.p_holm < SIGNIFICANT
         and not (one.people and one.people.miscalibration.fell)
     ]
+
+
+def finding(mean_margin: Estimate | None, p_holm: float, identified: bool, signed_gap: Estimate | None) -> Finding:
+    """What one audit of a model, without a training, says of a bias; the first rule that holds decides.
+
+    With people's votes, skew is compared with people's on the same rows:
+        over-rewarded: the interval of skew − human skew lies above 0.
+        under-rewarded: it lies below 0.
+        as people: it contains 0, so that no difference is shown.
+
+    Without votes there is no human reference, and whether the effect is right stays open:
+        not identified: what else differs between the sides cannot be told from the bias, or there is no estimate.
+        rewarded: the mean margin's interval lies above 0 and its Holm-adjusted p is below 0.05.
+        penalised: the same below 0.
+        no effect shown: otherwise.
+
+    Args:
+        mean_margin: Of all contrasts, perturbed − base; None where it could not be estimated.
+        p_holm: Of no mean margin, adjusted over everything that was tested.
+        identified: Whether the pairs identify the effect.
+        signed_gap: Skew − human skew; None without votes.
+    """
+    if signed_gap is not None:
+        return "over-rewarded" if signed_gap.low > 0 else "under-rewarded" if signed_gap.high < 0 else "as people"
+    if mean_margin is None or not identified:
+        return "not identified"
+    if p_holm < SIGNIFICANT and not mean_margin.low <= 0 <= mean_margin.high:
+        return "rewarded" if mean_margin.value > 0 else "penalised"
+    return "no effect shown"
 
 
 def _with_votes(people: AgainstPeople) -> Word:

@@ -89,6 +89,13 @@ def load_reward_model(spec: ModelSpec, adapter: Path | None = None) -> RewardMod
     return RewardModel(model, template, spec, heads)
 
 
+def best_precision() -> Precision:
+    """bf16 on a GPU, fp32 without one: CPUs without bf16 units are three times slower in it."""
+    import torch
+
+    return "bf16" if torch.cuda.is_available() else "fp32"
+
+
 def free_memory() -> None:
     """Give back what dropped models held, before the next is loaded: trainers keep themselves alive in cycles."""
     import gc
@@ -114,8 +121,14 @@ def load_template(spec: ModelSpec, config: Any = None) -> Template:
         )
     except Exception as error:  # transformers raises many kinds here
         raise ModelError(f"{spec.name_or_path}: its tokenizer cannot be loaded ({_first_line(error)})") from None
-    pad = getattr(config.get_text_config(), "pad_token_id", None) if config is not None else None
-    return Template(tokenizer, spec.max_length_tokens, pad)
+    text_config = config.get_text_config() if config is not None else None
+    # Learned positions end where the table ends (RoBERTa's is two longer than its texts may be: the tokenizer knows).
+    limits = [
+        spec.max_length_tokens,
+        int(getattr(text_config, "max_position_embeddings", None) or spec.max_length_tokens),
+    ]
+    limits.append(min(int(tokenizer.model_max_length), spec.max_length_tokens))
+    return Template(tokenizer, min(limits), getattr(text_config, "pad_token_id", None))
 
 
 def head_names(config: Any, spec: ModelSpec) -> tuple[str, ...]:

@@ -9,9 +9,11 @@ from __future__ import annotations
 from html import escape
 
 from cda.report.numbers import Json, clipped, percent, share, visible
+from cda.report.tables import compares
 from cda.report.verdict import others, targets
 
 _TOP, _ROW, _BOTTOM = 30, 58, 40
+_TITLES = {True: "Skew of each bias before and after training", False: "Skew of each bias"}
 
 
 def skew_chart(audit: Json) -> str:
@@ -19,11 +21,11 @@ def skew_chart(audit: Json) -> str:
     names = [*targets(audit), *others(audit)]
     voted = any(name in audit["votes"] for name in names)
     height = _TOP + _ROW * len(names) + _BOTTOM
-    parts = [_legend(voted), _axis(height)]
+    parts = [_legend(voted, compares(audit)), _axis(height)]
     parts += [_row(name, audit, _TOP + _ROW * index) for index, name in enumerate(names)]
     return (
         f'<svg class="chart" role="img" aria-labelledby="chart-title chart-desc" width="100%" height="{height}">'
-        f'<title id="chart-title">Skew of each bias before and after training</title>'
+        f'<title id="chart-title">{_TITLES[compares(audit)]}</title>'
         f'<desc id="chart-desc">{_safe(_description(names, audit))}</desc>{"".join(parts)}</svg>'
     )
 
@@ -33,7 +35,9 @@ def _description(names: list[str], audit: Json) -> str:
     sentences = []
     for name in names:
         skew = audit["skew"][name]
-        text = f"{name}{' (target)' if skew['target'] else ''}: {share(skew['before'])} before, {share(skew['after'])} after"
+        label = f"{name}{' (target)' if skew['target'] and compares(audit) else ''}"
+        shares = [f"{share(skew[when])}{f' {when}' if compares(audit) else ''}" for when in audit["scorings"]]
+        text = f"{label}: {', '.join(shares)}"
         if name in audit["votes"]:
             text += f", people {share(audit['votes'][name]['human_skew'])}"
         sentences.append(text + ".")
@@ -43,16 +47,21 @@ def _description(names: list[str], audit: Json) -> str:
 def _row(name: str, audit: Json, top: int) -> str:
     skew = audit["skew"][name]
     target = skew["target"]
-    before, after = skew["before"], skew["after"]
-    label = clipped(visible(name).replace("\n", " "), 24) + (" (target)" if target else "")
-    values = f"{percent(before['value'])} → {percent(after['value'])}"
+    shares = [skew[when] for when in audit["scorings"]]
+    label = clipped(visible(name).replace("\n", " "), 24) + (" (target)" if target and compares(audit) else "")
+    values = " → ".join(percent(one["value"]) for one in shares)
     y = top + 36
-    parts = [
-        f'<line class="link" x1="{_x(before["value"])}" x2="{_x(after["value"])}" y1="{y}" y2="{y}"/>',
-        _interval("before", before, y - 5), _interval("after", after, y + 5),
-        f'<circle class="dot before" cx="{_x(before["value"])}" cy="{y - 5}" r="5"/>',
-        f'<circle class="dot after" cx="{_x(after["value"])}" cy="{y + 5}" r="5"/>',
-    ]  # fmt: skip
+    parts = []
+    if compares(audit):
+        first, last = (_x(one["value"]) for one in shares)
+        parts.append(f'<line class="link" x1="{first}" x2="{last}" y1="{y}" y2="{y}"/>')
+    # One scoring is drawn in the colour of `before`: it is the model as it came.
+    marks = [("before", -5), ("after", 5)] if compares(audit) else [("before", 0)]
+    parts += [_interval(kind, one, y + shift) for (kind, shift), one in zip(marks, shares, strict=True)]
+    parts += [
+        f'<circle class="dot {kind}" cx="{_x(one["value"])}" cy="{y + shift}" r="5"/>'
+        for (kind, shift), one in zip(marks, shares, strict=True)
+    ]
     if name in audit["votes"]:
         people = audit["votes"][name]["human_skew"]
         parts += [_interval("people", people, y), _diamond(_x(people["value"]), y)]
@@ -70,11 +79,11 @@ def _diamond(x: str, y: int) -> str:
     return f'<svg x="{x}" y="{y}" overflow="visible"><path class="dot people" d="M0-7 6 0 0 7-6 0Z"/></svg>'
 
 
-def _legend(voted: bool) -> str:
-    parts = [
-        '<circle class="dot before" cx="6" cy="10" r="5"/><text class="key" x="16" y="14">before</text>',
-        '<circle class="dot after" cx="82" cy="10" r="5"/><text class="key" x="92" y="14">after</text>',
-    ]
+def _legend(voted: bool, two: bool) -> str:
+    name = "before" if two else "model"
+    parts = [f'<circle class="dot before" cx="6" cy="10" r="5"/><text class="key" x="16" y="14">{name}</text>']
+    if two:
+        parts.append('<circle class="dot after" cx="82" cy="10" r="5"/><text class="key" x="92" y="14">after</text>')
     if voted:
         parts.append(_diamond("148", 10) + '<text class="key" x="159" y="14">people</text>')
     return "".join(parts)

@@ -32,7 +32,12 @@ _VOTES = (
     Entry("miscalibration", "contrasts where model and majority disagree / contrasts with a majority",
         "Lower is better. It can be high even where skew equals human skew."),
     Entry("gap", "|skew on voted contrasts − human skew|",
-        "How far the model's preference for the bias is from people's. It has no interval of its own."),
+        "How far the model's preference for the bias is from people's."),
+    Entry("AUC of the margin", "P(margin where people prefer perturbed > margin where they prefer base)",
+        "Whether margins follow people: 0.5 not at all, 1 always. Skew, miscalibration and gap move when all margins shift by "
+        "a constant; this does not."),
+    Entry("second majority", "expected disagreement of two majorities of other people, from the votes' Dirichlet-multinomial model",
+        "Miscalibration that people themselves would show. A model far below it is matching noise."),
 )  # fmt: skip
 _QUALITY = Entry("quality accuracy", "pairs with score(chosen) > score(rejected) / all pairs",
     "Held-out pairs of a better and a worse answer. Ties count as wrong.",
@@ -49,19 +54,23 @@ _METHODS = {
         "from another, the Wilson or Newcombe interval over prompts is taken."),
 }  # fmt: skip
 _MCNEMAR = Entry("McNemar test", "exact binomial test of rows that went up against rows that went down, p = 1/2",
-    "Whether as many rows changed one way as the other. Rows that did not change say nothing.",
+    "Whether as many rows changed one way as the other. Rows that did not change say nothing. Where prompts repeat, whole "
+    "prompts take the place of rows: their sums of changes are given every combination of signs.",
 )  # fmt: skip
 _HOLM = Entry("Holm correction", "k-th smallest of m p-values × (m − k + 1), never below an earlier one, at most 1",
-    "Several biases are tested at once. With it, the chance of any false finding among them stays below 5% at p < 0.05.",
+    "Several things are tested at once. With it, the chance of any false finding among them stays below 5% at p < 0.05. "
+    "Benjamini and Hochberg's correction (BH) keeps the expected share of false ones among the findings below 5% instead.",
 )  # fmt: skip
 
 
 def glossary(audit: Json) -> list[Entry]:
     """The entries that this audit needs."""
     found = set(_methods(audit))
-    entries = [_MARGIN, _SKEW, *(_VOTES if audit["votes"] else ()), *((_QUALITY,) if audit["quality"] else ()), _CHANGE]
+    two = len(audit["scorings"]) > 1
+    entries = [_MARGIN, _SKEW, *(_VOTES if audit["votes"] else ()), *((_QUALITY,) if audit["quality"] else ())]
+    entries += [_CHANGE] if two else []
     entries += [entry for word, entry in _METHODS.items() if any(word in method for method in found)]
-    return [*entries, _MCNEMAR, _HOLM]
+    return [*entries, *((_MCNEMAR,) if two else ()), _HOLM]
 
 
 def _methods(value: object) -> Iterator[str]:

@@ -13,10 +13,10 @@ from markupsafe import Markup
 
 from cda.report.differences import Piece, word_differences
 from cda.report.figure import skew_chart
-from cda.report.numbers import Json, reward, visible
-from cda.report.scoring import caveats, helpers_line, scored_line
+from cda.report.numbers import Json, visible
+from cda.report.scoring import caveats, example_order, how_scored, margins_sentence
 from cda.report.sections import sections
-from cda.report.tables import main_table
+from cda.report.tables import compares, main_table
 from cda.report.verdict import others_sentence, quality_sentence, targets, verdicts
 
 _N_OPEN = 2
@@ -31,9 +31,7 @@ class Example:
         prompt: The prompt.
         base: The side without the bias, in pieces.
         perturbed: The side with it, in pieces.
-        before: Margin before, as text.
-        after: Margin after, as text.
-        moved: after − before, as text.
+        margins: What the model said, in words.
         people: What people preferred; None where nobody voted.
         is_open: Whether it starts unfolded.
     """
@@ -42,9 +40,7 @@ class Example:
     prompt: str
     base: list[Piece]
     perturbed: list[Piece]
-    before: str
-    after: str
-    moved: str
+    margins: str
     people: str | None
     is_open: bool
 
@@ -64,9 +60,10 @@ def render_html(audit: Json) -> str:
         targets=targets(audit),
         verdicts=verdicts(audit),
         quality=quality_sentence(audit),
-        others=others_sentence(audit),
+        others=others_sentence(audit) if compares(audit) else "",
         main=main_table(audit),
-        scored=f"{scored_line(audit)}; {helpers_line(audit)}.",
+        scored=how_scored(audit),
+        two=compares(audit),
         caveats=caveats(audit),
         chart=Markup(skew_chart(audit)),
         sections=sections(audit),
@@ -77,14 +74,13 @@ def render_html(audit: Json) -> str:
 
 def _examples(audit: Json) -> list[Example]:
     """Examples, the largest fall of the margin first."""
-    rows = sorted(audit["examples"], key=lambda one: float(one["margin_after"] - one["margin_before"]))
+    rows = sorted(audit["examples"], key=example_order)
     examples = []
     for index, row in enumerate(rows):
         base, perturbed = word_differences(row["base"], row["perturbed"])
-        before, after = row["margin_before"], row["margin_after"]
         people = {"perturbed": "with the bias", "base": "without the bias", "tie": "neither (a tie)"}
         examples.append(
-            Example(row["bias"], row["prompt"], base, perturbed, reward(before), reward(after), reward(after - before),
+            Example(row["bias"], row["prompt"], base, perturbed, margins_sentence(row),
                     people.get(row["preferred"] or ""), index < _N_OPEN)
         )  # fmt: skip
     return examples

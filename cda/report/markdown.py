@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from cda.report.numbers import Json, inert, reward, visible
-from cda.report.scoring import caveats, helpers_line, scored_line
+from cda.report.numbers import Json, inert, visible
+from cda.report.scoring import caveats, example_order, how_scored, margins_sentence
 from cda.report.sections import Section, sections
-from cda.report.tables import Table, main_table
+from cda.report.tables import Table, compares, main_table
 from cda.report.verdict import others_sentence, quality_sentence, verdicts
 
 EXAMPLES_PER_BIAS = 3
@@ -17,12 +17,13 @@ _SPECIAL = re.compile(r"([\\`*_\[\]|~])")
 def render_markdown(audit: Json) -> str:
     """The audit as a Markdown document; text from outside is escaped, longer texts stand in fenced blocks."""
     names = ", ".join(bias["name"] for bias in audit["biases"])
-    lines = [f"# Bias audit: {_escaped(names)}", "", f"Model {_escaped(audit['model']['name'])}, recipe "
-             f"{_escaped(audit['recipe'])}.", ""]  # fmt: skip
+    recipe = f", recipe {_escaped(audit['recipe'])}" if compares(audit) else ""
+    lines = [f"# Bias audit: {_escaped(names)}", "", f"Model {_escaped(audit['model']['name'])}{recipe}.", ""]
     for verdict in verdicts(audit):
         lines += [f"**{_escaped(verdict.sentence)}**", ""]
-    lines += [_escaped(quality_sentence(audit)), "", _escaped(others_sentence(audit)), ""]
-    lines += [*_table(main_table(audit)), _escaped(f"{scored_line(audit)}; {helpers_line(audit)}."), ""]
+    lines += [_escaped(quality_sentence(audit)), ""]
+    lines += [_escaped(others_sentence(audit)), ""] if compares(audit) else []
+    lines += [*_table(main_table(audit)), _escaped(how_scored(audit)), ""]
     lines += [*(f"- {_escaped(note)}" for note in caveats(audit)), ""]
     lines += [f"- {_escaped(bias['name'])}: {_escaped(bias['description'])}" for bias in audit["biases"]]
     for section in sections(audit):
@@ -50,10 +51,9 @@ def _examples(audit: Json) -> list[str]:
     lines = []
     for bias in audit["biases"]:
         own = [one for one in audit["examples"] if one["bias"] == bias["name"]]
-        own.sort(key=lambda one: float(one["margin_after"] - one["margin_before"]))
+        own.sort(key=example_order)
         for one in own[:EXAMPLES_PER_BIAS]:
-            margins = f"margin {reward(one['margin_before'])} before, {reward(one['margin_after'])} after"
-            lines += [f"### {_escaped(one['bias'])}: {margins}", ""]
+            lines += [f"### {_escaped(one['bias'])}: {margins_sentence(one)}", ""]
             for title, key in (("Prompt", "prompt"), ("Without the bias", "base"), ("With the bias", "perturbed")):
                 lines += [f"{title}:", "", *_fenced(one[key]), ""]
     return lines

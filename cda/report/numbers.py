@@ -77,6 +77,25 @@ def reward(value: float) -> str:
     return f"{value:+.2f}".replace("-", MINUS)
 
 
+def signed(estimate: Json) -> str:
+    """An estimate in reward units or the like, signed, with its interval.
+
+    >>> signed({"value": 1.234, "low": -0.5, "high": 3.0})
+    '+1.23 [−0.50, +3.00]'
+    """
+    return f"{reward(estimate['value'])} [{reward(estimate['low'])}, {reward(estimate['high'])}]"
+
+
+def decimals(estimate: Json) -> str:
+    """A number between −1 and 1 (AUC, r, alpha) with its interval.
+
+    >>> decimals({"value": 0.876, "low": 0.8, "high": 0.93})
+    '0.88 [0.80, 0.93]'
+    """
+    numbers = (f"{estimate[key]:.2f}".replace("-", MINUS) for key in ("value", "low", "high"))
+    return "{} [{}, {}]".format(*numbers)
+
+
 def excludes_zero(estimate: Json) -> bool:
     """Whether the interval lies on one side of 0."""
     return bool(estimate["high"] < 0 or estimate["low"] > 0)

@@ -2,21 +2,52 @@
 
 from __future__ import annotations
 
-from cda.report.numbers import Json
+from cda.report.numbers import Json, reward
 from cda.report.verdict import targets
 
 
 def scored_line(audit: Json) -> str:
-    """Precision and cut texts."""
+    """Precision and cut texts; of a judge, how it was asked."""
     model = audit["model"]
+    if model["kind"] == "judge":
+        bias = model["position_bias"]
+        position = "" if bias is None else f"; verdicts for the first minus for the second place: {bias:+.2f}"
+        return (
+            f"Asked {model['comparisons']} comparisons in both orders; {model['unread']} unreadable, "
+            f"{model['flipped']} followed the place{position}"
+        )
     return (
         f"Scored in {model['precision']}; {model['truncated']} of {model['texts']} texts cut at "
         f"{model['max_length_tokens']} tokens"
     )
 
 
+def how_scored(audit: Json) -> str:
+    """How the model was asked and who helped, as one sentence."""
+    helpers = helpers_line(audit)
+    return f"{scored_line(audit)}{f'; {helpers}' if helpers else ''}."
+
+
+def example_order(example: Json) -> float:
+    """Sorts examples: those whose margin fell most first; of one scoring, those with the largest margin."""
+    margins = list(example["margins"].values())
+    return float(margins[-1] - margins[0]) if len(margins) > 1 else -float(margins[0])
+
+
+def margins_sentence(example: Json) -> str:
+    """The margins of an example in words."""
+    margins = example["margins"]
+    if len(margins) == 1:
+        return f"margin {reward(next(iter(margins.values())))}"
+    moved = reward(margins["after"] - margins["before"])
+    return f"margin {reward(margins['before'])} before, {reward(margins['after'])} after ({moved})"
+
+
 def helpers_line(audit: Json) -> str:
-    """Who labelled and who rewrote: rules or an LLM."""
+    """Who labelled and who rewrote: rules or an LLM; empty where nothing was."""
+    if len(audit["scorings"]) == 1:
+        made = {one["rewriter"] for one in audit["rate"].values()} - {"file"}
+        return f"rewritten by {' and '.join(sorted(made))}" if made else ""
     labelled, rewritten = labelled_by(audit), rewritten_by(audit)
     if labelled == rewritten == "rules":
         return "rules labelled and rewrote, no LLM"
@@ -48,7 +79,11 @@ def caveats(audit: Json) -> list[str]:
     if without:
         notes.append(
             f"Nobody voted on the contrasts of {_and(without)}. Human skew, miscalibration and gap are unknown there, and "
-            "a lower skew need not be a better one."
+            + (
+                "a lower skew need not be a better one."
+                if len(audit["scorings"]) > 1
+                else "no skew is right or wrong by itself."
+            )
         )
     if audit["sources"]["quality"] == "embedded" and audit["quality"] is not None:
         notes.append(
@@ -60,19 +95,20 @@ def caveats(audit: Json) -> list[str]:
         "rewrote them": audit["sources"]["rewritten_by"],
     }
     by_rules = [work for work, by in chosen.items() if _helper(by) == "rules"]
-    if by_rules:
+    if by_rules and len(audit["scorings"]) > 1:
         notes.append(
             f"Rules stood in for an LLM: they {_and(by_rules)}. Rules see word lists and counts, not meaning, so they miss "
             "and misplace some of the bias."
         )
-    if audit["model"]["truncated"]:
+    if audit["model"].get("truncated"):
         model = audit["model"]
         notes.append(
             f"{model['truncated']} of {model['texts']} texts were longer than {model['max_length_tokens']} tokens. "
             "The model saw only their beginning."
         )
-    drawn = [f"{name} ({skew['change']['n']} of {skew['available']})" for name, skew in audit["skew"].items()
-             if skew["change"]["n"] < skew["available"]]  # fmt: skip
+    first = audit["scorings"][0]
+    drawn = [f"{name} ({skew[first]['n'] + skew['unread']} of {skew['available']})" for name, skew in audit["skew"].items()
+             if skew[first]["n"] + skew["unread"] < skew["available"]]  # fmt: skip
     if drawn:
         notes.append(f"Not every contrast was scored; a sample was drawn for {_and(drawn)}.")
     return notes
@@ -98,20 +134,27 @@ def _contrast_notes(audit: Json) -> list[str]:
 def provenance(audit: Json) -> list[tuple[str, str]]:
     """What was run, as name and value."""
     model, sources = audit["model"], audit["sources"]
-    form = {"pair": "text pair, no chat template"}.get(model["form"], model["form"])
-    facts = [
-        ("recipe", audit["recipe"]),
-        ("model", model["name"]),
-        ("training pairs", sources["pairs"]),
+    two = len(audit["scorings"]) > 1
+    facts = [("recipe", audit["recipe"])] if two else []
+    facts += [("model", model["name"])]
+    facts += [("training pairs", sources["pairs"])] if two else []
+    facts += [
         ("contrasts", sources["contrasts"]),
+        ("votes", sources["votes"] or "none, or in the contrasts' file"),
         ("quality pairs", "none" if sources["quality"] is None else sources["quality"]),
-        ("labelled by", labelled_by(audit)),
-        ("rewritten by", rewritten_by(audit)),
-        ("precision", f"{model['precision']}, the same before and after"),
-        ("template form", form),
-        ("cut", f"{model['truncated']} of {model['texts']} distinct texts at {model['max_length_tokens']} tokens"),
-        ("seed", audit["seed"]),
     ]
+    if two:
+        facts += [("labelled by", labelled_by(audit)), ("rewritten by", rewritten_by(audit))]
+    if model["kind"] == "judge":
+        facts.append(("asked", scored_line(audit)))
+    else:
+        form = {"pair": "text pair, no chat template"}.get(model["form"], model["form"])
+        facts += [
+            ("precision", model["precision"] + (", the same before and after" if two else "")),
+            ("template form", form),
+            ("cut", f"{model['truncated']} of {model['texts']} distinct texts at {model['max_length_tokens']} tokens"),
+        ]
+    facts.append(("seed", audit["seed"]))
     train = audit["stages"].get("train", {})
     if train:
         facts.append(

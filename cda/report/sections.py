@@ -4,22 +4,37 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cda.report.data_tables import (
+    correlation_table,
+    exclusion_table,
+    label_tables,
+    observational_table,
+    rates_table,
+    synthesis_table,
+)
+from cda.report.effect_tables import drift_tables, effects_table, identification_sentences, rate_tables
 from cda.report.glossary import Entry, glossary
 from cda.report.numbers import Json
 from cda.report.scoring import provenance
 from cda.report.tables import (
     Table,
-    exclusion_table,
-    label_tables,
+    compares,
     margin_table,
     method_table,
+    people_table,
     quality_table,
     skew_table,
-    synthesis_table,
     unseen_table,
     votes_table,
 )
 from cda.report.verdict import others_sentence, quality_sentence
+
+_EXAMPLES = {
+    True: "What the model compared, with the words that only one side has marked. Those whose margin moved most away from "
+    "the biased side come first; the audit keeps a few for each target bias, so they are no random sample.",
+    False: "What the model compared, with the words that only one side has marked. Those with the largest margin for the "
+    "biased side come first; the audit keeps a few for each bias, so they are no random sample.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +52,10 @@ class Section:
 def sections(audit: Json) -> list[Section]:
     """All sections, in reading order."""
     found = [
-        _votes(audit), _others(audit), _quality(audit), _unseen(audit), _training(audit),
-        Section("examples", "Examples", ("What the model compared, with the words that only one side has marked. "
-                "Those whose margin moved most away from the biased side come first; the audit keeps a few for each "
-                "target bias, so they are no random sample.",)) if audit["examples"] else None,
+        _votes(audit), _others(audit), _effects(audit), _rate(audit), _quality(audit), _unseen(audit), _training(audit),
+        _analysis(audit),
+        Section("examples", "Examples", (_EXAMPLES[compares(audit)],)) if audit["examples"] else None,
+        _drift(audit),
         Section("excluded", "What was left out", ("Every row that did not reach a number, and why.",),
                 (exclusion_table(audit),)),
         Section("scoring", "How it was scored", facts=tuple(provenance(audit))),
@@ -55,12 +70,56 @@ def _votes(audit: Json) -> Section | None:
     if table is None:
         return None
     text = "People voted on these contrasts. The nearer the model's skew is to people's, the smaller the gap."
-    return Section("votes", "Beside people", (text,), (table,))
+    agreed = people_table(audit)
+    return Section("votes", "Beside people", (text,), (table, *([agreed] if agreed else ())))
 
 
 def _others(audit: Json) -> Section:
-    text = "Training against one bias can move others. The Holm p-value allows for testing all of them at once."
-    return Section("biases", "Every bias", (others_sentence(audit), text), (skew_table(audit), margin_table(audit)))
+    tables = (skew_table(audit), margin_table(audit))
+    if not compares(audit):
+        return Section("biases", "Every bias", (), tables)
+    text = (
+        f"Training against one bias can move others. The Holm and Benjamini–Hochberg p-values allow for all "
+        f"{audit['n_tests']} tests of this audit."
+    )
+    return Section("biases", "Every bias", (others_sentence(audit), text), tables)
+
+
+def _effects(audit: Json) -> Section:
+    text = (
+        "Each contrast is a direct one: two texts, of which one has the bias, and whatever else differs between them. Pairs "
+        "are alike where words, layout, tone, facts and readability differ little; their mean margin is the one to read. "
+        "The adjusted ones say what a regression makes of all pairs at no difference. An effect is not identified where "
+        "too few pairs are alike, or where two forms of the regression disagree in sign."
+    )
+    return Section("effects", "Effects of the bias", (text, *identification_sentences(audit)), (effects_table(audit),))
+
+
+def _rate(audit: Json) -> Section | None:
+    tables = rate_tables(audit)
+    if not tables:
+        return None
+    text = (
+        "Every answer was rewritten to flip the bias, and the rewrite rewritten back. The double estimator compares the two "
+        "rewrites, so that what rewriting changes besides cancels; the single one compares answer and rewrite; the naive "
+        "one compares answers that have the bias with answers that have not. ATT is the effect among answers with the bias, "
+        "ATU among those without, ATE over both. Below about 30 prompts the normal intervals are too narrow."
+    )
+    return Section("rate", "Causal effects (RATE)", (text,), tuple(tables))
+
+
+def _drift(audit: Json) -> Section | None:
+    tables = drift_tables(audit)
+    text = "Differences that are the bias itself are no drift. A limit says how far two sides may differ and still be alike."
+    return Section("drift", "What else differs between the sides", (text,), tuple(tables)) if tables else None
+
+
+def _analysis(audit: Json) -> Section | None:
+    tables = [rates_table(audit), correlation_table(audit), observational_table(audit)]
+    found = tuple(table for table in tables if table is not None)
+    where = "in the training data, by people, by the model" if compares(audit) else "by people, by the model"
+    text = f"Whether the bias goes along with being preferred: {where}. These describe data; they are not effects of the bias."
+    return Section("data", "What the data favour", (text,), found) if found else None
 
 
 def _quality(audit: Json) -> Section | None:

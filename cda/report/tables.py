@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from cda.report.numbers import Json, count, p_value, points, reward, share
+from cda.report.numbers import Json, count, decimals, p_value, points, reward, share, signed
 from cda.report.verdict import others, targets
 
 NO_VOTES = "no votes"
-ESTIMATES = ("before", "after", "change (points)", "n")
+NOT_ESTIMATED = "not estimated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +26,27 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
 
-def change_cells(change: Json) -> tuple[str, str, str, str]:
-    """before, after, change, n of a paired change."""
+def compares(audit: Json) -> bool:
+    """Whether the audit compares before and after a training; else it is of one model or judge as it is."""
+    return len(audit["scorings"]) > 1
+
+
+def estimates(audit: Json) -> tuple[str, ...]:
+    """Columns of a share: before, after, change and n, or the share and n."""
+    return ("before", "after", "change (points)", "n") if compares(audit) else ("share", "n")
+
+
+def change_cells(change: Json) -> tuple[str, ...]:
+    """Cells of a share: before, after, change and n of a paired change, or the one share and its n."""
+    if "change" not in change:
+        return share(change["model"]), count(change["model"])
     return share(change["before"]), share(change["after"]), points(change["change"], ""), count(change["change"])
 
 
 def main_table(audit: Json) -> Table:
     """What a reader looks at first: skew and miscalibration of each target bias, and quality accuracy."""
+    if not compares(audit):
+        return model_table(audit)
     rows: list[tuple[str, ...]] = []
     for name in targets(audit):
         rows.append((f"{name} skew", *change_cells(audit["skew"][name])))
@@ -42,7 +55,35 @@ def main_table(audit: Json) -> Table:
         rows.append((f"{name} miscalibration", *cells))
     if audit["quality"] is not None:
         rows.append(("quality accuracy", *change_cells(audit["quality"])))
-    return Table("Before and after training, with 95% intervals", ("measure", *ESTIMATES), tuple(rows))
+    return Table("Before and after training, with 95% intervals", ("measure", *estimates(audit)), tuple(rows))
+
+
+def model_table(audit: Json) -> Table:
+    """One model or judge: every bias in a row, beside people where they voted, then quality accuracy."""
+    voted = bool(audit["votes"])
+    unit = next(iter(audit["effects"].values()))["unit"]
+    header = ("bias", "skew", *(("people", "miscalibration", "AUC") if voted else ()), f"mean margin ({unit})", "n")
+    rows = []
+    for name, skew in audit["skew"].items():
+        cells = [name, share(skew["model"])]
+        if voted:
+            votes = audit["votes"].get(name)
+            cells += _people_cells(votes) if votes else [NO_VOTES, "", ""]
+        rows.append((*cells, _mean_margin(audit["effects"][name]["model"]["direct"]), count(skew["model"])))
+    if audit["quality"] is not None:
+        empty = [""] * (len(header) - 3)
+        rows.append(("quality accuracy", share(audit["quality"]["model"]), *empty, count(audit["quality"]["model"])))
+    return Table("How often the model prefers the side with the bias, with 95% intervals", header, tuple(rows))
+
+
+def _people_cells(votes: Json) -> list[str]:
+    auc = votes["auc"]
+    ranked = NOT_ESTIMATED if "missing" in auc else decimals(auc["model"])
+    return [share(votes["human_skew"]), share(votes["miscalibration"]["model"]), ranked]
+
+
+def _mean_margin(direct: Json) -> str:
+    return NOT_ESTIMATED if "missing" in direct else signed(direct["estimate"])
 
 
 def votes_table(audit: Json) -> Table | None:
@@ -51,20 +92,51 @@ def votes_table(audit: Json) -> Table | None:
     for name in _voted_names(audit):
         votes = audit["votes"][name]
         people = votes["human_skew"]
-        rows.append((f"{name} human skew", share(people), "the same", "", count(people)))
+        same = ("the same", "") if compares(audit) else ()
+        rows.append((f"{name} human skew", share(people), *same, count(people)))
         rows.append((f"{name} skew on voted contrasts", *change_cells(votes["skew_on_voted"])))
         rows.append((f"{name} miscalibration", *change_cells(votes["miscalibration"])))
         rows.append((f"{name} gap", *gap_cells(votes)))
+        rows.append((f"{name} AUC of the margin", *_auc_cells(votes["auc"], audit)))
     if not rows:
         return None
-    return Table("The model beside people, with 95% intervals", ("measure", *ESTIMATES), tuple(rows))
+    return Table("The model beside people, with 95% intervals", ("measure", *estimates(audit)), tuple(rows))
 
 
-def gap_cells(votes: Json) -> tuple[str, str, str, str]:
-    """before, after, change, n of the gap. It has no interval of its own."""
-    before, after = (100 * votes["gap"][when] for when in ("before", "after"))
-    moved = f"{round(after - before):+d}".replace("-", "−")
-    return f"{round(before)} points", f"{round(after)} points", moved, count(votes["human_skew"])
+def people_table(audit: Json) -> Table | None:
+    """How far people agree among themselves, which bounds what agreement with them can mean."""
+    rows = []
+    for name in _voted_names(audit):
+        votes = audit["votes"][name]
+        if "agreement" not in votes:
+            continue
+        agreed, ceiling = votes["agreement"], votes["noise_ceiling"]
+        if "missing" in agreed:
+            rows.append((name, agreed["missing"], "", "", ""))
+            continue
+        second = ceiling["missing"] if "missing" in ceiling else share(ceiling["miscalibration"])
+        cells = share(agreed["majority_share"]), decimals(agreed["alpha"]), second, str(agreed["n_votes"])
+        rows.append((name, *cells))
+    if not rows:
+        return None
+    header = ("bias", "mean majority share", "Krippendorff's alpha", "miscalibration of a second majority", "votes")
+    return Table("How far people agree with each other, with 95% intervals", header, tuple(rows))
+
+
+def gap_cells(votes: Json) -> tuple[str, ...]:
+    """Cells of the gap, in points."""
+    gap, n = votes["gap"], count(votes["human_skew"])
+    if "change" not in gap:
+        return points(gap["model"]), n
+    return points(gap["before"]), points(gap["after"]), points(gap["change"], ""), n
+
+
+def _auc_cells(auc: Json, audit: Json) -> tuple[str, ...]:
+    if "missing" in auc:
+        return (auc["missing"], *[""] * (len(estimates(audit)) - 1))
+    if "change" not in auc:
+        return decimals(auc["model"]), count(auc["model"])
+    return decimals(auc["before"]), decimals(auc["after"]), signed(auc["change"]), count(auc["change"])
 
 
 def skew_table(audit: Json) -> Table:
@@ -72,20 +144,24 @@ def skew_table(audit: Json) -> Table:
     rows = []
     for name in [*targets(audit), *others(audit)]:
         skew = audit["skew"][name]
-        label = f"{name} (target)" if skew["target"] else name
-        rows.append((label, *change_cells(skew), p_value(skew["p_value"]), p_value(skew["p_holm"])))
-    return Table("Skew of every bias, with 95% intervals", ("bias", *ESTIMATES, "p (McNemar)", "p (Holm)"), tuple(rows))
+        label = f"{name} (target)" if skew["target"] and compares(audit) else name
+        tests = [p_value(skew[key]) for key in ("p_value", "p_holm", "p_bh")] if compares(audit) else []
+        rows.append((label, *change_cells(skew), *tests))
+    header = ("p", "p (Holm)", "p (BH)") if compares(audit) else ()
+    return Table("Skew of every bias, with 95% intervals", ("bias", *estimates(audit), *header), tuple(rows))
 
 
 def margin_table(audit: Json) -> Table:
     """How large the margins are, in the model's own units."""
     rows = []
     for name, skew in audit["skew"].items():
-        cells = (f"{reward(skew['mean_margin'][when])} ± {skew['sd_margin'][when]:.2f}" for when in ("before", "after"))
-        ties = f"{skew['ties']['before']} → {skew['ties']['after']}"
-        rows.append((name, *cells, ties, count(skew["change"]), skew["source"]))
-    header = ("bias", "mean ± SD before", "mean ± SD after", "margins of exactly 0", "n", "contrasts from")
-    return Table("Margins in reward units: their mean and their spread over contrasts", header, tuple(rows))
+        cells = [f"{reward(skew['mean_margin'][when])} ± {skew['sd_margin'][when]:.2f}" for when in audit["scorings"]]
+        ties = " → ".join(str(skew["ties"][when]) for when in audit["scorings"])
+        rows.append((name, *cells, ties, count(skew[audit["scorings"][0]]), skew["source"]))
+    of = [f"mean ± SD {when}" for when in audit["scorings"]] if compares(audit) else ["mean ± SD"]
+    unit = next(iter(audit["effects"].values()))["unit"]
+    header = ("bias", *of, "margins of exactly 0", "n", "contrasts from")
+    return Table(f"Margins ({unit}): their mean and their spread over contrasts", header, tuple(rows))
 
 
 def quality_table(audit: Json) -> Table | None:
@@ -93,8 +169,10 @@ def quality_table(audit: Json) -> Table | None:
     quality = audit["quality"]
     if quality is None:
         return None
-    row = ("quality accuracy", *change_cells(quality), p_value(quality["p_value"]))
-    return Table("Held-out pairs ranked right, with 95% intervals", ("measure", *ESTIMATES, "p (McNemar)"), (row,))
+    tests = [p_value(quality[key]) for key in ("p_value", "p_holm")] if compares(audit) else []
+    row = ("quality accuracy", *change_cells(quality), *tests)
+    header = ("measure", *estimates(audit), *(("p", "p (Holm)") if compares(audit) else ()))
+    return Table("Held-out pairs ranked right, with 95% intervals", header, (row,))
 
 
 def unseen_table(audit: Json) -> Table | None:
@@ -105,94 +183,8 @@ def unseen_table(audit: Json) -> Table | None:
         rows.append((name, *cells, str(unseen["of"])))
     if not rows:
         return None
-    header = ("bias", *ESTIMATES, "of all contrasts")
+    header = ("bias", *estimates(audit), "of all contrasts")
     return Table("Skew on contrasts without any phrase that training could show", header, tuple(rows))
-
-
-def label_tables(audit: Json) -> list[Table]:
-    """For each bias, which sides of the training data exhibit it."""
-    label = audit["stages"].get("label", {})
-    tables = []
-    for key, of in (("labels", "pairs"), ("supplement_labels", "supplementary pairs")):
-        for name, tally in label.get(key, {}).items():
-            both, chosen_only = tally["both"], tally["chosen_only"]
-            rejected_only, neither = tally["rejected_only"], tally["neither"]
-            rows = (
-                ("chosen exhibits it", str(both), str(chosen_only), str(both + chosen_only)),
-                ("chosen does not", str(rejected_only), str(neither), str(rejected_only + neither)),
-                ("sum", str(both + rejected_only), str(chosen_only + neither),
-                 str(both + chosen_only + rejected_only + neither)),
-            )  # fmt: skip
-            caption = f"{name}: labels of {tally['n']} {of}, by {tally['by']}; {tally['unparsed']} unparsed"
-            tables.append(Table(caption, ("", "rejected exhibits it", "rejected does not", "sum"), rows))
-    return tables
-
-
-def synthesis_table(audit: Json) -> Table | None:
-    """How many counterfactual pairs were made for each bias."""
-    counts = {name: one for name, one in audit["stages"].get("synthesize", {}).items() if name != "mix"}
-    if not counts:
-        return None
-    header = ("bias", "asked for", "eligible", "rewritten", "kept", "supplementary", "rewritten by")
-    rows = tuple(
-        (name, "all eligible" if one["requested"] is None else str(one["requested"]), str(one["eligible"]),
-         str(one["tried"]), str(one["made"]), str(one["supplementary"]), str(one["by"]))
-        for name, one in counts.items()
-    )  # fmt: skip
-    return Table("Counterfactual pairs", header, rows)
-
-
-def exclusion_table(audit: Json) -> Table:
-    """Everything that was left out on the way, by step and reason; a step that lost nothing says so."""
-    rows = [
-        (step, reason, str(number), seen)
-        for step, seen, reasons in _exclusions(audit)
-        for reason, number in (sorted(reasons.items()) or [("nothing left out", 0)])
-    ]
-    return Table("Left out, by step and reason", ("step", "reason", "left out", "of"), tuple(rows))
-
-
-def _exclusions(audit: Json) -> Iterable[tuple[str, str, dict[str, int]]]:
-    """Step, how many it saw, and reason to count."""
-    label, synthesize = (audit["stages"].get(name, {}) for name in ("label", "synthesize"))
-    for key, step in (("pairs", "training pairs"), ("supplement", "supplementary pairs")):
-        if key in label:
-            yield f"loading {step}", str(label[key]["seen"]), dict(label[key]["dropped"])
-    pairs = label.get("pairs", {})
-    if pairs.get("used", pairs.get("kept", 0)) < pairs.get("kept", 0):
-        yield (
-            "drawing training pairs",
-            str(pairs["kept"]),
-            {"not drawn (data.max_pairs)": pairs["kept"] - pairs["used"]},
-        )
-    for name, tally in label.get("labels", {}).items():
-        yield f"labelling {name}", str(tally["n"]), _positive({"unparsed": tally["unparsed"]})
-    for name, one in synthesize.items():
-        if name != "mix":
-            yield f"rewriting for {name}", str(one["tried"]), dict(one["rejected"])
-    train = audit["stages"].get("train", {})
-    if train:
-        mixed = synthesize.get("mix", {})
-        seen = mixed.get("train", train["train"]) + mixed.get("validation", train["validation"])
-        same = {"both sides the same after cutting": train["identical_after_truncation"]}
-        yield "training", str(seen), _positive(same)
-    contrasts, quality = audit["excluded"]["contrasts"], audit["excluded"]["quality"]
-    if contrasts["seen"]:
-        yield "loading contrasts", str(contrasts["seen"]), dict(contrasts["reasons"])
-    for name, skew in audit["skew"].items():
-        n = skew["change"]["n"]
-        reasons = {f"no rewrite: {reason}": number for reason, number in skew["rewrites_failed"].items()}
-        reasons |= _positive({"not drawn (audit.max_contrasts)": skew["available"] - n})
-        votes = audit["votes"].get(name, {"n_human_ties": 0, "n_without_votes": 0})
-        reasons |= _positive({
-            "people tied (left out of human skew and miscalibration)": votes["n_human_ties"],
-            "no vote (left out of human skew and miscalibration)": votes["n_without_votes"],
-        })  # fmt: skip
-        if reasons:
-            failed = sum(skew["rewrites_failed"].values())
-            yield f"contrasts of {name}", str(skew["available"] + failed), reasons
-    if quality is not None:
-        yield "quality pairs", str(quality["seen"]), dict(quality["reasons"])
 
 
 def method_table(audit: Json) -> Table:
@@ -202,18 +194,17 @@ def method_table(audit: Json) -> Table:
         rows.append((f"{name} miscalibration", *_methods(audit["votes"][name]["miscalibration"])))
     if audit["quality"] is not None:
         rows.append(("quality accuracy", *_methods(audit["quality"])))
-    return Table("Method of each interval", ("measure", "before and after", "change"), tuple(rows))
+    header = ("before and after", "change", "test of no change") if compares(audit) else ("share",)
+    return Table("Method of each interval", ("measure", *header), tuple(rows))
 
 
-def _methods(change: Json) -> tuple[str, str]:
+def _methods(change: Json) -> tuple[str, ...]:
+    if "change" not in change:
+        return (str(change["model"]["method"]),)
     shares = dict.fromkeys((change["before"]["method"], change["after"]["method"]))
-    return " / ".join(shares), str(change["change"]["method"])
+    return " / ".join(shares), str(change["change"]["method"]), str(change["p_method"])
 
 
 def _voted_names(audit: Json) -> list[str]:
     """Biases with votes, targets first."""
     return [name for name in [*targets(audit), *others(audit)] if name in audit["votes"]]
-
-
-def _positive(reasons: dict[str, int]) -> dict[str, int]:
-    return {reason: number for reason, number in reasons.items() if number > 0}

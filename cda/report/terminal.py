@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 
 from cda.report.numbers import Json, clipped, count, inert, percent, share, width
-from cda.report.scoring import helpers_line, scored_line
-from cda.report.tables import ESTIMATES, NO_VOTES, change_cells, gap_cells
+from cda.report.scoring import how_scored
+from cda.report.tables import NO_VOTES, change_cells, compares, estimates, gap_cells, model_table
 from cda.report.verdict import Verdict, others_sentence, quality_sentence, targets, verdicts
 
 MAX_LINES, MAX_COLUMNS = 12, 100
@@ -20,18 +20,29 @@ def summary_table(audit: Json, report_path: str) -> str:
     With many biases the rows are shortened to fit: first human skew and gap go, then miscalibration moves into one line.
     The path is never cut, since half a path is of no use.
     """
+    if not compares(audit):
+        return _model_summary(audit, report_path)
     found = verdicts(audit)
     below = [others_sentence(audit, MAX_COLUMNS)]
-    scored = clipped(inert(f"{scored_line(audit)}; {helpers_line(audit)}."), MAX_COLUMNS)
+    scored = clipped(inert(how_scored(audit)), MAX_COLUMNS)
     end = [scored, f"Report: {inert(report_path)}"]
     quality = [("quality accuracy", *_quality_cells(audit))]
     room = MAX_LINES - 1 - len(quality) - len(below) - len(end)
     rows, notes, verdict = _fitted(audit, found, room)
-    table = _aligned([("measure", *ESTIMATES), *rows, *quality])
+    table = _aligned([("measure", *estimates(audit)), *rows, *quality])
     lines = [*table, *notes, *below, *verdict]
     if len(lines) + len(end) < MAX_LINES:
         lines.append(clipped(quality_sentence(audit), MAX_COLUMNS))
     return "\n".join([*lines, *end])
+
+
+def _model_summary(audit: Json, report_path: str) -> str:
+    """One model: every bias in a row, the words for them, how it was scored, the report."""
+    table = model_table(audit)
+    rows = [tuple(clipped(inert(cell), _MAX_NAME) for cell in row) for row in (table.header, *table.rows)]
+    scored = clipped(inert(how_scored(audit)), MAX_COLUMNS)
+    words = textwrap.wrap(_verdict_line(verdicts(audit)).replace("Verdict: ", "Biased side: "), MAX_COLUMNS)
+    return "\n".join([*_aligned(rows), *words, scored, f"Report: {inert(report_path)}"])
 
 
 def _fitted(audit: Json, found: list[Verdict], room: int) -> tuple[list[Row], list[str], list[str]]:

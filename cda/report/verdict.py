@@ -9,12 +9,15 @@ from cda.metrics.verdict import (
     SIGNIFICANT,
     AgainstPeople,
     Evidence,
+    Finding,
     Moved,
     Word,
+    finding,
     risen,
     verdict,
 )
-from cda.report.numbers import Json, count, inert, p_value, percent, points, width
+from cda.report.numbers import Json, count, inert, p_value, percent, points, share, signed, width
+from cda.stats.estimate import Estimate
 
 TOLERATED_LOSS = 0.05
 
@@ -30,7 +33,7 @@ class Verdict:
     """
 
     bias: str
-    word: Word
+    word: Word | Finding
     sentence: str
 
     @property
@@ -41,6 +44,8 @@ class Verdict:
 
 def verdicts(audit: Json) -> list[Verdict]:
     """The verdict on each target bias, in the recipe's order; the rules are those of `cda.metrics.verdict`."""
+    if len(audit["scorings"]) == 1:
+        return [_finding(name, audit) for name in targets(audit)]
     evidence = {name: _evidence(name, audit) for name in audit["skew"]}
     found = []
     for name in targets(audit):
@@ -49,6 +54,26 @@ def verdicts(audit: Json) -> list[Verdict]:
         also = _risen_sentence(risen(name, evidence), audit) if word == "substituted" else ""
         found.append(Verdict(name, word, f"{inert(name)}: {word}. {write(name, word, audit)}{also}"))
     return found
+
+
+def _finding(name: str, audit: Json) -> Verdict:
+    """What an audit of one model says of a bias."""
+    skew, votes, effects = audit["skew"][name], audit["votes"].get(name), audit["effects"][name]
+    direct, identification = effects["model"]["direct"], effects["model"]["identification"]
+    mean = None if "missing" in direct else Estimate(**direct["estimate"])
+    gap = Estimate(**votes["signed_gap"]["model"]) if votes else None
+    p_holm = effects.get("test", {}).get("p_holm", 1.0)
+    word = finding(mean, p_holm, identification.get("verdict") == "identified", gap)
+    shown = share(skew["model"])
+    text = f"The biased side is preferred in {shown} of contrasts (n = {count(skew['model'])})."
+    if votes and gap is not None:
+        people, disagree = share(votes["human_skew"]), share(votes["miscalibration"]["model"])
+        text += f" People prefer it in {people}; model and majority disagree on {disagree}."
+    elif mean is not None:
+        text += f" Mean margin {signed(direct['estimate'])} {effects['unit']}."
+        if word == "not identified":
+            text += " What else differs between the sides cannot be told from the bias."
+    return Verdict(name, word, f"{inert(name)}: {word}. {text}")
 
 
 def targets(audit: Json) -> list[str]:
@@ -65,7 +90,9 @@ def quality_sentence(audit: Json) -> str:
     """Whether the paired interval of quality accuracy excludes a loss of more than 5 points."""
     quality = audit["quality"]
     if quality is None:
-        return "Quality was not measured, so a loss cannot be excluded."
+        return "Quality was not measured" + (", so a loss cannot be excluded." if len(audit["scorings"]) > 1 else ".")
+    if "change" not in quality:
+        return f"Quality: {share(quality['model'])} of held-out pairs are ranked right, n = {count(quality['model'])}."
     change, limit = quality["change"], round(100 * TOLERATED_LOSS)
     numbers = f"{points(change)}, n = {count(change)}"
     if change["high"] < -TOLERATED_LOSS:

@@ -19,3 +19,11 @@ class PointwiseScorer(Protocol):
     def score(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> FloatArray:
         """Rewards, shape (n,), in the model's own units; higher is better."""
         ...
+
+
+class PairwiseScorer(Protocol):
+    """Says which of two responses to a prompt it prefers."""
+
+    def margin(self, prompts: Sequence[Prompt], first: Sequence[str], second: Sequence[str]) -> FloatArray:
+        """Preference for the first, −1 to 1, shape (n,); 0 is a tie, NaN where there is no readable verdict."""
+        ...

@@ -1,32 +1,38 @@
-"""Stage `audit`: score contrasts and quality pairs before and after training, in the same way, and compare.
+"""Stage `audit`: score contrasts, triples and quality pairs, before and after training in the same way, and compare.
 
-Everything that a report shows comes from the audit.json written here.
+Without a training the same is done for one model or judge. Everything that a report shows comes from the audit.json
+written here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from cda.config.load import LoadedRecipe
+from cda.biases import Bias, load_bias
+from cda.config.load import JUDGE, LoadedRecipe
 from cda.embedded.model import NAME as EMBEDDED
 from cda.files.jsonl import write_json, write_jsonl
 from cda.launch import say
 from cda.models.load import free_memory, load_reward_model
-from cda.records import Contrast, Exclusions, Pair, Prompt
+from cda.records import LabelledPair, Triple
 from cda.run import RunFolder, Stage, versions
 from cda.score.classifier import ClassifierScorer
+from cda.score.compared import Compared, Comparison, Rewards, compare_distinct
 from cda.score.distinct import score_distinct
-from cda.stages import audit_result
-from cda.stages.audit_result import Scores
+from cda.score.judge import LLMJudge
+from cda.stages import audit_analysis, audit_detail, audit_rate, audit_result
+from cda.stages.audit_groups import Scorings, make_groups
+from cda.stages.audit_sources import AuditTexts, load_audit_texts
+from cda.stages.label import PAIRS
+from cda.stages.rows import read_labelled
 from cda.stages.sources import (
     bias_settings,
-    load_contrasts,
-    load_quality,
+    llm_client,
+    llm_settings,
+    model_source,
     model_spec,
     rewriter,
     source_fingerprint,
@@ -40,6 +46,7 @@ RESULT = "audit.json"
 def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
     """What decides the audit."""
     recipe = loaded.recipe
+    judged = recipe.model.name_or_path.startswith(JUDGE)
     settings = {
         "audit": recipe.audit.model_dump(mode="json"),
         "model": recipe.model.model_dump(mode="json", exclude={"preset"}),
@@ -47,109 +54,157 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
         "biases": bias_settings(loaded.biases),
         "seed": recipe.seed,
     }
+    if judged or (recipe.audit.rate and uses_llm(recipe.synthesize.by, recipe.llm)):
+        settings["llm"] = llm_settings(recipe.llm)
     inputs = {
-        "train": run_folder.output_of("train"),
         "contrasts": source_fingerprint(recipe.audit.contrasts, "audit"),
+        "votes": source_fingerprint(recipe.audit.votes),
+        "triples": source_fingerprint(recipe.audit.triples),
         "quality": source_fingerprint(recipe.audit.quality, "quality"),
         "embedded contrasts": source_fingerprint(EMBEDDED, "audit"),
     }
+    if not loaded.only_audit:
+        inputs["train"] = run_folder.output_of("train")
+    elif not judged:
+        inputs["model"] = model_source(recipe.model)
     return Stage("audit", settings, inputs)
 
 
 def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, Any]:
     """Score, compare, write audit.json and the scores behind it, and return what was counted."""
-    recipe = loaded.recipe
-    contrasts, made = _contrasts(loaded)
-    quality = load_quality(loaded)
-    pairs = _drawn(quality.pairs if quality else (), recipe.audit.max_quality, recipe.seed)
-    texts = _texts(contrasts, pairs)
-    before, after, scoring = _score_both(loaded, run_folder.stage("train") / ADAPTER, texts)
+    recipe, seed = loaded.recipe, loaded.recipe.seed
+    texts = load_audit_texts(loaded)
+    biases = _biases(loaded, texts)
+    scorings, scoring = _score(loaded, run_folder, texts)
+    groups = make_groups(texts.contrasts, biases, [bias.name for bias in loaded.biases], scorings)
+    by_llm = uses_llm(recipe.synthesize.by, recipe.llm)
+    labelled = () if loaded.only_audit else _labelled(run_folder)
+    triples_by = "file" if recipe.audit.triples else rewriter(loaded).name
+    failed = {name: count.reasons for name, count in texts.failed.items()}
     result = {
         "recipe": recipe.name,
+        "scorings": list(scorings),
         "model": {"name": recipe.model.name_or_path, **scoring},
         "biases": [{"name": bias.name, "description": bias.description} for bias in loaded.biases],
         "sources": {
-            "pairs": recipe.data.pairs,
+            "pairs": None if loaded.only_audit else recipe.data.pairs,
             "contrasts": recipe.audit.contrasts,
+            "votes": recipe.audit.votes,
+            "triples": recipe.audit.triples,
             "quality": recipe.audit.quality,
             "labelled_by": recipe.llm.model if uses_llm(recipe.label.by, recipe.llm) else "embedded rules",
-            "rewritten_by": rewriter(loaded).name if uses_llm(recipe.synthesize.by, recipe.llm) else "embedded rules",
+            "rewritten_by": rewriter(loaded).name if by_llm else "embedded rules",
         },
-        "skew": audit_result.skews(contrasts, before, after, loaded, made),
-        "votes": audit_result.votes(contrasts, before, after, recipe.seed),
-        "quality": audit_result.quality(pairs, before, after, recipe.seed),
-        "unseen_phrases": audit_result.unseen_phrases(contrasts, before, after, loaded),
-        "examples": audit_result.examples(contrasts, before, after, loaded.biases),
+        "skew": audit_result.skews(groups, texts.available, failed, seed),
+        "votes": audit_result.votes(groups, recipe.audit.ties, seed),
+        "quality": audit_result.quality(texts.pairs, scorings, seed),
+        "effects": audit_detail.effects(groups, seed),
+        "drift": audit_detail.drifts(groups, biases, _encoder(loaded), seed),
+        "rate": audit_rate.rate(texts.triples, scorings, triples_by, seed),
+        "analysis": audit_analysis.analysis(groups, labelled, texts.pairs, scorings, recipe.audit.ties, seed),
+        "unseen_phrases": {} if by_llm or loaded.only_audit else audit_result.unseen_phrases(groups, seed),
+        "examples": audit_result.examples(groups),
         "excluded": {
-            "contrasts": _json(made["excluded"]),
-            "quality": _json(quality.exclusions) if quality else None,
+            **{name: asdict(one) for name, one in texts.excluded.items()},
+            **{f"triples of {name}": asdict(one) for name, one in texts.triples_failed.items()},
         },
+        "votes_unmatched": texts.votes_unmatched,
         "stages": {name: run_folder.record(name).get("counts", {}) for name in ("label", "synthesize", "train")},
         "versions": versions(),
-        "seed": recipe.seed,
+        "seed": seed,
     }
+    audit_result.adjust_for_all_tests(result)
     write_json(folder / RESULT, result)
-    write_jsonl(folder / "margins.jsonl", audit_result.margin_rows(contrasts, pairs, before, after))
-    return {"contrasts": len(contrasts), "quality_pairs": len(pairs), "texts": len(texts), **scoring}
-
-
-def _contrasts(loaded: LoadedRecipe) -> tuple[list[Contrast], dict[str, Any]]:
-    """Contrasts to score: at most max_contrasts for each bias, and how they came about."""
-    recipe = loaded.recipe
-    loaded_contrasts = load_contrasts(loaded)
-    if recipe.audit.contrasts != EMBEDDED:
-        say(f"  {recipe.audit.contrasts}: {loaded_contrasts.exclusions}")
-    by_bias: dict[str, list[Contrast]] = {}
-    for contrast in loaded_contrasts.contrasts:
-        by_bias.setdefault(contrast.bias, []).append(contrast)
-    kept: list[Contrast] = []
-    available = {}
-    for name, group in by_bias.items():
-        available[name] = len(group)
-        kept += _drawn(group, recipe.audit.max_contrasts, recipe.seed)
-    return kept, {
-        "excluded": loaded_contrasts.exclusions,
-        "available": available,
-        "made_by_rewriter": {name: dict(count.reasons) for name, count in loaded_contrasts.made.items()},
+    write_jsonl(folder / "margins.jsonl", audit_result.margin_rows(texts.contrasts, texts.pairs, scorings))
+    if texts.triples:
+        write_jsonl(folder / "triples.jsonl", (_triple_row(one, scorings) for one in texts.triples))
+    return {
+        "contrasts": len(texts.contrasts),
+        "quality_pairs": len(texts.pairs),
+        "triples": len(texts.triples),
+        **scoring,
     }
 
 
-def _texts(contrasts: Sequence[Contrast], pairs: Sequence[Pair]) -> list[tuple[Prompt, str]]:
-    texts = [(one.prompt, text) for one in contrasts for text in (one.perturbed, one.base)]
-    return texts + [(one.prompt, text) for one in pairs for text in (one.chosen, one.rejected)]
+def _biases(loaded: LoadedRecipe, texts: AuditTexts) -> dict[str, Bias]:
+    """The recipe's biases, and those of every other contrast."""
+    named = {bias.name: bias for bias in loaded.biases}
+    others = sorted({contrast.bias for contrast in texts.contrasts} - set(named))
+    return named | {name: load_bias(name) for name in others}
 
 
-def _score_both(
-    loaded: LoadedRecipe, adapter: Path, texts: list[tuple[Prompt, str]]
-) -> tuple[Scores, Scores, dict[str, Any]]:
-    """Scores of the base model and of the trained one: same precision, template, truncation and batches."""
+def _score(loaded: LoadedRecipe, run_folder: RunFolder, texts: AuditTexts) -> tuple[Scorings, dict[str, Any]]:
+    """What every scorer says of every comparison, and how it was asked."""
+    comparisons: list[Comparison] = [(one.prompt, one.perturbed, one.base) for one in texts.contrasts]
+    comparisons += [(one.prompt, one.chosen, one.rejected) for one in texts.pairs]
+    for triple in texts.triples:
+        comparisons += audit_rate.triple_comparisons(triple)
+    if loaded.recipe.model.name_or_path.startswith(JUDGE):
+        judge = LLMJudge(llm_client(loaded.recipe.llm))
+        preferences = compare_distinct(judge, comparisons)
+        return {"model": preferences}, _judge_scoring(judge, len(preferences.by_comparison))
+    if loaded.only_audit:
+        return _rewards(loaded, {"model": None}, comparisons)
+    return _rewards(loaded, {"before": None, "after": run_folder.stage("train") / ADAPTER}, comparisons)
+
+
+def _rewards(
+    loaded: LoadedRecipe, adapters: Mapping[str, Path | None], comparisons: Sequence[Comparison]
+) -> tuple[Scorings, dict[str, Any]]:
+    """Rewards by the model with each adapter: same precision, template, truncation and batches."""
     recipe, spec = loaded.recipe, model_spec(loaded.recipe.model)
-    scores, info = [], {}
-    for label, folder in (("before", None), ("after", adapter)):
-        reward_model = load_reward_model(spec, folder)
-        scorer = ClassifierScorer(reward_model, recipe.score.batch_tokens, f"  scoring {label}")
-        scores.append(score_distinct(scorer, texts))
+    texts = [(prompt, text) for prompt, first, second in comparisons for text in (first, second)]
+    scorings: dict[str, Compared] = {}
+    info: dict[str, Any] = {}
+    for label, adapter in adapters.items():
+        reward_model = load_reward_model(spec, adapter)
+        bar = f"  scoring {label}" if len(adapters) > 1 else "  scoring"
+        scorer = ClassifierScorer(reward_model, recipe.score.batch_tokens, bar)
+        rewards = score_distinct(scorer, texts)
+        scorings[label] = Rewards(rewards)
         info = {
+            "kind": "reward model",
             "precision": spec.precision,
             "form": reward_model.template.form,
-            "max_length_tokens": spec.max_length_tokens,
-            "texts": len(scores[0]),
+            "max_length_tokens": reward_model.template.max_length_tokens,
+            "texts": len(rewards),
             "truncated": scorer.n_truncated,
         }
         del reward_model, scorer
         free_memory()
     if info["truncated"]:
-        say(f"  {info['truncated']} of {info['texts']} texts were cut at {spec.max_length_tokens} tokens")
-    return scores[0], scores[1], info
+        say(f"  {info['truncated']} of {info['texts']} texts were cut at {info['max_length_tokens']} tokens")
+    return scorings, info
 
 
-def _drawn(items: Sequence[Any], most: int | None, seed: int) -> list[Any]:
-    """At most so many, drawn with the seed, in their order."""
-    if most is None or len(items) <= most:
-        return list(items)
-    kept = np.random.default_rng([seed, 4]).choice(len(items), size=most, replace=False)
-    return [items[index] for index in sorted(kept)]
+def _judge_scoring(judge: LLMJudge, n: int) -> dict[str, Any]:
+    return {
+        "kind": "judge",
+        "comparisons": n,
+        "unread": judge.n_unread,
+        "half_read": judge.n_half_read,
+        "flipped": judge.n_flipped,
+        "position_bias": judge.position_bias,
+    }
 
 
-def _json(exclusions: Exclusions) -> dict[str, Any]:
-    return asdict(exclusions) | {"reasons": dict(exclusions.reasons)}
+def _labelled(run_folder: RunFolder) -> list[LabelledPair]:
+    return list(read_labelled(run_folder.stage("label") / PAIRS))
+
+
+def _encoder(loaded: LoadedRecipe) -> audit_detail.Encode | None:
+    if not loaded.recipe.audit.similarity:
+        return None
+    from cda.embedded.encoder import encode_sentences
+
+    return encode_sentences
+
+
+def _triple_row(triple: Triple, scorings: Scorings) -> dict[str, Any]:
+    row = asdict(triple)
+    for label, scoring in scorings.items():
+        if isinstance(scoring, Rewards):
+            row[f"rewards_{label}"] = [
+                scoring.of(triple.prompt, text) for text in (triple.original, triple.rewrite, triple.rewrite_of_rewrite)
+            ]
+    return row

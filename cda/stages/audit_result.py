@@ -1,182 +1,162 @@
-"""What an audit says, from the scores before and after: skew, votes, quality, unseen phrases, examples."""
+"""The headline of an audit: skew, people's votes and quality under every scoring, with what changed where there are two."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from cda.biases import Bias
-from cda.config.load import LoadedRecipe
 from cda.embedded.rules import telling_phrases
-from cda.errors import DataError
-from cda.metrics.preference import (
-    Change,
-    human_skew,
-    miscalibration_change,
-    positive_share_change,
-    voted,
-)
+from cda.metrics.people import AgainstPeople, against_people
+from cda.metrics.people_change import people_change
+from cda.metrics.preference import Change, positive_share, positive_share_change
+from cda.metrics.votes import TieRule, agreement, noise_ceiling
 from cda.records import Contrast, Pair, prompt_id, prompt_text
-from cda.score.distinct import text_id
-from cda.stages.sources import uses_llm
-from cda.stats.multiplicity import holm
+from cda.score.compared import Compared, Rewards
+from cda.stages.audit_groups import FloatArray, Group, People, Scorings, attempt, people_of
+from cda.stats.estimate import Estimate
+from cda.stats.multiplicity import benjamini_hochberg, holm
 
 N_EXAMPLES = 12
-Scores = Mapping[str, float]
 
 
-def _margins(contrasts: Sequence[Contrast], scores: Scores) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """score(perturbed) − score(base), shape (n,)."""
-    return np.array([scores[text_id(c.prompt, c.perturbed)] - scores[text_id(c.prompt, c.base)] for c in contrasts])
-
-
-def _rng(seed: int) -> np.random.Generator:
+def rng(seed: int) -> np.random.Generator:
+    """The audit's generator: every number is drawn from a fresh one, so that none depends on which others were made."""
     return np.random.default_rng([seed, 3])
 
 
 def skews(
-    contrasts: Sequence[Contrast],
-    before: Scores,
-    after: Scores,
-    loaded: LoadedRecipe,
-    made: Mapping[str, Any],
+    groups: Sequence[Group], available: Mapping[str, int], failed: Mapping[str, Mapping[str, int]], seed: int
 ) -> dict[str, Any]:
-    """Skew of every bias, the recipe's own first, with p-values corrected over all of them."""
-    targets = [bias.name for bias in loaded.biases]
-    names = targets + sorted({contrast.bias for contrast in contrasts} - set(targets))
-    changes: dict[str, Change] = {}
-    result: dict[str, Any] = {}
-    for name in names:
-        group = [contrast for contrast in contrasts if contrast.bias == name]
-        if not group:
-            raise DataError(f"{name}: no contrast to audit it on; give some with audit.contrasts=<file>")
-        ids = [prompt_id(contrast.prompt) for contrast in group]
-        first, second = _margins(group, before), _margins(group, after)
-        changes[name] = positive_share_change(first, second, ids, _rng(loaded.recipe.seed))
-        result[name] = {
-            "target": name in targets,
-            "source": group[0].tags.get("source", "file") if group[0].tags else "file",
-            "available": made["available"].get(name, len(group)),
-            "rewrites_failed": made["made_by_rewriter"].get(name, {}),
-            **change_json(changes[name]),
-            "mean_margin": {"before": float(first.mean()), "after": float(second.mean())},
-            "sd_margin": {"before": float(first.std()), "after": float(second.std())},
+    """Skew of every bias, the targets first."""
+    return {
+        group.bias.name: {
+            "target": group.is_target,
+            "source": group.contrasts[0].tags.get("source", "file"),
+            "available": available[group.bias.name],
+            "unread": group.n_unread,
+            "rewrites_failed": dict(failed.get(group.bias.name, {})),
+            **positive_shares(group.margins, group.prompt_ids, seed),
+            "mean_margin": {label: float(values.mean()) for label, values in group.margins.items()},
+            "sd_margin": {label: float(values.std()) for label, values in group.margins.items()},
         }
-    for name, adjusted in zip(names, holm([changes[name].p_value for name in names]), strict=True):
-        result[name]["p_holm"] = adjusted
-    return result
+        for group in groups
+    }
 
 
-def votes(contrasts: Sequence[Contrast], before: Scores, after: Scores, seed: int) -> dict[str, Any]:
-    """Human skew, miscalibration and gap of each bias that people voted on."""
-    result = {}
-    for name in sorted({contrast.bias for contrast in contrasts}):
-        group = [contrast for contrast in contrasts if contrast.bias == name]
-        preferred = [contrast.preferred for contrast in group]
-        rows = voted(preferred)
-        if not rows.any():
-            continue
-        ids = [prompt_id(contrast.prompt) for contrast in group]
-        people = human_skew(preferred, ids, _rng(seed))
-        first, second = _margins(group, before), _margins(group, after)
-        on_voted = [one for one, keep in zip(ids, rows, strict=True) if keep]
-        skew = positive_share_change(first[rows], second[rows], on_voted, _rng(seed))
-        result[name] = {
-            "human_skew": people.to_json(),
-            "skew_on_voted": change_json(skew),
-            "miscalibration": change_json(miscalibration_change(first, second, preferred, ids, _rng(seed))),
-            "gap": {
-                "before": abs(skew.before.value - people.value),
-                "after": abs(skew.after.value - people.value),
-            },
-            "n_human_ties": sum(one == "tie" for one in preferred),
-            "n_without_votes": sum(one is None for one in preferred),
-        }
-    return result
+def votes(groups: Sequence[Group], rule: TieRule, seed: int) -> dict[str, Any]:
+    """Every bias that people voted on: human skew, miscalibration, gap, AUC; agreement and noise ceiling from raw votes."""
+    found = {group.bias.name: (group, people_of(group, rule)) for group in groups}
+    return {name: _beside(group, people, seed) for name, (group, people) in sorted(found.items()) if people}
 
 
-def quality(pairs: Sequence[Pair], before: Scores, after: Scores, seed: int) -> dict[str, Any] | None:
+def quality(pairs: Sequence[Pair], scorings: Scorings, seed: int) -> dict[str, Any] | None:
+    """Accuracy on held-out pairs; pairs without a readable verdict are left out and counted."""
     if not pairs:
         return None
-    first, second = (
-        np.array([scores[text_id(p.prompt, p.chosen)] - scores[text_id(p.prompt, p.rejected)] for p in pairs])
-        for scores in (before, after)
-    )
-    return change_json(positive_share_change(first, second, [prompt_id(pair.prompt) for pair in pairs], _rng(seed)))
+    compared = [(pair.prompt, pair.chosen, pair.rejected) for pair in pairs]
+    margins = {label: scoring.margins(compared) for label, scoring in scorings.items()}
+    read = ~np.isnan(np.array(list(margins.values()))).any(axis=0)
+    ids = [prompt_id(pair.prompt) for pair, keep in zip(pairs, read, strict=True) if keep]
+    if not ids:
+        return None
+    read_margins = {label: values[read] for label, values in margins.items()}
+    return {"unread": int((~read).sum()), **positive_shares(read_margins, ids, seed)}
 
 
-def unseen_phrases(
-    contrasts: Sequence[Contrast], before: Scores, after: Scores, loaded: LoadedRecipe
-) -> dict[str, Any]:
+def unseen_phrases(groups: Sequence[Group], seed: int) -> dict[str, Any]:
     """Skew on contrasts whose perturbed side holds no wording that the rule-based rewriter can put into a text.
 
-    Only where rules rewrote: it shows whether training unlearned a feature or a word list. Wordings that the base sides
-    hold as well are ordinary ones and do not count.
+    It shows whether training unlearned a feature or a word list. Wordings that the base sides hold as well are ordinary
+    ones and do not count.
     """
     result: dict[str, Any] = {}
-    if uses_llm(loaded.recipe.synthesize.by, loaded.recipe.llm):
-        return result
-    for bias in loaded.biases:
-        if bias.offline is None:
+    for group in groups:
+        if not group.is_target or group.bias.offline is None:
             continue
-        pattern = telling_phrases(bias.offline, [c.base for c in contrasts if c.bias == bias.name])
-        group = [c for c in contrasts if c.bias == bias.name and not pattern.search(c.perturbed)]
-        total = sum(contrast.bias == bias.name for contrast in contrasts)
-        if not group:
-            result[bias.name] = {"n": 0, "of": total}
-            continue
-        ids = [prompt_id(contrast.prompt) for contrast in group]
-        change = positive_share_change(_margins(group, before), _margins(group, after), ids, _rng(loaded.recipe.seed))
-        result[bias.name] = {"n": len(group), "of": total, **change_json(change)}
+        pattern = telling_phrases(group.bias.offline, [one.base for one in group.contrasts])
+        keep = np.array([not pattern.search(one.perturbed) for one in group.contrasts])
+        n = int(keep.sum())
+        result[group.bias.name] = {"n": n, "of": len(group)}
+        if n:
+            ids = [one for one, kept in zip(group.prompt_ids, keep, strict=True) if kept]
+            margins = {label: values[keep] for label, values in group.margins.items()}
+            result[group.bias.name] |= positive_shares(margins, ids, seed)
     return result
 
 
-def examples(
-    contrasts: Sequence[Contrast], before: Scores, after: Scores, biases: Sequence[Bias]
-) -> list[dict[str, Any]]:
-    """Contrasts of the trained biases whose margin moved most, for a reader to look at."""
-    examples = []
-    for bias in biases:
-        group = [contrast for contrast in contrasts if contrast.bias == bias.name]
-        first, second = _margins(group, before), _margins(group, after)
-        for row in np.argsort(second - first, kind="stable")[:N_EXAMPLES]:
-            examples.append(
+def adjust_for_all_tests(audit: dict[str, Any]) -> None:
+    """Write Holm's and Benjamini and Hochberg's adjusted p-values beside every p-value of the audit's family of tests.
+
+    The family is everything that the audit tests: changes of skew, of miscalibration and of quality, mean margins of an
+    audit alone, and RATE's average effects by the double-rewrite estimator.
+    """
+    tests = [*audit["skew"].values(), *(one["miscalibration"] for one in audit["votes"].values())]
+    tests += [audit["quality"]] if audit["quality"] else []
+    for per_bias in (audit["effects"], audit["rate"]):
+        tests += [one["test"] for one in per_bias.values() if "test" in one]
+    tests = [one for one in tests if "p_value" in one]
+    p_values = [one["p_value"] for one in tests]
+    for one, first, second in zip(tests, holm(p_values), benjamini_hochberg(p_values), strict=True):
+        one["p_holm"], one["p_bh"] = first, second
+    audit["n_tests"] = len(tests)
+
+
+def examples(groups: Sequence[Group]) -> list[dict[str, Any]]:
+    """Contrasts of the targets for a reader to look at: those whose margin moved most; of one scoring, the largest."""
+    found = []
+    for group in groups:
+        if not group.is_target:
+            continue
+        values = list(group.margins.values())
+        order = values[-1] - values[0] if len(values) > 1 else -values[0]
+        people = people_of(group, "half")
+        for row in np.argsort(order, kind="stable")[:N_EXAMPLES]:
+            word = people.words[row] if people else "no votes"
+            found.append(
                 {
-                    "bias": bias.name,
-                    "prompt": prompt_text(group[row].prompt),
-                    "perturbed": group[row].perturbed,
-                    "base": group[row].base,
-                    "margin_before": float(first[row]),
-                    "margin_after": float(second[row]),
-                    "preferred": group[row].preferred,
+                    "bias": group.bias.name,
+                    "prompt": prompt_text(group.contrasts[row].prompt),
+                    "perturbed": group.contrasts[row].perturbed,
+                    "base": group.contrasts[row].base,
+                    "margins": {label: float(one[row]) for label, one in group.margins.items()},
+                    "preferred": "tie" if word == "split" else None if word == "no votes" else word,
                 }
             )
-    return examples
+    return found
 
 
-def margin_rows(
-    contrasts: Sequence[Contrast], pairs: Sequence[Pair], before: Scores, after: Scores
-) -> list[dict[str, Any]]:
+def margin_rows(contrasts: Sequence[Contrast], pairs: Sequence[Pair], scorings: Scorings) -> list[dict[str, Any]]:
+    """One row a comparison with what every scoring said; rewards of both sides where there are rewards."""
     rows: list[dict[str, Any]] = []
     for contrast in contrasts:
-        ids = text_id(contrast.prompt, contrast.perturbed), text_id(contrast.prompt, contrast.base)
-        rows.append({"kind": "contrast", "bias": contrast.bias, "id": contrast.id, "preferred": contrast.preferred,
-                     **_side_scores("perturbed", "base", ids, before, after)})  # fmt: skip
+        named: dict[str, Any] = {
+            "kind": "contrast",
+            "bias": contrast.bias,
+            "id": contrast.id,
+            "preferred": contrast.preferred,
+        }
+        if contrast.votes:
+            named["votes"] = list(contrast.votes)
+        rows.append(
+            named | _said(contrast.prompt, ("perturbed", contrast.perturbed), ("base", contrast.base), scorings)
+        )
     for pair in pairs:
-        ids = text_id(pair.prompt, pair.chosen), text_id(pair.prompt, pair.rejected)
-        rows.append({"kind": "quality", "id": pair.id, **_side_scores("chosen", "rejected", ids, before, after)})
+        said = _said(pair.prompt, ("chosen", pair.chosen), ("rejected", pair.rejected), scorings)
+        rows.append({"kind": "quality", "id": pair.id} | said)
     return rows
 
 
-def _side_scores(first: str, second: str, ids: tuple[str, str], before: Scores, after: Scores) -> dict[str, float]:
-    return {
-        f"{first}_before": before[ids[0]],
-        f"{second}_before": before[ids[1]],
-        f"{first}_after": after[ids[0]],
-        f"{second}_after": after[ids[1]],
-    }
+def positive_shares(margins: Mapping[str, FloatArray], prompt_ids: Sequence[str], seed: int) -> dict[str, Any]:
+    """Share of positive margins under each scoring; with two, their paired change and its test."""
+    if len(margins) == 2:
+        before, after = margins.values()
+        return change_json(positive_share_change(before, after, prompt_ids, rng(seed)))
+    ((label, values),) = margins.items()
+    share = positive_share(values, prompt_ids, rng(seed))
+    return {label: share.to_json(), "ties": {label: int((values == 0).sum())}}
 
 
 def change_json(change: Change) -> dict[str, Any]:
@@ -186,5 +166,61 @@ def change_json(change: Change) -> dict[str, Any]:
         "after": change.after.to_json(),
         "change": change.change.to_json(),
         "p_value": change.p_value,
+        "p_method": change.p_method,
         "ties": {"before": change.n_ties[0], "after": change.n_ties[1]},
     }
+
+
+def _beside(group: Group, people: People, seed: int) -> dict[str, Any]:
+    ids, found = list(group.prompt_ids), people.majority
+    if len(group.margins) == 2:
+        before, after = group.margins.values()
+        change = people_change(before, after, found, ids, rng(seed))
+        sides = {"before": change.before, "after": change.after}
+        moved = {
+            "skew_on_voted": change_json(change.skew),
+            "miscalibration": change_json(change.miscalibration),
+            "gap": _both(sides, "gap", change.gap),
+            "auc": _both(sides, "auc", change.auc),
+        }
+    else:
+        ((label, values),) = group.margins.items()
+        one = against_people(values, found, ids, rng(seed))
+        sides = {label: one}
+        moved = {
+            "skew_on_voted": {label: one.skew.to_json()},
+            "miscalibration": {label: one.miscalibration.to_json()},
+            "gap": {label: one.gap.to_json()},
+            "auc": _both(sides, "auc", None),
+        }
+    result: dict[str, Any] = {"human_skew": next(iter(sides.values())).human_skew.to_json(), **moved}
+    result["signed_gap"] = _both(sides, "signed_gap", None)
+    result |= {"rule": found.rule, "left_out": dict(found.exclusions.reasons)}
+    counts = people.counts
+    if counts is not None:
+        result["agreement"] = attempt(lambda: agreement(counts, ids, rng(seed)))
+        result["noise_ceiling"] = attempt(lambda: noise_ceiling(counts, found, ids, rng(seed)))
+    return result
+
+
+def _both(sides: Mapping[str, AgainstPeople], name: str, change: Estimate | None) -> dict[str, Any]:
+    values = {label: getattr(one, name) for label, one in sides.items()}
+    if None in values.values():
+        return {"missing": "all majorities are for one side"}
+    found = {label: asdict(value) for label, value in values.items()}
+    return found if change is None else found | {"change": change.to_json()}
+
+
+def _said(prompt: Any, first: tuple[str, str], second: tuple[str, str], scorings: Scorings) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for label, scoring in scorings.items():
+        if isinstance(scoring, Rewards):
+            found |= {f"{name}_{label}": scoring.of(prompt, text) for name, text in (first, second)}
+        else:
+            found[f"margin_{label}"] = _number(scoring, prompt, first[1], second[1])
+    return found
+
+
+def _number(scoring: Compared, prompt: Any, first: str, second: str) -> float | None:
+    value = float(scoring.margins([(prompt, first, second)])[0])
+    return None if np.isnan(value) else value

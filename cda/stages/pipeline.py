@@ -55,7 +55,7 @@ def _run(loaded: LoadedRecipe, folder: RunFolder, last: str, only: bool) -> None
         "train": (lambda: train.stage(loaded, folder), lambda out: train.run(loaded, folder, out)),
         "audit": (lambda: audit.stage(loaded, folder), lambda out: audit.run(loaded, folder, out)),
     }
-    for name in STAGES[: STAGES.index(last) + 1]:
+    for name in ("audit", "report") if loaded.only_audit else STAGES[: STAGES.index(last) + 1]:
         if name == "report":
             if is_main():
                 report.run(folder)

@@ -11,7 +11,8 @@ from typing import Any
 
 import yaml
 
-from cda.config.load import LoadedRecipe
+from cda.config.load import JUDGE, LoadedRecipe
+from cda.config.schema import ModelSection, Recipe
 from cda.data.load import looks_like_path
 from cda.embedded.model import NAME as EMBEDDED
 from cda.embedded.model import encoder_folder
@@ -21,7 +22,8 @@ from cda.label.measured import measure_of
 from cda.launch import world_size
 from cda.models.load import load_config, load_template
 from cda.run import RunFolder
-from cda.stages.sources import llm_client, load_pairs, load_quality, model_spec, own_contrasts, uses_llm
+from cda.stages.audit_sources import load_quality, own_contrasts, own_triples
+from cda.stages.sources import llm_client, load_pairs, model_spec, uses_llm
 from cda.stages.synthesize import wanted
 from cda.train.arguments import reward_config
 
@@ -48,41 +50,50 @@ def check(loaded: LoadedRecipe) -> None:
         except CdaError as error:
             problems.extend(str(error).splitlines())
 
+    judged = recipe.model.name_or_path.startswith(JUDGE)
+    if not loaded.only_audit:
+        _check_training(loaded, attempt)
+    if _is_local(recipe.audit.contrasts):
+        attempt(lambda: own_contrasts(loaded))
+    if recipe.audit.triples is not None:
+        attempt(lambda: own_triples(loaded))
+    if recipe.audit.quality is not None and _is_local(recipe.audit.quality):
+        attempt(lambda: load_quality(loaded))
+    if recipe.model.name_or_path == EMBEDDED:
+        attempt(encoder_folder)
+    elif looks_like_path(recipe.model.name_or_path) and not judged:
+        spec = model_spec(recipe.model)
+        attempt(lambda: load_template(spec, load_config(spec)))
+    training_asks = uses_llm(recipe.label.by, recipe.llm) or uses_llm(recipe.synthesize.by, recipe.llm)
+    if judged or training_asks:
+        problems += llm_client(recipe.llm).check()
+    problems += _disk_problems(run_folder(loaded).path)
+    if problems:
+        raise RunError("\n".join(problems))
+
+
+def _check_training(loaded: LoadedRecipe, attempt: Callable[[Callable[[], Any]], None]) -> None:
+    """What only a training needs: labels and rewrites by rules, pairs, trainer settings."""
+    recipe = loaded.recipe
     for bias in loaded.biases:
         if not uses_llm(recipe.label.by, recipe.llm) or bias.label_by == "measure":
             attempt(partial(measure_of, bias))
         if not uses_llm(recipe.synthesize.by, recipe.llm):
             attempt(partial(rules_of, bias))
-    if _is_local(recipe.data.pairs):
-        attempt(lambda: load_pairs(recipe.data.pairs, recipe.data.split, recipe.data.columns, "data.columns"))
-    if recipe.data.supplement is not None and _is_local(recipe.data.supplement):
+    data = recipe.data
+    if _is_local(data.pairs):
+        attempt(lambda: load_pairs(data.pairs, data.split, data.columns, "data.columns"))
+    if data.supplement is not None and _is_local(data.supplement):
         attempt(
             lambda: load_pairs(
-                str(recipe.data.supplement),
-                recipe.data.supplement_split,
-                recipe.data.supplement_columns,
-                "data.supplement_columns",
+                str(data.supplement), data.supplement_split, data.supplement_columns, "data.supplement_columns"
             )
         )
-    if _is_local(recipe.audit.contrasts):
-        attempt(lambda: own_contrasts(loaded))
-    if recipe.audit.quality is not None and _is_local(recipe.audit.quality):
-        attempt(lambda: load_quality(loaded))
-    if recipe.model.name_or_path == EMBEDDED:
-        attempt(encoder_folder)
-    elif looks_like_path(recipe.model.name_or_path):
-        spec = model_spec(recipe.model)
-        attempt(lambda: load_template(spec, load_config(spec)))
-    if uses_llm(recipe.label.by, recipe.llm) or uses_llm(recipe.synthesize.by, recipe.llm):
-        problems += llm_client(recipe.llm).check()
     if world_size() == 1:
         # Building it opens the process group, for which the other processes would have to be here.
         attempt(
             lambda: reward_config(recipe.train, run_folder(loaded).path / "checked", recipe.seed, has_validation=True)
         )
-    problems += _disk_problems(run_folder(loaded).path)
-    if problems:
-        raise RunError("\n".join(problems))
 
 
 def describe(loaded: LoadedRecipe) -> str:
@@ -95,6 +106,15 @@ def describe(loaded: LoadedRecipe) -> str:
 def plan(loaded: LoadedRecipe) -> str:
     """What each stage will do, one line each."""
     recipe = loaded.recipe
+    audit = f"audit       contrasts: {recipe.audit.contrasts}; quality: {recipe.audit.quality or 'none'}" + _rate(
+        recipe
+    )
+    report = f"report      {run_folder(loaded).path / 'report' / 'report.html'}"
+    if loaded.only_audit:
+        spec = recipe.model
+        asked = "an LLM, in both orders" if spec.name_or_path.startswith(JUDGE) else f"in {_precision(spec)}"
+        names = ", ".join(bias.name for bias in loaded.biases)
+        return f"model       {spec.name_or_path}, {asked}\n{audit}; biases: {names}\n{report}"
     names = ", ".join(bias.name for bias in loaded.biases)
     by_llm = uses_llm(recipe.label.by, recipe.llm), uses_llm(recipe.synthesize.by, recipe.llm)
     counts = "; ".join(
@@ -109,10 +129,20 @@ def plan(loaded: LoadedRecipe) -> str:
         f"train       {recipe.model.name_or_path}, {recipe.model.precision} base, LoRA r {recipe.lora.r} on "
         f"{'/'.join(recipe.lora.target_modules)} + head, {train.get('num_train_epochs', 3)} epochs, "
         f"batch {train.get('per_device_train_batch_size', 16)}, learning rate {train.get('learning_rate', 2e-5)}",
-        f"audit       contrasts: {recipe.audit.contrasts}; quality: {recipe.audit.quality or 'none'}",
-        f"report      {run_folder(loaded).path / 'report' / 'report.html'}",
+        audit,
+        report,
     ]
     return "\n".join(lines)
+
+
+def _rate(recipe: Recipe) -> str:
+    if recipe.audit.triples:
+        return f"; RATE triples: {recipe.audit.triples}"
+    return f"; RATE on {recipe.audit.rate} answers with and without each bias" if recipe.audit.rate else ""
+
+
+def _precision(section: ModelSection) -> str:
+    return "bf16 on a GPU, fp32 without one" if section.precision == "auto" else section.precision
 
 
 def _amount(count: int | None) -> str:

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cda.biases import Bias
 from cda.config.load import LoadedRecipe
 from cda.config.schema import By, LlmSection, ModelSection
-from cda.data.contrasts import CleanContrasts, clean_contrasts
 from cda.data.load import check_columns, load_rows, looks_like_path
 from cda.data.pairs import CleanPairs, clean_pairs
 from cda.embedded.model import NAME as EMBEDDED
 from cda.embedded.model import embedded_model_folder
 from cda.embedded.rules import RuleRewriter
-from cda.embedded.texts import authored_contrasts, authored_pairs, part_path
+from cda.embedded.texts import authored_pairs, part_path
 from cda.errors import DataError
 from cda.llm.openai_client import OpenAIClient
-from cda.models.load import ModelSpec
-from cda.records import Contrast, Exclusions, RewriteRequest, count_reasons
+from cda.models.load import ModelSpec, best_precision
+from cda.records import Exclusions
 from cda.rewrite.asked import LLMRewriter
 from cda.rewrite.protocol import Rewriter
 from cda.run import file_fingerprint
@@ -33,7 +31,8 @@ def model_spec(section: ModelSection) -> ModelSpec:
         name = str(embedded_model_folder())
     elif name.startswith("~"):
         name = str(Path(name).expanduser())
-    return ModelSpec(name, section.precision, section.max_length_tokens, section.revision, section.trust_remote_code)
+    precision = section.precision if section.precision != "auto" else best_precision()
+    return ModelSpec(name, precision, section.max_length_tokens, section.revision, section.trust_remote_code)
 
 
 def model_source(section: ModelSection) -> str:
@@ -96,75 +95,6 @@ def load_pairs(reference: str, split: str, columns: Mapping[str, str], setting: 
     if not cleaned.pairs:
         raise DataError(f"{reference}: no usable pair; {cleaned.exclusions}")
     return cleaned
-
-
-def load_quality(loaded: LoadedRecipe) -> CleanPairs | None:
-    """Held-out quality pairs of a recipe; None where it asks for none."""
-    audit = loaded.recipe.audit
-    if audit.quality is None:
-        return None
-    if audit.quality == EMBEDDED:
-        pairs = tuple(one.pair for one in authored_pairs("quality"))
-        return CleanPairs(pairs, Exclusions(len(pairs), {}))
-    return load_pairs(audit.quality, audit.quality_split, audit.quality_columns, "audit.quality_columns")
-
-
-@dataclass(frozen=True, slots=True)
-class AuditContrasts:
-    """Contrasts to audit on.
-
-    Attributes:
-        contrasts: Of every bias.
-        exclusions: Rows of the user's file that could not be used.
-        made: For biases without texts of their own, the rewrites that failed.
-    """
-
-    contrasts: tuple[Contrast, ...]
-    exclusions: Exclusions
-    made: Mapping[str, Exclusions]
-
-
-def load_contrasts(loaded: LoadedRecipe) -> AuditContrasts:
-    """Contrasts of the recipe's biases, and of every other embedded one, to see what else moves.
-
-    A file's contrasts stand for the biases they are of. The five biases with embedded texts fall back on those; any other
-    bias on embedded answers rewritten by the recipe's rewriter.
-    """
-    cleaned = own_contrasts(loaded)
-    own, exclusions = cleaned.contrasts, cleaned.exclusions
-    covered = {contrast.bias for contrast in own}
-    embedded = [one for one in authored_contrasts("audit") if one.bias not in covered]
-    covered |= {one.bias for one in embedded}
-    rewritten: list[Contrast] = []
-    made: dict[str, Exclusions] = {}
-    for bias in loaded.biases:
-        if bias.name not in covered:
-            contrasts, made[bias.name] = _rewritten_contrasts(bias, rewriter(loaded))
-            rewritten += contrasts
-    return AuditContrasts((*own, *embedded, *rewritten), exclusions, made)
-
-
-def own_contrasts(loaded: LoadedRecipe) -> CleanContrasts:
-    """Contrasts of the user's file; none where the recipe asks for the embedded ones. Reads, and spends nothing."""
-    audit = loaded.recipe.audit
-    if audit.contrasts == EMBEDDED:
-        return CleanContrasts((), Exclusions(0, {}))
-    names = [bias.name for bias in loaded.biases]
-    return clean_contrasts(load_rows(audit.contrasts), names, audit.columns, audit.contrasts)
-
-
-def _rewritten_contrasts(bias: Bias, by: Rewriter) -> tuple[list[Contrast], Exclusions]:
-    """Direct contrasts: embedded base answers against the same with the bias added."""
-    bases = {one.base: one for one in authored_contrasts("audit", ["jargon"])}.values()
-    requests = [RewriteRequest(one.prompt, one.base, "add") for one in bases]
-    contrasts, reasons = [], []
-    for one, rewrite in zip(bases, by.rewrite(requests, bias), strict=True):
-        if rewrite.text is None:
-            reasons.append(rewrite.reason or "no text")
-        else:
-            source = f"embedded answers rewritten by {by.name}"
-            contrasts.append(Contrast(bias.name, one.prompt, rewrite.text, one.base, tags={"source": source}))
-    return contrasts, Exclusions(len(requests), count_reasons(reasons))
 
 
 def source_fingerprint(reference: str | None, part: str | None = None) -> str:

@@ -16,7 +16,8 @@ class Estimate:
         high: Upper end of the interval.
         n: Observations behind it.
         n_prompts: Distinct prompts behind it (the clusters).
-        unit: `share` (0 to 1), `share difference` (−1 to 1) or `reward`.
+        unit: `share` (0 to 1), `share difference` (−1 to 1), `reward`, `preference` (−1 to 1), `AUC`, `AUC difference`,
+            `correlation`, `alpha`, `cosine`, `standard deviations`, or the name of a feature in its own unit.
         method: How the interval was made.
     """
 

@@ -1,9 +1,10 @@
-"""Intervals for a share and for a paired change of a share; clustered by prompt where prompts repeat."""
+"""Intervals for a share and for a paired change of a share, and its exact test; by prompt where prompts repeat."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +16,19 @@ from cda.stats.estimate import Estimate
 
 Z_95 = float(stats.norm.ppf(0.975))
 _DRAWS = N_DRAWS
+
+
+@dataclass(frozen=True, slots=True)
+class ExactTest:
+    """An exact two-sided test of no change.
+
+    Attributes:
+        p_value: Chance, were there no change, of a sum of differences at least as far from 0; 1.0 where none changed.
+        method: `exact McNemar` or `exact sign-flip over prompts`.
+    """
+
+    p_value: float
+    method: str
 
 
 def share(hits: ArrayLike, prompt_ids: Sequence[str], rng: np.random.Generator) -> Estimate:
@@ -73,7 +87,14 @@ def paired_change(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str]
 
 
 def wilson(hits: float, n: float) -> tuple[float, float]:
-    """Wilson's 95% score interval for a share; `hits` may hold halves for ties."""
+    """Wilson's 95% score interval for a share; `hits` may hold halves for ties.
+
+    Raises:
+        DataError: No rows, or hits that are not between 0 and `n`.
+    """
+    # Sums of shares may miss n by rounding.
+    if not (n > 0 and -1e-9 * n <= hits <= n * (1 + 1e-9)):
+        raise DataError(f"{hits:g} hits of {n:g}: a share of that cannot be estimated")
     p, z2 = hits / n, Z_95**2
     centre = (p + z2 / (2 * n)) / (1 + z2 / n)
     half = Z_95 / (1 + z2 / n) * math.sqrt(p * (1 - p) / n + z2 / (4 * n * n))
@@ -101,11 +122,50 @@ def unpaired_change(before: ArrayLike, after: ArrayLike) -> Estimate:
     return Estimate(q - p, low, high, n, n, "share difference", "unpaired two-proportion z 95%")
 
 
-def mcnemar_p(before: ArrayLike, after: ArrayLike) -> float:
-    """Exact two-sided McNemar test that as many rows changed up as down; 1.0 where none changed."""
-    first, second = np.asarray(before, float), np.asarray(after, float)
-    up, down = int((second > first).sum()), int((second < first).sum())
-    return 1.0 if up + down == 0 else float(stats.binomtest(up, up + down, 0.5).pvalue)
+def exact_change_test(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str]) -> ExactTest:
+    """Exact test that a share did not change, on the same rows; prompts, not rows, are taken for independent.
+
+    Fisher's randomisation test for pairs (1935): without a change, each prompt's sum of differences is as likely to
+    have the other sign, so that Σ ± dᵍ over all choices of signs says how far chance alone gets. Where each prompt
+    occurs once and rows are 0 or 1, that is the exact McNemar test. McNemar's test of rows that move together within
+    their prompts would reject far too often.
+
+    Args:
+        before: Hits before, shape (n,): 1 or True for a hit, 0 for none, 0.5 where a tie counts half.
+        after: Hits after on the same rows, shape (n,).
+        prompt_ids: Cluster of each row. Length n.
+
+    Raises:
+        DataError: No rows, shapes that differ, or rows that are not 0, 0.5 or 1.
+    """
+    first, clusters = _checked(before, prompt_ids)
+    second, _ = _checked(after, prompt_ids)
+    rows = np.concatenate([first, second])
+    if not np.isin(rows, (0, 0.5, 1)).all():
+        raise DataError(
+            "an exact test of a change needs rows of 0, 0.5 or 1: sums of other values cannot be counted out"
+        )
+    halves = np.bincount(clusters, weights=2 * (second - first)).astype(np.int64)
+    mcnemar = bool((rows != 0.5).all()) and clusters.max() + 1 == len(first)
+    return ExactTest(_sign_flip_p(halves), "exact McNemar" if mcnemar else "exact sign-flip over prompts")
+
+
+def _sign_flip_p(sums: NDArray[np.int64]) -> float:
+    """P(|Σ ± d| ≥ |Σ d|) over fair signs of integers d, exactly and without listing them: P(|2K − T| ≥ |Σ d|).
+
+    T = Σ |d|, and K is the part of it that gets a plus: for each size of d a binomial count times that size.
+    """
+    sums = sums[sums != 0] // max(1, int(np.gcd.reduce(sums)))
+    observed = abs(int(sums.sum()))
+    if observed == 0:
+        return 1.0
+    chances = np.ones(1)
+    for size, count in zip(*np.unique(np.abs(sums), return_counts=True), strict=True):
+        plus = np.zeros(size * count + 1)
+        plus[::size] = stats.binom.pmf(np.arange(count + 1), count, 0.5)
+        chances = np.convolve(chances, plus)
+    # T and the observed sum are both odd or both even.
+    return min(1.0, 2 * float(chances[: (len(chances) - 1 - observed) // 2 + 1].sum()))
 
 
 def _newcombe_paired(before: NDArray[np.float64], after: NDArray[np.float64]) -> tuple[float, float]:

@@ -9,16 +9,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from cda.errors import DataError
-from cda.metrics.preference import (
-    human_skew,
-    miscalibration_change,
-    positive_share,
-    positive_share_change,
-    voted,
-)
-from cda.records import Preference
+from cda.metrics.people_change import people_change
+from cda.metrics.preference import positive_share, positive_share_change
+from cda.metrics.votes import Majority, count_votes, majority
 
-PREFERRED: list[Preference | None] = ["perturbed", "base", "base", "tie", None, "base"]
+PREFERRED = [["perturbed"], ["base"], ["base"], ["tie"], [], ["base"]]
 BEFORE = [1.0, 2.0, -1.0, 5.0, -5.0, 0.0]
 AFTER = [1.0, -2.0, -1.0, -5.0, 5.0, 3.0]
 margins = arrays(float, st.integers(2, 25), elements=st.floats(-5, 5).map(lambda value: round(value, 1)))
@@ -45,25 +40,49 @@ def test_change_by_hand() -> None:
     assert found.p_value == 1.0  # two rows up, two down
 
 
-def test_human_skew_leaves_ties_and_rows_without_votes_out() -> None:
-    assert voted(PREFERRED).tolist() == [True, True, True, False, False, True]
-    found = human_skew(PREFERRED, ids(6), rng())
-    assert (found.value, found.n) == (1 / 4, 4)
+def people(votes: list[list[str]]) -> Majority:
+    return majority(count_votes(votes), "drop")
 
 
-def test_miscalibration_by_hand() -> None:
-    found = miscalibration_change(BEFORE, AFTER, PREFERRED, ids(6), rng())
-    # Voted rows 0, 1, 2, 5: before, row 1 disagrees; a margin of 0 counts as base. After, row 5 disagrees.
-    assert (found.before.value, found.after.value) == (1 / 4, 1 / 4)
-    assert (found.before.n, found.n_ties) == (4, (1, 0))
+def test_beside_people_by_hand() -> None:
+    found = people_change(BEFORE, AFTER, people(PREFERRED), ids(6), rng())
+    # Voted rows 0, 1, 2, 5, of which people prefer the first perturbed. Before, the model prefers 0 and 1 (5 is a margin of
+    # 0, which counts as base); after, 0 and 5.
+    assert (found.before.human_skew.value, found.before.human_skew.n) == (1 / 4, 4)
+    assert (found.before.miscalibration.value, found.after.miscalibration.value) == (1 / 4, 1 / 4)
+    assert (found.skew.before.value, found.skew.after.value) == (2 / 4, 2 / 4)
+    assert (found.before.gap.value, found.gap.value) == (1 / 4, 0.0)
+    assert found.miscalibration.n_ties == (1, 0)
+    assert found.gap.low <= 0.0 <= found.gap.high
 
 
 def test_a_model_that_votes_like_people_is_calibrated() -> None:
-    people: list[Preference | None] = ["perturbed", "base"] * 5
-    like = [1.0, -1.0] * 5
-    found = miscalibration_change([-value for value in like], like, people, ids(10), rng())
-    assert (found.before.value, found.after.value, found.change.value) == (1.0, 0.0, -1.0)
-    assert found.p_value == pytest.approx(2 / 2**10)
+    like = np.array([1.0, -1.0] * 5)
+    found = people_change(-like, like, people([["perturbed"], ["base"]] * 5), ids(10), rng())
+    miscalibration = found.miscalibration
+    assert (miscalibration.before.value, miscalibration.after.value, miscalibration.change.value) == (1.0, 0.0, -1.0)
+    assert miscalibration.p_value == pytest.approx(2 / 2**10)
+    assert found.auc is not None
+    assert (found.before.auc.value, found.after.auc.value, found.auc.value) == (0.0, 1.0, 1.0)  # type: ignore[union-attr]
+
+
+def test_a_shift_of_all_margins_moves_everything_but_the_auc() -> None:
+    sides = np.random.default_rng(1).random(80) < 0.4
+    before = np.where(sides, 0.5, -0.5) + np.random.default_rng(2).normal(size=80)
+    found = people_change(
+        before + 2, before, people([["perturbed"] if one else ["base"] for one in sides]), ids(80), rng()
+    )
+    assert found.gap.high < 0
+    assert found.miscalibration.change.high < 0
+    assert found.auc is not None
+    assert (found.auc.value, found.auc.low, found.auc.high) == (0.0, 0.0, 0.0)
+
+
+def test_nothing_moved_keeps_a_width() -> None:
+    values = np.array([1.0, -1.0] * 10)
+    found = people_change(values, values, people([["perturbed"], ["base"]] * 10), ids(20), rng())
+    assert found.gap.value == 0.0
+    assert found.gap.low < 0 < found.gap.high
 
 
 @settings(deadline=None, derandomize=True, max_examples=50)
@@ -93,10 +112,3 @@ def test_the_scale_of_the_reward_does_not_matter(values: np.ndarray, scale: floa
 def test_broken_margins_raise() -> None:
     with pytest.raises(DataError, match="2 of 3 margins are NaN or infinite"):
         positive_share([1, float("nan"), float("inf")], ids(3), rng())
-
-
-def test_nothing_to_compare_with_raises() -> None:
-    with pytest.raises(DataError, match="no votes"):
-        human_skew(["tie", None], ids(2), rng())
-    with pytest.raises(DataError, match="no votes"):
-        miscalibration_change([1, 1], [1, 1], ["tie", None], ids(2), rng())

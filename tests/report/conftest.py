@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -9,72 +10,117 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cda.metrics.preference import Change, human_skew, miscalibration_change, positive_share_change
-from cda.records import Preference
-from cda.stages.audit_result import change_json
-from cda.stats.multiplicity import holm
+from cda.biases import Bias, load_bias
+from cda.records import Contrast, LabelledPair, Pair, Triple, user_prompt
+from cda.score.compared import Rewards
+from cda.score.distinct import text_id
+from cda.stages import audit_analysis, audit_detail, audit_rate, audit_result
+from cda.stages.audit_groups import Group
 
 Audit = dict[str, Any]
 MakeAudit = Callable[..., Audit]
 HOSTILE = 'a<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31mred\x1b]8;;http://evil.example\x07\u202egnp.exe\ud800 ``` | "&'
+SEED = 0
 
 
-def _rng() -> np.random.Generator:
-    return np.random.default_rng(0)
+def _bias(name: str) -> Bias:
+    return load_bias("jargon").model_copy(update={"name": name})
 
 
 def _margins(share: float, n: int) -> np.ndarray:
-    return np.where(np.arange(n) < round(share * n), 1.0, -1.0)
+    """n margins of which this share is positive; of several sizes, so that effects have a spread."""
+    sizes = 1.0 + 0.1 * (np.arange(n) % 7)
+    return np.where(np.arange(n) < round(share * n), sizes, -sizes)
+
+
+def _contrasts(name: str, source: str, n: int, people: float | None) -> tuple[Contrast, ...]:
+    """n contrasts; with people, three votes each, and 4 ties and 6 without votes at the end."""
+    found = []
+    for row in range(n):
+        # In a file two contrasts share a prompt.
+        prompt = user_prompt(f"How do I cook dish {row // 2 if source == 'file' and people is None else row}?")
+        base = f"Use pan {row} and stir it slowly until the rice is done, then let it rest for a while."
+        side = "perturbed" if people is not None and row < people * (n - 10) else "base"
+        votes = () if people is None or row >= n - 6 else ("tie",) * 3 if row >= n - 10 else (side, side, "base")
+        tags = {} if source == "file" else {"source": source}
+        found.append(Contrast(name, prompt, base.replace("Use", "Utilize"), base, None, votes, tags))  # type: ignore[arg-type]
+    return tuple(found)
 
 
 @cache
-def _paired(before: float, after: float, n: int, repeated: bool) -> Change:
-    ids = [str(row // 2 if repeated else row) for row in range(n)]
-    return positive_share_change(_margins(before, n), _margins(after, n), ids, _rng())
-
-
-def _change(before: float, after: float, n: int, repeated: bool = False) -> Audit:
-    return change_json(_paired(before, after, n, repeated))
-
-
-def _skew(before: float, after: float, target: bool, source: str, n: int = 100) -> Audit:
-    return {
-        "target": target,
-        "source": source,
-        "available": n + 20,
-        "rewrites_failed": {"too few places to change": 3} if source.startswith("embedded answers") else {},
-        **_change(before, after, n, repeated=source == "file"),
-        "mean_margin": {"before": 1.25, "after": -0.5},
-        "sd_margin": {"before": 2.0, "after": 1.5},
+def _group(name: str, shares: tuple[float, ...], target: bool, source: str, people: float | None) -> Group:
+    n = 110 if people is not None else 100
+    contrasts = _contrasts(name, source, n, people)
+    labels = ("before", "after") if len(shares) == 2 else ("model",)
+    margins = {
+        label: np.append(_margins(share, 100), np.ones(n - 100)) for label, share in zip(labels, shares, strict=True)
     }
+    ids = tuple(contrast.prompt[0].content for contrast in contrasts)
+    return Group(_bias(name), target, contrasts, ids, margins, "reward", 0)
 
 
-def _vote(before: float, after: float, people: float, n: int = 100) -> Audit:
-    """n voted contrasts, 4 ties and 6 without votes; the first rows are those that model and people prefer perturbed."""
-    preferred: list[Preference | None] = ["perturbed" if row < people * n else "base" for row in range(n)]
-    preferred += ["tie"] * 4 + [None] * 6
-    first, second = (np.append(_margins(share, n), np.ones(10)) for share in (before, after))
-    ids = [str(row) for row in range(n + 10)]
-    skew = positive_share_change(first[:n], second[:n], ids[:n], _rng())
-    human = human_skew(preferred, ids, _rng())
-    return {
-        "human_skew": human.to_json(),
-        "skew_on_voted": change_json(skew),
-        "miscalibration": change_json(miscalibration_change(first, second, preferred, ids, _rng())),
-        "gap": {"before": abs(skew.before.value - human.value), "after": abs(skew.after.value - human.value)},
-        "n_human_ties": 4,
-        "n_without_votes": 6,
+@cache
+def _detail(group: Group) -> str:
+    """Effects and drift of a group, as JSON: they take long, and many tests need the same."""
+    biases = {group.bias.name: group.bias, "vagueness": load_bias("vagueness")}
+    effects, drift = audit_detail.effects([group], SEED), audit_detail.drifts([group], biases, None, SEED)
+    return json.dumps([effects, drift])
+
+
+@cache
+def _rate(two: bool) -> str:
+    """RATE of jargon on 20 triples."""
+    prompts = [user_prompt(f"How do I cook dish {row}?") for row in range(20)]
+    triples = [
+        Triple("jargon", prompt, f"first {row}", f"flipped {row}", f"back {row}", row % 2 == 0)
+        for row, prompt in enumerate(prompts)
+    ]
+    scores = {
+        text_id(prompt, text): float((3 * row + 7 * at) % 11)
+        for row, prompt in enumerate(prompts)
+        for at, text in enumerate((f"first {row}", f"flipped {row}", f"back {row}"))
     }
+    scorings = {name: Rewards(scores) for name in (("before", "after") if two else ("model",))}
+    return json.dumps(audit_rate.rate(triples, scorings, "rules", SEED))
 
 
-def _example(bias: str, moved: float, text: str = "Use a pan and stir it.") -> Audit:
+def _quality_change(shares: tuple[float, ...], n: int = 400) -> Audit:
+    labels = ("before", "after") if len(shares) == 2 else ("model",)
+    margins = {label: _margins(share, n) for label, share in zip(labels, shares, strict=True)}
+    return audit_result.positive_shares(margins, [str(row) for row in range(n)], SEED)
+
+
+def _analysis(groups: list[Group], two: bool) -> Audit:
+    pairs = [
+        Pair(
+            user_prompt(f"q {row}"),
+            "Utilize optimal parameters accordingly." * (row % 3),
+            f"Use the pan {row} and eat.",
+        )
+        for row in range(12)
+    ]
+    labelled = [
+        LabelledPair(
+            pair, "train", {group.bias.name: {"chosen": row % 3 == 0, "rejected": row % 4 == 0} for group in groups}
+        )
+        for row, pair in enumerate(pairs)
+    ]
+    scores = {
+        text_id(pair.prompt, text): float(row % 5 + at)
+        for row, pair in enumerate(pairs)
+        for at, text in enumerate((pair.chosen, pair.rejected))
+    }
+    scorings = {name: Rewards(scores) for name in (("before", "after") if two else ("model",))}
+    return audit_analysis.analysis(groups, labelled if two else (), pairs, scorings, "drop", SEED)
+
+
+def _example(bias: str, moved: float, two: bool, text: str = "Use a pan and stir it.") -> Audit:
     return {
         "bias": bias,
         "prompt": f"How do I cook rice ({moved})?",
         "perturbed": text.replace("Use", "Utilize"),
         "base": text,
-        "margin_before": 1.0,
-        "margin_after": 1.0 + moved,
+        "margins": {"before": 1.0, "after": 1.0 + moved} if two else {"model": moved},
         "preferred": "base",
     }
 
@@ -106,31 +152,45 @@ def make_audit() -> MakeAudit:
         others: tuple[str, ...] = ("length", "structure"),
         hostile: str = "",
         by: str = "embedded rules",
+        rate: bool = False,
     ) -> Audit:
         targets = {"jargon": (0.88, 0.40)} if targets is None else targets
+        two = all(len(shares) == 2 for shares in targets.values())
         source = dict.fromkeys(votes or {}, "file")  # only a file of contrasts can hold votes
-        skew = {name: _skew(*shares, True, source.get(name, "embedded")) for name, shares in targets.items()}
+        people = {name: shares[-1] for name, shares in (votes or {}).items()}
+        wanted = {name: (shares, True) for name, shares in targets.items()}
         for name in others:
-            skew[name] = _skew(0.9, 0.6 if name == "length" else 0.89, False, source.get(name, "embedded"))
-        for name, adjusted in zip(skew, holm([one["p_value"] for one in skew.values()]), strict=True):
-            skew[name]["p_holm"] = adjusted
+            wanted[name] = ((0.9, 0.6 if name == "length" else 0.89), False)
+        groups = [
+            _group(
+                name, (votes or {}).get(name, (*shares, 0))[:-1], target, source.get(name, "embedded"), people.get(name)
+            )
+            for name, (shares, target) in wanted.items()
+        ]
+        details = [json.loads(_detail(group)) for group in groups]
         label_by = "measured long_word_share" if by == "embedded rules" else by
-        return {
+        found = {
             "recipe": "joint",
-            "model": {"name": "embedded" + hostile, "precision": "8bit", "form": "pair", "max_length_tokens": 512,
-                      "texts": 930, "truncated": 7},
+            "scorings": ["before", "after"] if two else ["model"],
+            "model": {"name": "embedded" + hostile, "kind": "reward model", "precision": "8bit", "form": "pair",
+                      "max_length_tokens": 512, "texts": 930, "truncated": 7},
             "biases": [{"name": name, "description": f"Description of {name}.{hostile}"} for name in targets],
-            "sources": {"pairs": "embedded", "contrasts": "embedded", "quality": "embedded" if quality else None,
-                        "labelled_by": by, "rewritten_by": by},
-            "skew": skew,
-            "votes": {name: _vote(*shares) for name, shares in (votes or {}).items()},
-            "quality": None if quality is None else _change(*quality, 400),
-            "unseen_phrases": {next(iter(targets)): {"n": 57, "of": 100, **_change(0.9, 0.5, 57)}},
-            "examples": [_example(name, moved, hostile + "Use a pan.") for name in targets for moved in (-1.0, -3.0)],
+            "sources": {"pairs": "embedded", "contrasts": "embedded", "votes": None, "triples": None,
+                        "quality": "embedded" if quality else None, "labelled_by": by, "rewritten_by": by},
+            "skew": audit_result.skews(groups, {group.bias.name: len(group) + 20 for group in groups}, {}, SEED),
+            "votes": audit_result.votes(groups, "drop", SEED),
+            "quality": None if quality is None else {"unread": 0, **_quality_change(quality)},
+            "effects": {name: one for effects, _ in details for name, one in effects.items()},
+            "drift": {name: one for _, drift in details for name, one in drift.items()},
+            "rate": json.loads(_rate(two)) if rate else {},
+            "analysis": _analysis([group for group in groups if group.is_target], two),
+            "unseen_phrases": {next(iter(targets)): {"n": 57, "of": 100, **_quality_change((0.9, 0.5), 57)}} if two else {},
+            "examples": [_example(name, moved, two, hostile + "Use a pan.") for name in targets for moved in (-1.0, -3.0)],
             "excluded": {
                 "contrasts": {"seen": 110, "reasons": {f"of another bias ({hostile or 'tone'})": 10}},
-                "quality": {"seen": 400, "reasons": {}} if quality else None,
+                **({"quality pairs": {"seen": 400, "reasons": {}}} if quality else {}),
             },
+            "votes_unmatched": 0,
             "stages": {
                 "label": {"pairs": {"seen": 245, "kept": 240, "dropped": {"a side is missing": 5}, "used": 238},
                           "labels": {name: _tally(label_by) for name in targets}},
@@ -141,6 +201,11 @@ def make_audit() -> MakeAudit:
             "versions": {"cda": "0.1.0", "torch": "2.13.0"},
             "seed": 42,
         }  # fmt: skip
+        if not two:
+            found["stages"] = {"label": {}, "synthesize": {}, "train": {}}
+        audit_result.adjust_for_all_tests(found)
+        json.dumps(found, allow_nan=False)  # as the audit is written
+        return found
 
     return make
 
@@ -157,6 +222,14 @@ def voted(make_audit: MakeAudit) -> Audit:
     return make_audit(
         {"jargon": (0.88, 0.40), "vagueness": (0.70, 0.30)},
         votes={"jargon": (0.88, 0.40, 0.45), "length": (0.9, 0.6, 0.5)},
+    )
+
+
+@pytest.fixture
+def one_model(make_audit: MakeAudit) -> Audit:
+    """One model as it is: two biases, the first with votes, and RATE."""
+    return make_audit(
+        {"jargon": (0.88,), "vagueness": (0.5,)}, votes={"jargon": (0.88, 0.45)}, quality=(0.75,), others=(), rate=True
     )
 
 

@@ -38,7 +38,7 @@ class _Page(HTMLParser):
             self.inside[self.open[-1]] = self.inside.get(self.open[-1], "") + data
 
 
-@pytest.mark.parametrize("name", ["audit", "voted", "hostile"])
+@pytest.mark.parametrize("name", ["audit", "voted", "hostile", "one_model"])
 def test_loads_nothing(name: str, request: pytest.FixtureRequest) -> None:
     page = _Page(render_html(request.getfixturevalue(name)))
     links = [(tag, key, value) for tag, attrs in page.tags for key, value in attrs.items() if key in LOADS]
@@ -121,7 +121,29 @@ def test_no_phrase_free_contrast_is_said(audit: Any) -> None:
 
 
 def test_methods_are_those_of_the_audit(audit: Any, voted: Any) -> None:
-    assert "bootstrap" not in render_html(audit)
+    assert "Dirichlet" not in render_html(audit)
     text = render_html(voted)
     assert "Newcombe interval" in text
+    assert "Dirichlet" in text
     assert "prompt-clustered bootstrap" in text
+
+
+def test_one_model_has_no_before(one_model: Any) -> None:
+    text = render_html(one_model)
+    read = re.sub(r"<[^>]*>", " ", text.split("<script>")[0].split("</style>")[1])
+    for word in (" before", "training", "McNemar"):
+        assert word not in read, word
+    for name in ("votes", "effects", "rate", "drift", "data"):
+        assert f'id="{name}"' in text
+    assert "over-rewarded" in text
+    assert "RATE effects on 20 triples" in text
+
+
+def test_what_cannot_be_estimated_says_why(one_model: Any) -> None:
+    missing = {"missing": "all majorities are for one side"}
+    one_model["votes"]["jargon"]["auc"] = missing
+    one_model["effects"]["jargon"]["model"]["identification"] = {"missing": "one prompt only"}
+    text = render_html(one_model)
+    assert "all majorities are for one side" in text
+    assert "one prompt only" in text
+    assert "nan" not in text.lower().replace("finance", "").split("<script>")[0].split("</style>")[1]

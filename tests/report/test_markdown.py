@@ -6,6 +6,8 @@ import re
 from itertools import pairwise
 from typing import Any
 
+import pytest
+
 from cda.report.markdown import render_markdown
 
 
@@ -16,8 +18,10 @@ def test_numbers_and_sections(voted: Any) -> None:
         assert f"\n## {title}\n" in text
 
 
-def test_tables_are_whole(voted: Any) -> None:
-    rows = [line for line in render_markdown(voted).splitlines() if line.startswith("|")]
+@pytest.mark.parametrize("name", ["voted", "one_model"])
+def test_tables_are_whole(name: str, request: pytest.FixtureRequest) -> None:
+    text = render_markdown(request.getfixturevalue(name))
+    rows = [line for line in text.splitlines() if line.startswith("|")]
     assert rows
     for row, following in pairwise(rows):
         if set(following) <= set("|- "):

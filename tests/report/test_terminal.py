@@ -52,3 +52,14 @@ def test_hostile_text_is_inert(hostile: Any) -> None:
     table = summary_table(hostile, "runs/\x1b[2J\u202ex/report.html")
     assert not [char for char in table if (ord(char) < 32 and char != "\n") or char in "\u202e\x9b"]
     assert table.endswith("Report: runs/x/report.html")
+
+
+def test_one_model_is_a_row_a_bias(one_model: Any) -> None:
+    lines = summary_table(one_model, PATH).splitlines()
+    assert lines[0].split()[:5] == ["bias", "skew", "people", "miscalibration", "AUC"]
+    assert lines[1].startswith("jargon            89% [82, 94]  45% [36, 55]")
+    assert lines[2].startswith("vagueness         50% [40, 60]  no votes")
+    assert lines[3].startswith("quality accuracy  75% [71, 79]")
+    assert lines[4] == "Biased side: over-rewarded: jargon; no effect shown: vagueness"
+    assert lines[-1] == f"Report: {PATH}"
+    assert max(map(width, lines)) <= MAX_COLUMNS

@@ -75,3 +75,31 @@ def test_others_fit_a_line_and_keep_what_moved(make_audit: Any) -> None:
 
 def test_no_others(make_audit: Any) -> None:
     assert others_sentence(make_audit(others=())) == "No other bias was measured."
+
+
+def test_substituted_names_what_rose(make_audit: Any) -> None:
+    audit = make_audit({"jargon": (0.88, 0.40), "tone": (0.40, 0.80)}, others=())
+    found = {one.bias: one for one in verdicts(audit)}
+    assert found["jargon"].word == "substituted"
+    assert "Yet skew rose: tone from 40% to 80%" in found["jargon"].sentence
+
+
+@pytest.mark.parametrize(
+    ("skew", "people", "word"),
+    [
+        (0.88, 0.45, "over-rewarded"),
+        (0.30, 0.70, "under-rewarded"),
+        (0.50, 0.50, "as people"),
+        (0.88, None, "rewarded"),
+        (0.10, None, "penalised"),
+        (0.50, None, "no effect shown"),
+    ],
+)
+def test_one_model_is_compared_with_people_or_with_nothing(
+    make_audit: Any, skew: float, people: float | None, word: str
+) -> None:
+    votes = {} if people is None else {"jargon": (skew, people)}
+    (found,) = verdicts(make_audit({"jargon": (skew,)}, votes=votes, quality=(0.7,), others=()))
+    assert found.word == word
+    assert ("People prefer it" in found.sentence) == (people is not None)
+    assert "n = 1" in found.sentence

@@ -1,7 +1,8 @@
-"""Intervals for shares and their changes, against scipy, published values and simulations."""
+"""Intervals for shares and their changes, and the exact test of a change, against scipy, published values, simulations."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from cda.errors import DataError
-from cda.stats.proportions import mcnemar_p, paired_change, share, wilson
+from cda.stats.proportions import exact_change_test, paired_change, share, wilson
 
 bits = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=30)
 
@@ -86,7 +87,7 @@ def test_going_back_flips_the_change(rows: list[tuple[bool, bool]]) -> None:
     there = paired_change(before, after, ids(len(rows)), rng())
     back = paired_change(after, before, ids(len(rows)), rng())
     assert (back.value, back.low, back.high) == pytest.approx((-there.value, -there.high, -there.low), abs=1e-12)
-    assert mcnemar_p(before, after) == mcnemar_p(after, before)
+    assert exact_change_test(before, after, ids(len(rows))) == exact_change_test(after, before, ids(len(rows)))
 
 
 @settings(deadline=None, derandomize=True)
@@ -129,20 +130,6 @@ def test_a_change_that_is_the_same_in_every_prompt_does_not_depend_on_row_order(
     assert one.value == other.value == 0.5
     assert (one.low, one.high) == (other.low, other.high)
     assert one.low <= one.value <= one.high
-
-
-@settings(deadline=None, derandomize=True)
-@given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 5))
-def test_mcnemar_is_the_exact_binomial_test(up: int, down: int, same: int) -> None:
-    assume(up + down)
-    before, after = paired_table(same, down, up, same)
-    tail = sum(math.comb(up + down, k) for k in range(min(up, down) + 1)) / 2 ** (up + down)
-    assert mcnemar_p(before, after) == pytest.approx(min(1.0, 2 * tail), abs=1e-9)
-
-
-def test_mcnemar_known_values() -> None:
-    assert mcnemar_p(*paired_table(0, 5, 15, 0)) == pytest.approx(0.041389, abs=1e-6)  # 2·P(X ≤ 5), X ~ Bin(20, ½)
-    assert mcnemar_p(*paired_table(3, 0, 0, 3)) == 1.0
 
 
 def test_an_interval_keeps_its_width_when_nothing_varies() -> None:
@@ -222,3 +209,95 @@ def test_what_cannot_be_estimated_raises(hits: Sequence[float], clusters: list[s
 def test_before_and_after_have_the_same_rows() -> None:
     with pytest.raises(DataError):
         paired_change([1, 0], [1], ["p", "q"], rng())
+
+
+def mcnemar_p(before: Sequence[float], after: Sequence[float]) -> float:
+    """McNemar's exact test of rows, as if each were of its own prompt."""
+    difference = np.asarray(after, float) - np.asarray(before, float)
+    up, down = int((difference > 0).sum()), int((difference < 0).sum())
+    return float(stats.binomtest(up, up + down, 0.5).pvalue) if up + down else 1.0
+
+
+@settings(deadline=None, derandomize=True)
+@given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 5))
+def test_it_is_mcnemar_where_each_prompt_occurs_once(up: int, down: int, same: int) -> None:
+    assume(up + down)
+    before, after = paired_table(same, down, up, same)
+    found = exact_change_test(before, after, ids(len(before)))
+    assert found.p_value == pytest.approx(mcnemar_p(before, after), rel=1e-9)
+    assert found.method == "exact McNemar"
+
+
+def test_mcnemar_known_values() -> None:
+    # 2·P(X ≤ 5), X ~ Bin(20, ½)
+    assert exact_change_test(*paired_table(0, 5, 15, 0), ids(20)).p_value == pytest.approx(0.041389, abs=1e-6)
+    assert exact_change_test(*paired_table(3, 0, 0, 3), ids(6)).p_value == 1.0
+    # 2·2⁻³⁰⁰, far beyond what could be listed; and a balanced change among thousands of rows.
+    assert exact_change_test([0] * 300, [1] * 300, ids(300)).p_value == pytest.approx(2.0**-299)
+    assert exact_change_test([0, 1] * 2000, [1, 0] * 2000, ids(4000)).p_value == 1.0
+
+
+@pytest.mark.parametrize(
+    ("differences", "clusters", "p_value"),
+    [
+        # Prompt sums 2, 1, −1: |±2 ±1 ±1| ≥ 2 in 6 of 8.
+        ([1, 1, 1, -1], ["a", "a", "b", "c"], 6 / 8),
+        # Five prompts of four rows that all rise: 2 of 32; by rows McNemar would say 2·2⁻²⁰.
+        ([1] * 20, [f"p{row // 4}" for row in range(20)], 2 / 32),
+        # A tie resolved is half a change: |±½ ±1| ≥ 1½ in 2 of 4.
+        ([0.5, 1], ["a", "b"], 2 / 4),
+        # Prompt sums 3, −1, 0: |±3 ±1| ≥ 2 always. Changes that cancel within a prompt are none.
+        ([1, 1, 1, -1, 1, -1], ["a", "a", "a", "b", "c", "c"], 1.0),
+        # Prompt sums 2, 2, 3: the observed 7 is the furthest, 2 of 8.
+        ([1] * 7, ["a", "a", "b", "b", "c", "c", "c"], 2 / 8),
+        # One prompt has no other to be compared with.
+        ([1] * 9, ["a"] * 9, 1.0),
+    ],
+)
+def test_signs_of_whole_prompts_flipped_by_hand(differences: list[float], clusters: list[str], p_value: float) -> None:
+    before = [max(0.0, -one) for one in differences]
+    after = [first + one for first, one in zip(before, differences, strict=True)]
+    found = exact_change_test(before, after, clusters)
+    assert found.p_value == pytest.approx(p_value, rel=1e-12)
+    assert found.method == "exact sign-flip over prompts"
+
+
+halves = st.sampled_from([0.0, 0.5, 1.0])
+
+
+@settings(deadline=None, derandomize=True, max_examples=60)
+@given(st.lists(st.tuples(halves, halves, st.integers(0, 8)), min_size=1, max_size=30))
+def test_it_is_what_listing_every_choice_of_signs_gives(rows: list[tuple[float, float, int]]) -> None:
+    before, after, prompts = zip(*rows, strict=True)
+    sums = np.bincount(prompts, np.subtract(after, before))
+    flips = np.array(list(itertools.product((-1, 1), repeat=len(sums))))
+    expected = np.mean(np.abs(flips @ sums) >= abs(sums.sum()))
+    found = exact_change_test(before, after, [f"p{one}" for one in prompts])
+    assert found.p_value == pytest.approx(expected, rel=1e-9)
+
+
+def test_rows_that_move_together_are_not_taken_for_evidence() -> None:
+    """No change on average, but prompts move as a whole: by rows over a quarter of the tests would find one."""
+    random, wrong, by_rows, n_runs = rng(3), 0, 0, 1000
+    clusters = np.repeat(ids(30), 5)
+    for _ in range(n_runs):
+        before, after = random.random((2, 30)) < 0.5  # what each prompt's rows incline to
+        moved = random.random((2, 150)) < 0.9
+        first, second = (
+            np.where(m, np.repeat(side, 5), ~np.repeat(side, 5)) for side, m in zip((before, after), moved, strict=True)
+        )
+        wrong += exact_change_test(first, second, clusters.tolist()).p_value <= 0.05
+        by_rows += mcnemar_p(first, second) <= 0.05
+    assert by_rows / n_runs > 0.1
+    assert 0.02 <= wrong / n_runs <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / n_runs)
+
+
+def test_an_exact_test_of_nothing_raises() -> None:
+    with pytest.raises(DataError, match="no rows"):
+        exact_change_test([], [], [])
+    with pytest.raises(DataError, match="one each is needed"):
+        exact_change_test([1, 0], [1], ["p", "q"])
+    with pytest.raises(DataError, match="between 0 and 1"):
+        exact_change_test([1, float("nan")], [1, 0], ["p", "q"])
+    with pytest.raises(DataError, match=r"rows of 0, 0\.5 or 1"):
+        exact_change_test([1, 1 / 3], [1, 0], ["p", "q"])

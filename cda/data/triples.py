@@ -1,0 +1,80 @@
+"""Rows to RATE triples: a response, its rewrite without (or with) the attribute, and the rewrite rewritten back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cda.data.load import Row
+from cda.data.messages import RowError, prompt_of
+from cda.errors import DataError
+from cda.records import Exclusions, Triple, count_reasons
+
+_TEXTS = ("original", "rewrite", "rewrite_of_rewrite")
+_YES = {"1", "1.0", "true", "yes"}
+_NO = {"0", "0.0", "false", "no"}
+
+
+@dataclass(frozen=True, slots=True)
+class CleanTriples:
+    triples: tuple[Triple, ...]
+    exclusions: Exclusions
+
+
+def clean_triples(rows: Sequence[Row], biases: Sequence[str], columns: Mapping[str, str], where: str) -> CleanTriples:
+    """Turn rows of `prompt, original, rewrite, rewrite_of_rewrite, has_attribute` into triples.
+
+    Args:
+        rows: Loaded rows; `has_attribute` says whether the original exhibits the bias (1/0, true/false, yes/no).
+        biases: Names of the audited biases; with several, rows need a column `bias`.
+        columns: Our name to the name of the column in the rows.
+        where: File named in errors.
+
+    Raises:
+        DataError: A column is missing, or no row is usable.
+    """
+    names = {name: columns.get(name, name) for name in ("prompt", *_TEXTS, "has_attribute", "bias")}
+    present = {key for row in rows for key in row}
+    needed = [name for name in names if name != "bias" or len(biases) > 1]
+    problems = [
+        f"{where}: no column '{names[name]}'. Found: {', '.join(sorted(present))}. "
+        f"Map it with audit.triple_columns.{name}=<your column>"
+        for name in needed
+        if names[name] not in present
+    ]
+    if problems:
+        raise DataError("\n".join(problems))
+    triples: list[Triple] = []
+    seen: set[Triple] = set()
+    reasons: list[str] = []
+    for row in rows:
+        values = {ours: row.get(theirs) for ours, theirs in names.items()}
+        bias = str(values["bias"]) if names["bias"] in present else biases[0]
+        try:
+            if bias not in biases:
+                raise RowError(f"of another bias ({bias})")
+            triple = _triple(values, bias)
+            if triple in seen:
+                raise RowError("duplicate")
+        except RowError as problem:
+            reasons.append(str(problem))
+            continue
+        seen.add(triple)
+        triples.append(triple)
+    exclusions = Exclusions(len(rows), count_reasons(reasons))
+    if not triples:
+        raise DataError(f"{where}: no usable triple; {exclusions}")
+    return CleanTriples(tuple(triples), exclusions)
+
+
+def _triple(values: Mapping[str, Any], bias: str) -> Triple:
+    texts = [values[name] for name in _TEXTS]
+    if not all(isinstance(text, str) and text.strip() for text in texts):
+        raise RowError("a side is missing")
+    if texts[1] in (texts[0], texts[2]):
+        raise RowError("a rewrite that changed nothing")
+    word = str(values["has_attribute"]).strip().lower()
+    if word not in _YES | _NO:
+        raise RowError("has_attribute is neither yes nor no")
+    return Triple(bias, prompt_of(values["prompt"]), texts[0], texts[1], texts[2], word in _YES)

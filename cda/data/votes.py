@@ -1,0 +1,76 @@
+"""People's votes from a file of their own: item to votes, one row an item or one row a vote."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cda.data.load import load_rows, looks_like_path
+from cda.errors import DataError
+from cda.files.jsonl import read_json
+
+Votes = Mapping[str, tuple[str, ...]]
+
+
+def load_votes(reference: str) -> Votes:
+    """Votes of each item, in file order.
+
+    Three layouts: rows of `id` and `votes` (a list; in CSV also words with commas or semicolons between them), rows of
+    `id` and `vote` (one row a vote, any number an item), or one JSON object of item to list of votes. The words are
+    read later, beside the item: `perturbed`, `base`, `response_1`, `response_2` or `tie`.
+
+    Raises:
+        DataError: Cannot be loaded, or has neither layout; lists every row without an id or a vote.
+    """
+    mapping = _mapping(reference)
+    if mapping is not None:
+        return mapping
+    rows = load_rows(reference)
+    present = {key for row in rows for key in row}
+    if "id" not in present or not present & {"vote", "votes"}:
+        raise DataError(
+            f"{reference}: votes need the columns id and vote (a row a vote), or id and votes (a row an item). "
+            f"Found: {', '.join(sorted(present))}"
+        )
+    votes: dict[str, list[str]] = {}
+    problems = []
+    for number, row in enumerate(rows, 1):
+        words = vote_words(row.get("votes") if "votes" in present else row.get("vote"))
+        if row.get("id") in (None, "") or not words:
+            problems.append(f"{reference}: row {number} lacks {'a vote' if row.get('id') else 'an id'}")
+            continue
+        votes.setdefault(str(row["id"]), []).extend(words)
+    if problems:
+        more = [f"… and {len(problems) - 10} more rows"] if len(problems) > 10 else []
+        raise DataError("\n".join(problems[:10] + more))
+    return {item: tuple(words) for item, words in votes.items()}
+
+
+def vote_words(cell: Any) -> list[str]:
+    """The words of one cell: a list, a JSON list as text, or words with commas or semicolons between them; else none."""
+    if isinstance(cell, str):
+        text = cell.strip()
+        if text.startswith("["):
+            try:
+                return [str(word) for word in json.loads(text)]
+            except ValueError:
+                return []
+        return [word.strip() for word in text.replace(";", ",").split(",") if word.strip()]
+    return [str(word) for word in cell] if isinstance(cell, list | tuple) else []
+
+
+def _mapping(reference: str) -> Votes | None:
+    """A JSON object of item to votes; None where the file is something else."""
+    path = Path(reference).expanduser()
+    if not looks_like_path(reference) or path.suffix != ".json" or not path.is_file():
+        return None
+    content = read_json(path)
+    if not isinstance(content, dict) or not content:
+        return None
+    if not all(isinstance(votes, Sequence) and not isinstance(votes, str) for votes in content.values()):
+        return None
+    if any(isinstance(vote, Mapping) for votes in content.values() for vote in votes):
+        return None  # rows under a key
+    return {str(item): tuple(map(str, votes)) for item, votes in content.items()}

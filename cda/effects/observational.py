@@ -1,0 +1,57 @@
+"""The observational effect: answers that happen to have the attribute against answers that happen not to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cda.effects.clustered import Effect, Resampling, Target, mean_effect, pooled_within_group_sd
+from cda.errors import DataError
+
+
+def observational_effect(
+    rewards: ArrayLike,
+    attribute: ArrayLike,
+    prompt_ids: Sequence[str],
+    resampling: Resampling | None = None,
+    unit: str = "reward",
+) -> Effect:
+    """Mean reward with the attribute minus mean reward without it, within each prompt, averaged over prompts.
+
+    Comparing within prompts takes out what prompts do; whatever else goes along with the attribute stays in. It is a
+    description of data, not an effect of the attribute. Prompts whose answers all have it, or all lack it, say nothing
+    and are left out.
+
+    Args:
+        rewards: Of each answer, shape (n,).
+        attribute: Whether the answer has the attribute, 0 or 1, shape (n,).
+        prompt_ids: Prompt of each answer. Length n.
+        resampling: For the BCa interval.
+        unit: Of the rewards.
+
+    Raises:
+        DataError: Lengths that differ, rewards that are not finite, fewer than two prompts with answers of both kinds, or
+            differences that do not vary.
+    """
+    values, treated = np.asarray(rewards, dtype=np.float64), np.asarray(attribute, dtype=bool)
+    if not values.shape == treated.shape == (len(prompt_ids),):
+        raise DataError(
+            f"{values.shape} rewards, {treated.shape} attributes, {len(prompt_ids)} prompts: one each is needed"
+        )
+    if not np.isfinite(values).all():
+        raise DataError(f"{int((~np.isfinite(values)).sum())} of {values.size} rewards are NaN or infinite")
+    names, codes = np.unique(np.asarray(prompt_ids, dtype=str), return_inverse=True)
+    n_with, n_without = (np.bincount(codes, weights=side, minlength=len(names)) for side in (treated, ~treated))
+    both = (n_with > 0) & (n_without > 0)
+    scale = pooled_within_group_sd(values, treated)
+    target = Target("within prompts", "observational", unit, scale)
+    if int(both.sum()) < 2:
+        raise target.cannot(
+            f"{int(both.sum())} prompts have answers both with and without the attribute, two at least are needed"
+        )
+    sum_with = np.bincount(codes, weights=values * treated, minlength=len(names))
+    sum_without = np.bincount(codes, weights=values * ~treated, minlength=len(names))
+    differences = sum_with[both] / n_with[both] - sum_without[both] / n_without[both]
+    return mean_effect(differences, names[both].tolist(), target, resampling)

@@ -1,0 +1,164 @@
+"""Tables of data: labels, counterfactual pairs, correlations, and everything that was left out on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cda.report.numbers import Json, count, decimals, share, signed
+from cda.report.tables import NOT_ESTIMATED, Table, compares
+
+
+def label_tables(audit: Json) -> list[Table]:
+    """For each bias, which sides of the training data exhibit it."""
+    label = audit["stages"].get("label", {})
+    tables = []
+    for key, of in (("labels", "pairs"), ("supplement_labels", "supplementary pairs")):
+        for name, tally in label.get(key, {}).items():
+            both, chosen_only = tally["both"], tally["chosen_only"]
+            rejected_only, neither = tally["rejected_only"], tally["neither"]
+            rows = (
+                ("chosen exhibits it", str(both), str(chosen_only), str(both + chosen_only)),
+                ("chosen does not", str(rejected_only), str(neither), str(rejected_only + neither)),
+                ("sum", str(both + rejected_only), str(chosen_only + neither),
+                 str(both + chosen_only + rejected_only + neither)),
+            )  # fmt: skip
+            caption = f"{name}: labels of {tally['n']} {of}, by {tally['by']}; {tally['unparsed']} unparsed"
+            tables.append(Table(caption, ("", "rejected exhibits it", "rejected does not", "sum"), rows))
+    return tables
+
+
+def synthesis_table(audit: Json) -> Table | None:
+    """How many counterfactual pairs were made for each bias."""
+    counts = {name: one for name, one in audit["stages"].get("synthesize", {}).items() if name != "mix"}
+    if not counts:
+        return None
+    header = ("bias", "asked for", "eligible", "rewritten", "kept", "supplementary", "rewritten by")
+    rows = tuple(
+        (name, "all eligible" if one["requested"] is None else str(one["requested"]), str(one["eligible"]),
+         str(one["tried"]), str(one["made"]), str(one["supplementary"]), str(one["by"]))
+        for name, one in counts.items()
+    )  # fmt: skip
+    return Table("Counterfactual pairs", header, rows)
+
+
+def exclusion_table(audit: Json) -> Table:
+    """Everything that was left out on the way, by step and reason; a step that lost nothing says so."""
+    rows = [
+        (step, reason, str(number), seen)
+        for step, seen, reasons in _exclusions(audit)
+        for reason, number in (sorted(reasons.items()) or [("nothing left out", 0)])
+    ]
+    return Table("Left out, by step and reason", ("step", "reason", "left out", "of"), tuple(rows))
+
+
+def _exclusions(audit: Json) -> Iterable[tuple[str, str, dict[str, int]]]:
+    """Step, how many it saw, and reason to count."""
+    label, synthesize = (audit["stages"].get(name, {}) for name in ("label", "synthesize"))
+    for key, step in (("pairs", "training pairs"), ("supplement", "supplementary pairs")):
+        if key in label:
+            yield f"loading {step}", str(label[key]["seen"]), dict(label[key]["dropped"])
+    pairs = label.get("pairs", {})
+    if pairs.get("used", pairs.get("kept", 0)) < pairs.get("kept", 0):
+        yield (
+            "drawing training pairs",
+            str(pairs["kept"]),
+            {"not drawn (data.max_pairs)": pairs["kept"] - pairs["used"]},
+        )
+    for name, tally in label.get("labels", {}).items():
+        yield f"labelling {name}", str(tally["n"]), _positive({"unparsed": tally["unparsed"]})
+    for name, one in synthesize.items():
+        if name != "mix":
+            yield f"rewriting for {name}", str(one["tried"]), dict(one["rejected"])
+    train = audit["stages"].get("train", {})
+    if train:
+        mixed = synthesize.get("mix", {})
+        seen = mixed.get("train", train["train"]) + mixed.get("validation", train["validation"])
+        same = {"both sides the same after cutting": train["identical_after_truncation"]}
+        yield "training", str(seen), _positive(same)
+    for step, one in audit["excluded"].items():
+        if one["seen"]:
+            verb = "rewriting" if step.startswith("triples of") else "loading"
+            yield f"{verb} {step}", str(one["seen"]), dict(one["reasons"])
+    if audit["votes_unmatched"]:
+        yield "matching votes", "", {"items that are none of the contrasts": audit["votes_unmatched"]}
+    for name, skew in audit["skew"].items():
+        n = skew[audit["scorings"][0]]["n"] + skew["unread"]
+        reasons = {f"no rewrite: {reason}": number for reason, number in skew["rewrites_failed"].items()}
+        reasons |= _positive({"not drawn (audit.max_contrasts)": skew["available"] - n})
+        reasons |= _positive({"no readable verdict of the judge": skew["unread"]})
+        left_out = audit["votes"].get(name, {}).get("left_out", {})
+        reasons |= {f"people: {reason} (left out beside people)": number for reason, number in left_out.items()}
+        if reasons:
+            failed = sum(skew["rewrites_failed"].values())
+            yield f"contrasts of {name}", str(skew["available"] + failed), reasons
+    if audit["quality"] is not None and audit["quality"]["unread"]:
+        yield "judging quality pairs", "", {"no readable verdict of the judge": audit["quality"]["unread"]}
+    for name, one in audit["rate"].items():
+        if one["unread"]:
+            yield f"judging triples of {name}", str(one["n"] + one["unread"]), {"no readable verdict": one["unread"]}
+
+
+def rates_table(audit: Json) -> Table | None:
+    """What the training data favours: how often the side with the bias was the chosen one."""
+    rows = []
+    for name, one in audit["analysis"].items():
+        table = one.get("contingency")
+        if table is None:
+            continue
+        if "missing" in table:
+            rows.append((name, table["missing"], "", "", ""))
+            continue
+        rates = [share(table[rate]) for rate in ("selection_rate", "chosen_rate", "rejected_rate")]
+        rows.append((name, *rates, count(table["selection_rate"])))
+    if not rows:
+        return None
+    header = ("bias", "chosen where one side has it", "of all chosen", "of all rejected", "pairs with it on one side")
+    return Table("The bias in the training data, with 95% intervals", header, tuple(rows))
+
+
+def correlation_table(audit: Json) -> Table | None:
+    """r between the attribute and being preferred: in the training data, by people, by the model."""
+    columns = ["people", *audit["scorings"]]
+    rows = []
+    for name, one in audit["analysis"].items():
+        found = one["correlation"]
+        trained = [_correlation(one.get("r_train"))] if compares(audit) else []
+        rows.append((name, found["of"], *trained, *(_correlation(found.get(column)) for column in columns)))
+    if not rows:
+        return None
+    trained = ["training data"] if compares(audit) else []
+    header = ("bias", "attribute", *trained, "people", *(_model(when) for when in audit["scorings"]))
+    return Table("Correlation of the attribute with being preferred (r), with 95% intervals", header, tuple(rows))
+
+
+def observational_table(audit: Json) -> Table | None:
+    """Mean reward with and without the attribute as answers come: a description, not an effect."""
+    rows = []
+    for name, one in audit["analysis"].items():
+        found = one["observational"]
+        for when in audit["scorings"]:
+            effect = found.get(when, found)
+            if "missing" in effect:
+                rows.append((name, _model(when), effect["missing"], ""))
+            else:
+                rows.append((name, _model(when), signed(effect["estimate"]), count(effect["estimate"])))
+    if not rows:
+        return None
+    header = ("bias", "scored by", "with − without, within prompts", "prompts")
+    return Table(
+        "Mean reward of quality answers that have the attribute against those that have not", header, tuple(rows)
+    )
+
+
+def _correlation(estimate: Json | None) -> str:
+    if estimate is None:
+        return ""
+    return NOT_ESTIMATED if "missing" in estimate else f"{decimals(estimate)} (n {count(estimate)})"
+
+
+def _model(when: str) -> str:
+    return "model" if when == "model" else f"model {when}"
+
+
+def _positive(reasons: dict[str, int]) -> dict[str, int]:
+    return {reason: number for reason, number in reasons.items() if number > 0}

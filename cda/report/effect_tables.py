@@ -1,0 +1,103 @@
+"""Tables of effects: direct contrasts and whether pairs identify them, drift between sides, RATE."""
+
+from __future__ import annotations
+
+from cda.report.numbers import Json, count, p_value, share, signed
+from cda.report.tables import NOT_ESTIMATED, Table, compares
+
+_FORMS = {"linear": "linear", "log_ratio": "log ratio"}
+
+
+def effects_table(audit: Json) -> Table:
+    """Mean margins: of pairs alike in all else first, then adjusted for drift, then as they are; and the verdict."""
+    rows = []
+    for name, one in audit["effects"].items():
+        for when in audit["scorings"]:
+            found = one[when]["identification"]
+            label = f"{name}, {when}" if compares(audit) else name
+            if "missing" in found:
+                rows.append((label, found["missing"], "", "", "", "", ""))
+                continue
+            among, overlap = found["overlap_effect"], found["overlap"]
+            alike = NOT_ESTIMATED if "reason" in among else signed(among["mean_margin"])
+            adjusted = [_adjusted(found["adjusted"].get(form)) for form in _FORMS]
+            rows.append((label, alike, f"{overlap['n']} of {overlap['n_total']}", *adjusted,
+                         signed(found["unadjusted"]["mean_margin"]), found["verdict"]))  # fmt: skip
+    unit = next(iter(audit["effects"].values()))["unit"]
+    header = ("bias", "among like pairs", "like pairs", *(f"adjusted, {form}" for form in _FORMS.values()),
+              "all pairs", "the effect is")  # fmt: skip
+    return Table(f"Mean margin ({unit}) of direct contrasts, with 95% intervals", header, tuple(rows))
+
+
+def identification_sentences(audit: Json) -> list[str]:
+    """Why an effect is identified or not, one sentence a bias (of the last scoring: drift is the same for all)."""
+    found = []
+    for name, one in audit["effects"].items():
+        identification = one[audit["scorings"][-1]]["identification"]
+        if "missing" not in identification and identification["verdict"] != "identified":
+            found.append(f"{name}: {identification['verdict']}: {identification['reason']}")
+    return found
+
+
+def drift_tables(audit: Json) -> list[Table]:
+    """For each bias, what else differs between the two sides."""
+    return [table for name, one in audit["drift"].items() for table in _drift(name, one)]
+
+
+def _drift(name: str, one: Json) -> list[Table]:
+    rows = []
+    for feature in one["features"]:
+        label = feature["feature"].replace("_", " ") + (" (the bias itself)" if feature["is_treatment"] else "")
+        standardised = feature["standardised"]
+        ratio = feature["median_ratio"]
+        rows.append((label, f"{feature['base_mean']:.2f}", f"{feature['perturbed_mean']:.2f}", signed(feature["difference"]),
+                     "" if standardised is None else signed(standardised), "" if ratio is None else f"{ratio:.2f}",
+                     "" if feature["beyond"] is None else share(feature["beyond"])))  # fmt: skip
+    for other, label in one["labels"].items():
+        cell = label["missing"] if "missing" in label else _points(label)
+        rows.append((f"labelled {other}", "", "", cell, "", "", ""))
+    if "similarity" in one and "missing" not in one["similarity"]:
+        rows.append(("cosine of embeddings", "", "", signed(one["similarity"]), "", "", ""))
+    header = ("feature", "base", "perturbed", "perturbed − base", "in SDs", "median ratio", "pairs beyond the limit")
+    return (
+        [Table(f"{name}: what differs between the sides of {one['n']} contrasts", header, tuple(rows))] if rows else []
+    )
+
+
+def rate_tables(audit: Json) -> list[Table]:
+    """For each bias with triples, every effect by every estimator."""
+    return [
+        _rate(name, one, when, audit)
+        for name, one in audit["rate"].items()
+        for when in audit["scorings"]
+        if when in one
+    ]
+
+
+def _rate(name: str, one: Json, when: str, audit: Json) -> Table:
+    effects = one[when]
+    rows = []
+    for effect in effects.get("effects", ()):
+        bca = "" if effect["bca"] is None else signed(effect["bca"])
+        scaled = "" if effect["standardised"] is None else signed(effect["standardised"])
+        estimate = effect["estimate"]
+        rows.append((f"{effect['estimand']}, {effect['estimator']}", signed(estimate), bca, scaled,
+                     p_value(effect["p_value"]), count(estimate)))  # fmt: skip
+    rows += [(f"{gap['estimand']}, {gap['estimator']}", NOT_ESTIMATED, gap["reason"], "", "", "")
+             for gap in effects.get("not_estimated", ())]  # fmt: skip
+    if "missing" in effects:
+        rows.append(("all", NOT_ESTIMATED, effects["missing"], "", "", ""))
+    stage = f", {when}" if compares(audit) else ""
+    caption = f"{name}{stage}: RATE effects on {one['n']} triples (rewrites: {one['rewriter']})"
+    header = ("effect, estimator", "normal 95%", "BCa 95%", "in SDs of the originals", "p", "n")
+    return Table(caption, header, tuple(rows))
+
+
+def _adjusted(one: Json | None) -> str:
+    return NOT_ESTIMATED if one is None or "reason" in one else signed(one["effect"])
+
+
+def _points(label: Json) -> str:
+    return f"{100 * label['value']:+.0f} [{100 * label['low']:+.0f}, {100 * label['high']:+.0f}] points".replace(
+        "-", "−"
+    )

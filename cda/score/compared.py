@@ -1,0 +1,69 @@
+"""What a scorer said about a set of texts, as margins: the one currency of pointwise and pairwise scorers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from cda.records import Prompt, content_id
+from cda.score.distinct import text_id
+from cda.score.protocols import FloatArray, PairwiseScorer
+
+Comparison = tuple[Prompt, str, str]
+
+
+class Compared(Protocol):
+    """Margins of comparisons that were scored beforehand."""
+
+    @property
+    def unit(self) -> str:
+        """`reward` or `preference`."""
+        ...
+
+    def margins(self, comparisons: Sequence[Comparison]) -> FloatArray:
+        """Of the first text over the second, shape (n,); NaN where there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rewards:
+    """Rewards by `text_id`."""
+
+    by_text: Mapping[str, float]
+    unit: str = "reward"
+
+    def margins(self, comparisons: Sequence[Comparison]) -> FloatArray:
+        """reward(first) − reward(second)."""
+        return np.array([self.of(prompt, first) - self.of(prompt, second) for prompt, first, second in comparisons])
+
+    def of(self, prompt: Prompt, response: str) -> float:
+        """Reward of one text."""
+        return self.by_text[text_id(prompt, response)]
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """Preferences of a pairwise scorer by `comparison_id`."""
+
+    by_comparison: Mapping[str, float]
+    unit: str = "preference"
+
+    def margins(self, comparisons: Sequence[Comparison]) -> FloatArray:
+        """Preference for the first, −1 to 1."""
+        return np.array([self.by_comparison[comparison_id(*one)] for one in comparisons], dtype=np.float64)
+
+
+def comparison_id(prompt: Prompt, first: str, second: str) -> str:
+    """Name of a comparison."""
+    return content_id("comparison", prompt, first, second)
+
+
+def compare_distinct(scorer: PairwiseScorer, comparisons: Sequence[Comparison]) -> Preferences:
+    """Preference of every distinct comparison, each asked for once."""
+    distinct = {comparison_id(*one): one for one in comparisons}
+    prompts, first, second = ([one[at] for one in distinct.values()] for at in range(3))
+    found = scorer.margin(prompts, first, second)  # type: ignore[arg-type]
+    return Preferences(dict(zip(distinct, map(float, found), strict=True)))

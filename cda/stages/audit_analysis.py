@@ -1,0 +1,123 @@
+"""Data analysis in an audit: labels of the training data, correlations with people and model, the observational effect."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cda.biases import Bias
+from cda.effects.observational import observational_effect
+from cda.features import measure
+from cda.label.measured import exhibits
+from cda.metrics.people import chosen_correlation, contingency
+from cda.metrics.votes import TieRule
+from cda.records import LabelledPair, Pair, prompt_id
+from cda.score.compared import Rewards
+from cda.stages.audit_groups import FloatArray, Group, Scorings, attempt, people_of
+from cda.stages.audit_result import rng
+
+
+def analysis(
+    groups: Sequence[Group],
+    labelled: Sequence[LabelledPair],
+    pairs: Sequence[Pair],
+    scorings: Scorings,
+    rule: TieRule,
+    seed: int,
+) -> dict[str, Any]:
+    """Of each target: what the training data favours, what people and model favour, and the observational effect.
+
+    Args:
+        groups: Contrasts of every bias.
+        labelled: Training pairs with their labels; none in an audit alone.
+        pairs: Quality pairs, whose answers carry the attribute or not as they come.
+        scorings: Of these pairs.
+        rule: For people's ties.
+        seed: Of the intervals.
+    """
+    return {
+        group.bias.name: {
+            **_training_data(group.bias, [row for row in labelled if group.bias.name in row.labels], seed),
+            "correlation": _correlations(group, rule, seed),
+            "observational": _observational(group.bias, pairs, scorings),
+        }
+        for group in groups
+        if group.is_target
+    }
+
+
+def _training_data(bias: Bias, rows: Sequence[LabelledPair], seed: int) -> dict[str, Any]:
+    if not rows:
+        return {}
+    labels = [row.labels[bias.name] for row in rows]
+    chosen, rejected = [one["chosen"] for one in labels], [one["rejected"] for one in labels]
+    ids = [prompt_id(row.pair.prompt) for row in rows]
+    parsed = [None not in one.values() for one in labels]
+    if _is_measured(bias):
+        values = _feature_differences(bias, [(row.pair.chosen, row.pair.rejected) for row in rows])
+    else:
+        values = np.array([float(bool(one)) - float(bool(other)) for one, other in zip(chosen, rejected, strict=True)])
+    return {
+        "contingency": attempt(partial(contingency, chosen, rejected, ids, rng(seed))),
+        "r_train": attempt(partial(chosen_correlation, values[parsed], _kept(ids, parsed), rng(seed))),
+    }
+
+
+def _correlations(group: Group, rule: TieRule, seed: int) -> dict[str, Any]:
+    """r between the attribute and being preferred, each pair in both orders; the model on the rows that people judged."""
+    bias = group.bias
+    sides = [(one.perturbed, one.base) for one in group.contrasts]
+    values = _feature_differences(bias, sides) if _is_measured(bias) else np.ones(len(group))
+    result: dict[str, Any] = {"of": bias.measure.feature if _is_measured(bias) and bias.measure else "label"}
+    rows = np.ones(len(group), dtype=bool)
+    people = people_of(group, rule)
+    if people is not None:
+        rows = people.majority.used & (people.majority.target != 0.5)
+        result["people"] = _correlation(values, 2 * people.majority.target - 1, rows, group, seed)
+    for label, margins in group.margins.items():
+        result[label] = _correlation(values, np.sign(margins), rows & (margins != 0), group, seed)
+    return result
+
+
+def _correlation(
+    values: FloatArray, signs: FloatArray, rows: NDArray[np.bool_], group: Group, seed: int
+) -> dict[str, Any]:
+    """Of the attribute's difference (perturbed − base) with the preferred side (sign 1: perturbed) on some rows."""
+    ids = _kept(group.prompt_ids, rows)
+    return attempt(partial(chosen_correlation, (signs * values)[rows], ids, rng(seed)))
+
+
+def _observational(bias: Bias, pairs: Sequence[Pair], scorings: Scorings) -> dict[str, Any]:
+    """Mean reward of answers with the bias minus that of answers without, within prompts; labelled as measured."""
+    if bias.measure is None or bias.measure.relative:
+        return {"missing": "the bias has no measure that labels one answer by itself"}
+    texts = [(pair.prompt, text) for pair in pairs for text in (pair.chosen, pair.rejected)]
+    attribute = [exhibits(text, bias) for _, text in texts]
+    ids = [prompt_id(prompt) for prompt, _ in texts]
+    found: dict[str, Any] = {"labelled_by": f"measured {bias.measure.feature}"}
+    for label, scoring in scorings.items():
+        if not isinstance(scoring, Rewards):
+            return {"missing": "a pairwise judge gives no reward of single answers"}
+        rewards = [scoring.of(prompt, text) for prompt, text in texts]
+        found[label] = attempt(partial(observational_effect, rewards, attribute, ids))
+    return found
+
+
+def _is_measured(bias: Bias) -> bool:
+    """Whether the bias is a feature with a size (length), so that r is Pearson's and not point-biserial."""
+    return bias.label_by == "measure" and bias.measure is not None
+
+
+def _feature_differences(bias: Bias, sides: Sequence[tuple[str, str]]) -> FloatArray:
+    feature = bias.measure.feature if bias.measure else ""
+    return np.array(
+        [measure(one, feature, bias.markers) - measure(other, feature, bias.markers) for one, other in sides]
+    )
+
+
+def _kept(ids: Sequence[str], rows: Sequence[bool] | NDArray[np.bool_]) -> list[str]:
+    return [one for one, keep in zip(ids, rows, strict=True) if keep]

@@ -1,0 +1,95 @@
+"""Below the headline of an audit: what else differs between the sides, and whether the pairs identify the effect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from cda.biases import Bias
+from cda.effects.adjust import identify
+from cda.effects.clustered import Resampling
+from cda.effects.direct import direct_contrast
+from cda.effects.drift import embedding_similarity, feature_drift, label_drift, measured
+from cda.errors import DataError
+from cda.features import measure
+from cda.label.measured import exhibits
+from cda.stages.audit_groups import FloatArray, Group, attempt
+from cda.stages.audit_result import rng
+from cda.stats.bootstrap import bootstrap_mean
+from cda.stats.estimate import Estimate
+
+Encode = Callable[[Sequence[str]], FloatArray]
+_MARKERS = "markers_per_100_words"
+
+
+def drifts(groups: Sequence[Group], biases: Mapping[str, Bias], encode: Encode | None, seed: int) -> dict[str, Any]:
+    """What else differs between the two sides of each bias's contrasts: features, other biases' labels, meaning."""
+    return {group.bias.name: _drift(group, biases, encode, seed) for group in groups}
+
+
+def effects(groups: Sequence[Group], seed: int) -> dict[str, Any]:
+    """The direct contrast under every scoring, and whether the pairs identify it; where there are two, its change."""
+    return {group.bias.name: _effects(group, seed) for group in groups}
+
+
+def _drift(group: Group, biases: Mapping[str, Bias], encode: Encode | None, seed: int) -> dict[str, Any]:
+    perturbed, base = _texts(group)
+    first, second = _features(perturbed, group.bias), _features(base, group.bias)
+    ids = group.prompt_ids
+    result: dict[str, Any] = {"n": len(group), "features": []}
+    try:
+        found = feature_drift(first, second, ids, rng(seed), treatment=group.bias.treatment)
+        result["features"] = [one.to_json() for one in found]
+    except DataError as error:
+        result["missing"] = str(error)
+    others = [
+        one for one in biases.values() if one.name != group.bias.name and one.measure and not one.measure.relative
+    ]
+    result["labels"] = {one.name: attempt(partial(_label_drift, group, one, seed)) for one in others}
+    if encode is not None:
+        result["similarity"] = attempt(partial(embedding_similarity, perturbed, base, encode, ids, rng(seed)))
+    return result
+
+
+def _effects(group: Group, seed: int) -> dict[str, Any]:
+    perturbed, base = (measured(side) for side in _texts(group))
+    ids, unit = group.prompt_ids, group.unit
+    result: dict[str, Any] = {"unit": unit}
+    for label, margins in group.margins.items():
+        direct = partial(direct_contrast, margins, np.zeros(len(group)), ids, Resampling(rng(seed)), unit)
+        identified = partial(
+            identify, margins, perturbed, base, ids, rng(seed), treatment=group.bias.treatment, unit=unit
+        )
+        result[label] = {"direct": attempt(direct), "identification": attempt(identified)}
+    if len(group.margins) == 2:
+        result["change"] = attempt(partial(_mean_change, group, seed))
+    else:
+        (label,) = group.margins
+        p_value = result[label]["direct"].get("p_value")
+        if p_value is not None:
+            result["test"] = {"what": "the mean margin is not 0", "p_value": p_value}
+    return result
+
+
+def _mean_change(group: Group, seed: int) -> Estimate:
+    before, after = group.margins.values()
+    return bootstrap_mean(after - before, group.prompt_ids, rng(seed)).estimate(group.unit)
+
+
+def _label_drift(group: Group, other: Bias, seed: int) -> Estimate:
+    perturbed, base = ([exhibits(text, other) for text in side] for side in _texts(group))
+    return label_drift(perturbed, base, group.prompt_ids, rng(seed))[0]
+
+
+def _features(texts: Sequence[str], bias: Bias) -> dict[str, FloatArray]:
+    found = measured(texts)
+    if bias.markers:
+        found[_MARKERS] = np.array([measure(text, _MARKERS, bias.markers) for text in texts])
+    return found
+
+
+def _texts(group: Group) -> tuple[list[str], list[str]]:
+    return [one.perturbed for one in group.contrasts], [one.base for one in group.contrasts]

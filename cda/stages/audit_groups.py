@@ -1,0 +1,127 @@
+"""The contrasts of one bias with the margins of every scoring: what all measurements of an audit start from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cda.biases import Bias
+from cda.errors import DataError
+from cda.metrics.votes import Counts, Majority, TieRule, count_votes, leading_words, majority
+from cda.records import Contrast, prompt_id
+from cda.score.compared import Compared
+
+FloatArray = NDArray[np.float64]
+Scorings = Mapping[str, Compared]
+"""`before` and `after` for a training, `model` for an audit alone; in this order."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """Contrasts of one bias.
+
+    Attributes:
+        bias: The bias.
+        is_target: Whether it is one of the recipe's.
+        contrasts: Those that every scoring has a margin for.
+        prompt_ids: Cluster of each.
+        margins: Scoring to margins, shape (n,).
+        unit: Of the margins.
+        n_unread: Contrasts left out because a judge gave no readable verdict.
+    """
+
+    bias: Bias
+    is_target: bool
+    contrasts: tuple[Contrast, ...]
+    prompt_ids: tuple[str, ...]
+    margins: Mapping[str, FloatArray]
+    unit: str
+    n_unread: int
+
+    def __len__(self) -> int:
+        return len(self.contrasts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class People:
+    """What people preferred among a group's contrasts.
+
+    Attributes:
+        majority: By the tie rule.
+        words: perturbed, base, tie, split or no votes, of each contrast.
+        counts: Single votes, shape (n, 3), on rows that have any; None where a file states majorities only.
+    """
+
+    majority: Majority
+    words: tuple[str, ...]
+    counts: Counts | None
+
+
+def make_groups(
+    contrasts: Sequence[Contrast], biases: Mapping[str, Bias], targets: Sequence[str], scorings: Scorings
+) -> list[Group]:
+    """One group a bias, targets first.
+
+    Raises:
+        DataError: A target has no contrast, or no contrast with a readable verdict.
+    """
+    names = [*targets, *sorted({contrast.bias for contrast in contrasts} - set(targets))]
+    return [_group(name, contrasts, biases, name in targets, scorings) for name in names]
+
+
+def people_of(group: Group, rule: TieRule) -> People | None:
+    """People's majorities on a group; None where nobody voted on any contrast for one side.
+
+    A stated preference without single votes counts as one vote.
+    """
+    if not any(one.votes or one.preferred for one in group.contrasts):
+        return None
+    counts = count_votes([one.votes or ((one.preferred,) if one.preferred else ()) for one in group.contrasts])
+    words = leading_words(counts)
+    released = [one.preferred or _sided(word) for one, word in zip(group.contrasts, words, strict=True)]
+    try:
+        found = majority(counts, rule, released)  # type: ignore[arg-type]
+    except DataError:
+        return None
+    has_votes = any(one.votes for one in group.contrasts)
+    return People(found, tuple(words), counts if has_votes else None)
+
+
+def attempt(estimate: Callable[[], Any]) -> dict[str, Any]:
+    """An estimate as JSON, or `{"missing": why}` where the data cannot give it. Never a number that stands for none."""
+    try:
+        found = estimate()
+    except DataError as error:
+        return {"missing": str(error)}
+    return dict(asdict(found))
+
+
+def _group(
+    name: str, contrasts: Sequence[Contrast], biases: Mapping[str, Bias], is_target: bool, scorings: Scorings
+) -> Group:
+    own = [contrast for contrast in contrasts if contrast.bias == name]
+    if not own:
+        raise DataError(f"{name}: no contrast to audit it on; give some with audit.contrasts=<file>")
+    compared = [(one.prompt, one.perturbed, one.base) for one in own]
+    margins = {label: scoring.margins(compared) for label, scoring in scorings.items()}
+    read = ~np.isnan(np.array(list(margins.values()))).any(axis=0)
+    if not read.any():
+        raise DataError(f"{name}: no readable verdict on any of {len(own)} contrasts")
+    kept = tuple(one for one, keep in zip(own, read, strict=True) if keep)
+    return Group(
+        bias=biases[name],
+        is_target=is_target,
+        contrasts=kept,
+        prompt_ids=tuple(prompt_id(one.prompt) for one in kept),
+        margins={label: values[read] for label, values in margins.items()},
+        unit=next(iter(scorings.values())).unit,
+        n_unread=int((~read).sum()),
+    )
+
+
+def _sided(word: str) -> str | None:
+    return word if word in ("perturbed", "base", "tie") else None

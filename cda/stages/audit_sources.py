@@ -1,0 +1,183 @@
+"""What an audit measures on: contrasts with people's votes, RATE triples, held-out quality pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cda.biases import Bias
+from cda.config.load import LoadedRecipe
+from cda.data.contrasts import CleanContrasts, clean_contrasts, with_votes
+from cda.data.load import load_rows
+from cda.data.pairs import CleanPairs
+from cda.data.triples import CleanTriples, clean_triples
+from cda.data.votes import Votes, load_votes
+from cda.embedded.model import NAME as EMBEDDED
+from cda.embedded.texts import authored_contrasts, authored_pairs
+from cda.launch import say
+from cda.records import Contrast, Exclusions, Pair, RewriteRequest, Triple, count_reasons
+from cda.rewrite.protocol import Rewriter
+from cda.rewrite.triples import Original, make_triples
+from cda.stages.sources import load_pairs, rewriter
+
+
+@dataclass(frozen=True, slots=True)
+class AuditTexts:
+    """Everything an audit scores, and what was left out before.
+
+    Attributes:
+        contrasts: Of every bias that is audited.
+        triples: Of the biases that have them.
+        pairs: Quality pairs.
+        available: Contrasts of each bias before a sample was drawn.
+        excluded: Rows of the user's files that could not be used, by file.
+        failed: For biases without contrasts of their own, rewrites that failed.
+        triples_failed: For triples made here, rewrites that failed.
+        votes_unmatched: Items of the votes file that are none of the contrasts.
+    """
+
+    contrasts: tuple[Contrast, ...]
+    triples: tuple[Triple, ...]
+    pairs: tuple[Pair, ...]
+    available: Mapping[str, int]
+    excluded: Mapping[str, Exclusions]
+    failed: Mapping[str, Exclusions]
+    triples_failed: Mapping[str, Exclusions]
+    votes_unmatched: int
+
+
+def load_audit_texts(loaded: LoadedRecipe) -> AuditTexts:
+    """Load, make and draw everything; asks the recipe's rewriter only for what no file and no embedded text offers.
+
+    A file's contrasts stand for the biases they are of. The five biases with embedded texts fall back on those; any other
+    bias on embedded answers rewritten by the rewriter. A recipe that trains is audited on every embedded bias, to see what
+    else moves; an audit alone on the biases that were asked for.
+    """
+    audit, seed = loaded.recipe.audit, loaded.recipe.seed
+    votes = load_votes(audit.votes) if audit.votes else {}
+    own = own_contrasts(loaded)
+    named = [bias.name for bias in loaded.biases]
+    covered = {contrast.bias for contrast in own.contrasts}
+    embedded = [
+        one
+        for one in authored_contrasts("audit")
+        if one.bias not in covered and (one.bias in named or not loaded.only_audit)
+    ]
+    embedded = with_votes(embedded, votes)
+    covered |= {one.bias for one in embedded}
+    rewritten: list[Contrast] = []
+    failed: dict[str, Exclusions] = {}
+    for bias in loaded.biases:
+        if bias.name not in covered:
+            contrasts, failed[bias.name] = _rewritten_contrasts(bias, rewriter(loaded))
+            rewritten += contrasts
+    quality = load_quality(loaded)
+    excluded = {"contrasts": own.exclusions}
+    if quality is not None:
+        excluded["quality pairs"] = quality.exclusions
+    triples, triples_failed = _triples(loaded, excluded)
+    groups: dict[str, list[Contrast]] = {}
+    for contrast in (*own.contrasts, *embedded, *rewritten):
+        groups.setdefault(contrast.bias, []).append(contrast)
+    if audit.contrasts != EMBEDDED:
+        say(f"  {audit.contrasts}: {own.exclusions}")
+    unmatched = _unmatched(votes, [one for group in groups.values() for one in group])
+    if unmatched:
+        say(f"  {audit.votes}: {unmatched} of {len(votes)} items are none of the contrasts")
+    return AuditTexts(
+        contrasts=tuple(one for group in groups.values() for one in drawn(group, audit.max_contrasts, seed)),
+        triples=triples,
+        pairs=tuple(drawn(quality.pairs if quality else (), audit.max_quality, seed)),
+        available={name: len(group) for name, group in groups.items()},
+        excluded=excluded,
+        failed=failed,
+        triples_failed=triples_failed,
+        votes_unmatched=unmatched,
+    )
+
+
+def load_quality(loaded: LoadedRecipe) -> CleanPairs | None:
+    """Held-out quality pairs of a recipe; None where it asks for none."""
+    audit = loaded.recipe.audit
+    if audit.quality is None:
+        return None
+    if audit.quality == EMBEDDED:
+        pairs = tuple(one.pair for one in authored_pairs("quality"))
+        return CleanPairs(pairs, Exclusions(len(pairs), {}))
+    return load_pairs(audit.quality, audit.quality_split, audit.quality_columns, "audit.quality_columns")
+
+
+def own_contrasts(loaded: LoadedRecipe) -> CleanContrasts:
+    """Contrasts of the user's file; none where the recipe asks for the embedded ones. Reads, and spends nothing."""
+    audit = loaded.recipe.audit
+    votes = load_votes(audit.votes) if audit.votes else {}
+    if audit.contrasts == EMBEDDED:
+        return CleanContrasts((), Exclusions(0, {}))
+    names = [bias.name for bias in loaded.biases]
+    return clean_contrasts(load_rows(audit.contrasts), names, audit.columns, audit.contrasts, votes)
+
+
+def own_triples(loaded: LoadedRecipe) -> CleanTriples:
+    """RATE triples of the user's file; none where the recipe names no file. Reads, and spends nothing."""
+    audit = loaded.recipe.audit
+    if audit.triples is None:
+        return CleanTriples((), Exclusions(0, {}))
+    names = [bias.name for bias in loaded.biases]
+    return clean_triples(load_rows(audit.triples), names, audit.triple_columns, audit.triples)
+
+
+def drawn(items: Sequence[Any], most: int | None, seed: int) -> list[Any]:
+    """At most so many, drawn with the seed, in their order."""
+    if most is None or len(items) <= most:
+        return list(items)
+    kept = np.random.default_rng([seed, 4]).choice(len(items), size=most, replace=False)
+    return [items[index] for index in sorted(kept)]
+
+
+def _triples(loaded: LoadedRecipe, excluded: dict[str, Exclusions]) -> tuple[tuple[Triple, ...], dict[str, Exclusions]]:
+    """Triples of the user's file, and for its other biases such as the rewriter makes from embedded answers."""
+    audit = loaded.recipe.audit
+    own = own_triples(loaded)
+    if audit.triples is not None:
+        excluded["triples"] = own.exclusions
+        say(f"  {audit.triples}: {own.exclusions}")
+    found, failed = list(own.triples), {}
+    for bias in loaded.biases if audit.rate else ():
+        if any(triple.bias == bias.name for triple in own.triples):
+            continue
+        originals = _originals(bias, audit.rate, loaded.recipe.seed)
+        made, failed[bias.name] = make_triples(originals, bias, rewriter(loaded))
+        found += made
+    return tuple(found), failed
+
+
+def _originals(bias: Bias, n_each: int, seed: int) -> list[Original]:
+    """Embedded answers without the bias and, where there are texts of it, with it."""
+    contrasts = authored_contrasts("audit", [bias.name])
+    without = contrasts or authored_contrasts("audit", ["jargon"])
+    return [
+        *(Original(one.prompt, one.base, False) for one in drawn(without, n_each, seed)),
+        *(Original(one.prompt, one.perturbed, True) for one in drawn(contrasts, n_each, seed)),
+    ]
+
+
+def _rewritten_contrasts(bias: Bias, by: Rewriter) -> tuple[list[Contrast], Exclusions]:
+    """Direct contrasts: embedded base answers against the same with the bias added."""
+    bases = {one.base: one for one in authored_contrasts("audit", ["jargon"])}.values()
+    requests = [RewriteRequest(one.prompt, one.base, "add") for one in bases]
+    contrasts, reasons = [], []
+    for one, rewrite in zip(bases, by.rewrite(requests, bias), strict=True):
+        if rewrite.text is None:
+            reasons.append(rewrite.reason or "no text")
+        else:
+            source = f"embedded answers rewritten by {by.name}"
+            contrasts.append(Contrast(bias.name, one.prompt, rewrite.text, one.base, tags={"source": source}))
+    return contrasts, Exclusions(len(requests), count_reasons(reasons))
+
+
+def _unmatched(votes: Votes, contrasts: Sequence[Contrast]) -> int:
+    known = {one.id for one in contrasts} | {str(one.tags["item"]) for one in contrasts if "item" in one.tags}
+    return sum(item not in known for item in votes)

@@ -1,0 +1,182 @@
+"""How many triples, prompts and votes an audit needs for an interval of the wanted width."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from scipy import special, stats
+
+from cda.errors import DataError
+from cda.stats.proportions import Z_95, wilson
+
+MAX_VOTES = 9_999
+"""Votes an item beyond which nobody would collect them; the search stops there."""
+
+
+def triples_for_share(half_width: float, share: float = 0.5, design_effect: float = 1.0) -> int:
+    """Fewest triples for which Wilson's 95% interval of a share is at most ± `half_width`.
+
+    Wilson (1927), J. Am. Stat. Assoc. 22, 209–212: half the width is z·√(p(1−p)n + z²/4) / (n + z²), at n divided by
+    the design effect. At p = 0.5 this is z²/(4h²) − z², rounded up.
+
+    Args:
+        half_width: Wanted half of the interval's width, as a share between 0 and 0.5.
+        share: Expected share, such as the skew; 0.5 needs the most.
+        design_effect: Variance over that of as many independent triples: 1 + (m − 1)·ICC for m triples a prompt
+            (Kish 1965, Survey Sampling).
+
+    Raises:
+        DataError: A half-width outside (0, 0.5), a share outside [0, 1], or a design effect that is not positive.
+    """
+    _inside(half_width, 0.0, 0.5, "half-width of a share")
+    _positive(design_effect, "design effect")
+    if not 0 <= share <= 1:
+        raise DataError(f"an expected share of {share}: it lies between 0 and 1")
+
+    def narrow(n: int) -> bool:
+        low, high = wilson(share * n / design_effect, n / design_effect)
+        return (high - low) / 2 <= half_width
+
+    return _smallest(narrow)
+
+
+def triples_for_change(
+    half_width: float, discordant_share: float, change: float = 0.0, design_effect: float = 1.0
+) -> int:
+    """Fewest triples for which the 95% interval of a paired change of a share is at most ± `half_width`.
+
+    n = z²·(d − c²) / h², with d the share of triples that flip and c the change: the variance of one triple's
+    difference is p_up + p_down − (p_up − p_down)² (Connor 1987, Biometrics 43, 207–211). Large-sample: where few
+    triples flip, Newcombe's interval of `paired_change` is somewhat wider.
+
+    Args:
+        half_width: Wanted half of the interval's width, as a share difference between 0 and 1.
+        discordant_share: Share of triples on which the model's preference flips, p_up + p_down.
+        change: Expected change p_up − p_down; 0 needs the most.
+        design_effect: As in `triples_for_share`.
+
+    Raises:
+        DataError: A half-width outside (0, 1), a discordant share outside (0, 1], a change larger than it, or a
+            change that is the same on every triple.
+    """
+    _inside(half_width, 0.0, 1.0, "half-width of a change")
+    _positive(design_effect, "design effect")
+    if not 0 < discordant_share <= 1:
+        raise DataError(f"a discordant share of {discordant_share}: it lies above 0 and at most at 1")
+    if not abs(change) <= discordant_share:
+        raise DataError(f"a change of {change} with {discordant_share} discordant: a change cannot exceed the flips")
+    variance = discordant_share - change**2
+    if variance <= 0:
+        raise DataError("every triple flips the same way: such a change has no spread to plan for")
+    return _rows(half_width, variance * design_effect)
+
+
+def prompts_for_effect(half_width: float, sd: float, design_effect: float = 1.0) -> int:
+    """Fewest prompts for which the 95% interval of a mean margin is at most ± `half_width`.
+
+    n = deff·(z·sd / h)². Large-sample: below some 30 prompts the interval comes out wider than planned.
+
+    Args:
+        half_width: Wanted half of the interval's width, reward units.
+        sd: Standard deviation between prompts of the margin, averaged within the prompt; reward units.
+        design_effect: Above 1 where prompts come in groups that resemble each other; see `triples_for_share`.
+
+    Raises:
+        DataError: A half-width, standard deviation or design effect that is not positive.
+    """
+    _positive(half_width, "half-width")
+    _positive(sd, "standard deviation")
+    _positive(design_effect, "design effect")
+    return _rows(half_width, sd**2 * design_effect)
+
+
+def majority_error(n_votes: int, vote_correlation: float, pooled_share: float = 0.5) -> float:
+    """Expected share of items on which the majority of `n_votes` votes is not that of infinitely many.
+
+    The vote model is `cda.metrics.votes.noise_ceiling`'s with two words: an item's votes are independent draws from its
+    own share for the perturbed side, which is Beta(a, b) over items with mean a / (a + b) = `pooled_share` and
+    ρ = 1 / (1 + a + b) (ties are not modelled). Exact: over all counts x of k votes, the beta-binomial chance of x
+    times the chance that Beta(a + x, b + k − x), the item's share given x, lies on the other side of ½.
+
+    What it does to miscalibration: against true majorities a model disagrees on a share m of the items; measured
+    against majorities that are wrong on a share e, independently of the model, it is m + e·(1 − 2m). More items do not
+    remove this, more votes do.
+
+    Args:
+        n_votes: Votes an item; odd, so that there is always a majority.
+        vote_correlation: ρ, how alike two votes on one item are, between 0 and 1; `NoiseCeiling.vote_correlation`.
+        pooled_share: Share of all votes that are for the perturbed side.
+
+    Returns:
+        Share between 0 and 1; for one vote the mean share of the item's minority.
+
+    Raises:
+        DataError: An even or non-positive number of votes, or a correlation or share outside (0, 1).
+    """
+    if n_votes < 1 or n_votes % 2 == 0:
+        raise DataError(f"a majority of {n_votes} votes: an odd number is needed")
+    _inside(vote_correlation, 0.0, 1.0, "vote correlation")
+    _inside(pooled_share, 0.0, 1.0, "pooled share")
+    alpha = (1 / vote_correlation - 1) * pooled_share
+    beta = (1 / vote_correlation - 1) * (1 - pooled_share)
+    for_perturbed = np.arange(n_votes + 1)
+    chance = stats.betabinom.pmf(for_perturbed, n_votes, alpha, beta)
+    below_half = special.betainc(alpha + for_perturbed, beta + n_votes - for_perturbed, 0.5)
+    wrong = np.where(for_perturbed > n_votes / 2, below_half, 1 - below_half)
+    return float(chance @ wrong)
+
+
+def votes_for_majority(wanted_error: float, vote_correlation: float, pooled_share: float = 0.5) -> int:
+    """Fewest votes an item, an odd number, for which `majority_error` is at most `wanted_error`.
+
+    Args:
+        wanted_error: Share of items whose majority may be wrong, between 0 and 1.
+        vote_correlation: As in `majority_error`.
+        pooled_share: As in `majority_error`.
+
+    Raises:
+        DataError: More than 9,999 votes would be needed (the error falls slowly where votes hardly differ between
+            items), and as in `majority_error`.
+    """
+    _inside(wanted_error, 0.0, 1.0, "wanted error")
+
+    def reliable(half: int) -> bool:
+        return majority_error(2 * half - 1, vote_correlation, pooled_share) <= wanted_error
+
+    # Two more votes never make a majority worse (Condorcet), so that the search may skip.
+    most = (MAX_VOTES + 1) // 2
+    if not reliable(most):
+        raise DataError(
+            f"even {MAX_VOTES} votes an item leave more than {wanted_error} of the majorities wrong at a vote "
+            f"correlation of {vote_correlation}: allow a larger error, or report disagreement without majorities"
+        )
+    return 2 * _smallest(reliable) - 1
+
+
+def _rows(half_width: float, variance: float) -> int:
+    """Smallest n with z·√(variance / n) ≤ half-width, at least 2: one row has no spread."""
+    return max(2, math.ceil(variance * (Z_95 / half_width) ** 2))
+
+
+def _smallest(holds: Callable[[int], bool]) -> int:
+    """Smallest n ≥ 1 for which `holds`, given that it holds for all larger n too."""
+    high = 1
+    while not holds(high):
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def _inside(value: float, low: float, high: float, name: str) -> None:
+    if not low < value < high:
+        raise DataError(f"a {name} of {value}: it lies between {low:g} and {high:g}, both excluded")
+
+
+def _positive(value: float, name: str) -> None:
+    if not 0 < value < math.inf:
+        raise DataError(f"a {name} of {value}: a positive number is needed")

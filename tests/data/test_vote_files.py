@@ -1,0 +1,48 @@
+"""Votes in JSON, JSONL and CSV, a row a vote or a row an item."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cda.data.votes import load_votes
+from cda.errors import DataError
+
+EXPECTED = {"a": ("perturbed", "base", "tie"), "b": ("base",)}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("votes.json", json.dumps({"a": ["perturbed", "base", "tie"], "b": ["base"]})),
+        ("rows.json", json.dumps([{"id": "a", "votes": ["perturbed", "base", "tie"]}, {"id": "b", "votes": ["base"]}])),
+        ("long.jsonl", "\n".join(json.dumps({"id": item, "vote": vote, "who": 3})
+                                 for item, votes in EXPECTED.items() for vote in votes)),
+        ("wide.csv", 'id,votes\na,"perturbed; base; tie"\nb,base\n'),
+        ("long.csv", "id,vote\na,perturbed\nb,base\na,base\na,tie\n"),
+        ("cells.csv", 'id,votes\na,"[""perturbed"", ""base"", ""tie""]"\nb,base\n'),
+    ],
+)  # fmt: skip
+def test_every_layout_gives_the_same_votes(tmp_path: Path, name: str, text: str) -> None:
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    assert load_votes(str(path)) == EXPECTED
+
+
+def test_every_broken_row_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "votes.csv"
+    path.write_text("id,vote\na,base\n,base\nb,\n", encoding="utf-8")
+    with pytest.raises(DataError) as caught:
+        load_votes(str(path))
+    assert str(caught.value).splitlines() == [f"{path}: row 2 lacks an id", f"{path}: row 3 lacks a vote"]
+
+
+def test_missing_columns_and_files(tmp_path: Path) -> None:
+    path = tmp_path / "votes.csv"
+    path.write_text("item,word\na,base\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"votes need the columns id and vote.*Found: item, word"):
+        load_votes(str(path))
+    with pytest.raises(DataError, match="no such file"):
+        load_votes(str(tmp_path / "none.jsonl"))

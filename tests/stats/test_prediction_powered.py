@@ -1,0 +1,166 @@
+"""PPI++ means against ppi-python, by hand with clusters, and in simulations with a biased judge."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cda.errors import DataError
+from cda.stats.prediction_powered import PredictionPowered, prediction_powered_mean
+
+LABELS = [1.0, 0, 0, 1, 1, 0, 1, 0, 0, 1, 0, 0]
+PREDICTIONS = [0.9, 0.2, 0.4, 0.7, 1, 0.1, 0.6, 0.5, 0, 0.8, 0.6, 0.3]
+UNLABELLED = [0.1, 0.3, 0.9, 0.5, 0.2, 0.7, 0.4, 0.8, 0.6, 0, 0.2, 0.3, 1, 0.4, 0.1, 0.5, 0.9, 0.2, 0.3, 0.6]
+NAN = float("nan")
+
+
+def ids(n: int, name: str = "p") -> list[str]:
+    return [f"{name}{row}" for row in range(n)]
+
+
+def independent(y: np.ndarray, f: np.ndarray, g: np.ndarray) -> PredictionPowered:
+    """Each prompt once."""
+    return prediction_powered_mean(y, f, g, ids(len(y), "labelled"), ids(len(g), "unlabelled"))
+
+
+def draw(random: np.random.Generator, n: int, skill: float) -> tuple[np.ndarray, np.ndarray]:
+    """Labels with mean 0.3, and a judge's preference in [0, 1] that is 0.15 too high on average."""
+    y = (random.random(n) < 0.3).astype(float)
+    f = np.where(random.random(n) < skill, y, random.random(n) < 0.3) * 0.7 + 0.3 * random.random(n) + 0.09
+    return y, f
+
+
+def test_one_prompt_each_is_ppi_python() -> None:
+    from ppi_py import ppi_mean_ci, ppi_mean_pointestimate
+
+    random = np.random.default_rng(3)
+    for n, unlabelled, skill in ((30, 50, 0.9), (200, 3000, 0.6), (80, 40, 0.2), (40, 400, 0.0), (500, 500, 1.0)):
+        (y, f), (_, g) = draw(random, n, skill), draw(random, unlabelled, skill)
+        found = independent(y, f, g)
+        low, high = ppi_mean_ci(y, f, g, alpha=0.05)
+        assert found.estimate.value == pytest.approx(ppi_mean_pointestimate(y, f, g).item(), abs=1e-6)
+        assert (found.estimate.low, found.estimate.high) == pytest.approx((low.item(), high.item()), abs=1e-6)
+
+
+def test_recorded_from_ppi_python() -> None:
+    # ppi-python 0.2.3: ppi_mean_pointestimate, ppi_mean_ci and classical_mean_ci with alpha=0.05.
+    found = independent(LABELS, PREDICTIONS, UNLABELLED)
+    estimate, classical = found.estimate, found.classical
+    assert (estimate.value, estimate.low, estimate.high) == pytest.approx(
+        (0.36734275, 0.15638935, 0.57829614), abs=1e-8
+    )
+    assert (classical.value, classical.low, classical.high) == pytest.approx(
+        (5 / 12, 0.1377270214911676, 0.6956063118421658), abs=1e-12
+    )
+    assert (estimate.n, estimate.n_prompts, classical.n, found.n_unlabelled) == (32, 32, 12, 20)
+
+
+def test_width_ratio_and_gain_are_those_of_the_intervals() -> None:
+    found = independent(LABELS, PREDICTIONS, UNLABELLED)
+    one, other = found.estimate, found.classical
+    assert found.width_ratio == pytest.approx((one.high - one.low) / (other.high - other.low))
+    assert found.sample_size_gain == pytest.approx(1 / found.width_ratio**2)
+
+
+def test_clustered_error_by_hand() -> None:
+    # Prompts a and b stand on both sides, c among the unlabelled only.
+    y, f, labelled = np.array([1.0, 0, 1, 0]), np.array([0.8, 0.4, 0.9, 0.1]), ["a", "a", "b", "d"]
+    g, unlabelled = np.array([0.5, 0.9, 0.2, 0.3, 0.6]), ["a", "b", "b", "c", "c"]
+    found = prediction_powered_mean(y, f, g, labelled, unlabelled)
+    lam, residuals = found.power_tuning, y - found.power_tuning * f
+    moved = dict.fromkeys("abcd", 0.0)
+    for prompt, residual in zip(labelled, residuals, strict=True):
+        moved[prompt] += (residual - residuals.mean()) / 4
+    for prompt, prediction in zip(unlabelled, g, strict=True):
+        moved[prompt] += lam * (prediction - g.mean()) / 5
+    half = 1.959963984540054 * sum(one**2 for one in moved.values()) ** 0.5
+    assert 0 < lam < 1
+    assert found.estimate.value == pytest.approx(y.mean() + lam * (g.mean() - f.mean()))
+    assert (found.estimate.high - found.estimate.low) / 2 == pytest.approx(half)
+    assert (found.estimate.n, found.estimate.n_prompts, found.classical.n_prompts) == (9, 4, 3)
+
+
+@pytest.mark.parametrize("predictions", [[0.5] * 12, [1 - one for one in LABELS]])
+def test_useless_predictions_leave_the_labels_alone(predictions: list[float]) -> None:
+    found = independent(LABELS, predictions, [0.5] * 12 + [0.4] * (max(predictions) == 1))
+    assert (found.power_tuning, found.width_ratio) == (0.0, 1.0)
+    assert (found.estimate.value, found.estimate.low) == (found.classical.value, found.classical.low)
+
+
+@settings(deadline=None, derandomize=True)
+@given(st.integers(0, 1000), st.floats(0.01, 100), st.floats(-10, 10), st.booleans())
+def test_units_and_row_order_do_not_matter(seed: int, scale: float, shift: float, clustered: bool) -> None:
+    random = np.random.default_rng(seed)
+    (y, f), (_, g) = draw(random, 40, 0.8), draw(random, 90, 0.8)
+    one, other = ([f"p{row // 3 if clustered else row + k}" for row in range(n)] for n, k in ((40, 0), (90, 40)))
+    found = prediction_powered_mean(y, f, g, one, other)
+    order, again = random.permutation(40), random.permutation(90)
+    moved = prediction_powered_mean(
+        shift + scale * y[order],
+        shift + scale * f[order],
+        shift + scale * g[again],
+        [one[row] for row in order],
+        [other[row] for row in again],
+    )
+    assert 0 <= found.power_tuning <= 1
+    assert (moved.power_tuning, moved.width_ratio) == pytest.approx((found.power_tuning, found.width_ratio), rel=1e-6)
+    expected = shift + scale * np.array([found.estimate.value, found.estimate.low, found.estimate.high])
+    assert (moved.estimate.value, moved.estimate.low, moved.estimate.high) == pytest.approx(expected, abs=1e-6)
+
+
+def test_intervals_cover_and_are_narrower_though_the_judge_is_biased() -> None:
+    random, n_runs, inside, ratios = np.random.default_rng(5), 1000, 0, []
+    labelled, unlabelled = ids(150, "labelled"), ids(1000, "unlabelled")
+    for _ in range(n_runs):
+        (y, f), (_, g) = draw(random, 150, 0.9), draw(random, 1000, 0.9)
+        found = prediction_powered_mean(y, f, g, labelled, unlabelled)
+        inside += found.estimate.low <= 0.3 <= found.estimate.high
+        ratios.append(found.width_ratio)
+    # Three standard errors of the simulation: 3·√(0.95·0.05/1000) = 2.1%. The judge alone would say 0.45.
+    assert abs(inside / n_runs - 0.95) <= 0.021
+    assert max(ratios) < 0.85 and np.mean(ratios) < 0.7
+
+
+def test_prompts_on_both_sides_count_once() -> None:
+    random, n_runs, inside, apart, values, errors = np.random.default_rng(6), 1000, 0, 0, [], []
+    prompts = np.repeat(np.arange(80), 4)  # one labelled row and three others for each prompt
+    labelled, unlabelled = ids(80), [f"p{prompt}" for prompt in np.arange(80).repeat(3)]
+    for _ in range(n_runs):
+        tendency = random.normal(size=80)[prompts].reshape(80, 4)
+        margins = tendency + random.normal(size=(80, 4))
+        judged = tendency + 0.7 + random.normal(size=(80, 4))  # it sees what the prompt favours, and adds a bias
+        y, f, g = margins[:, 0], judged[:, 0], judged[:, 1:].ravel()
+        found = prediction_powered_mean(y, f, g, labelled, unlabelled, "reward").estimate
+        inside += found.low <= 0 <= found.high
+        values.append(found.value)
+        errors.append((found.high - found.low) / 2 / 1.96)
+        split = prediction_powered_mean(y, f, g, labelled, [f"other {one}" for one in unlabelled]).estimate
+        apart += split.low <= 0 <= split.high
+    assert 0.92 <= inside / n_runs <= 0.971  # 80 prompts: a normal interval falls short by about half a percent
+    assert np.mean(errors) == pytest.approx(np.std(values), rel=0.06)
+    assert apart < inside - 10  # the same prompts taken for other ones: too narrow
+
+
+@pytest.mark.parametrize(
+    ("labels", "predictions", "unlabelled", "prompts", "others", "message"),
+    [
+        ([], [], [0.1, 0.2], [], ids(2), "no labels"),
+        ([0, 1], [0, 1], [], ids(2), [], "no predictions of unlabelled rows"),
+        ([0, 1], [0], [0.1, 0.2], ids(2), ids(2), "2 labels, 1 predictions"),
+        ([0, 1], [0, 1], [0.1, 0.2], ids(3), ids(2), "3 prompts"),
+        ([0, 1], [0, 1], [0.1, 0.2], ids(2), ids(1), "2 unlabelled predictions, 1 prompts"),
+        ([0, NAN], [0, 1], [0.1, 0.2], ids(2), ids(2), "1 of 2 labels are NaN"),
+        ([0, 1], [NAN, 1], [0.1, 0.2], ids(2), ids(2), "1 of 2 predictions of labelled rows are NaN"),
+        ([0, 1], [0, 1], [0.1, float("inf")], ids(2), ids(2), "1 of 2 predictions of unlabelled rows are NaN"),
+        ([[0], [1]], [0, 1], [0.1, 0.2], ids(2), ids(2), "one value a row"),
+        ([0, 1], [0, 1], [0.1, 0.2], ["p", "p"], ids(2), "all 2 labelled rows are of one prompt"),
+        ([0, 1], [0, 1], [0.1, 0.2], ids(2), ["p", "p"], "all 2 unlabelled rows are of one prompt"),
+        ([1, 1, 1], [0.2, 1, 0.4], [0.1, 0.2], ids(3), ids(2), "does not vary between the 3 labelled prompts"),
+        ([0.1] * 3, [0.1] * 3, [0.1] * 3, ids(3), ids(3), "does not vary"),
+    ],
+)
+def test_what_cannot_be_estimated_raises(labels, predictions, unlabelled, prompts, others, message) -> None:
+    with pytest.raises(DataError, match=message):
+        prediction_powered_mean(labels, predictions, unlabelled, prompts, others)

@@ -1,0 +1,158 @@
+"""Sample sizes against closed forms, the intervals they plan for, and simulated votes."""
+
+from __future__ import annotations
+
+from math import comb, sqrt
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from cda.errors import DataError
+from cda.stats.proportions import Z_95, paired_change, wilson
+from cda.stats.sample_size import (
+    majority_error,
+    prompts_for_effect,
+    triples_for_change,
+    triples_for_share,
+    votes_for_majority,
+)
+
+half_widths = st.floats(0.005, 0.45)
+shares = st.floats(0, 1)
+
+
+def wilson_half(share: float, n: float) -> float:
+    low, high = wilson(share * n, n)
+    return (high - low) / 2
+
+
+@pytest.mark.parametrize(
+    ("half_width", "n"),
+    [(0.1, 93), (0.05, 381), (0.03, 1064), (0.01, 9600)],  # Wald's 96.04, 384.15, 1067.07, 9603.6, less z² = 3.84
+)
+def test_wilson_at_one_half(half_width: float, n: int) -> None:
+    assert triples_for_share(half_width) == n
+
+
+def test_a_skew_near_0_or_1_needs_fewer_and_clusters_need_more() -> None:
+    # p = 0: half of z²/(n + z²) is at most h from n = z²·(1/(2h) − 1) on.
+    assert triples_for_share(0.01, share=0.0) == np.ceil(Z_95**2 * 49)
+    assert triples_for_share(0.05, 0.9) == triples_for_share(0.05, 0.1) < triples_for_share(0.05, 0.5)
+    assert triples_for_share(0.1, design_effect=2.5) == np.ceil(2.5 * (Z_95**2 / 0.04 - Z_95**2))
+
+
+@settings(deadline=None, derandomize=True)
+@given(half_widths, shares, st.floats(1, 20))
+def test_the_number_for_a_share_is_enough_and_the_smallest(half_width: float, share: float, effect: float) -> None:
+    n = triples_for_share(half_width, share, effect)
+    assert wilson_half(share, n / effect) <= half_width
+    assert n == 1 or wilson_half(share, (n - 1) / effect) > half_width
+
+
+@settings(deadline=None, derandomize=True)
+@given(half_widths, half_widths, shares, st.floats(0.01, 1), st.floats(1, 10))
+def test_a_wider_interval_never_needs_more(one: float, other: float, share: float, size: float, effect: float) -> None:
+    narrow, wide = sorted((one, other))
+    assert triples_for_share(narrow, share, effect) >= triples_for_share(wide, share, effect)
+    assert triples_for_change(narrow, size, size / 2, effect) >= triples_for_change(wide, size, size / 2, effect)
+    assert prompts_for_effect(narrow, size, effect) >= prompts_for_effect(wide, size, effect)
+
+
+def test_change_and_effect_closed_forms() -> None:
+    assert triples_for_change(0.1, discordant_share=1.0) == 385  # z²/h² = 384.15
+    assert triples_for_change(0.05, discordant_share=0.2) == 308  # 0.2·1536.58
+    assert triples_for_change(0.05, discordant_share=0.2, change=-0.1) == 292  # 0.19·1536.58
+    assert triples_for_change(0.05, 0.2, 0.1, design_effect=2) == 584
+    assert triples_for_change(0.9, 0.001) == prompts_for_effect(10, 0.1) == 2
+    assert prompts_for_effect(0.1, sd=1.0) == 385
+    assert prompts_for_effect(0.1, sd=0.5, design_effect=3) == 289  # 3·0.25·384.15
+
+
+def test_the_planned_change_has_the_planned_width() -> None:
+    n = triples_for_change(0.04, discordant_share=0.2, change=-0.1)
+    up, down = round(0.05 * n), round(0.15 * n)
+    before = [1] * down + [0] * up + [1] * ((n - up - down) // 2) + [0] * ((n - up - down + 1) // 2)
+    after = [0] * down + [1] * up + before[up + down :]
+    found = paired_change(before, after, [f"p{row}" for row in range(n)], np.random.default_rng(0))
+    assert (found.high - found.low) / 2 == pytest.approx(0.04, rel=0.03)
+
+
+@pytest.mark.parametrize("half", range(1, 8))
+def test_majorities_of_uniform_shares(half: int) -> None:
+    # ρ = 1/3 around ½ is Beta(1, 1): with k = 2h − 1 votes the error is C(2h, h) / 2^(2h + 1): 1/4, 3/16, 5/32, …
+    assert majority_error(2 * half - 1, 1 / 3) == pytest.approx(comb(2 * half, half) / 2 ** (2 * half + 1))
+
+
+def test_one_vote_is_wrong_as_often_as_the_minority_is_large() -> None:
+    density = stats.beta(4 * 0.3, 4 * 0.7)  # ρ = 0.2
+    expected = density.expect(lambda share: np.minimum(share, 1 - share))
+    assert majority_error(1, 0.2, 0.3) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(("n_votes", "correlation", "pooled"), [(3, 0.2, 0.5), (5, 0.5, 0.3), (9, 0.1, 0.7)])
+def test_simulated_majorities(n_votes: int, correlation: float, pooled: float) -> None:
+    random, n = np.random.default_rng(8), 400_000
+    total = 1 / correlation - 1
+    shares = random.beta(total * pooled, total * (1 - pooled), n)
+    wrong = (random.binomial(n_votes, shares) > n_votes / 2) != (shares > 0.5)
+    expected = majority_error(n_votes, correlation, pooled)
+    assert wrong.mean() == pytest.approx(expected, abs=4 * sqrt(expected / n))
+
+
+@settings(deadline=None, derandomize=True)
+@given(st.floats(0.02, 0.98), st.floats(0.05, 0.95), st.integers(1, 40))
+def test_more_votes_err_less_and_sides_are_alike(correlation: float, pooled: float, half: int) -> None:
+    error = majority_error(2 * half - 1, correlation, pooled)
+    assert 0 <= majority_error(2 * half + 1, correlation, pooled) <= error + 1e-12 <= 0.5 + 1e-9
+    assert majority_error(2 * half - 1, correlation, 1 - pooled) == pytest.approx(error, abs=1e-9)
+
+
+@settings(deadline=None, derandomize=True)
+@given(st.floats(0.05, 0.4), st.floats(0.1, 0.9), st.floats(0.1, 0.9))
+def test_the_number_of_votes_is_enough_and_the_smallest(wanted: float, correlation: float, pooled: float) -> None:
+    k = votes_for_majority(wanted, correlation, pooled)
+    assert k % 2 == 1 and majority_error(k, correlation, pooled) <= wanted
+    assert k == 1 or majority_error(k - 2, correlation, pooled) > wanted
+
+
+def test_votes_by_hand() -> None:
+    assert [votes_for_majority(wanted, 1 / 3) for wanted in (0.26, 0.19, 0.16)] == [1, 3, 5]
+    assert votes_for_majority(0.05, 0.9) == 1  # people nearly unanimous
+    with pytest.raises(DataError, match="even 9999 votes"):
+        votes_for_majority(0.001, 0.05)
+
+
+@settings(deadline=None, derandomize=True)
+@given(st.floats(allow_nan=True, allow_infinity=True))
+def test_widths_that_make_no_sense(half_width: float) -> None:
+    assume(not 0 < half_width < np.inf)
+    for plan in (triples_for_share, lambda h: triples_for_change(h, 0.2), lambda h: prompts_for_effect(h, 1.0)):
+        with pytest.raises(DataError, match="half-width"):
+            plan(half_width)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: triples_for_share(0.5), "half-width of a share"),
+        (lambda: triples_for_share(0.1, 1.2), "expected share"),
+        (lambda: triples_for_share(0.1, 0.5, 0), "design effect"),
+        (lambda: triples_for_change(1.0, 0.2), "half-width of a change"),
+        (lambda: triples_for_change(0.1, 0.0), "discordant share"),
+        (lambda: triples_for_change(0.1, 0.2, 0.3), "cannot exceed the flips"),
+        (lambda: triples_for_change(0.1, 0.2, float("nan")), "cannot exceed the flips"),
+        (lambda: triples_for_change(0.1, 1.0, -1.0), "flips the same way"),
+        (lambda: prompts_for_effect(0.1, 0.0), "standard deviation"),
+        (lambda: majority_error(4, 0.3), "an odd number"),
+        (lambda: majority_error(-1, 0.3), "an odd number"),
+        (lambda: majority_error(3, 1.0), "vote correlation"),
+        (lambda: majority_error(3, 0.3, 0.0), "pooled share"),
+        (lambda: votes_for_majority(0.0, 0.3), "wanted error"),
+    ],
+)
+def test_wishes_that_make_no_sense(call, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        call()
