@@ -247,12 +247,14 @@ def _bca_tails(value: float, draws: FloatArray, left_out: FloatArray) -> tuple[f
     """Which quantiles of the draws bound the BCa interval; the percentile ones where the jackknife has no spread."""
     left_out = left_out[np.isfinite(left_out)]
     # A draw of the very same clusters may differ from the estimate by rounding: it is a tie, not a step to one side.
-    close = np.isclose(draws, value, rtol=1e-12, atol=0)
+    # An estimate of 0 is met no closer than the terms that cancel in it allow, hence the spread.
+    rounding = 1e-12 * abs(value) + 1e-9 * float(draws.std())
+    close = np.abs(draws - value) <= rounding
     below = (((draws < value) & ~close).sum() + 0.5 * close.sum()) / len(draws)
     below = min(max(below, 1 / (len(draws) + 1)), len(draws) / (len(draws) + 1))
     deviations = left_out.mean() - left_out
     spread = float((deviations**2).sum())
-    if spread == 0:
+    if spread <= len(left_out) * rounding**2:
         return 0.025, 0.975
     bias = float(stats.norm.ppf(below))
     acceleration = float((deviations**3).sum()) / (6 * spread**1.5)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -25,36 +22,6 @@ def completion(text: str | None, finish: str = "stop", refusal: str | None = Non
     message = {"role": "assistant", "content": text, "refusal": refusal}
     choice = {"index": 0, "finish_reason": finish, "message": message}
     return 200, {"id": "x", "object": "chat.completion", "created": 0, "model": "local", "choices": [choice]}
-
-
-@pytest.fixture
-def serve() -> Iterator[Callable[[Answer], str]]:
-    servers: list[ThreadingHTTPServer] = []
-
-    def start(answer: Answer) -> str:
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                status, content = answer(body)
-                payload = json.dumps(content).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(payload)))
-                self.end_headers()
-                self.wfile.write(payload)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        servers.append(server)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        return f"http://127.0.0.1:{server.server_port}/v1"
-
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
 
 
 def user_text(body: dict[str, Any]) -> str:

@@ -448,7 +448,7 @@ def test_intervals_hold_their_estimates_and_stay_within_what_is_possible(rows: R
         assert all(math.isfinite(number) for number in parts(value)), place
         if isinstance(value, Estimate):
             least, most = RANGE.get(value.unit, (-INF, INF))
-            assert least <= value.low and value.high <= most, place
+            assert least - 1e-9 <= value.low and value.high <= most + 1e-9, place
             assert value.low - 1e-9 <= value.value <= value.high + 1e-9, place
             assert value.low < value.high or place.startswith(MAY_BE_CLOSED), place
             assert 1 <= value.n_prompts <= value.n, place

