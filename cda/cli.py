@@ -71,6 +71,9 @@ def audit(
     votes: Annotated[
         str | None, typer.Option("--votes", help="People's votes on them: id and vote, any number an item.")
     ] = None,
+    verdicts: Annotated[
+        str | None, typer.Option("--verdicts", help="LLM judges' verdicts on them, to stretch few votes (PPI++).")
+    ] = None,
     quality: Annotated[
         str | None, typer.Option("--quality", help="Preference pairs for accuracy; `none` for no such check.")
     ] = None,
@@ -80,15 +83,55 @@ def audit(
     only: Only = False,
 ) -> None:
     """Measure one reward model or judge as it is; with a recipe, the model before and after its training."""
-    options = {"bias": bias, "pairs": pairs, "votes": votes, "quality": quality, "triples": triples, "out": out}
+    options = {
+        "bias": bias, "pairs": pairs, "votes": votes, "verdicts": verdicts, "quality": quality, "triples": triples, "out": out,
+    }  # fmt: skip
     given = {name: value for name, value in options.items() if value}
     run_audit(target, overrides or [], given, dry_run, only)
 
 
 @app.command()
-def report(recipe: Recipe, overrides: Overrides = None, dry_run: DryRun = False, only: Only = False) -> None:
-    """Draw the report, after running whatever is missing for it."""
-    run_recipe(recipe, overrides or [], "report", dry_run, only)
+def report(
+    recipe: Annotated[str, typer.Argument(help="A recipe; with --compare, the folder of a finished run.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(help="section.key=value, as many as you like; with --compare, more run folders."),
+    ] = None,
+    dry_run: DryRun = False,
+    only: Only = False,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="Compare finished runs: what each training did to every bias.")
+    ] = False,
+) -> None:
+    """Draw the report, after running whatever is missing for it; or compare finished runs."""
+    if not compare:
+        run_recipe(recipe, overrides or [], "report", dry_run, only)
+        return
+    with user_errors():
+        from cda.stages.compare import compare_runs
+
+        print(compare_runs([recipe, *(overrides or [])]))
+
+
+@app.command()
+def samples(
+    half_width: Annotated[float, typer.Argument(help="Half of the wanted 95% interval: 0.05 for ± 5 points.")],
+    share: Annotated[float, typer.Option(help="Expected skew or miscalibration.")] = 0.5,
+    flipped: Annotated[float, typer.Option(help="Expected share of contrasts whose preference training flips.")] = 0.3,
+    per_prompt: Annotated[int, typer.Option(help="Contrasts of one prompt.")] = 1,
+    within_prompt: Annotated[float, typer.Option(help="How alike contrasts of one prompt are (ICC, 0 to 1).")] = 0.3,
+    vote_correlation: Annotated[
+        float, typer.Option(help="How alike two people's votes on one item are (0 to 1).")
+    ] = 0.4,
+    majority_error: Annotated[
+        float, typer.Option(help="Tolerated share of majorities that more votes would turn.")
+    ] = 0.1,
+) -> None:
+    """How many contrasts, and how many votes on each, an interval of the wanted width needs."""
+    with user_errors():
+        from cda.stages.sample_plan import sample_plan
+
+        print(sample_plan(half_width, share, flipped, per_prompt, within_prompt, vote_correlation, majority_error))
 
 
 @app.command()
@@ -110,6 +153,7 @@ _AUDIT_OPTIONS = {
     "bias": ("biases",),
     "pairs": ("audit", "contrasts"),
     "votes": ("audit", "votes"),
+    "verdicts": ("audit", "verdicts"),
     "quality": ("audit", "quality"),
     "triples": ("audit", "triples"),
     "out": ("run", "folder"),

@@ -125,6 +125,8 @@ class Contrast:
     """People's preference as a file states it, where it does."""
     votes: tuple[Preference, ...] = ()
     """People's single votes, where they are known; any number."""
+    verdicts: tuple[Preference, ...] = ()
+    """Verdicts of LLM judges, where there are any: for prediction-powered estimates of what people prefer."""
     tags: Mapping[str, Any] = field(default_factory=dict)
 
     @property

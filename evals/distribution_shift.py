@@ -15,7 +15,7 @@ import gzip
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from cda.effects.clustered import Effect, pooled_within_group_sd
 from cda.effects.contrasts import Contrasts, from_rewards
 from cda.effects.covariates import conditional_effects, effect_slope
 from cda.effects.rate import Estimator
+from cda.embedded.encoder import encode_sentences
 from cda.embedded.rules import RuleRewriter
 from cda.features import n_words
 from cda.records import RewriteRequest, user_prompt
@@ -97,30 +98,6 @@ def triple(prompt: str, text: str, long: bool, positive: bool) -> tuple[list[str
     return versions[-3:], ""
 
 
-def embed(texts: Sequence[str]) -> FloatArray:
-    """Mean-pooled MiniLM features, shape (n, 384); each distinct text once, shortest first."""
-    import torch
-    from transformers import AutoModel, AutoTokenizer
-    from transformers.utils import logging
-
-    from cda.embedded.model import encoder_folder
-
-    logging.disable_progress_bar()
-    folder = str(encoder_folder())
-    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
-    distinct = sorted(set(texts), key=len)
-    found: dict[str, FloatArray] = {}
-    for start in range(0, len(distinct), 32):
-        batch = distinct[start : start + 32]
-        encoded = tokenizer(batch, padding=True, truncation=True, max_length=MAX_TOKENS, return_tensors="pt")
-        with torch.no_grad():
-            states = model(**encoded).last_hidden_state
-        mask = encoded["attention_mask"].unsqueeze(-1)
-        pooled = (states * mask).sum(1) / mask.sum(1)
-        found.update(zip(batch, pooled.double().numpy(), strict=True))
-    return np.array([found[text] for text in texts])
-
-
 def logistic(features: FloatArray, labels: NDArray[np.bool_]) -> tuple[FloatArray, float]:
     """Ridge logistic regression: weights and intercept of the log-odds."""
     sign = np.where(labels, 1.0, -1.0)
@@ -166,7 +143,8 @@ def real(path: Path, rng: np.random.Generator) -> tuple[Contrasts, FloatArray, d
             made.append((prompt, versions, level, long, positive))
     if len(made) < len(wanted):
         raise SystemExit(f"only {len(made)} of {len(wanted)} triples could be made; dropped: {dict(dropped)}")
-    features = embed([text for text, _ in train] + [text for _, versions, *_ in made for text in versions])
+    texts = [text for text, _ in train] + [text for _, versions, *_ in made for text in versions]
+    features = encode_sentences(texts, MAX_TOKENS)
     labels = np.array([label for _, label in train])
     centre, spread = features[: len(train)].mean(0), features[: len(train)].std(0)
     features = (features - centre) / spread

@@ -23,6 +23,7 @@ from paper_numbers import SIZES, checks
 
 from cda.errors import CdaError, DataError
 from cda.files.jsonl import write_json
+from cda.metrics.cross_bias import cross_bias
 from cda.metrics.people import (
     against_people,
     chosen_correlation,
@@ -112,11 +113,31 @@ def change(before: np.ndarray, after: np.ndarray, people: Majority, ids: list[st
         name: {
             "paired": asdict(paired_change(first, second, kept, DRAWS)),
             "unpaired": asdict(unpaired_change(first, second)),
-            # The test over prompts is McNemar's only where each prompt occurs once.
-            "mcnemar_p": exact_change_test(first, second, kept).p_value if len(set(kept)) == len(kept) else None,
+            "exact_p": exact_change_test(first, second, kept).p_value,  # McNemar's where each prompt occurs once
         }
         for name, (first, second) in {"skew": hits, "miscalibration": misses}.items()
     }
+
+
+def matrix(tables: dict[str, Any]) -> list[dict[str, Any]]:
+    """Cross-bias matrix of the release: change of skew and miscalibration by every training, pooled over sizes."""
+    changes: dict[str, dict[str, Any]] = {}
+    targets: dict[str, list[str]] = {}
+    for bias, table in tables.items():
+        for run, one in table["labels"]["as_released"]["models"].items():
+            found = one.get("change_pooled") or next(iter(one.get("change", {}).values()), None)
+            if found is None:
+                continue
+            joint = run.split(" ")[0] if " " in run else None
+            training = run if joint else f"{bias} {run}"
+            trained = joint.split("_") if joint else [bias]
+            for what, value in found.items():
+                changes.setdefault(f"{training}: {what}", {})[bias] = {
+                    "change": value["paired"],
+                    "p_value": value["exact_p"],
+                }
+                targets[f"{training}: {what}"] = trained
+    return [asdict(cell) for cell in cross_bias(changes, targets)] if changes else []
 
 
 def judge_tables(verdicts: dict[str, np.ndarray], people: Majority, ids: list[str]) -> dict[str, Any]:
@@ -225,6 +246,14 @@ def main(arguments: list[str] | None = None) -> int:
             before = benches.get("base", {}).get(size, {})
             moved = [f"{name} {100 * before.get(name, np.nan):.1f} -> {100 * sections[name]:.1f}" for name in sections]
             print(f"RewardBench {run} {size}: {', '.join(moved)}" if run != "base" else "", end="\n" * (run != "base"))
+    cells = matrix(tables)
+    if cells:
+        print("\ncross-bias matrix (pooled over sizes, Holm over all cells)")
+    for cell in cells:
+        own = " (trained against)" if cell["is_target"] else ""
+        print(
+            f"  {cell['training']} of {cell['bias']}{own}: {_line(cell['change']['change'])}, p Holm {cell['p_holm']:.3f}"
+        )
     compared = list(checks(tables, headline))
     print(f"\n{'expected':>9} {'found':>9}")
     for one in compared:
@@ -241,6 +270,7 @@ def main(arguments: list[str] | None = None) -> int:
             "headline_runs": headline,
             "rewardbench": benches,
             "biases": tables,
+            "cross_bias": cells,
         },
     )
     print(f"{'passed' if passed else 'FAILED'}: {sum(one.passed for one in compared)} of {len(compared)} numbers")

@@ -133,6 +133,9 @@ class AuditSection(_Section):
     """Our name: your name, for the contrasts file."""
     votes: str | None = None
     """People's votes in a file of their own: rows of id and vote, or of id and votes. `id` is the contrasts' column."""
+    verdicts: str | None = None
+    """Verdicts of LLM judges on the contrasts, in the form of votes: with few votes and many verdicts, human skew and
+    miscalibration are estimated for all contrasts (PPI++)."""
     ties: TieRule = "drop"
     """Contrasts on which people tied or split: left out (`drop`), counted `half` for each side, or `as-released`:
     the column `preferred` as it stands, whatever the votes."""

@@ -27,6 +27,7 @@ def clean_contrasts(
     columns: Mapping[str, str],
     where: str,
     votes: Mapping[str, Sequence[str]] | None = None,
+    verdicts: Mapping[str, Sequence[str]] | None = None,
 ) -> CleanContrasts:
     """Turn rows into contrasts, counting what cannot be used.
 
@@ -40,6 +41,7 @@ def clean_contrasts(
         columns: Our name to the name of the column in the rows.
         where: File named in errors.
         votes: Votes from a file of their own, by the row's `id` or the contrast's; they go before the row's own.
+        verdicts: Verdicts of LLM judges, by the same ids.
 
     Raises:
         DataError: Neither layout is there, or several biases and no `bias` column, or no row is usable.
@@ -56,7 +58,7 @@ def clean_contrasts(
             reasons.append(f"of another bias ({bias})")
             continue
         try:
-            contrast = _contrast(values, bias, votes or {})
+            contrast = _contrast(values, bias, votes or {}, verdicts or {})
             if contrast.id in contrasts:
                 raise RowError("duplicate")
         except RowError as problem:
@@ -69,8 +71,10 @@ def clean_contrasts(
     return CleanContrasts(tuple(contrasts.values()), exclusions)
 
 
-def with_votes(contrasts: Sequence[Contrast], votes: Mapping[str, Sequence[str]]) -> list[Contrast]:
-    """Contrasts with the votes that a file holds for their ids (`perturbed`, `base` or `tie`).
+def with_votes(
+    contrasts: Sequence[Contrast], votes: Mapping[str, Sequence[str]], verdicts: Mapping[str, Sequence[str]]
+) -> list[Contrast]:
+    """Contrasts with the votes and verdicts that files hold for their ids (`perturbed`, `base` or `tie`).
 
     Raises:
         DataError: A vote is none of these words.
@@ -78,10 +82,10 @@ def with_votes(contrasts: Sequence[Contrast], votes: Mapping[str, Sequence[str]]
     found = []
     for contrast in contrasts:
         try:
-            words = _votes(votes.get(contrast.id), {})
+            cast, judged = (_votes(one.get(contrast.id), {}) for one in (votes, verdicts))
         except RowError as problem:
             raise DataError(f"votes on {contrast.id}: {problem}; the words are perturbed, base and tie") from None
-        found.append(replace(contrast, votes=words) if words else contrast)
+        found.append(replace(contrast, votes=cast, verdicts=judged))
     return found
 
 
@@ -103,7 +107,9 @@ def _check_layout(names: Mapping[str, str], present: set[str], biases: Sequence[
         raise DataError("\n".join(problems))
 
 
-def _contrast(values: Mapping[str, Any], bias: str, votes: Mapping[str, Sequence[str]]) -> Contrast:
+def _contrast(
+    values: Mapping[str, Any], bias: str, votes: Mapping[str, Sequence[str]], verdicts: Mapping[str, Sequence[str]]
+) -> Contrast:
     prompt = prompt_of(values["prompt"])
     first, second = values["response_1"], values["response_2"]
     perturbed, base = values["perturbed"], values["base"]
@@ -130,6 +136,7 @@ def _contrast(values: Mapping[str, Any], bias: str, votes: Mapping[str, Sequence
         named,
         preferred=None if preferred is None or preferred == "" else _one_preference(preferred, sides),
         votes=_votes(own, sides),
+        verdicts=_votes(verdicts.get(item or "", verdicts.get(named.id)), sides),
     )
 
 

@@ -10,11 +10,14 @@ from numpy.typing import NDArray
 from cda.embedded.model import encoder_folder
 
 _BATCH_TEXTS = 32
-_MAX_TOKENS = 256
 
 
-def encode_sentences(texts: Sequence[str]) -> NDArray[np.float64]:
-    """Mean of each text's last hidden states, as the encoder was trained (cut at 256 tokens). Shape (n, 384).
+def encode_sentences(texts: Sequence[str], max_tokens: int = 256) -> NDArray[np.float64]:
+    """Mean of each text's last hidden states, not normalised. Shape (n, 384). Each distinct text is encoded once.
+
+    Args:
+        texts: Any number.
+        max_tokens: Longer texts are cut; the encoder was trained on 256 and holds 512.
 
     Raises:
         ModelError: The encoder's package is not installed.
@@ -26,16 +29,14 @@ def encode_sentences(texts: Sequence[str]) -> NDArray[np.float64]:
     folder = str(encoder_folder())
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
-    vectors = np.empty((len(texts), model.config.hidden_size))
-    order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
-    with torch.inference_mode(), tqdm(total=len(texts), desc="  encoding", unit="text") as bar:
-        for start in range(0, len(order), _BATCH_TEXTS):
-            rows = order[start : start + _BATCH_TEXTS]
-            batch = tokenizer(
-                [texts[row] for row in rows], padding=True, truncation=True, max_length=_MAX_TOKENS, return_tensors="pt"
-            )
-            hidden = model(**batch).last_hidden_state
-            mask = batch["attention_mask"].unsqueeze(-1)
-            vectors[rows] = ((hidden * mask).sum(1) / mask.sum(1)).numpy()
-            bar.update(len(rows))
-    return vectors
+    distinct = sorted(set(texts), key=len)  # of similar length together, so that padding is short
+    found: dict[str, NDArray[np.float64]] = {}
+    with torch.inference_mode(), tqdm(total=len(distinct), desc="  encoding", unit="text") as bar:
+        for start in range(0, len(distinct), _BATCH_TEXTS):
+            batch = distinct[start : start + _BATCH_TEXTS]
+            encoded = tokenizer(batch, padding=True, truncation=True, max_length=max_tokens, return_tensors="pt")
+            mask = encoded["attention_mask"].unsqueeze(-1)
+            pooled = (model(**encoded).last_hidden_state * mask).sum(1) / mask.sum(1)
+            found.update(zip(batch, pooled.double().numpy(), strict=True))
+            bar.update(len(batch))
+    return np.array([found[text] for text in texts])

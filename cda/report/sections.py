@@ -22,6 +22,7 @@ from cda.report.tables import (
     margin_table,
     method_table,
     people_table,
+    powered_table,
     quality_table,
     skew_table,
     unseen_table,
@@ -70,8 +71,8 @@ def _votes(audit: Json) -> Section | None:
     if table is None:
         return None
     text = "People voted on these contrasts. The nearer the model's skew is to people's, the smaller the gap."
-    agreed = people_table(audit)
-    return Section("votes", "Beside people", (text,), (table, *([agreed] if agreed else ())))
+    more = [one for one in (people_table(audit), powered_table(audit)) if one is not None]
+    return Section("votes", "Beside people", (text,), (table, *more))
 
 
 def _others(audit: Json) -> Section:

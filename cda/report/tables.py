@@ -123,6 +123,24 @@ def people_table(audit: Json) -> Table | None:
     return Table("How far people agree with each other, with 95% intervals", header, tuple(rows))
 
 
+def powered_table(audit: Json) -> Table | None:
+    """What people would prefer on all contrasts, from few votes and the judges' verdicts."""
+    rows: list[tuple[str, ...]] = []
+    for name in _voted_names(audit):
+        for what, one in audit["votes"][name].get("prediction_powered", {}).items():
+            label = f"{name} {what.replace('_', ' ').removesuffix(' model')}"
+            if what == "missing" or "missing" in one:
+                rows.append((label, one if what == "missing" else one["missing"], "", "", ""))
+                continue
+            found = one["share"]
+            rows.append((label, share(found["estimate"]), share(found["classical"]), f"{found['power_tuning']:.2f}",
+                         f"{found['classical']['n']} + {found['n_unlabelled']}"))  # fmt: skip
+    if not rows:
+        return None
+    header = ("measure", "with verdicts (PPI++)", "votes alone", "weight of verdicts", "voted + judged alone")
+    return Table("Few votes stretched by judges' verdicts, ties as half, with 95% intervals", header, tuple(rows))
+
+
 def gap_cells(votes: Json) -> tuple[str, ...]:
     """Cells of the gap, in points."""
     gap, n = votes["gap"], count(votes["human_skew"])

@@ -6,12 +6,18 @@ import textwrap
 
 from cda.report.numbers import Json, clipped, count, inert, percent, share, width
 from cda.report.scoring import how_scored
-from cda.report.tables import NO_VOTES, change_cells, compares, estimates, gap_cells, model_table
+from cda.report.tables import NO_VOTES, Table, change_cells, compares, estimates, gap_cells, model_table
 from cda.report.verdict import Verdict, others_sentence, quality_sentence, targets, verdicts
 
 MAX_LINES, MAX_COLUMNS = 12, 100
 _MAX_NAME = 36
 Row = tuple[str, ...]
+
+
+def plain_table(table: Table) -> str:
+    """A table as lines, its caption first; as wide as it is."""
+    rows = [tuple(inert(cell) for cell in row) for row in (table.header, *table.rows)]
+    return "\n".join([inert(table.caption), *_aligned(rows, None)])
 
 
 def summary_table(audit: Json, report_path: str) -> str:
@@ -102,11 +108,11 @@ def _verdict_line(found: list[Verdict]) -> str:
     return "Verdict: " + "; ".join(f"{word}: {', '.join(names)}" for word, names in by_word.items())
 
 
-def _aligned(rows: list[Row]) -> list[str]:
+def _aligned(rows: list[Row], most: int | None = MAX_COLUMNS) -> list[str]:
     """Rows as lines with columns of equal width."""
     widths = [max(width(cell) for cell in column) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join(cell + " " * (most - width(cell)) for cell, most in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
-    return [clipped(line, MAX_COLUMNS) for line in lines]
+    return lines if most is None else [clipped(line, most) for line in lines]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from cda.embedded.rules import telling_phrases
 from cda.metrics.people import AgainstPeople, against_people
 from cda.metrics.people_change import people_change
+from cda.metrics.prediction_powered import powered_human_skew, powered_miscalibration
 from cda.metrics.preference import Change, positive_share, positive_share_change
 from cda.metrics.votes import TieRule, agreement, noise_ceiling
 from cda.records import Contrast, Pair, prompt_id, prompt_text
@@ -200,7 +202,27 @@ def _beside(group: Group, people: People, seed: int) -> dict[str, Any]:
     if counts is not None:
         result["agreement"] = attempt(lambda: agreement(counts, ids, rng(seed)))
         result["noise_ceiling"] = attempt(lambda: noise_ceiling(counts, found, ids, rng(seed)))
+    if any(one.verdicts for one in group.contrasts):
+        result["prediction_powered"] = _powered(group)
     return result
+
+
+def _powered(group: Group) -> dict[str, Any]:
+    """Human skew and miscalibration of all contrasts, from few votes and the judges' verdicts; ties count half."""
+    people = people_of(group, "half")
+    if people is None:
+        return {"missing": "no contrast has a majority"}
+    value = {"perturbed": 1.0, "tie": 0.0, "base": -1.0}
+    judge = np.array(
+        [np.mean([value[word] for word in one.verdicts]) if one.verdicts else np.nan for one in group.contrasts]
+    )
+    ids = group.prompt_ids
+    found = {"human_skew": attempt(partial(powered_human_skew, people.majority, judge, ids))}
+    for label, margins in group.margins.items():
+        found[f"miscalibration_{label}"] = attempt(
+            partial(powered_miscalibration, margins, people.majority, judge, ids)
+        )
+    return found
 
 
 def _both(sides: Mapping[str, AgainstPeople], name: str, change: Estimate | None) -> dict[str, Any]:

@@ -36,7 +36,7 @@ class AuditTexts:
         excluded: Rows of the user's files that could not be used, by file.
         failed: For biases without contrasts of their own, rewrites that failed.
         triples_failed: For triples made here, rewrites that failed.
-        votes_unmatched: Items of the votes file that are none of the contrasts.
+        votes_unmatched: Items of the files of votes and verdicts that are none of the contrasts.
     """
 
     contrasts: tuple[Contrast, ...]
@@ -57,7 +57,7 @@ def load_audit_texts(loaded: LoadedRecipe) -> AuditTexts:
     else moves; an audit alone on the biases that were asked for.
     """
     audit, seed = loaded.recipe.audit, loaded.recipe.seed
-    votes = load_votes(audit.votes) if audit.votes else {}
+    votes, verdicts = _opinions(loaded)
     own = own_contrasts(loaded)
     named = [bias.name for bias in loaded.biases]
     covered = {contrast.bias for contrast in own.contrasts}
@@ -66,7 +66,7 @@ def load_audit_texts(loaded: LoadedRecipe) -> AuditTexts:
         for one in authored_contrasts("audit")
         if one.bias not in covered and (one.bias in named or not loaded.only_audit)
     ]
-    embedded = with_votes(embedded, votes)
+    embedded = with_votes(embedded, votes, verdicts)
     covered |= {one.bias for one in embedded}
     rewritten: list[Contrast] = []
     failed: dict[str, Exclusions] = {}
@@ -84,9 +84,13 @@ def load_audit_texts(loaded: LoadedRecipe) -> AuditTexts:
         groups.setdefault(contrast.bias, []).append(contrast)
     if audit.contrasts != EMBEDDED:
         say(f"  {audit.contrasts}: {own.exclusions}")
-    unmatched = _unmatched(votes, [one for group in groups.values() for one in group])
-    if unmatched:
-        say(f"  {audit.votes}: {unmatched} of {len(votes)} items are none of the contrasts")
+    everything = [one for group in groups.values() for one in group]
+    unmatched = 0
+    for name, items in ((audit.votes, votes), (audit.verdicts, verdicts)):
+        missing = _unmatched(items, everything)
+        unmatched += missing
+        if missing:
+            say(f"  {name}: {missing} of {len(items)} items are none of the contrasts")
     return AuditTexts(
         contrasts=tuple(one for group in groups.values() for one in drawn(group, audit.max_contrasts, seed)),
         triples=triples,
@@ -113,11 +117,11 @@ def load_quality(loaded: LoadedRecipe) -> CleanPairs | None:
 def own_contrasts(loaded: LoadedRecipe) -> CleanContrasts:
     """Contrasts of the user's file; none where the recipe asks for the embedded ones. Reads, and spends nothing."""
     audit = loaded.recipe.audit
-    votes = load_votes(audit.votes) if audit.votes else {}
+    votes, verdicts = _opinions(loaded)
     if audit.contrasts == EMBEDDED:
         return CleanContrasts((), Exclusions(0, {}))
     names = [bias.name for bias in loaded.biases]
-    return clean_contrasts(load_rows(audit.contrasts), names, audit.columns, audit.contrasts, votes)
+    return clean_contrasts(load_rows(audit.contrasts), names, audit.columns, audit.contrasts, votes, verdicts)
 
 
 def own_triples(loaded: LoadedRecipe) -> CleanTriples:
@@ -135,6 +139,12 @@ def drawn(items: Sequence[Any], most: int | None, seed: int) -> list[Any]:
         return list(items)
     kept = np.random.default_rng([seed, 4]).choice(len(items), size=most, replace=False)
     return [items[index] for index in sorted(kept)]
+
+
+def _opinions(loaded: LoadedRecipe) -> tuple[Votes, Votes]:
+    """People's votes and judges' verdicts from files of their own."""
+    audit = loaded.recipe.audit
+    return load_votes(audit.votes) if audit.votes else {}, load_votes(audit.verdicts) if audit.verdicts else {}
 
 
 def _triples(loaded: LoadedRecipe, excluded: dict[str, Exclusions]) -> tuple[tuple[Triple, ...], dict[str, Exclusions]]:

@@ -146,6 +146,6 @@ def test_votes_from_a_file_of_their_own_go_first() -> None:
 
 def test_votes_on_contrasts_that_are_there_already() -> None:
     contrast = clean(DIRECT)
-    assert with_votes([contrast], {contrast.id: ["tie"], "nobody": ["base"]})[0].votes == ("tie",)
+    assert with_votes([contrast], {contrast.id: ["tie"], "nobody": ["base"]}, {})[0].votes == ("tie",)
     with pytest.raises(DataError, match="unreadable preference; the words are perturbed, base and tie"):
-        with_votes([contrast], {contrast.id: ["response_1"]})
+        with_votes([contrast], {}, {contrast.id: ["response_1"]})

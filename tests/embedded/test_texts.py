@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from cda.biases import load_bias
+from cda.embedded.encoder import encode_sentences
 from cda.embedded.model import encoder_folder
 from cda.embedded.rules import telling_phrases
 from cda.embedded.texts import BIASES, authored_contrasts, authored_pairs, questions
@@ -108,23 +109,13 @@ def test_no_question_occurs_twice() -> None:
 def alike() -> set[tuple[str, str]]:
     """Pairs of questions that mean nearly the same, by the cosine of MiniLM's mean-pooled tokens."""
     try:
-        folder = str(encoder_folder())
+        encoder_folder()
     except ModelError as error:
         pytest.skip(str(error))
-    import torch
-    from transformers import AutoModel, AutoTokenizer
-
     asked = sorted((one for part in PARTS for one in questions(part)), key=len)  # type: ignore[arg-type]
-    tokenizer, encoder = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
-    vectors = []
-    with torch.no_grad():
-        for start in range(0, len(asked), 64):
-            batch = tokenizer(asked[start : start + 64], padding=True, truncation=True, return_tensors="pt")
-            mask = batch["attention_mask"][..., None]
-            pooled = (encoder(**batch).last_hidden_state * mask).sum(1) / mask.sum(1)
-            vectors.append(torch.nn.functional.normalize(pooled, dim=1))
-    cosine = torch.cat(vectors)
-    cosine = (cosine @ cosine.T).numpy()
+    vectors = encode_sentences(asked)
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    cosine = unit @ unit.T
     rows, columns = np.where(np.triu(cosine, 1) >= ALIKE)
     return {(asked[row], asked[column]) for row, column in zip(rows, columns, strict=True)}  # shorter first
 

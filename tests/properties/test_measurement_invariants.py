@@ -123,8 +123,8 @@ def judged(rows: Rows) -> Contrasts:
     ids, has = prompts(rows), column(rows, "has_bias")
     pairs = [(a, b) for a in range(len(rows)) for b in range(len(rows)) if has[a] and not has[b] and ids[a] == ids[b]]
     views = (numbers(rows, name) / 3 for name in ("original", "rewrite", "back"))
-    views_of_pairs = [(rows[a].back - rows[b].back) / 6 for a, b in pairs]
-    return from_preferences(*views, has, ids, views_of_pairs, pairs)
+    naive = [(rows[a].back - rows[b].back) / 6 for a, b in pairs]
+    return from_preferences(*views, has, ids, naive, pairs)
 
 
 def resampling() -> Resampling:
@@ -269,8 +269,8 @@ def alike(one: Found, other: Found, times: Callable[[str, Number], float] = lamb
         assert parts(other[place]) == pytest.approx(expected, rel=1e-9, abs=1e-9), place
 
 
-def left_out(numbers: Found, *words: str) -> Found:
-    return {place: value for place, value in numbers.items() if not any(word in place for word in words)}
+def left_out(all_found: Found, *words: str) -> Found:
+    return {place: value for place, value in all_found.items() if not any(word in place for word in words)}
 
 
 # --- mirrored labels -------------------------------------------------------------------------------------------------
@@ -304,8 +304,8 @@ def test_calling_the_other_side_perturbed_mirrors_every_measure(rows: Rows) -> N
     judge = {"rate by a judge"}
     there = found(rows, MEASURES.keys() - judge) | found(rows, judge)
     back = found(swapped(rows), MEASURES.keys() - judge) | found(swapped_as_judged(rows), judge)
-    for numbers in (there, back):
-        numbers.pop("drift/words/median_ratio", None)  # of an even number of pairs, a median has no inverse
+    for one in (there, back):
+        one.pop("drift/words/median_ratio", None)  # of an even number of pairs, a median has no inverse
     assert {"/".join(RENAMED.get(word, word) for word in place.split("/")) for place in there} == back.keys()
     for place, value in there.items():
         other = "/".join(RENAMED.get(word, word) for word in place.split("/"))
@@ -374,16 +374,16 @@ def test_copies_of_rows_within_their_prompts_add_nothing(rows: Rows) -> None:
     for name in MEASURES:
         moves = () if name == "drift" else ("/standardised",)
         one, other = (
-            left_out({place: value for place, value in numbers.items() if place.split("/")[0] == name}, *moves)
-            for numbers in (twice, fourfold)
+            left_out({place: value for place, value in copies.items() if place.split("/")[0] == name}, *moves)
+            for copies in (twice, fourfold)
         )
         alike(one, other)
     for place, value in twice.items():
         other_value = fourfold[place]
         if isinstance(value, Estimate) and isinstance(other_value, Estimate):
             # A judge compares each original with each of the other kind: twice the rows are four times the pairs.
-            copies = 4 if place.startswith("rate by a judge") and "/naive/" in place else 2
-            assert (other_value.n, other_value.n_prompts) == (copies * value.n, value.n_prompts)
+            times = 4 if place.startswith("rate by a judge") and "/naive/" in place else 2
+            assert (other_value.n, other_value.n_prompts) == (times * value.n, value.n_prompts), place
 
 
 @EVERY
@@ -437,7 +437,7 @@ IN_WORDS = {"difference", "perturbed_mean", "base_mean"}
 # --- bounds ----------------------------------------------------------------------------------------------------------
 
 RANGE = {"share": (0, 1), "share difference": (-1, 1), "AUC": (0, 1), "correlation": (-1, 1)}
-# Real-valued features may differ by the same in every pair: then there is no spread between prompts to show.
+# Where no draw of prompts differs, these have no interval to fall back on as shares have Wilson's and Newcombe's.
 MAY_BE_CLOSED = ("drift/", "correlation with chosen", "people, mean over models")
 
 
@@ -448,6 +448,7 @@ def test_intervals_hold_their_estimates_and_stay_within_what_is_possible(rows: R
         assert all(math.isfinite(number) for number in parts(value)), place
         if isinstance(value, Estimate):
             least, most = RANGE.get(value.unit, (-INF, INF))
+            # Rounding may leave a correlation of 1.0000000000000002.
             assert least - 1e-9 <= value.low and value.high <= most + 1e-9, place
             assert value.low - 1e-9 <= value.value <= value.high + 1e-9, place
             assert value.low < value.high or place.startswith(MAY_BE_CLOSED), place
@@ -544,9 +545,7 @@ SAMPLE = [
     )
     for n in range(24)
 ]  # fmt: skip
-READS_REWARDS = [
-    name for name in MEASURES if not name.startswith(("contingency", "correlation", "drift", "overlap", "rate by"))
-]
+READS_REWARDS = [name for name in MEASURES if not name.startswith(("contingency", "correlation", "drift", "overlap"))]
 READS_VOTES = ["people", "people, ties half", "people, ties left out", "people, mean over models", "auc"]
 
 
@@ -675,10 +674,10 @@ def test_a_model_that_ties_throughout_is_not_compared_where_ties_are_left_out() 
 def test_pairs_without_overlap_identify_nothing() -> None:
     rows = [one._replace(words=10 * one.base_words) for one in SAMPLE]
     assert MEASURES["effect among overlapping"](rows).reason.startswith("no overlap: none of 24 pairs")
-    found_here = MEASURES["identification"](rows)
-    assert found_here.verdict == "not identified from these pairs"
-    assert isinstance(found_here.overlap_effect, NotIdentified)
-    assert "no overlap" in found_here.reason
+    identification = MEASURES["identification"](rows)
+    assert identification.verdict == "not identified from these pairs"
+    assert isinstance(identification.overlap_effect, NotIdentified)
+    assert "no overlap" in identification.reason
 
 
 NOTHING: dict[str, tuple[Callable[[], Any], str]] = {

@@ -222,3 +222,39 @@ def test_one_vote_gives_a_majority_and_no_ceiling(llama: Path, pairs: Path, tmp_
     assert "no item" in found["agreement"]["missing"]
     assert "noise ceiling" in found["noise_ceiling"]["missing"]
     assert found["auc"] == {"missing": "all majorities are for one side"}
+
+
+def test_few_votes_are_stretched_by_verdicts(llama: Path, tmp_path: Path) -> None:
+    rows = [
+        {"id": f"i{row}", "prompt": f"w{row} w{row // 60}", "perturbed": f"w{row % 7} good", "base": f"w{row % 5} bad"}
+        for row in range(120)
+    ]
+    pairs, votes, verdicts = (tmp_path / name for name in ("pairs.jsonl", "votes.json", "verdicts.json"))
+    pairs.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    prefer = ["perturbed" if row % 3 else "base" for row in range(120)]
+    votes.write_text(json.dumps({f"i{row}": [prefer[row]] for row in range(40)}), encoding="utf-8")
+    judged = {f"i{row}": ["tie" if row % 10 == 0 else prefer[row]] for row in range(120)}
+    verdicts.write_text(json.dumps(judged | {"unknown": ["base"]}), encoding="utf-8")
+    out = tmp_path / "out"
+    done = audit(llama, "--bias", "jargon", "--pairs", pairs, "--votes", votes, "--verdicts", verdicts,
+                 "--quality", "none", "--out", out)  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert "verdicts.json: 1 of 121 items are none of the contrasts" in done.output
+    found = result(out)["votes"]["jargon"]
+    assert found["human_skew"]["n"] == 40
+    powered = found["prediction_powered"]["human_skew"]["share"]
+    assert powered["n_unlabelled"] == 80
+    assert powered["estimate"]["high"] - powered["estimate"]["low"] < 0.8 * (
+        powered["classical"]["high"] - powered["classical"]["low"]
+    )
+    assert 0.5 < powered["estimate"]["value"] < 0.8
+    assert "Few votes stretched" in (out / "report" / "report.md").read_text(encoding="utf-8")
+
+
+def test_sample_sizes_in_words() -> None:
+    done = CliRunner().invoke(app, ["samples", "0.1", "--per-prompt", "2"])
+    assert done.exit_code == 0, done.output
+    assert "120 contrasts for skew or miscalibration near 50% ± 10 points" in done.output  # (z²/4h² − z²) · 1.3
+    wrong = CliRunner().invoke(app, ["samples", "0.7"])
+    assert wrong.exit_code == 1
+    assert "Traceback" not in wrong.output

@@ -1,0 +1,48 @@
+"""How large an audit must be, in words."""
+
+from __future__ import annotations
+
+from cda.errors import DataError
+from cda.stats.sample_size import majority_error, triples_for_change, triples_for_share, votes_for_majority
+
+
+def sample_plan(
+    half_width: float,
+    share: float,
+    flipped: float,
+    per_prompt: int,
+    within_prompt: float,
+    vote_correlation: float,
+    tolerated_error: float,
+) -> str:
+    """Contrasts and votes that a 95% interval of ± `half_width` needs.
+
+    Args:
+        half_width: As a share, 0 to 0.5.
+        share: Expected skew or miscalibration.
+        flipped: Expected share of contrasts on which the model's preference changes.
+        per_prompt: Contrasts of one prompt.
+        within_prompt: Intraclass correlation of contrasts of one prompt, 0 to 1.
+        vote_correlation: Of two votes on one item, 0 to 1.
+        tolerated_error: Share of majorities that infinitely many votes would turn.
+
+    Raises:
+        DataError: A number outside its range.
+    """
+    if per_prompt < 1 or not 0 <= within_prompt <= 1:
+        raise DataError(f"{per_prompt} contrasts of one prompt, alike by {within_prompt}: at least 1, and 0 to 1")
+    effect = 1 + (per_prompt - 1) * within_prompt
+    one, change = triples_for_share(half_width, share, effect), triples_for_change(half_width, flipped, 0.0, effect)
+    votes = votes_for_majority(tolerated_error, vote_correlation)
+    error = majority_error(votes, vote_correlation)
+    lines = [
+        f"{one} contrasts for skew or miscalibration near {share:.0%} ± {100 * half_width:g} points",
+        f"{change} contrasts for its change by training ± {100 * half_width:g} points, where {flipped:.0%} of them flip",
+        f"{votes} votes a contrast: with fewer, more than {tolerated_error:.0%} of majorities would turn with more votes "
+        f"({error:.1%} with {votes})",
+    ]
+    if per_prompt > 1:
+        lines.append(
+            f"{per_prompt} contrasts of one prompt, alike by {within_prompt:g}, count as {per_prompt / effect:.1f}"
+        )
+    return "\n".join(lines)
