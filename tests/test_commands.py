@@ -20,6 +20,9 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "recipes" / "README.md", *RECIPES]
 LAUNCH = re.compile(r"^#?\s*(?:.*&& )?(accelerate launch scripts/train\.py [^\n]+)$", re.MULTILINE)
 
 
+AUDIT = re.compile(r"^(cda (?:audit|samples) [^\n]+)$", re.MULTILINE)
+
+
 def documented_commands() -> list[str]:
     commands = [match for path in DOCUMENTS for match in LAUNCH.findall(path.read_text(encoding="utf-8"))]
     return sorted(set(commands))
@@ -37,7 +40,16 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     (folder / "my_pairs.jsonl").write_text(json.dumps(pair) + "\n", encoding="utf-8")
     (folder / "my_heldout.jsonl").write_text(json.dumps(pair) + "\n", encoding="utf-8")
-    contrast = {"prompt": "Why?", "base": "So.", "perturbed": "Henceforth thus.", "preferred": "base"}
+    contrast = {"id": "a", "prompt": "Why?", "base": "So.", "perturbed": "Henceforth thus.", "preferred": "base"}
+    (folder / "my_votes.csv").write_text("id,vote\na,base\na,tie\n", encoding="utf-8")
+    triple = {
+        "prompt": "Why?",
+        "original": "So.",
+        "rewrite": "Thus.",
+        "rewrite_of_rewrite": "So!",
+        "has_attribute": "no",
+    }
+    (folder / "my_triples.jsonl").write_text(json.dumps(triple) + "\n", encoding="utf-8")
     (folder / "my_contrasts.jsonl").write_text(json.dumps(contrast) + "\n", encoding="utf-8")
     jargon = (ROOT / "cda" / "biases" / "jargon.yaml").read_text(encoding="utf-8")
     (folder / "emoji.yaml").write_text(jargon.replace("name: jargon", "name: emoji", 1), encoding="utf-8")
@@ -52,6 +64,17 @@ def test_documented_command_dry_runs(command: str, workplace: Path, monkeypatch:
     result = CliRunner().invoke(app, ["train", *shlex.split(command)[3:], "--dry-run"])
     assert result.exit_code == 0, result.output
     assert "\ntrain       " in result.stdout
+
+
+def test_documented_audits_dry_run(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(workplace)
+    monkeypatch.setenv("OPENAI_API_KEY", "unused")
+    commands = AUDIT.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert len(commands) >= 6
+    for command in commands:
+        words = shlex.split(command)[1:]
+        result = CliRunner().invoke(app, [*words, "--dry-run"] if words[0] == "audit" else words)
+        assert result.exit_code == 0, result.output
 
 
 def test_documentation_has_commands_and_names_every_recipe() -> None:
