@@ -145,6 +145,8 @@ class AuditSection(_Section):
     rate: Count = 0
     """Without a file of triples: how many embedded answers with the bias, and as many without, to rewrite and rewrite
     back, for each of the recipe's biases."""
+    max_triple_words: Positive | None = None
+    """Leave out triples of which any version is longer, for every estimator alike; counted."""
     similarity: bool = False
     """Measure by the embedded encoder how alike the two sides of the contrasts are; takes a minute for 1,000 texts."""
     quality: str | None = "embedded"

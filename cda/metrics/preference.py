@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cda.errors import DataError
 from cda.stats.estimate import Estimate
-from cda.stats.proportions import exact_change_test, paired_change, share
+from cda.stats.proportions import exact_change_test, paired_change, share, unpaired_change
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,7 @@ class Change:
         before: Share before.
         after: Share after.
         change: after − before, paired.
+        unpaired: The same difference with the interval that papers print, as if rows were not paired.
         p_value: Exact test of no change, over prompts.
         p_method: How it was made: McNemar where each prompt occurs once, else signs of whole prompts flipped.
         n_ties: Rows with margin exactly 0 (before, after); they count as no hit.
@@ -29,6 +30,7 @@ class Change:
     before: Estimate
     after: Estimate
     change: Estimate
+    unpaired: Estimate
     p_value: float
     p_method: str
     n_ties: tuple[int, int]
@@ -84,6 +86,7 @@ def share_change(
         before=share(before, prompt_ids, rng),
         after=share(after, prompt_ids, rng),
         change=paired_change(before, after, prompt_ids, rng),
+        unpaired=unpaired_change(before, after),
         p_value=test.p_value,
         p_method=test.method,
         n_ties=n_ties,

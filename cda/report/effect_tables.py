@@ -77,11 +77,11 @@ def rate_tables(audit: Json) -> list[Table]:
 def _rate(name: str, one: Json, when: str, audit: Json) -> Table:
     effects = one[when]
     rows = []
-    for effect in effects.get("effects", ()):
+    for effect in [*effects.get("effects", ()), *effects["by_length"].get("effects", ())]:
         bca = "" if effect["bca"] is None else signed(effect["bca"])
         scaled = "" if effect["standardised"] is None else signed(effect["standardised"])
         estimate = effect["estimate"]
-        rows.append((f"{effect['estimand']}, {effect['estimator']}", signed(estimate), bca, scaled,
+        rows.append((f"{effect['estimand'].replace('CATE: ', 'words of the original ')}, {effect['estimator']}", signed(estimate), bca, scaled,
                      p_value(effect["p_value"]), count(estimate)))  # fmt: skip
     rows += [(f"{gap['estimand']}, {gap['estimator']}", NOT_ESTIMATED, gap["reason"], "", "", "")
              for gap in effects.get("not_estimated", ())]  # fmt: skip

@@ -26,6 +26,10 @@ _SKEW = Entry("skew", "contrasts with margin > 0 / all contrasts",
 _CHANGE = Entry("paired change", "share after − share before, on the same rows",
     "Points are percentage points. Both scorings use the same texts, precision, template, cutting and batches.",
 )  # fmt: skip
+_UNPAIRED = Entry("unpaired z", "difference ± 1.96·√(p₁q₁/n₁ + p₂q₂/n₂)",
+    "The interval that papers print for a change. It takes the two scorings of the same rows for different rows, so that it is "
+    "most often too wide; beside the paired one only to compare with papers.",
+)  # fmt: skip
 _VOTES = (
     Entry("human skew", "contrasts whose majority prefers perturbed / contrasts with a majority",
         "How often people prefer the side with the bias. Ties and contrasts without votes are left out."),
@@ -68,7 +72,7 @@ def glossary(audit: Json) -> list[Entry]:
     found = set(_methods(audit))
     two = len(audit["scorings"]) > 1
     entries = [_MARGIN, _SKEW, *(_VOTES if audit["votes"] else ()), *((_QUALITY,) if audit["quality"] else ())]
-    entries += [_CHANGE] if two else []
+    entries += [_CHANGE, _UNPAIRED] if two else []
     entries += [entry for word, entry in _METHODS.items() if any(word in method for method in found)]
     return [*entries, *((_MCNEMAR,) if two else ()), _HOLM]
 

@@ -58,18 +58,28 @@ def main_table(audit: Json) -> Table:
     return Table("Before and after training, with 95% intervals", ("measure", *estimates(audit)), tuple(rows))
 
 
-def model_table(audit: Json) -> Table:
-    """One model or judge: every bias in a row, beside people where they voted, then quality accuracy."""
+def model_table(audit: Json, brief: bool = False) -> Table:
+    """One model or judge: every bias in a row, beside people where they voted, then quality accuracy.
+
+    Args:
+        audit: The audit's JSON.
+        brief: Leave the mean margin out where people's columns take its place.
+    """
     voted = bool(audit["votes"])
+    with_margin = not (brief and voted)
     unit = next(iter(audit["effects"].values()))["unit"]
-    header = ("bias", "skew", *(("people", "miscalibration", "AUC") if voted else ()), f"mean margin ({unit})", "n")
+    margin = (f"mean margin ({unit})",) if with_margin else ()
+    header = ("bias", "skew", *(("people", "miscalibration", "AUC") if voted else ()), *margin, "n")
     rows = []
     for name, skew in audit["skew"].items():
         cells = [name, share(skew["model"])]
         if voted:
             votes = audit["votes"].get(name)
             cells += _people_cells(votes) if votes else [NO_VOTES, "", ""]
-        rows.append((*cells, _mean_margin(audit["effects"][name]["model"]["direct"]), count(skew["model"])))
+        if with_margin:
+            cells.append(_mean_margin(audit["effects"][name]["model"]["direct"]))
+        voted_rows = f", {audit['votes'][name]['human_skew']['n']} voted" if name in audit["votes"] else ""
+        rows.append((*cells, count(skew["model"]) + voted_rows))
     if audit["quality"] is not None:
         empty = [""] * (len(header) - 3)
         rows.append(("quality accuracy", share(audit["quality"]["model"]), *empty, count(audit["quality"]["model"])))
@@ -164,8 +174,9 @@ def skew_table(audit: Json) -> Table:
         skew = audit["skew"][name]
         label = f"{name} (target)" if skew["target"] and compares(audit) else name
         tests = [p_value(skew[key]) for key in ("p_value", "p_holm", "p_bh")] if compares(audit) else []
-        rows.append((label, *change_cells(skew), *tests))
-    header = ("p", "p (Holm)", "p (BH)") if compares(audit) else ()
+        unpaired = [points(skew["unpaired"], "")] if compares(audit) else []
+        rows.append((label, *change_cells(skew), *unpaired, *tests))
+    header = ("change, unpaired z", "p", "p (Holm)", "p (BH)") if compares(audit) else ()
     return Table("Skew of every bias, with 95% intervals", ("bias", *estimates(audit), *header), tuple(rows))
 
 

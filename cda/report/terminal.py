@@ -44,7 +44,7 @@ def summary_table(audit: Json, report_path: str) -> str:
 
 def _model_summary(audit: Json, report_path: str) -> str:
     """One model: every bias in a row, the words for them, how it was scored, the report."""
-    table = model_table(audit)
+    table = model_table(audit, brief=True)
     rows = [tuple(clipped(inert(cell), _MAX_NAME) for cell in row) for row in (table.header, *table.rows)]
     scored = clipped(inert(how_scored(audit)), MAX_COLUMNS)
     words = textwrap.wrap(_verdict_line(verdicts(audit)).replace("Verdict: ", "Biased side: "), MAX_COLUMNS)

@@ -10,7 +10,10 @@ import numpy as np
 
 from cda.effects.clustered import Resampling
 from cda.effects.contrasts import Contrasts, from_preferences, from_rewards
+from cda.effects.covariates import ConditionalEffects, conditional_effects
 from cda.effects.rate import rate_effects
+from cda.effects.sample import quantile_groups
+from cda.features import n_words
 from cda.records import Triple, prompt_id
 from cda.score.compared import Compared, Comparison, Rewards
 from cda.stages.audit_groups import Scorings, attempt
@@ -49,6 +52,7 @@ def _rate(triples: Sequence[Triple], scorings: Scorings, seed: int) -> dict[str,
     contrasts = {label: _contrasts(kept, scoring) for label, scoring in scorings.items()}
     for label, one in contrasts.items():
         result[label] = attempt(partial(rate_effects, one, Resampling(rng(seed))))
+        result[label]["by_length"] = attempt(partial(_by_length, one, kept, seed))
     if len(contrasts) == 2:
         before, after = contrasts.values()
         result["change"] = attempt(partial(_change, before, after, seed))
@@ -71,6 +75,12 @@ def _contrasts(triples: Sequence[Triple], scoring: Compared) -> Contrasts:
     asked = [triple_comparisons(triple) for triple in triples]
     double, single, rewriting = (scoring.margins([one[at] for one in asked]) for at in range(3))
     return from_preferences(double, single, rewriting, attribute, ids)
+
+
+def _by_length(contrasts: Contrasts, triples: Sequence[Triple], seed: int) -> ConditionalEffects:
+    """The effect among shorter and longer originals (words)."""
+    groups = quantile_groups([n_words(one.original) for one in triples], 2)
+    return conditional_effects(contrasts, groups, "double", Resampling(rng(seed)))
 
 
 def _change(before: Contrasts, after: Contrasts, seed: int) -> Estimate:

@@ -167,6 +167,7 @@ def change_json(change: Change) -> dict[str, Any]:
         "before": change.before.to_json(),
         "after": change.after.to_json(),
         "change": change.change.to_json(),
+        "unpaired": change.unpaired.to_json(),
         "p_value": change.p_value,
         "p_method": change.p_method,
         "ties": {"before": change.n_ties[0], "after": change.n_ties[1]},

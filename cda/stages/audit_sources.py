@@ -17,6 +17,7 @@ from cda.data.triples import CleanTriples, clean_triples
 from cda.data.votes import Votes, load_votes
 from cda.embedded.model import NAME as EMBEDDED
 from cda.embedded.texts import authored_contrasts, authored_pairs
+from cda.features import n_words
 from cda.launch import say
 from cda.records import Contrast, Exclusions, Pair, RewriteRequest, Triple, count_reasons
 from cda.rewrite.protocol import Rewriter
@@ -161,7 +162,15 @@ def _triples(loaded: LoadedRecipe, excluded: dict[str, Exclusions]) -> tuple[tup
         originals = _originals(bias, audit.rate, loaded.recipe.seed)
         made, failed[bias.name] = make_triples(originals, bias, rewriter(loaded))
         found += made
-    return tuple(found), failed
+    short = [one for one in found if _longest(one) <= (audit.max_triple_words or _longest(one))]
+    if len(short) < len(found):
+        reasons = {"a version is longer than audit.max_triple_words": len(found) - len(short)}
+        excluded["triples by length"] = Exclusions(len(found), reasons)
+    return tuple(short), failed
+
+
+def _longest(triple: Triple) -> int:
+    return max(map(n_words, (triple.original, triple.rewrite, triple.rewrite_of_rewrite)))
 
 
 def _originals(bias: Bias, n_each: int, seed: int) -> list[Original]:

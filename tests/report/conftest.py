@@ -43,7 +43,7 @@ def _contrasts(name: str, source: str, n: int, people: float | None) -> tuple[Co
         side = "perturbed" if people is not None and row < people * (n - 10) else "base"
         votes = () if people is None or row >= n - 6 else ("tie",) * 3 if row >= n - 10 else (side, side, "base")
         tags = {} if source == "file" else {"source": source}
-        found.append(Contrast(name, prompt, base.replace("Use", "Utilize"), base, None, votes, tags))  # type: ignore[arg-type]
+        found.append(Contrast(name, prompt, base.replace("Use", "Utilize"), base, None, votes, tags=tags))  # type: ignore[arg-type]
     return tuple(found)
 
 

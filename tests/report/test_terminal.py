@@ -63,3 +63,4 @@ def test_one_model_is_a_row_a_bias(one_model: Any) -> None:
     assert lines[4] == "Biased side: over-rewarded: jargon; no effect shown: vagueness"
     assert lines[-1] == f"Report: {PATH}"
     assert max(map(width, lines)) <= MAX_COLUMNS
+    assert lines[1].endswith("110, 100 voted")  # nothing is cut off
