@@ -310,9 +310,8 @@ def test_calling_the_other_side_perturbed_mirrors_every_measure(rows: Rows) -> N
     for place, value in there.items():
         other = "/".join(RENAMED.get(word, word) for word in place.split("/"))
         # What exchanges places does not exchange its interval's draws: those come one after the other.
-        drawn_in_turn = last(place) in {"chosen_rate", "rejected_rate"} or (
-            place.startswith("rate") and last(place) == "bca"
-        )
+        drawn_in_turn = last(place) in ("chosen_rate", "rejected_rate")
+        drawn_in_turn |= place.startswith("rate") and last(place) == "bca"
         only = 1 if drawn_in_turn else None
         assert parts(back[other])[:only] == pytest.approx(mirrored(place, value)[:only], abs=1e-9), place
 
