@@ -35,7 +35,10 @@ def observational_effect(
         DataError: Lengths that differ, rewards that are not finite, fewer than two prompts with answers of both kinds, or
             differences that do not vary.
     """
-    values, treated = np.asarray(rewards, dtype=np.float64), np.asarray(attribute, dtype=bool)
+    values, labels = np.asarray(rewards, dtype=np.float64), np.asarray(attribute, dtype=np.float64)
+    if not np.isin(labels, (0, 1)).all():
+        raise DataError("the attribute of an answer is 0 or 1; leave out answers whose label could not be read")
+    treated = labels == 1
     if not values.shape == treated.shape == (len(prompt_ids),):
         raise DataError(
             f"{values.shape} rewards, {treated.shape} attributes, {len(prompt_ids)} prompts: one each is needed"

@@ -16,10 +16,11 @@ from cda.records import Exclusions, count_reasons
 from cda.stats.auc import auc
 from cda.stats.bootstrap import bootstrap_mean, bootstrap_sums
 from cda.stats.estimate import Estimate
-from cda.stats.proportions import paired_change, share, wilson
+from cda.stats.proportions import Z_95, paired_change, share, wilson
 
 FloatArray = NDArray[np.float64]
 ModelTies = Literal["no-hit", "half", "drop"]
+_ROUNDING = 1e-12  # an interval narrower than this has no spread behind it
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +129,12 @@ def mean_against_people(
         DataError: As in `against_people`; one prompt only.
     """
     values = margins_finite(margins)
-    if values.ndim != 2:
-        raise DataError(f"margins of shape {values.shape}: one row for each model is needed")
+    if values.ndim != 2 or not len(values):
+        raise DataError(f"margins of shape {values.shape}: one row for each model is needed, and one model at least")
     _same_length(values[0], people, prompt_ids)
     rows = people.used
     hits, target, ids = _hits(values, ties)[:, rows], people.target[rows], _ids(prompt_ids, rows)
-    signed = bootstrap_mean(hits.mean(axis=0) - target, ids, rng).estimate("share difference")
+    signed = _mean_difference(hits.mean(axis=0), target, ids, rng)
     return AgainstPeople(
         skew=_mean_share(hits.mean(axis=0), ids, rng),
         human_skew=share(target, ids, rng),
@@ -230,7 +231,7 @@ def preference_correlation(
             raise DataError(f"the {name} is the same in all {len(values)} pairs: a correlation is undefined")
     x, y = (values - values.mean() if len(values) else values for values in (x, y))
     columns = np.column_stack([np.ones(len(x)), x, y, x * x, y * y, x * y])
-    return bootstrap_sums(columns, prompt_ids, _pearson, rng, method="bca").estimate("correlation")
+    return _within_one(bootstrap_sums(columns, prompt_ids, _pearson, rng, method="bca").estimate("correlation"))
 
 
 def chosen_correlation(feature_differences: ArrayLike, prompt_ids: Sequence[str], rng: np.random.Generator) -> Estimate:
@@ -250,7 +251,21 @@ def chosen_correlation(feature_differences: ArrayLike, prompt_ids: Sequence[str]
     if x.size and not x.any():
         raise DataError(f"none of {len(x)} pairs differs in the feature: a correlation is undefined")
     columns = np.column_stack([np.ones(len(x)), x, x * x])
-    return bootstrap_sums(columns, prompt_ids, _both_orders, rng, method="bca").estimate("correlation")
+    return _within_one(bootstrap_sums(columns, prompt_ids, _both_orders, rng, method="bca").estimate("correlation"))
+
+
+def _within_one(found: Estimate) -> Estimate:
+    """A correlation whose rounding does not leave −1 to 1; without a spread, Fisher's z over the prompts."""
+    low, high = max(-1.0, found.low), min(1.0, found.high)
+    method = found.method
+    if high - low <= _ROUNDING:
+        half = Z_95 / np.sqrt(max(found.n_prompts - 3, 1))
+        # A correlation of 1 has no z; half a prompt against it is the continuity correction.
+        inner = float(np.clip(found.value, -1 + 0.5 / found.n_prompts, 1 - 0.5 / found.n_prompts))
+        low, high = (float(np.tanh(np.arctanh(inner) + side * half)) for side in (-1, 1))
+        low, high, method = min(low, found.value), max(high, found.value), "Fisher z 95% over prompts"
+    value = float(np.clip(found.value, -1.0, 1.0))
+    return Estimate(value, min(low, value), max(high, value), found.n, found.n_prompts, found.unit, method)
 
 
 def _both_orders(sums: FloatArray) -> FloatArray:
@@ -277,10 +292,18 @@ def _hits(margins: FloatArray, ties: ModelTies) -> FloatArray:
 def _mean_share(values: FloatArray, prompt_ids: Sequence[str], rng: np.random.Generator) -> Estimate:
     """Mean of per-row means over models; Wilson over the prompts where there is no spread to resample."""
     found = bootstrap_mean(values, prompt_ids, rng).estimate("share")
-    if found.low < found.high:
+    if found.high - found.low > _ROUNDING:
         return found
     low, high = wilson(found.value * found.n_prompts, found.n_prompts)
     return Estimate(found.value, low, high, found.n, found.n_prompts, "share", "Wilson 95% over prompts")
+
+
+def _mean_difference(
+    values: FloatArray, target: FloatArray, prompt_ids: Sequence[str], rng: np.random.Generator
+) -> Estimate:
+    """Mean of values − target; the paired interval of two shares where there is no spread to resample."""
+    found = bootstrap_mean(values - target, prompt_ids, rng).estimate("share difference")
+    return found if found.high - found.low > _ROUNDING else paired_change(target, values, prompt_ids, rng)
 
 
 def _absolute(signed: Estimate) -> Estimate:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import krippendorff
@@ -15,6 +15,7 @@ from cda.errors import DataError
 from cda.records import Exclusions, Preference, count_reasons
 from cda.stats.bootstrap import bootstrap_mean, bootstrap_sums
 from cda.stats.estimate import Estimate
+from cda.stats.proportions import wilson
 
 FloatArray = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -175,7 +176,18 @@ def agreement(counts: Counts, item_ids: Sequence[str], rng: np.random.Generator,
         raise DataError("nearly every vote is the same word: Krippendorff's alpha has no interval on so few exceptions")
     value, (low, high) = _alpha(used, level), np.quantile(draws, (0.025, 0.975))
     bounds = min(value, float(low)), max(value, float(high))
-    alpha = Estimate(value, *bounds, len(used), len(names), "alpha", "prompt-clustered bootstrap 95%")
+    method = "prompt-clustered bootstrap 95%"
+    if share.low == share.high:
+        # Nobody disagreed, which does not show that nobody would: Wilson's bound on the share of split items, and alpha as if
+        # each of those disagreed as much as chance.
+        bound = wilson(share.value * len(names), len(names))[0]
+        share = replace(share, low=bound, method="Wilson 95% over prompts")
+        shares = used.sum(axis=0) / used.sum()
+        bounds, method = (
+            (max(-1.0, 1 - (1 - bound) / float(1 - (shares**2).sum())), value),
+            "from Wilson 95% over prompts",
+        )
+    alpha = Estimate(value, *bounds, len(used), len(names), "alpha", method)
     return Agreement(share, alpha, level, int(used.sum()), exclusions)
 
 

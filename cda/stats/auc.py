@@ -60,6 +60,10 @@ def auc_change(before: ArrayLike, after: ArrayLike, target: ArrayLike, prompt_id
     difference = second.area - first.area
     variance = first.covariance(first) + second.covariance(second) - 2 * first.covariance(second)
     half = Z_95 * float(np.sqrt(max(variance, 0.0)))
+    if half < 1e-9 and {first.area, second.area} & {0.0, 1.0}:
+        # Perfect separation has no spread to show: the wider of the areas' own intervals.
+        own = [_newcombe_auc(one.area, one.prompts_up, one.prompts_down) for one in (first, second)]
+        half = max(high - low for low, high in own)
     low, high = max(-1.0, difference - half), min(1.0, difference + half)
     return Estimate(difference, low, high, first.n, first.n_prompts, "AUC difference", "paired DeLong, clustered 95%")
 
@@ -91,6 +95,8 @@ def _ranked(margins: ArrayLike, target: ArrayLike, prompt_ids: Sequence[str]) ->
         raise DataError(
             f"AUC needs one finite margin, one side and one prompt for each row; got {values.shape} margins"
         )
+    if not np.isin(sides, (0, 0.5, 1)).all():
+        raise DataError("AUC needs people's side of each row: 1 perturbed, 0 base, 0.5 neither")
     clusters = np.unique(np.asarray(prompt_ids, dtype=str), return_inverse=True)[1]
     up, down = sides == 1, sides == 0
     n_up, n_down = int(up.sum()), int(down.sum())

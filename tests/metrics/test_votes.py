@@ -210,3 +210,11 @@ def test_what_cannot_be_estimated_is_said() -> None:
         noise_ceiling(same, majority(same, "drop"), ["p"] * 3, rng())
     with pytest.raises(DataError, match="second majority of 0 votes"):
         noise_ceiling(same, majority(same, "drop"), ids(3), rng(), 0)
+
+
+def test_unanimous_votes_do_not_show_that_nobody_would_disagree() -> None:
+    counts = count_votes([["base"] * 3] * 10 + [["perturbed"] * 3] * 10)
+    found = agreement(counts, [str(row) for row in range(20)], np.random.default_rng(0))
+    assert found.majority_share.value == found.alpha.value == 1.0
+    assert 0.8 < found.majority_share.low < 0.9  # Wilson's 20 of 20
+    assert 0.6 < found.alpha.low < found.majority_share.low

@@ -440,7 +440,7 @@ IN_WORDS = {"difference", "perturbed_mean", "base_mean"}
 
 RANGE = {"share": (0, 1), "share difference": (-1, 1), "AUC": (0, 1), "correlation": (-1, 1)}
 # Where no draw of prompts differs, these have no interval to fall back on as shares have Wilson's and Newcombe's.
-MAY_BE_CLOSED = ("drift/", "correlation with chosen", "people, mean over models")
+MAY_BE_CLOSED = ("drift/",)
 
 
 @EVERY

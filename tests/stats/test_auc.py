@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from cda.errors import DataError
-from cda.stats.auc import auc
+from cda.stats.auc import auc, auc_change
 from cda.stats.proportions import Z_95
 
 rows = st.lists(st.tuples(st.integers(-4, 4), st.booleans(), st.integers(0, 9)), min_size=2, max_size=30).filter(
@@ -94,3 +94,35 @@ def test_what_cannot_be_estimated_raises() -> None:
         auc([1, 2], [1, 1], ids(2))
     with pytest.raises(DataError, match="one finite margin"):
         auc([1, float("nan")], [1, 0], ids(2))
+
+
+def test_change_of_auc_is_paired() -> None:
+    rng = np.random.default_rng(3)
+    target = (rng.random(120) < 0.5).astype(float)
+    before = target + rng.normal(size=120)
+    ids = [str(row) for row in range(120)]
+    same = auc_change(before, 3 * before + 1, target, ids)
+    assert (same.value, same.low, same.high) == (0.0, 0.0, 0.0)  # the same ranking, whatever the sample
+    worse = auc_change(before, before + rng.normal(size=120), target, ids)
+    assert worse.low < worse.value < 0 < worse.high or worse.high < 0
+    perfect = auc_change(target, 2 * target, target, ids)
+    assert perfect.value == 0.0
+    assert perfect.low < 0 < perfect.high
+
+
+def test_change_of_auc_covers_the_difference() -> None:
+    rng, hits = np.random.default_rng(4), 0
+    for _ in range(400):
+        target = (rng.random(150) < 0.5).astype(float)
+        shared = rng.normal(size=150)
+        before, after = 1.0 * target + shared, 0.5 * target + shared + 0.3 * rng.normal(size=150)
+        found = auc_change(before, after, target, [str(row) for row in range(150)])
+        # P(N(d, 2) > 0) for a shift d: 1/√2 and 0.5/√(2·1.09).
+        truth = stats.norm.cdf(0.5 / np.sqrt(2 * 1.09)) - stats.norm.cdf(1 / np.sqrt(2))
+        hits += found.low <= truth <= found.high
+    assert 0.92 <= hits / 400 <= 0.975
+
+
+def test_sides_must_be_sides() -> None:
+    with pytest.raises(DataError, match="people's side of each row"):
+        auc([1.0, 2.0], [1.0, np.nan], ["a", "b"])
