@@ -30,25 +30,30 @@ DryRun = Annotated[
     bool,
     typer.Option("--dry-run", help="Check everything, print the resolved recipe and the plan, do nothing."),
 ]
+Yes = Annotated[bool, typer.Option("--yes", help="Agree beforehand to what asking an LLM will cost.")]
 Only = Annotated[bool, typer.Option("--only", help="Run this stage alone; earlier ones must have finished.")]
 
 
 @app.command()
-def label(recipe: Recipe, overrides: Overrides = None, dry_run: DryRun = False) -> None:
+def label(recipe: Recipe, overrides: Overrides = None, dry_run: DryRun = False, yes: Yes = False) -> None:
     """Load and clean the pairs, and label each side for the bias."""
-    run_recipe(recipe, overrides or [], "label", dry_run)
+    run_recipe(recipe, overrides or [], "label", dry_run, yes=yes)
 
 
 @app.command()
-def synthesize(recipe: Recipe, overrides: Overrides = None, dry_run: DryRun = False, only: Only = False) -> None:
+def synthesize(
+    recipe: Recipe, overrides: Overrides = None, dry_run: DryRun = False, only: Only = False, yes: Yes = False
+) -> None:
     """Rewrite rejected responses so that they carry the bias."""
-    run_recipe(recipe, overrides or [], "synthesize", dry_run, only)
+    run_recipe(recipe, overrides or [], "synthesize", dry_run, only, yes)
 
 
 @app.command()
-def train(recipe: Recipe, overrides: Overrides = None, dry_run: DryRun = False, only: Only = False) -> None:
+def train(
+    recipe: Recipe, overrides: Overrides = None, dry_run: DryRun = False, only: Only = False, yes: Yes = False
+) -> None:
     """The whole job: label, synthesize, finetune, audit and report; with --only, the finetuning alone."""
-    run_recipe(recipe, overrides or [], "train" if only else "report", dry_run, only)
+    run_recipe(recipe, overrides or [], "train" if only else "report", dry_run, only, yes)
 
 
 @app.command()
@@ -81,13 +86,14 @@ def audit(
     out: Annotated[str | None, typer.Option("--out", help="Folder of the run. Default: runs/audit-<model>.")] = None,
     dry_run: DryRun = False,
     only: Only = False,
+    yes: Yes = False,
 ) -> None:
     """Measure one reward model or judge as it is; with a recipe, the model before and after its training."""
     options = {
         "bias": bias, "pairs": pairs, "votes": votes, "verdicts": verdicts, "quality": quality, "triples": triples, "out": out,
     }  # fmt: skip
     given = {name: value for name, value in options.items() if value}
-    run_audit(target, overrides or [], given, dry_run, only)
+    run_audit(target, overrides or [], given, dry_run, only, yes)
 
 
 @app.command()
@@ -99,13 +105,14 @@ def report(
     ] = None,
     dry_run: DryRun = False,
     only: Only = False,
+    yes: Yes = False,
     compare: Annotated[
         bool, typer.Option("--compare", help="Compare finished runs: what each training did to every bias.")
     ] = False,
 ) -> None:
     """Draw the report, after running whatever is missing for it; or compare finished runs."""
     if not compare:
-        run_recipe(recipe, overrides or [], "report", dry_run, only)
+        run_recipe(recipe, overrides or [], "report", dry_run, only, yes)
         return
     with user_errors():
         from cda.stages.compare import compare_runs
@@ -140,12 +147,14 @@ def version() -> None:
     print(__version__)
 
 
-def run_recipe(recipe: str, overrides: list[str], last: str, dry_run: bool = False, only: bool = False) -> None:
+def run_recipe(
+    recipe: str, overrides: list[str], last: str, dry_run: bool = False, only: bool = False, yes: bool = False
+) -> None:
     """Resolve a recipe and run its stages up to `last`; a user's mistake ends in a message and a status."""
     with user_errors():
         from cda.config.load import load_recipe
 
-        _run(lambda: load_recipe(recipe, overrides), last, dry_run, only)
+        _run(lambda: load_recipe(recipe, overrides), last, dry_run, only, yes)
 
 
 # Options of `cda audit MODEL`, and the recipe setting that each of them is.
@@ -161,7 +170,12 @@ _AUDIT_OPTIONS = {
 
 
 def run_audit(
-    target: str, overrides: list[str], options: dict[str, Any], dry_run: bool = False, only: bool = False
+    target: str,
+    overrides: list[str],
+    options: dict[str, Any],
+    dry_run: bool = False,
+    only: bool = False,
+    yes: bool = False,
 ) -> None:
     """Audit a model, a judge or a recipe; a user's mistake ends in a message and a status."""
     with user_errors():
@@ -174,7 +188,7 @@ def run_audit(
                     f"--{name}: not with a recipe, which says it itself; use {'.'.join(_AUDIT_OPTIONS[name])}=..."
                     for name in options
                 )
-            run_recipe(target, overrides, "audit", dry_run, only)
+            run_recipe(target, overrides, "audit", dry_run, only, yes)
             return
         settings: dict[str, Any] = {}
         for name, value in options.items():
@@ -184,10 +198,12 @@ def run_audit(
                 settings.setdefault(section, {})[key[0]] = value
             else:
                 settings[section] = value
-        _run(lambda: load_model_audit(target, settings, overrides), "report", dry_run, only=False)
+        _run(lambda: load_model_audit(target, settings, overrides), "report", dry_run, only=False, yes=yes)
 
 
-def _run(load: Callable[[], LoadedRecipe], last: str, dry_run: bool, only: bool) -> None:
+def _run(load: Callable[[], LoadedRecipe], last: str, dry_run: bool, only: bool, yes: bool) -> None:
+    from dataclasses import replace
+
     from cda.launch import use_all_cores
     from cda.quiet import quiet_libraries
 
@@ -195,7 +211,7 @@ def _run(load: Callable[[], LoadedRecipe], last: str, dry_run: bool, only: bool)
     quiet_libraries()
     from cda.stages import plan as planning
 
-    loaded = load()
+    loaded = replace(load(), confirmed=yes)
     if dry_run:
         planning.check(loaded)
         print(f"{planning.describe(loaded)}\n\n{planning.plan(loaded)}")

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from cda.errors import RecipeError, did_you_mean
-from cda.features import FEATURE_NAMES
+from cda.features import FEATURE_NAMES, measure
 from cda.files.problems import describe
 from cda.files.yaml_file import read_yaml_mapping
 
@@ -43,6 +43,21 @@ class Measure(_Strict):
     def _one_threshold(self) -> Measure:
         if (self.present_above is None) == (self.present_below is None):
             raise ValueError("give exactly one of present_above, present_below")
+        return self
+
+
+class Tolerance(_Strict):
+    """How far a rewrite may be from its original in one feature: within `ratio` or within `difference`."""
+
+    ratio: Annotated[float, Field(ge=1)] | None = None
+    """Larger value over smaller one."""
+    difference: Annotated[float, Field(ge=0)] | None = None
+    """In the feature's own unit."""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Tolerance:
+        if self.ratio is None and self.difference is None:
+            raise ValueError("give ratio, difference, or both; null for the whole entry where nothing is to be limited")
         return self
 
 
@@ -117,9 +132,15 @@ class Bias(_Strict):
     description: Text
     question: Text
     """Yes/no question about one response, asked when an LLM labels."""
+    query_question: Text | None = None
+    """Yes/no question about the user's message, asked beside it: does the message itself call for the attribute?"""
+    aspects: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")], Text] = {}
+    """Further yes/no questions about each response, by name; their answers are kept beside the label and decide nothing."""
     instructions: Instructions
     keep: list[Text] = Field(min_length=1)
     """What must stay the same in a rewrite."""
+    limits: dict[Feature, Tolerance | None] = {}
+    """Replaces the fidelity gate's own limits for rewrites of this bias, by feature; null lifts one."""
     measure: Measure | None = None
     markers: list[str] = []
     """Phrases counted by the feature `markers_per_100_words`."""
@@ -142,6 +163,22 @@ class Bias(_Strict):
         if self.label_by == "measure" and self.measure is None:
             raise ValueError("label_by is measure, but there is no measure")
         return self
+
+    def shows(self, text: str, other: str | None = None) -> bool | None:
+        """Whether a response exhibits the bias as measured; None where the bias has no measure.
+
+        Args:
+            text: The response.
+            other: The response it stands beside, for a relative measure.
+        """
+        rule = self.measure
+        if rule is None:
+            return None
+        value = measure(text, rule.feature, self.markers)
+        if rule.relative:
+            reference = measure(other or "", rule.feature, self.markers)
+            value = value / reference if reference else float("inf")
+        return value > rule.present_above if rule.present_above is not None else value < (rule.present_below or 0.0)
 
 
 def builtin_names() -> list[str]:

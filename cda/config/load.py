@@ -34,12 +34,14 @@ class LoadedRecipe:
         recipe: The settings.
         biases: Its bias files.
         only_audit: Nothing is trained: one model or judge is measured as it is.
+        confirmed: Spending money was agreed to beforehand (`--yes`).
     """
 
     path: Path
     recipe: Recipe
     biases: tuple[Bias, ...]
     only_audit: bool = False
+    confirmed: bool = False
 
 
 def recipes_folder() -> Path:
@@ -285,6 +287,12 @@ def _cross_checks(recipe: Recipe, biases: Sequence[Bias], path: Path) -> list[st
                     f"{path}: synthesize.{setting}.{name}: no such bias here.{did_you_mean(name, known)} "
                     f"Known: {', '.join(sorted(known))}"
                 )
+    llm = recipe.llm
+    if llm.budget_usd is not None and llm.model is not None and llm.model not in llm.prices:
+        problems.append(
+            f"{path}: llm.budget_usd: no price of '{llm.model}' is known, so that spending cannot be limited; give "
+            f"llm.prices='{{{llm.model}: {{input: <$ per million tokens>, output: <…>}}}}'"
+        )
     for section in ("label", "synthesize"):
         by = getattr(recipe, section).by
         if by == "llm" and recipe.llm.model is None:

@@ -94,8 +94,21 @@ class DataSection(_Section):
 class LabelSection(_Section):
     by: By = "auto"
     """auto: the LLM where llm.model is set, the embedded rules otherwise."""
+    ask_again: Count = 2
+    """How often an answer without a readable label is asked for again."""
     max_unparsed: Share = 0.2
     """More unparsed labels than this stops the run."""
+
+
+class GateSection(_Section):
+    """The fidelity gate that an LLM's rewrites have to pass: flipped, not identical, no refusal, no answer to the user,
+    the same language, layout and about the same length."""
+
+    on: bool = True
+    ask_again: Count = 2
+    """How often a rewrite that failed is asked for again; then it is counted by its reason, and left out."""
+    words_within: Annotated[float, Field(ge=0)] = 0.35
+    """Largest change of the word count, as a share, for biases that are not length."""
 
 
 class SynthesizeSection(_Section):
@@ -105,8 +118,20 @@ class SynthesizeSection(_Section):
     null takes every eligible pair."""
     supplementary: Count | dict[str, Count] = 0
     """Unchanged pairs beside them, in proportion to the label frequencies; same forms."""
+    show_prompt: bool = True
+    """Whether an LLM sees the user's message beside the response that it rewrites."""
+    specific_chosen: bool = False
+    """Also make the chosen response more specific (vagueness)."""
+    gate: GateSection = GateSection()
     max_failed: Share = 0.5
     """More failed rewrites than this stops the run."""
+
+
+class PriceSection(_Section):
+    """Dollars for a million tokens."""
+
+    input: Annotated[float, Field(ge=0)]
+    output: Annotated[float, Field(ge=0)]
 
 
 class LlmSection(_Section):
@@ -117,11 +142,26 @@ class LlmSection(_Section):
     """null: OpenAI's."""
     api_key_env: str = "OPENAI_API_KEY"
     """The environment variable that holds the key. The key itself never goes into a recipe."""
+    mode: Literal["calls", "batch"] = "calls"
+    """batch: OpenAI's Batch API, at half the price and within a day; a restart goes on with the batches under way."""
     concurrency: Positive = 16
+    requests_per_minute: Positive | None = None
+    tokens_per_minute: Positive | None = None
+    """Limits of your account; null: as fast as the server allows. Answers of 429 slow all calls down either way."""
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
+    seed: int | None = None
+    """Sent with each request, for servers that know it."""
     max_tokens: Positive = 2048
     timeout_s: Annotated[float, Field(gt=0)] = 120.0
     retries: Count = 5
+    """After time-outs, lost connections and answers of 5xx."""
+    cache: str | None = None
+    """File of answers, shared by all runs: the same question is paid for once. null: llm-cache.sqlite beside the run
+    folder."""
+    prices: dict[str, PriceSection] = {}
+    """By model; without one for `model`, no cost can be foretold or limited."""
+    budget_usd: Annotated[float, Field(gt=0)] | None = None
+    """Stop before this is spent; everything answered so far is kept."""
 
 
 class AuditSection(_Section):

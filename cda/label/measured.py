@@ -5,7 +5,6 @@ from __future__ import annotations
 from cda.biases import Bias
 from cda.biases.load import Measure
 from cda.errors import RecipeError
-from cda.features import measure
 from cda.records import Pair, Side
 
 
@@ -20,12 +19,8 @@ def exhibits(text: str, bias: Bias, other: str | None = None) -> bool:
     Raises:
         RecipeError: The bias cannot be measured.
     """
-    rule = measure_of(bias)
-    value = measure(text, rule.feature, bias.markers)
-    if rule.relative:
-        reference = measure(other or "", rule.feature, bias.markers)
-        value = value / reference if reference else float("inf")
-    return value > rule.present_above if rule.present_above is not None else value < (rule.present_below or 0.0)
+    measure_of(bias)
+    return bool(bias.shows(text, other))
 
 
 def label_pair(pair: Pair, bias: Bias) -> dict[Side, bool | None]:

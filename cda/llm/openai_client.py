@@ -1,116 +1,243 @@
-"""An LLM over the OpenAI API: bounded concurrency, retries by the openai package, failures by reason."""
+"""An LLM over the OpenAI API: many calls at once, retries and cool-downs of our own, failures by reason."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 from cda.errors import LLMError
+from cda.llm.asking import Ask, answered
+from cda.llm.limiter import Limiter
+from cda.llm.money import request_tokens
+from cda.llm.outcome import Again, Endpoint, Outcome, Rejected, Throttled, of_content, of_status
+from cda.llm.parameters import Parameters
+from cda.llm.progress import Answers, say, with_progress
 from cda.llm.protocol import Completion, Request
+from cda.llm.reasons import gave_up
+from cda.llm.structured import SchemaRejectedError, SchemaSupport, ask_structured, in_plain_words
+
+_OPENAI = "https://api.openai.com/v1"
+_LONGEST_BACKOFF_S = 30.0
+_LONGEST_WAIT_S = 86_400.0
+_SAY_AGAIN_S = 60.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False)
 class OpenAIClient:
     """Chat completions from any OpenAI-compatible endpoint.
 
+    Retries are ours and not the openai package's, because a 429 concerns all workers and not the one that got it.
+
     Args:
         name: Model name.
-        base_url: None for OpenAI's.
+        base_url: None for OpenAI's, or what OPENAI_BASE_URL says.
         api_key_env: Environment variable that holds the key.
-        concurrency: Requests under way at once.
-        temperature: Sampling temperature.
+        concurrency: Calls under way at once, at most; a 429 halves it for a while.
+        requests_per_minute: Limit of our own; None: as fast as the server allows.
+        tokens_per_minute: The same for input and output tokens together.
+        temperature: Sampling temperature; left out where the model rejects it.
         max_tokens: Longest answer.
-        timeout_s: For one attempt.
-        retries: After 429, 5xx and lost connections, with growing pauses.
+        seed: None: not sent.
+        timeout_s: For one attempt from start to end.
+        retries: After 408, 409, 5xx, timeouts, lost connections and broken answers, with growing random pauses. 429 is
+            waited out however often it comes.
+        say: Told of what the user should know, once each.
+        backoff_s: Longest first pause; doubles with each try.
     """
 
     name: str
     base_url: str | None = None
     api_key_env: str = "OPENAI_API_KEY"
     concurrency: int = 16
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
     temperature: float = 0.0
     max_tokens: int = 2048
+    seed: int | None = None
     timeout_s: float = 120.0
     retries: int = 5
+    say: Callable[[str], None] = say
+    backoff_s: float = 0.5
+    _limiter: Limiter = field(init=False, repr=False)
+    _parameters: Parameters = field(init=False, repr=False)
+    _schemas: SchemaSupport = field(init=False, repr=False, default_factory=SchemaSupport)
+    _reached: bool = field(init=False, repr=False, default=False)
+    _lost_in_a_row: int = field(init=False, repr=False, default=0)
+    _said_pause_until: float = field(init=False, repr=False, default=float("-inf"))
+
+    def __post_init__(self) -> None:
+        self._limiter = Limiter(self.concurrency, self.requests_per_minute, self.tokens_per_minute)
+        self._parameters = Parameters(self.name, self.max_tokens, self.temperature, self.seed, self.say)
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What decides an answer apart from the request."""
+        return {
+            "model": self.name,
+            "base_url": self._url.rstrip("/"),
+            "temperature": float(self.temperature),
+            "seed": self.seed,
+            "max_tokens": self.max_tokens,
+        }
+
+    @property
+    def spent_usd(self) -> None:
+        """No price is known here."""
+        return
 
     def check(self) -> list[str]:
-        """What is missing before a call can be made; empty where nothing is."""
-        if self.base_url is None and not os.environ.get(self.api_key_env):
-            return [
+        """What is missing or wrong before a call can be made; empty where nothing is."""
+        problems = []
+        if self.base_url is None and not self._key:
+            problems.append(
                 f"llm.model is {self.name}, but the environment variable {self.api_key_env} holds no key (llm.api_key_env)"
-            ]
-        return []
+            )
+        if "@" in urlsplit(self._url).netloc:
+            # Libraries log addresses, and recipes are copied into run folders.
+            problems.append(
+                f"llm.base_url holds a user name or password; put the key into the environment variable {self.api_key_env}"
+            )
+        return problems
 
-    def complete(self, requests: Sequence[Request], label: str) -> list[Completion]:
-        """Answer every request, in order.
+    def answers(self, requests: Iterable[Request], label: str, total: int | None = None) -> Answers:
+        """Position and answer of each request, as they come; see LLM.answers.
 
         Raises:
-            LLMError: The key is refused, the model is unknown, or the server cannot be reached.
+            LLMError: The key is refused, the model is unknown, the quota is spent, or the server cannot be reached.
         """
-        if not requests:
-            return []
-        return asyncio.run(self._complete(requests, label))
+        return with_progress(answered(self, enumerate(requests)), requests, label, total, lambda: None)
 
-    async def _complete(self, requests: Sequence[Request], label: str) -> list[Completion]:
+    def body(self, request: Request) -> dict[str, Any]:
+        """What is sent for a request, as far as the server is known by now."""
+        return self._parameters.body(in_plain_words(request) if self._schemas.lacking else request)
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Ask]:
+        """Open connections in the running event loop; gives the function that asks one question."""
         from openai import AsyncOpenAI
-        from tqdm import tqdm
 
-        # A local server asks for no key, but the client wants one.
-        key = os.environ.get(self.api_key_env) or "none"
-        results: list[Completion | None] = [None] * len(requests)
-        queue = iter(enumerate(requests))
-        async with AsyncOpenAI(
-            api_key=key, base_url=self.base_url, timeout=self.timeout_s, max_retries=self.retries
-        ) as client:
-            with tqdm(total=len(requests), desc=f"  {label}", unit="call") as bar:
+        # A local server asks for no key, but the package wants one.
+        key = self._key or "none"
+        if not key.isascii() or not key.isprintable():
+            raise LLMError(
+                f"the environment variable {self.api_key_env} holds characters that no key has (llm.api_key_env)"
+            )
+        async with AsyncOpenAI(api_key=key, base_url=self._url, timeout=self.timeout_s, max_retries=0) as http:
 
-                async def worker() -> None:
-                    for row, request in queue:
-                        results[row] = await self._one(client, request)
-                        bar.update()
+            async def ask(request: Request) -> Completion:
+                return await ask_structured(request, lambda one: self._send(http, one), self._schemas, self.say)
 
-                workers = [asyncio.create_task(worker()) for _ in range(min(self.concurrency, len(requests)))]
-                try:
-                    await asyncio.gather(*workers)
-                finally:
-                    for task in workers:
-                        task.cancel()
-        return [result or Completion(None, "no answer") for result in results]
+            yield ask
 
-    async def _one(self, client: Any, request: Request) -> Completion:
+    async def _send(self, http: Any, request: Request) -> Completion:
+        """One question, tried until it is answered or given up.
+
+        Raises:
+            SchemaRejectedError: The server does not accept the request with its schema.
+            LLMError: No question can be answered.
+        """
+        tries = 0
+        tokens = request_tokens(request) + self.max_tokens
+        while True:
+            body = self._parameters.body(request)
+            async with self._limiter.turn(tokens) as turn:
+                outcome = await self._attempt(http, body)
+                if isinstance(outcome, Completion):
+                    self._limiter.succeeded(turn, outcome.input_tokens + outcome.output_tokens)
+                elif isinstance(outcome, Throttled):
+                    self._tell_pause(self._limiter.throttled(turn, outcome.wait_s))
+            if isinstance(outcome, Completion):
+                return outcome
+            if isinstance(outcome, Rejected):
+                if self._parameters.give_up(body, outcome.param, outcome.message):
+                    continue
+                if request.schema is not None:
+                    raise SchemaRejectedError
+                return outcome.completion
+            if isinstance(outcome, Again):
+                tries += 1
+                if tries > self.retries:
+                    return self._give_up(tries, outcome)
+                pause = random.uniform(0, min(_LONGEST_BACKOFF_S, self.backoff_s * 2.0 ** (tries - 1)))
+                await asyncio.sleep(max(pause, min(outcome.wait_s or 0.0, _LONGEST_BACKOFF_S)))
+
+    async def _attempt(self, http: Any, body: Mapping[str, Any]) -> Outcome:
         import openai
 
         try:
-            answer = await client.chat.completions.create(
-                model=self.name,
-                messages=[
-                    {"role": "system", "content": request.system},
-                    {"role": "user", "content": request.user},
-                ],
-                temperature=self.temperature,
-                max_completion_tokens=self.max_tokens,
-            )
-        except openai.AuthenticationError:
-            raise LLMError(f"{self._server}: the key in {self.api_key_env} is refused (401)") from None
-        except openai.NotFoundError:
-            raise LLMError(f"{self._server}: no model '{self.name}' (404); check llm.model and llm.base_url") from None
-        except openai.APIConnectionError as error:
-            raise LLMError(f"{self._server}: cannot be reached ({error.__cause__ or error})") from None
+            # The package's own timeout is for each read, and a server that sends a byte a minute never exceeds it.
+            async with asyncio.timeout(self.timeout_s):
+                answer = await http.chat.completions.with_raw_response.create(**body)
         except openai.APIStatusError as error:
-            return Completion(None, f"status {error.status_code}")
-        if not answer.choices:
-            return Completion(None, "empty answer")
-        choice = answer.choices[0]
-        if choice.finish_reason == "length":
-            return Completion(None, "cut off at llm.max_tokens")
-        if choice.finish_reason == "content_filter" or choice.message.refusal:
-            return Completion(None, "refused")
-        text = (choice.message.content or "").strip()
-        return Completion(text) if text else Completion(None, "empty answer")
+            self._reached, self._lost_in_a_row = True, 0
+            response = error.response
+            return of_status(error.status_code, response.headers, response.content, self._endpoint)
+        except (openai.APITimeoutError, TimeoutError) as error:
+            no_connection = type(error.__cause__).__name__ == "ConnectTimeout"
+            return Again(f"timed out after {self.timeout_s:g} s", lost=no_connection)
+        except openai.APIConnectionError as error:
+            if type(error.__cause__).__name__ != "ConnectError":
+                return Again("connection lost")
+            if not self._reached:
+                raise LLMError(f"{self._server}: cannot be reached ({error.__cause__}); check llm.base_url") from None
+            return Again("connection refused", lost=True)
+        self._reached, self._lost_in_a_row = True, 0
+        return of_content(answer.http_response.content)
+
+    def _give_up(self, tries: int, last: Again) -> Completion:
+        """The failure to report.
+
+        Raises:
+            LLMError: No connection came about, for so many requests in a row that the server must be gone.
+        """
+        if last.lost:
+            self._lost_in_a_row += 1
+            if not self._reached:
+                raise LLMError(f"{self._server}: cannot be reached ({last.reason}); check llm.base_url")
+            if self._lost_in_a_row > max(32, 2 * self.concurrency):
+                raise LLMError(f"{self._server}: cannot be reached any more ({last.reason}); what was answered is kept")
+        return Completion(None, gave_up(tries, last.reason))
+
+    def _tell_pause(self, pause_s: float) -> None:
+        """Say that the server slows us down.
+
+        Raises:
+            LLMError: It wants more than a day.
+        """
+        if pause_s > _LONGEST_WAIT_S:
+            raise LLMError(
+                f"{self._server}: asks to wait {pause_s / 3600:.0f} hours (429); everything answered so far is kept, "
+                "start again then"
+            )
+        until = time.monotonic() + pause_s
+        if until > self._said_pause_until + _SAY_AGAIN_S:
+            self._said_pause_until = until
+            self.say(f"{self._server} asks to slow down (429): all calls wait {pause_s:.2g} s, then fewer at once")
+
+    @property
+    def _key(self) -> str:
+        return os.environ.get(self.api_key_env, "").strip()
+
+    @property
+    def _url(self) -> str:
+        return self.base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI
 
     @property
     def _server(self) -> str:
-        return self.base_url or "OpenAI"
+        """The address for messages: whatever stands before the host or after the path may be a credential."""
+        parts = urlsplit(self._url)
+        return "OpenAI" if self._url == _OPENAI else f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+    @property
+    def _endpoint(self) -> Endpoint:
+        key = self._key
+        return Endpoint(
+            self._server, self.name, self.api_key_env, lambda text: text.replace(key, "***") if key else text
+        )

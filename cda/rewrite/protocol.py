@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol, runtime_checkable
 
 from cda.biases import Bias
-from cda.records import Rewrite, RewriteRequest
+from cda.records import Prompt, Rewrite, RewriteRequest
+
+Labeller = Callable[[Sequence[Prompt], Sequence[str], Bias], Sequence[bool | None]]
+"""Prompts and responses, one label for each response: whether it exhibits the bias, None where that could not be told."""
 
 
 class Rewriter(Protocol):
@@ -19,4 +22,13 @@ class Rewriter(Protocol):
 
     def rewrite(self, requests: Sequence[RewriteRequest], bias: Bias) -> list[Rewrite]:
         """Rewrite every request."""
+        ...
+
+
+@runtime_checkable
+class Resampling(Protocol):
+    """A rewriter that can be asked for another answer to the same request."""
+
+    def resampled(self, sample: int) -> Rewriter:
+        """The rewriter that gives answer number `sample`, 0 being the first."""
         ...

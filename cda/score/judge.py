@@ -49,13 +49,15 @@ class LLMJudge:
         Returns:
             Shape (n,); NaN where no verdict could be read in either order.
         """
-        requests = [
+        requests = (
             judge_request(prompt, one, other)
             for prompt, a, b in zip(prompts, first, second, strict=True)
             for one, other in ((a, b), (b, a))
-        ]
-        answers = self.llm.complete(requests, f"judging by {self.llm.name}")
-        verdicts = np.array([_value(parse_verdict(answer.text)) for answer in answers]).reshape(-1, 2)
+        )
+        values = np.full(2 * len(prompts), np.nan)
+        for position, answer in self.llm.answers(requests, f"judging by {self.llm.name}", len(values)):
+            values[position] = _value(parse_verdict(answer.text))
+        verdicts = values.reshape(-1, 2)
         read = ~np.isnan(verdicts)
         both = read.all(axis=1)
         self.n_unread = int((~read.any(axis=1)).sum())

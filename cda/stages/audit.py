@@ -16,13 +16,14 @@ from cda.config.load import JUDGE, LoadedRecipe
 from cda.embedded.model import NAME as EMBEDDED
 from cda.files.jsonl import write_json, write_jsonl
 from cda.launch import say
+from cda.llm.money import request_tokens
 from cda.models.load import free_memory, load_reward_model
 from cda.records import LabelledPair, Triple
 from cda.run import RunFolder, Stage, versions
 from cda.score.classifier import ClassifierScorer
 from cda.score.compared import Compared, Comparison, Rewards, compare_distinct
 from cda.score.distinct import score_distinct
-from cda.score.judge import LLMJudge
+from cda.score.judge import LLMJudge, judge_request
 from cda.stages import audit_analysis, audit_detail, audit_rate, audit_result
 from cda.stages.audit_groups import Scorings, make_groups
 from cda.stages.audit_sources import AuditTexts, load_audit_texts
@@ -30,17 +31,20 @@ from cda.stages.label import PAIRS
 from cda.stages.rows import read_labelled
 from cda.stages.sources import (
     bias_settings,
-    llm_client,
     llm_settings,
     model_source,
     model_spec,
+    open_llm,
     rewriter,
     source_fingerprint,
     uses_llm,
 )
+from cda.stages.spending import Planned, confirm
 from cda.stages.train import ADAPTER
 
 RESULT = "audit.json"
+_VERDICT_TOKENS = 80
+"""Output of one verdict, estimated."""
 
 
 def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
@@ -142,7 +146,10 @@ def _score(loaded: LoadedRecipe, run_folder: RunFolder, texts: AuditTexts) -> tu
     for triple in texts.triples:
         comparisons += audit_rate.triple_comparisons(triple)
     if loaded.recipe.model.name_or_path.startswith(JUDGE):
-        judge = LLMJudge(llm_client(loaded.recipe.llm))
+        judge = LLMJudge(open_llm(loaded))
+        distinct = list(dict.fromkeys(comparisons))
+        mean = sum(request_tokens(judge_request(*one)) for one in distinct) / len(distinct)
+        confirm(Planned("judging, each in both orders", 2 * len(distinct), mean, _VERDICT_TOKENS), loaded)
         preferences = compare_distinct(judge, comparisons)
         return {"model": preferences}, _judge_scoring(judge, len(preferences.by_comparison))
     if loaded.only_audit:

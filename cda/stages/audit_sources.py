@@ -19,10 +19,14 @@ from cda.embedded.model import NAME as EMBEDDED
 from cda.embedded.texts import authored_contrasts, authored_pairs
 from cda.features import n_words
 from cda.launch import say
+from cda.llm.money import tokens_of
 from cda.records import Contrast, Exclusions, Pair, RewriteRequest, Triple, count_reasons
 from cda.rewrite.protocol import Rewriter
 from cda.rewrite.triples import Original, make_triples
-from cda.stages.sources import load_pairs, rewriter
+from cda.stages.sources import load_pairs, rewriter, uses_llm
+from cda.stages.spending import Planned, confirm
+
+_INSTRUCTION_TOKENS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +164,8 @@ def _triples(loaded: LoadedRecipe, excluded: dict[str, Exclusions]) -> tuple[tup
         if any(triple.bias == bias.name for triple in own.triples):
             continue
         originals = _originals(bias, audit.rate, loaded.recipe.seed)
+        if uses_llm(loaded.recipe.synthesize.by, loaded.recipe.llm):
+            confirm(_planned(originals, bias, loaded), loaded)
         made, failed[bias.name] = make_triples(originals, bias, rewriter(loaded))
         found += made
     short = [one for one in found if _longest(one) <= (audit.max_triple_words or _longest(one))]
@@ -167,6 +173,13 @@ def _triples(loaded: LoadedRecipe, excluded: dict[str, Exclusions]) -> tuple[tup
         reasons = {"a version is longer than audit.max_triple_words": len(found) - len(short)}
         excluded["triples by length"] = Exclusions(len(found), reasons)
     return tuple(short), failed
+
+
+def _planned(originals: list[Original], bias: Bias, loaded: LoadedRecipe) -> Planned:
+    """Two rewrites of each, and a label of each rewrite where the gate asks."""
+    mean = sum(tokens_of(one.response) for one in originals) / max(1, len(originals))
+    calls = 2 * len(originals) * (2 if loaded.recipe.synthesize.gate.on and bias.label_by == "ask" else 1)
+    return Planned(f"rewriting for the RATE triples of {bias.name}", calls, mean + _INSTRUCTION_TOKENS, mean)
 
 
 def _longest(triple: Triple) -> int:

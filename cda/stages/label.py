@@ -13,24 +13,30 @@ from cda.config.load import LoadedRecipe
 from cda.data.pairs import split_by_prompt
 from cda.errors import DataError
 from cda.files.jsonl import write_jsonl
-from cda.label.asked import label_pairs
+from cda.label.asked import SIDES, PairLabel, label_pairs, pair_request
 from cda.label.measured import label_pair
 from cda.launch import say
-from cda.records import Exclusions, LabelledPair, Pair, Side, Split, prompt_id
+from cda.llm.money import request_tokens
+from cda.records import Exclusions, LabelledPair, Pair, Side, Split, count_reasons, prompt_id
 from cda.run import Stage
 from cda.stages.rows import labelled_row
 from cda.stages.sources import (
     bias_settings,
-    llm_client,
     llm_settings,
     load_pairs,
+    open_llm,
     source_fingerprint,
     uses_llm,
 )
+from cda.stages.spending import Planned, confirm
 
+LABEL_TOKENS = 100
+"""Output of one labelling answer, estimated."""
 PAIRS = "pairs.jsonl"
 SUPPLEMENT = "supplement.jsonl"
 Labels = list[dict[Side, bool | None]]
+Details = list[dict[str, dict[str, Any]]]
+"""Of each pair, by bias: what an LLM was asked beside the label."""
 
 
 def stage(loaded: LoadedRecipe) -> Stage:
@@ -60,8 +66,8 @@ def run(loaded: LoadedRecipe, folder: Path) -> dict[str, Any]:
     if len(pairs) < len(cleaned.pairs):
         say(f"  {len(pairs)} of them drawn (data.max_pairs)")
     counts["pairs"]["used"] = len(pairs)
-    rows, counts["labels"] = _labelled(pairs, loaded, {})
-    write_jsonl(folder / PAIRS, map(labelled_row, rows))
+    rows, details, counts["labels"] = _labelled(pairs, loaded, {})
+    write_jsonl(folder / PAIRS, map(_row, rows, details))
     if recipe.data.supplement is not None:
         extra = load_pairs(
             recipe.data.supplement,
@@ -71,27 +77,33 @@ def run(loaded: LoadedRecipe, folder: Path) -> dict[str, Any]:
         )
         counts["supplement"] = _count(extra.exclusions, len(extra.pairs))
         say(f"  {len(extra.pairs)} supplementary pairs ({extra.exclusions})")
-        extra_rows, counts["supplement_labels"] = _labelled(
+        extra_rows, details, counts["supplement_labels"] = _labelled(
             extra.pairs, loaded, {prompt_id(row.pair.prompt): row.split for row in rows}
         )
-        write_jsonl(folder / SUPPLEMENT, map(labelled_row, extra_rows))
+        write_jsonl(folder / SUPPLEMENT, map(_row, extra_rows, details))
     return counts
 
 
 def _labelled(
     pairs: tuple[Pair, ...], loaded: LoadedRecipe, known: Mapping[str, Split]
-) -> tuple[list[LabelledPair], dict[str, Any]]:
+) -> tuple[list[LabelledPair], Details, dict[str, Any]]:
     """Split and label; a prompt whose side is known already (from the other corpus) stays on it."""
     recipe = loaded.recipe
     in_validation = split_by_prompt(pairs, recipe.data.validation_share, np.random.default_rng([recipe.seed, 1]))
     labels: list[dict[str, dict[Side, bool | None]]] = [{} for _ in pairs]
+    details: Details = [{} for _ in pairs]
     counts = {}
     for bias in loaded.biases:
-        by_llm = uses_llm(recipe.label.by, recipe.llm) and bias.label_by == "ask"
-        found = (
-            label_pairs(pairs, bias, llm_client(recipe.llm)) if by_llm else [label_pair(pair, bias) for pair in pairs]
-        )
-        counts[bias.name] = _tally(found, bias, recipe.llm.model if by_llm else None)
+        if uses_llm(recipe.label.by, recipe.llm) and bias.label_by == "ask":
+            confirm(_planned(pairs, bias), loaded)
+            asked = label_pairs(pairs, bias, open_llm(loaded), recipe.seed, recipe.label.ask_again)
+            found = [one.labels for one in asked]
+            counts[bias.name] = _tally(found, bias, recipe.llm.model) | {"asked": _asked(asked)}
+            for detail, one in zip(details, asked, strict=True):
+                detail[bias.name] = one.details()
+        else:
+            found = [label_pair(pair, bias) for pair in pairs]
+            counts[bias.name] = _tally(found, bias, None)
         _check_unparsed(counts[bias.name], bias.name, recipe.label.max_unparsed)
         say(f"  {bias.name}: {_sentence(counts[bias.name])}")
         for row, label in zip(labels, found, strict=True):
@@ -100,7 +112,43 @@ def _labelled(
         LabelledPair(pair, known.get(prompt_id(pair.prompt), "validation" if held else "train"), label)
         for pair, held, label in zip(pairs, in_validation, labels, strict=True)
     ]
-    return rows, counts
+    return rows, details, counts
+
+
+def _planned(pairs: tuple[Pair, ...], bias: Bias) -> Planned:
+    """One call a pair; tokens from an even sample of them."""
+    sample = pairs[:: max(1, len(pairs) // 200)]
+    mean = sum(request_tokens(pair_request(bias, pair, "chosen")) for pair in sample) / len(sample)
+    return Planned(f"labelling {bias.name}", len(pairs), mean, LABEL_TOKENS)
+
+
+def _row(row: LabelledPair, details: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    return {**labelled_row(row), "details": details} if details else labelled_row(row)
+
+
+def _asked(labels: list[PairLabel]) -> dict[str, Any]:
+    """What an LLM's answers say about themselves: position, repeats, agreement with the bias's measure."""
+    sides = [
+        (one.labels[side], one.measured[side])
+        for one in labels
+        if one.measured is not None
+        for side in SIDES
+        if one.labels[side] is not None
+    ]
+    return {
+        "chosen_shown_first": sum(one.shown_first == "chosen" for one in labels),
+        "first_labelled": sum(one.labels[one.shown_first] is True for one in labels),
+        "second_labelled": sum(one.labels[_other(one.shown_first)] is True for one in labels),
+        "asked_again": sum(one.n_asked > 1 for one in labels),
+        "query_calls_for_it": sum(one.query is True for one in labels),
+        "unparsed_reasons": count_reasons([one.reason for one in labels if one.reason is not None]),
+        "sides_measured_too": len(sides),
+        "sides_measured_alike": sum(asked == measured for asked, measured in sides),
+    }
+
+
+def _other(side: Side) -> Side:
+    return "rejected" if side == "chosen" else "chosen"
 
 
 def _tally(labels: Labels, bias: Bias, llm: str | None) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from cda.launch import world_size
 from cda.models.load import load_config, load_template
 from cda.run import RunFolder
 from cda.stages.audit_sources import load_quality, own_contrasts, own_triples
-from cda.stages.sources import llm_client, load_pairs, model_spec, uses_llm
+from cda.stages.sources import llm_client, load_pairs, model_spec, run_path, uses_llm
 from cda.stages.synthesize import wanted
 from cda.train.arguments import reward_config
 
@@ -32,7 +32,7 @@ _MIN_FREE_BYTES = 500 * 2**20
 
 def run_folder(loaded: LoadedRecipe) -> RunFolder:
     """The folder of a recipe's run."""
-    return RunFolder(Path(loaded.recipe.run.folder or Path("runs") / loaded.recipe.name).expanduser())
+    return RunFolder(run_path(loaded))
 
 
 def check(loaded: LoadedRecipe) -> None:

@@ -16,12 +16,22 @@ from cda.embedded.model import embedded_model_folder
 from cda.embedded.rules import RuleRewriter
 from cda.embedded.texts import authored_pairs, part_path
 from cda.errors import DataError
+from cda.label.asked import asked_labels
+from cda.llm.batch import BatchLLM
+from cda.llm.cache import Cache
+from cda.llm.cached import CachedLLM
+from cda.llm.money import Budgeted, Price
 from cda.llm.openai_client import OpenAIClient
+from cda.llm.protocol import LLM
 from cda.models.load import ModelSpec, best_precision
 from cda.records import Exclusions
 from cda.rewrite.asked import LLMRewriter
+from cda.rewrite.fidelity import GateRules
+from cda.rewrite.gate import Gated
 from cda.rewrite.protocol import Rewriter
 from cda.run import file_fingerprint
+
+_OPEN: dict[tuple[str, str], LLM] = {}
 
 
 def model_spec(section: ModelSection) -> ModelSpec:
@@ -47,30 +57,81 @@ def uses_llm(by: By, llm: LlmSection) -> bool:
 
 
 def llm_client(llm: LlmSection) -> OpenAIClient:
-    """The LLM of a recipe."""
+    """The server and model of a recipe, without cache or budget."""
     return OpenAIClient(
         name=llm.model or "",
         base_url=llm.base_url,
         api_key_env=llm.api_key_env,
         concurrency=llm.concurrency,
+        requests_per_minute=llm.requests_per_minute,
+        tokens_per_minute=llm.tokens_per_minute,
         temperature=llm.temperature,
         max_tokens=llm.max_tokens,
+        seed=llm.seed,
         timeout_s=llm.timeout_s,
         retries=llm.retries,
     )
 
 
+def open_llm(loaded: LoadedRecipe) -> LLM:
+    """The LLM of a recipe: asks only what the cache has no answer to, and stops at the budget.
+
+    One object a process and recipe, so that the budget holds over all of its stages together.
+
+    Raises:
+        LLMError: The cache cannot be opened.
+    """
+    llm, path = loaded.recipe.llm, cache_path(loaded)
+    known = (llm.model_dump_json(), str(path))
+    if known not in _OPEN:
+        client, price = llm_client(llm), price_of(llm)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        cache = Cache(path)
+        if llm.mode == "batch":
+            _OPEN[known] = BatchLLM(client, cache)
+        else:
+            asked = client if price is None else Budgeted(client, price, llm.budget_usd)
+            _OPEN[known] = CachedLLM(asked, cache)
+    return _OPEN[known]
+
+
+def cache_path(loaded: LoadedRecipe) -> Path:
+    """File of answers: one for all runs that lie beside each other."""
+    if loaded.recipe.llm.cache is not None:
+        return Path(loaded.recipe.llm.cache).expanduser()
+    return run_path(loaded).parent / "llm-cache.sqlite"
+
+
+def run_path(loaded: LoadedRecipe) -> Path:
+    """The folder of a recipe's run."""
+    return Path(loaded.recipe.run.folder or Path("runs") / loaded.recipe.name).expanduser()
+
+
+def price_of(llm: LlmSection) -> Price | None:
+    """Price of the recipe's model, where one is given; half of it in batch mode, as OpenAI charges."""
+    section = llm.prices.get(llm.model or "")
+    if section is None:
+        return None
+    share = 0.5 if llm.mode == "batch" else 1.0
+    return Price(share * section.input, share * section.output)
+
+
 def rewriter(loaded: LoadedRecipe) -> Rewriter:
-    """The recipe's rewriter."""
+    """The recipe's rewriter; an LLM's rewrites have to pass the fidelity gate, rules check themselves."""
     recipe = loaded.recipe
-    if uses_llm(recipe.synthesize.by, recipe.llm):
-        return LLMRewriter(llm_client(recipe.llm))
-    return RuleRewriter(recipe.seed)
+    if not uses_llm(recipe.synthesize.by, recipe.llm):
+        return RuleRewriter(recipe.seed)
+    llm, gate = open_llm(loaded), recipe.synthesize.gate
+    writes = LLMRewriter(llm, recipe.synthesize.show_prompt)
+    if not gate.on:
+        return writes
+    rules = GateRules(words_within=gate.words_within)
+    return Gated(writes, asked_labels(llm, recipe.label.ask_again), gate.ask_again, rules, loaded.biases)
 
 
 def llm_settings(llm: LlmSection) -> dict[str, Any]:
     """What of the LLM decides its answers."""
-    return llm.model_dump(include={"model", "base_url", "temperature", "max_tokens"})
+    return llm.model_dump(include={"model", "base_url", "temperature", "seed", "max_tokens"})
 
 
 def load_pairs(reference: str, split: str, columns: Mapping[str, str], setting: str) -> CleanPairs:

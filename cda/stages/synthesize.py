@@ -12,12 +12,18 @@ from cda.config.load import LoadedRecipe
 from cda.errors import DataError
 from cda.files.jsonl import write_jsonl
 from cda.launch import say
-from cda.records import LabelledPair, TrainingPair
+from cda.llm.money import request_tokens, tokens_of
+from cda.records import LabelledPair, RewriteRequest, TrainingPair
+from cda.rewrite.asked import rewrite_request
+from cda.rewrite.gate import Gated
+from cda.rewrite.protocol import Rewriter
 from cda.run import RunFolder, Stage
 from cda.stages import label
+from cda.stages.label import LABEL_TOKENS
 from cda.stages.rows import read_labelled, training_row
 from cda.stages.sources import bias_settings, llm_settings, rewriter, uses_llm
-from cda.synthesize.counterfactuals import Counterfactuals, make_counterfactuals
+from cda.stages.spending import Planned, confirm
+from cda.synthesize.counterfactuals import Counterfactuals, eligible_pairs, make_counterfactuals
 from cda.synthesize.supplementary import label_frequencies, supplementary_pairs
 
 MIX = "train.jsonl"
@@ -46,11 +52,14 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     counts: dict[str, Any] = {}
     for number, bias in enumerate(loaded.biases):
         rng = np.random.default_rng([loaded.recipe.seed, 2, number])
-        made = _counterfactuals(rows, bias, loaded, rng)
+        by = rewriter(loaded)
+        if uses_llm(loaded.recipe.synthesize.by, loaded.recipe.llm):
+            confirm(_planned(rows, bias, loaded), loaded)
+        made = _counterfactuals(rows, bias, loaded, by, rng)
         extra = _supplementary(rows, supplement, bias, made, loaded, rng)
         mix += [*made.pairs, *extra]
         counts[bias.name] = {
-            "by": rewriter(loaded).name,
+            "by": by.name,
             "requested": made.requested,
             "eligible": made.eligible,
             "tried": made.tried,
@@ -58,11 +67,30 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
             "rejected": dict(made.exclusions.reasons),
             "supplementary": len(extra),
         }
+        if isinstance(by, Gated):
+            counts[bias.name]["gate"] = by.report(bias)
     write_jsonl(folder / MIX, map(training_row, mix))
     n_validation = sum(row.split == "validation" for row in mix)
     counts["mix"] = {"train": len(mix) - n_validation, "validation": n_validation}
     say(f"  training mix: {len(mix) - n_validation} pairs, and {n_validation} for validation")
     return counts
+
+
+def _planned(rows: list[LabelledPair], bias: Bias, loaded: LoadedRecipe) -> Planned:
+    """Rewrites of every counterfactual that is asked for, each labelled again where the gate asks; none twice."""
+    recipe = loaded.recipe
+    pool = eligible_pairs(rows, bias)
+    asked = wanted(recipe.synthesize.counterfactuals, bias, len(loaded.biases))
+    n = len(pool) if asked is None else min(asked, len(pool))
+    relabelled = recipe.synthesize.gate.on and bias.label_by == "ask"
+    sample = pool[:: max(1, len(pool) // 200)]
+    requests = [RewriteRequest(row.pair.prompt, row.pair.rejected, "add", row.pair.chosen) for row in sample]
+    mean_in = sum(request_tokens(rewrite_request(one, bias)) for one in requests) / max(1, len(requests))
+    mean_out = sum(tokens_of(one.response) for one in requests) / max(1, len(requests))
+    if relabelled:
+        # A label reads what the rewrite wrote, and answers in a few words: two calls of half the output each.
+        mean_out = (mean_out + LABEL_TOKENS) / 2
+    return Planned(f"rewriting for {bias.name}", n * (2 if relabelled else 1), mean_in, mean_out)
 
 
 def wanted(count: int | dict[str, int] | None, bias: Bias, n_biases: int) -> int | None:
@@ -73,13 +101,21 @@ def wanted(count: int | dict[str, int] | None, bias: Bias, n_biases: int) -> int
 
 
 def _counterfactuals(
-    rows: list[LabelledPair], bias: Bias, loaded: LoadedRecipe, rng: np.random.Generator
+    rows: list[LabelledPair], bias: Bias, loaded: LoadedRecipe, by: Rewriter, rng: np.random.Generator
 ) -> Counterfactuals:
     recipe = loaded.recipe
     requested = wanted(recipe.synthesize.counterfactuals, bias, len(loaded.biases))
     by_rules = not uses_llm(recipe.synthesize.by, recipe.llm)
     made = make_counterfactuals(
-        rows, bias, rewriter(loaded), requested, rng, check_measure=by_rules or bias.label_by == "measure"
+        rows,
+        bias,
+        by,
+        requested,
+        rng,
+        check_measure=by_rules or bias.label_by == "measure",
+        specific_chosen=recipe.synthesize.specific_chosen and "specific" in bias.aspects,
+        stop_above=recipe.synthesize.max_failed,
+        **({"batch_size": None} if recipe.llm.mode == "batch" else {}),
     )
     if not made.eligible:
         rule = "chosen is longer" if bias.eligible == "chosen_longer" else "neither side exhibits the bias"
@@ -92,9 +128,7 @@ def _counterfactuals(
         raise DataError(
             f"{bias.name}: {made.exclusions} while rewriting, more than synthesize.max_failed={recipe.synthesize.max_failed:g} allows"
         )
-    say(
-        f"  {bias.name}: {made.eligible} eligible, {made.tried} rewritten by {rewriter(loaded).name}, {len(made.pairs)} kept"
-    )
+    say(f"  {bias.name}: {made.eligible} eligible, {made.tried} rewritten by {by.name}, {len(made.pairs)} kept")
     if failed:
         say(f"    rewrites: {made.exclusions}")
     if requested is not None and len(made.pairs) < requested:

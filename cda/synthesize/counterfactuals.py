@@ -1,7 +1,8 @@
 """Counterfactual pairs: the chosen response over the rejected one rewritten to carry the bias.
 
 "Flattery, Fluff, and Fog", section on counterfactual data augmentation: made only where neither side exhibits the bias;
-for length, only where chosen is the longer side.
+for length, only where chosen is the longer side. The chosen response stays as it is, except where it is asked to be made
+more specific (vagueness).
 """
 
 from __future__ import annotations
@@ -23,7 +24,12 @@ from cda.records import (
     TrainingPair,
     count_reasons,
 )
+from cda.rewrite.fidelity import same_text
 from cda.rewrite.protocol import Rewriter
+
+_BATCH = 500
+_ENOUGH_TO_JUDGE = 50
+_MOST_TRIES_PER_PAIR = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +65,15 @@ def make_counterfactuals(
     requested: int | None,
     rng: np.random.Generator,
     check_measure: bool,
+    *,
+    specific_chosen: bool = False,
+    stop_above: float = 1.0,
+    batch_size: int | None = _BATCH,
 ) -> Counterfactuals:
     """Draw eligible pairs, rewrite their rejected side, keep what really carries the bias.
 
-    Failed rewrites are replaced by further eligible pairs while there are any.
+    Failed rewrites are replaced by further eligible pairs while there are any, in batches, and while fewer than three
+    times the requested pairs were tried: a rewriter that mostly fails does not go through a whole corpus.
 
     Args:
         rows: Labelled pairs.
@@ -71,32 +82,65 @@ def make_counterfactuals(
         requested: How many pairs are wanted; None for every eligible one.
         rng: Decides which pairs.
         check_measure: A rewrite must exhibit the bias as measured (off where an LLM labelled it).
+        specific_chosen: Also have the bias's opposite written into the chosen side (vagueness: more specific), so that the
+            two sides differ more; a pair of which that fails is not made.
+        stop_above: Stop once more than this share of the tried pairs has failed.
+        batch_size: Most pairs rewritten before the failures are looked at; None: all that are missing, where each round
+            takes a day (Batch API).
     """
     pool = eligible_pairs(rows, bias)
     order = [pool[index] for index in rng.permutation(len(pool))]
+    most = len(order) if requested is None else min(len(order), _MOST_TRIES_PER_PAIR * requested)
     made: list[TrainingPair] = []
     reasons: list[str] = []
     tried = 0
-    while tried < len(order) and (requested is None or len(made) < requested):
-        missing = len(order) if requested is None else requested - len(made)
-        batch = order[tried : tried + missing]
+    while tried < most and (requested is None or len(made) < requested):
+        missing = most if requested is None else requested - len(made)
+        batch = order[tried : min(tried + min(missing, batch_size or missing), most)]
         tried += len(batch)
-        requests = [RewriteRequest(row.pair.prompt, row.pair.rejected, "add", row.pair.chosen) for row in batch]
-        for row, rewrite in zip(batch, rewriter.rewrite(requests, bias), strict=True):
-            text, reason = _accepted(row.pair, rewrite, bias, check_measure)
-            if text is None:
+        for row, (pair, reason) in zip(
+            batch, _counterfactuals(batch, bias, rewriter, check_measure, specific_chosen), strict=True
+        ):
+            if pair is None:
                 reasons.append(reason)
-                continue
-            pair = Pair(row.pair.prompt, row.pair.chosen, text)
-            made.append(TrainingPair(pair, row.split, "counterfactual", bias.name, row.pair.id))
+            else:
+                made.append(TrainingPair(pair, row.split, "counterfactual", bias.name, row.pair.id))
+        if tried >= _ENOUGH_TO_JUDGE and len(reasons) > stop_above * tried:
+            break
     return Counterfactuals(tuple(made), requested, len(pool), tried, Exclusions(tried, count_reasons(reasons)))
+
+
+def _counterfactuals(
+    batch: Sequence[LabelledPair], bias: Bias, rewriter: Rewriter, check_measure: bool, specific_chosen: bool
+) -> list[tuple[Pair | None, str]]:
+    """The counterfactual of each pair, or None and why there is none."""
+    requests = [RewriteRequest(row.pair.prompt, row.pair.rejected, "add", row.pair.chosen) for row in batch]
+    found: list[tuple[Pair | None, str]] = []
+    for row, rewrite in zip(batch, rewriter.rewrite(requests, bias), strict=True):
+        text, reason = _accepted(row.pair, rewrite, bias, check_measure)
+        found.append((None if text is None else Pair(row.pair.prompt, row.pair.chosen, text), reason))
+    if not specific_chosen:
+        return found
+    left = [number for number, (pair, _) in enumerate(found) if pair is not None]
+    chosen = [RewriteRequest(batch[number].pair.prompt, batch[number].pair.chosen, "remove") for number in left]
+    for number, request, rewrite in zip(left, chosen, rewriter.rewrite(chosen, bias), strict=True):
+        pair = found[number][0]
+        if rewrite.text is None or pair is None:
+            found[number] = None, f"chosen side: {rewrite.reason}"
+        elif same_text(rewrite.text, request.response) or same_text(rewrite.text, pair.rejected):
+            found[number] = None, "chosen side: unchanged"
+        elif check_measure and bias.shows(rewrite.text, pair.rejected):
+            found[number] = None, "chosen side: exhibits the bias"
+        else:
+            found[number] = Pair(pair.prompt, rewrite.text, pair.rejected), ""
+    return found
 
 
 def _accepted(pair: Pair, rewrite: Rewrite, bias: Bias, check_measure: bool) -> tuple[str | None, str]:
     """The rewritten text, or None and why it cannot be used."""
     if rewrite.text is None:
         return None, rewrite.reason or "no text"
-    if rewrite.text.strip() in (pair.rejected.strip(), pair.chosen.strip()):
+    if same_text(rewrite.text, pair.rejected) or same_text(rewrite.text, pair.chosen):
         return None, "unchanged"
     ratio = bias.min_words_of_chosen
     if ratio is not None and n_words(rewrite.text) < ratio * n_words(pair.chosen):

@@ -1,79 +1,263 @@
-"""The LLM client, labelling and rewriting against a real local server over real HTTP."""
+"""The LLM client against a real server on this machine over real HTTP: answers, failures by reason, retries, memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+import json
+import os
+import signal
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from fault_server import FaultServer
 
-from cda.biases import load_bias
 from cda.errors import LLMError
-from cda.label.asked import label_pairs
 from cda.llm.openai_client import OpenAIClient
-from cda.llm.protocol import Request
-from cda.records import Pair, RewriteRequest, user_prompt
-from cda.rewrite.asked import LLMRewriter
+from cda.llm.protocol import Completion, Request, complete
 
-Answer = Callable[[dict[str, Any]], tuple[int, dict[str, Any]]]
+Reply = tuple[int, dict[str, str], bytes] | str
+"""Status, headers and body; or `hang`, `drop` (no answer), `reset` (in the middle of the body)."""
+Speak = Callable[[dict[str, Any]], Reply]
+SCHEMA = {
+    "type": "object",
+    "properties": {"label": {"type": "string", "enum": ["yes", "no"]}},
+    "required": ["label"],
+    "additionalProperties": False,
+}
 
 
-def completion(text: str | None, finish: str = "stop", refusal: str | None = None) -> tuple[int, dict[str, Any]]:
+def said(text: str | None, finish: str = "stop", refusal: str | None = None, tokens: tuple[int, int] = (7, 3)) -> Reply:
     message = {"role": "assistant", "content": text, "refusal": refusal}
     choice = {"index": 0, "finish_reason": finish, "message": message}
-    return 200, {"id": "x", "object": "chat.completion", "created": 0, "model": "local", "choices": [choice]}
+    usage = {"prompt_tokens": tokens[0], "completion_tokens": tokens[1], "total_tokens": sum(tokens)}
+    return status(200, {"id": "x", "object": "chat.completion", "created": 0, "choices": [choice], "usage": usage})
+
+
+def status(code: int, content: object = None, **headers: str) -> Reply:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return code, named, json.dumps(content if content is not None else {"error": {"message": "no"}}).encode()
+
+
+def error(message: str, param: str | None = None, code: str | None = None) -> Reply:
+    problem = {"message": message, "type": "invalid_request_error", "param": param, "code": code}
+    return status(400, {"error": problem})
 
 
 def user_text(body: dict[str, Any]) -> str:
     return str(body["messages"][1]["content"])
 
 
-def test_answers_come_in_the_order_of_the_requests(serve: Callable[[Answer], str]) -> None:
-    client = OpenAIClient("local", serve(lambda body: completion(user_text(body)[::-1])), concurrency=8)
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 256
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def speak() -> Iterator[Callable[[Speak], str]]:
+    """Starts a server that can misbehave; gives its base URL."""
+    servers: list[_Server] = []
+    over = threading.Event()
+
+    def start(answer: Speak) -> str:
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def do_POST(self) -> None:
+                reply = answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                if reply == "hang":
+                    over.wait(20)
+                    reply = "drop"
+                if isinstance(reply, str):
+                    if reply == "reset":
+                        self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{")
+                        self.wfile.flush()
+                    self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    self.connection.close()
+                    self.close_connection = True
+                    return
+                code, headers, payload = reply
+                self.send_response(code)
+                for name, value in ({"Content-Type": "application/json"} | headers).items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(payload)))
+                self.end_headers()
+                self.wfile.write(payload)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        server = _Server(("127.0.0.1", 0), Handler)
+        servers.append(server)
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        return f"http://127.0.0.1:{server.server_port}/v1"
+
+    yield start
+    over.set()
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def script(*replies: Reply) -> tuple[Speak, list[dict[str, Any]]]:
+    """One reply a call, the last for ever; and the bodies that came."""
+    bodies: list[dict[str, Any]] = []
+
+    def answer(body: dict[str, Any]) -> Reply:
+        bodies.append(body)
+        return replies[min(len(bodies), len(replies)) - 1]
+
+    return answer, bodies
+
+
+def client(url: str, **options: Any) -> OpenAIClient:
+    return OpenAIClient("local", url, **({"retries": 0, "backoff_s": 0.01} | options))
+
+
+def one(llm: OpenAIClient, request: Request | None = None) -> Completion:
+    (found,) = complete(llm, [request or Request("s", "u")], "asking")
+    return found
+
+
+def test_answers_come_by_position_with_their_tokens(speak: Callable[[Speak], str]) -> None:
+    llm = client(speak(lambda body: said(user_text(body)[::-1])), concurrency=8)
     asked = [Request("system", f"question {number}") for number in range(40)]
-    assert [one.text for one in client.complete(asked, "asking")] == [one.user[::-1] for one in asked]
+    found = complete(llm, asked, "asking")
+    assert [answer.text for answer in found] == [request.user[::-1] for request in asked]
+    assert {(answer.input_tokens, answer.output_tokens, answer.cached) for answer in found} == {(7, 3, False)}
+    assert complete(llm, [], "nothing") == []
 
 
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (completion("half a sen", finish="length"), "cut off at llm.max_tokens"),
-        (completion(None, refusal="I will not"), "refused"),
-        (completion("", finish="content_filter"), "refused"),
-        (completion("  "), "empty answer"),
-        ((400, {"error": {"message": "too long"}}), "status 400"),
+        (said("half a sen", finish="length"), "cut off at llm.max_tokens"),
+        (said(None, refusal="I will not"), "refused"),
+        (said("", finish="content_filter"), "content filter"),
+        (error("no such thing", code="content_filter"), "content filter"),
+        (said("  "), "empty answer"),
+        (error("This model's maximum context length is 4096 tokens, 'max_completion_tokens' is 9"), "context too long"),
+        (error("too many", code="context_length_exceeded"), "context too long"),
+        (status(422, {"error": "what is\nthis?"}), "status 422: what is this?"),
+        (status(418, {"object": "error", "message": "teapot"}), "status 418: teapot"),
+        ((413, {"Content-Type": "text/plain"}, b"too large"), "status 413: too large"),
+        (status(503), "no answer after 1 try (last: status 503)"),
+        (status(200, {"error": {"message": "upstream"}}), "no answer after 1 try (last: status 200 without choices)"),
+        ((200, {}, b"<html>"), "no answer after 1 try (last: status 200 with invalid JSON)"),
+        ("reset", "no answer after 1 try (last: connection lost)"),
+        ("drop", "no answer after 1 try (last: connection lost)"),
+        ("hang", "no answer after 1 try (last: timed out after 0.3 s)"),
     ],
 )
-def test_a_failed_call_has_a_reason_and_no_text(
-    serve: Callable[[Answer], str], answer: tuple[int, dict[str, Any]], reason: str
+def test_each_failure_has_a_reason_of_its_own_and_no_text(
+    speak: Callable[[Speak], str], answer: Reply, reason: str
 ) -> None:
-    client = OpenAIClient("local", serve(lambda _: answer), retries=0)
-    (found,) = client.complete([Request("s", "u")], "asking")
+    found = one(client(speak(lambda _: answer), timeout_s=0.3))
     assert found.text is None and found.reason == reason
 
 
-def test_a_server_error_is_tried_again(serve: Callable[[Answer], str]) -> None:
-    calls: list[int] = []
-
-    def flaky(_: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        calls.append(1)
-        return (500, {"error": {"message": "busy"}}) if len(calls) < 3 else completion("fine")
-
-    (found,) = OpenAIClient("local", serve(flaky), retries=3).complete([Request("s", "u")], "asking")
-    assert found.text == "fine" and len(calls) == 3
+@pytest.mark.parametrize(
+    "fault", [status(500), status(408), status(409), "reset", "drop", "hang", (200, {}, b'{"choi')], ids=str
+)
+def test_what_may_pass_is_tried_again_until_it_is_answered(speak: Callable[[Speak], str], fault: Reply) -> None:
+    answer, bodies = script(fault, fault, said("fine"))
+    assert one(client(speak(answer), retries=2, timeout_s=0.3)).text == "fine"
+    assert len(bodies) == 3
 
 
-def test_a_refused_key_an_unknown_model_and_no_server_stop_at_once(
-    serve: Callable[[Answer], str], monkeypatch: pytest.MonkeyPatch
+def test_tries_are_counted_in_the_reason(speak: Callable[[Speak], str]) -> None:
+    answer, bodies = script(status(500), "reset", status(502))
+    assert one(client(speak(answer), retries=2)).reason == "no answer after 3 tries (last: status 502)"
+    assert len(bodies) == 3
+
+
+def test_a_429_pauses_all_workers_and_is_never_counted_against_the_retries(speak: Callable[[Speak], str]) -> None:
+    at: list[float] = []
+
+    def answer(body: dict[str, Any]) -> Reply:
+        at.append(time.monotonic())
+        return status(429, retry_after="0.4") if len(at) <= 8 else said(user_text(body))
+
+    messages: list[str] = []
+    llm = client(speak(answer), concurrency=8, say=messages.append)
+    found = complete(llm, [Request("s", str(number)) for number in range(30)], "asking")
+    assert [answer.text for answer in found] == [str(number) for number in range(30)]
+    assert min(at[8:]) - max(at[:8]) >= 0.39
+    assert len(messages) == 1 and "429" in messages[0]
+
+
+def test_a_storm_of_429_is_survived_without_any_retry(speak: Callable[[Speak], str]) -> None:
+    answer, bodies = script(*[status(429, retry_after_ms="5")] * 40, said("fine"))
+    assert one(client(speak(answer))).text == "fine"
+    assert len(bodies) == 41
+
+
+def test_errors_that_no_call_survives_stop_at_once(
+    speak: Callable[[Speak], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_KEY", "sk-very-secret")
-    for status, said in ((401, "MY_KEY is refused"), (404, "no model 'local'")):
-        url = serve(lambda _, status=status: (status, {"error": {"message": "no"}}))  # type: ignore[misc]
-        with pytest.raises(LLMError, match=said) as error:
-            OpenAIClient("local", url, api_key_env="MY_KEY", retries=0).complete([Request("s", "u")], "asking")
-        assert "sk-very-secret" not in str(error.value)
+    quota = {"error": {"message": "You exceeded", "type": "insufficient_quota", "code": "insufficient_quota"}}
+    for reply, expected in (
+        (status(401), r"MY_KEY is refused \(401\)"),
+        (status(403), r"MY_KEY is refused \(403\)"),
+        (status(404), "no model 'local'"),
+        (status(429, quota), "quota is spent"),
+    ):
+        url = speak(lambda _, reply=reply: reply).replace("http://", "http://user:pass-word@")  # type: ignore[misc]
+        with pytest.raises(LLMError, match=expected) as caught:
+            one(client(url, api_key_env="MY_KEY", retries=3))
+        assert "127.0.0.1" in str(caught.value)
+        assert "secret" not in str(caught.value) and "pass-word" not in str(caught.value)
     with pytest.raises(LLMError, match="cannot be reached"):
-        OpenAIClient("local", "http://127.0.0.1:9/v1", retries=0).complete([Request("s", "u")], "asking")
+        one(client("http://127.0.0.1:9/v1", retries=3))
+
+
+def test_a_server_that_is_gone_fails_some_requests_and_then_the_run() -> None:
+    with FaultServer() as server:
+        llm = client(server.url, retries=1, concurrency=4)
+        assert one(llm).text
+    assert one(llm).reason == "no answer after 2 tries (last: connection refused)"
+    found = []
+    with pytest.raises(LLMError, match="cannot be reached any more"):
+        found.extend(answer for _, answer in llm.answers(iter([Request("s", "u")] * 1000), "asking"))
+    assert len(found) < 50
+
+
+def test_answers_that_came_in_before_a_fatal_error_are_handed_out(speak: Callable[[Speak], str]) -> None:
+    def answer(body: dict[str, Any]) -> Reply:
+        if user_text(body) == "3":
+            return status(401)
+        time.sleep(0.2)
+        return said("fine")
+
+    found = []
+    with pytest.raises(LLMError):
+        for position, _ in client(speak(answer), concurrency=4).answers([Request("s", str(n)) for n in range(9)], "x"):
+            found.append(position)
+    assert sorted(found) == [0, 1, 2]
+
+
+def test_a_key_is_never_said_even_where_the_server_repeats_it(
+    speak: Callable[[Speak], str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("MY_KEY", "sk-very-secret\n")
+    caplog.set_level("DEBUG")
+    found = one(client(speak(lambda _: error("bad key sk-very-secret sent")), api_key_env="MY_KEY"))
+    assert found.reason == "status 400: bad key *** sent"
+    assert "sk-very-secret" not in caplog.text + repr(client("http://x", api_key_env="MY_KEY"))
+    monkeypatch.setenv("MY_KEY", "sk-\x07-secret")
+    with pytest.raises(LLMError, match="MY_KEY holds characters") as caught:
+        one(client("http://127.0.0.1:9/v1", api_key_env="MY_KEY"))
+    assert "secret" not in str(caught.value)
 
 
 def test_missing_key_is_said_before_any_call(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,31 +265,137 @@ def test_missing_key_is_said_before_any_call(monkeypatch: pytest.MonkeyPatch) ->
     (problem,) = OpenAIClient("gpt-4o", api_key_env="NO_SUCH_KEY").check()
     assert "NO_SUCH_KEY" in problem
     assert OpenAIClient("local", "http://127.0.0.1:9/v1", api_key_env="NO_SUCH_KEY").check() == []
+    (problem,) = OpenAIClient("local", "http://me:pass-word@127.0.0.1:9/v1").check()
+    assert "llm.base_url" in problem and "pass-word" not in problem
 
 
-def test_labels_are_parsed_and_unparsed_ones_are_none(serve: Callable[[Answer], str]) -> None:
-    def judge(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        response = user_text(body).split("<<<RESPONSE>>>")[1]
-        if "unclear" in response:
-            return completion("Hard to say.")
-        return completion(f"It depends.\nLabel: {'yes' if 'leverage' in response else 'no'}")
+def test_parameters_the_server_rejects_are_dropped_remembered_and_said_once(speak: Callable[[Speak], str]) -> None:
+    bodies: list[dict[str, Any]] = []
 
-    pairs = [
-        Pair(user_prompt("Why?"), "We leverage it.", "We use it."),
-        Pair(user_prompt("How?"), "unclear", "Label: yes"),
-    ]
-    labels = label_pairs(pairs, load_bias("jargon"), OpenAIClient("local", serve(judge)))
-    assert labels == [{"chosen": True, "rejected": False}, {"chosen": None, "rejected": False}]
+    def answer(body: dict[str, Any]) -> Reply:
+        bodies.append(body)
+        if "max_completion_tokens" in body:
+            detail = {"type": "extra_forbidden", "loc": ["body", "max_completion_tokens"], "msg": "Extra inputs"}
+            return status(422, {"detail": [detail]})
+        if "temperature" in body:
+            return error("Unsupported value: 'temperature' does not support 0.0 with this model.", "temperature")
+        if "seed" in body:
+            return error("Unrecognized request argument supplied: seed")
+        return said("fine")
+
+    messages: list[str] = []
+    llm = client(speak(answer), concurrency=4, seed=3, max_tokens=50, say=messages.append)
+    found = complete(llm, [Request("s", f"what temperature, {number}?") for number in range(20)], "asking")
+    assert {answer.text for answer in found} == {"fine"}
+    assert len(messages) == 3
+    n_first = len(bodies)
+    assert one(llm).text == "fine"
+    assert bodies[n_first:] == [bodies[-1]] and bodies[-1]["max_tokens"] == 50
+    assert not {"max_completion_tokens", "temperature", "seed"} & set(bodies[-1])
 
 
-def test_failed_rewrites_never_return_the_unmodified_text(serve: Callable[[Answer], str]) -> None:
-    def rewrite(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        response = user_text(body).split("<<<RESPONSE>>>\n")[1].split("\n<<<END>>>")[0]
-        if response == "refuse me":
-            return completion(None, refusal="no")
-        return completion(response if response == "keep me" else response.replace("use", "utilize"))
+def test_a_rejection_that_names_nothing_we_can_drop_is_a_reason(speak: Callable[[Speak], str]) -> None:
+    answer, bodies = script(error("messages: must not hold the word temperature", param="messages"))
+    assert one(client(speak(answer))).reason == "status 400: messages: must not hold the word temperature"
+    assert len(bodies) == 1
 
-    requests = [RewriteRequest(user_prompt("Q"), text, "add") for text in ("We use it.", "refuse me", "keep me")]
-    outcomes = LLMRewriter(OpenAIClient("local", serve(rewrite))).rewrite(requests, load_bias("jargon"))
-    assert [one.text for one in outcomes] == ["We utilize it.", None, None]
-    assert [one.reason for one in outcomes] == [None, "refused", "unchanged"]
+
+def test_samples_of_one_question_have_seeds_of_their_own(speak: Callable[[Speak], str]) -> None:
+    answer, bodies = script(said("fine"))
+    complete(client(speak(answer), seed=5, concurrency=1), [Request("s", "u", sample=n) for n in range(3)], "asking")
+    assert [body["seed"] for body in bodies] == [5, 6, 7]
+
+
+def test_a_schema_is_sent_strict_and_its_json_handed_on(speak: Callable[[Speak], str]) -> None:
+    answer, bodies = script(said('{"label": "yes"}'), said("Label: no"), said("Label: no"), said('{"label": "no"}'))
+    llm = client(speak(answer))
+    request = Request("s", "u", SCHEMA, "End with a line 'Label: yes' or 'Label: no'.")
+    assert one(llm, request).text == '{"label": "yes"}'
+    assert bodies[0]["response_format"]["json_schema"]["strict"] is True
+    assert bodies[0]["response_format"]["json_schema"]["schema"] == SCHEMA
+    # A single lapse of a server that follows schemas: asked again in plain words, both paid; then with the schema again.
+    lapse = one(llm, request)
+    assert (lapse.text, lapse.input_tokens, lapse.output_tokens) == ("Label: no", 14, 6)
+    assert "response_format" not in bodies[2] and bodies[2]["messages"][0]["content"].endswith("'Label: no'.")
+    assert one(llm, request).text == '{"label": "no"}' and "response_format" in bodies[3]
+
+
+@pytest.mark.parametrize("how", ["rejected", "ignored"])
+def test_a_server_without_schemas_is_found_out_once_and_asked_plainly(speak: Callable[[Speak], str], how: str) -> None:
+    bodies: list[dict[str, Any]] = []
+
+    def answer(body: dict[str, Any]) -> Reply:
+        bodies.append(body)
+        if "response_format" in body and how == "rejected":
+            return error("response_format.type: json_schema is not supported", "response_format.type")
+        return said("Label: yes")
+
+    messages: list[str] = []
+    llm = client(speak(answer), concurrency=2, say=messages.append)
+    found = complete(llm, [Request("s", str(n), SCHEMA, "Say it plainly.") for n in range(12)], "asking")
+    assert {answer.text for answer in found} == {"Label: yes"}
+    assert len(messages) == 1 and "plain words" in messages[0]
+    assert sum("response_format" in body for body in bodies) <= 2
+    assert all("Say it plainly." in body["messages"][0]["content"] for body in bodies if "response_format" not in body)
+
+
+def test_a_refusal_under_a_schema_is_not_asked_again(speak: Callable[[Speak], str]) -> None:
+    answer, bodies = script(said(None, refusal="no"))
+    assert one(client(speak(answer)), Request("s", "u", SCHEMA, "p")).reason == "refused"
+    assert len(bodies) == 1
+
+
+def test_texts_that_no_utf8_can_hold_are_sent_and_read(speak: Callable[[Speak], str]) -> None:
+    llm = client(speak(lambda _: said("half \ud83d emoji")))
+    assert one(llm, Request("s", "lone \udc80")).text == "half ? emoji"
+
+
+def test_requests_are_never_held_as_a_whole(speak: Callable[[Speak], str]) -> None:
+    """20,000 requests of 500 words, lazily made: at most twice the concurrency are alive ahead of the consumer."""
+    llm = client(speak(lambda _: said("fine")), concurrency=8)
+    handed = taken = most_ahead = 0
+    gc.collect()
+    before = sum(type(thing) is Request for thing in gc.get_objects())
+
+    def lazily() -> Iterator[Request]:
+        nonlocal taken, most_ahead
+        for number in range(20_000):
+            taken += 1
+            most_ahead = max(most_ahead, taken - handed)
+            yield Request("system", f"{number} " + "word " * 500)
+
+    found = llm.answers(lazily(), "asking")
+    for _ in range(100):
+        next(found)
+        handed += 1
+    time.sleep(0.3)  # a slow consumer: the workers wait, and nothing is taken meanwhile
+    alive = sum(type(thing) is Request for thing in gc.get_objects()) - before
+    found.close()
+    assert most_ahead <= 2 * 8 + 1 and taken <= 100 + 2 * 8 + 1
+    assert alive <= 2 * 8 + 1
+
+
+def test_closing_early_and_ctrl_c_end_the_thread_and_the_calls(speak: Callable[[Speak], str]) -> None:
+    def alive() -> list[str]:
+        return [thread.name for thread in threading.enumerate() if thread.name == "llm-workers"]
+
+    url = speak(lambda body: said("fine") if user_text(body) == "0" else "hang")
+    found = client(url, concurrency=4).answers((Request("s", str(n)) for n in range(1000)), "asking", 1000)
+    assert next(found) == (0, Completion("fine", None, 7, 3))
+    assert alive() == ["llm-workers"]
+    started = time.monotonic()
+    found.close()
+    assert alive() == []
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        complete(client(url, concurrency=4), [Request("s", "x")] * 10, "asking")
+    assert alive() == [] and time.monotonic() - started < 5
+
+
+def test_an_error_in_making_the_requests_is_raised_as_it_is(speak: Callable[[Speak], str]) -> None:
+    def broken() -> Iterator[Request]:
+        yield Request("s", "u")
+        raise KeyError("row 2")
+
+    with pytest.raises(KeyError, match="row 2"):
+        list(client(speak(lambda _: said("fine"))).answers(broken(), "asking"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,14 +23,17 @@ class Scripted:
     name: str = "scripted"
     asked: int = 0
 
-    def complete(self, requests: Sequence[Request], label: str) -> list[Completion]:  # noqa: ARG002
-        self.asked += len(requests)
-        found = []
-        for request in requests:
+    def answers(
+        self,
+        requests: Iterable[Request],
+        label: str,
+        total: int | None = None,  # noqa: ARG002
+    ) -> Iterator[tuple[int, Completion]]:
+        for position, request in enumerate(requests):
+            self.asked += 1
             shown = re.findall(r"<<<ANSWER \d>>>\n(.*?)\n<<<END>>>", request.user, re.S)
             text = self.answer(shown[0], shown[1])
-            found.append(Completion(text) if text is not None else Completion(None, "refused"))
-        return found
+            yield position, Completion(text) if text is not None else Completion(None, "refused")
 
 
 def longer(first: str, second: str) -> str:

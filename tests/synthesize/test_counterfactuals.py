@@ -147,3 +147,99 @@ def test_a_longer_rewrite_must_reach_its_multiple_of_the_chosen_side() -> None:
         assert len(made.pairs) == n_made
         assert made.exclusions.dropped == 1 - n_made
     assert made.exclusions.reasons == {}
+
+
+def test_a_rewriter_that_mostly_fails_does_not_go_through_the_whole_corpus() -> None:
+    rewriter = Scripted(failing=range(1000))
+    made = make([row(number) for number in range(1000)], rewriter, 40)
+    assert (len(made.pairs), made.tried, made.eligible) == (0, 120, 1000)
+    assert made.exclusions.seen == made.exclusions.dropped == len(rewriter.requests) == 120
+
+
+def test_too_many_failures_stop_it_after_a_batch() -> None:
+    rows = [row(number) for number in range(1300)]
+    broken = Scripted(failing=range(1300))
+    assert (
+        make_counterfactuals(
+            rows, load_bias("structure"), broken, None, np.random.default_rng(0), True, stop_above=0.5
+        ).tried
+        == len(broken.requests)
+        == 500
+    )
+    once = Scripted(failing=range(1300))
+    assert (
+        make_counterfactuals(
+            rows, load_bias("structure"), once, None, np.random.default_rng(0), True, stop_above=0.5, batch_size=None
+        ).tried
+        == len(once.requests)
+        == 1300
+    )
+    fair = Scripted(failing=range(0, 1300, 3))
+    made = make_counterfactuals(
+        rows, load_bias("structure"), fair, None, np.random.default_rng(0), True, stop_above=0.5
+    )
+    assert (made.tried, len(made.pairs)) == (1300, 866)
+
+
+@dataclass
+class BothWays:
+    """Makes texts vague, and specific again; fails on the chosen side of some numbers."""
+
+    failing: Sequence[int] = ()
+    name: str = "both ways"
+    asked: list[RewriteRequest] = field(default_factory=list)
+
+    def rewrite(self, requests: Sequence[RewriteRequest], bias: Bias) -> list[Rewrite]:
+        assert bias.name == "vagueness"
+        self.asked += requests
+        return [self._one(request) for request in requests]
+
+    def _one(self, request: RewriteRequest) -> Rewrite:
+        if request.direction == "add":
+            return Rewrite(f"{request.response}, to some extent, it depends")
+        number = int(request.response.split()[1])
+        same = number in self.failing and number % 2
+        return (
+            Rewrite(None, "refused")
+            if number in self.failing and not same
+            else Rewrite(request.response if same else f"{request.response}, that is, 42")
+        )
+
+
+def test_the_chosen_side_can_be_made_more_specific() -> None:
+    rows = [row(number, bias="vagueness") for number in range(6)]
+    rewriter = BothWays(failing=(2, 3))
+    made = make_counterfactuals(
+        rows, load_bias("vagueness"), rewriter, None, np.random.default_rng(0), True, specific_chosen=True
+    )
+    assert dict(made.exclusions.reasons) == {"chosen side: refused": 1, "chosen side: unchanged": 1}
+    assert len(made.pairs) == 4 and made.tried == 6
+    sources = {one.pair.id: one.pair for one in rows}
+    for one in made.pairs:
+        source = sources[one.source_id]
+        assert one.pair.chosen == f"{source.chosen}, that is, 42"
+        assert one.pair.rejected == f"{source.rejected}, to some extent, it depends"
+    assert [request.direction for request in rewriter.asked] == ["add"] * 6 + ["remove"] * 6
+
+
+def test_the_chosen_side_stays_unless_asked() -> None:
+    rewriter = BothWays()
+    rows = [row(number, bias="vagueness") for number in range(3)]
+    made = make_counterfactuals(rows, load_bias("vagueness"), rewriter, None, np.random.default_rng(0), True)
+    assert {one.pair.chosen for one in made.pairs} == {one.pair.chosen for one in rows}
+    assert {request.direction for request in rewriter.asked} == {"add"}
+
+
+def test_failed_chosen_sides_are_replaced_by_further_pairs() -> None:
+    rows = [row(number, bias="vagueness") for number in range(20)]
+    made = make_counterfactuals(
+        rows,
+        load_bias("vagueness"),
+        BothWays(failing=range(0, 20, 2)),
+        8,
+        np.random.default_rng(0),
+        True,
+        specific_chosen=True,
+    )
+    assert len(made.pairs) == 8
+    assert made.tried == 8 + made.exclusions.dropped

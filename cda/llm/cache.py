@@ -1,0 +1,251 @@
+"""Answers on disk, by the hash of everything that decided them: nothing is ever paid for twice."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from cda.errors import LLMError
+from cda.llm.progress import say
+from cda.llm.protocol import Completion, Request
+
+_TABLE = """CREATE TABLE IF NOT EXISTS answers (
+    key TEXT PRIMARY KEY, text TEXT, reason TEXT, input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL,
+    at REAL NOT NULL
+)"""
+_BUSY_S = 60.0
+_GROUP = 512
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_WAITING = "what was answered until now is kept"
+
+_Entry = tuple[str, Completion, "Future[None]"]
+
+
+def key_of(settings: Mapping[str, Any], request: Request) -> str:
+    """SHA-256 of everything that decides an answer: model, address, sampling, texts, schema, sample."""
+    content = {
+        "settings": dict(settings),
+        "messages": [request.system, request.user],
+        "plain": request.plain,
+        "schema": request.schema,
+        "sample": request.sample,
+    }
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=dict)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Cache:
+    """One SQLite file for any number of processes on one machine, safe against being killed at any moment.
+
+    Holds hashes and answers, not questions, and no key. A file that cannot be read is moved aside as `.corrupt-N`.
+
+    Args:
+        path: Made with its folder where it is not there.
+        say: Told where a file was moved aside.
+
+    Raises:
+        LLMError: Cannot be opened or written.
+    """
+
+    def __init__(self, path: Path | str, say: Callable[[str], None] = say) -> None:
+        self.path = Path(path)
+        self._say = say
+        self._lock = threading.Lock()
+        self._entries: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
+        self._writer: threading.Thread | None = None
+        self._reader = self._open()
+
+    def __enter__(self) -> Cache:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        with self._lock:
+            return int(self._reader.execute("SELECT count(*) FROM answers").fetchone()[0])
+
+    def lookup(self, keys: Sequence[str]) -> dict[str, Completion]:
+        """The answers that are there, of up to 30,000 keys at once.
+
+        Raises:
+            LLMError: The file cannot be read.
+        """
+        marks = ",".join("?" * len(keys))
+        query = f"SELECT key, text, reason, input_tokens, output_tokens FROM answers WHERE key IN ({marks})"
+        try:
+            with self._lock:
+                rows = self._reader.execute(query, list(keys)).fetchall()
+        except sqlite3.Error as error:
+            raise self._explained(error) from None
+        return {key: Completion(text, reason, n_in, n_out, cached=True) for key, text, reason, n_in, n_out in rows}
+
+    def keep(self, key: str, completion: Completion) -> Future[None]:
+        """Write an answer, together with others that come meanwhile; done when it is safe on disk.
+
+        Returns:
+            Raises LLMError where it cannot be written.
+        """
+        done: Future[None] = Future()
+        with self._lock:
+            if self._writer is None:
+                self._writer = threading.Thread(target=self._write, name="llm-cache", daemon=True)
+                self._writer.start()
+        self._entries.put((key, completion, done))
+        return done
+
+    def get(self, key: str) -> Completion | None:
+        """The answer to one key; None where there is none. Raises as lookup."""
+        return self.lookup([key]).get(key)
+
+    def put(self, key: str, completion: Completion) -> None:
+        """Write one answer and wait until it is safe on disk; raises LLMError where it cannot be written."""
+        self.keep(key, completion).result()
+
+    def close(self) -> None:
+        """Write what is waiting, and close the file."""
+        if self._writer is not None:
+            self._entries.put(None)
+            self._writer.join()
+            self._writer = None
+        with self._lock:
+            self._reader.close()
+
+    def _write(self) -> None:
+        connection: sqlite3.Connection | None = None
+        try:
+            while (group := self._group()) is not None:
+                try:
+                    connection = connection or self._connected()
+                    _insert(connection, group)
+                except Exception as error:
+                    problem = self._explained(error) if isinstance(error, sqlite3.Error) else error
+                    for _, _, done in group:
+                        if done.set_running_or_notify_cancel():
+                            done.set_exception(problem)
+                else:
+                    for _, _, done in group:
+                        if done.set_running_or_notify_cancel():
+                            done.set_result(None)
+        finally:
+            if connection is not None:
+                connection.close()
+
+    def _group(self) -> list[_Entry] | None:
+        """What waits to be written, at least one; None at the end."""
+        first = self._entries.get()
+        if first is None:
+            return None
+        group = [first]
+        while len(group) < _GROUP:
+            try:
+                entry = self._entries.get_nowait()
+            except queue.Empty:
+                break
+            if entry is None:
+                self._entries.put(None)
+                break
+            group.append(entry)
+        return group
+
+    def _open(self) -> sqlite3.Connection:
+        """A connection to a sound file."""
+        from filelock import FileLock
+
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            # One process at a time looks at the file and moves it, or a second would move the first one's new file.
+            with FileLock(self.path.with_name(self.path.name + ".lock")):
+                try:
+                    return self._sound()
+                except sqlite3.DatabaseError as error:
+                    if _code(error) not in _DAMAGED:
+                        raise
+                self._move_aside()
+                return self._sound()
+        except sqlite3.Error as error:
+            raise self._explained(error) from None
+        except OSError as error:
+            raise LLMError(f"{self.path}: the cache cannot be opened ({error.strerror or error})") from None
+
+    def _sound(self) -> sqlite3.Connection:
+        connection = self._connected()
+        try:
+            connection.execute(_TABLE)
+            connection.execute("SELECT key, text, reason, input_tokens, output_tokens, at FROM answers LIMIT 0")
+            if connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+                damaged = sqlite3.DatabaseError("quick_check")
+                damaged.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+                raise damaged
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _connected(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            # Each group is on disk before its workers go on: the answers are paid for.
+            connection.execute("PRAGMA synchronous=FULL")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _move_aside(self) -> None:
+        number = 1
+        while (aside := self.path.with_name(f"{self.path.name}.corrupt-{number}")).exists():
+            number += 1
+        for ending in ("", "-wal", "-shm"):
+            part = self.path.with_name(self.path.name + ending)
+            if part.exists():
+                part.rename(aside.with_name(aside.name + ending))
+        self._say(f"{self.path}: the cache is damaged; moved to {aside.name}, and a new one is begun")
+
+    def _explained(self, error: sqlite3.Error) -> LLMError:
+        code = _code(error)
+        if code == sqlite3.SQLITE_FULL:
+            return LLMError(f"{self.path}: the disk is full; {_WAITING}. Free some space and start again")
+        if code == sqlite3.SQLITE_IOERR:
+            return LLMError(
+                f"{self.path}: the cache cannot be written ({error}), as on a full disk; {_WAITING}. "
+                "Free some space and start again"
+            )
+        if code in _DAMAGED:
+            return LLMError(f"{self.path}: the cache is damaged; start again, and it is moved aside and begun anew")
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return LLMError(
+                f"{self.path}: the cache is held by another program for more than {_BUSY_S:g} s; {_WAITING}"
+            )
+        return LLMError(f"{self.path}: the cache cannot be used ({error})")
+
+
+def _insert(connection: sqlite3.Connection, group: Sequence[_Entry]) -> None:
+    now = time.time()
+    rows = [(key, one.text, one.reason, one.input_tokens, one.output_tokens, now) for key, one, _ in group]
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        # Another process may have answered the same meanwhile: the first answer stays.
+        connection.executemany("INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?)", rows)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _code(error: sqlite3.Error) -> int:
+    """The primary result code; the extended ones say more than is needed."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

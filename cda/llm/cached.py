@@ -1,0 +1,117 @@
+"""An LLM that asks only what was never answered before."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+from cda.llm.asking import Ask, Asker, answered
+from cda.llm.cache import Cache, key_of
+from cda.llm.progress import Answers, with_progress
+from cda.llm.protocol import Completion, Request
+from cda.llm.reasons import is_lasting
+
+_BATCH = 64
+"""Requests looked up together."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CachedLLM:
+    """An LLM with a memory on disk.
+
+    Identical requests of one run are asked once; those that wait for the first are marked as cached like those that
+    were answered in an earlier run. Failures that another try could mend are not kept.
+
+    Args:
+        client: Asked where the cache has no answer.
+        cache: Of any number of models.
+    """
+
+    client: Asker
+    cache: Cache
+
+    @property
+    def name(self) -> str:
+        """Model name."""
+        return self.client.name
+
+    @property
+    def concurrency(self) -> int:
+        """As of the client."""
+        return self.client.concurrency
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """As of the client."""
+        return self.client.settings
+
+    @property
+    def spent_usd(self) -> float | None:
+        """As of the client: what is cached costs nothing."""
+        return self.client.spent_usd
+
+    def answers(self, requests: Iterable[Request], label: str, total: int | None = None) -> Answers:
+        """Position and answer of each request, as they come; see LLM.answers.
+
+        Raises:
+            LLMError: As of the client; or the cache cannot be written. What was answered is kept.
+        """
+        return with_progress(self._answers(requests), requests, label, total, lambda: self.spent_usd)
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Ask]:
+        """As of the client; an answer is given only once it is safe on disk."""
+        async with self.client.session() as ask:
+
+            async def kept(request: Request) -> Completion:
+                completion = await ask(request)
+                if is_lasting(completion):
+                    written = self.cache.keep(key_of(self.settings, request), completion)
+                    # A worker that is cancelled meanwhile must not take back what is paid for.
+                    await asyncio.shield(asyncio.wrap_future(written))
+                return completion
+
+            yield kept
+
+    def _answers(self, requests: Iterable[Request]) -> Answers:
+        waiting: dict[str, list[int]] = {}
+        keys: dict[int, str] = {}
+        with closing(answered(self, self._items(requests, waiting, keys))) as found:
+            for position, completion in found:
+                yield position, completion
+                key = keys.pop(position, None)
+                if key is not None:
+                    for same in waiting.pop(key):
+                        yield same, replace(completion, cached=True)
+
+    def _items(
+        self, requests: Iterable[Request], waiting: dict[str, list[int]], keys: dict[int, str]
+    ) -> Iterator[tuple[int, Request | Completion]]:
+        """Answers that are there and requests that have to be asked; requests like one under way are put to wait.
+
+        Args:
+            requests: Taken some at a time.
+            waiting: Filled here: positions that wait for the answer to a key under way.
+            keys: Filled here: key by position of what is handed out to be asked.
+        """
+        numbered = enumerate(requests)
+        settings = self.settings
+        while batch := [(row, request, key_of(settings, request)) for row, request in islice(numbered, _BATCH)]:
+            known = self.cache.lookup([key for _, _, key in batch])
+            fresh: list[tuple[int, Request | Completion]] = []
+            hits: list[tuple[int, Request | Completion]] = []
+            for row, request, key in batch:
+                if key in known:
+                    hits.append((row, known[key]))
+                elif key in waiting:
+                    waiting[key].append(row)
+                else:
+                    waiting[key], keys[row] = [], key
+                    fresh.append((row, request))
+            del batch
+            yield from hits
+            yield from fresh

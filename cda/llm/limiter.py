@@ -1,0 +1,164 @@
+"""How fast to ask: requests and tokens a minute, and a cool-down of all workers together when the server says so."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+LOOK_AGAIN_S = 0.02
+FIRST_PAUSE_S = 0.5
+LONGEST_PAUSE_S = 60.0
+"""Of the pauses that we choose ourselves; a server may ask for longer ones."""
+
+
+@dataclass(slots=True)
+class Bucket:
+    """A token bucket that may go into debt, so that whoever comes first goes first and large amounts are not starved.
+
+    Holds one second's worth: a full minute's worth at once would allow twice the limit in the first minute.
+
+    Attributes:
+        per_minute: Refilled evenly.
+        level: What is there now; negative where it is promised already.
+        at: When the level was right, seconds.
+    """
+
+    per_minute: float
+    level: float
+    at: float
+
+    def take(self, amount: float, now: float) -> float:
+        """Take an amount; gives the seconds to wait before it may be used."""
+        self.level = min(self._most, self.level + (now - self.at) * self.per_minute / 60)
+        self.at = now
+        wait = max(0.0, min(amount, self._most) - self.level) * 60 / self.per_minute
+        self.level -= amount
+        return wait
+
+    def give_back(self, amount: float) -> None:
+        """Return what was taken and not used; negative where more was used."""
+        self.level += amount
+
+    @property
+    def _most(self) -> float:
+        return max(1.0, self.per_minute / 60)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Leave for one call: when it was given, and for how many tokens."""
+
+    started: float
+    tokens: int
+
+
+class Limiter:
+    """Shared by all workers; safe in several event loops and threads.
+
+    Concurrency is adaptive: a 429 halves what is allowed at once, each success adds a little (one more after as many
+    successes as are allowed), up to `concurrency`.
+
+    Args:
+        concurrency: Most calls at once.
+        requests_per_minute: None: no limit of our own.
+        tokens_per_minute: Input and output together; None: no limit of our own.
+        clock: Seconds that only grow.
+        sleep: Waits that many seconds.
+    """
+
+    def __init__(
+        self,
+        concurrency: int,
+        requests_per_minute: float | None = None,
+        tokens_per_minute: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self.concurrency = concurrency
+        self.allowed = float(concurrency)
+        self.in_flight = 0
+        self._requests = _bucket(requests_per_minute, clock())
+        self._tokens = _bucket(tokens_per_minute, clock())
+        self._clock = clock
+        self._sleep = sleep
+        self._lock = threading.Lock()
+        self._paused_until = clock()
+        self._halved_at = float("-inf")
+        self._in_a_row = 0
+
+    @asynccontextmanager
+    async def turn(self, tokens: int) -> AsyncIterator[Turn]:
+        """Wait for leave to make one call of about so many tokens; the leave ends with the block."""
+        while (wait := self._enter()) > 0:
+            await self._sleep(wait)
+        try:
+            wait = self._take(tokens)
+            while wait > 0:
+                await self._sleep(wait)
+                wait = self._pause_left()
+            yield Turn(self._clock(), tokens)
+        finally:
+            with self._lock:
+                self.in_flight -= 1
+
+    def succeeded(self, turn: Turn, tokens: int) -> None:
+        """The call was answered and used so many tokens; 0: unknown."""
+        with self._lock:
+            self._in_a_row = 0
+            self.allowed = min(self.concurrency, self.allowed + 1 / self.allowed)
+            if self._tokens is not None and tokens:
+                self._tokens.give_back(turn.tokens - tokens)
+
+    def throttled(self, turn: Turn, wait_s: float | None) -> float:
+        """The call was answered by 429: everybody waits, and fewer go on afterwards.
+
+        Calls that were under way already when the last one of these came bring no news, and halve nothing.
+
+        Args:
+            turn: Of the call.
+            wait_s: What the server asks for; None or 0 where it does not say, then longer each time.
+
+        Returns:
+            Seconds of pause from now.
+        """
+        with self._lock:
+            now = self._clock()
+            if turn.started >= self._halved_at:
+                self.allowed = max(1.0, self.allowed / 2)
+                self._halved_at = now
+                self._in_a_row += 1
+            own = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(self._in_a_row - 1, 30))
+            pause = wait_s or own
+            self._paused_until = max(self._paused_until, now + pause)
+            if self._tokens is not None:
+                self._tokens.give_back(turn.tokens)
+            return self._paused_until - now
+
+    def _enter(self) -> float:
+        """Take a place; gives the seconds after which to look again where there is none."""
+        with self._lock:
+            left = self._paused_until - self._clock()
+            if left > 0:
+                return left
+            if self.in_flight >= int(self.allowed):
+                return LOOK_AGAIN_S
+            self.in_flight += 1
+            return 0.0
+
+    def _take(self, tokens: int) -> float:
+        with self._lock:
+            now = self._clock()
+            requests = self._requests.take(1, now) if self._requests is not None else 0.0
+            return max(requests, self._tokens.take(tokens, now) if self._tokens is not None else 0.0)
+
+    def _pause_left(self) -> float:
+        with self._lock:
+            return self._paused_until - self._clock()
+
+
+def _bucket(per_minute: float | None, now: float) -> Bucket | None:
+    return Bucket(per_minute, max(1.0, per_minute / 60), now) if per_minute is not None else None

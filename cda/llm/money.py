@@ -1,0 +1,201 @@
+"""What calls cost and how long they take: prices, estimates beforehand, and a budget that is never exceeded."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from cda.errors import LLMError
+from cda.llm.asking import Ask, Asker, answered
+from cda.llm.progress import Answers, with_progress
+from cda.llm.protocol import Completion, Request
+
+_BYTES_PER_TOKEN = 4
+_FRAME_TOKENS = 16
+"""Roles and marks around a system and a user text, generously."""
+_LOOK_AGAIN_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Dollars per million tokens."""
+
+    input: float
+    output: float
+
+    def of(self, input_tokens: float, output_tokens: float) -> float:
+        """Dollars for so many tokens.
+
+        >>> Price(1.25, 5.0).of(1_000_000, 100_000)
+        1.75
+        """
+        return (input_tokens * self.input + output_tokens * self.output) / 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What is to be expected.
+
+    Attributes:
+        dollars: None where no price is known.
+        seconds: Wall clock.
+    """
+
+    dollars: float | None
+    seconds: float
+
+
+def estimate(
+    n_requests: int,
+    mean_input_tokens: float,
+    mean_output_tokens: float,
+    price: Price | None,
+    concurrency: int,
+    requests_per_minute: float | None,
+    seconds_per_call: float,
+) -> Estimate:
+    """Cost and duration of calls, from their means.
+
+    Args:
+        n_requests: Calls that really have to be made, without those in the cache.
+        mean_input_tokens: System and user text of one call.
+        mean_output_tokens: One answer.
+        price: None: the dollars are not known.
+        concurrency: Calls at once.
+        requests_per_minute: None: no limit.
+        seconds_per_call: From question to answer.
+
+    Returns:
+        Dollars of all calls; seconds of whichever is slower, the calls or the limit.
+    """
+    dollars = n_requests * price.of(mean_input_tokens, mean_output_tokens) if price is not None else None
+    by_calls = n_requests * seconds_per_call / min(concurrency, max(n_requests, 1))
+    by_limit = n_requests * 60 / requests_per_minute if requests_per_minute is not None else 0.0
+    return Estimate(dollars, max(by_calls, by_limit))
+
+
+def tokens_of(text: str) -> int:
+    """About how many tokens a text has: one for four characters of English, more for scripts of more bytes.
+
+    An estimate for plans, not for bills: tokenizers differ by a third either way.
+    """
+    return -(-len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)
+
+
+def request_tokens(request: Request) -> int:
+    """About how many input tokens a request has."""
+    return tokens_of(_everything(request)) + _FRAME_TOKENS
+
+
+@dataclass(eq=False)
+class Budgeted:
+    """An asker that stops before it could spend more than its budget.
+
+    Before each call the most it could cost is set aside: every byte of the request a token, the longest answer allowed,
+    and twice that where a schema may have to be asked for again. Where that does not fit beside the calls under way, it
+    waits for them; where it does not fit alone, it stops. A server that reports no usage is counted by estimate.
+
+    Args:
+        llm: What is asked.
+        price: Of its model.
+        budget_usd: For everything asked through this object; None: only counted.
+    """
+
+    llm: Asker
+    price: Price
+    budget_usd: float | None = None
+    n_calls: int = field(default=0, init=False)
+    _spent: float = field(default=0.0, init=False, repr=False)
+    _set_aside: float = field(default=0.0, init=False, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        """Model name."""
+        return self.llm.name
+
+    @property
+    def concurrency(self) -> int:
+        """As of what is asked."""
+        return self.llm.concurrency
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """As of what is asked: money decides no answer."""
+        return self.llm.settings
+
+    @property
+    def spent_usd(self) -> float:
+        """Dollars for the answers so far."""
+        return self._spent
+
+    def answers(self, requests: Iterable[Request], label: str, total: int | None = None) -> Answers:
+        """Position and answer of each request, as they come; see LLM.answers.
+
+        Raises:
+            LLMError: The next call could exceed the budget; or as of what is asked.
+        """
+        return with_progress(answered(self, enumerate(requests)), requests, label, total, lambda: self.spent_usd)
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Ask]:
+        """As of what is asked, with every call counted."""
+        async with self.llm.session() as ask:
+
+            async def paid(request: Request) -> Completion:
+                most = self._most(request)
+                while not self._begin(most):
+                    await asyncio.sleep(_LOOK_AGAIN_S)
+                cost = 0.0
+                try:
+                    completion = await ask(request)
+                    cost = self._cost(request, completion)
+                finally:
+                    self._end(most, cost)
+                return completion
+
+            yield paid
+
+    def _begin(self, most: float) -> bool:
+        """Set aside what a call could cost; False where it has to wait for calls under way."""
+        with self._lock:
+            if self.budget_usd is not None and self._spent + self._set_aside + most > self.budget_usd:
+                if self._set_aside > 0:
+                    return False
+                raise LLMError(
+                    f"the budget of ${self.budget_usd:g} (llm.budget_usd) is used up: ${self._spent:.4f} are spent on "
+                    f"{self.n_calls} calls, and the next could cost ${most:.4f}. Everything answered so far is kept: "
+                    "raise the budget and start again to go on"
+                )
+            self._set_aside += most
+            return True
+
+    def _end(self, most: float, cost: float) -> None:
+        with self._lock:
+            self._set_aside = max(0.0, self._set_aside - most)
+            if self._set_aside < 1e-12:  # what rounding leaves would be waited for without end
+                self._set_aside = 0.0
+            self._spent += cost
+            self.n_calls += 1
+
+    def _most(self, request: Request) -> float:
+        n_bytes = len(_everything(request).encode("utf-8", "replace"))
+        one = self.price.of(n_bytes + _FRAME_TOKENS, self.settings["max_tokens"])
+        return one if request.schema is None else 2 * one
+
+    def _cost(self, request: Request, completion: Completion) -> float:
+        if completion.input_tokens or completion.output_tokens:
+            return self.price.of(completion.input_tokens, completion.output_tokens)
+        if completion.text is None:
+            return 0.0
+        return self.price.of(request_tokens(request), tokens_of(completion.text))
+
+
+def _everything(request: Request) -> str:
+    schema = json.dumps(request.schema, default=dict) if request.schema is not None else ""
+    return f"{request.system}\n{request.plain}\n{request.user}{schema}"

@@ -1,0 +1,173 @@
+"""What one attempt came to, read from the server's answer or the error: an answer, try again, slow down, or stop."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cda.errors import LLMError
+from cda.llm.parameters import sendable
+from cda.llm.protocol import Completion
+from cda.llm.reasons import CUT_OFF, EMPTY, FILTERED, REFUSED, TOO_LONG
+from cda.llm.retry_after import retry_after_s
+
+_CONTEXT = re.compile(
+    r"context.{0,20}(length|window|size|limit)|maximum context|too many (input )?tokens|prompt is too long|"
+    r"input is too long|reduce the length of the messages",
+    re.IGNORECASE,
+)
+_SHORT_CHARACTERS = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Worth another try, which counts. `lost`: no connection came about at all."""
+
+    reason: str
+    wait_s: float | None = None
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Throttled:
+    """Too fast: everybody waits, and the call is made again without counting."""
+
+    wait_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """The request is not accepted as it is; `completion` is what to report where nothing in it can be changed."""
+
+    param: str | None
+    message: str
+    completion: Completion
+
+
+Outcome = Completion | Again | Throttled | Rejected
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Whom a message is about.
+
+    Attributes:
+        server: Address without any credentials.
+        model: Model name.
+        key_env: Environment variable that holds the key.
+        hide: Takes the key out of a text.
+    """
+
+    server: str
+    model: str
+    key_env: str
+    hide: Callable[[str], str]
+
+
+def of_content(content: bytes) -> Outcome:
+    """Outcome of an answer with status 200."""
+    try:
+        data = json.loads(content)
+    except (ValueError, RecursionError):
+        return Again("status 200 with invalid JSON")
+    if not isinstance(data, dict) or not isinstance(data.get("choices"), list):
+        return Again("status 200 without choices")
+    return completion_of(data)
+
+
+def completion_of(data: Mapping[str, Any]) -> Completion:
+    """The answer in a chat completion object, or the reason why there is none."""
+    choices = data.get("choices")
+    choice = _mapping(choices[0]) if isinstance(choices, list) and choices else {}
+    message = _mapping(choice.get("message"))
+    text = _text(message.get("content")).strip()
+    finish = choice.get("finish_reason")
+    used = _usage(data)
+    if message.get("refusal"):
+        return Completion(None, REFUSED, *used)
+    if finish == "content_filter":
+        return Completion(None, FILTERED, *used)
+    if finish == "length":
+        return Completion(None, CUT_OFF, *used)
+    return Completion(text, None, *used) if text else Completion(None, EMPTY, *used)
+
+
+def of_status(status: int, headers: Mapping[str, str], content: bytes, endpoint: Endpoint) -> Outcome:
+    """Outcome of an answer with any other status.
+
+    Raises:
+        LLMError: No call can succeed: key refused, model unknown, quota spent.
+    """
+    problem = _problem(content)
+    if status in (401, 403):
+        raise LLMError(f"{endpoint.server}: the key in {endpoint.key_env} is refused ({status})")
+    if status == 404:
+        raise LLMError(f"{endpoint.server}: no model '{endpoint.model}' (404); check llm.model and llm.base_url")
+    if status == 402 or "insufficient_quota" in (problem.code, problem.kind) or "insufficient_quota" in problem.message:
+        raise LLMError(
+            f"{endpoint.server}: the quota is spent ({status}); everything answered so far is kept. "
+            f"Add credit to the account of the key in {endpoint.key_env} and start again"
+        )
+    wait = retry_after_s(headers, time.time())
+    if status == 429:
+        return Throttled(wait)
+    if status in (408, 409) or status >= 500:
+        return Again(f"status {status}", wait)
+    if problem.code == "context_length_exceeded" or _CONTEXT.search(problem.message[:1000]):
+        return Completion(None, TOO_LONG)
+    if problem.code == "content_filter":
+        return Completion(None, FILTERED)
+    short = " ".join(sendable(endpoint.hide(problem.message)).split())[:_SHORT_CHARACTERS]
+    failed = Completion(None, f"status {status}: {short}" if short else f"status {status}")
+    return Rejected(problem.param, problem.message, failed) if status in (400, 422) else failed
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    message: str
+    code: str | None = None
+    kind: str | None = None
+    param: str | None = None
+
+
+def _problem(content: bytes) -> _Problem:
+    """What an error answer says, in any of the forms that servers write: OpenAI's, vLLM's, FastAPI's, or plain text."""
+    try:
+        data = json.loads(content)
+    except (ValueError, RecursionError):
+        return _Problem(content[:2000].decode("utf-8", "replace"))
+    data = data.get("error", data) if isinstance(data, dict) else data
+    if not isinstance(data, dict):
+        return _Problem(str(data))
+    detail = data.get("detail")
+    if isinstance(detail, list) and detail and isinstance(detail[0], dict):
+        location = detail[0].get("loc") or [None]
+        return _Problem(str(detail[0].get("msg", "")), param=str(location[-1]) if location[-1] else None)
+    message = data.get("message") or detail or ""
+    return _Problem(str(message), *(_string(data.get(name)) for name in ("code", "type", "param")))
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _string(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _usage(data: Mapping[str, Any]) -> tuple[int, int]:
+    usage = data.get("usage")
+    counts = [usage.get(name) if isinstance(usage, dict) else 0 for name in ("prompt_tokens", "completion_tokens")]
+    one, other = (count if isinstance(count, int) and count > 0 else 0 for count in counts)
+    return one, other
+
+
+def _text(content: object) -> str:
+    """The text of a message; some servers send it in parts."""
+    if isinstance(content, list):
+        content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    return sendable(content) if isinstance(content, str) else ""

@@ -1,0 +1,243 @@
+"""Fidelity of a rewrite: whether it changed what it was asked to change, and what else it changed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from cda.biases import Bias
+from cda.biases.load import Tolerance
+from cda.data.language import STOP_WORDS, same_language
+from cda.effects.drift import DEFAULT_LIMITS, Limit
+from cda.features import measure, n_list_lines, n_words, sentences, words
+from cda.records import RewriteRequest
+
+Check = Literal["identical", "refusal", "answer", "language", "words", "list_lines", "flipped", "drift", "other_bias"]
+ENFORCED: frozenset[Check] = frozenset({"identical", "refusal", "answer", "language", "words", "list_lines", "flipped"})
+_REFUSAL = re.compile(
+    r"(?:(?:i['’]?m|i am) (?:very |really |so |truly )?sorry|sorry|i apologi[sz]e|unfortunately|i regret)\b[^.!?\n]{0,30}?"
+    r"\b(?:can['’]?t|cannot|can not|not able|unable|won['’]?t)\b"
+    r"|i (?:can['’]?t|cannot|can not|won['’]?t|will not|(?:am|['’]?m) (?:unable|not able) to|must decline to|decline to)"
+    r" (?:help|assist|do|comply|fulfil+|provide|rewrite|edit|answer|create|generate|write|discuss|support|continue|give|"
+    r"offer|engage|complete|process|change|add|remove|make|respond|produce|share)\b"
+    r"|i['’]m (?:unable|not able) to\b|i must decline\b",
+    re.IGNORECASE,
+)
+_AS_AN_AI = re.compile(
+    r"(?:as|i am|i['’]m) an? (?:ai|artificial intelligence|(?:large )?language model)\b", re.IGNORECASE
+)
+# An original that speaks of the assistant itself may well open so when it is reworded.
+_OF_ITSELF = re.compile(r"\b(?:AI|language model|assistant)\b|\bI can (?:help|assist)\b|\bI['’]m here to\b")
+_OPENING_MARKS = re.compile(r"[\s\"'“”‘’*_>#-]*")
+_MIN_CONTENT_WORDS = 6
+_STEM_LETTERS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing wrong with a rewrite, in words short enough to be counted."""
+
+    check: Check
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GateRules:
+    """What is rejected, and from where on. Everything else that is found is only counted.
+
+    Attributes:
+        enforced: Checks that reject. An unmodified text is rejected whatever stands here.
+        words_within: Largest change of the word count, as a share of the original's: 0.35 where the rewriter was told 15%,
+            since rewriters overshoot. Not looked at where words are the bias's treatment.
+        words_slack: A change of so many words always passes, for the sake of short responses.
+        min_overlap: Least share of content words that the two texts have in common, of the text that has fewer. Not
+            looked at where the choice of words is the bias's treatment (jargon): short responses then keep none.
+    """
+
+    enforced: frozenset[Check] = ENFORCED
+    words_within: float = 0.35
+    words_slack: int = 10
+    min_overlap: float = 0.1
+
+
+DEFAULT_RULES = GateRules()
+
+
+def findings(
+    request: RewriteRequest,
+    text: str,
+    bias: Bias,
+    *,
+    rules: GateRules = DEFAULT_RULES,
+    others: Sequence[Bias] = (),
+    relabelled: bool | Literal["measure"] | None = "measure",
+) -> list[Finding]:
+    """Everything wrong with a rewrite, enforced or not, the gravest first.
+
+    Args:
+        request: The original, the direction, and the response it stands beside, where the bias is relative to one.
+        text: The rewrite.
+        bias: What was to be added or removed; its `treatment` may change, its `limits` replace the rules' own.
+        rules: Thresholds.
+        others: Biases whose measured labels are to stay as they are.
+        relabelled: Whether the rewrite exhibits the bias by somebody's label (None: it could not be read); `measure`
+            judges by the bias's own measure, and by nothing where it has none.
+    """
+    if same_text(text, request.response) or (request.reference is not None and same_text(text, request.reference)):
+        return [Finding("identical", "unchanged")]
+    found: list[Finding] = []
+    if is_refusal(text, request.response):
+        found.append(Finding("refusal", "refusal"))
+    if not same_language(request.response, text):
+        found.append(Finding("language", "in another language"))
+    elif answers_instead(request.response, text, 0.0 if _rewords(bias) else rules.min_overlap):
+        found.append(Finding("answer", "answers instead of editing"))
+    if not _words_within(request.response, text, bias, rules):
+        found.append(Finding("words", "word count beyond the limit"))
+    if not _list_lines_within(request.response, text, bias):
+        found.append(Finding("list_lines", "list lines changed"))
+    if reason := not_flipped(request, text, bias, relabelled):
+        found.append(Finding("flipped", reason))
+    found += [Finding("drift", f"drift in {name}") for name in drifted(request.response, text, bias)]
+    return found + [
+        Finding("other_bias", f"changed {name}") for name in changed_biases(request.response, text, bias, others)
+    ]
+
+
+def same_text(one: str, other: str) -> bool:
+    """Whether two texts differ in nothing but white space."""
+    return "".join(one.split()) == "".join(other.split())
+
+
+def is_refusal(text: str, original: str = "") -> bool:
+    """Whether a text opens as a refusal, and the original nowhere says the like.
+
+    >>> is_refusal("I'm sorry, but I can't help with that."), is_refusal("I can't stress enough how clever that is.")
+    (True, False)
+    """
+    marks = _OPENING_MARKS.match(text)
+    start = marks.end() if marks else 0
+    if _AS_AN_AI.match(text, start) and not _OF_ITSELF.search(original):
+        return True
+    return bool(_REFUSAL.match(text, start)) and not _REFUSAL.search(original)
+
+
+def answers_instead(original: str, text: str, min_overlap: float) -> bool:
+    """Whether the rewriter answered rather than edited: a question became a statement, or hardly a word was kept."""
+    if _is_question(original) and "?" not in text and "？" not in text:
+        return True
+    kept = content_overlap(original, text)
+    return kept is not None and kept < min_overlap
+
+
+def content_overlap(one: str, other: str) -> float | None:
+    """Share of content words (by their first letters) in common, of the text that has fewer; None for very short texts."""
+    first, second = _stems(one), _stems(other)
+    fewer = min(len(first), len(second))
+    return len(first & second) / fewer if fewer >= _MIN_CONTENT_WORDS else None
+
+
+def drifted(original: str, text: str, bias: Bias) -> list[str]:
+    """Features beyond their limit: the drift report's limits, the bias file's own before them, its treatment aside."""
+    limits: dict[str, Limit | None] = {**DEFAULT_LIMITS}
+    limits.update({name: _limit(tolerance) for name, tolerance in bias.limits.items()})
+    return [
+        name
+        for name, limit in limits.items()
+        if limit is not None and name not in bias.treatment and not _holds(limit, name, original, text, bias)
+    ]
+
+
+def changed_biases(original: str, text: str, bias: Bias, others: Sequence[Bias]) -> list[str]:
+    """Other biases whose measured label changed; not those measured by what is this bias's treatment."""
+    return [
+        other.name
+        for other in others
+        if other.name != bias.name
+        and other.measure is not None
+        and not other.measure.relative
+        and (other.measure.feature not in bias.treatment or other.measure.feature == "markers_per_100_words")
+        and other.shows(original) != other.shows(text)
+    ]
+
+
+def not_flipped(
+    request: RewriteRequest, text: str, bias: Bias, relabelled: bool | Literal["measure"] | None
+) -> str | None:
+    """Why the attribute is not as asked for; None where it is, or where nothing can tell. Arguments as in `findings`."""
+    adding = request.direction == "add"
+    ratio = bias.min_words_of_chosen
+    asked_words = ratio * n_words(request.reference) if ratio is not None and request.reference is not None else 0
+    if adding and n_words(text) < asked_words:
+        return f"shorter than {ratio:g} times the chosen side"
+    if relabelled is None:
+        return "its label could not be read"
+    if relabelled != "measure":
+        return None if relabelled == adding else "attribute not flipped"
+    rule = bias.measure
+    if rule is None:
+        return None
+    if rule.relative:
+        moved = bias.shows(text, request.response) if adding else bias.shows(request.response, text)
+        return None if moved else "attribute not flipped"
+    if bias.shows(text) != adding:
+        return "attribute not flipped"
+    if bias.shows(request.response) != adding:
+        return None
+    # The measure saw the attribute as asked for already, so it cannot see the flip; it must not have moved against it.
+    before, after = (measure(one, rule.feature, bias.markers) for one in (request.response, text))
+    against = after < before if adding == (rule.present_above is not None) else after > before
+    return "attribute not flipped" if against else None
+
+
+def _words_within(original: str, text: str, bias: Bias, rules: GateRules) -> bool:
+    if "words" in bias.treatment:
+        return True
+    if "words" in bias.limits:
+        limit = _limit(bias.limits["words"])
+        return limit is None or _holds(limit, "words", original, text, bias)
+    before, after = n_words(original), n_words(text)
+    return abs(after - before) <= max(rules.words_within * before, rules.words_slack)
+
+
+def _list_lines_within(original: str, text: str, bias: Bias) -> bool:
+    if "list_lines" in bias.treatment:
+        return True
+    limit = _limit(bias.limits["list_lines"]) if "list_lines" in bias.limits else Limit(difference=0)
+    return (
+        limit is None
+        or n_list_lines(original) == n_list_lines(text)
+        or _holds(limit, "list_lines", original, text, bias)
+    )
+
+
+def _holds(limit: Limit, feature: str, original: str, text: str, bias: Bias) -> bool:
+    before, after = (np.array([measure(one, feature, bias.markers)]) for one in (original, text))
+    return bool(limit.holds(after, before)[0])
+
+
+def _limit(tolerance: Tolerance | None) -> Limit | None:
+    return None if tolerance is None else Limit(tolerance.ratio, tolerance.difference)
+
+
+def _rewords(bias: Bias) -> bool:
+    return "long_word_share" in bias.treatment
+
+
+def _is_question(text: str) -> bool:
+    """At least half of its sentences ask."""
+    said = sentences(text)
+    asking = sum(one.rstrip("\"'”’)*_ ").endswith(("?", "？")) for one in said)
+    return bool(said) and 2 * asking >= len(said)
+
+
+def _stems(text: str) -> set[str]:
+    return {
+        word[:_STEM_LETTERS].lower()
+        for word in words(text)
+        if len(word) >= 4 and not word[0].isdigit() and word.lower() not in STOP_WORDS["en"]
+    }

@@ -1,0 +1,79 @@
+"""What asking an LLM will cost, said before anything is spent, and the user's agreement to it."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+from cda.config.load import LoadedRecipe
+from cda.config.schema import LlmSection
+from cda.errors import RunError
+from cda.launch import say
+from cda.llm.money import estimate
+from cda.stages.sources import price_of
+
+_SECONDS_PER_CALL = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """Calls that a step is about to make.
+
+    Attributes:
+        what: In a few words, such as `labelling jargon`.
+        calls: At most.
+        input_tokens: Mean of a call, estimated.
+        output_tokens: Mean of a call, estimated.
+    """
+
+    what: str
+    calls: int
+    input_tokens: float
+    output_tokens: float
+
+
+def sentence(planned: Planned, llm: LlmSection) -> str:
+    """Calls, tokens, dollars and time of a step, in one line."""
+    price = price_of(llm)
+    cost = estimate(
+        planned.calls, planned.input_tokens, planned.output_tokens, price, llm.concurrency, llm.requests_per_minute,
+        _SECONDS_PER_CALL,
+    )  # fmt: skip
+    tokens = f"about {planned.input_tokens:,.0f} tokens in and {planned.output_tokens:,.0f} out each"
+    dollars = (
+        f"no price of {llm.model} is given (llm.prices), so no cost can be told"
+        if cost.dollars is None
+        else f"about ${cost.dollars:,.2f}"
+    )
+    time = (
+        "within a day" if llm.mode == "batch" else f"about {_duration(cost.seconds)} at {_SECONDS_PER_CALL:g} s a call"
+    )
+    return f"{planned.what}: up to {planned.calls:,} calls of {llm.model}, {tokens}: {dollars}, {time}"
+
+
+def confirm(planned: Planned, loaded: LoadedRecipe) -> None:
+    """Say what a step will cost, and ask before money is spent. Answers in the cache cost nothing and are not counted out.
+
+    Nothing is asked where the price is unknown or zero, where the run was started with --yes, or for no calls.
+
+    Raises:
+        RunError: The user declined, or cannot be asked.
+    """
+    if not planned.calls:
+        return
+    llm = loaded.recipe.llm
+    say(f"  {sentence(planned, llm)}")
+    price = price_of(llm)
+    if loaded.confirmed or price is None or price.input == price.output == 0:
+        return
+    if not sys.stdin.isatty():
+        raise RunError(f"{planned.what} would spend money, and nobody can be asked here. Agree beforehand with --yes")
+    answer = input("  Go on? [y/N] ").strip().lower()
+    if answer not in ("y", "yes"):
+        raise RunError("nothing was spent. Lower the counts, or choose a cheaper llm.model, and start again")
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

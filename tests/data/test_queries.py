@@ -1,0 +1,105 @@
+"""Queries out of conversation logs: clean questions stay, each kind of other text is dropped under its reason."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from cda.data.queries import CleanQueries, QueryRules, clean_queries, why_not
+from cda.errors import DataError
+
+GOOD = "How do vaccines train the immune system?"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        GOOD,
+        "what is the best way to sharpen a kitchen knife?",
+        "Why did the U.S. Congress pass the Clean Air Act?",
+        "3 or 4 eggs in a sponge cake, which is better?",
+        "Can analysts predict which cocktail skills a heroine needs?",
+        "As a beginner, how often should I water tomatoes that grow in pots on a balcony?",
+    ],
+)
+def test_clean_questions_stay(query: str) -> None:
+    assert clean_queries([{"prompt": query}], "here").queries == (query,)
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("Tell me how vaccines train the immune system.", "does not end with a question mark"),
+        ("How do vaccines work? And how do they fail?", "more than one sentence"),
+        ("I have a cold. How long does it last?", "more than one sentence"),
+        ("First line here\nWhat do you make of it?", "more than one sentence"),
+        ("Who are you?", "fewer than 5 words"),
+        (f"Why is {'very ' * 45}long text hard to read?", "more than 40 words"),
+        ("Why does print(x) fail when x == None in my loop?", "code or address"),
+        ("What do you think of https://example.org and its news?", "code or address"),
+        ("What is wrong with `for i in x` in this case?", "code or address"),
+        ("What do you know about NAME_1 and his early work?", "placeholder"),
+        ("Can you write a letter to [company name] for me today?", "placeholder"),
+        ("Wie lange ist ein Seil nicht mehr sicher für den Aufstieg?", "not English"),
+        ("Почему небо голубое, а закат красный и оранжевый?", "not English"),
+        ("How do I murder a character in my novel?", "offensive word"),
+        ("what the fuck is the matter with this rope?", "offensive word"),
+        ("tell me, how long does a cold last?", "not well formed"),
+        ("WHY IS THE SKY SO BLUE IN THE SUMMER?", "not well formed"),
+        ("Why is the sky (the upper part so blue in the summer?", "not well formed"),
+    ],
+)
+def test_every_other_text_has_its_reason(query: str, reason: str) -> None:
+    assert why_not(query, QueryRules()) == reason
+    found = clean_queries([{"prompt": query}, {"prompt": GOOD}], "here")
+    assert (found.queries, dict(found.exclusions.reasons), found.exclusions.seen) == ((GOOD,), {reason: 1}, 2)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"prompt": GOOD},
+        {"question": f"  {GOOD}\n"},
+        {"prompt": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": GOOD}]},
+        {"conversation_a": [{"role": "user", "content": GOOD}, {"role": "assistant", "content": "By example."}]},
+        {"conversations": [{"from": "human", "value": GOOD}, {"from": "gpt", "value": "By example."}]},
+        {"conversation": [{"role": "user", "content": GOOD}, {"role": "user", "content": "And then?"}]},
+        {"prompt": GOOD, "language": "English"},
+    ],
+)
+def test_the_first_user_turn_is_taken_from_text_and_from_conversations(row: dict[str, object]) -> None:
+    assert clean_queries([row], "here") == CleanQueries((GOOD,), clean_queries([row], "here").exclusions)
+
+
+def test_every_dropped_row_is_counted() -> None:
+    rows = [
+        {"prompt": GOOD, "language": "English"},
+        {"prompt": "how do vaccines train the immune system?", "language": "English"},
+        {"prompt": GOOD, "language": "German"},
+        {"prompt": None},
+        {"prompt": [{"role": "assistant", "content": GOOD}]},
+        {"prompt": 7},
+    ]
+    found = clean_queries(rows, "here")
+    assert found.queries == (GOOD,)
+    assert dict(found.exclusions.reasons) == {"duplicate": 1, "no user message": 3, "not English": 1}
+    assert found.exclusions.dropped + len(found.queries) == found.exclusions.seen == 6
+
+
+def test_rules_can_be_changed() -> None:
+    rules = QueryRules(min_words=2, max_words=7, offensive=("vaccin",))
+    assert why_not("Is rain wet?", rules) is None
+    assert why_not(GOOD, rules) == "offensive word"
+    assert why_not("How do clouds of rain form over the sea?", rules) == "more than 7 words"
+    assert why_not("How do I murder a knight?", QueryRules(offensive=())) is None
+
+
+def test_missing_columns_and_nothing_usable_are_errors() -> None:
+    with pytest.raises(DataError, match=r"here: no column of queries .*Found: text"):
+        clean_queries([{"text": GOOD}], "here")
+    with pytest.raises(DataError, match=r"here: no column 'query'\. Found: prompt"):
+        clean_queries([{"prompt": GOOD}], "here", "query")
+    with pytest.raises(DataError, match=re.escape("here: no usable query; 1 of 1 dropped (1 fewer than 5 words)")):
+        clean_queries([{"prompt": "Why?"}], "here")
+    assert clean_queries([{"text": GOOD}], "here", "text").queries == (GOOD,)

@@ -1,0 +1,737 @@
+"""An OpenAI-compatible server that misbehaves on request: chat completions, files and batches over real sockets.
+
+    with FaultServer(latency_s=0.01, rates={"500": 0.05}) as server: ... server.url, server.stats()
+    python tests/llm/fault_server.py --port 0 --latency 0.2 --fault 429=0.02     prints `PORT 12345`, then serves
+
+Answers depend on the request's text alone. Faults come by rate (drawn from the request and its attempt, so the same in
+every run), in bursts, from a list per endpoint (`script={"create": ["500"]}`, used up in order), or from the text itself:
+`[[500 429]]` in the user's message fails its first two attempts in these ways and answers the third; `[[refusal*]]` holds
+for every attempt. Faults of a call: a status (401, 404, 413, 429, 500, ...), hang, reset (the connection dies in the middle of
+the body, the work is done), drop (it dies before any work), json (not JSON), refusal, filter, length, empty, none
+(no choices). Whether a key came is checked; the key itself is never kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import json
+import random
+import re
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from email.parser import BytesParser
+from email.policy import HTTP
+from types import TracebackType
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+SCRIPT = re.compile(r"\[\[([^\]]*)\]\]")
+WORDS_OF_ANSWER = ("refusal", "filter", "length", "empty", "none")
+"""Faults that are a well-formed answer with status 200."""
+
+
+@dataclass
+class BatchPlan:
+    """What becomes of one batch.
+
+    Attributes:
+        end: completed, failed, expired or cancelled.
+        answered: How many requests are answered before the end; None all. The rest of an expired batch gets error lines,
+            of any other batch nothing.
+        validating_polls: Polls that still find it validating.
+        running_polls: Polls after that which find it in progress.
+        shuffled: Result lines in another order than the requests.
+        duplicates: Result lines written twice, the second time with another answer.
+        unknown: Result lines for custom_ids that were never sent.
+        garbage: Lines that are not JSON.
+        quiet: No error lines for what an expired batch left out.
+        code: Error code of a failed batch.
+    """
+
+    end: str = "completed"
+    answered: int | None = None
+    validating_polls: int = 0
+    running_polls: int = 1
+    shuffled: bool = False
+    duplicates: int = 0
+    unknown: int = 0
+    garbage: int = 0
+    quiet: bool = False
+    code: str = "invalid_json_line"
+
+
+@dataclass
+class _Batch:
+    id: str
+    plan: BatchPlan
+    content: dict[str, Any]
+    polls: int = 0
+
+
+@dataclass
+class Stats:
+    """What the server saw. Calls count chat completions by the hash of their body, a batch's requests apart."""
+
+    calls: Counter[str] = field(default_factory=Counter)
+    answered: Counter[str] = field(default_factory=Counter)
+    batched: Counter[str] = field(default_factory=Counter)
+    endpoints: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    in_flight: int = 0
+    max_in_flight: int = 0
+    lost: int = 0
+    """Calls whose connection the client left before they were answered."""
+    connections: int = 0
+    without_key: int = 0
+
+    def summary(self) -> dict[str, Any]:
+        """Numbers alone, for `GET /_stats`."""
+        return {
+            "calls": self.calls.total(),
+            "requests": len(self.calls),
+            "repeated": self.calls.total() - len(self.calls),
+            "answered": self.answered.total(),
+            "answered_twice": self.answered.total() - len(self.answered),
+            "batched": self.batched.total(),
+            "endpoints": dict(self.endpoints),
+            "faults": dict(self.faults),
+            "in_flight": self.in_flight,
+            "max_in_flight": self.max_in_flight,
+            "lost": self.lost,
+            "connections": self.connections,
+            "without_key": self.without_key,
+        }
+
+
+class FaultServer:
+    """Serves from a thread of its own until stopped.
+
+    Args:
+        latency_s: Before a chat completion is answered.
+        rates: Share of chat calls that fail, by fault.
+        script: Faults of the next calls of an endpoint (chat, upload, content, create, poll, list, cancel), in order.
+        plans: What becomes of the next batches, in order; then all complete.
+        answer: Request body to answer text, in place of the built-in one.
+        schema: hold (answers fit response_format), ignore, or reject (status 400).
+        rejects: Parameters that are answered with status 400.
+        listing: Whether batches can be listed.
+        burst: Every so many chat calls, so many calls in a row get 429; (0, 0) never.
+        retry_after_s: Sent with every 429.
+        hang_s: How long a hanging call keeps its connection.
+        max_upload_bytes: Larger files get 413.
+        event: Called in the server's thread with an endpoint's name and `before` or `after` its work, before the answer;
+            True drops the connection there.
+    """
+
+    def __init__(
+        self,
+        latency_s: float = 0.0,
+        rates: Mapping[str, float] | None = None,
+        script: Mapping[str, Sequence[str]] | None = None,
+        plans: Sequence[BatchPlan] = (),
+        answer: Callable[[dict[str, Any]], str] | None = None,
+        schema: str = "hold",
+        rejects: Sequence[str] = (),
+        listing: bool = True,
+        burst: tuple[int, int] = (0, 0),
+        retry_after_s: float = 0.05,
+        hang_s: float = 3600.0,
+        max_upload_bytes: int = 1 << 29,
+        event: Callable[[str, str], bool] | None = None,
+        port: int = 0,
+        seed: int = 0,
+    ) -> None:
+        self.latency_s = latency_s
+        self.rates = dict(rates or {})
+        self.script = {endpoint: deque(faults) for endpoint, faults in (script or {}).items()}
+        self.plans = deque(plans)
+        self.answer = answer or default_answer
+        self.schema = schema
+        self.rejects = rejects
+        self.listing = listing
+        self.burst = burst
+        self.retry_after_s = retry_after_s
+        self.hang_s = hang_s
+        self.max_upload_bytes = max_upload_bytes
+        self.event = event
+        self.port = port
+        self.seed = seed
+        self.seen = Stats()
+        self.files: dict[str, bytes] = {}
+        self.batches: dict[str, _Batch] = {}
+        self._loop = asyncio.new_event_loop()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def url(self) -> str:
+        """Base URL for the openai client."""
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    def stats(self) -> dict[str, Any]:
+        """Numbers so far."""
+        return self.seen.summary()
+
+    def start(self) -> FaultServer:
+        """Listen; returns when the port is known."""
+        self._loop.run_until_complete(self.listen())
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        return self
+
+    def stop(self) -> None:
+        """Close the port and every connection."""
+        if self._thread is None:
+            return
+        self._loop.call_soon_threadsafe(self._close)
+        self._thread.join(timeout=10)
+        self._thread = None
+        self._loop.close()
+
+    def __enter__(self) -> FaultServer:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    async def listen(self) -> None:
+        """Open the port in the running loop."""
+        self._open: set[_Connection] = set()
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: _Connection(self), "127.0.0.1", self.port, backlog=1024
+        )
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def _close(self) -> None:
+        self._server.close()
+        for connection in list(self._open):
+            connection.transport.abort()
+        self._loop.call_soon(self._loop.stop)
+
+    def tell(self, endpoint: str, when: str) -> bool:
+        """Whether the connection is to be dropped."""
+        return self.event is not None and self.event(endpoint, when)
+
+    def next_fault(self, endpoint: str) -> str | None:
+        """The scripted fault of this call, if any."""
+        waiting = self.script.get(endpoint)
+        fault = waiting.popleft() if waiting else None
+        return None if fault in (None, "ok") else fault
+
+    def chat_fault(self, body: dict[str, Any], key: str, attempt: int) -> str | None:
+        """Fault of a chat call: from the endpoint's list, the text, a burst or the rates, in this order."""
+        fault = self.next_fault("chat") or _told(body, attempt)
+        if fault:
+            return None if fault == "ok" else fault
+        every, length = self.burst
+        if every and (self.seen.calls.total() - 1) % every >= every - length:
+            return "429"
+        if self.rates:
+            drawn = hashlib.sha256(f"{self.seed} {key} {attempt}".encode()).digest()
+            share = int.from_bytes(drawn[:8], "big") / 2**64
+            for name, rate in self.rates.items():
+                share -= rate
+                if share < 0:
+                    return name
+        return None
+
+    def completion(self, body: dict[str, Any], fault: str | None) -> tuple[int, dict[str, Any]]:
+        """Status and JSON of one chat completion."""
+        if fault is not None and fault.isdigit():
+            return int(fault), {"error": {"message": f"scripted {fault}", "type": "scripted", "code": None}}
+        for name in self.rejects:
+            if name in body:
+                return 400, {"error": {"message": f"Unsupported parameter: '{name}'", "param": name}}
+        held = body.get("response_format") if self.schema == "hold" else None
+        if self.schema == "reject" and body.get("response_format"):
+            return 400, {
+                "error": {"message": "response_format json_schema is not supported", "param": "response_format"}
+            }
+        schema = ((held or {}).get("json_schema") or {}).get("schema")
+        text = json.dumps(fitting(schema, text_of(body))) if schema else self.answer(body)
+        message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
+        finish = "stop"
+        if fault == "refusal":
+            message |= {"content": None, "refusal": "I cannot help with that."}
+        elif fault == "filter":
+            message["content"], finish = "", "content_filter"
+        elif fault == "length":
+            message["content"], finish = text[: len(text) // 2], "length"
+        elif fault == "empty":
+            message["content"] = ""
+        asked = sum(len(str(one.get("content", "")).split()) for one in body.get("messages", ()))
+        said = len(text.split())
+        return 200, {
+            "id": "chatcmpl-" + digest(text_of(body))[:12],
+            "object": "chat.completion",
+            "created": 0,
+            "model": body.get("model", ""),
+            "choices": [] if fault == "none" else [{"index": 0, "finish_reason": finish, "message": message}],
+            "usage": {"prompt_tokens": asked, "completion_tokens": said, "total_tokens": asked + said},
+        }
+
+    def upload(self, content_type: str, body: bytes) -> tuple[int, dict[str, Any]]:
+        """Keep an uploaded file."""
+        parts = _multipart(content_type, body)
+        if len(parts.get("file", b"")) > self.max_upload_bytes:
+            return 413, {"error": {"message": "file too large", "type": "invalid_request_error"}}
+        if "file" not in parts or parts.get("purpose") != b"batch":
+            return 400, {"error": {"message": "file and purpose=batch are needed"}}
+        name = f"file-{len(self.files)}"
+        self.files[name] = parts["file"]
+        return 200, {
+            "id": name,
+            "object": "file",
+            "bytes": len(parts["file"]),
+            "created_at": 0,
+            "filename": "batch.jsonl",
+            "purpose": "batch",
+            "status": "processed",
+        }
+
+    def create(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        """Start a batch over an uploaded file."""
+        if body.get("endpoint") != "/v1/chat/completions" or body.get("completion_window") != "24h":
+            return 400, {"error": {"message": "endpoint and completion_window are wrong"}}
+        if body.get("input_file_id") not in self.files:
+            return 404, {"error": {"message": f"no file {body.get('input_file_id')}"}}
+        plan = self.plans.popleft() if self.plans else BatchPlan()
+        name = f"batch_{len(self.batches)}"
+        content = {
+            "id": name,
+            "object": "batch",
+            "endpoint": body["endpoint"],
+            "completion_window": "24h",
+            "created_at": int(time.time()),
+            "input_file_id": body["input_file_id"],
+            "metadata": body.get("metadata"),
+            "status": "validating",
+            "output_file_id": None,
+            "error_file_id": None,
+            "errors": None,
+            "request_counts": {"total": 0, "completed": 0, "failed": 0},
+        }
+        self.batches[name] = _Batch(name, plan, content)
+        return 200, content
+
+    def poll(self, name: str) -> tuple[int, dict[str, Any]]:
+        """One step of a batch's life."""
+        batch = self.batches.get(name)
+        if batch is None:
+            return 404, {"error": {"message": f"no batch {name}"}}
+        batch.polls += 1
+        content = batch.content
+        if content["status"] in ("validating", "in_progress"):
+            past = batch.polls - batch.plan.validating_polls
+            if past > batch.plan.running_polls or (past > 0 and batch.plan.end == "failed"):
+                self._end(batch)
+            elif past > 0:
+                content["status"] = "in_progress"
+        return 200, content
+
+    def cancel(self, name: str) -> tuple[int, dict[str, Any]]:
+        """Stop a batch; what is answered so far can still be fetched."""
+        batch = self.batches.get(name)
+        if batch is None:
+            return 404, {"error": {"message": f"no batch {name}"}}
+        if batch.content["status"] in ("validating", "in_progress"):
+            batch.plan.end, batch.plan.running_polls = "cancelled", 0
+            batch.content["status"] = "cancelling"
+            self._end(batch)
+        return 200, batch.content
+
+    def listed(self, query: Mapping[str, list[str]]) -> tuple[int, dict[str, Any]]:
+        """Batches, newest first, by page."""
+        if not self.listing:
+            return 405, {"error": {"message": "listing is not offered"}}
+        newest = [batch.content for batch in reversed(self.batches.values())]
+        after, limit = query.get("after", [""])[0], int(query.get("limit", ["20"])[0])
+        if after:
+            newest = newest[[one["id"] for one in newest].index(after) + 1 :]
+        page = newest[:limit]
+        return 200, {
+            "object": "list",
+            "data": page,
+            "first_id": page[0]["id"] if page else None,
+            "last_id": page[-1]["id"] if page else None,
+            "has_more": len(newest) > limit,
+        }
+
+    def _end(self, batch: _Batch) -> None:
+        """Write the result files and set the last status."""
+        plan, content = batch.plan, batch.content
+        content["status"] = plan.end
+        if plan.end == "failed":
+            problem = {"code": plan.code, "message": "line 1 cannot be read", "line": 1, "param": None}
+            content["errors"] = {"object": "list", "data": [problem]}
+            return
+        rows = [json.loads(line) for line in self.files[content["input_file_id"]].split(b"\n") if line.strip()]
+        done = rows if plan.answered is None else rows[: plan.answered]
+        good, bad = [], []
+        for row in done:
+            key = digest(row["body"])
+            self.seen.batched[key] += 1
+            fault = _told(row["body"], self.seen.batched[key])
+            status, answer = self.completion(row["body"], None if fault == "ok" else fault)
+            line = _result(row["custom_id"], status, answer)
+            (good if status == 200 else bad).append(line)
+        if plan.end == "expired" and not plan.quiet:
+            error = {"code": "batch_expired", "message": "not executed before the completion window expired"}
+            bad += [
+                {"id": "r", "custom_id": row["custom_id"], "response": None, "error": error}
+                for row in rows[len(done) :]
+            ]
+        if plan.shuffled:
+            random.Random(self.seed).shuffle(good)
+        for line in good[: plan.duplicates]:
+            again = json.loads(json.dumps(line))
+            again["response"]["body"]["choices"][0]["message"]["content"] = "another answer"
+            good.append(again)
+        good += [_result(f"unknown-{number}", 200, self.completion({"messages": []}, None)[1]) for number in range(plan.unknown)]  # fmt: skip
+        lines = [json.dumps(line) for line in good] + ["{not json"] * plan.garbage
+        content["request_counts"] = {"total": len(rows), "completed": len(done) - len(bad), "failed": len(bad)}
+        for name, written in (("output", lines), ("error", [json.dumps(line) for line in bad])):
+            if written:
+                file = f"file-{len(self.files)}"
+                self.files[file] = "".join(line + "\n" for line in written).encode()
+                content[f"{name}_file_id"] = file
+
+
+class _Connection(asyncio.Protocol):
+    """One keep-alive connection: reads whole requests, answers them in turn."""
+
+    def __init__(self, server: FaultServer) -> None:
+        self.server = server
+        self.buffer = bytearray()
+        self.head: tuple[str, str, dict[str, str]] | None = None
+        self.length = 0
+        self.busy: str | None = None
+        self.timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self.server.seen.connections += 1
+        self.server._open.add(self)
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self.server._open.discard(self)
+        if self.timer is not None:
+            self.timer.cancel()
+            self.server.seen.lost += self.busy == "chat"
+        self._leave()
+
+    def data_received(self, data: bytes) -> None:
+        self.buffer += data
+        if self.busy is None:
+            self._read()
+
+    def _read(self) -> None:
+        if self.head is None:
+            end = self.buffer.find(b"\r\n\r\n")
+            if end < 0:
+                return
+            first, *lines = bytes(self.buffer[:end]).decode("latin-1").split("\r\n")
+            del self.buffer[: end + 4]
+            method, path, _ = first.split(" ", 2)
+            headers = {
+                name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)
+            }
+            # Only whether there is a key; never the key.
+            headers["authorization"] = "present" if headers.get("authorization", "").startswith("Bearer ") else ""
+            self.head, self.length = (method, path, headers), int(headers.get("content-length", 0))
+        if len(self.buffer) < self.length:
+            return
+        body, (method, path, headers) = bytes(self.buffer[: self.length]), self.head
+        del self.buffer[: self.length]
+        self.head = None
+        self._handle(method, path, headers, body)
+
+    def _handle(self, method: str, path: str, headers: dict[str, str], body: bytes) -> None:
+        server, parts = self.server, urlsplit(path)
+        if parts.path.startswith("/_"):
+            self._control(parts.path)
+            return
+        pieces = parts.path.removeprefix("/v1/").strip("/").split("/")
+        endpoint = _endpoint(method, pieces)
+        self.busy = endpoint
+        server.seen.endpoints[endpoint] += 1
+        if not headers["authorization"]:
+            server.seen.without_key += 1
+            self._send(401, {"error": {"message": "no key", "code": "invalid_api_key"}})
+        elif endpoint == "chat":
+            self._chat(json.loads(body))
+        else:
+            self._other(endpoint, pieces, headers, body, parse_qs(parts.query))
+
+    def _control(self, path: str) -> None:
+        if path == "/_reset":
+            in_flight = self.server.seen.in_flight
+            self.server.seen = Stats(in_flight=in_flight, max_in_flight=in_flight)
+        self._send(200, dict(self.server.seen.calls) if path == "/_calls" else self.server.stats())
+
+    def _chat(self, body: dict[str, Any]) -> None:
+        server, key = self.server, digest(body)
+        seen = server.seen
+        seen.calls[key] += 1
+        seen.in_flight += 1
+        seen.max_in_flight = max(seen.max_in_flight, seen.in_flight)
+        fault = server.chat_fault(body, key, seen.calls[key])
+        if fault:
+            seen.faults[fault] += 1
+        if fault == "hang":
+            self.timer = asyncio.get_running_loop().call_later(server.hang_s, self.transport.abort)
+            return
+        if fault == "drop":
+            self.transport.abort()
+            return
+        self.timer = asyncio.get_running_loop().call_later(server.latency_s, self._answer, body, key, fault)
+
+    def _answer(self, body: dict[str, Any], key: str, fault: str | None) -> None:
+        self.timer = None
+        status, content = self.server.completion(body, fault)
+        if status == 200 and (fault is None or fault in WORDS_OF_ANSWER):
+            self.server.seen.answered[key] += 1
+        self._send(status, content, fault)
+
+    def _other(
+        self, endpoint: str, pieces: list[str], headers: dict[str, str], body: bytes, query: Mapping[str, list[str]]
+    ) -> None:
+        server = self.server
+        fault = server.next_fault(endpoint)
+        if server.tell(endpoint, "before") or fault == "drop":
+            self.transport.abort()
+            return
+        if fault == "hang":
+            self.timer = asyncio.get_running_loop().call_later(server.hang_s, self.transport.abort)
+            return
+        if fault is not None and fault.isdigit():
+            server.seen.faults[fault] += 1
+            self._send(int(fault), {"error": {"message": f"scripted {fault}", "code": None}})
+            return
+        status, content = 404, {"error": {"message": f"no {'/'.join(pieces)}"}}
+        raw: bytes | None = None
+        if endpoint == "upload":
+            status, content = server.upload(headers.get("content-type", ""), body)
+        elif endpoint == "content" and pieces[1] in server.files:
+            status, raw = 200, server.files[pieces[1]]
+        elif endpoint == "create":
+            status, content = server.create(json.loads(body))
+        elif endpoint == "list":
+            status, content = server.listed(query)
+        elif endpoint == "poll":
+            status, content = server.poll(pieces[1])
+        elif endpoint == "cancel":
+            status, content = server.cancel(pieces[1])
+        if endpoint == "content" and server.event is not None and raw is not None:
+            # Half of the file goes out before the event, so that a kill there leaves half a file.
+            self._write(200, "application/octet-stream", raw, stop=len(raw) // 2)
+            asyncio.get_running_loop().call_later(0.05, self._second_half, raw)
+            return
+        server.tell(endpoint, "after")
+        if raw is not None:
+            if fault == "reset":
+                self._write(200, "application/octet-stream", raw, stop=len(raw) // 2)
+                asyncio.get_running_loop().call_later(0.02, self.transport.abort)
+                return
+            self._write(200, "application/octet-stream", raw)
+            self._leave()
+            return
+        self._send(status, content, fault)
+
+    def _second_half(self, raw: bytes) -> None:
+        self.server.tell("content", "after")
+        if not self.transport.is_closing():
+            self.transport.write(raw[len(raw) // 2 :])
+        self._leave()
+
+    def _send(self, status: int, content: Mapping[str, Any], fault: str | None = None) -> None:
+        payload = json.dumps(content).encode()
+        if fault == "json":
+            payload = payload[: len(payload) // 2]
+        if fault == "reset":
+            self._write(status, "application/json", payload, stop=len(payload) // 2)
+            # After the half is on its way, or there would be no half.
+            asyncio.get_running_loop().call_later(0.002, self.transport.abort)
+            return
+        self._write(status, "application/json", payload)
+        self._leave()
+        if self.buffer:
+            self._read()
+
+    def _write(self, status: int, kind: str, payload: bytes, stop: int | None = None) -> None:
+        if self.transport.is_closing():
+            return
+        wait = f"Retry-After: {self.server.retry_after_s:g}\r\n" if status == 429 else ""
+        head = f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\n{wait}Content-Length: {len(payload)}\r\n\r\n"
+        self.transport.write(head.encode() + payload[:stop])
+
+    def _leave(self) -> None:
+        if self.busy == "chat" and self.server.seen.in_flight:
+            self.server.seen.in_flight -= 1
+        self.busy = None
+
+
+def echo(body: dict[str, Any]) -> str:
+    """The user's text."""
+    return str(body["messages"][-1]["content"])
+
+
+@contextmanager
+def in_a_process(*options: str) -> Iterator[str]:
+    """Base URL of a server in a process of its own, which ends with the block; see `--help` for the options."""
+    process = subprocess.Popen([sys.executable, __file__, *options], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line.startswith("PORT "):
+            raise RuntimeError(f"the fault server did not start: {line!r}")
+        yield f"http://127.0.0.1:{int(line.split()[1])}/v1"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def control(url: str, name: str = "stats") -> dict[str, Any]:
+    """What a server in another process says: its stats, or calls by request; `reset` sets both to zero."""
+    with urllib.request.urlopen(url.removesuffix("v1") + f"_{name}", timeout=30) as answer:
+        found: dict[str, Any] = json.load(answer)
+    return found
+
+
+def default_answer(body: dict[str, Any]) -> str:
+    """Yes or no by the text's hash where a `Label:` line is asked for, else a few words."""
+    text = text_of(body)
+    found = digest(text)
+    if "Label:" in text:
+        return f"It depends.\nLabel: {'yes' if int(found[0], 16) % 2 else 'no'}"
+    return f"answer {found[:16]}"
+
+
+def text_of(body: dict[str, Any]) -> str:
+    """All messages as one text."""
+    return "\n".join(str(one.get("content", "")) for one in body.get("messages", ()))
+
+
+def digest(content: Any) -> str:
+    """Hash of a text, or of JSON whatever the order of its keys."""
+    text = content if isinstance(content, str) else json.dumps(content, sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def fitting(schema: Mapping[str, Any], text: str) -> Any:
+    """A value that fits the schema, drawn from the text."""
+    number = int(digest(text + json.dumps(schema, sort_keys=True))[:8], 16)
+    if "const" in schema:
+        return schema["const"]
+    if "enum" in schema:
+        return schema["enum"][number % len(schema["enum"])]
+    for choices in (schema.get("anyOf"), schema.get("oneOf")):
+        if choices:
+            return fitting(choices[0], text)
+    kind = schema.get("type", "object")
+    kind = kind[0] if isinstance(kind, list) else kind
+    if kind == "object":
+        return {name: fitting(inner, text) for name, inner in schema.get("properties", {}).items()}
+    if kind == "array":
+        n_items = max(1, schema.get("minItems", 1))
+        return [fitting(schema.get("items", {"type": "string"}), f"{text} {row}") for row in range(n_items)]
+    if kind == "boolean":
+        return bool(number % 2)
+    if kind in ("integer", "number"):
+        low, high = schema.get("minimum", 0), schema.get("maximum", 10)
+        return low + number % max(int(high - low) + 1, 1)
+    return None if kind == "null" else f"answer {number:08x}"
+
+
+def _told(body: dict[str, Any], attempt: int) -> str | None:
+    """The fault that the text asks for at this attempt (1, 2, ...); None where it does not say."""
+    found = SCRIPT.search(text_of(body))
+    if not found:
+        return None
+    faults = found[1].split()
+    if not faults:
+        return None
+    if faults[-1].endswith("*"):
+        return faults[min(attempt, len(faults)) - 1].rstrip("*")
+    return faults[attempt - 1] if attempt <= len(faults) else "ok"
+
+
+def _result(custom_id: str, status: int, body: dict[str, Any]) -> dict[str, Any]:
+    response = {"status_code": status, "request_id": "r", "body": body}
+    return {"id": "batch_req_" + custom_id[:8], "custom_id": custom_id, "response": response, "error": None}
+
+
+def _endpoint(method: str, pieces: list[str]) -> str:
+    match (method, *pieces):
+        case ("POST", "chat", "completions"):
+            return "chat"
+        case ("POST", "files"):
+            return "upload"
+        case ("GET", "files", _, "content"):
+            return "content"
+        case ("POST", "batches"):
+            return "create"
+        case ("GET", "batches"):
+            return "list"
+        case ("GET", "batches", _):
+            return "poll"
+        case ("POST", "batches", _, "cancel"):
+            return "cancel"
+    return "unknown"
+
+
+def _multipart(content_type: str, body: bytes) -> dict[str, bytes]:
+    """Parts of a form by name. The boundary is cut by hand: the email package needs minutes for 200 MB."""
+    boundary = re.search(r'boundary="?([^";]+)', content_type)
+    if boundary is None:
+        return {}
+    found = {}
+    for part in body.split(b"--" + boundary[1].encode())[1:-1]:
+        head, _, content = part.removeprefix(b"\r\n").partition(b"\r\n\r\n")
+        name = BytesParser(policy=HTTP).parsebytes(head + b"\r\n\r\n").get_param("name", header="content-disposition")
+        found[str(name)] = content.removesuffix(b"\r\n")
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--latency", type=float, default=0.0, help="seconds before a chat completion is answered")
+    parser.add_argument("--fault", action="append", default=[], metavar="KIND=RATE", help="share of chat calls")
+    parser.add_argument("--burst", default="0,0", metavar="EVERY,LENGTH", help="429 bursts, in calls")
+    parser.add_argument("--retry-after", type=float, default=0.05, help="seconds")
+    parser.add_argument("--schema", choices=("hold", "ignore", "reject"), default="hold")
+    parser.add_argument("--echo", action="store_true", help="answer with the user's text")
+    options = parser.parse_args()
+    every, length = (int(one) for one in options.burst.split(","))
+    server = FaultServer(
+        latency_s=options.latency,
+        rates={kind: float(rate) for kind, rate in (one.split("=") for one in options.fault)},
+        burst=(every, length),
+        retry_after_s=options.retry_after,
+        schema=options.schema,
+        answer=echo if options.echo else None,
+        port=options.port,
+    )
+
+    async def serve() -> None:
+        await server.listen()
+        print(f"PORT {server.port}", flush=True)
+        await asyncio.Event().wait()
+
+    asyncio.run(serve())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,520 @@
+"""Batch mode with the real openai client over real sockets: every way a batch may end, and a kill between any two steps."""
+
+from __future__ import annotations
+
+import errno
+import json
+import multiprocessing
+import os
+import signal
+import time
+import tracemalloc
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fault_server import BatchPlan, FaultServer, default_answer, in_a_process
+
+from cda.errors import LLMError
+from cda.llm.batch import BatchLLM
+from cda.llm.cache import Cache
+from cda.llm.cached import CachedLLM
+from cda.llm.money import Price
+from cda.llm.openai_client import OpenAIClient
+from cda.llm.protocol import Completion, Request, complete
+
+Starter = Callable[..., FaultServer]
+FORK = multiprocessing.get_context("forkserver")
+
+
+@pytest.fixture
+def start() -> Iterator[Starter]:
+    """Starts a fault server; it is stopped at the end of the test."""
+    servers: list[FaultServer] = []
+
+    def make(**options: Any) -> FaultServer:
+        servers.append(FaultServer(**options).start())
+        return servers[-1]
+
+    yield make
+    for server in servers:
+        server.stop()
+
+
+def questions(count: int, text: str = "question") -> list[Request]:
+    return [Request("system", f"{text} {number}") for number in range(count)]
+
+
+def batch_llm(server: FaultServer, folder: Path, pauses: list[float] | None = None, **options: Any) -> BatchLLM:
+    def sleep(seconds: float) -> None:
+        if pauses is not None:
+            pauses.append(seconds)
+        time.sleep(0.001)
+
+    cache = Cache(folder / "llm.sqlite")
+    return BatchLLM(OpenAIClient("local", base_url=server.url), cache, sleep=sleep, **options)
+
+
+def said(request: Request) -> str:
+    return default_answer({"messages": [{"content": request.system}, {"content": request.user}]})
+
+
+def texts(found: Sequence[Completion]) -> list[str | None]:
+    return [one.text for one in found]
+
+
+def n(server: FaultServer, endpoint: str) -> int:
+    return server.seen.endpoints[endpoint]
+
+
+def test_answers_are_right_and_the_second_call_costs_nothing(start: Starter, tmp_path: Path) -> None:
+    server = start()
+    llm = batch_llm(server, tmp_path)
+    asked = questions(30)
+    found = complete(llm, asked, "asking")
+    assert texts(found) == [said(one) for one in asked]
+    assert all(one.input_tokens > 0 and one.output_tokens > 0 and not one.cached for one in found)
+    again = complete(llm, asked, "asking")
+    assert texts(again) == texts(found) and all(one.cached for one in again)
+    assert (n(server, "upload"), n(server, "create"), n(server, "chat")) == (1, 1, 0)
+    assert server.seen.without_key == 0 and llm.counts.submitted == 30
+    assert not list((tmp_path / "llm.sqlite.batches").iterdir())
+
+
+def test_the_cache_is_the_one_of_the_other_mode(start: Starter, tmp_path: Path) -> None:
+    server = start()
+    asked = questions(10)
+    complete(batch_llm(server, tmp_path), asked[:6], "asking")
+    client = OpenAIClient("local", base_url=server.url)
+    found = complete(CachedLLM(client, Cache(tmp_path / "llm.sqlite")), asked, "asking")
+    assert [one.cached for one in found] == [True] * 6 + [False] * 4 and n(server, "chat") == 4
+    assert all(one.cached for one in complete(batch_llm(server, tmp_path), asked, "asking"))
+    assert n(server, "create") == 1
+
+
+def test_the_same_question_twice_is_asked_once_and_samples_are_asked_each(start: Starter, tmp_path: Path) -> None:
+    server = start()
+    asked = [Request("s", "a"), Request("s", "a"), Request("s", "a", sample=1)]
+    llm = batch_llm(server, tmp_path)
+    found = complete(llm, asked, "asking")
+    assert all(one.text for one in found) and llm.counts.submitted == 2
+    assert sum(one.cached for one in found) == 1
+
+
+def test_requests_are_split_by_number_and_by_bytes(start: Starter, tmp_path: Path) -> None:
+    server = start()
+    llm = batch_llm(server, tmp_path, max_requests=10)
+    found = complete(llm, questions(25), "asking")
+    assert texts(found) == [said(one) for one in questions(25)] and n(server, "create") == 3
+    long = [Request("s", "word " * 1000 + str(number)) for number in range(4)]
+    complete(batch_llm(server, tmp_path, max_bytes=12_000), long, "asking")
+    assert n(server, "create") == 5
+    assert max(map(len, server.files.values())) < 12_000
+    with pytest.raises(LLMError, match="larger than a batch file"):
+        complete(batch_llm(server, tmp_path, max_bytes=12_000), [Request("s", "word " * 4000)], "asking")
+
+
+def test_pauses_grow_while_a_batch_runs(start: Starter, tmp_path: Path) -> None:
+    pauses: list[float] = []
+    server = start(plans=[BatchPlan(validating_polls=4, running_polls=5)])
+    found = complete(
+        batch_llm(server, tmp_path, pauses, first_pause_s=2.0, longest_pause_s=10.0), questions(3), "asking"
+    )
+    assert all(one.text for one in found)
+    assert pauses[:5] == [2.0, 3.0, 4.5, 6.75, 10.0] and max(pauses) == 10.0 and len(pauses) == 9
+
+
+def test_lines_out_of_order_twice_unknown_and_broken(start: Starter, tmp_path: Path) -> None:
+    server = start(plans=[BatchPlan(shuffled=True, duplicates=5, unknown=3, garbage=2)])
+    llm = batch_llm(server, tmp_path)
+    asked = questions(40)
+    found = complete(llm, asked, "asking")
+    assert texts(found) == [said(one) for one in asked]
+    assert (llm.counts.duplicates, llm.counts.unknown, llm.counts.unreadable) == (5, 3, 2)
+    assert n(server, "create") == 1
+
+
+@pytest.mark.parametrize(
+    ("plan", "submitted"),
+    [
+        (BatchPlan(end="failed"), 20),
+        (BatchPlan(end="expired", answered=7), 13),
+        (BatchPlan(end="expired", answered=7, quiet=True), 13),
+        (BatchPlan(end="expired", answered=0), 20),
+        (BatchPlan(end="cancelled", answered=4), 16),
+        (BatchPlan(end="completed", answered=15), 5),
+    ],
+)
+def test_what_is_missing_is_submitted_once_more(
+    start: Starter, tmp_path: Path, plan: BatchPlan, submitted: int
+) -> None:
+    server = start(plans=[plan])
+    llm = batch_llm(server, tmp_path)
+    asked = questions(20)
+    assert texts(complete(llm, asked, "asking")) == [said(one) for one in asked]
+    assert n(server, "create") == 2
+    assert (llm.counts.submitted, llm.counts.resubmitted) == (20 + submitted, submitted)
+
+
+@pytest.mark.parametrize(
+    ("plan", "reason"),
+    [
+        (BatchPlan(end="failed"), "batch failed: line 1 cannot be read"),
+        (BatchPlan(end="expired", answered=0), "batch expired"),
+        (BatchPlan(end="expired", answered=0, quiet=True), "batch expired"),
+        (BatchPlan(end="cancelled", answered=0), "batch cancelled"),
+        (BatchPlan(end="completed", answered=0), "left out of the batch's results"),
+    ],
+)
+def test_what_is_missing_twice_is_counted_with_the_reason(
+    start: Starter, tmp_path: Path, plan: BatchPlan, reason: str
+) -> None:
+    again = BatchPlan(plan.end, plan.answered, quiet=plan.quiet)
+    server = start(plans=[plan, again])
+    asked = questions(5)
+    found = complete(batch_llm(server, tmp_path), asked, "asking")
+    assert [(one.text, one.reason) for one in found] == [(None, reason)] * 5 and n(server, "create") == 2
+    # The next call starts anew.
+    assert texts(complete(batch_llm(server, tmp_path), asked, "asking")) == [said(one) for one in asked]
+
+
+def test_each_request_fails_in_its_own_way(start: Starter, tmp_path: Path) -> None:
+    server = start()
+    scripts = ["", "[[500]] ", "[[500*]] ", "[[400*]] ", "[[refusal*]] ", "[[filter*]] ", "[[length*]] ", "[[empty*]] "]
+    llm = batch_llm(server, tmp_path)
+    asked = [Request("s", f"{script}question") for script in scripts]
+    found = complete(llm, asked, "asking")
+    live = complete(OpenAIClient("local", base_url=start().url), [asked[row] for row in (3, 4, 5, 6, 7)], "asking")
+    assert [one.text for one in found[:2]] == [said(one) for one in asked[:2]]
+    assert [one.text for one in found[2:]] == [None] * 6
+    assert found[2].reason == "status 500"
+    # The same words as in the other mode, so that they are counted together.
+    assert [one.reason for one in found[3:]] == [one.reason for one in live]
+    # Only the 500s were sent again.
+    assert llm.counts.resubmitted == 2 and n(server, "create") == 2
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"label": {"type": "string", "enum": ["yes", "no"]}},
+    "required": ["label"],
+    "additionalProperties": False,
+}
+
+
+def structured(count: int) -> list[Request]:
+    return [
+        Request("s", f"question {number}", SCHEMA, "End with a line `Label: yes` or `Label: no`.")
+        for number in range(count)
+    ]
+
+
+def test_a_schema_is_held(start: Starter, tmp_path: Path) -> None:
+    server = start()
+    found = complete(batch_llm(server, tmp_path), structured(8), "asking")
+    assert {one.text for one in found} == {'{"label": "yes"}', '{"label": "no"}'} and n(server, "create") == 1
+
+
+@pytest.mark.parametrize("schema", ["ignore", "reject"])
+def test_without_schemas_it_is_asked_again_in_plain_words(start: Starter, tmp_path: Path, schema: str) -> None:
+    server = start(schema=schema)
+    llm = batch_llm(server, tmp_path)
+    found = complete(llm, structured(8), "asking")
+    assert {one.text for one in found} == {"It depends.\nLabel: yes", "It depends.\nLabel: no"}
+    assert n(server, "create") == 2 and llm.counts.resubmitted == 8
+    assert all(one.cached for one in complete(llm, structured(8), "asking"))
+
+
+def test_a_parameter_that_the_model_does_not_take_is_left_out(start: Starter, tmp_path: Path) -> None:
+    server = start(rejects=["temperature"])
+    found = complete(batch_llm(server, tmp_path), questions(8), "asking")
+    assert texts(found) == [said(one) for one in questions(8)] and n(server, "create") == 2
+
+
+def test_samples_keep_their_seeds_when_they_are_asked_again(start: Starter, tmp_path: Path) -> None:
+    seeds: list[list[int]] = []
+    server = start(plans=[BatchPlan(end="expired", answered=0)])
+    original = server.create
+
+    def create(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        lines = server.files[body["input_file_id"]].decode().splitlines()
+        seeds.append([json.loads(line)["body"]["seed"] for line in lines])
+        return original(body)
+
+    server.create = create  # type: ignore[method-assign]
+    client = OpenAIClient("local", base_url=server.url, seed=5)
+    llm = BatchLLM(client, Cache(tmp_path / "llm.sqlite"), sleep=lambda _: None)
+    found = complete(llm, [Request("s", "a", sample=number) for number in range(3)], "asking")
+    assert all(one.text for one in found) and seeds == [[5, 6, 7], [5, 6, 7]]
+
+
+def test_dollars_are_counted(start: Starter, tmp_path: Path) -> None:
+    llm = batch_llm(start(), tmp_path, price=Price(1e6, 1e6))
+    found = complete(llm, questions(4), "asking")
+    assert llm.spent_usd == sum(one.input_tokens + one.output_tokens for one in found) > 0
+
+
+def test_a_full_queue_waits_for_its_turn(start: Starter, tmp_path: Path) -> None:
+    full = BatchPlan(end="failed", code="token_limit_exceeded")
+    server = start(plans=[BatchPlan(running_polls=3), full, BatchPlan(), full])
+    llm = batch_llm(server, tmp_path, max_requests=5)
+    assert texts(complete(llm, questions(10), "asking")) == [said(one) for one in questions(10)]
+    assert llm.counts.resubmitted == 0 and n(server, "upload") == 2 and n(server, "create") == 3
+    # Where nothing else of ours is waiting, waiting does not help.
+    (found,) = complete(llm, questions(1, "another"), "asking")
+    assert found.text is not None and llm.counts.resubmitted == 1
+
+
+def test_an_uploaded_file_that_the_server_deleted_is_uploaded_anew(start: Starter, tmp_path: Path) -> None:
+    server = start()
+    killed(server, tmp_path, ("create", "before"))
+    server.files.clear()
+    with pytest.raises(LLMError):
+        complete(batch_llm(server, tmp_path), questions(40), "asking")
+    assert texts(complete(batch_llm(server, tmp_path), questions(40), "asking")) == [said(one) for one in questions(40)]
+
+
+def test_a_disk_that_cannot_be_written_is_said(start: Starter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    llm = batch_llm(start(), tmp_path)
+    monkeypatch.setattr("cda.llm.batch.os.fsync", full)
+    with pytest.raises(LLMError, match="No space left"):
+        complete(llm, questions(3), "asking")
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        {"upload": ["500", "429", "drop", "reset", "json"]},
+        {"create": ["500", "429", "drop"]},
+        {"create": ["reset"]},
+        {"create": ["json"]},
+        {"poll": ["500", "429", "drop", "reset", "json"]},
+        {"content": ["500", "429", "drop", "reset"]},
+        {"list": ["500"], "create": ["reset"]},
+    ],
+)
+def test_a_shaky_server_gets_each_batch_once(start: Starter, tmp_path: Path, script: dict[str, list[str]]) -> None:
+    server = start(script=script)
+    asked = questions(12)
+    assert texts(complete(batch_llm(server, tmp_path), asked, "asking")) == [said(one) for one in asked]
+    assert len(server.batches) == 1 and max(server.seen.batched.values()) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"script": {"upload": ["401"]}}, r"the key in MY_KEY is refused \(401\)"),
+        ({"script": {"upload": ["404"]}}, r"the server may offer no batches"),
+        ({"script": {"upload": ["413"]}}, r"too large for this server \(413\)"),
+        ({"max_upload_bytes": 100}, r"too large for this server \(413\)"),
+        ({"script": {"create": ["400"]}}, r"a batch is refused \(400\): .*scripted 400"),
+        ({"script": {"create": ["403"]}}, r"the key in MY_KEY is refused \(403\)"),
+        ({"script": {"upload": ["500"] * 6}}, r"failed 6 times, at last with: status 500"),
+        ({"script": {"poll": ["500"] * 20}}, r"run the same command again"),
+    ],
+)
+def test_errors_say_what_to_do_and_never_the_key(
+    start: Starter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], message: str
+) -> None:
+    monkeypatch.setenv("MY_KEY", "sk-very-secret")
+    server = start(**options)
+
+    def llm() -> BatchLLM:
+        client = OpenAIClient("local", base_url=server.url, api_key_env="MY_KEY")
+        return BatchLLM(client, Cache(tmp_path / "llm.sqlite"), sleep=lambda _: None)
+
+    with pytest.raises(LLMError, match=message) as error:
+        complete(llm(), questions(4), "asking")
+    assert "sk-very-secret" not in str(error.value)
+    for path in tmp_path.rglob("*"):
+        assert path.is_dir() or b"sk-very-secret" not in path.read_bytes()
+    if "max_upload_bytes" not in options:  # what was wrong is over: the work goes on where it stopped
+        assert texts(complete(llm(), questions(4), "asking")) == [said(one) for one in questions(4)]
+        assert len(server.batches) == 1
+
+
+def test_no_server_is_said(tmp_path: Path) -> None:
+    client = OpenAIClient("local", base_url="http://127.0.0.1:9/v1")
+    llm = BatchLLM(client, Cache(tmp_path / "llm.sqlite"), sleep=lambda _: None)
+    with pytest.raises(LLMError, match=r"127\.0\.0\.1:9"):
+        complete(llm, questions(1), "asking")
+
+
+def test_a_hanging_look_times_out_and_goes_on(start: Starter, tmp_path: Path) -> None:
+    server = start(script={"poll": ["hang"]})
+    client = OpenAIClient("local", base_url=server.url, timeout_s=0.3)
+    llm = BatchLLM(client, Cache(tmp_path / "llm.sqlite"), sleep=lambda _: None)
+    assert texts(complete(llm, questions(3), "asking")) == [said(one) for one in questions(3)]
+
+
+def test_one_process_at_a_time(start: Starter, tmp_path: Path) -> None:
+    server = start()
+    first = batch_llm(server, tmp_path).answers(questions(3), "asking")
+    next(first)
+    with pytest.raises(LLMError, match="another process"):
+        complete(batch_llm(server, tmp_path), questions(3), "asking")
+    first.close()  # type: ignore[attr-defined]
+    assert all(one.text for one in complete(batch_llm(server, tmp_path), questions(3), "asking"))
+
+
+# Where the process dies: at the server's endpoint, before or after its work; the client never sees the answer.
+DEATHS = [
+    ("upload", "before"),
+    ("upload", "after"),
+    ("create", "before"),
+    ("create", "after"),
+    ("poll", "before"),
+    ("poll", "after"),
+    ("content", "before"),
+    ("content", "after"),
+]
+
+
+def child(url: str, folder: str, count: int, dies_at_put: int) -> None:
+    """A process that asks in batches; it may kill itself while it fills the cache."""
+
+    class Dying(Cache):
+        puts = 0
+
+        def keep(self, key: str, completion: Completion) -> Future[None]:
+            Dying.puts += 1
+            if Dying.puts == dies_at_put:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return super().keep(key, completion)
+
+    llm = BatchLLM(
+        OpenAIClient("local", base_url=url), Dying(Path(folder) / "llm.sqlite"), sleep=lambda _: time.sleep(0.001)
+    )
+    complete(llm, questions(count), "asking")
+
+
+def kill(pid: int | None) -> None:
+    """End a process, and wait until it is gone."""
+    assert pid
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+        while True:
+            os.kill(pid, 0)
+            time.sleep(0.002)
+
+
+def killed(server: FaultServer, folder: Path, place: tuple[str, str] | None, dies_at_put: int = 0) -> None:
+    """Run the child until it is dead."""
+    FORK.set_forkserver_preload(["openai", "cda.llm.batch"])
+    process = FORK.Process(target=child, args=(server.url, str(folder), 40, dies_at_put))
+    done: list[bool] = []
+
+    def event(endpoint: str, when: str) -> bool:
+        if place != (endpoint, when) or done:
+            return False
+        done.append(True)
+        kill(process.pid)
+        return True
+
+    server.event = event
+    process.start()
+    process.join(timeout=60)
+    server.event = None
+    assert process.exitcode == -signal.SIGKILL, process.exitcode
+
+
+@pytest.mark.parametrize("place", DEATHS)
+@pytest.mark.parametrize("listing", [True, False])
+def test_a_kill_at_any_step_is_followed_by_one_that_goes_on(
+    start: Starter, tmp_path: Path, place: tuple[str, str], listing: bool
+) -> None:
+    server = start(listing=listing)
+    killed(server, tmp_path, place)
+    llm = batch_llm(server, tmp_path)
+    assert texts(complete(llm, questions(40), "asking")) == [said(one) for one in questions(40)]
+    # Only where the server cannot list its batches may one that was never recorded run twice.
+    lost = place == ("create", "after") and not listing
+    assert len(server.batches) == 1 + lost
+    assert n(server, "upload") == 1 + (place[0] == "upload")
+    assert llm.counts.adopted == (DEATHS.index(place) >= 3 and not lost)
+    assert not list((tmp_path / "llm.sqlite.batches").iterdir())
+
+
+@pytest.mark.parametrize("dies_at_put", [1, 17, 40])
+def test_a_kill_while_results_are_kept(start: Starter, tmp_path: Path, dies_at_put: int) -> None:
+    server = start(plans=[BatchPlan(shuffled=True)])
+    killed(server, tmp_path, None, dies_at_put)
+    llm = batch_llm(server, tmp_path)
+    assert texts(complete(llm, questions(40), "asking")) == [said(one) for one in questions(40)]
+    assert len(server.batches) == 1 and llm.counts.duplicates == 0
+
+
+def test_a_kill_in_the_second_round_leaves_no_third(start: Starter, tmp_path: Path) -> None:
+    server = start(plans=[BatchPlan(end="expired", answered=30), BatchPlan(end="expired", answered=6)])
+    seen: Counter[str] = Counter()
+    original = server.create
+
+    def create(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        seen["create"] += 1
+        if seen["create"] == 2:
+            server.event = event
+        return original(body)
+
+    FORK.set_forkserver_preload(["openai", "cda.llm.batch"])
+    process = FORK.Process(target=child, args=(server.url, str(tmp_path), 40, 0))
+
+    def event(endpoint: str, when: str) -> bool:
+        if endpoint == "create" and when == "after":
+            kill(process.pid)
+        return False
+
+    server.create = create  # type: ignore[method-assign]
+    process.start()
+    process.join(timeout=60)
+    server.event = None
+    found = complete(batch_llm(server, tmp_path), questions(40), "asking")
+    assert len(server.batches) == 2
+    assert Counter(one.reason for one in found) == {None: 36, "batch expired": 4}
+
+
+def test_abandoned_questions_are_collected_when_they_are_asked_again(start: Starter, tmp_path: Path) -> None:
+    """A batch of more requests than are asked now is adopted, and all it brings is kept."""
+    server = start()
+    killed(server, tmp_path, ("poll", "before"))
+    complete(batch_llm(server, tmp_path), questions(5), "asking")
+    found = complete(batch_llm(server, tmp_path), questions(40), "asking")
+    assert all(one.cached for one in found) and len(server.batches) == 1
+
+
+def test_other_questions_do_not_wait_for_an_abandoned_batch(start: Starter, tmp_path: Path) -> None:
+    server = start()
+    killed(server, tmp_path, ("poll", "before"))
+    llm = batch_llm(server, tmp_path)
+    assert all(one.text for one in complete(llm, questions(5, "another"), "asking"))
+    assert len(server.batches) == 2 and llm.counts.adopted == 0
+
+
+def test_memory_stays_bounded(tmp_path: Path) -> None:
+    count, size = 1500, 20_000
+    pad = "x" * size
+
+    def stream() -> Iterator[Request]:
+        for number in range(count):
+            yield Request("s", f"{number} {pad}")
+
+    # In a process of its own, so that only what we hold is counted.
+    with in_a_process("--echo") as url:
+        llm = BatchLLM(
+            OpenAIClient("local", base_url=url), Cache(tmp_path / "llm.sqlite"), sleep=lambda _: time.sleep(0.001)
+        )
+        complete(llm, questions(1), "asking")  # imports are nobody's work
+        tracemalloc.start()
+        answered = 0
+        for _, completion in llm.answers(stream(), "asking", count):
+            answered += completion.text is not None and len(completion.text) > size
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert answered == count
+    assert peak < 0.15 * count * size

@@ -1,0 +1,315 @@
+"""Answers on disk: asked once, found again, shared by processes, and there after a kill, a broken file or a full disk."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fault_server import FaultServer
+
+from cda.errors import LLMError
+from cda.llm.cache import Cache, key_of
+from cda.llm.cached import CachedLLM
+from cda.llm.money import Budgeted, Price
+from cda.llm.openai_client import OpenAIClient
+from cda.llm.protocol import Completion, Request, complete
+
+ROOT = Path(__file__).parent.parent.parent
+SETTINGS = {"model": "m", "base_url": "http://x/v1", "temperature": 0.0, "seed": None, "max_tokens": 100}
+REQUEST = Request("s", "u", {"type": "object", "required": ["a"]}, "plain", 0)
+
+
+@dataclass
+class Stub:
+    """Answers by what the user text says, and counts the calls."""
+
+    concurrency: int = 4
+    takes_s: float = 0.002
+    name: str = "stub"
+    settings: Mapping[str, Any] = field(default_factory=lambda: SETTINGS)
+    spent_usd: None = None
+    calls: Counter[str] = field(default_factory=Counter)
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Callable[[Request], Awaitable[Completion]]]:
+        yield self.ask
+
+    async def ask(self, request: Request) -> Completion:
+        self.calls[request.user] += 1
+        await asyncio.sleep(self.takes_s)
+        if request.user in self.reasons:
+            return Completion(None, self.reasons[request.user], 5, 0)
+        return Completion(request.user.upper(), None, 10, 2)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "folder" / "answers.sqlite"
+
+
+def asked(*users: object) -> list[Request]:
+    return [Request("s", str(user)) for user in users]
+
+
+def python(code: str, *arguments: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_what_was_answered_is_never_asked_again(path: Path) -> None:
+    stub = Stub()
+    with Cache(path) as cache:
+        first = complete(CachedLLM(stub, cache), asked(*range(200)), "asking")
+    with Cache(path) as cache:
+        again = complete(CachedLLM(stub, cache), asked(*range(200), "new"), "asking")
+        assert len(cache) == 201
+    assert again == [replace(one, cached=True) for one in first] + [Completion("NEW", None, 10, 2)]
+    assert set(stub.calls.values()) == {1}
+
+
+def test_where_all_is_cached_no_thread_is_started(path: Path) -> None:
+    with Cache(path) as cache:
+        cache.put(key_of(SETTINGS, Request("s", "u")), Completion("kept", None, 3, 4))
+        for _, completion in CachedLLM(Stub(), cache).answers(asked(*["u"] * 500), "asking"):
+            assert completion == Completion("kept", None, 3, 4, cached=True)
+            assert all(thread.name != "llm-workers" for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize(
+    ("settings", "request_"),
+    [
+        *[(SETTINGS | change, REQUEST) for change in (
+            {"model": "n"}, {"base_url": "http://y/v1"}, {"temperature": 0.5}, {"seed": 1}, {"max_tokens": 101})],
+        *[(SETTINGS, replace(REQUEST, **change)) for change in (
+            {"system": "t"}, {"user": "v"}, {"schema": None}, {"schema": {"type": "array"}}, {"plain": ""}, {"sample": 1},
+            {"system": "su", "user": ""})],
+    ],
+)  # fmt: skip
+def test_everything_that_decides_an_answer_is_in_its_key(settings: Mapping[str, Any], request_: Request) -> None:
+    assert key_of(settings, request_) != key_of(SETTINGS, REQUEST)
+    turned = replace(REQUEST, schema={"required": ["a"], "type": "object"})
+    assert key_of(dict(reversed(SETTINGS.items())), turned) == key_of(SETTINGS, REQUEST)
+
+
+def test_identical_requests_of_one_run_are_asked_once(path: Path) -> None:
+    stub = Stub(reasons={"3": "no answer after 2 tries (last: status 500)"})
+    users = [number % 10 for number in range(300)]
+    with Cache(path) as cache:
+        found = complete(CachedLLM(stub, cache), asked(*users), "asking")
+    assert [one.text for one in found] == [None if user == 3 else str(user) for user in users]
+    assert sum(not one.cached for one in found) == stub.calls.total()
+    assert {count for user, count in stub.calls.items() if user != "3"} == {1}
+
+
+def test_reasons_that_would_be_the_same_tomorrow_are_kept_and_others_are_asked_again(path: Path) -> None:
+    lasting = ["refused", "content filter", "cut off at llm.max_tokens", "empty answer", "context too long"]
+    passing = ["no answer after 3 tries (last: status 503)", "status 422: odd"]
+    stub = Stub(reasons={reason: reason for reason in lasting + passing})
+    for _ in range(2):
+        with Cache(path) as cache:
+            found = complete(CachedLLM(stub, cache), asked(*lasting, *passing), "asking")
+        assert [one.reason for one in found] == lasting + passing
+    assert [stub.calls[reason] for reason in lasting] == [1] * 5
+    assert [stub.calls[reason] for reason in passing] == [2] * 2
+
+
+def test_little_is_taken_ahead_of_a_slow_consumer(path: Path) -> None:
+    handed = taken = most_ahead = 0
+
+    def lazily() -> Iterator[Request]:
+        nonlocal taken, most_ahead
+        for number in range(8_000):
+            taken += 1
+            most_ahead = max(most_ahead, taken - handed)
+            yield Request("s", str(number % 3000))
+
+    with Cache(path) as cache:
+        keys = [key_of(SETTINGS, Request("s", str(number))) for number in range(0, 3000, 2)]
+        for written in [cache.keep(key, Completion("half of them")) for key in keys]:
+            written.result()
+        with closing(CachedLLM(Stub(takes_s=0), cache).answers(lazily(), "asking", 8_000)) as found:
+            for _ in found:
+                handed += 1
+    assert handed == 8_000
+    assert most_ahead <= 64 + 2 * 4
+
+
+def test_closing_early_keeps_what_was_answered(path: Path) -> None:
+    stub = Stub()
+    with Cache(path) as cache:
+        found = CachedLLM(stub, cache).answers(asked(*range(1000)), "asking")
+        handed = {next(found)[0] for _ in range(50)}
+        found.close()
+        kept = cache.lookup([key_of(SETTINGS, Request("s", str(number))) for number in range(1000)])
+        assert len(handed) <= len(kept) <= stub.calls.total() <= len(kept) + stub.concurrency
+        cache.put("0" * 64, Completion("the writer still works"))
+
+
+def test_a_budget_stops_calls_and_not_the_cache(path: Path) -> None:
+    stub, price, users = Stub(), Price(1.0, 10.0), list(range(100))
+    with Cache(path) as cache, pytest.raises(LLMError, match="budget"):
+        complete(CachedLLM(Budgeted(stub, price, 0.002), cache), asked(*users), "asking")
+    n_first = stub.calls.total()
+    with Cache(path) as cache:
+        assert 0 < len(cache) == n_first < 100
+        budgeted = Budgeted(stub, price, 1.0)
+        found = complete(CachedLLM(budgeted, cache), asked(*users), "asking")
+    assert [one.text for one in found] == [str(user) for user in users]
+    assert set(stub.calls.values()) == {1}
+    assert budgeted.spent_usd == pytest.approx((100 - n_first) * price.of(10, 2))
+
+
+def test_the_bar_shows_hits_and_dollars_once(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Cache(path) as cache:
+        llm = CachedLLM(Budgeted(Stub(), Price(1e5, 0)), cache)
+        complete(llm, asked(*range(3)), "first")
+        complete(llm, asked(*range(5)), "second")
+    shown = capsys.readouterr().err
+    assert "5/5" in shown and "$5.00, 3 from the cache" in shown.splitlines()[-1]
+    assert {line.split(":")[0].strip() for line in shown.replace("\r", "\n").splitlines() if line.strip()} == {
+        "first",
+        "second",
+    }
+
+
+def test_several_processes_write_the_same_file(path: Path) -> None:
+    code = (
+        "import sys; from cda.llm.cache import Cache; from cda.llm.protocol import Completion\n"
+        "with Cache(sys.argv[1]) as cache:\n"
+        "    for number in range(150): cache.put(f'{number + 75 * int(sys.argv[2]):064d}', Completion(sys.argv[2]))\n"
+    )
+    running = [python(code, path, number) for number in range(4)]
+    problems = [process.communicate(timeout=60)[1] for process in running]
+    assert problems == [""] * 4
+    with Cache(path) as cache:
+        assert len(cache) == 150 + 3 * 75
+
+
+def test_a_killed_run_loses_no_more_than_the_calls_under_way(path: Path) -> None:
+    n, concurrency = 240, 8
+    code = (
+        "import sys; from cda.llm.cache import Cache; from cda.llm.cached import CachedLLM\n"
+        "from cda.llm.openai_client import OpenAIClient; from cda.llm.protocol import Request\n"
+        "llm = CachedLLM(OpenAIClient('m', sys.argv[2], concurrency=8), Cache(sys.argv[1]))\n"
+        "for _ in llm.answers((Request('s', f'question {n}') for n in range(240)), 'asking'): pass\n"
+    )
+    with FaultServer(latency_s=0.02) as server:
+        process = python(code, path, server.url)
+        while server.stats()["calls"] < 100:
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.002)
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+        with Cache(path) as cache:
+            llm = CachedLLM(OpenAIClient("m", server.url, concurrency=concurrency), cache)
+            found = complete(llm, asked(*(f"question {number}" for number in range(n))), "asking")
+            assert len(cache) == n
+        assert all(one.text for one in found) and sum(one.cached for one in found) >= 100 - concurrency
+        assert server.stats()["calls"] <= n + concurrency
+
+
+@pytest.mark.parametrize("damage", ["garbage", "pages"])
+def test_a_damaged_file_is_moved_aside_said_and_begun_anew(path: Path, damage: str) -> None:
+    with Cache(path) as cache:
+        for written in [cache.keep(f"{number:064d}", Completion("text " * 100)) for number in range(300)]:
+            written.result()
+    content = bytearray(path.read_bytes())
+    if damage == "garbage":
+        content[:200] = b"not a database" * 14 + b"...."
+    else:
+        content[4096 * 3 : 4096 * 20] = os.urandom(4096 * 17)
+    path.write_bytes(content)
+    messages: list[str] = []
+    with Cache(path, messages.append) as cache:
+        assert len(cache) == 0
+        cache.put("1" * 64, Completion("new"))
+    aside = path.with_name("answers.sqlite.corrupt-1")
+    assert aside.read_bytes() == bytes(content)
+    assert len(messages) == 1 and "answers.sqlite.corrupt-1" in messages[0]
+    path.write_bytes(b"garbage again" * 100)
+    with Cache(path, messages.append):
+        assert path.with_name("answers.sqlite.corrupt-2").exists()
+
+
+def test_a_file_of_something_else_is_not_touched(path: Path) -> None:
+    path.parent.mkdir()
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE answers (something TEXT)")
+    before = path.stat().st_size
+    with pytest.raises(LLMError, match="cannot be used"):
+        Cache(path)
+    assert path.stat().st_size == before
+    with pytest.raises(LLMError, match="cannot be opened"):
+        Cache(path / "below.sqlite")
+
+
+def test_a_full_disk_is_said_and_everything_before_is_kept(path: Path) -> None:
+    code = (
+        "import resource, sys; from cda.errors import LLMError; from cda.llm.cache import Cache\n"
+        "from cda.llm.protocol import Completion\n"
+        "cache = Cache(sys.argv[1])\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))\n"
+        "for n in range(1000):\n"
+        "    try: cache.put(f'{n:064d}', Completion('text ' * 400))\n"
+        "    except LLMError as error: print(n, error); break\n"
+    )
+    shown, problems = python(code, path).communicate(timeout=60)
+    assert "full disk" in shown and "kept" in shown, shown + problems
+    with Cache(path) as cache:
+        assert len(cache) == int(shown.split()[0]) > 10
+
+
+def test_a_full_disk_stops_the_run(path: Path) -> None:
+    with Cache(path) as cache:
+        real = cache._connected
+
+        def small() -> sqlite3.Connection:
+            connection = real()
+            connection.execute("PRAGMA max_page_count=40")
+            return connection
+
+        cache._connected = small  # type: ignore[method-assign]
+        with pytest.raises(LLMError, match="the disk is full"):
+            complete(
+                CachedLLM(Stub(), cache), [Request("s", f"{number} " + "word " * 200) for number in range(500)], "x"
+            )
+        assert len(cache) > 20
+
+
+def test_no_key_is_in_the_file_or_in_any_message(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("MY_KEY", "sk-very-secret")
+    caplog.set_level("DEBUG")
+    messages: list[str] = []
+    errors: list[str] = []
+    with FaultServer(schema="reject", retry_after_s=0.01) as server, Cache(path, messages.append) as cache:
+        client = OpenAIClient("m", server.url, "MY_KEY", retries=1, backoff_s=0.01, say=messages.append)
+        users = ["fine", "[[500]] again", "[[429]] slower", "[[refusal*]]", "[[422*]]", "[[500*]]", "[[length*]]"]
+        complete(
+            CachedLLM(client, cache), [Request("s", user, {"type": "object"}, "plain") for user in users], "asking"
+        )
+        for code in ("401", "403", "404"):
+            with pytest.raises(LLMError) as caught:
+                complete(CachedLLM(client, cache), asked(f"[[{code}*]]"), "asking")
+            errors.append(str(caught.value))
+        files = b"".join(file.read_bytes() for file in path.parent.iterdir())
+    assert b"refused" in files and len(messages) >= 2
+    shown = capsys.readouterr()
+    everything = "\n".join([*messages, *errors, shown.out, shown.err, caplog.text, repr(client)])
+    assert b"sk-very-secret" not in files
+    assert "sk-very-secret" not in everything

@@ -1,0 +1,116 @@
+"""What calls cost: known prices, estimates, and a budget that is never exceeded."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from cda.errors import LLMError
+from cda.llm.money import Budgeted, Estimate, Price, estimate, request_tokens, tokens_of
+from cda.llm.protocol import Completion, Request, complete
+
+PRICE = Price(1.25, 5.0)
+TOKENS_PER_WORD = 1.3
+INSTRUCTION_TOKENS = 100
+
+
+@dataclass
+class Stub:
+    """Answers after some milliseconds and reports so many tokens."""
+
+    usage: tuple[int, int] = (100, 40)
+    concurrency: int = 8
+    takes_s: float = 0.005
+    name: str = "stub"
+    settings: Mapping[str, Any] = field(default_factory=lambda: {"max_tokens": 100})
+    spent_usd: None = None
+    under_way: int = 0
+    most_under_way: int = 0
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Callable[[Request], Awaitable[Completion]]]:
+        yield self.ask
+
+    async def ask(self, request: Request) -> Completion:
+        self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
+        await asyncio.sleep(self.takes_s)
+        self.under_way -= 1
+        return Completion(request.user, None, *self.usage)
+
+
+def rewrites_of_imdb(words: float) -> Estimate:
+    """RATE on 25,000 IMDB reviews: a rewrite and a rewrite of it each; output as long as the review."""
+    review = TOKENS_PER_WORD * words
+    return estimate(2 * 25_000, review + INSTRUCTION_TOKENS, review, PRICE, 64, None, 3.0)
+
+
+def test_25000_imdb_reviews_rewritten_twice_cost_what_rate_paid() -> None:
+    """RATE paid about $60 at $1.25/$5, which is $0.0012 a rewrite: reviews of 130 words, at 1.3 tokens a word and 100
+    tokens of instruction. Reviews of IMDB's mean of 230 words would cost $100 with answers of the same length.
+    """
+    assert rewrites_of_imdb(130).dollars == pytest.approx(60, rel=0.03)
+    assert rewrites_of_imdb(230).dollars == pytest.approx(100, rel=0.01)
+
+
+def test_time_is_that_of_the_calls_or_of_the_limit_whichever_is_longer() -> None:
+    assert estimate(1000, 1, 1, None, 10, None, 2.0) == Estimate(None, 200.0)
+    assert estimate(1000, 1, 1, None, 10, 100, 2.0) == Estimate(None, 600.0)
+    assert estimate(1000, 1, 1, Price(0, 0), 10, 6000, 2.0) == Estimate(0.0, 200.0)
+    assert estimate(3, 1, 1, None, 100, None, 2.0).seconds == 2.0
+    assert estimate(0, 1, 1, PRICE, 100, None, 2.0) == Estimate(0.0, 0.0)
+
+
+def test_four_characters_are_about_a_token() -> None:
+    assert tokens_of("") == 0 and tokens_of("abc") == 1 and tokens_of("word " * 400) == 500
+    assert tokens_of("\udc80") == 1
+    bare = request_tokens(Request("s" * 40, "u" * 40))
+    assert request_tokens(Request("s" * 40, "u" * 40, {"type": "object"}, "p" * 40)) > bare + 10
+
+
+def test_what_was_spent_is_what_the_server_counted() -> None:
+    llm = Budgeted(Stub(), PRICE)
+    complete(llm, [Request("s", str(number)) for number in range(50)], "asking")
+    assert llm.spent_usd == pytest.approx(50 * (100 * 1.25 + 40 * 5) / 1e6)
+    assert llm.n_calls == 50
+
+
+def test_a_server_that_counts_nothing_is_counted_by_estimate() -> None:
+    llm = Budgeted(Stub(usage=(0, 0)), PRICE)
+    complete(llm, [Request("s", "four" * 100)], "asking")
+    assert llm.spent_usd == pytest.approx(PRICE.of(request_tokens(Request("s", "four" * 100)), 100))
+
+
+@pytest.mark.parametrize("budget", [0.0005, 0.004, 0.01])
+def test_the_budget_is_never_exceeded_and_nearly_used(budget: float) -> None:
+    """Even where every answer is as long as it may be; calls under way are counted, and none is lost."""
+    stub = Stub(usage=(20, 100), concurrency=16)
+    llm = Budgeted(stub, PRICE, budget)
+    found = []
+    with pytest.raises(LLMError, match=re.escape(f"${budget:g} (llm.budget_usd)")):
+        for position, completion in llm.answers((Request("s", "u") for _ in range(1000)), "asking", 1000):
+            assert completion.text == "u"
+            found.append(position)
+    assert llm.spent_usd <= budget
+    assert llm.spent_usd > budget - 2 * PRICE.of(20, 100)
+    assert len(found) == llm.n_calls
+    assert stub.most_under_way <= 16
+
+
+def test_a_call_that_alone_could_exceed_the_budget_is_never_made() -> None:
+    llm = Budgeted(Stub(), PRICE, 0.0001)
+    with pytest.raises(LLMError, match=r"\$0\.0000 are spent on 0 calls"):
+        complete(llm, [Request("s", "u")], "asking")
+
+
+def test_the_bar_shows_the_running_dollars(capsys: pytest.CaptureFixture[str]) -> None:
+    llm = Budgeted(Stub(usage=(400_000, 0)), PRICE)
+    complete(llm, [Request("s", str(number)) for number in range(4)], "rewriting")
+    shown = capsys.readouterr().err
+    assert "rewriting" in shown and "$2.00" in shown and "4/4" in shown

@@ -1,0 +1,143 @@
+"""Rewrites by an LLM: what it is told, in both directions, and what becomes of each answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from cda.biases import builtin_names, load_bias
+from cda.llm.protocol import Completion, Request
+from cda.records import RewriteRequest, user_prompt
+from cda.rewrite.asked import LLMRewriter, rewrite_request
+
+
+@dataclass
+class ScriptedLLM:
+    """Answers by a function of the shown response, last request first."""
+
+    answer: Callable[[str], Completion]
+    name: str = "scripted"
+    asked: list[Request] = field(default_factory=list)
+
+    def answers(
+        self, requests: Iterable[Request], label: str, total: int | None = None
+    ) -> Iterator[tuple[int, Completion]]:
+        taken = list(requests)
+        assert total == len(taken) and "jargon" in label
+        self.asked += taken
+        for position in reversed(range(len(taken))):
+            response = taken[position].user.split("<<<RESPONSE>>>\n")[1].split("\n<<<END>>>")[0]
+            yield position, self.answer(response)
+
+
+def request(text: str = "We use it.", **changes: str) -> RewriteRequest:
+    return RewriteRequest(user_prompt("Which tool?"), text, **({"direction": "add"} | changes))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", builtin_names())
+def test_each_direction_has_its_own_instruction_and_the_keep_list(name: str) -> None:
+    bias = load_bias(name)
+    for direction, instruction in (("add", bias.instructions.add), ("remove", bias.instructions.remove)):
+        asked = rewrite_request(request(direction=direction), bias)
+        assert f"Edit: {instruction.strip()}" in asked.user
+        assert all(kept in asked.user for kept in bias.keep)
+        assert "<<<USER MESSAGE>>>\nWhich tool?\n<<<END>>>" in asked.user
+        assert asked.schema is None
+    assert bias.instructions.add != bias.instructions.remove
+
+
+@pytest.mark.parametrize(
+    ("name", "adding", "removing"),
+    [
+        ("length", "at least half as long again", "as briefly as"),
+        ("structure", "as a bulleted or numbered list", "as running prose"),
+        ("jargon", "full of technical", "plain everyday language"),
+        ("sycophancy", "flatters the user", "without any flattery"),
+        ("vagueness", "vague and noncommittal", "specific and definite"),
+        ("complexity", "complex language", "simple language"),
+        ("sentiment", "clearly positive", "no longer positive"),
+        ("helpfulness", "more helpful", "less helpful"),
+    ],
+)
+def test_the_rewrite_back_asks_for_the_opposite(name: str, adding: str, removing: str) -> None:
+    instructions = load_bias(name).instructions
+    first = {"add": instructions.add.split(". ")[0], "remove": instructions.remove.split(". ")[0]}
+    assert adding in first["add"] and adding not in first["remove"]
+    assert removing in first["remove"] and removing not in first["add"]
+
+
+def test_the_rewriter_is_told_not_to_answer() -> None:
+    asked = rewrite_request(request("Which tool do you mean?"), load_bias("jargon"))
+    assert "itself a question" in asked.system and "never answer" in asked.system
+
+
+def test_the_prompt_can_be_left_out() -> None:
+    llm = ScriptedLLM(lambda text: Completion(text.replace("use", "utilize")))
+    (outcome,) = LLMRewriter(llm, show_prompt=False).rewrite([request()], load_bias("jargon"))
+    assert outcome.text == "We utilize it."
+    assert "Which tool?" not in llm.asked[0].user
+
+
+def test_a_longer_response_is_told_its_words() -> None:
+    asked = rewrite_request(request(reference="w " * 40), load_bias("length"))
+    assert "at least 60 words" in asked.user
+    assert "at least 60 words" not in rewrite_request(request(reference="w " * 40), load_bias("jargon")).user
+    assert "60" not in rewrite_request(request(reference="w " * 40, direction="remove"), load_bias("length")).user
+
+
+def test_failed_rewrites_never_return_the_unmodified_text() -> None:
+    def answer(text: str) -> Completion:
+        if text == "refuse me":
+            return Completion(None, "refused")
+        if text.startswith("keep"):
+            return Completion(text.replace(" ", "\n\n "))
+        return Completion({"empty": "  ", "think": "<think>well, keep"}.get(text, text.replace("use", "utilize")))
+
+    texts = ["We use it.", "refuse me", "keep me", "keep this too", "empty", "think"]
+    outcomes = LLMRewriter(ScriptedLLM(answer)).rewrite([request(text) for text in texts], load_bias("jargon"))
+    assert [one.text for one in outcomes] == ["We utilize it.", None, None, None, None, None]
+    assert [one.reason for one in outcomes] == [
+        None, "refused", "unchanged", "unchanged", "empty answer", "cut off while thinking",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "<<<RESPONSE>>>\nWe utilize it.\n<<<END>>>",
+        "<think>utilize is longer</think>\n\nWe utilize it.",
+        "Here is the edited response:\n\nWe utilize it.",
+        "Sure! Here's a rewritten version with more jargon:\nWe utilize it.",
+        "The revised response:\n\nWe utilize it.",
+    ],
+)
+def test_what_is_said_about_the_rewrite_is_taken_off(written: str) -> None:
+    rewriter = LLMRewriter(ScriptedLLM(lambda _: Completion(written)))
+    assert rewriter.rewrite([request()], load_bias("jargon"))[0].text == "We utilize it."
+
+
+@pytest.mark.parametrize(
+    ("original", "written"),
+    [
+        ("We use these:\n\n- a saw", "Here are the tools we utilize:\n\n- a saw"),
+        ("Here is your revised email:\n\nWe use it.", "Here is your revised correspondence:\n\nWe utilize it."),
+    ],
+)
+def test_what_the_response_itself_says_stays(original: str, written: str) -> None:
+    rewriter = LLMRewriter(ScriptedLLM(lambda _: Completion(written)))
+    assert rewriter.rewrite([request(original)], load_bias("jargon"))[0].text == written
+
+
+def test_another_sample_asks_the_same_question_under_another_number() -> None:
+    llm = ScriptedLLM(lambda text: Completion(text + "!"))
+    LLMRewriter(llm).rewrite([request()], load_bias("jargon"))
+    LLMRewriter(llm, show_prompt=False).resampled(2).rewrite([request()], load_bias("jargon"))
+    assert [one.sample for one in llm.asked] == [0, 2]
+    assert "Which tool?" not in llm.asked[1].user
+
+
+def test_nothing_to_rewrite_asks_nothing() -> None:
+    llm = ScriptedLLM(lambda _: Completion(None, "never"))
+    assert LLMRewriter(llm).rewrite([], load_bias("jargon")) == [] and not llm.asked

