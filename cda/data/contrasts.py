@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cda.data.load import Row
@@ -17,8 +18,17 @@ COLUMNS = ("id", "prompt", "base", "perturbed", "response_1", "response_2", "bia
 
 @dataclass(frozen=True, slots=True)
 class CleanContrasts:
+    """Contrasts of a file.
+
+    Attributes:
+        contrasts: Those that can be used, each once.
+        exclusions: Rows that cannot.
+        votes: Single votes and verdicts that cannot be read; their contrasts stay, without them.
+    """
+
     contrasts: tuple[Contrast, ...]
     exclusions: Exclusions
+    votes: Exclusions
 
 
 def clean_contrasts(
@@ -49,8 +59,11 @@ def clean_contrasts(
     names = {name: columns.get(name, name) for name in COLUMNS}
     present = {key for row in rows for key in row}
     _check_layout(names, present, biases, where)
+    if votes or verdicts:
+        _check_ids(rows, names["id"], where)
     contrasts: dict[str, Contrast] = {}
     reasons: list[str] = []
+    unread = _Unread()
     for row in rows:
         values = {ours: row.get(theirs) for ours, theirs in names.items()}
         bias = str(values["bias"]) if names["bias"] in present else biases[0]
@@ -58,8 +71,10 @@ def clean_contrasts(
             reasons.append(f"of another bias ({bias})")
             continue
         try:
-            contrast = _contrast(values, bias, votes or {}, verdicts or {})
+            contrast = _contrast(values, bias, votes or {}, verdicts or {}, unread)
             if contrast.id in contrasts:
+                # The same two texts once more: one contrast, on which all have voted.
+                contrasts[contrast.id] = _pooled(contrasts[contrast.id], contrast)
                 raise RowError("duplicate")
         except RowError as problem:
             reasons.append(str(problem))
@@ -68,25 +83,64 @@ def clean_contrasts(
     exclusions = Exclusions(len(rows), count_reasons(reasons))
     if not contrasts:
         raise DataError(f"{where}: no usable contrast; {exclusions}")
-    return CleanContrasts(tuple(contrasts.values()), exclusions)
+    return CleanContrasts(tuple(contrasts.values()), exclusions, unread.exclusions())
 
 
 def with_votes(
     contrasts: Sequence[Contrast], votes: Mapping[str, Sequence[str]], verdicts: Mapping[str, Sequence[str]]
-) -> list[Contrast]:
-    """Contrasts with the votes and verdicts that files hold for their ids (`perturbed`, `base` or `tie`).
+) -> tuple[list[Contrast], Exclusions]:
+    """Contrasts with the votes and verdicts that files hold for their ids (`perturbed`, `base` or `tie`), and those that
+    cannot be read."""
+    unread = _Unread()
+    found = [
+        replace(one, votes=unread.votes(votes.get(one.id), {}), verdicts=unread.votes(verdicts.get(one.id), {}))
+        for one in contrasts
+    ]
+    return found, unread.exclusions()
 
-    Raises:
-        DataError: A vote is none of these words.
-    """
-    found = []
-    for contrast in contrasts:
-        try:
-            cast, judged = (_votes(one.get(contrast.id), {}) for one in (votes, verdicts))
-        except RowError as problem:
-            raise DataError(f"votes on {contrast.id}: {problem}; the words are perturbed, base and tie") from None
-        found.append(replace(contrast, votes=cast, verdicts=judged))
-    return found
+
+@dataclass
+class _Unread:
+    """Reads votes, and remembers those that it cannot."""
+
+    seen: int = 0
+    reasons: list[str] = field(default_factory=list)
+
+    def votes(self, cell: Any, sides: Mapping[str, Preference]) -> tuple[Preference, ...]:
+        """The votes of a cell or list that can be read."""
+        found = []
+        for word in vote_words(cell):
+            self.seen += 1
+            try:
+                found.append(_one_preference(word, sides))
+            except RowError:
+                self.reasons.append(f"unreadable vote '{word[:40]}'")
+        return tuple(found)
+
+    def exclusions(self) -> Exclusions:
+        """What was seen and what could not be read."""
+        return Exclusions(self.seen, count_reasons(self.reasons))
+
+
+def _check_ids(rows: Sequence[Row], column: str, where: str) -> None:
+    """Votes are matched by id, so that no two pairs may share one."""
+    counts = Counter(str(row[column]) for row in rows if row.get(column) not in (None, ""))
+    shared = [f"'{name}' ({count} times)" for name, count in counts.items() if count > 1]
+    if shared:
+        more = f" and {len(shared) - 5} more" if len(shared) > 5 else ""
+        raise DataError(
+            f"{where}: votes are matched by '{column}', but several rows share one: {', '.join(shared[:5])}{more}. "
+            "Give each pair an id of its own"
+        )
+
+
+def _pooled(one: Contrast, other: Contrast) -> Contrast:
+    return replace(
+        one,
+        preferred=one.preferred or other.preferred,
+        votes=one.votes + other.votes,
+        verdicts=one.verdicts + other.verdicts,
+    )
 
 
 def _check_layout(names: Mapping[str, str], present: set[str], biases: Sequence[str], where: str) -> None:
@@ -108,11 +162,15 @@ def _check_layout(names: Mapping[str, str], present: set[str], biases: Sequence[
 
 
 def _contrast(
-    values: Mapping[str, Any], bias: str, votes: Mapping[str, Sequence[str]], verdicts: Mapping[str, Sequence[str]]
+    values: Mapping[str, Any],
+    bias: str,
+    votes: Mapping[str, Sequence[str]],
+    verdicts: Mapping[str, Sequence[str]],
+    unread: _Unread,
 ) -> Contrast:
     prompt = prompt_of(values["prompt"])
-    first, second = values["response_1"], values["response_2"]
-    perturbed, base = values["perturbed"], values["base"]
+    first, second = _answer(values["response_1"]), _answer(values["response_2"])
+    perturbed, base = _answer(values["perturbed"]), _answer(values["base"])
     if perturbed is None and base is None:
         biased = str(values["biased"]).strip().lower().replace(" ", "_")
         if biased not in ("response_1", "response_2"):
@@ -135,18 +193,16 @@ def _contrast(
     return replace(
         named,
         preferred=None if preferred is None or preferred == "" else _one_preference(preferred, sides),
-        votes=_votes(own, sides),
-        verdicts=_votes(verdicts.get(item or "", verdicts.get(named.id)), sides),
+        votes=unread.votes(own, sides),
+        verdicts=unread.votes(verdicts.get(item or "", verdicts.get(named.id)), sides),
     )
 
 
-def _votes(votes: Any, sides: Mapping[str, Preference]) -> tuple[Preference, ...]:
-    if votes is None or votes == "" or votes == []:
-        return ()
-    words = vote_words(votes)
-    if not words:
-        raise RowError("votes is not a list of votes")
-    return tuple(_one_preference(word, sides) for word in words)
+def _answer(value: Any) -> Any:
+    """A side that stands as one assistant message, as its text."""
+    if isinstance(value, list | tuple) and len(value) == 1 and isinstance(value[0], Mapping):
+        return value[0].get("content")
+    return value
 
 
 def _one_preference(value: Any, sides: Mapping[str, Preference]) -> Preference:

@@ -34,12 +34,15 @@ def load_votes(reference: str) -> Votes:
             f"{reference}: votes need the columns id and vote (a row a vote), or id and votes (a row an item). "
             f"Found: {', '.join(sorted(present))}"
         )
+    if {"vote", "votes"} <= present:
+        raise DataError(f"{reference}: has both the columns vote and votes; keep the one that holds the votes")
     votes: dict[str, list[str]] = {}
     problems = []
     for number, row in enumerate(rows, 1):
         words = vote_words(row.get("votes") if "votes" in present else row.get("vote"))
         if row.get("id") in (None, "") or not words:
-            problems.append(f"{reference}: row {number} lacks {'a vote' if row.get('id') else 'an id'}")
+            lacks = "an id" if row.get("id") in (None, "") else "a vote"
+            problems.append(f"{reference}: row {number} lacks {lacks}")
             continue
         votes.setdefault(str(row["id"]), []).extend(words)
     if problems:
@@ -58,7 +61,9 @@ def vote_words(cell: Any) -> list[str]:
             except ValueError:
                 return []
         return [word.strip() for word in text.replace(";", ",").split(",") if word.strip()]
-    return [str(word) for word in cell] if isinstance(cell, list | tuple) else []
+    if isinstance(cell, list | tuple):
+        return [str(word) for word in cell]
+    return [] if cell is None else [str(cell)]
 
 
 def _mapping(reference: str) -> Votes | None:
@@ -69,8 +74,9 @@ def _mapping(reference: str) -> Votes | None:
     content = read_json(path)
     if not isinstance(content, dict) or not content:
         return None
-    if not all(isinstance(votes, Sequence) and not isinstance(votes, str) for votes in content.values()):
+    listed = [[votes] if isinstance(votes, str) else votes for votes in content.values()]
+    if not all(isinstance(votes, Sequence) for votes in listed):
         return None
-    if any(isinstance(vote, Mapping) for votes in content.values() for vote in votes):
+    if any(isinstance(vote, Mapping) for votes in listed for vote in votes):
         return None  # rows under a key
-    return {str(item): tuple(map(str, votes)) for item, votes in content.items()}
+    return {str(item): tuple(map(str, votes)) for item, votes in zip(content, listed, strict=True)}

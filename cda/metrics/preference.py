@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -48,15 +49,24 @@ def margins_finite(margins: ArrayLike) -> NDArray[np.float64]:
     return values
 
 
-def positive_share(margins: ArrayLike, prompt_ids: Sequence[str], rng: np.random.Generator) -> Estimate:
-    """Share of margins above 0: the skew of contrasts, the accuracy of quality pairs. Ties are no hit.
+ModelTies = Literal["no-hit", "half"]
+"""A margin of exactly 0: no preference for the first side (rewards, where it is chance), or half of one (judges)."""
+
+
+def positive_share(
+    margins: ArrayLike, prompt_ids: Sequence[str], rng: np.random.Generator, ties: ModelTies = "no-hit"
+) -> Estimate:
+    """Share of margins above 0: the skew of contrasts, the accuracy of quality pairs.
 
     Args:
         margins: score(perturbed) − score(base), or score(chosen) − score(rejected). Shape (n,), reward units.
         prompt_ids: Cluster of each row. Length n.
         rng: For clustered intervals.
+        ties: What a margin of exactly 0 counts.
     """
-    return share(margins_finite(margins) > 0, prompt_ids, rng)
+    values = margins_finite(margins)
+    hits = np.where(values == 0, 0.5, values > 0) if ties == "half" else values > 0
+    return share(hits, prompt_ids, rng)
 
 
 def positive_share_change(

@@ -177,16 +177,14 @@ def agreement(counts: Counts, item_ids: Sequence[str], rng: np.random.Generator,
     value, (low, high) = _alpha(used, level), np.quantile(draws, (0.025, 0.975))
     bounds = min(value, float(low)), max(value, float(high))
     method = "prompt-clustered bootstrap 95%"
-    if share.low == share.high:
-        # Nobody disagreed, which does not show that nobody would: Wilson's bound on the share of split items, and alpha as if
-        # each of those disagreed as much as chance.
-        bound = wilson(share.value * len(names), len(names))[0]
-        share = replace(share, low=bound, method="Wilson 95% over prompts")
-        shares = used.sum(axis=0) / used.sum()
-        bounds, method = (
-            (max(-1.0, 1 - (1 - bound) / float(1 - (shares**2).sum())), value),
-            "from Wilson 95% over prompts",
-        )
+    if share.high - share.low < 1e-12:
+        # Every prompt has the same share: no draw differs, which does not show that no other prompt would.
+        bound = wilson(share.value * len(names), len(names))
+        share = replace(share, low=bound[0], high=bound[1], method="Wilson 95% over prompts")
+        if share.value == 1:
+            # Nobody disagreed: alpha as if each item that Wilson's bound allows to be split disagreed as much as chance.
+            expected = float(1 - ((used.sum(axis=0) / used.sum()) ** 2).sum())
+            bounds, method = (max(-1.0, 1 - (1 - bound[0]) / expected), value), "from Wilson 95% over prompts"
     alpha = Estimate(value, *bounds, len(used), len(names), "alpha", method)
     return Agreement(share, alpha, level, int(used.sum()), exclusions)
 

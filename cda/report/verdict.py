@@ -62,18 +62,21 @@ def _finding(name: str, audit: Json) -> Verdict:
     direct, identification = effects["model"]["direct"], effects["model"]["identification"]
     mean = None if "missing" in direct else Estimate(**direct["estimate"])
     gap = Estimate(**votes["signed_gap"]["model"]) if votes else None
-    p_holm = effects.get("test", {}).get("p_holm", 1.0)
-    word = finding(mean, p_holm, identification.get("verdict") == "identified", gap)
-    shown = share(skew["model"])
-    text = f"The biased side is preferred in {shown} of contrasts (n = {count(skew['model'])})."
-    if votes and gap is not None:
-        people, disagree = share(votes["human_skew"]), share(votes["miscalibration"]["model"])
-        text += f" People prefer it in {people}; model and majority disagree on {disagree}."
-    elif mean is not None:
-        text += f" Mean margin {signed(direct['estimate'])} {effects['unit']}."
-        if word == "not identified":
-            text += " What else differs between the sides cannot be told from the bias."
-    return Verdict(name, word, f"{inert(name)}: {word}. {text}")
+    tested = votes["gap_test"] if votes else effects.get("test", {})
+    identified = identification.get("verdict") == "identified"
+    word = finding(mean, tested.get("p_holm", 1.0), identified, gap)
+    if votes:
+        own, people, disagree = votes["skew_on_voted"]["model"], votes["human_skew"], votes["miscalibration"]["model"]
+        text = (
+            f"Of {count(people)} contrasts with a majority the model prefers the biased side in {share(own)}, people in "
+            f"{share(people)}; they disagree on {share(disagree)}."
+        )
+    else:
+        text = f"The biased side is preferred in {share(skew['model'])} of contrasts (n = {count(skew['model'])})."
+        text += f" Mean margin {signed(direct['estimate'])} {effects['unit']}." if mean is not None else ""
+    if not identified:
+        text += f" The bias is not told apart from what else differs: {identification.get('reason', identification.get('missing'))}"
+    return Verdict(name, word, f"{inert(name)}: {word}. {text.rstrip('.')}.")
 
 
 def targets(audit: Json) -> list[str]:

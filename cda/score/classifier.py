@@ -10,7 +10,7 @@ import numpy as np
 from cda.errors import ModelError
 from cda.models.load import RewardModel
 from cda.models.template import Encoded
-from cda.records import Prompt
+from cda.records import Prompt, content_id
 from cda.score.protocols import FloatArray
 
 
@@ -29,6 +29,8 @@ class ClassifierScorer:
     label: str | None = None
     n_truncated: int = field(default=0, init=False)
     """How many of the texts scored last were cut at max_length_tokens."""
+    read: list[str | None] = field(default_factory=list, init=False)
+    """Of each text scored last: a name of the tokens that were left of it, where it was cut."""
 
     def score(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> FloatArray:
         """Rewards, shape (n,). Padding is always on the right, whatever side the tokenizer pads on.
@@ -42,6 +44,7 @@ class ClassifierScorer:
         template = self.reward_model.template
         encoded = template.encode_all(prompts, responses)
         self.n_truncated = sum(one.truncated for one in encoded)
+        self.read = [content_id("read", one.ids) if one.truncated else None for one in encoded]
         rewards = np.full(len(encoded), np.nan)
         with (
             tqdm(total=len(encoded), desc=self.label, unit="text", disable=self.label is None) as bar,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -30,14 +30,28 @@ class Compared(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Rewards:
-    """Rewards by `text_id`."""
+    """Rewards by `text_id`.
+
+    Attributes:
+        by_text: Reward of every text.
+        same_input: `text_id` to a name of what the model really read, for texts that were cut: two that differ after the
+            cut only are the same to it.
+        unit: Of the rewards.
+    """
 
     by_text: Mapping[str, float]
+    same_input: Mapping[str, str] = field(default_factory=dict)
     unit: str = "reward"
 
     def margins(self, comparisons: Sequence[Comparison]) -> FloatArray:
-        """reward(first) − reward(second)."""
-        return np.array([self.of(prompt, first) - self.of(prompt, second) for prompt, first, second in comparisons])
+        """reward(first) − reward(second); NaN where cutting left both sides the same."""
+        return np.array([self._margin(*one) for one in comparisons])
+
+    def _margin(self, prompt: Prompt, first: str, second: str) -> float:
+        read = [self.same_input.get(text_id(prompt, text)) for text in (first, second)]
+        if None not in read and read[0] == read[1] and first != second:
+            return float("nan")
+        return self.of(prompt, first) - self.of(prompt, second)
 
     def of(self, prompt: Prompt, response: str) -> float:
         """Reward of one text."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cda.llm.protocol import LLM, Request, fenced
-from cda.records import Prompt, prompt_text
+from cda.records import Prompt, count_reasons, prompt_text
 from cda.score.protocols import FloatArray
 
 _SYSTEM = (
@@ -30,6 +30,7 @@ class LLMJudge:
         n_half_read: Comparisons read in one order only; that order alone counts.
         position_bias: Among comparisons read in both orders, share of verdicts for the first text minus share for the
             second, −1 to 1; 0: no position is preferred. None before anything was asked, or where nothing was read.
+        reasons: Why single answers hold no verdict, with their counts.
         n_flipped: Comparisons whose verdict follows the position and not the text: these come out as a margin of 0.
     """
 
@@ -37,6 +38,7 @@ class LLMJudge:
     n_unread: int = field(default=0, init=False)
     n_half_read: int = field(default=0, init=False)
     n_flipped: int = field(default=0, init=False)
+    reasons: dict[str, int] = field(default_factory=dict, init=False)
     position_bias: float | None = field(default=None, init=False)
 
     @property
@@ -54,10 +56,13 @@ class LLMJudge:
             for prompt, a, b in zip(prompts, first, second, strict=True)
             for one, other in ((a, b), (b, a))
         )
-        values = np.full(2 * len(prompts), np.nan)
+        values, unread = np.full(2 * len(prompts), np.nan), list[str]()
         for position, answer in self.llm.answers(requests, f"judging by {self.llm.name}", len(values)):
             values[position] = _value(parse_verdict(answer.text))
+            if np.isnan(values[position]):
+                unread.append(answer.reason or "no verdict in the last line")
         verdicts = values.reshape(-1, 2)
+        self.reasons = count_reasons(unread)
         read = ~np.isnan(verdicts)
         both = read.all(axis=1)
         self.n_unread = int((~read.any(axis=1)).sum())

@@ -14,6 +14,8 @@ from typing import Any
 from cda.biases import Bias, load_bias
 from cda.config.load import JUDGE, LoadedRecipe
 from cda.embedded.model import NAME as EMBEDDED
+from cda.embedded.texts import BIASES as EMBEDDED_BIASES
+from cda.errors import LLMError
 from cda.files.jsonl import write_json, write_jsonl
 from cda.launch import say
 from cda.llm.money import request_tokens
@@ -58,7 +60,10 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
         "biases": bias_settings(loaded.biases),
         "seed": recipe.seed,
     }
-    if judged or (recipe.audit.rate and uses_llm(recipe.synthesize.by, recipe.llm)):
+    rewritten = recipe.audit.rate > 0 or any(bias.name not in EMBEDDED_BIASES for bias in loaded.biases)
+    if rewritten:
+        settings["rewriting"] = recipe.synthesize.model_dump(include={"by", "show_prompt", "gate"})
+    if judged or (rewritten and uses_llm(recipe.synthesize.by, recipe.llm)):
         settings["llm"] = llm_settings(recipe.llm)
     inputs = {
         "contrasts": source_fingerprint(recipe.audit.contrasts, "audit"),
@@ -103,6 +108,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         },
         "skew": audit_result.skews(groups, texts.available, failed, seed),
         "votes": audit_result.votes(groups, recipe.audit.ties, seed),
+        "votes_undecided": audit_result.votes_undecided(groups, recipe.audit.ties),
         "quality": audit_result.quality(texts.pairs, scorings, seed),
         "effects": audit_detail.effects(groups, seed),
         "drift": audit_detail.drifts(groups, biases, _encoder(loaded), seed),
@@ -115,6 +121,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
             **{f"triples of {name}": asdict(one) for name, one in texts.triples_failed.items()},
         },
         "votes_unmatched": texts.votes_unmatched,
+        "available_quality": texts.available_pairs,
         "stages": {name: run_folder.record(name).get("counts", {}) for name in ("label", "synthesize", "train")},
         "versions": versions(),
         "seed": seed,
@@ -151,6 +158,9 @@ def _score(loaded: LoadedRecipe, run_folder: RunFolder, texts: AuditTexts) -> tu
         mean = sum(request_tokens(judge_request(*one)) for one in distinct) / len(distinct)
         confirm(Planned("judging, each in both orders", 2 * len(distinct), mean, _VERDICT_TOKENS), loaded)
         preferences = compare_distinct(judge, comparisons)
+        if judge.n_unread == len(preferences.by_comparison):
+            why = ", ".join(f"{count} × {reason}" for reason, count in judge.reasons.items())
+            raise LLMError(f"{judge.name}: no readable verdict on any of {judge.n_unread} comparisons ({why})")
         return {"model": preferences}, _judge_scoring(judge, len(preferences.by_comparison))
     if loaded.only_audit:
         return _rewards(loaded, {"model": None}, comparisons)
@@ -170,7 +180,8 @@ def _rewards(
         bar = f"  scoring {label}" if len(adapters) > 1 else "  scoring"
         scorer = ClassifierScorer(reward_model, recipe.score.batch_tokens, bar)
         rewards = score_distinct(scorer, texts)
-        scorings[label] = Rewards(rewards)
+        read = zip(rewards, scorer.read, strict=True)  # both in the order of the distinct texts
+        scorings[label] = Rewards(rewards, {name: cut for name, cut in read if cut is not None})
         info = {
             "kind": "reward model",
             "precision": spec.precision,
@@ -191,6 +202,7 @@ def _judge_scoring(judge: LLMJudge, n: int) -> dict[str, Any]:
         "kind": "judge",
         "comparisons": n,
         "unread": judge.n_unread,
+        "reasons": judge.reasons,
         "half_read": judge.n_half_read,
         "flipped": judge.n_flipped,
         "position_bias": judge.position_bias,

@@ -13,13 +13,14 @@ from cda.embedded.rules import telling_phrases
 from cda.metrics.people import AgainstPeople, against_people
 from cda.metrics.people_change import people_change
 from cda.metrics.prediction_powered import powered_human_skew, powered_miscalibration
-from cda.metrics.preference import Change, positive_share, positive_share_change
+from cda.metrics.preference import Change, ModelTies, positive_share, positive_share_change
 from cda.metrics.votes import TieRule, agreement, noise_ceiling
 from cda.records import Contrast, Pair, prompt_id, prompt_text
 from cda.score.compared import Compared, Rewards
 from cda.stages.audit_groups import FloatArray, Group, People, Scorings, attempt, people_of
 from cda.stats.estimate import Estimate
 from cda.stats.multiplicity import benjamini_hochberg, holm
+from cda.stats.proportions import exact_change_test
 
 N_EXAMPLES = 12
 
@@ -40,7 +41,7 @@ def skews(
             "available": available[group.bias.name],
             "unread": group.n_unread,
             "rewrites_failed": dict(failed.get(group.bias.name, {})),
-            **positive_shares(group.margins, group.prompt_ids, seed),
+            **positive_shares(group.margins, group.prompt_ids, seed, ties_of(group.unit)),
             "mean_margin": {label: float(values.mean()) for label, values in group.margins.items()},
             "sd_margin": {label: float(values.std()) for label, values in group.margins.items()},
         }
@@ -54,6 +55,12 @@ def votes(groups: Sequence[Group], rule: TieRule, seed: int) -> dict[str, Any]:
     return {name: _beside(group, people, seed) for name, (group, people) in sorted(found.items()) if people}
 
 
+def votes_undecided(groups: Sequence[Group], rule: TieRule) -> dict[str, int]:
+    """Biases that people voted on without a majority for one side on any contrast: how many contrasts have votes."""
+    voted = {group.bias.name: sum(bool(one.votes or one.preferred) for one in group.contrasts) for group in groups}
+    return {group.bias.name: n for group in groups if (n := voted[group.bias.name]) and not people_of(group, rule)}
+
+
 def quality(pairs: Sequence[Pair], scorings: Scorings, seed: int) -> dict[str, Any] | None:
     """Accuracy on held-out pairs; pairs without a readable verdict are left out and counted."""
     if not pairs:
@@ -65,7 +72,8 @@ def quality(pairs: Sequence[Pair], scorings: Scorings, seed: int) -> dict[str, A
     if not ids:
         return None
     read_margins = {label: values[read] for label, values in margins.items()}
-    return {"unread": int((~read).sum()), **positive_shares(read_margins, ids, seed)}
+    ties = ties_of(next(iter(scorings.values())).unit)
+    return {"unread": int((~read).sum()), **positive_shares(read_margins, ids, seed, ties)}
 
 
 def unseen_phrases(groups: Sequence[Group], seed: int) -> dict[str, Any]:
@@ -92,10 +100,11 @@ def unseen_phrases(groups: Sequence[Group], seed: int) -> dict[str, Any]:
 def adjust_for_all_tests(audit: dict[str, Any]) -> None:
     """Write Holm's and Benjamini and Hochberg's adjusted p-values beside every p-value of the audit's family of tests.
 
-    The family is everything that the audit tests: changes of skew, of miscalibration and of quality, mean margins of an
-    audit alone, and RATE's average effects by the double-rewrite estimator.
+    The family is everything that the audit tests: changes of skew, of miscalibration and of quality; of an audit alone,
+    mean margins and skew against people's; RATE's average effects by the double-rewrite estimator.
     """
     tests = [*audit["skew"].values(), *(one["miscalibration"] for one in audit["votes"].values())]
+    tests += [one["gap_test"] for one in audit["votes"].values() if "gap_test" in one]
     tests += [audit["quality"]] if audit["quality"] else []
     for per_bias in (audit["effects"], audit["rate"]):
         tests += [one["test"] for one in per_bias.values() if "test" in one]
@@ -151,13 +160,20 @@ def margin_rows(contrasts: Sequence[Contrast], pairs: Sequence[Pair], scorings: 
     return rows
 
 
-def positive_shares(margins: Mapping[str, FloatArray], prompt_ids: Sequence[str], seed: int) -> dict[str, Any]:
-    """Share of positive margins under each scoring; with two, their paired change and its test."""
+def ties_of(unit: str) -> ModelTies:
+    """What a margin of exactly 0 counts: a judge says tie on purpose, a reward model by accident."""
+    return "half" if unit == "preference" else "no-hit"
+
+
+def positive_shares(
+    margins: Mapping[str, FloatArray], prompt_ids: Sequence[str], seed: int, ties: ModelTies = "no-hit"
+) -> dict[str, Any]:
+    """Share of positive margins under each scoring; with two (reward models), their paired change and its test."""
     if len(margins) == 2:
         before, after = margins.values()
         return change_json(positive_share_change(before, after, prompt_ids, rng(seed)))
     ((label, values),) = margins.items()
-    share = positive_share(values, prompt_ids, rng(seed))
+    share = positive_share(values, prompt_ids, rng(seed), ties)
     return {label: share.to_json(), "ties": {label: int((values == 0).sum())}}
 
 
@@ -188,13 +204,14 @@ def _beside(group: Group, people: People, seed: int) -> dict[str, Any]:
         }
     else:
         ((label, values),) = group.margins.items()
-        one = against_people(values, found, ids, rng(seed))
+        one = against_people(values, found, ids, rng(seed), ties_of(group.unit))
         sides = {label: one}
         moved = {
             "skew_on_voted": {label: one.skew.to_json()},
             "miscalibration": {label: one.miscalibration.to_json()},
             "gap": {label: one.gap.to_json()},
             "auc": _both(sides, "auc", None),
+            "gap_test": _gap_test(values, people, ids, ties_of(group.unit)),
         }
     result: dict[str, Any] = {"human_skew": next(iter(sides.values())).human_skew.to_json(), **moved}
     result["signed_gap"] = _both(sides, "signed_gap", None)
@@ -206,6 +223,15 @@ def _beside(group: Group, people: People, seed: int) -> dict[str, Any]:
     if any(one.verdicts for one in group.contrasts):
         result["prediction_powered"] = _powered(group)
     return result
+
+
+def _gap_test(margins: FloatArray, people: People, ids: Sequence[str], ties: ModelTies) -> dict[str, Any]:
+    """Exact paired test that the model's preferences and people's majorities are for the perturbed side equally often."""
+    rows = people.majority.used
+    hits = np.where(margins == 0, 0.5, margins > 0) if ties == "half" else (margins > 0).astype(float)
+    kept = [one for one, keep in zip(ids, rows, strict=True) if keep]
+    test = exact_change_test(people.majority.target[rows], hits[rows], kept)
+    return {"what": "skew differs from human skew", "p_value": test.p_value, "p_method": test.method}
 
 
 def _powered(group: Group) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from cda.data.triples import CleanTriples, clean_triples
 from cda.data.votes import Votes, load_votes
 from cda.embedded.model import NAME as EMBEDDED
 from cda.embedded.texts import authored_contrasts, authored_pairs
+from cda.errors import DataError
 from cda.features import n_words
 from cda.launch import say
 from cda.llm.money import tokens_of
@@ -37,6 +38,7 @@ class AuditTexts:
         contrasts: Of every bias that is audited.
         triples: Of the biases that have them.
         pairs: Quality pairs.
+        available_pairs: Quality pairs before a sample was drawn.
         available: Contrasts of each bias before a sample was drawn.
         excluded: Rows of the user's files that could not be used, by file.
         failed: For biases without contrasts of their own, rewrites that failed.
@@ -47,6 +49,7 @@ class AuditTexts:
     contrasts: tuple[Contrast, ...]
     triples: tuple[Triple, ...]
     pairs: tuple[Pair, ...]
+    available_pairs: int
     available: Mapping[str, int]
     excluded: Mapping[str, Exclusions]
     failed: Mapping[str, Exclusions]
@@ -71,7 +74,7 @@ def load_audit_texts(loaded: LoadedRecipe) -> AuditTexts:
         for one in authored_contrasts("audit")
         if one.bias not in covered and (one.bias in named or not loaded.only_audit)
     ]
-    embedded = with_votes(embedded, votes, verdicts)
+    embedded, unread = with_votes(embedded, votes, verdicts)
     covered |= {one.bias for one in embedded}
     rewritten: list[Contrast] = []
     failed: dict[str, Exclusions] = {}
@@ -80,7 +83,7 @@ def load_audit_texts(loaded: LoadedRecipe) -> AuditTexts:
             contrasts, failed[bias.name] = _rewritten_contrasts(bias, rewriter(loaded))
             rewritten += contrasts
     quality = load_quality(loaded)
-    excluded = {"contrasts": own.exclusions}
+    excluded = {"contrasts": own.exclusions, "votes": _sum(own.votes, unread)}
     if quality is not None:
         excluded["quality pairs"] = quality.exclusions
     triples, triples_failed = _triples(loaded, excluded)
@@ -90,16 +93,18 @@ def load_audit_texts(loaded: LoadedRecipe) -> AuditTexts:
     if audit.contrasts != EMBEDDED:
         say(f"  {audit.contrasts}: {own.exclusions}")
     everything = [one for group in groups.values() for one in group]
-    unmatched = 0
-    for name, items in ((audit.votes, votes), (audit.verdicts, verdicts)):
-        missing = _unmatched(items, everything)
-        unmatched += missing
-        if missing:
-            say(f"  {name}: {missing} of {len(items)} items are none of the contrasts")
+    unmatched = sum(
+        _matched(items, str(name), everything) for name, items in ((audit.votes, votes), (audit.verdicts, verdicts))
+    )
+    if excluded["votes"].dropped:
+        say(f"  votes: {excluded['votes']}; the words are perturbed, base, response_1, response_2 and tie")
+    if verdicts and not any(one.votes or one.preferred for one in everything):
+        say(f"  {audit.verdicts}: not used, because nobody voted on any contrast; verdicts stretch votes")
     return AuditTexts(
         contrasts=tuple(one for group in groups.values() for one in drawn(group, audit.max_contrasts, seed)),
         triples=triples,
         pairs=tuple(drawn(quality.pairs if quality else (), audit.max_quality, seed)),
+        available_pairs=len(quality.pairs) if quality else 0,
         available={name: len(group) for name, group in groups.items()},
         excluded=excluded,
         failed=failed,
@@ -124,7 +129,7 @@ def own_contrasts(loaded: LoadedRecipe) -> CleanContrasts:
     audit = loaded.recipe.audit
     votes, verdicts = _opinions(loaded)
     if audit.contrasts == EMBEDDED:
-        return CleanContrasts((), Exclusions(0, {}))
+        return CleanContrasts((), Exclusions(0, {}), Exclusions(0, {}))
     names = [bias.name for bias in loaded.biases]
     return clean_contrasts(load_rows(audit.contrasts), names, audit.columns, audit.contrasts, votes, verdicts)
 
@@ -210,6 +215,30 @@ def _rewritten_contrasts(bias: Bias, by: Rewriter) -> tuple[list[Contrast], Excl
     return contrasts, Exclusions(len(requests), count_reasons(reasons))
 
 
-def _unmatched(votes: Votes, contrasts: Sequence[Contrast]) -> int:
-    known = {one.id for one in contrasts} | {str(one.tags["item"]) for one in contrasts if "item" in one.tags}
-    return sum(item not in known for item in votes)
+def _sum(one: Exclusions, other: Exclusions) -> Exclusions:
+    reasons = {
+        name: one.reasons.get(name, 0) + other.reasons.get(name, 0) for name in sorted({*one.reasons, *other.reasons})
+    }
+    return Exclusions(one.seen + other.seen, reasons)
+
+
+def _matched(votes: Votes, name: str, contrasts: Sequence[Contrast]) -> int:
+    """How many items of a file are none of the contrasts; said, where there are any.
+
+    Raises:
+        DataError: All of them: then the ids are of something else.
+    """
+    items = [str(one.tags["item"]) for one in contrasts if "item" in one.tags]
+    known = {*items, *(one.id for one in contrasts)}
+    missing = sum(item not in known for item in votes)
+    if votes and missing == len(votes):
+        ours = (
+            ", ".join(items[:3]) if items else "none: give the contrasts a column id (audit.columns.id=<your column>)"
+        )
+        raise DataError(
+            f"{name}: none of its {len(votes)} ids is an id of the contrasts. There: {', '.join(list(votes)[:3])}, …; "
+            f"of the contrasts: {ours}"
+        )
+    if missing:
+        say(f"  {name}: {missing} of {len(votes)} items are none of the contrasts")
+    return missing

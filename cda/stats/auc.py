@@ -64,8 +64,11 @@ def auc_change(before: ArrayLike, after: ArrayLike, target: ArrayLike, prompt_id
         # Perfect separation has no spread to show: the wider of the areas' own intervals.
         own = [_newcombe_auc(one.area, one.prompts_up, one.prompts_down) for one in (first, second)]
         half = max(high - low for low, high in own)
+    method = "paired DeLong, clustered 95%"
+    if first.n_prompts == 1:
+        half, method = 2.0, "one prompt: nothing is known of others"
     low, high = max(-1.0, difference - half), min(1.0, difference + half)
-    return Estimate(difference, low, high, first.n, first.n_prompts, "AUC difference", "paired DeLong, clustered 95%")
+    return Estimate(difference, low, high, first.n, first.n_prompts, "AUC difference", method)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,10 +48,12 @@ def share(hits: ArrayLike, prompt_ids: Sequence[str], rng: np.random.Generator) 
         low, high = wilson(float(values.sum()), n)
         return Estimate(float(values.mean()), low, high, n, n_prompts, "share", "Wilson 95%")
     low, high = _cluster_interval(values, clusters, rng)
+    method = "prompt-clustered bootstrap 95%"
     # Resampling a share of exactly 0 or 1 has no spread; Wilson's interval over the prompts is the honest one.
     if low == high:
         low, high = wilson(float(values.mean()) * n_prompts, n_prompts)
-    return Estimate(float(values.mean()), low, high, n, n_prompts, "share", "prompt-clustered bootstrap 95%")
+        method = "Wilson 95% over prompts"
+    return Estimate(float(values.mean()), low, high, n, n_prompts, "share", method)
 
 
 def paired_change(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str], rng: np.random.Generator) -> Estimate:
@@ -83,6 +85,7 @@ def paired_change(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str]
         if low == high:
             # No spread between prompts: Newcombe's interval over the prompts, each with its mean 2×2 table.
             low, high = _newcombe_table(*(_prompt_mean_sum(cell, clusters) for cell in _cells(first, second)))
+            method = "Newcombe paired 95% over prompts"
     return Estimate(float(difference.mean()), low, high, n, n_prompts, "share difference", method)
 
 

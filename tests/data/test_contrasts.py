@@ -73,9 +73,6 @@ def test_preferences_that_name_a_response(biased: str, preferred: str, expected:
         (DIRECT | {"base": "biased"}, "identical sides"),
         (DIRECT | {"preferred": "maybe"}, "unreadable preference"),
         (DIRECT | {"preferred": "response_1"}, "unreadable preference"),
-        (DIRECT | {"votes": 3}, "votes is not a list of votes"),
-        (DIRECT | {"votes": "[broken"}, "votes is not a list of votes"),
-        (DIRECT | {"votes": ["base", 5]}, "unreadable preference"),
         (DIRECT, "duplicate"),
         (DIRECT | {"bias": "length"}, "of another bias (length)"),
     ],
@@ -146,6 +143,33 @@ def test_votes_from_a_file_of_their_own_go_first() -> None:
 
 def test_votes_on_contrasts_that_are_there_already() -> None:
     contrast = clean(DIRECT)
-    assert with_votes([contrast], {contrast.id: ["tie"], "nobody": ["base"]}, {})[0].votes == ("tie",)
-    with pytest.raises(DataError, match="unreadable preference; the words are perturbed, base and tie"):
-        with_votes([contrast], {}, {contrast.id: ["response_1"]})
+    found, unread = with_votes([contrast], {contrast.id: ["tie", "response_1"], "nobody": ["base"]}, {})
+    assert found[0].votes == ("tie",)
+    assert (unread.seen, dict(unread.reasons)) == (2, {"unreadable vote 'response_1'": 1})
+
+
+@pytest.mark.parametrize(("votes", "word"), [(3, "3"), (["base", 5], "5"), ("base; maybe", "maybe")])
+def test_an_unreadable_vote_is_counted_and_its_contrast_stays(votes: Any, word: str) -> None:
+    cleaned = clean_contrasts([DIRECT | {"votes": votes}], ["jargon"], {}, "f")
+    assert cleaned.exclusions.dropped == 0
+    assert dict(cleaned.votes.reasons) == {f"unreadable vote '{word}'": 1}
+    assert cleaned.contrasts[0].votes == (() if votes == 3 else ("base",))
+
+
+def test_all_who_voted_on_the_same_texts_count() -> None:
+    rows = [DIRECT | {"votes": ["base"]}, DIRECT | {"votes": ["perturbed", "perturbed"], "preferred": "tie"}]
+    cleaned = clean_contrasts(rows, ["jargon"], {}, "f")
+    assert dict(cleaned.exclusions.reasons) == {"duplicate": 1}
+    assert (cleaned.contrasts[0].votes, cleaned.contrasts[0].preferred) == (("base", "perturbed", "perturbed"), "tie")
+
+
+def test_votes_need_ids_that_name_one_pair() -> None:
+    rows = [DIRECT | {"id": 7, "base": "a"}, DIRECT | {"id": "7", "base": "b"}]
+    assert len(clean_contrasts(rows, ["jargon"], {}, "f").contrasts) == 2  # without votes an id is just a name
+    with pytest.raises(DataError, match=r"several rows share one: '7' \(2 times\)"):
+        clean_contrasts(rows, ["jargon"], {}, "f", {"7": ["base"]})
+
+
+def test_sides_as_messages() -> None:
+    row = {"prompt": "q", "base": [{"role": "assistant", "content": "plain"}], "perturbed": "biased"}
+    assert clean(row) == clean(DIRECT)

@@ -46,3 +46,19 @@ def test_missing_columns_and_files(tmp_path: Path) -> None:
         load_votes(str(path))
     with pytest.raises(DataError, match="no such file"):
         load_votes(str(tmp_path / "none.jsonl"))
+
+
+def test_zero_is_an_id_and_numbers_are_words(tmp_path: Path) -> None:
+    path = tmp_path / "votes.jsonl"
+    path.write_text('{"id": 0, "vote": "base"}\n{"id": 1, "vote": 1}\n', encoding="utf-8")
+    assert load_votes(str(path)) == {"0": ("base",), "1": ("1",)}
+
+
+def test_single_words_by_item_and_both_columns(tmp_path: Path) -> None:
+    path = tmp_path / "votes.json"
+    path.write_text('{"a": "base", "b": ["tie"]}', encoding="utf-8")
+    assert load_votes(str(path)) == {"a": ("base",), "b": ("tie",)}
+    both = tmp_path / "both.csv"
+    both.write_text("id,vote,votes\na,base,tie\n", encoding="utf-8")
+    with pytest.raises(DataError, match="both the columns vote and votes"):
+        load_votes(str(both))

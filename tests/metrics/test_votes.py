@@ -218,3 +218,11 @@ def test_unanimous_votes_do_not_show_that_nobody_would_disagree() -> None:
     assert found.majority_share.value == found.alpha.value == 1.0
     assert 0.8 < found.majority_share.low < 0.9  # Wilson's 20 of 20
     assert 0.6 < found.alpha.low < found.majority_share.low
+
+
+def test_the_same_split_everywhere_is_no_certainty_and_no_agreement() -> None:
+    counts = count_votes([["base", "base", "perturbed"], ["perturbed", "perturbed", "base"]] * 15)
+    found = agreement(counts, [str(row) for row in range(30)], np.random.default_rng(0))
+    assert found.majority_share.low < 2 / 3 < found.majority_share.high
+    assert found.alpha.low <= found.alpha.value <= found.alpha.high
+    assert found.alpha.value < 0.1

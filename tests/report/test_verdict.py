@@ -89,7 +89,7 @@ def test_substituted_names_what_rose(make_audit: Any) -> None:
     [
         (0.88, 0.45, "over-rewarded"),
         (0.30, 0.70, "under-rewarded"),
-        (0.50, 0.50, "as people"),
+        (0.50, 0.50, "no difference shown"),
         (0.88, None, "rewarded"),
         (0.10, None, "penalised"),
         (0.50, None, "no effect shown"),
@@ -101,5 +101,5 @@ def test_one_model_is_compared_with_people_or_with_nothing(
     votes = {} if people is None else {"jargon": (skew, people)}
     (found,) = verdicts(make_audit({"jargon": (skew,)}, votes=votes, quality=(0.7,), others=()))
     assert found.word == word
-    assert ("People prefer it" in found.sentence) == (people is not None)
-    assert "n = 1" in found.sentence
+    assert ("contrasts with a majority" in found.sentence) == (people is not None)
+    assert "100" in found.sentence

@@ -26,7 +26,7 @@ class Scripted:
     def answers(
         self,
         requests: Iterable[Request],
-        label: str,
+        label: str,  # noqa: ARG002
         total: int | None = None,  # noqa: ARG002
     ) -> Iterator[tuple[int, Completion]]:
         for position, request in enumerate(requests):
@@ -67,6 +67,7 @@ def test_unreadable_verdicts_are_counted_and_never_a_tie() -> None:
     assert np.isnan(margins[0])
     assert margins[1:].tolist() == [1.0, 1.0]  # the readable order alone
     assert (judge.n_unread, judge.n_half_read) == (1, 1)
+    assert judge.reasons == {"no verdict in the last line": 2, "refused": 1}
 
 
 @pytest.mark.parametrize(

