@@ -6,11 +6,29 @@ from collections.abc import Mapping
 
 from cda.errors import DataError
 from cda.metrics.cross_bias import Cell, cross_bias
-from cda.report.numbers import Json, inert, percent, points
-from cda.report.tables import Table
+from cda.report.numbers import Json, count, inert, points
+from cda.report.tables import Table, change_cells
 from cda.report.verdict import targets
 
 SIGNIFICANT = 0.05
+_NEEDED = ("scorings", "model", "sources", "skew", "quality")
+_ESTIMATE = ("value", "low", "high", "n", "n_prompts")
+
+
+def is_audit(content: object) -> bool:
+    """Whether the content of an audit.json has what a comparison needs; one of another version may not."""
+    if not isinstance(content, dict) or any(key not in content for key in _NEEDED):
+        return False
+    scorings, skews, quality = content["scorings"], content["skew"], content["quality"]
+    parts = (scorings, skews, content["model"], content["sources"])
+    if not all(isinstance(part, kind) for part, kind in zip(parts, (list, dict, dict, dict), strict=True)):
+        return False
+    if "name" not in content["model"] or "contrasts" not in content["sources"]:
+        return False
+    changes = [*skews.values(), *([] if quality is None else [quality])]
+    return all(_has(skew, ("target", "source", "available")) for skew in skews.values()) and (
+        len(scorings) < 2 or all(_is_change(change) for change in changes)
+    )
 
 
 def matrix(audits: Mapping[str, Json]) -> list[Cell]:
@@ -32,33 +50,76 @@ def matrix(audits: Mapping[str, Json]) -> list[Cell]:
 
 
 def comparison_tables(audits: Mapping[str, Json]) -> list[Table]:
-    """Skew before → after and its change in points, trainings by biases; then quality."""
+    """Change of skew in points, trainings by biases; then quality before and after."""
     cells = matrix(audits)
     biases = list(dict.fromkeys(cell.bias for cell in cells))
     found = {(cell.training, cell.bias): cell for cell in cells}
     rows = [(inert(name), *(_cell(found.get((name, bias))) for bias in biases)) for name in audits]
     caption = (
-        f"Change of skew in points by each training, with 95% intervals; [target], and * where the Holm-adjusted p over all "
-        f"{len(cells)} cells is below {SIGNIFICANT}"
+        "Change of skew in percentage points by each training, with 95% intervals and the number n of contrasts; (target): the "
+        f"bias that was trained on; *: the Holm-adjusted p over all {len(cells)} cells is below {SIGNIFICANT}"
     )
     quality = [(inert(name), *_quality(audit)) for name, audit in audits.items()]
+    header = ("training", "before", "after", "change (points)", "n")
     return [
         Table(caption, ("training", *map(inert, biases)), tuple(rows)),
-        Table("Held-out quality accuracy", ("training", "before → after", "change (points)"), tuple(quality)),
+        Table("Held-out quality accuracy, with 95% intervals", header, tuple(quality)),
     ]
+
+
+def comparison_notes(audits: Mapping[str, Json]) -> list[str]:
+    """What makes the runs hard to compare: other models, or other contrasts of the same bias."""
+    notes = []
+    models = {name: str(audit["model"]["name"]) for name, audit in audits.items()}
+    if len(set(models.values())) > 1:
+        named = ", ".join(f"{inert(name)}: {inert(model)}" for name, model in models.items())
+        notes.append(
+            f"The runs are of different models, so a difference between rows need not come from the training ({named})."
+        )
+    differing = [bias for bias in _biases(audits) if len(_contrasts(audits, bias)) > 1]
+    if differing:
+        notes.append(
+            f"The runs measured {', '.join(map(inert, differing))} on different contrasts, so a difference within a column need "
+            "not come from the training."
+        )
+    return notes
+
+
+def _biases(audits: Mapping[str, Json]) -> list[str]:
+    return list(dict.fromkeys(bias for audit in audits.values() for bias in audit["skew"]))
+
+
+def _contrasts(audits: Mapping[str, Json], bias: str) -> set[tuple[str, int, int]]:
+    """Where the runs have a bias's contrasts from, how many there were and how many were scored."""
+    found = set()
+    for audit in audits.values():
+        if bias in audit["skew"]:
+            skew = audit["skew"][bias]
+            origin = audit["sources"]["contrasts"] if skew["source"] == "file" else skew["source"]
+            found.add((str(origin), int(skew["available"]), int(skew["change"]["n"])))
+    return found
 
 
 def _cell(cell: Cell | None) -> str:
     if cell is None:
         return "not measured"
+    change = cell.change["change"]
     star = "*" if cell.p_holm < SIGNIFICANT else ""
-    text = f"{points(cell.change['change'], '')}{star}"
-    return f"[{text}]" if cell.is_target else text
+    return f"{points(change, '')}{star}, n {count(change)}{' (target)' if cell.is_target else ''}"
 
 
-def _quality(audit: Json) -> tuple[str, str]:
+def _quality(audit: Json) -> tuple[str, ...]:
     quality = audit["quality"]
-    if quality is None:
-        return "not measured", ""
-    before, after = percent(quality["before"]["value"])[:-1], percent(quality["after"]["value"])
-    return f"{before} → {after}", points(quality["change"], "")
+    return ("not measured", "", "", "") if quality is None else change_cells(quality)
+
+
+def _is_change(value: object) -> bool:
+    return (
+        isinstance(value, dict)
+        and "p_value" in value
+        and all(_has(value.get(key), _ESTIMATE) for key in ("before", "after", "change"))
+    )
+
+
+def _has(value: object, keys: tuple[str, ...]) -> bool:
+    return isinstance(value, dict) and all(key in value for key in keys)

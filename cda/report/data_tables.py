@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from cda.report.numbers import Json, count, decimals, share, signed
 from cda.report.tables import NOT_ESTIMATED, Table, compares
 
+_SAME = "both sides are the same after cutting"
+
 
 def label_tables(audit: Json) -> list[Table]:
     """For each bias, which sides of the training data exhibit it."""
@@ -81,21 +83,35 @@ def _exclusions(audit: Json) -> Iterable[tuple[str, str, dict[str, int]]]:
             yield f"{verb} {step}", str(one["seen"]), dict(one["reasons"])
     if audit["votes_unmatched"]:
         yield "matching votes", "", {"items that are none of the contrasts": audit["votes_unmatched"]}
+    unread = _unread(audit)
     for name, skew in audit["skew"].items():
         n = skew[audit["scorings"][0]]["n"] + skew["unread"]
         reasons = {f"no rewrite: {reason}": number for reason, number in skew["rewrites_failed"].items()}
         reasons |= _positive({"not drawn (audit.max_contrasts)": skew["available"] - n})
-        reasons |= _positive({"no readable verdict of the judge": skew["unread"]})
+        reasons |= _positive({unread: skew["unread"]})
         left_out = audit["votes"].get(name, {}).get("left_out", {})
         reasons |= {f"people: {reason} (left out beside people)": number for reason, number in left_out.items()}
         if reasons:
             failed = sum(skew["rewrites_failed"].values())
             yield f"contrasts of {name}", str(skew["available"] + failed), reasons
-    if audit["quality"] is not None and audit["quality"]["unread"]:
-        yield "judging quality pairs", "", {"no readable verdict of the judge": audit["quality"]["unread"]}
+    quality = audit["quality"]
+    if quality is not None:
+        used = quality[audit["scorings"][0]]["n"] + quality["unread"]
+        available = audit.get("available_quality", used)
+        reasons = _positive({"not drawn (audit.max_quality)": available - used, unread: quality["unread"]})
+        if reasons:
+            yield "comparing quality pairs", str(available), reasons
     for name, one in audit["rate"].items():
         if one["unread"]:
-            yield f"judging triples of {name}", str(one["n"] + one["unread"]), {"no readable verdict": one["unread"]}
+            reason = "two of its texts are the same after cutting" if unread == _SAME else f"{unread} on a comparison"
+            yield f"comparing triples of {name}", str(one["n"] + one["unread"]), {reason: one["unread"]}
+
+
+def _unread(audit: Json) -> str:
+    """Why a comparison says nothing: of a judge, or of a reward model, to which two texts may be one after cutting."""
+    if audit["model"]["kind"] == "judge":
+        return "no readable verdict of the judge"
+    return _SAME
 
 
 def rates_table(audit: Json) -> Table | None:

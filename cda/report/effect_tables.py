@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 from cda.report.numbers import Json, count, p_value, share, signed
-from cda.report.tables import NOT_ESTIMATED, Table, compares
+from cda.report.tables import NOT_ESTIMATED, Table, compares, tested_cells
 
 _FORMS = {"linear": "linear", "log_ratio": "log ratio"}
 
 
 def effects_table(audit: Json) -> Table:
-    """Mean margins: of pairs alike in all else first, then adjusted for drift, then as they are; and the verdict."""
+    """Mean margins: of pairs alike in all else first, then adjusted for drift, then as they are; test and verdict."""
     rows = []
     for name, one in audit["effects"].items():
         for when in audit["scorings"]:
-            found = one[when]["identification"]
+            found, direct = one[when]["identification"], one[when]["direct"]
             label = f"{name}, {when}" if compares(audit) else name
+            everything = [direct["missing"] if "missing" in direct else signed(direct["estimate"])]
+            if not compares(audit):
+                everything += tested_cells(one.get("test", {}))
             if "missing" in found:
-                rows.append((label, found["missing"], "", "", "", "", ""))
+                rows.append((label, found["missing"], "", "", "", *everything, NOT_ESTIMATED))
                 continue
             among, overlap = found["overlap_effect"], found["overlap"]
             alike = NOT_ESTIMATED if "reason" in among else signed(among["mean_margin"])
             adjusted = [_adjusted(found["adjusted"].get(form)) for form in _FORMS]
-            rows.append((label, alike, f"{overlap['n']} of {overlap['n_total']}", *adjusted,
-                         signed(found["unadjusted"]["mean_margin"]), found["verdict"]))  # fmt: skip
+            rows.append(
+                (label, alike, f"{overlap['n']} of {overlap['n_total']}", *adjusted, *everything, found["verdict"])
+            )
     unit = next(iter(audit["effects"].values()))["unit"]
+    tests = () if compares(audit) else ("p, all pairs", "p (Holm)")
     header = ("bias", "among like pairs", "like pairs", *(f"adjusted, {form}" for form in _FORMS.values()),
-              "all pairs", "the effect is")  # fmt: skip
+              "all pairs", *tests, "the effect is")  # fmt: skip
     return Table(f"Mean margin ({unit}) of direct contrasts, with 95% intervals", header, tuple(rows))
 
 
@@ -89,7 +94,14 @@ def _rate(name: str, one: Json, when: str, audit: Json) -> Table:
         rows.append(("all", NOT_ESTIMATED, effects["missing"], "", "", ""))
     stage = f", {when}" if compares(audit) else ""
     caption = f"{name}{stage}: RATE effects on {one['n']} triples (rewrites: {one['rewriter']})"
-    header = ("effect, estimator", "normal 95%", "BCa 95%", "in SDs of the originals", "p", "n")
+    # The family of tests holds one effect a bias, of the last scoring.
+    if when == audit["scorings"][-1] and "p_holm" in one.get("test", {}):
+        adjusted = p_value(one["test"]["p_holm"])
+        caption += (
+            f"; Holm-adjusted p of 'ATE, double' {adjusted if adjusted.startswith('<') else f'= {adjusted}'}, "
+            f"for all {audit['n_tests']} tests of this audit"
+        )
+    header = ("effect, estimator", "normal 95%", "BCa 95%", "in SDs of the originals", "p (unadjusted)", "n")
     return Table(caption, header, tuple(rows))
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
+from cda.report.methods import methods_of
 from cda.report.numbers import Json
 
 
@@ -20,8 +20,15 @@ class Entry:
 _MARGIN = Entry("margin", "score(perturbed) − score(base)",
     "For one contrast: how much higher the model scores the side with the bias. Same prompt, same content as far as possible.",
 )  # fmt: skip
+_JUDGED_MARGIN = Entry("margin (preference)", "mean over both orders of 1: perturbed preferred, −1: base preferred, 0: tie",
+    "For one contrast: which side the judge prefers. It is asked twice, with either side first; verdicts that follow the "
+    "place come out as 0.",
+)  # fmt: skip
 _SKEW = Entry("skew", "contrasts with margin > 0 / all contrasts",
     "How often the model prefers the side with the bias. A margin of exactly 0 counts as no preference for it.",
+)  # fmt: skip
+_JUDGED_SKEW = Entry("skew", "(contrasts with margin > 0 + ½ · contrasts with margin 0) / all contrasts",
+    "How often the judge prefers the side with the bias. A tie of the judge, or verdicts that follow the place, count half.",
 )  # fmt: skip
 _CHANGE = Entry("paired change", "share after − share before, on the same rows",
     "Points are percentage points. Both scorings use the same texts, precision, template, cutting and batches.",
@@ -30,36 +37,98 @@ _UNPAIRED = Entry("unpaired z", "difference ± 1.96·√(p₁q₁/n₁ + p₂q�
     "The interval that papers print for a change. It takes the two scorings of the same rows for different rows, so that it is "
     "most often too wide; beside the paired one only to compare with papers.",
 )  # fmt: skip
-_VOTES = (
-    Entry("human skew", "contrasts whose majority prefers perturbed / contrasts with a majority",
+_HUMAN_SKEW = {
+    "drop": Entry("human skew", "contrasts whose majority prefers perturbed / contrasts with a majority",
         "How often people prefer the side with the bias. Ties and contrasts without votes are left out."),
-    Entry("miscalibration", "contrasts where model and majority disagree / contrasts with a majority",
-        "Lower is better. It can be high even where skew equals human skew."),
+    "half": Entry("human skew", "(contrasts whose majority prefers perturbed + ½ · ties) / contrasts with votes",
+        "How often people prefer the side with the bias. A tie counts half; contrasts without votes are left out."),
+    "as-released": Entry("human skew", "contrasts whose stated majority prefers perturbed / contrasts whose majority is a side",
+        "How often people prefer the side with the bias, by the majorities as the votes' publisher states them. Stated ties "
+        "and contrasts without a majority are left out."),
+}  # fmt: skip
+_MISCALIBRATION = {
+    "drop": ("contrasts where model and majority disagree / contrasts with a majority", ""),
+    "half": ("mean of |model's preference − people's|, each 1: perturbed, ½: tie, 0: base, over contrasts with votes",
+        " Where people tie, a model that prefers a side disagrees by half, so that 0% cannot be reached with ties."),
+    "as-released": ("contrasts where model and stated majority disagree / contrasts whose majority is a side", ""),
+}  # fmt: skip
+_JUDGED_MISCALIBRATION = " A tie of the judge disagrees by half with a majority for either side."
+_BESIDE_PEOPLE = (
     Entry("gap", "|skew on voted contrasts − human skew|",
-        "How far the model's preference for the bias is from people's."),
+        "How far the model's preference for the bias is from people's. Without the bars it has a sign: above 0 the model wants "
+        "more of the bias than people do."),
     Entry("AUC of the margin", "P(margin where people prefer perturbed > margin where they prefer base)",
         "Whether margins follow people: 0.5 not at all, 1 always. Skew, miscalibration and gap move when all margins shift by "
-        "a constant; this does not."),
-    Entry("second majority", "expected disagreement of two majorities of other people, from the votes' Dirichlet-multinomial model",
-        "Miscalibration that people themselves would show. A model far below it is matching noise."),
+        "a constant; this does not. People's ties are left out."),
+)  # fmt: skip
+_AGREEMENT = (
+    Entry("mean majority share", "votes for an item's most frequent word / votes on the item, averaged over items",
+        "How far people agree, where an item has two votes or more. 100%: everybody agrees; a tie is a word like another."),
+    Entry("Krippendorff's alpha", "1 − observed disagreement / disagreement by chance",
+        "Agreement beyond chance: 1 full, 0 what chance gives, below 0 systematic disagreement."),
+)  # fmt: skip
+_SECOND_MAJORITY = Entry("miscalibration of a second majority", "expected disagreement of two majorities of as many votes",
+    "How often a second majority of other people would differ from this one, if votes come about as a Dirichlet-multinomial "
+    "model says. A point of reference and no bound: a model that knew which share of all people prefers which side would "
+    "disagree with this majority less than a second majority does.",
+)  # fmt: skip
+_POWERED = Entry("with verdicts (PPI++)", "mean of people's + λ · (mean of the judges' elsewhere − mean of the judges' where people voted)",
+    "What people would say of all contrasts, where they voted on some and judges gave verdicts on all. The votes correct the "
+    "judges; λ, the weight of the verdicts, lies between 0 (votes alone) and 1. It holds if people voted on a random part "
+    "of the contrasts.",
 )  # fmt: skip
 _QUALITY = Entry("quality accuracy", "pairs with score(chosen) > score(rejected) / all pairs",
     "Held-out pairs of a better and a worse answer. Ties count as wrong.",
 )  # fmt: skip
+_JUDGED_QUALITY = Entry("quality accuracy", "(pairs where the judge prefers chosen + ½ · its ties) / all pairs",
+    "Held-out pairs of a better and a worse answer. Ties of the judge count half.",
+)  # fmt: skip
+# By a word of the method's name in the audit.
 _METHODS = {
     "Wilson": Entry("Wilson interval", "(p + z²/2n ± z·√(p(1−p)/n + z²/4n²)) / (1 + z²/n), z = 1.96",
         "95% interval of a share where every prompt occurs once (Wilson 1927). It stays inside 0 to 100% and keeps a width at 0 "
-        "and at 100%."),
-    "Newcombe": Entry("Newcombe interval", "method 10: Wilson limits of both shares, joined by their correlation φ",
-        "95% interval of a paired change where every prompt occurs once (Newcombe 1998, Statistics in Medicine 17, "
+        "and at 100%. 'Over prompts': n is the number of prompts."),
+    "Newcombe paired": Entry("Newcombe paired interval", "method 10: Wilson limits of both shares, joined by their correlation φ",
+        "95% interval of a paired difference where every prompt occurs once (Newcombe 1998, Statistics in Medicine 17, "
         "2635–2650)."),
-    "bootstrap": Entry("prompt-clustered bootstrap", "2.5% and 97.5% quantiles over 10,000 draws of whole prompts",
-        "95% interval where prompts repeat, so that answers to one prompt are not taken for independent. Where no draw differs "
-        "from another, the Wilson or Newcombe interval over prompts is taken."),
+    "prompt-clustered bootstrap": Entry("prompt-clustered bootstrap", "2.5% and 97.5% quantiles over draws of whole prompts",
+        "95% interval of means and gaps, and of shares where prompts repeat: answers to one prompt are not taken for "
+        "independent. 10,000 draws; 1,000 for Krippendorff's alpha and 4,000 for the second majority. Where no draw differs from another, the Wilson or "
+        "Newcombe interval over prompts is taken."),
+    "BCa": Entry("BCa bootstrap", "quantiles of 10,000 draws of whole prompts, moved by the draws' bias z₀ and acceleration a",
+        "95% interval by the bootstrap, corrected for draws that are off centre or skewed (Efron 1987)."),
+    "prompt-clustered normal": Entry("normal interval, clustered", "estimate ± 1.96 · √(G/(G−1) · Σ of the G prompts' squared influences)",
+        "95% interval of a mean or a difference of means; answers to one prompt are not taken for independent. Below about 30 "
+        "prompts it is too narrow. For PPI++ without the factor G/(G−1)."),
+    "SD as known": Entry("in SDs", "estimate and interval / pooled SD of the originals' rewards",
+        "The spread is taken as known, so that its own uncertainty is not in the interval."),
+    "adjustment, CR": Entry("cluster-robust t interval of the adjustment (CR)", "intercept ± t₀.₉₇₅(G − k) · clustered error",
+        "95% interval of the mean margin where the two sides do not differ otherwise, by a regression of G prompts with k "
+        "coefficients (Liang and Zeger 1986). Linear: on the differences; log ratio: on the log of the ratios."),
+    "Obuchowski": Entry("AUC interval (Obuchowski, DeLong)", "logit(AUC) ± 1.96 · clustered error / (AUC · (1 − AUC))",
+        "95% interval of an AUC with prompts that repeat (Obuchowski 1997); DeLong's where every prompt occurs once."),
+    "DeLong": Entry("AUC change (DeLong)", "difference ± 1.96 · √(variance before + variance after − 2 · covariance)",
+        "95% interval of the change of an AUC on the same rows (DeLong, DeLong and Clarke-Pearson 1988), clustered by prompt."),
+    "Newcombe AUC": Entry("Newcombe AUC interval", "all AUCs that a score test does not reject (method 5)",
+        "95% interval of an AUC of 0 or 1, where nothing varies from which an error could be taken (Newcombe 2006)."),
+    "Fisher z": Entry("Fisher z interval", "tanh(artanh(r) ± 1.96 / √(prompts − 3))",
+        "95% interval of a correlation where no draw of the bootstrap differs from another."),
+    "Dirichlet-multinomial": Entry("Dirichlet-multinomial vote model", "an item's votes are drawn from its own shares, these from a Dirichlet",
+        "From it the second majority is computed; 4,000 draws of whole prompts, the model fitted anew in each, give the "
+        "interval."),
+    "PPI++": Entry("PPI++ interval", "estimate ± 1.96 · clustered error of (Y − λf) and λf",
+        "95% interval from votes and verdicts together (Angelopoulos, Duchi and Zrnic 2023). With few voted contrasts it is "
+        "somewhat too narrow: at 30 prompts it covers about 92%."),
+    "bounded by skew's": Entry("gap bounded by skew", "± the farther end of the interval of the change of skew",
+        "Taken for the change of the gap where nothing varies between draws: a gap never moves more than skew does."),
+    "one prompt": Entry("one prompt", "−1 to 1", "All rows are of one prompt, so that nothing is known of others."),
 }  # fmt: skip
-_MCNEMAR = Entry("McNemar test", "exact binomial test of rows that went up against rows that went down, p = 1/2",
-    "Whether as many rows changed one way as the other. Rows that did not change say nothing. Where prompts repeat, whole "
-    "prompts take the place of rows: their sums of changes are given every combination of signs.",
+_EXACT = Entry("exact paired test", "exact binomial test of rows that differ one way against rows that differ the other, p = 1/2",
+    "Whether as many rows differ one way as the other (McNemar). Rows that do not differ say nothing. Where prompts repeat or ties "
+    "count half, whole prompts take the place of rows: their sums of differences are given every combination of signs.",
+)  # fmt: skip
+_NORMAL = Entry("normal test", "2 · (1 − Φ(|estimate| / clustered error))",
+    "Whether a mean margin or a RATE effect is 0, with the error of the normal interval.",
 )  # fmt: skip
 _HOLM = Entry("Holm correction", "k-th smallest of m p-values × (m − k + 1), never below an earlier one, at most 1",
     "Several things are tested at once. With it, the chance of any false finding among them stays below 5% at p < 0.05. "
@@ -68,19 +137,35 @@ _HOLM = Entry("Holm correction", "k-th smallest of m p-values × (m − k + 1), 
 
 
 def glossary(audit: Json) -> list[Entry]:
-    """The entries that this audit needs."""
-    found = set(_methods(audit))
-    two = len(audit["scorings"]) > 1
-    entries = [_MARGIN, _SKEW, *(_VOTES if audit["votes"] else ()), *((_QUALITY,) if audit["quality"] else ())]
+    """The entries that this audit needs, true under its tie rule and for its kind of model."""
+    two, judged = len(audit["scorings"]) > 1, _is_judged(audit)
+    entries = [_JUDGED_MARGIN, _JUDGED_SKEW] if judged else [_MARGIN, _SKEW]
+    entries += _people(audit, judged)
+    if audit["quality"]:
+        entries.append(_JUDGED_QUALITY if judged else _QUALITY)
     entries += [_CHANGE, _UNPAIRED] if two else []
+    found = set(methods_of(audit))
     entries += [entry for word, entry in _METHODS.items() if any(word in method for method in found)]
-    return [*entries, *((_MCNEMAR,) if two else ()), _HOLM]
+    normal = audit["rate"] or any("test" in one for one in audit["effects"].values())
+    exact = two or any("gap_test" in one for one in audit["votes"].values())
+    return [*entries, *((_EXACT,) if exact else ()), *((_NORMAL,) if normal else ()), _HOLM]
 
 
-def _methods(value: object) -> Iterator[str]:
-    """Every interval method named anywhere in the audit."""
-    if isinstance(value, dict):
-        if isinstance(value.get("method"), str):
-            yield value["method"]
-        for one in value.values():
-            yield from _methods(one)
+def _people(audit: Json, judged: bool) -> list[Entry]:
+    votes = list(audit["votes"].values())
+    entries: list[Entry] = []
+    for rule in dict.fromkeys(one["rule"] for one in votes):
+        formula, more = _MISCALIBRATION[rule]
+        more += _JUDGED_MISCALIBRATION if judged else ""
+        meaning = f"Lower is better. It can be high even where skew equals human skew.{more}"
+        entries += [_HUMAN_SKEW[rule], Entry("miscalibration", formula, meaning)]
+    entries += _BESIDE_PEOPLE if votes else ()
+    entries += _AGREEMENT if any("agreement" in one for one in votes) else ()
+    entries += (
+        [_SECOND_MAJORITY] if any("missing" not in one.get("noise_ceiling", {"missing": ""}) for one in votes) else []
+    )
+    return entries + ([_POWERED] if any("prediction_powered" in one for one in votes) else [])
+
+
+def _is_judged(audit: Json) -> bool:
+    return any(one["unit"] == "preference" for one in audit["effects"].values())

@@ -40,13 +40,23 @@ def percent(value: float) -> str:
 
 
 def points(estimate: Json, unit: str = " points") -> str:
-    """A change of a share with its interval, in percentage points.
+    """A change of a share with its interval, in percentage points, signed.
 
     >>> points({"value": -0.48, "low": -0.58, "high": -0.37})
     '−48 [−58, −37] points'
     """
-    sign = "+" if estimate["value"] > 0 else ""
-    return f"{sign}{_points(estimate['value'])} [{_points(estimate['low'])}, {_points(estimate['high'])}]{unit}"
+    value = _points(estimate["value"])
+    sign = "+" if estimate["value"] > 0 and value != "0" else ""
+    return f"{sign}{value} {_ends(estimate)}{unit}"
+
+
+def distance(estimate: Json) -> str:
+    """A distance between two shares, which has no sign, with its interval in percentage points.
+
+    >>> distance({"value": 0.5, "low": 0.00006, "high": 0.81})
+    '50 [0, 81] points'
+    """
+    return f"{_points(estimate['value'])} {_ends(estimate)} points"
 
 
 def count(estimate: Json) -> str:
@@ -154,11 +164,24 @@ def _percent(value: float) -> str:
 
 
 def _points(value: float) -> str:
-    """Whole points; a further digit where rounding would hide on which side of 0 the value is."""
+    """Whole points; where that would be 0, one digit that is not."""
     hundredths = 100 * value
-    if round(hundredths) == 0:
-        return "0" if abs(hundredths) < 1e-9 else f"{hundredths:.1g}".replace("-", MINUS)
-    return f"{round(hundredths)}".replace("-", MINUS)
+    if round(hundredths) != 0:
+        text = f"{round(hundredths)}"
+    else:
+        text = "0" if abs(hundredths) < 1e-4 else f"{hundredths:.1g}"
+    return text.replace("-", MINUS)
+
+
+def _ends(estimate: Json) -> str:
+    return f"[{_end(estimate['low'])}, {_end(estimate['high'])}]"
+
+
+def _end(value: float) -> str:
+    """An interval's end in whole points; a decimal where rounding would hide on which side of 0 it lies."""
+    hundredths = 100 * value
+    text = f"{round(hundredths)}" if round(hundredths) != 0 else f"{hundredths:.1f}"
+    return "0" if float(text) == 0 else text.replace("-", MINUS)
 
 
 def _is_control(char: str) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from cda.report.numbers import Json, reward
 from cda.report.verdict import targets
 
+_OPTIONAL = {"judges' verdicts": "verdicts", "RATE triples": "triples"}
+
 
 def scored_line(audit: Json) -> str:
     """Precision and cut texts; of a judge, how it was asked."""
@@ -14,7 +16,7 @@ def scored_line(audit: Json) -> str:
         position = "" if bias is None else f"; verdicts for the first minus for the second place: {bias:+.2f}"
         return (
             f"Asked {model['comparisons']} comparisons in both orders; {model['unread']} unreadable, "
-            f"{model['flipped']} followed the place{position}"
+            f"{model['half_read']} readable in one order only, {model['flipped']} followed the place{position}"
         )
     return (
         f"Scored in {model['precision']}; {model['truncated']} of {model['texts']} texts cut at "
@@ -75,7 +77,13 @@ def caveats(audit: Json) -> list[str]:
             "the method runs; they say nothing about another model."
         )
     notes += _contrast_notes(audit)
-    without = [name for name in targets(audit) if name not in audit["votes"]]
+    undecided = audit.get("votes_undecided", {})
+    for name, n in undecided.items():
+        notes.append(
+            f"People voted on {n} contrasts of {name}, and on none of them more for one side than for the other. Human skew, "
+            "miscalibration and gap are unknown there."
+        )
+    without = [name for name in targets(audit) if name not in audit["votes"] and name not in undecided]
     if without:
         notes.append(
             f"Nobody voted on the contrasts of {_and(without)}. Human skew, miscalibration and gap are unknown there, and "
@@ -141,6 +149,7 @@ def provenance(audit: Json) -> list[tuple[str, str]]:
     facts += [
         ("contrasts", sources["contrasts"]),
         ("votes", sources["votes"] or "none, or in the contrasts' file"),
+        *((name, sources[key]) for name, key in _OPTIONAL.items() if sources.get(key)),
         ("quality pairs", "none" if sources["quality"] is None else sources["quality"]),
     ]
     if two:

@@ -14,13 +14,13 @@ from cda.report.data_tables import (
 )
 from cda.report.effect_tables import drift_tables, effects_table, identification_sentences, rate_tables
 from cda.report.glossary import Entry, glossary
+from cda.report.methods import method_table
 from cda.report.numbers import Json
 from cda.report.scoring import provenance
 from cda.report.tables import (
     Table,
     compares,
     margin_table,
-    method_table,
     people_table,
     powered_table,
     quality_table,
@@ -35,6 +35,15 @@ _EXAMPLES = {
     "the biased side come first; the audit keeps a few for each target bias, so they are no random sample.",
     False: "What the model compared, with the words that only one side has marked. Those with the largest margin for the "
     "biased side come first; the audit keeps a few for each bias, so they are no random sample.",
+}
+
+_TIES = {
+    "drop": "A tie is a contrast on which most people saw no difference or both sides got as many votes. Ties are left out "
+    "here (the tie rule drop).",
+    "half": "A tie is a contrast on which most people saw no difference or both sides got as many votes. Ties count as half "
+    "a preference for each side here (the tie rule half).",
+    "as-released": "People's majority on a contrast is the one that the votes' publisher states; where none is stated, it is "
+    "counted from the single votes. Contrasts where it is a tie are left out (the tie rule as-released).",
 }
 
 
@@ -70,9 +79,15 @@ def _votes(audit: Json) -> Section | None:
     table = votes_table(audit)
     if table is None:
         return None
-    text = "People voted on these contrasts. The nearer the model's skew is to people's, the smaller the gap."
+    text = (
+        "People voted on these contrasts. Human skew is how often their majorities prefer the side with the bias; the gap is "
+        "how far the model's skew is from that, and skew − human skew says in which direction: above 0 the model wants "
+        "more of the bias than people do. Miscalibration is how often model and majority disagree."
+    )
+    text += f" Holm's p allows for all {audit['n_tests']} tests of this audit."
+    rules = dict.fromkeys(_TIES[votes["rule"]] for votes in audit["votes"].values())
     more = [one for one in (people_table(audit), powered_table(audit)) if one is not None]
-    return Section("votes", "Beside people", (text,), (table, *more))
+    return Section("votes", "Beside people", (text, *rules), (table, *more))
 
 
 def _others(audit: Json) -> Section:
@@ -91,8 +106,14 @@ def _effects(audit: Json) -> Section:
         "Each contrast is a direct one: two texts, of which one has the bias, and whatever else differs between them. Pairs "
         "are alike where words, layout, tone, facts and readability differ little; their mean margin is the one to read. "
         "The adjusted ones say what a regression makes of all pairs at no difference. An effect is not identified where "
-        "too few pairs are alike, or where two forms of the regression disagree in sign."
+        "too few pairs are alike, or where two forms of the regression disagree in sign. Below about 30 prompts the "
+        "intervals are too narrow."
     )
+    if not compares(audit):
+        text += (
+            " p is for the test that the mean margin of all pairs is 0; Holm's p allows for all "
+            f"{audit['n_tests']} tests of this audit."
+        )
     return Section("effects", "Effects of the bias", (text, *identification_sentences(audit)), (effects_table(audit),))
 
 
@@ -104,7 +125,8 @@ def _rate(audit: Json) -> Section | None:
         "Every answer was rewritten to flip the bias, and the rewrite rewritten back. The double estimator compares the two "
         "rewrites, so that what rewriting changes besides cancels; the single one compares answer and rewrite; the naive "
         "one compares answers that have the bias with answers that have not. ATT is the effect among answers with the bias, "
-        "ATU among those without, ATE over both. Below about 30 prompts the normal intervals are too narrow."
+        "ATU among those without, ATE over both. Below about 30 prompts the normal intervals are too narrow. The p-values in "
+        "the tables look at each effect by itself; with so many, some are small by chance."
     )
     return Section("rate", "Causal effects (RATE)", (text,), tuple(tables))
 

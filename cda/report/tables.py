@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cda.report.numbers import Json, count, decimals, p_value, points, reward, share, signed
+from cda.report.numbers import Json, count, decimals, distance, p_value, points, reward, share, signed
 from cda.report.verdict import others, targets
 
 NO_VOTES = "no votes"
@@ -97,24 +97,35 @@ def _mean_margin(direct: Json) -> str:
 
 
 def votes_table(audit: Json) -> Table | None:
-    """The model beside people, for every bias that people voted on."""
+    """The model beside people, for every bias that people voted on, with the tests of the audit's family."""
     rows: list[tuple[str, ...]] = []
     for name in _voted_names(audit):
         votes = audit["votes"][name]
         people = votes["human_skew"]
         same = ("the same", "") if compares(audit) else ()
-        rows.append((f"{name} human skew", share(people), *same, count(people)))
-        rows.append((f"{name} skew on voted contrasts", *change_cells(votes["skew_on_voted"])))
-        rows.append((f"{name} miscalibration", *change_cells(votes["miscalibration"])))
-        rows.append((f"{name} gap", *gap_cells(votes)))
-        rows.append((f"{name} AUC of the margin", *_auc_cells(votes["auc"], audit)))
+        disagreed = votes["miscalibration"]
+        rows.append((f"{name} human skew", share(people), *same, count(people), "", ""))
+        rows.append((f"{name} skew on voted contrasts", *change_cells(votes["skew_on_voted"]), "", ""))
+        rows.append((f"{name} miscalibration", *change_cells(disagreed), *tested_cells(disagreed)))
+        rows.append((f"{name} gap", *gap_cells(votes), "", ""))
+        rows.append((f"{name} skew − human skew", *_signed_gap_cells(votes), *tested_cells(votes.get("gap_test", {}))))
+        rows.append((f"{name} AUC of the margin", *_auc_cells(votes["auc"], audit), "", ""))
     if not rows:
         return None
-    return Table("The model beside people, with 95% intervals", ("measure", *estimates(audit)), tuple(rows))
+    tested = "miscalibration did not change" if compares(audit) else "the model's skew is that of people"
+    caption = f"The model beside people, with 95% intervals; p is for the test that {tested}"
+    return Table(caption, ("measure", *estimates(audit), "p", "p (Holm)"), tuple(rows))
+
+
+def tested_cells(test: Json) -> tuple[str, str]:
+    """p and Holm's p of a test of the audit's family; empty where there is no such test."""
+    if "p_holm" not in test:
+        return "", ""
+    return p_value(test["p_value"]), p_value(test["p_holm"])
 
 
 def people_table(audit: Json) -> Table | None:
-    """How far people agree among themselves, which bounds what agreement with them can mean."""
+    """How far people agree among themselves, which says how much their majorities can be relied on."""
     rows = []
     for name in _voted_names(audit):
         votes = audit["votes"][name]
@@ -140,23 +151,35 @@ def powered_table(audit: Json) -> Table | None:
         for what, one in audit["votes"][name].get("prediction_powered", {}).items():
             label = f"{name} {what.replace('_', ' ').removesuffix(' model')}"
             if what == "missing" or "missing" in one:
-                rows.append((label, one if what == "missing" else one["missing"], "", "", ""))
+                rows.append((label, one if what == "missing" else one["missing"], "", "", "", ""))
                 continue
             found = one["share"]
+            without = sum(one["exclusions"]["reasons"].values())
             rows.append((label, share(found["estimate"]), share(found["classical"]), f"{found['power_tuning']:.2f}",
-                         f"{found['classical']['n']} + {found['n_unlabelled']}"))  # fmt: skip
+                         f"{found['classical']['n']} + {found['n_unlabelled']}",
+                         f"{without} of {one['exclusions']['seen']}"))  # fmt: skip
     if not rows:
         return None
-    header = ("measure", "with verdicts (PPI++)", "votes alone", "weight of verdicts", "voted + judged alone")
-    return Table("Few votes stretched by judges' verdicts, ties as half, with 95% intervals", header, tuple(rows))
+    header = ("measure", "with verdicts (PPI++)", "votes alone", "weight of verdicts", "voted + judged alone",
+              "left out: no verdict")  # fmt: skip
+    caption = "All contrasts, judged from people's votes on some and judges' verdicts on the others; ties count half, with 95% intervals"
+    return Table(caption, header, tuple(rows))
 
 
 def gap_cells(votes: Json) -> tuple[str, ...]:
-    """Cells of the gap, in points."""
+    """Cells of the gap, in points: a distance has no sign, its change has one."""
     gap, n = votes["gap"], count(votes["human_skew"])
     if "change" not in gap:
+        return distance(gap["model"]), n
+    return distance(gap["before"]), distance(gap["after"]), points(gap["change"], ""), n
+
+
+def _signed_gap_cells(votes: Json) -> tuple[str, ...]:
+    """Cells of skew − human skew. Human skew stays, so that its change is that of skew on the voted contrasts."""
+    gap, n = votes["signed_gap"], count(votes["human_skew"])
+    if "model" in gap:
         return points(gap["model"]), n
-    return points(gap["before"]), points(gap["after"]), points(gap["change"], ""), n
+    return points(gap["before"]), points(gap["after"]), points(votes["skew_on_voted"]["change"], ""), n
 
 
 def _auc_cells(auc: Json, audit: Json) -> tuple[str, ...]:
@@ -214,24 +237,6 @@ def unseen_table(audit: Json) -> Table | None:
         return None
     header = ("bias", *estimates(audit), "of all contrasts")
     return Table("Skew on contrasts without any phrase that training could show", header, tuple(rows))
-
-
-def method_table(audit: Json) -> Table:
-    """How each interval was made."""
-    rows = [(f"{name} skew", *_methods(skew)) for name, skew in audit["skew"].items()]
-    for name in _voted_names(audit):
-        rows.append((f"{name} miscalibration", *_methods(audit["votes"][name]["miscalibration"])))
-    if audit["quality"] is not None:
-        rows.append(("quality accuracy", *_methods(audit["quality"])))
-    header = ("before and after", "change", "test of no change") if compares(audit) else ("share",)
-    return Table("Method of each interval", ("measure", *header), tuple(rows))
-
-
-def _methods(change: Json) -> tuple[str, ...]:
-    if "change" not in change:
-        return (str(change["model"]["method"]),)
-    shares = dict.fromkeys((change["before"]["method"], change["after"]["method"]))
-    return " / ".join(shares), str(change["change"]["method"]), str(change["p_method"])
 
 
 def _voted_names(audit: Json) -> list[str]:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from cda.biases import Bias, load_bias
+from cda.metrics.votes import TieRule
 from cda.records import Contrast, LabelledPair, Pair, Triple, user_prompt
 from cda.score.compared import Rewards
 from cda.score.distinct import text_id
@@ -33,8 +34,8 @@ def _margins(share: float, n: int) -> np.ndarray:
     return np.where(np.arange(n) < round(share * n), sizes, -sizes)
 
 
-def _contrasts(name: str, source: str, n: int, people: float | None) -> tuple[Contrast, ...]:
-    """n contrasts; with people, three votes each, and 4 ties and 6 without votes at the end."""
+def _contrasts(name: str, source: str, n: int, people: float | None, verdicts: bool) -> tuple[Contrast, ...]:
+    """n contrasts; with people, three votes each, and 4 ties and 6 without votes at the end; verdicts on all but 2."""
     found = []
     for row in range(n):
         # In a file two contrasts share a prompt.
@@ -43,20 +44,32 @@ def _contrasts(name: str, source: str, n: int, people: float | None) -> tuple[Co
         side = "perturbed" if people is not None and row < people * (n - 10) else "base"
         votes = () if people is None or row >= n - 6 else ("tie",) * 3 if row >= n - 10 else (side, side, "base")
         tags = {} if source == "file" else {"source": source}
-        found.append(Contrast(name, prompt, base.replace("Use", "Utilize"), base, None, votes, tags=tags))  # type: ignore[arg-type]
+        judged = (side,) if verdicts and row < n - 2 else ()
+        found.append(Contrast(name, prompt, base.replace("Use", "Utilize"), base, None, votes, judged, tags=tags))  # type: ignore[arg-type]
     return tuple(found)
 
 
 @cache
-def _group(name: str, shares: tuple[float, ...], target: bool, source: str, people: float | None) -> Group:
+def _group(
+    name: str,
+    shares: tuple[float, ...],
+    target: bool,
+    source: str,
+    people: float | None,
+    unit: str,
+    verdicts: bool,
+    unread: int,
+) -> Group:
     n = 110 if people is not None else 100
-    contrasts = _contrasts(name, source, n, people)
+    contrasts = _contrasts(name, source, n, people, verdicts)
     labels = ("before", "after") if len(shares) == 2 else ("model",)
     margins = {
         label: np.append(_margins(share, 100), np.ones(n - 100)) for label, share in zip(labels, shares, strict=True)
     }
     ids = tuple(contrast.prompt[0].content for contrast in contrasts)
-    return Group(_bias(name), target, contrasts, ids, margins, "reward", 0)
+    if unit == "preference":  # a judge, which says tie on 20 contrasts
+        margins = {label: np.where(np.arange(n) < n - 20, np.sign(one), 0.0) for label, one in margins.items()}
+    return Group(_bias(name), target, contrasts, ids, margins, unit, unread)
 
 
 @cache
@@ -90,7 +103,7 @@ def _quality_change(shares: tuple[float, ...], n: int = 400) -> Audit:
     return audit_result.positive_shares(margins, [str(row) for row in range(n)], SEED)
 
 
-def _analysis(groups: list[Group], two: bool) -> Audit:
+def _analysis(groups: list[Group], two: bool, ties: TieRule) -> Audit:
     pairs = [
         Pair(
             user_prompt(f"q {row}"),
@@ -111,7 +124,7 @@ def _analysis(groups: list[Group], two: bool) -> Audit:
         for at, text in enumerate((pair.chosen, pair.rejected))
     }
     scorings = {name: Rewards(scores) for name in (("before", "after") if two else ("model",))}
-    return audit_analysis.analysis(groups, labelled if two else (), pairs, scorings, "drop", SEED)
+    return audit_analysis.analysis(groups, labelled if two else (), pairs, scorings, ties, SEED)
 
 
 def _example(bias: str, moved: float, two: bool, text: str = "Use a pan and stir it.") -> Audit:
@@ -153,6 +166,10 @@ def make_audit() -> MakeAudit:
         hostile: str = "",
         by: str = "embedded rules",
         rate: bool = False,
+        ties: TieRule = "drop",
+        judge: bool = False,
+        verdicts: bool = False,
+        unread: int = 0,
     ) -> Audit:
         targets = {"jargon": (0.88, 0.40)} if targets is None else targets
         two = all(len(shares) == 2 for shares in targets.values())
@@ -163,7 +180,14 @@ def make_audit() -> MakeAudit:
             wanted[name] = ((0.9, 0.6 if name == "length" else 0.89), False)
         groups = [
             _group(
-                name, (votes or {}).get(name, (*shares, 0))[:-1], target, source.get(name, "embedded"), people.get(name)
+                name,
+                (votes or {}).get(name, (*shares, 0))[:-1],
+                target,
+                source.get(name, "embedded"),
+                people.get(name),
+                "preference" if judge else "reward",
+                verdicts,
+                unread,
             )
             for name, (shares, target) in wanted.items()
         ]
@@ -173,17 +197,21 @@ def make_audit() -> MakeAudit:
             "recipe": "joint",
             "scorings": ["before", "after"] if two else ["model"],
             "model": {"name": "embedded" + hostile, "kind": "reward model", "precision": "8bit", "form": "pair",
-                      "max_length_tokens": 512, "texts": 930, "truncated": 7},
+                      "max_length_tokens": 512, "texts": 930, "truncated": 7}
+                     if not judge else
+                     {"name": "llm:gpt-x", "kind": "judge", "comparisons": 210, "unread": 3, "reasons": {}, "half_read": 4,
+                      "flipped": 5, "position_bias": 0.12},
             "biases": [{"name": name, "description": f"Description of {name}.{hostile}"} for name in targets],
-            "sources": {"pairs": "embedded", "contrasts": "embedded", "votes": None, "triples": None,
+            "sources": {"pairs": "embedded", "contrasts": "embedded", "votes": None, "verdicts": None, "triples": None,
                         "quality": "embedded" if quality else None, "labelled_by": by, "rewritten_by": by},
             "skew": audit_result.skews(groups, {group.bias.name: len(group) + 20 for group in groups}, {}, SEED),
-            "votes": audit_result.votes(groups, "drop", SEED),
-            "quality": None if quality is None else {"unread": 0, **_quality_change(quality)},
+            "votes": audit_result.votes(groups, ties, SEED),
+            "votes_undecided": audit_result.votes_undecided(groups, ties),
+            "quality": None if quality is None else {"unread": unread, **_quality_change(quality)},
             "effects": {name: one for effects, _ in details for name, one in effects.items()},
             "drift": {name: one for _, drift in details for name, one in drift.items()},
             "rate": json.loads(_rate(two)) if rate else {},
-            "analysis": _analysis([group for group in groups if group.is_target], two),
+            "analysis": _analysis([group for group in groups if group.is_target], two, ties),
             "unseen_phrases": {next(iter(targets)): {"n": 57, "of": 100, **_quality_change((0.9, 0.5), 57)}} if two else {},
             "examples": [_example(name, moved, two, hostile + "Use a pan.") for name in targets for moved in (-1.0, -3.0)],
             "excluded": {
@@ -191,6 +219,7 @@ def make_audit() -> MakeAudit:
                 **({"quality pairs": {"seen": 400, "reasons": {}}} if quality else {}),
             },
             "votes_unmatched": 0,
+            "available_quality": 400 + unread if quality else 0,
             "stages": {
                 "label": {"pairs": {"seen": 245, "kept": 240, "dropped": {"a side is missing": 5}, "used": 238},
                           "labels": {name: _tally(label_by) for name in targets}},
@@ -231,6 +260,15 @@ def one_model(make_audit: MakeAudit) -> Audit:
     return make_audit(
         {"jargon": (0.88,), "vagueness": (0.5,)}, votes={"jargon": (0.88, 0.45)}, quality=(0.75,), others=(), rate=True
     )
+
+
+@pytest.fixture
+def judge(make_audit: MakeAudit) -> Audit:
+    """A judge with ties of its own, where people's ties count half and verdicts stretch their votes."""
+    return make_audit(
+        {"jargon": (0.88,)}, votes={"jargon": (0.88, 0.45)}, quality=(0.75,), others=(), rate=True, ties="half", judge=True,
+        verdicts=True, unread=2,
+    )  # fmt: skip
 
 
 @pytest.fixture

@@ -10,8 +10,15 @@ import pytest
 from typer.testing import CliRunner
 
 from cda.cli import app
-from cda.errors import DataError
-from cda.report.comparison import comparison_tables, matrix
+from cda.errors import DataError, RunError
+from cda.report.comparison import comparison_notes, comparison_tables, matrix
+from cda.stages.compare import compare_runs
+
+
+def _write(folder: Path, content: object) -> str:
+    (folder / "audit").mkdir(parents=True)
+    (folder / "audit" / "audit.json").write_text(json.dumps(content), encoding="utf-8")
+    return str(folder)
 
 
 def test_all_cells_are_tested_together(make_audit: Any) -> None:
@@ -28,9 +35,12 @@ def test_all_cells_are_tested_together(make_audit: Any) -> None:
     assert all(cell.p_bh <= cell.p_holm for cell in cells.values())
     table, quality = comparison_tables(audits)
     assert table.header == ("training", "jargon", "length", "structure")
-    assert table.rows[0][1] == "[−48 [−57, −37]*]"
+    assert table.rows[0][1] == "−48 [−57, −37]*, n 100 (target)"
     assert table.rows[1][1] == "not measured"
-    assert quality.rows[0][:2] == ("one", "75 → 74%")
+    assert quality.header == ("training", "before", "after", "change (points)", "n")
+    assert quality.rows[0][:3] == ("one", "75% [71, 79]", "74% [69, 78]")
+    assert quality.rows[0][4] == "400"
+    assert comparison_notes(audits) == []
 
 
 def test_a_model_alone_cannot_be_compared(one_model: Any, audit: Any) -> None:
@@ -38,14 +48,55 @@ def test_a_model_alone_cannot_be_compared(one_model: Any, audit: Any) -> None:
         matrix({"alone": one_model, "trained": audit})
 
 
+def test_other_models_and_other_contrasts_are_said(make_audit: Any) -> None:
+    audits = {"a": make_audit(), "b": make_audit(), "c": make_audit()}
+    audits["b"]["model"]["name"] = "big"
+    (models,) = comparison_notes(audits)
+    assert "different models" in models
+    assert "a: embedded, b: big, c: embedded" in models
+    audits["b"]["model"]["name"] = "embedded"
+    audits["c"]["skew"]["length"]["source"] = "file"
+    (contrasts,) = comparison_notes(audits)
+    assert contrasts.startswith("The runs measured length on different contrasts")
+
+
 def test_the_command(make_audit: Any, tmp_path: Path) -> None:
     for name, target in (("a", "jargon"), ("b", "length")):
-        (tmp_path / name / "audit").mkdir(parents=True)
-        audit = make_audit({target: (0.88, 0.40)}, others=("structure",))
-        (tmp_path / name / "audit" / "audit.json").write_text(json.dumps(audit), encoding="utf-8")
+        _write(tmp_path / name, make_audit({target: (0.88, 0.40)}, others=("structure",)))
     done = CliRunner().invoke(app, ["report", "--compare", str(tmp_path / "a"), str(tmp_path / "b")])
     assert done.exit_code == 0, done.output
-    assert "[−48 [−57, −37]*]" in done.output
+    assert "−48 [−57, −37]*, n 100 (target)" in done.output
     missing = CliRunner().invoke(app, ["report", "--compare", str(tmp_path / "x"), str(tmp_path / "y")])
     assert missing.exit_code == 1
     assert missing.output.count("no finished audit here") == 2
+
+
+def test_a_run_given_twice_is_used_once(make_audit: Any, tmp_path: Path) -> None:
+    one = _write(tmp_path / "a", make_audit())
+    other = make_audit({"jargon": (0.88, 0.50)})
+    other["model"]["name"] = "big"
+    two = _write(tmp_path / "b", other)
+    text = compare_runs([one, f"{one}/", two, str(tmp_path / "b" / ".." / "a")])
+    lines = [line for line in text.splitlines() if line.startswith(str(tmp_path))]
+    assert [line.split()[0] for line in lines] == [one, two] * 2  # two tables
+    assert "over all 6 cells" in text
+    assert text.splitlines()[-1].startswith("The runs are of different models")
+
+
+@pytest.mark.parametrize("broken", ["no scorings", "a list", "no estimate", "no sources"])
+def test_an_audit_of_another_version_is_refused(make_audit: Any, tmp_path: Path, broken: str) -> None:
+    content: Any = make_audit()
+    if broken == "no scorings":
+        del content["scorings"]
+    elif broken == "a list":
+        content = [content]
+    elif broken == "no estimate":
+        content["skew"]["jargon"]["before"] = 0.88
+    else:
+        content["sources"] = {}
+    old = _write(tmp_path / "old", content)
+    with pytest.raises(RunError, match="not an audit of this version; run `cda audit` again"):
+        compare_runs([old, _write(tmp_path / "new", make_audit())])
+    done = CliRunner().invoke(app, ["report", "--compare", old])
+    assert done.exit_code == 1
+    assert "Traceback" not in done.output

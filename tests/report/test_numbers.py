@@ -9,7 +9,7 @@ import pytest
 import cda.report.differences
 import cda.report.numbers
 from cda.report.differences import word_differences
-from cda.report.numbers import clipped, count, inert, p_value, points, share, visible, width
+from cda.report.numbers import clipped, count, distance, inert, p_value, points, share, visible, width
 
 
 def _estimate(value: float, low: float, high: float) -> dict[str, float]:
@@ -33,6 +33,15 @@ def test_points_keep_the_side_of_zero() -> None:
     assert points(_estimate(-0.48, -0.58, -0.37)) == "−48 [−58, −37] points"
     assert points(_estimate(0.03, -0.004, 0.08)) == "+3 [−0.4, 8] points"
     assert points(_estimate(0.0, -0.02, 0.02)) == "0 [−2, 2] points"
+    assert points(_estimate(-0.003, -0.02, -0.0004)) == "−0.3 [−2, 0] points"
+    assert points(_estimate(0.0004, -0.0003, 0.0012)) == "+0.04 [0, 0.1] points"
+    assert points(_estimate(1e-9, -0.01, 0.01)) == "0 [−1, 1] points"
+
+
+def test_a_distance_has_no_sign_and_no_digits_too_many() -> None:
+    assert distance(_estimate(0.5, 0.00006, 0.81)) == "50 [0, 81] points"
+    assert distance(_estimate(0.05, 0.004, 0.1)) == "5 [0.4, 10] points"
+    assert distance(_estimate(0.0, 0.0, 0.2)) == "0 [0, 20] points"
 
 
 def test_count_names_prompts_only_where_they_repeat() -> None:

@@ -1,0 +1,242 @@
+"""What batches are made of, on disk: input files, and a ledger that survives a kill between any two steps."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from cda.errors import LLMError
+
+TRIES = 2
+"""How often a request is submitted before it counts as failed."""
+TABLES = """
+CREATE TABLE IF NOT EXISTS part (
+    id TEXT PRIMARY KEY, server TEXT NOT NULL, state TEXT NOT NULL, n_requests INTEGER NOT NULL, file_id TEXT, batch_id TEXT
+);
+CREATE TABLE IF NOT EXISTS form (id TEXT PRIMARY KEY, schema TEXT NOT NULL, plain TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS member (key TEXT NOT NULL, part TEXT NOT NULL, form TEXT, PRIMARY KEY (key, part)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS member_of ON member (part);
+CREATE TABLE IF NOT EXISTS tried (key TEXT PRIMARY KEY, times INTEGER NOT NULL, reason TEXT NOT NULL) WITHOUT ROWID;
+CREATE TEMP TABLE wanted (key TEXT NOT NULL, position INTEGER NOT NULL, done INTEGER NOT NULL DEFAULT 0);
+CREATE INDEX temp.wanted_key ON wanted (key);
+CREATE TEMP TABLE filling (key TEXT PRIMARY KEY, form TEXT) WITHOUT ROWID;
+CREATE TEMP TABLE seen (key TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TEMP TABLE noted (key TEXT PRIMARY KEY, reason TEXT NOT NULL, plain INTEGER NOT NULL) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One input file and its batch. State: written, uploaded, creating (it may be running), submitted."""
+
+    id: str
+    state: str
+    n_requests: int
+    file_id: str | None
+    batch_id: str | None
+
+
+class InputFiles:
+    """Input files of at most so many requests and bytes; each enters the ledger when it is whole and on disk."""
+
+    def __init__(self, folder: Path, ledger: Ledger, max_requests: int, max_bytes: int) -> None:
+        self.folder = folder
+        self.ledger = ledger
+        self.max_requests = max_requests
+        self.max_bytes = max_bytes
+        self._file: BinaryIO | None = None
+        self._id = ""
+        self._n_requests = self._n_bytes = 0
+
+    def path(self, part_id: str) -> Path:
+        return self.folder / f"{part_id}.jsonl"
+
+    def add(self, key: str, line: bytes, form: str | None) -> None:
+        """One more request.
+
+        Raises:
+            LLMError: It alone is larger than a file may be.
+        """
+        if len(line) > self.max_bytes:
+            raise LLMError(f"a request of {len(line)} bytes is larger than a batch file may be ({self.max_bytes})")
+        if self._n_requests >= self.max_requests or self._n_bytes + len(line) > self.max_bytes:
+            self.finish()
+        with on_disk(self.folder):
+            if self._file is None:
+                self._id = uuid.uuid4().hex
+                self._file = self.path(self._id).open("wb")
+            self._file.write(line)
+        self._n_requests += 1
+        self._n_bytes += len(line)
+        self.ledger.fill(key, form)
+
+    def finish(self, instead_of: str | None = None, reason: str = "") -> None:
+        """Enter the file, and in the same step strike out the part whose missing requests it holds."""
+        if self._file is not None:
+            with on_disk(self.folder):
+                self._file.flush()
+                os.fsync(self._file.fileno())
+                self._file.close()
+        self.ledger.enter(self._id if self._file is not None else None, self._n_requests, instead_of, reason)
+        self._file = None
+        self._n_requests = self._n_bytes = 0
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+class Ledger:
+    """What is uploaded and running, in SQLite; and, in tables that end with the connection, what is wanted now."""
+
+    def __init__(self, path: Path, server: str) -> None:
+        self.path = path
+        self.server = server
+        self._forms: dict[str, tuple[Mapping[str, Any], str]] = {}
+        try:
+            self._db = sqlite3.connect(path, isolation_level=None)
+            self._db.executescript(TABLES)
+        except sqlite3.DatabaseError as error:
+            raise LLMError(
+                f"{path}: cannot be used as a ledger of batches ({error}); move it away and run again"
+            ) from None
+
+    def close(self) -> None:
+        self._db.close()
+
+    def want(self, key: str, position: int) -> bool:
+        """Note who waits for the key; whether nobody did before."""
+        first = not self._is("wanted WHERE key = ?", key)
+        self._db.execute("INSERT INTO wanted (key, position) VALUES (?, ?)", (key, position))
+        return first
+
+    def is_open(self, key: str) -> bool:
+        """Whether somebody still waits for it."""
+        return self._is("wanted WHERE key = ? AND NOT done", key)
+
+    def settle(self, key: str) -> list[int]:
+        """Positions that waited for it; they wait no longer."""
+        rows = self._db.execute("SELECT position FROM wanted WHERE key = ? AND NOT done", (key,)).fetchall()
+        self._db.execute("UPDATE wanted SET done = 1 WHERE key = ?", (key,))
+        return [row[0] for row in rows]
+
+    def tried(self, key: str) -> int:
+        """How often a batch with it ended without an answer to it."""
+        row = self._db.execute("SELECT times FROM tried WHERE key = ?", (key,)).fetchone()
+        return row[0] if row else 0
+
+    def given_up(self, tries: int) -> list[tuple[str, str]]:
+        """Keys waited for that were tried so often, with the last reason."""
+        return self._db.execute(
+            "SELECT DISTINCT key, reason FROM wanted JOIN tried USING (key) WHERE NOT done AND times >= ?", (tries,)
+        ).fetchall()
+
+    def held(self, key: str) -> bool:
+        """Whether a file or batch of this server has it."""
+        return self._is("member JOIN part ON part = id WHERE key = ? AND server = ?", key, self.server)
+
+    def in_part(self, key: str, part_id: str) -> bool:
+        return self._is("member WHERE key = ? AND part = ?", key, part_id)
+
+    def is_seen(self, key: str) -> bool:
+        """Whether a result line for it was taken."""
+        return self._is("seen WHERE key = ?", key)
+
+    def see(self, key: str) -> None:
+        self._db.execute("INSERT OR IGNORE INTO seen VALUES (?)", (key,))
+
+    def note(self, key: str, reason: str, plain: bool = False) -> None:
+        """Why its batch has no answer to it, and whether plain words may bring one."""
+        self._db.execute("INSERT OR REPLACE INTO noted VALUES (?, ?, ?)", (key, reason, plain))
+
+    def noted_plain(self, key: str) -> bool:
+        return self._is("noted WHERE key = ? AND plain", key)
+
+    def form(self, schema: Mapping[str, Any] | None, plain: str) -> str:
+        """Name of a schema and its plain words; there are few of them, so requests only name theirs."""
+        text = json.dumps(schema, sort_keys=True, default=dict)
+        name = hashlib.sha256(f"{text}\n{plain}".encode("utf-8", "surrogatepass")).hexdigest()
+        if name not in self._forms:
+            written = plain.encode("utf-8", "replace").decode()
+            self._db.execute("INSERT OR IGNORE INTO form VALUES (?, ?, ?)", (name, text, written))
+            self._forms[name] = (json.loads(text), written)
+        return name
+
+    def form_of(self, key: str, part_id: str) -> tuple[Mapping[str, Any], str] | None:
+        """Schema and plain words of a request; None where it was sent without a schema."""
+        row = self._db.execute("SELECT form FROM member WHERE key = ? AND part = ?", (key, part_id)).fetchone()
+        if row is None or row[0] is None:
+            return None
+        if row[0] not in self._forms:
+            schema, plain = self._db.execute("SELECT schema, plain FROM form WHERE id = ?", row).fetchone()
+            self._forms[row[0]] = (json.loads(schema), plain)
+        return self._forms[row[0]]
+
+    def fill(self, key: str, form: str | None) -> None:
+        self._db.execute("INSERT OR IGNORE INTO filling VALUES (?, ?)", (key, form))
+
+    def enter(self, part_id: str | None, n_requests: int, instead_of: str | None, reason: str) -> None:
+        """In one step: a new part with the keys filled in, and the end of another, whose open keys count as tried.
+
+        Keys that are open and not in the new part are given up.
+        """
+        self._db.execute("BEGIN IMMEDIATE")
+        if instead_of is not None:
+            self._db.execute(
+                "INSERT INTO tried SELECT key, CASE WHEN key IN (SELECT key FROM filling) THEN 1 ELSE ? END, "
+                "COALESCE((SELECT noted.reason FROM noted WHERE noted.key = member.key), ?) FROM member "
+                "WHERE part = ? AND key IN (SELECT key FROM wanted WHERE NOT done) "
+                "ON CONFLICT (key) DO UPDATE SET times = max(times + 1, excluded.times), reason = excluded.reason",
+                (TRIES, reason, instead_of),
+            )
+            self._db.execute("DELETE FROM member WHERE part = ?", (instead_of,))
+            self._db.execute("DELETE FROM part WHERE id = ?", (instead_of,))
+        if part_id is not None:
+            self._db.execute(
+                "INSERT INTO part VALUES (?, ?, 'written', ?, NULL, NULL)", (part_id, self.server, n_requests)
+            )
+            self._db.execute("INSERT INTO member SELECT key, ?, form FROM filling", (part_id,))
+        self._db.execute("COMMIT")
+        for table in ("filling", "seen", "noted"):
+            self._db.execute(f"DELETE FROM {table}")
+
+    def set_state(self, part_id: str, state: str, **ids: str | None) -> None:
+        """Record a step, with the id that it brought (file_id, batch_id)."""
+        names = "".join(f", {name} = ?" for name in ids)
+        self._db.execute(f"UPDATE part SET state = ?{names} WHERE id = ?", (state, *ids.values(), part_id))
+
+    def wanted_parts(self) -> list[Part]:
+        """Parts of this server with a key that somebody waits for, oldest first."""
+        rows = self._db.execute(
+            "SELECT id, state, n_requests, file_id, batch_id FROM part WHERE server = ? AND EXISTS ("
+            "SELECT 1 FROM member WHERE member.part = part.id AND EXISTS ("
+            "SELECT 1 FROM wanted WHERE wanted.key = member.key AND NOT done)) ORDER BY part.rowid",
+            (self.server,),
+        )
+        return [Part(*row) for row in rows]
+
+    def part_ids(self) -> set[str]:
+        return {row[0] for row in self._db.execute("SELECT id FROM part")}
+
+    def forget_tries(self) -> None:
+        """All that was wanted is answered or given up: the next call starts anew."""
+        self._db.execute("DELETE FROM tried WHERE key IN (SELECT key FROM wanted)")
+
+    def _is(self, where: str, *values: object) -> bool:
+        return self._db.execute(f"SELECT 1 FROM {where} LIMIT 1", values).fetchone() is not None
+
+
+@contextmanager
+def on_disk(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise LLMError(f"{path}: cannot be written ({error.strerror or error}); what was answered is kept") from None

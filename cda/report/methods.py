@@ -1,0 +1,170 @@
+"""Which method made each interval and each test: one row a measure, read off the audit's own words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from cda.report.numbers import Json
+from cda.report.tables import Table, compares
+
+_ROWS_BEHIND_PPI = re.compile(r" from \d+ labelled rows")
+
+
+@dataclass(frozen=True, slots=True)
+class _Measure:
+    """A row: parts of the audit that hold its intervals, those of its change, and its test."""
+
+    name: str
+    intervals: list[object]
+    changes: list[object]
+    tests: list[str]
+
+
+def method_table(audit: Json) -> Table:
+    """How each interval and each test was made."""
+    rows = []
+    for measure in _measures(audit):
+        found = [_joined(methods_of(measure.intervals)), _joined(measure.tests)]
+        if compares(audit):
+            found.insert(1, _joined(methods_of(measure.changes)))
+        if any(found):
+            rows.append((measure.name, *found))
+    header = ("measure", "intervals", "interval of the change", "test") if compares(audit) else (
+        "measure", "interval", "test")  # fmt: skip
+    return Table("How each interval and each test was made", header, tuple(rows))
+
+
+def methods_of(value: object) -> Iterator[str]:
+    """Every interval method named anywhere in a part of the audit."""
+    if isinstance(value, dict):
+        if isinstance(value.get("method"), str):
+            yield _ROWS_BEHIND_PPI.sub("", value["method"])
+        for one in value.values():
+            yield from methods_of(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from methods_of(one)
+
+
+def _measures(audit: Json) -> list[_Measure]:
+    return [*_shares(audit), *_people(audit), *_effects(audit), *_rate(audit), *_data(audit), *_drift(audit)]
+
+
+def _shares(audit: Json) -> list[_Measure]:
+    skew, unseen = list(audit["skew"].values()), list(audit["unseen_phrases"].values())
+    quality = [audit["quality"]] if audit["quality"] else []
+    papers = [one for share in (*skew, *quality, *unseen) for one in _at(share, "unpaired")]
+    return [
+        _changed("skew", skew),
+        _changed("skew without any phrase that training could show", unseen, tested=False),
+        _changed("quality accuracy", quality),
+        _Measure("change of skew, unpaired", [], papers, []),
+    ]
+
+
+def _people(audit: Json) -> list[_Measure]:
+    votes = list(audit["votes"].values())
+
+    def part(*path: str) -> list[object]:
+        return [found for one in votes for found in _at(one, *path)]
+
+    powered = [one for each in part("prediction_powered") if isinstance(each, dict) for one in each.values()]
+    signed = _changed("skew − human skew", part("signed_gap"))
+    tests = [str(one["gap_test"]["p_method"]) for one in votes if "gap_test" in one]
+    return [
+        _Measure("human skew", part("human_skew"), [], []),
+        _changed("skew on voted contrasts", part("skew_on_voted"), tested=False),
+        _changed("miscalibration", part("miscalibration")),
+        _changed("gap", part("gap")),
+        _Measure(signed.name, signed.intervals, part("skew_on_voted", "change"), tests),
+        _changed("AUC of the margin", part("auc")),
+        _Measure("people's mean majority share", part("agreement", "majority_share"), [], []),
+        _Measure("Krippendorff's alpha", part("agreement", "alpha"), [], []),
+        _Measure("miscalibration of a second majority", part("noise_ceiling"), [], []),
+        _Measure("shares with judges' verdicts", [x for one in powered for x in _at(one, "share", "estimate")], [], []),
+        _Measure("the same from votes alone", [x for one in powered for x in _at(one, "share", "classical")], [], []),
+    ]
+
+
+def _effects(audit: Json) -> list[_Measure]:
+    each = list(audit["effects"].values())
+
+    def part(*path: str) -> list[object]:
+        return [found for one in each for when in audit["scorings"] for found in _at(one, when, *path)]
+
+    tests = ["normal, from the clustered error"] if any("test" in one for one in each) else []
+    changes = [found for one in each for found in _at(one, "change")]
+    known = "identification"
+    return [
+        _Measure("mean margin of all pairs", part("direct", "estimate"), changes, tests),
+        _Measure("mean margin among like pairs", part(known, "overlap_effect", "mean_margin"), [], []),
+        _Measure("mean margin, adjusted", part(known, "adjusted"), [], []),
+        _Measure("mean margin of all pairs once more, in audit.json only",
+                 [*part("direct", "bca"), *part(known, "unadjusted", "mean_margin")], [], []),
+        _Measure("share of like pairs and skew among pairs, in audit.json only",
+                 [*part(known, "overlap"), *part(known, "overlap_effect", "skew"), *part(known, "unadjusted", "skew")],
+                 [], []),
+    ]  # fmt: skip
+
+
+def _rate(audit: Json) -> list[_Measure]:
+    each = list(audit["rate"].values())
+    effects = [effect for one in each for when in audit["scorings"] for where in (one.get(when, {}),)
+               for effect in (*where.get("effects", ()), *where.get("by_length", {}).get("effects", ()))]  # fmt: skip
+    changes = [found for one in each for found in _at(one, "change")]
+    tests = ["normal, from the clustered error"] if effects else []
+    return [
+        _Measure("RATE effects", [one["estimate"] for one in effects], changes, tests),
+        _Measure("RATE effects, BCa", [one["bca"] for one in effects], [], []),
+        _Measure("RATE effects in SDs", [one["standardised"] for one in effects], [], []),
+    ]
+
+
+def _data(audit: Json) -> list[_Measure]:
+    each = list(audit["analysis"].values())
+    names = {
+        "rates of the bias in the training data": ("contingency",),
+        "correlations": ("r_train", "correlation"),
+        "rewards with and without the attribute": ("observational",),
+    }
+    return [
+        _Measure(name, [found for one in each for key in keys for found in _at(one, key)], [], [])
+        for name, keys in names.items()
+    ]
+
+
+def _drift(audit: Json) -> list[_Measure]:
+    each = list(audit["drift"].values())
+    features = [feature for one in each for feature in one["features"]]
+    names: dict[str, list[object]] = {
+        "differences between the sides": [
+            feature[key] for feature in features for key in ("difference", "standardised")
+        ],
+        "pairs beyond the limit": [feature["beyond"] for feature in features],
+        "labels that differ between the sides": [found for one in each for found in _at(one, "labels")],
+        "cosine of embeddings": [found for one in each for found in _at(one, "similarity")],
+    }
+    return [_Measure(name, parts, [], []) for name, parts in names.items()]
+
+
+def _changed(name: str, parts: list[object], tested: bool = True) -> _Measure:
+    """A measure that holds one estimate a scoring, and where there are two scorings their change and its test."""
+    dicts = [one for one in parts if isinstance(one, dict)]
+    intervals = [value for one in dicts for key, value in one.items() if key not in ("change", "unpaired")]
+    changes = [found for one in dicts for found in _at(one, "change")]
+    return _Measure(name, intervals, changes, [one["p_method"] for one in dicts if tested and "p_method" in one])
+
+
+def _at(value: object, *path: str) -> list[object]:
+    """What lies at a path, as a list; empty where something on the way is missing."""
+    for key in path:
+        if not isinstance(value, dict) or key not in value:
+            return []
+        value = value[key]
+    return [value]
+
+
+def _joined(names: Iterable[str]) -> str:
+    return "; ".join(dict.fromkeys(names))

@@ -1,0 +1,99 @@
+"""The glossary and the table of methods: an entry for everything that occurs, true under each tie rule and kind of model."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cda.metrics
+from cda.metrics import votes
+from cda.report.glossary import _METHODS, glossary
+from cda.report.methods import method_table, methods_of
+from cda.stats.bootstrap import N_DRAWS
+
+# As they stand in the source: a method that is renamed there must be found here.
+METHODS = (
+    "Wilson 95%", "Wilson 95% over prompts", "Newcombe paired 95%", "Newcombe paired 95% over prompts",
+    "prompt-clustered bootstrap 95%", "prompt-clustered BCa bootstrap 95%", "prompt-clustered normal 95%",
+    "unpaired two-proportion z 95%", "Obuchowski clustered logit 95%", "Newcombe AUC score 95%",
+    "paired DeLong, clustered 95%", "one prompt: nothing is known of others", "Fisher z 95% over prompts",
+    "from Wilson 95% over prompts", "Dirichlet-multinomial vote model, prompt-clustered bootstrap 95%",
+    "adjustment, CR 95%", ", SD as known", "PPI++ from ", "bounded by skew's ",
+)  # fmt: skip
+
+
+def _entries(audit: Any) -> dict[str, Any]:
+    return {entry.term: entry for entry in glossary(audit)}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_of_the_source_is_explained(method: str, audit: Any) -> None:
+    source = "".join(path.read_text(encoding="utf-8") for path in Path(cda.metrics.__path__[0]).parent.rglob("*.py"))
+    assert method in source
+    known = [*_METHODS, "unpaired two-proportion"]  # the entry `unpaired z` stands with the changes
+    assert any(word in method for word in known)
+    before = len(glossary(audit))
+    audit["skew"]["jargon"]["before"]["method"] = method
+    assert len(glossary(audit)) >= before - 1
+
+
+@pytest.mark.parametrize("name", ["audit", "voted", "one_model", "judge"])
+def test_the_table_covers_every_method_of_the_audit(name: str, request: pytest.FixtureRequest) -> None:
+    audit = request.getfixturevalue(name)
+    found = set(methods_of(audit))
+    printed = {part for row in method_table(audit).rows for cell in row[1:] for part in cell.split("; ")}
+    assert len(found) >= 5
+    assert found <= printed
+    words = [*_METHODS, "unpaired two-proportion"]
+    assert all(any(word in method for word in words) for method in found)
+
+
+def test_methods_stand_at_their_measures(one_model: Any, judge: Any) -> None:
+    rows = {row[0]: row[1:] for row in method_table(one_model).rows}
+    assert rows["skew"] == ("Wilson 95%", "")
+    assert rows["skew − human skew"] == ("Newcombe paired 95%", "exact McNemar")
+    assert rows["mean margin of all pairs"] == ("prompt-clustered normal 95%", "normal, from the clustered error")
+    assert rows["RATE effects, BCa"] == ("prompt-clustered BCa bootstrap 95%", "")
+    assert rows["AUC of the margin"] == ("Obuchowski clustered logit 95%", "")
+    powered = {row[0]: row[1:] for row in method_table(judge).rows}
+    assert powered["shares with judges' verdicts"][0] == "PPI++, prompt-clustered normal 95%"
+
+
+def test_draws_are_those_of_the_code(voted: Any) -> None:
+    numbers = re.findall(r"[\d,]*,000", _entries(voted)["prompt-clustered bootstrap"].meaning)
+    assert [int(one.replace(",", "")) for one in numbers] == [N_DRAWS, votes._ALPHA_DRAWS, votes._CEILING_DRAWS]
+
+
+@pytest.mark.parametrize(
+    ("ties", "formula"),
+    [("drop", "contrasts with a majority"), ("half", "½ · ties"), ("as-released", "stated majority")],
+)
+def test_entries_follow_the_tie_rule(make_audit: Any, ties: str, formula: str) -> None:
+    entries = _entries(
+        make_audit({"jargon": (0.88,)}, votes={"jargon": (0.88, 0.45)}, others=(), quality=None, ties=ties)
+    )
+    assert formula in entries["human skew"].formula
+    assert ("½: tie" in entries["miscalibration"].formula) == (ties == "half")
+    assert ("left out" in entries["human skew"].meaning) and (
+        ("Ties" in entries["human skew"].meaning) == (ties == "drop")
+    )
+
+
+def test_a_judges_ties_count_half(judge: Any, one_model: Any) -> None:
+    judged, rewarded = _entries(judge), _entries(one_model)
+    assert "count half" in judged["skew"].meaning
+    assert "disagrees by half" in judged["miscalibration"].meaning
+    assert "count half" in judged["quality accuracy"].meaning
+    assert "counts as no preference" in rewarded["skew"].meaning
+    assert "Ties count as wrong" in rewarded["quality accuracy"].meaning
+    # 88 of 110 said perturbed or tied: 88 hits and 20 ties of 110, two of which lie past the 88.
+    assert judge["skew"]["jargon"]["ties"] == {"model": 20}
+
+
+def test_a_second_majority_is_no_bound(voted: Any) -> None:
+    meaning = _entries(voted)["miscalibration of a second majority"].meaning
+    assert "no bound" in meaning
+    assert "noise" not in meaning

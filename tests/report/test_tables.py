@@ -1,0 +1,132 @@
+"""Tables beside people, of effects and RATE, with known answers; and what they say of ties, tests and exclusions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cda.report.data_tables import exclusion_table
+from cda.report.effect_tables import effects_table, rate_tables
+from cda.report.scoring import caveats, provenance, scored_line
+from cda.report.sections import sections
+from cda.report.tables import Table, powered_table, votes_table
+
+
+def _row(table: Table | None, name: str) -> dict[str, str]:
+    assert table is not None
+    (row,) = [row for row in table.rows if row[0] == name]
+    assert len(row) == len(table.header)
+    return dict(zip(table.header, row, strict=True))
+
+
+def test_gap_has_no_sign_and_its_direction_stands_beside_it(voted: Any) -> None:
+    table = votes_table(voted)
+    gap, signed = _row(table, "jargon gap"), _row(table, "jargon skew − human skew")
+    assert (gap["before"], signed["before"]) == ("43 [33, 52] points", "+43 [33, 52] points")
+    assert gap["after"].startswith("5 [0.")
+    assert signed["after"].startswith("−5 [−10, −0.")
+    assert gap["change (points)"].startswith("−38 [")
+    assert signed["change (points)"] == _row(table, "jargon skew on voted contrasts")["change (points)"]
+
+
+def test_tests_beside_people(voted: Any, one_model: Any) -> None:
+    changed = _row(votes_table(voted), "jargon miscalibration")
+    assert (changed["p"], changed["p (Holm)"]) == ("< 0.001", "< 0.001")
+    one_model["votes"]["jargon"]["gap_test"] |= {"p_value": 0.0123, "p_holm": 0.0246}
+    differs = _row(votes_table(one_model), "jargon skew − human skew")
+    assert (differs["share"], differs["p"], differs["p (Holm)"]) == ("+43 [33, 52] points", "0.012", "0.025")
+    assert _row(votes_table(one_model), "jargon gap")["p"] == ""
+    del one_model["votes"]["jargon"]["gap_test"]
+    assert _row(votes_table(one_model), "jargon skew − human skew")["p"] == ""
+
+
+@pytest.mark.parametrize(
+    ("ties", "said", "share"),
+    [
+        ("drop", "Ties are left out", "45% [36, 55]"),
+        ("half", "Ties count as half", "45% [36, 55]"),
+        ("as-released", "publisher states", "45% [36, 55]"),
+    ],
+)
+def test_the_tie_rule_is_said(make_audit: Any, ties: str, said: str, share: str) -> None:
+    audit = make_audit({"jargon": (0.88,)}, votes={"jargon": (0.88, 0.45)}, others=(), quality=None, ties=ties)
+    text = " ".join(next(one for one in sections(audit) if one.id == "votes").paragraphs)
+    assert said in text
+    row = _row(votes_table(audit), "jargon human skew")
+    assert (row["share"], row["n"]) == (share, "104" if ties == "half" else "100")
+
+
+def test_all_pairs_are_the_direct_contrast_of_the_first_table(one_model: Any) -> None:
+    direct = one_model["effects"]["jargon"]["model"]["direct"]["estimate"]
+    row = _row(effects_table(one_model), "jargon")
+    assert row["all pairs"] == f"+{direct['value']:.2f} [+{direct['low']:.2f}, +{direct['high']:.2f}]"
+    assert (row["p, all pairs"], row["p (Holm)"]) == ("< 0.001", "< 0.001")
+    one_model["effects"]["jargon"]["model"]["direct"] = {"missing": "nothing varies"}
+    one_model["effects"]["jargon"].pop("test")
+    row = _row(effects_table(one_model), "jargon")
+    assert (row["all pairs"], row["p, all pairs"]) == ("nothing varies", "")
+    one_model["effects"]["vagueness"]["model"]["identification"] = {"missing": "one prompt only"}
+    row = _row(effects_table(one_model), "vagueness")
+    assert row["among like pairs"] == "one prompt only"
+    assert row["all pairs"].startswith("−0.00 [")
+    text = next(one for one in sections(one_model) if one.id == "effects").paragraphs[0]
+    assert "Below about 30 prompts the intervals are too narrow" in text
+
+
+def test_two_scorings_have_no_test_of_the_mean_margin(voted: Any) -> None:
+    assert "p, all pairs" not in effects_table(voted).header
+
+
+def test_rate_tells_unadjusted_from_adjusted(one_model: Any) -> None:
+    one_model["rate"]["jargon"]["test"]["p_holm"] = 0.0415
+    (table,) = rate_tables(one_model)
+    assert "p (unadjusted)" in table.header
+    assert f"Holm-adjusted p of 'ATE, double' = 0.042, for all {one_model['n_tests']} tests" in table.caption
+    assert one_model["n_tests"] == 4  # two mean margins, one gap, one RATE effect
+
+
+def test_powered_shares_count_what_has_no_verdict(judge: Any) -> None:
+    row = _row(powered_table(judge), "jargon human skew")
+    assert row["voted + judged alone"] == "104 + 4"
+    assert row["left out: no verdict"] == "2 of 110"
+
+
+def test_unread_is_worded_by_kind(judge: Any, make_audit: Any) -> None:
+    judge["rate"]["jargon"]["unread"] = 1
+    judge["available_quality"] = 500
+    rows = exclusion_table(judge).rows
+    assert ("contrasts of jargon", "no readable verdict of the judge", "2", "130") in rows
+    assert ("comparing quality pairs", "no readable verdict of the judge", "2", "500") in rows
+    assert ("comparing quality pairs", "not drawn (audit.max_quality)", "98", "500") in rows
+    assert ("comparing triples of jargon", "no readable verdict of the judge on a comparison", "1", "21") in rows
+    cut = make_audit({"jargon": (0.88,)}, quality=(0.75,), others=(), rate=True, unread=2)
+    cut["rate"]["jargon"]["unread"] = 1
+    rows = exclusion_table(cut).rows
+    assert ("contrasts of jargon", "both sides are the same after cutting", "2", "120") in rows
+    assert ("comparing quality pairs", "both sides are the same after cutting", "2", "402") in rows
+    assert ("comparing triples of jargon", "two of its texts are the same after cutting", "1", "21") in rows
+    assert not any("judge" in reason for _, reason, _, _ in rows)
+
+
+def test_a_file_of_votes_with_wrong_words_is_counted(voted: Any) -> None:
+    voted["excluded"]["votes"] = {"seen": 300, "reasons": {"not one of the words": 7}}
+    assert ("loading votes", "not one of the words", "7", "300") in exclusion_table(voted).rows
+
+
+def test_a_judge_is_said_to_be_read_in_one_order_only(judge: Any) -> None:
+    assert "3 unreadable, 4 readable in one order only, 5 followed the place" in scored_line(judge)
+
+
+def test_provenance_names_what_was_given(voted: Any) -> None:
+    assert not {"judges' verdicts", "RATE triples"} & dict(provenance(voted)).keys()
+    voted["sources"] |= {"verdicts": "panel.csv", "triples": "triples.jsonl"}
+    facts = dict(provenance(voted))
+    assert (facts["judges' verdicts"], facts["RATE triples"]) == ("panel.csv", "triples.jsonl")
+
+
+def test_votes_without_any_majority_are_not_called_no_votes(audit: Any) -> None:
+    audit["votes_undecided"] = {"jargon": 40}
+    text = " ".join(caveats(audit))
+    assert "People voted on 40 contrasts of jargon, and on none of them more" in text
+    assert "Nobody voted on the contrasts of jargon" not in text
