@@ -32,19 +32,36 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
     """Objects of a .jsonl file, blank lines skipped.
 
     Raises:
-        DataError: A line is not valid JSON or not an object; names file and line.
+        DataError: Missing, unreadable or not UTF-8; or a line is not valid JSON or not an object: names file and line.
     """
-    # Not splitlines(): JSON strings may hold U+2028 and its like unescaped.
-    for number, line in enumerate(read_text(path).split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"{path}:{number}: not valid JSON ({error}); each line holds one object") from None
-        if not isinstance(row, dict):
-            raise DataError(f"{path}:{number}: expected a JSON object, found {type(row).__name__}")
-        yield row
+    try:
+        # Line by line, and by \n alone: JSON strings may hold U+2028 and its like unescaped.
+        with path.open("rb") as file:
+            for number, raw in enumerate(file, 1):
+                line = _decoded(raw, path, number).removeprefix("\ufeff" if number == 1 else "")
+                if line.strip():
+                    yield _object(line, path, number)
+    except FileNotFoundError:
+        raise DataError(f"{path}: no such file") from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def _decoded(raw: bytes, path: Path, number: int) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}:{number}: not UTF-8 (byte {error.start}); convert the file to UTF-8") from None
+
+
+def _object(line: str, path: Path, number: int) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}:{number}: not valid JSON ({error}); each line holds one object") from None
+    if not isinstance(row, dict):
+        raise DataError(f"{path}:{number}: expected a JSON object, found {type(row).__name__}")
+    return row
 
 
 def read_json_rows(path: Path) -> list[dict[str, Any]]:

@@ -35,7 +35,7 @@ LABEL_TOKENS = 100
 PAIRS = "pairs.jsonl"
 SUPPLEMENT = "supplement.jsonl"
 Labels = list[dict[Side, bool | None]]
-Details = list[dict[str, dict[str, Any]]]
+Details = list[dict[str, PairLabel]]
 """Of each pair, by bias: what an LLM was asked beside the label."""
 
 
@@ -100,7 +100,7 @@ def _labelled(
             found = [one.labels for one in asked]
             counts[bias.name] = _tally(found, bias, recipe.llm.model) | {"asked": _asked(asked)}
             for detail, one in zip(details, asked, strict=True):
-                detail[bias.name] = one.details()
+                detail[bias.name] = one
         else:
             found = [label_pair(pair, bias) for pair in pairs]
             counts[bias.name] = _tally(found, bias, None)
@@ -122,8 +122,10 @@ def _planned(pairs: tuple[Pair, ...], bias: Bias) -> Planned:
     return Planned(f"labelling {bias.name}", len(pairs), mean, LABEL_TOKENS)
 
 
-def _row(row: LabelledPair, details: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    return {**labelled_row(row), "details": details} if details else labelled_row(row)
+def _row(row: LabelledPair, details: dict[str, PairLabel]) -> dict[str, Any]:
+    if not details:
+        return labelled_row(row)
+    return {**labelled_row(row), "details": {name: one.details() for name, one in details.items()}}
 
 
 def _asked(labels: list[PairLabel]) -> dict[str, Any]:

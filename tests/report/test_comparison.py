@@ -56,6 +56,7 @@ def test_other_models_and_other_contrasts_are_said(make_audit: Any) -> None:
     assert "a: embedded, b: big, c: embedded" in models
     audits["b"]["model"]["name"] = "embedded"
     audits["c"]["skew"]["length"]["source"] = "file"
+    audits["c"]["sources"]["contrasts"] = "mine.jsonl"
     (contrasts,) = comparison_notes(audits)
     assert contrasts.startswith("The runs measured length on different contrasts")
 

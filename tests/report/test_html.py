@@ -38,7 +38,7 @@ class _Page(HTMLParser):
             self.inside[self.open[-1]] = self.inside.get(self.open[-1], "") + data
 
 
-@pytest.mark.parametrize("name", ["audit", "voted", "hostile", "one_model"])
+@pytest.mark.parametrize("name", ["audit", "voted", "hostile", "one_model", "judge"])
 def test_loads_nothing(name: str, request: pytest.FixtureRequest) -> None:
     page = _Page(render_html(request.getfixturevalue(name)))
     links = [(tag, key, value) for tag, attrs in page.tags for key, value in attrs.items() if key in LOADS]

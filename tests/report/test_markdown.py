@@ -18,7 +18,7 @@ def test_numbers_and_sections(voted: Any) -> None:
         assert f"\n## {title}\n" in text
 
 
-@pytest.mark.parametrize("name", ["voted", "one_model"])
+@pytest.mark.parametrize("name", ["voted", "one_model", "judge"])
 def test_tables_are_whole(name: str, request: pytest.FixtureRequest) -> None:
     text = render_markdown(request.getfixturevalue(name))
     rows = [line for line in text.splitlines() if line.startswith("|")]
