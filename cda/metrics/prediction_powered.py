@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cda.errors import DataError
-from cda.metrics.preference import margins_finite
+from cda.metrics.preference import ModelTies, margins_finite
 from cda.metrics.votes import Majority
 from cda.records import Exclusions, count_reasons
 from cda.stats.estimate import Estimate
@@ -52,11 +52,12 @@ def powered_human_skew(people: Majority, judge: ArrayLike, prompt_ids: Sequence[
 
 
 def powered_miscalibration(
-    margins: ArrayLike, people: Majority, judge: ArrayLike, prompt_ids: Sequence[str]
+    margins: ArrayLike, people: Majority, judge: ArrayLike, prompt_ids: Sequence[str], ties: ModelTies = "no-hit"
 ) -> PoweredShare:
     """Share of rows on which a model and people disagree, as if people had voted on every row.
 
-    Label |hit − majority|, prediction |hit − judge|, where a hit is a margin above 0 (a margin of 0 is no hit).
+    Label |hit − majority|, prediction |hit − judge|, where a hit is a margin above 0 (ties: what a margin of 0 counts,
+    nothing or half a hit).
 
     Args:
         margins: score(perturbed) − score(base) of every row. Shape (n,), reward units.
@@ -67,7 +68,8 @@ def powered_miscalibration(
     Raises:
         DataError: A margin that is not finite, and as in `powered_human_skew`.
     """
-    hits = (margins_finite(margins) > 0).astype(np.float64)
+    values = margins_finite(margins)
+    hits = np.where(values == 0, 0.5, values > 0) if ties == "half" else (values > 0).astype(np.float64)
     target = _judge_target(judge)
     if not hits.shape == target.shape == people.target.shape:
         raise DataError(f"{hits.shape} margins, {target.shape} verdicts, {people.target.shape} majorities: one each")

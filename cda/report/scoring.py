@@ -13,7 +13,7 @@ def scored_line(audit: Json) -> str:
     model = audit["model"]
     if model["kind"] == "judge":
         bias = model["position_bias"]
-        position = "" if bias is None else f"; verdicts for the first minus for the second place: {bias:+.2f}"
+        position = "" if bias is None else f"; first place minus second: {bias:+.2f}"
         return (
             f"Asked {model['comparisons']} comparisons in both orders; {model['unread']} unreadable, "
             f"{model['half_read']} readable in one order only, {model['flipped']} followed the place{position}"

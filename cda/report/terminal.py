@@ -46,9 +46,9 @@ def _model_summary(audit: Json, report_path: str) -> str:
     """One model: every bias in a row, the words for them, how it was scored, the report."""
     table = model_table(audit, brief=True)
     rows = [tuple(clipped(inert(cell), _MAX_NAME) for cell in row) for row in (table.header, *table.rows)]
-    scored = clipped(inert(how_scored(audit)), MAX_COLUMNS)
+    scored = textwrap.wrap(inert(how_scored(audit)), MAX_COLUMNS)
     words = textwrap.wrap(_verdict_line(verdicts(audit)).replace("Verdict: ", "Biased side: "), MAX_COLUMNS)
-    return "\n".join([*_aligned(rows), *words, scored, f"Report: {inert(report_path)}"])
+    return "\n".join([*_aligned(rows), *words, *scored, f"Report: {inert(report_path)}"])
 
 
 def _fitted(audit: Json, found: list[Verdict], room: int) -> tuple[list[Row], list[str], list[str]]:

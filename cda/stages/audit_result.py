@@ -247,7 +247,7 @@ def _powered(group: Group) -> dict[str, Any]:
     found = {"human_skew": attempt(partial(powered_human_skew, people.majority, judge, ids))}
     for label, margins in group.margins.items():
         found[f"miscalibration_{label}"] = attempt(
-            partial(powered_miscalibration, margins, people.majority, judge, ids)
+            partial(powered_miscalibration, margins, people.majority, judge, ids, ties_of(group.unit))
         )
     return found
 
