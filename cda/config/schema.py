@@ -143,7 +143,8 @@ class LlmSection(_Section):
     api_key_env: str = "OPENAI_API_KEY"
     """The environment variable that holds the key. The key itself never goes into a recipe."""
     mode: Literal["calls", "batch"] = "calls"
-    """batch: OpenAI's Batch API, at half the price and within a day; a restart goes on with the batches under way."""
+    """batch: OpenAI's Batch API, at half the price and within a day; a restart goes on with the batches under way. Each round
+    of asking again (label.ask_again, synthesize.gate.ask_again) is another batch."""
     concurrency: Positive = 16
     requests_per_minute: Positive | None = None
     tokens_per_minute: Positive | None = None

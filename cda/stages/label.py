@@ -95,7 +95,7 @@ def _labelled(
     counts = {}
     for bias in loaded.biases:
         if uses_llm(recipe.label.by, recipe.llm) and bias.label_by == "ask":
-            confirm(_planned(pairs, bias), loaded)
+            confirm(planned_calls(pairs, bias), loaded)
             asked = label_pairs(pairs, bias, open_llm(loaded), recipe.seed, recipe.label.ask_again)
             found = [one.labels for one in asked]
             counts[bias.name] = _tally(found, bias, recipe.llm.model) | {"asked": _asked(asked)}
@@ -115,7 +115,7 @@ def _labelled(
     return rows, details, counts
 
 
-def _planned(pairs: tuple[Pair, ...], bias: Bias) -> Planned:
+def planned_calls(pairs: tuple[Pair, ...], bias: Bias) -> Planned:
     """One call a pair; tokens from an even sample of them."""
     sample = pairs[:: max(1, len(pairs) // 200)]
     mean = sum(request_tokens(pair_request(bias, pair, "chosen")) for pair in sample) / len(sample)

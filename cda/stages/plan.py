@@ -23,7 +23,10 @@ from cda.launch import world_size
 from cda.models.load import load_config, load_template
 from cda.run import RunFolder
 from cda.stages.audit_sources import load_quality, own_contrasts, own_triples
-from cda.stages.sources import llm_client, load_pairs, model_spec, run_path, uses_llm
+from cda.stages.label import planned_calls as label_calls
+from cda.stages.sources import cache_path, llm_client, load_pairs, model_spec, run_path, uses_llm
+from cda.stages.spending import sentence
+from cda.stages.synthesize import planned_calls as rewrite_calls
 from cda.stages.synthesize import wanted
 from cda.train.arguments import reward_config
 
@@ -132,7 +135,27 @@ def plan(loaded: LoadedRecipe) -> str:
         audit,
         report,
     ]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_spending(loaded)])
+
+
+def _spending(loaded: LoadedRecipe) -> list[str]:
+    """What the LLM will be asked at most, as far as the number of pairs is known here."""
+    recipe = loaded.recipe
+    llm = recipe.llm
+    labels, rewrites = uses_llm(recipe.label.by, llm), uses_llm(recipe.synthesize.by, llm)
+    if not (labels or rewrites):
+        return []
+    budget = "no budget is set (llm.budget_usd)" if llm.budget_usd is None else f"stops at ${llm.budget_usd:g}"
+    lines = [
+        f"llm         {llm.model} at {llm.base_url or 'OpenAI'}, mode {llm.mode}; {budget}; answers in {cache_path(loaded)}"
+    ]
+    if not _is_local(recipe.data.pairs):
+        return [*lines, "            what it costs is said, and asked, once the pairs are loaded"]
+    pairs = load_pairs(recipe.data.pairs, recipe.data.split, recipe.data.columns, "data.columns").pairs
+    pairs = pairs[: recipe.data.max_pairs]
+    planned = [label_calls(pairs, bias) for bias in loaded.biases if labels and bias.label_by == "ask"]
+    planned += [rewrite_calls(pairs, bias, loaded) for bias in loaded.biases if rewrites]
+    return [*lines, *(f"            {sentence(one, llm)}" for one in planned)]
 
 
 def _rate(recipe: Recipe) -> str:

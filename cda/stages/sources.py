@@ -88,7 +88,7 @@ def open_llm(loaded: LoadedRecipe) -> LLM:
         path.parent.mkdir(parents=True, exist_ok=True)
         cache = Cache(path)
         if llm.mode == "batch":
-            _OPEN[known] = BatchLLM(client, cache)
+            _OPEN[known] = BatchLLM(client, cache, price=price)
         else:
             asked = client if price is None else Budgeted(client, price, llm.budget_usd)
             _OPEN[known] = CachedLLM(asked, cache)

@@ -9,7 +9,7 @@ from cda.config.load import LoadedRecipe
 from cda.config.schema import LlmSection
 from cda.errors import RunError
 from cda.launch import say
-from cda.llm.money import estimate
+from cda.llm.money import Estimate, estimate
 from cda.stages.sources import price_of
 
 _SECONDS_PER_CALL = 5.0
@@ -21,7 +21,7 @@ class Planned:
 
     Attributes:
         what: In a few words, such as `labelling jargon`.
-        calls: At most.
+        calls: Without those that have to be asked again.
         input_tokens: Mean of a call, estimated.
         output_tokens: Mean of a call, estimated.
     """
@@ -34,11 +34,7 @@ class Planned:
 
 def sentence(planned: Planned, llm: LlmSection) -> str:
     """Calls, tokens, dollars and time of a step, in one line."""
-    price = price_of(llm)
-    cost = estimate(
-        planned.calls, planned.input_tokens, planned.output_tokens, price, llm.concurrency, llm.requests_per_minute,
-        _SECONDS_PER_CALL,
-    )  # fmt: skip
+    cost = _cost(planned, llm)
     tokens = f"about {planned.input_tokens:,.0f} tokens in and {planned.output_tokens:,.0f} out each"
     dollars = (
         f"no price of {llm.model} is given (llm.prices), so no cost can be told"
@@ -48,7 +44,8 @@ def sentence(planned: Planned, llm: LlmSection) -> str:
     time = (
         "within a day" if llm.mode == "batch" else f"about {_duration(cost.seconds)} at {_SECONDS_PER_CALL:g} s a call"
     )
-    return f"{planned.what}: up to {planned.calls:,} calls of {llm.model}, {tokens}: {dollars}, {time}"
+    calls = f"about {planned.calls:,} calls of {llm.model}, more where answers have to be asked for again"
+    return f"{planned.what}: {calls}; {tokens}: {dollars}, {time}"
 
 
 def confirm(planned: Planned, loaded: LoadedRecipe) -> None:
@@ -57,13 +54,19 @@ def confirm(planned: Planned, loaded: LoadedRecipe) -> None:
     Nothing is asked where the price is unknown or zero, where the run was started with --yes, or for no calls.
 
     Raises:
-        RunError: The user declined, or cannot be asked.
+        RunError: The user declined, or cannot be asked; or a batch would exceed the budget.
     """
     if not planned.calls:
         return
     llm = loaded.recipe.llm
     say(f"  {sentence(planned, llm)}")
-    price = price_of(llm)
+    price, budget = price_of(llm), llm.budget_usd
+    dollars = _cost(planned, llm).dollars
+    if llm.mode == "batch" and budget is not None and dollars is not None and dollars > budget:
+        raise RunError(
+            f"{planned.what} would cost about ${dollars:,.2f}, more than llm.budget_usd={budget:g}, and a batch cannot be stopped "
+            "halfway. Raise the budget, lower the counts, or use llm.mode=calls"
+        )
     if loaded.confirmed or price is None or price.input == price.output == 0:
         return
     if not sys.stdin.isatty():
@@ -71,6 +74,13 @@ def confirm(planned: Planned, loaded: LoadedRecipe) -> None:
     answer = input("  Go on? [y/N] ").strip().lower()
     if answer not in ("y", "yes"):
         raise RunError("nothing was spent. Lower the counts, or choose a cheaper llm.model, and start again")
+
+
+def _cost(planned: Planned, llm: LlmSection) -> Estimate:
+    return estimate(
+        planned.calls, planned.input_tokens, planned.output_tokens, price_of(llm), llm.concurrency, llm.requests_per_minute,
+        _SECONDS_PER_CALL,
+    )  # fmt: skip
 
 
 def _duration(seconds: float) -> str:

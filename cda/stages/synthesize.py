@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from cda.errors import DataError
 from cda.files.jsonl import write_jsonl
 from cda.launch import say
 from cda.llm.money import request_tokens, tokens_of
-from cda.records import LabelledPair, RewriteRequest, TrainingPair
+from cda.records import LabelledPair, Pair, RewriteRequest, TrainingPair
 from cda.rewrite.asked import rewrite_request
 from cda.rewrite.gate import Gated
 from cda.rewrite.protocol import Rewriter
@@ -54,7 +55,8 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         rng = np.random.default_rng([loaded.recipe.seed, 2, number])
         by = rewriter(loaded)
         if uses_llm(loaded.recipe.synthesize.by, loaded.recipe.llm):
-            confirm(_planned(rows, bias, loaded), loaded)
+            pool = [row.pair for row in eligible_pairs(rows, bias)]
+            confirm(planned_calls(pool, bias, loaded), loaded)
         made = _counterfactuals(rows, bias, loaded, by, rng)
         extra = _supplementary(rows, supplement, bias, made, loaded, rng)
         mix += [*made.pairs, *extra]
@@ -76,15 +78,20 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     return counts
 
 
-def _planned(rows: list[LabelledPair], bias: Bias, loaded: LoadedRecipe) -> Planned:
-    """Rewrites of every counterfactual that is asked for, each labelled again where the gate asks; none twice."""
+def planned_calls(pairs: Sequence[Pair], bias: Bias, loaded: LoadedRecipe) -> Planned:
+    """Rewrites of every counterfactual that is asked for, each labelled again where the gate asks; none twice.
+
+    Args:
+        pairs: That can become counterfactuals.
+        bias: The bias to add.
+        loaded: The recipe.
+    """
     recipe = loaded.recipe
-    pool = eligible_pairs(rows, bias)
     asked = wanted(recipe.synthesize.counterfactuals, bias, len(loaded.biases))
-    n = len(pool) if asked is None else min(asked, len(pool))
+    n = len(pairs) if asked is None else min(asked, len(pairs))
     relabelled = recipe.synthesize.gate.on and bias.label_by == "ask"
-    sample = pool[:: max(1, len(pool) // 200)]
-    requests = [RewriteRequest(row.pair.prompt, row.pair.rejected, "add", row.pair.chosen) for row in sample]
+    sample = pairs[:: max(1, len(pairs) // 200)]
+    requests = [RewriteRequest(pair.prompt, pair.rejected, "add", pair.chosen) for pair in sample]
     mean_in = sum(request_tokens(rewrite_request(one, bias)) for one in requests) / max(1, len(requests))
     mean_out = sum(tokens_of(one.response) for one in requests) / max(1, len(requests))
     if relabelled:

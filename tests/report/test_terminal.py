@@ -35,7 +35,7 @@ def test_an_llm_is_named(make_audit: Any) -> None:
     assert "labelled by gpt-x, rewritten by gpt-x" in summary_table(make_audit(by="gpt-x"), PATH)
 
 
-@pytest.mark.parametrize("n_targets", range(1, 10))
+@pytest.mark.parametrize("n_targets", [1, 2, 4, 9])
 @pytest.mark.parametrize("with_votes", [False, True])
 def test_always_fits(make_audit: Any, n_targets: int, with_votes: bool) -> None:
     names = [*FIVE, *(f"a-bias-with-quite-a-long-name-{number}" for number in range(4))][:n_targets]

@@ -90,7 +90,7 @@ def test_the_whole_job(
     server = [f"llm.base_url={serve(clerk)}", "llm.api_key_env=MY_KEY"]
     done = run(tmp_path / "first", *server)
     assert done.exit_code == 0, done.output
-    assert "labelling jargon: up to 16 calls of clerk" in done.output
+    assert "labelling jargon: about 16 calls of clerk" in done.output
     assert "no price of clerk is given (llm.prices)" in done.output
     assert "labelled by clerk, rewritten by clerk" in done.output
     assert clerk.n_labels >= 16 and clerk.n_rewrites >= 8
@@ -101,7 +101,9 @@ def test_the_whole_job(
     assert counts["asked"]["sides_measured_alike"] == counts["asked"]["sides_measured_too"] > 0
 
     asked = clerk.n_labels + clerk.n_rewrites
-    again = run(tmp_path / "second", *server)  # another run folder beside the first: the same cache
+    # Another run folder beside the first: the same cache.
+    words = ["jargon", *SMALL, "llm.model=clerk", f"run.folder={tmp_path / 'second'}", *server]
+    again = CliRunner().invoke(app, ["synthesize", *words])
     assert again.exit_code == 0, again.output
     assert clerk.n_labels + clerk.n_rewrites == asked
     assert (tmp_path / "llm-cache.sqlite").is_file()
@@ -120,8 +122,15 @@ def test_money_is_asked_for_and_limited(serve: Callable[[Any], str], tmp_path: P
     broke = run(tmp_path / "run", *priced, "--yes", "llm.budget_usd=0.0001")
     assert broke.exit_code == 1
     assert "llm.budget_usd" in broke.output and "Traceback" not in broke.output
+    batch = run(tmp_path / "run", *priced, "--yes", "llm.mode=batch", "llm.budget_usd=0.0001")
+    assert batch.exit_code == 1
+    assert "a batch cannot be stopped" in batch.output
     nothing = run(tmp_path / "run", *priced, "--dry-run")
     assert nothing.exit_code == 0
+    assert "stops at" not in nothing.output and "no budget is set" in nothing.output
+    assert "labelling jargon: about 16 calls of clerk" in nothing.output
+    assert "rewriting for jargon: about 16 calls of clerk" in nothing.output  # 8, each labelled again by the gate
+    assert "about $0.0" in nothing.output
     assert clerk.n_labels + clerk.n_rewrites == 0
 
 

