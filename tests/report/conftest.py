@@ -73,11 +73,20 @@ def _group(
 
 
 @cache
-def _detail(group: Group) -> str:
-    """Effects and drift of a group, as JSON: they take long, and many tests need the same."""
+def _detail(shares: tuple[float, ...], *made_of: Any) -> str:
+    """Effects and drift of such a group, as JSON: they take long, and many biases of many audits have the same."""
+    group = _group("jargon", shares, True, *made_of)
     biases = {group.bias.name: group.bias, "vagueness": load_bias("vagueness")}
-    effects, drift = audit_detail.effects([group], SEED), audit_detail.drifts([group], biases, None, SEED)
+    (effects,) = audit_detail.effects([group], SEED).values()
+    (drift,) = audit_detail.drifts([group], biases, None, SEED).values()
     return json.dumps([effects, drift])
+
+
+@cache
+def _beside_people(ties: TieRule, shares: tuple[float, ...], *made_of: Any) -> str:
+    """Votes on such a group, as JSON; agreement and noise ceiling take long."""
+    found = audit_result.votes([_group("jargon", shares, True, *made_of)], ties, SEED)
+    return json.dumps(found.get("jargon"))
 
 
 @cache
@@ -178,20 +187,15 @@ def make_audit() -> MakeAudit:
         wanted = {name: (shares, True) for name, shares in targets.items()}
         for name in others:
             wanted[name] = ((0.9, 0.6 if name == "length" else 0.89), False)
-        groups = [
-            _group(
-                name,
-                (votes or {}).get(name, (*shares, 0))[:-1],
-                target,
-                source.get(name, "embedded"),
-                people.get(name),
-                "preference" if judge else "reward",
-                verdicts,
-                unread,
-            )
-            for name, (shares, target) in wanted.items()
-        ]
-        details = [json.loads(_detail(group)) for group in groups]
+        unit = "preference" if judge else "reward"
+        made_of = {
+            name: ((votes or {}).get(name, (*shares, 0))[:-1], source.get(name, "embedded"), people.get(name), unit,
+                   verdicts, unread)
+            for name, (shares, _) in wanted.items()
+        }  # fmt: skip
+        groups = [_group(name, made_of[name][0], target, *made_of[name][1:]) for name, (_, target) in wanted.items()]
+        details = {name: json.loads(_detail(*one)) for name, one in made_of.items()}
+        beside = {name: json.loads(_beside_people(ties, *made_of[name])) for name in sorted(made_of)}
         label_by = "measured long_word_share" if by == "embedded rules" else by
         found = {
             "recipe": "joint",
@@ -205,11 +209,11 @@ def make_audit() -> MakeAudit:
             "sources": {"pairs": "embedded", "contrasts": "embedded", "votes": None, "verdicts": None, "triples": None,
                         "quality": "embedded" if quality else None, "labelled_by": by, "rewritten_by": by},
             "skew": audit_result.skews(groups, {group.bias.name: len(group) + 20 for group in groups}, {}, SEED),
-            "votes": audit_result.votes(groups, ties, SEED),
+            "votes": {name: one for name, one in beside.items() if one},
             "votes_undecided": audit_result.votes_undecided(groups, ties),
             "quality": None if quality is None else {"unread": unread, **_quality_change(quality)},
-            "effects": {name: one for effects, _ in details for name, one in effects.items()},
-            "drift": {name: one for _, drift in details for name, one in drift.items()},
+            "effects": {name: effects for name, (effects, _) in details.items()},
+            "drift": {name: drift for name, (_, drift) in details.items()},
             "rate": json.loads(_rate(two)) if rate else {},
             "analysis": _analysis([group for group in groups if group.is_target], two, ties),
             "unseen_phrases": {next(iter(targets)): {"n": 57, "of": 100, **_quality_change((0.9, 0.5), 57)}} if two else {},
