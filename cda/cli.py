@@ -97,6 +97,45 @@ def audit(
 
 
 @app.command()
+def dose(
+    recipe: Annotated[
+        str | None, typer.Argument(help="A recipe with people's votes; leave it out with --before and --after.")
+    ] = None,
+    overrides: Overrides = None,
+    before: Annotated[
+        str | None, typer.Option("--before", help="Score file: id, perturbed_score and base_score, or margin.")
+    ] = None,
+    after: Annotated[str | None, typer.Option("--after", help="The same after debiasing.")] = None,
+    votes: Annotated[str | None, typer.Option("--votes", help="People's votes on these ids.")] = None,
+    quality_before: Annotated[
+        str | None,
+        typer.Option("--quality-before", help="Score file of quality pairs: chosen_score and rejected_score."),
+    ] = None,
+    quality_after: Annotated[str | None, typer.Option("--quality-after", help="The same after debiasing.")] = None,
+    ties: Annotated[str, typer.Option("--ties", help="What people's ties count: drop, half or as-released.")] = "drop",
+    out: Annotated[str, typer.Option("--out", help="Where the numbers of score files go.")] = "dose.json",
+    dry_run: DryRun = False,
+    only: Only = False,
+    yes: Yes = False,
+) -> None:
+    """Choose how much of an adapter to apply, by people's votes; of a recipe, or from score files alone."""
+    files = {
+        "before": before, "after": after, "votes": votes, "quality-before": quality_before, "quality-after": quality_after,
+    }  # fmt: skip
+    given = {name: value for name, value in files.items() if value}
+    if recipe is not None and not given:
+        run_recipe(recipe, [*(overrides or []), "dose.on=yes"], "dose" if only else "report", dry_run, only, yes)
+        return
+    with user_errors():
+        from cda.errors import RecipeError
+        from cda.stages.dose_files import dose_of_options
+
+        if recipe is not None:
+            raise RecipeError([f"--{name}: not with a recipe, which scores for itself" for name in given])
+        print(dose_of_options(given, ties, out))
+
+
+@app.command()
 def report(
     recipe: Annotated[str, typer.Argument(help="A recipe; with --compare, the folder of a finished run.")],
     overrides: Annotated[
@@ -180,6 +219,41 @@ def samples(
 
 
 @app.command()
+def merge(
+    sources: Annotated[
+        list[str], typer.Argument(help="Folders of finished runs, or of adapters; several are added together.")
+    ],
+    out: Annotated[str, typer.Option("--out", help="New folder for the result.")],
+    dose: Annotated[
+        list[float] | None,
+        typer.Option("--dose", help="How much of each adapter, one for each: 0 none, 1 as trained, more is possible."),
+    ] = None,
+    base: Annotated[
+        str | None, typer.Option("--base", help="Base model, where the adapters do not say it or say another.")
+    ] = None,
+    precision: Annotated[str, typer.Option("--precision", help="Of the merged weights: fp32 or bf16.")] = "fp32",
+    adapter_only: Annotated[
+        bool, typer.Option("--adapter-only", help="Write one adapter at the dose, and merge nothing.")
+    ] = False,
+    push: Annotated[
+        str | None, typer.Option("--push", help="Upload the result to the hub as organisation/name; private where new.")
+    ] = None,
+) -> None:
+    """Turn finished runs or adapters into one ordinary model, or one adapter, at the doses wanted."""
+    with user_errors():
+        from pathlib import Path
+
+        from cda.quiet import quiet_libraries
+
+        quiet_libraries()
+        from cda.stages.merge import MergeOptions
+        from cda.stages.merge import merge as merge_sources
+
+        folder = Path(out).expanduser()
+        merge_sources(sources, MergeOptions(folder, tuple(dose or ()), base, precision, adapter_only, push))
+
+
+@app.command()
 def version() -> None:
     """Print the version."""
     print(__version__)
@@ -242,7 +316,7 @@ def run_audit(
 def _run(load: Callable[[], LoadedRecipe], last: str, dry_run: bool, only: bool, yes: bool) -> None:
     from dataclasses import replace
 
-    from cda.launch import use_all_cores
+    from cda.launch import is_main, use_all_cores
     from cda.quiet import quiet_libraries
 
     use_all_cores()
@@ -251,8 +325,9 @@ def _run(load: Callable[[], LoadedRecipe], last: str, dry_run: bool, only: bool,
 
     loaded = replace(load(), confirmed=yes)
     if dry_run:
-        planning.check(loaded)
-        print(f"{planning.describe(loaded)}\n\n{planning.plan(loaded)}")
+        if is_main():
+            planning.check(loaded)
+            print(f"{planning.describe(loaded)}\n\n{planning.plan(loaded)}")
         return
     from cda.stages.pipeline import run_stages
 

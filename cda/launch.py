@@ -1,4 +1,4 @@
-"""Which process this is under `accelerate launch` or torchrun, and waiting for the main one without a collective.
+"""Which process this is under `accelerate launch` or torchrun, whether all of them run, and waiting without a collective.
 
 Preparing data can take hours, longer than any collective's time-out, so the other processes watch the run folder.
 """
@@ -9,12 +9,14 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cda.errors import RunError
 
 _FAILED = ".failed.json"
+# Numbers of processes that MPI launchers set in place of WORLD_SIZE; several copies would each take themselves for the main one.
+_MPI_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")
 _STARTED = time.time()
 
 
@@ -31,6 +33,55 @@ def rank() -> int:
 def is_main() -> bool:
     """Whether this process prepares data, writes artifacts and speaks to the user."""
     return rank() == 0
+
+
+def asked_processes() -> int | None:
+    """Processes that the launch asked for, whether or not they run; None where nothing names a number.
+
+    Read from WORLD_SIZE and MPI's variables, else from the command line of the `accelerate launch` above this process
+    (where the system shows it).
+    """
+    for name in ("WORLD_SIZE", *_MPI_SIZES):
+        if os.environ.get(name, "").isdigit():
+            return int(os.environ[name])
+    return _number_of_processes(_parent_words("cmdline"))
+
+
+def check_processes() -> None:
+    """Refuse a launch that was asked for several processes but gave this one no others: `--cpu --num_processes 2` does.
+
+    Raises:
+        RunError: Several were asked for, and this one runs alone.
+    """
+    if "WORLD_SIZE" in os.environ:
+        return
+    asked = asked_processes()
+    if asked is None and not _several_were_prepared():
+        return
+    if asked is not None and asked < 2:
+        return
+    number = "several" if asked is None else str(asked)
+    n = "N" if asked is None else str(asked)
+    hint = " If only one was meant: unset MASTER_ADDR." if asked is None else ""
+    raise RunError(
+        f"the launch asked for {number} processes, but this one runs alone. Start them with "
+        f"`torchrun --nproc_per_node {n} scripts/train.py ...`, or with "
+        f"`accelerate launch --multi_gpu --num_processes {n} scripts/train.py ...` without --cpu (on CPUs too); "
+        f"for one process leave --num_processes out.{hint}"
+    )
+
+
+def check_running(n_running: int) -> None:
+    """Compare with the number of processes that the trainer sees, before it trains on a batch nobody asked for.
+
+    Raises:
+        RunError: They differ.
+    """
+    if n_running != world_size():
+        raise RunError(
+            f"{world_size()} processes were launched, but the trainer sees {n_running}. "
+            "Start them with torchrun, or with accelerate launch --multi_gpu, without --cpu"
+        )
 
 
 def use_all_cores() -> None:
@@ -74,6 +125,39 @@ def tell_failure(folder: Path) -> None:
 def clear_failure(folder: Path) -> None:
     """Forget that an earlier launch failed."""
     (folder / _FAILED).unlink(missing_ok=True)
+
+
+def _several_were_prepared() -> bool:
+    """Whether `accelerate launch` set a meeting place for several processes and then started one.
+
+    Its launcher of one process sets MASTER_ADDR only where more processes or machines were asked for. Where it stood in
+    the launcher's own environment it says nothing.
+    """
+    if "ACCELERATE_MIXED_PRECISION" not in os.environ or "MASTER_ADDR" not in os.environ:
+        return False
+    return not any(word.startswith("MASTER_ADDR=") for word in _parent_words("environ"))
+
+
+def _number_of_processes(words: Sequence[str]) -> int | None:
+    """The number behind --num_processes on the command line of an `accelerate launch`; the last one counts."""
+    if not any(Path(word).name.startswith("accelerate") for word in words):
+        return None
+    number = None
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        option, _, value = word.replace("-", "_").partition("=")
+        value = value or following
+        if option == "__num_processes" and value.isdigit():
+            number = int(value)
+    return number
+
+
+def _parent_words(file: str) -> list[str]:
+    """Command line or environment of the process that started this one; empty where the system does not show it."""
+    try:
+        content = (Path("/proc") / str(os.getppid()) / file).read_bytes()
+    except OSError:
+        return []
+    return content.decode("utf-8", "replace").split("\0")
 
 
 def _launch() -> str:

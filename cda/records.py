@@ -103,14 +103,43 @@ class Rewrite:
 
 
 @dataclass(frozen=True, slots=True)
-class TrainingPair:
-    """A row of the training mix, with where it came from."""
+class Lesson:
+    """What a pair of texts teaches a reward model.
+
+    Attributes:
+        pair: The two texts; `chosen` is the first, `rejected` the second, whichever of them the target prefers.
+        target: Taught probability that the first is better: 1 for a preference, 0.5 for a tie, between them for a soft
+            target. None: as the base model itself has it.
+        margin: By how many reward units the preferred side should lead.
+        weight: How much the pair counts.
+    """
 
     pair: Pair
+    target: float | None = 1.0
+    margin: float = 0.0
+    weight: float = 1.0
+
+
+TrainingKind = Literal["counterfactual", "paired", "neutral", "supplementary", "contrast"]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingPair:
+    """A row of the training mix, with what it teaches and where it came from.
+
+    Kinds: `counterfactual` is chosen over the biased rewrite of rejected; `paired` and `neutral` are a response and its
+    own biased version; `supplementary` is a pair as the data hold it; `contrast` is one of a bias that is not debiased.
+    """
+
+    lesson: Lesson
     split: Split
-    kind: Literal["counterfactual", "supplementary"]
+    kind: TrainingKind
     bias: str | None
     source_id: str
+
+    @property
+    def pair(self) -> Pair:
+        return self.lesson.pair
 
 
 @dataclass(frozen=True, slots=True)

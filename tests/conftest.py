@@ -19,7 +19,7 @@ import pytest
 
 from cda.models.load import ModelSpec, RewardModel, load_reward_model
 from cda.quiet import quiet_libraries
-from cda.records import Pair, Prompt, user_prompt
+from cda.records import Lesson, Pair, Prompt, user_prompt
 from cda.train.lora import Lora, TrainingResult, train_adapter
 
 # One token a word, so that every length is known beforehand.
@@ -174,7 +174,15 @@ def trained_fp32(
     """The tiny Llama after nine steps in fp32, with validation pairs that choose the checkpoint."""
     model = load_reward_model(ModelSpec(str(llama), "fp32", 64))
     folder = tmp_path_factory.mktemp("trained-fp32")
-    result = train_adapter(model, preference_pairs[:12], preference_pairs[12:], lora, train_arguments, folder, seed=0)
+    result = train_adapter(
+        model,
+        [Lesson(pair) for pair in preference_pairs[:12]],
+        [Lesson(pair) for pair in preference_pairs[12:]],
+        lora,
+        train_arguments,
+        folder,
+        seed=0,
+    )
     model.model.eval()
     return Trained(model, result)
 

@@ -80,7 +80,7 @@ def test_documented_audits_dry_run(workplace: Path, monkeypatch: pytest.MonkeyPa
 def test_documentation_has_commands_and_names_every_recipe() -> None:
     commands = documented_commands()
     assert len(commands) >= 12
-    assert len(RECIPES) == 6
+    assert len(RECIPES) == 7
     for recipe in RECIPES:
         assert any(f"recipes/{recipe.name}" in command for command in commands), recipe
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 By = Literal["auto", "llm", "rules"]
 Count = Annotated[int, Field(ge=0)]
@@ -69,6 +69,30 @@ class LoraSection(_Section):
     alpha: Positive = 32
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.05
     target_modules: list[str] = Field(default=["q_proj", "v_proj"], min_length=1)
+    per_bias: bool = False
+    """Several biases: train an adapter for each and add them up, in place of one adapter on all their pairs."""
+
+
+class ObjectiveSection(_Section):
+    """One thing that training teaches; a recipe lists as many as it needs, and a kind alone stands for its defaults."""
+
+    kind: Literal["pairs", "paired", "neutral", "keep"]
+    """pairs: the chosen response over the rejected one rewritten to carry the bias (the paper's). paired: a response over
+    its own biased version. neutral: a tie between the two. keep: unchanged pairs, and contrasts of biases that are not
+    debiased, keep the preference that the base model has; without it, unchanged pairs are taught as they are labelled."""
+    target: Share | dict[str, Share] | None = None
+    """pairs and paired: taught probability that the unbiased side is better, one number or a number by bias. null: 1.
+    Where people share a bias in part, the share of people who prefer the unbiased side."""
+    margin: Annotated[float, Field(ge=0)] = 0.0
+    """By how many reward units the better side should lead."""
+    weight: Annotated[float, Field(gt=0)] = 1.0
+
+    @model_validator(mode="after")
+    def _target_where_it_means_something(self) -> ObjectiveSection:
+        if self.kind in ("neutral", "keep") and (self.target is not None or self.margin):
+            said = "a tie" if self.kind == "neutral" else "the base model's preference"
+            raise ValueError(f"{self.kind} teaches {said}; target and margin are for pairs and paired")
+        return self
 
 
 class DataSection(_Section):
@@ -89,6 +113,12 @@ class DataSection(_Section):
     """Second corpus for supplementary pairs; null takes them from `pairs`."""
     supplement_split: str = "train"
     supplement_columns: PairColumns = {}
+    contrasts: str | None = None
+    """File of contrasts (prompt, base, perturbed) to teach the objectives paired and neutral on, beside or in place of
+    rewrites (synthesize.counterfactuals=0). Prompts that the audit has contrasts of are left out, and counted."""
+    contrast_columns: ContrastColumns = {}
+    max_contrasts: Positive | None = None
+    """Take at most this many for each bias, drawn with the seed."""
 
 
 class LabelSection(_Section):
@@ -113,9 +143,9 @@ class GateSection(_Section):
 
 class SynthesizeSection(_Section):
     by: By = "auto"
-    counterfactuals: Positive | dict[str, Positive] | None = None
+    counterfactuals: Count | dict[str, Count] | None = None
     """How many for each bias: one number, or a number by bias name (`joint` where several are trained together);
-    null takes every eligible pair."""
+    null takes every eligible pair; 0 makes none, and data.contrasts is all that is taught."""
     supplementary: Count | dict[str, Count] = 0
     """Unchanged pairs beside them, in proportion to the label frequencies; same forms."""
     show_prompt: bool = True
@@ -199,6 +229,39 @@ class AuditSection(_Section):
     max_quality: Positive | None = None
 
 
+class DoseSection(_Section):
+    """How much of the adapter to apply: λ times its update, chosen by people's votes under a limit on quality loss."""
+
+    on: Literal["auto", "yes", "no"] = "auto"
+    """auto: where people voted on enough of the recipe's contrasts to choose by. `cda dose` always does it."""
+    doses: list[Annotated[float, Field(ge=0)]] = [0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 1.75, 2, 2.25, 2.5]
+    """0 is the base model, 1 plain CDA; both are always scored, by the audit."""
+    repeats: Positive = 50
+    """Of 2-fold cross-validation, split by prompt."""
+    max_quality_loss: Share = 0.01
+    """Accuracy on quality pairs that a dose may lose against the base model."""
+    max_quality: Positive | None = 500
+    """Quality pairs scored at every dose, drawn with the seed."""
+    baselines: bool = True
+    """Beside it: what can be had without training, by measured features and by a direction of the hidden states."""
+    max_baseline_pairs: Positive = 200
+    """Training counterfactuals that these are fitted on, for each bias."""
+
+    @field_validator("on", mode="before")
+    @classmethod
+    def _yaml_words(cls, value: object) -> object:
+        # YAML reads on, off, yes and no as booleans.
+        return {True: "yes", False: "no"}.get(value, value) if isinstance(value, bool) else value
+
+    @field_validator("doses")
+    @classmethod
+    def _ascending(cls, value: list[float]) -> list[float]:
+        found = sorted({*value, 0.0, 1.0})
+        if len(found) < 3:
+            raise ValueError("give at least one dose beside 0 (the base model) and 1 (plain CDA)")
+        return found
+
+
 class ScoreSection(_Section):
     batch_tokens: Positive = 8192
     """Padded tokens in a batch."""
@@ -221,10 +284,12 @@ class Recipe(_Section):
     data: DataSection
     label: LabelSection = LabelSection()
     synthesize: SynthesizeSection = SynthesizeSection()
+    objectives: list[ObjectiveSection] = Field(default=[ObjectiveSection(kind="pairs")], min_length=1)
     train: dict[str, Any] = {}
     """Any field of trl.RewardConfig."""
     llm: LlmSection = LlmSection()
     audit: AuditSection = AuditSection()
+    dose: DoseSection = DoseSection()
     score: ScoreSection = ScoreSection()
     run: RunSection = RunSection()
 
@@ -232,6 +297,22 @@ class Recipe(_Section):
     @classmethod
     def _one_or_many(cls, value: object) -> object:
         return [value] if isinstance(value, str) else value
+
+    @field_validator("objectives", mode="before")
+    @classmethod
+    def _kind_alone(cls, value: object) -> object:
+        listed = value if isinstance(value, list) else [value]
+        return [{"kind": one} if isinstance(one, str) else one for one in listed]
+
+    @field_validator("objectives")
+    @classmethod
+    def _objectives_that_debias(cls, value: list[ObjectiveSection]) -> list[ObjectiveSection]:
+        kinds = [one.kind for one in value]
+        if len(set(kinds)) != len(kinds):
+            raise ValueError(f"the same kind is listed twice ({', '.join(kinds)})")
+        if kinds == ["keep"]:
+            raise ValueError("keep alone changes nothing; add pairs, paired or neutral")
+        return value
 
     @field_validator("biases")
     @classmethod

@@ -101,7 +101,7 @@ def against_people(
         human_skew=share(target, ids, rng),
         miscalibration=share(np.abs(hits - target), ids, rng),
         signed_gap=signed,
-        gap=_absolute(signed),
+        gap=absolute(signed),
         auc=auc(values[rows], target, ids) if len(np.unique(target[target != 0.5])) == 2 else None,
         n_ties=int((values[people.used] == 0).sum()),
     )
@@ -140,7 +140,7 @@ def mean_against_people(
         human_skew=share(target, ids, rng),
         miscalibration=_mean_share(np.abs(hits - target).mean(axis=0), ids, rng),
         signed_gap=signed,
-        gap=_absolute(signed),
+        gap=absolute(signed),
         auc=None,
         n_ties=int((values[:, rows] == 0).sum()),
     )
@@ -306,7 +306,8 @@ def _mean_difference(
     return found if found.high - found.low > _ROUNDING else paired_change(target, values, prompt_ids, rng)
 
 
-def _absolute(signed: Estimate) -> Estimate:
+def absolute(signed: Estimate) -> Estimate:
+    """The size of a signed estimate, with the interval that its own implies: from 0 where that holds 0."""
     near, high = sorted((abs(signed.low), abs(signed.high)))
     low = 0.0 if signed.low <= 0 <= signed.high else near
     return Estimate(abs(signed.value), low, high, signed.n, signed.n_prompts, signed.unit, signed.method)

@@ -69,12 +69,12 @@ def people_change(
         after=both[1],
         skew=share_change(hits[0], hits[1], ids, rng, ties),
         miscalibration=share_change(np.abs(hits[0] - target), np.abs(hits[1] - target), ids, rng, ties),
-        gap=_gap_change(hits[0], hits[1], target, ids, rng),
+        gap=gap_change(hits[0], hits[1], target, ids, rng),
         auc=auc_change(first[rows], second[rows], target, ids) if both[0].auc is not None else None,
     )
 
 
-def _gap_change(
+def gap_change(
     before: FloatArray, after: FloatArray, target: FloatArray, ids: Sequence[str], rng: np.random.Generator
 ) -> Estimate:
     """Paired change of |skew − human skew|, whole prompts drawn.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -63,19 +65,20 @@ def load_config(spec: ModelSpec) -> Any:
     return config
 
 
-def load_reward_model(spec: ModelSpec, adapter: Path | None = None) -> RewardModel:
+def load_reward_model(spec: ModelSpec, adapter: Path | None = None, sharded: bool = False) -> RewardModel:
     """Load a reward model, with an adapter where one is given, ready to score.
 
     Args:
         spec: Base model and precision.
         adapter: Folder of a PEFT adapter that holds its head.
+        sharded: FSDP or DeepSpeed ZeRO-3 will lay it out over the processes; it stays where it was read until then.
 
     Raises:
         ModelError: Cannot be loaded as a reward model.
     """
     config = load_config(spec)
     heads = head_names(config, spec)
-    model = _load_base(spec, config, heads)
+    model = _load_base(spec, config, heads, sharded)
     if adapter is not None:
         model = _with_adapter(model, adapter, heads)
     template = load_template(spec, config)
@@ -103,6 +106,11 @@ def free_memory() -> None:
     import torch
 
     gc.collect()
+    if "deepspeed" in sys.modules:
+        # Accelerate keeps ZeRO-3's settings alive, and with them no model can be put on one device.
+        from transformers.integrations.deepspeed import unset_hf_deepspeed_config
+
+        unset_hf_deepspeed_config()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
 
@@ -151,7 +159,7 @@ def head_names(config: Any, spec: ModelSpec) -> tuple[str, ...]:
     return names
 
 
-def _load_base(spec: ModelSpec, config: Any, heads: tuple[str, ...]) -> Any:
+def _load_base(spec: ModelSpec, config: Any, heads: tuple[str, ...], sharded: bool) -> Any:
     import torch
     from transformers import AutoModelForSequenceClassification, BitsAndBytesConfig
 
@@ -160,7 +168,7 @@ def _load_base(spec: ModelSpec, config: Any, heads: tuple[str, ...]) -> Any:
         options["quantization_config"] = BitsAndBytesConfig(load_in_8bit=True, llm_int8_skip_modules=list(heads))
         if not torch.cuda.is_available():
             options["dtype"] = torch.float32  # CPUs without bf16 units are three times slower in it
-    if torch.cuda.is_available():
+    if torch.cuda.is_available() and not sharded:
         # One full copy a process: the only layout in which 8-bit weights train under several processes.
         options["device_map"] = {"": int(os.environ.get("LOCAL_RANK", "0"))}
     try:
@@ -202,10 +210,10 @@ def _with_adapter(model: Any, adapter: Path, heads: tuple[str, ...]) -> Any:
 
 
 def check_adapter(adapter: Path, heads: tuple[str, ...]) -> None:
-    """An adapter must hold the head it was trained with: a random head is worse than an error.
+    """An adapter must be a classifier's and hold the head it was trained with: a random head is worse than an error.
 
     Raises:
-        ModelError: Missing files or head weights.
+        ModelError: Missing files or head weights, or an adapter made for another task.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -214,6 +222,7 @@ def check_adapter(adapter: Path, heads: tuple[str, ...]) -> None:
         raise ModelError(
             f"{adapter}: not an adapter folder; it needs adapter_config.json and adapter_model.safetensors"
         )
+    _check_task(adapter)
     try:
         with safe_open(weights, framework="pt") as opened:
             keys = list(opened.keys())
@@ -225,6 +234,22 @@ def check_adapter(adapter: Path, heads: tuple[str, ...]) -> None:
             f"{adapter}: holds no weights for the score head '{', '.join(missing)}'. "
             "It would score with a random head; export the adapter with modules_to_save set to it"
         )
+
+
+def _check_task(adapter: Path) -> None:
+    """An adapter trained for another task changed the base for that task, whatever head is found beside it."""
+    file = adapter / "adapter_config.json"
+    try:
+        task = json.loads(file.read_text(encoding="utf-8")).get("task_type")
+    except (OSError, ValueError, AttributeError) as error:
+        raise ModelError(f"{file}: cannot be read ({_first_line(error)}); was it saved completely?") from None
+    if task in (None, "SEQ_CLS"):
+        return
+    made_for = "a causal language model (text generation)" if task == "CAUSAL_LM" else "another kind of model"
+    raise ModelError(
+        f"{adapter}: its task_type is {task}: an adapter of {made_for}. Needed is one that was trained on a reward model "
+        "(a sequence classifier with one label), saved with task_type SEQ_CLS and its score head"
+    )
 
 
 @contextmanager

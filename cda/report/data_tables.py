@@ -31,7 +31,7 @@ def label_tables(audit: Json) -> list[Table]:
 
 def synthesis_table(audit: Json) -> Table | None:
     """How many counterfactual pairs were made for each bias."""
-    counts = {name: one for name, one in audit["stages"].get("synthesize", {}).items() if name != "mix"}
+    counts = _by_bias(audit["stages"].get("synthesize", {}))
     if not counts:
         return None
     header = ("bias", "asked for", "eligible", "rewritten", "kept", "supplementary", "rewritten by")
@@ -41,6 +41,11 @@ def synthesis_table(audit: Json) -> Table | None:
         for name, one in counts.items()
     )  # fmt: skip
     return Table("Counterfactual pairs", header, rows)
+
+
+def _by_bias(synthesize: Json) -> dict[str, Json]:
+    """What was made for each bias, without the counts of the whole mix."""
+    return {name: one for name, one in synthesize.items() if "requested" in one}
 
 
 def exclusion_table(audit: Json) -> Table:
@@ -68,9 +73,12 @@ def _exclusions(audit: Json) -> Iterable[tuple[str, str, dict[str, int]]]:
         )
     for name, tally in label.get("labels", {}).items():
         yield f"labelling {name}", str(tally["n"]), _positive({"unparsed": tally["unparsed"]})
-    for name, one in synthesize.items():
-        if name != "mix":
-            yield f"rewriting for {name}", str(one["tried"]), dict(one["rejected"])
+    for name, one in _by_bias(synthesize).items():
+        yield f"rewriting for {name}", str(one["tried"]), dict(one["rejected"])
+    taught = synthesize.get("contrasts")
+    if taught:
+        yield "loading taught contrasts", str(taught["file"]["seen"]), dict(taught["file"]["dropped"])
+        yield "taught contrasts", "", _positive({"prompt is in the audit": taught["in_audit"]})
     train = audit["stages"].get("train", {})
     if train:
         mixed = synthesize.get("mix", {})

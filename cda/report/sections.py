@@ -12,6 +12,7 @@ from cda.report.data_tables import (
     rates_table,
     synthesis_table,
 )
+from cda.report.dose_tables import dose_sentences, dose_tables
 from cda.report.effect_tables import drift_tables, effects_table, identification_sentences, rate_tables
 from cda.report.glossary import Entry, glossary
 from cda.report.methods import method_table
@@ -62,7 +63,7 @@ class Section:
 def sections(audit: Json) -> list[Section]:
     """All sections, in reading order."""
     found = [
-        _votes(audit), _others(audit), _effects(audit), _rate(audit), _quality(audit), _unseen(audit), _training(audit),
+        _votes(audit), _dose(audit), _others(audit), _effects(audit), _rate(audit), _quality(audit), _unseen(audit), _training(audit),
         _analysis(audit),
         Section("examples", "Examples", (_EXAMPLES[compares(audit)],)) if audit["examples"] else None,
         _drift(audit),
@@ -88,6 +89,14 @@ def _votes(audit: Json) -> Section | None:
     rules = dict.fromkeys(_TIES[votes["rule"]] for votes in audit["votes"].values())
     more = [one for one in (people_table(audit), powered_table(audit)) if one is not None]
     return Section("votes", "Beside people", (text, *rules), (table, *more))
+
+
+def _dose(audit: Json) -> Section | None:
+    dose = audit.get("dose")
+    if not dose:
+        return None
+    text = "The dose is how much of the adapter is applied: 0 is the model before training, 1 what training made of it."
+    return Section("dose", "How much of it to apply", (text, *dose_sentences(dose)), tuple(dose_tables(dose)))
 
 
 def _others(audit: Json) -> Section:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cda.biases import Bias
+from cda.biases import Bias, builtin_names
 from cda.config.load import LoadedRecipe
 from cda.data.contrasts import CleanContrasts, clean_contrasts, with_votes
 from cda.data.load import load_rows
@@ -132,6 +132,24 @@ def own_contrasts(loaded: LoadedRecipe) -> CleanContrasts:
         return CleanContrasts((), Exclusions(0, {}), Exclusions(0, {}))
     names = [bias.name for bias in loaded.biases]
     return clean_contrasts(load_rows(audit.contrasts), names, audit.columns, audit.contrasts, votes, verdicts)
+
+
+def audited_contrasts(loaded: LoadedRecipe) -> list[Contrast]:
+    """Contrasts that the audit measures on, as far as they exist beforehand: the user's and the embedded ones."""
+    embedded, _ = with_votes(authored_contrasts("audit"), *_opinions(loaded))
+    return [*own_contrasts(loaded).contrasts, *embedded]
+
+
+def taught_contrasts(loaded: LoadedRecipe) -> CleanContrasts:
+    """Contrasts of `data.contrasts`, of the recipe's biases and of any built-in one. Reads, and spends nothing."""
+    data = loaded.recipe.data
+    names = list(dict.fromkeys([*(bias.name for bias in loaded.biases), *builtin_names()]))
+    path = str(data.contrasts)
+    rows = load_rows(path)
+    has_column = any(data.contrast_columns.get("bias", "bias") in row for row in rows)
+    # Without a column of biases they are of the recipe's only one.
+    known = names if has_column else [bias.name for bias in loaded.biases]
+    return clean_contrasts(rows, known, data.contrast_columns, path)
 
 
 def own_triples(loaded: LoadedRecipe) -> CleanTriples:

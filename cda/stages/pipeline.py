@@ -11,10 +11,10 @@ from cda.config.load import LoadedRecipe
 from cda.errors import RunError
 from cda.launch import clear_failure, is_main, say, tell_failure, wait_until, world_size
 from cda.run import RunFolder, Stage
-from cda.stages import audit, label, report, synthesize, train
+from cda.stages import audit, dose, label, report, synthesize, train
 from cda.stages import plan as planning
 
-STAGES = ("label", "synthesize", "train", "audit", "report")
+STAGES = ("label", "synthesize", "train", "audit", "dose", "report")
 Produce = Callable[[Path], dict[str, Any]]
 
 
@@ -54,11 +54,14 @@ def _run(loaded: LoadedRecipe, folder: RunFolder, last: str, only: bool) -> None
         ),
         "train": (lambda: train.stage(loaded, folder), lambda out: train.run(loaded, folder, out)),
         "audit": (lambda: audit.stage(loaded, folder), lambda out: audit.run(loaded, folder, out)),
+        "dose": (lambda: dose.stage(loaded, folder), lambda out: dose.run(loaded, folder, out)),
     }
     for name in ("audit", "report") if loaded.only_audit else STAGES[: STAGES.index(last) + 1]:
         if name == "report":
             if is_main():
                 report.run(folder)
+            continue
+        if name == "dose" and not dose.is_wanted(loaded):
             continue
         stage, produce = made[name]
         if only and name != last:

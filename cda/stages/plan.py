@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from cda.config.launch_checks import check_launch
 from cda.config.load import JUDGE, LoadedRecipe
 from cda.config.schema import ModelSection, Recipe
 from cda.data.load import looks_like_path
@@ -78,6 +79,8 @@ def check(loaded: LoadedRecipe) -> None:
 def _check_training(loaded: LoadedRecipe, attempt: Callable[[Callable[[], Any]], None]) -> None:
     """What only a training needs: labels and rewrites by rules, pairs, trainer settings."""
     recipe = loaded.recipe
+    # Not an attempt: under a wrong launch the trainer's settings below would wait for processes that never come.
+    check_launch(recipe.model.precision, recipe.train)
     for bias in loaded.biases:
         if not uses_llm(recipe.label.by, recipe.llm) or bias.label_by == "measure":
             attempt(partial(measure_of, bias))

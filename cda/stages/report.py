@@ -11,6 +11,7 @@ from cda.report.html import render_html
 from cda.report.markdown import render_markdown
 from cda.report.terminal import summary_table
 from cda.run import RunFolder
+from cda.stages import dose
 from cda.stages.audit import RESULT
 
 
@@ -18,6 +19,8 @@ def run(run_folder: RunFolder) -> Path:
     """Draw the report anew from audit.json (it takes no time), print the table, return the HTML file."""
     run_folder.output_of("audit")  # says what to run first where there is no audit
     audit: dict[str, Any] = read_json(run_folder.stage("audit") / RESULT)
+    if dose.fits(run_folder):
+        audit["dose"] = read_json(run_folder.stage("dose") / dose.RESULT)
     folder = run_folder.path / "report"
     folder.mkdir(exist_ok=True)
     html = folder / "report.html"

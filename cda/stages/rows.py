@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cda.files.jsonl import read_jsonl
-from cda.records import LabelledPair, Message, Pair, Prompt, TrainingPair
+from cda.records import LabelledPair, Lesson, Message, Pair, Prompt, TrainingPair
 
 
 def prompt_row(prompt: Prompt) -> list[dict[str, str]]:
@@ -36,6 +36,9 @@ def training_row(row: TrainingPair) -> dict[str, Any]:
         "bias": row.bias,
         "split": row.split,
         "source_id": row.source_id,
+        "target": row.lesson.target,
+        "margin": row.lesson.margin,
+        "weight": row.lesson.weight,
         **pair_row(row.pair),
     }
 
@@ -49,7 +52,8 @@ def read_labelled(path: Path) -> Iterator[LabelledPair]:
 def read_training(path: Path) -> Iterator[TrainingPair]:
     """The training mix of an artifact."""
     for row in read_jsonl(path):
-        yield TrainingPair(_pair(row), row["split"], row["kind"], row["bias"], row["source_id"])
+        lesson = Lesson(_pair(row), row["target"], row["margin"], row["weight"])
+        yield TrainingPair(lesson, row["split"], row["kind"], row["bias"], row["source_id"])
 
 
 def _pair(row: dict[str, Any]) -> Pair:

@@ -1,7 +1,8 @@
-"""Stage `synthesize`: counterfactual pairs for each bias, supplementary pairs beside them, one training mix."""
+"""Stage `synthesize`: counterfactual pairs for each bias, contrasts of a file, unchanged pairs beside them: the training mix."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,20 +15,30 @@ from cda.errors import DataError
 from cda.files.jsonl import write_jsonl
 from cda.launch import say
 from cda.llm.money import request_tokens, tokens_of
-from cda.records import LabelledPair, Pair, RewriteRequest, TrainingPair
+from cda.records import Exclusions, LabelledPair, Pair, RewriteRequest, TrainingPair, prompt_id
 from cda.rewrite.asked import rewrite_request
 from cda.rewrite.gate import Gated
 from cda.rewrite.protocol import Rewriter
 from cda.run import RunFolder, Stage
 from cda.stages import label
+from cda.stages.audit_sources import audited_contrasts, drawn, taught_contrasts
 from cda.stages.label import LABEL_TOKENS
 from cda.stages.rows import read_labelled, training_row
-from cda.stages.sources import bias_settings, llm_settings, rewriter, uses_llm
+from cda.stages.sources import bias_settings, llm_settings, rewriter, source_fingerprint, uses_llm
 from cda.stages.spending import Planned, confirm
 from cda.synthesize.counterfactuals import Counterfactuals, eligible_pairs, make_counterfactuals
+from cda.synthesize.lessons import (
+    Objective,
+    contrast_lessons,
+    counterfactual_lessons,
+    split_prompts,
+    teachable,
+    unchanged_lessons,
+)
 from cda.synthesize.supplementary import label_frequencies, supplementary_pairs
 
 MIX = "train.jsonl"
+NO_COUNTERFACTUALS = Counterfactuals((), 0, 0, 0, Exclusions(0, {}))
 
 
 def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
@@ -35,12 +46,24 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
     recipe = loaded.recipe
     settings = {
         "synthesize": recipe.synthesize.model_dump(mode="json"),
+        "objectives": [one.model_dump(mode="json") for one in recipe.objectives],
         "biases": bias_settings(loaded.biases),
         "seed": recipe.seed,
     }
+    inputs = {"label": run_folder.output_of("label")}
+    if recipe.data.contrasts is not None:
+        settings |= recipe.data.model_dump(
+            mode="json", include={"contrast_columns", "max_contrasts", "validation_share"}
+        )
+        # What the audit measures is not taught.
+        settings["audited"] = recipe.audit.model_dump(mode="json", include={"contrasts", "columns"})
+        inputs |= {
+            "contrasts": source_fingerprint(recipe.data.contrasts),
+            "audited": source_fingerprint(recipe.audit.contrasts, "audit"),
+        }
     if uses_llm(recipe.synthesize.by, recipe.llm):
         settings["llm"] = llm_settings(recipe.llm)
-    return Stage("synthesize", settings, {"label": run_folder.output_of("label")})
+    return Stage("synthesize", settings, inputs)
 
 
 def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, Any]:
@@ -49,17 +72,19 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     rows = list(read_labelled(source / label.PAIRS))
     supplement_path = source / label.SUPPLEMENT
     supplement = list(read_labelled(supplement_path)) if supplement_path.is_file() else rows
+    objectives = _objectives(loaded)
     mix: list[TrainingPair] = []
     counts: dict[str, Any] = {}
     for number, bias in enumerate(loaded.biases):
         rng = np.random.default_rng([loaded.recipe.seed, 2, number])
         by = rewriter(loaded)
-        if uses_llm(loaded.recipe.synthesize.by, loaded.recipe.llm):
+        wants_rewrites = wanted(loaded.recipe.synthesize.counterfactuals, bias, len(loaded.biases)) != 0
+        if wants_rewrites and uses_llm(loaded.recipe.synthesize.by, loaded.recipe.llm):
             pool = [row.pair for row in eligible_pairs(rows, bias)]
             confirm(planned_calls(pool, bias, loaded), loaded)
-        made = _counterfactuals(rows, bias, loaded, by, rng)
+        made = _counterfactuals(rows, bias, loaded, by, rng) if wants_rewrites else NO_COUNTERFACTUALS
         extra = _supplementary(rows, supplement, bias, made, loaded, rng)
-        mix += [*made.pairs, *extra]
+        mix += [*counterfactual_lessons(made.pairs, rows, objectives), *unchanged_lessons(extra, objectives)]
         counts[bias.name] = {
             "by": by.name,
             "requested": made.requested,
@@ -71,11 +96,65 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         }
         if isinstance(by, Gated):
             counts[bias.name]["gate"] = by.report(bias)
+    if loaded.recipe.data.contrasts is not None:
+        taught, counts["contrasts"] = _contrasts(loaded, rows, objectives)
+        mix += taught
     write_jsonl(folder / MIX, map(training_row, mix))
     n_validation = sum(row.split == "validation" for row in mix)
     counts["mix"] = {"train": len(mix) - n_validation, "validation": n_validation}
+    counts["kinds"] = dict(sorted(Counter(row.kind for row in mix).items()))
     say(f"  training mix: {len(mix) - n_validation} pairs, and {n_validation} for validation")
     return counts
+
+
+def _objectives(loaded: LoadedRecipe) -> list[Objective]:
+    """The recipe's objectives with a target for each bias."""
+    names = [bias.name for bias in loaded.biases]
+    found = []
+    for one in loaded.recipe.objectives:
+        target = one.target
+        targets = target if isinstance(target, dict) else {} if target is None else dict.fromkeys(names, target)
+        found.append(Objective(one.kind, targets, one.margin, one.weight))
+    return found
+
+
+def _contrasts(
+    loaded: LoadedRecipe, rows: Sequence[LabelledPair], objectives: Sequence[Objective]
+) -> tuple[list[TrainingPair], dict[str, Any]]:
+    """Lessons on the contrasts of the recipe's file, and what was counted."""
+    recipe = loaded.recipe
+    cleaned = taught_contrasts(loaded)
+    audited = {prompt_id(one.prompt) for one in audited_contrasts(loaded)}
+    kept, in_audit = teachable(cleaned.contrasts, audited)
+    say(f"  {recipe.data.contrasts}: {cleaned.exclusions}")
+    if in_audit.dropped:
+        say(f"    {in_audit}: nothing is audited on what was taught")
+    names = dict.fromkeys(one.bias for one in kept)
+    drawn_ones = [
+        one
+        for name in names
+        for one in drawn([c for c in kept if c.bias == name], recipe.data.max_contrasts, recipe.seed)
+    ]
+    known = {prompt_id(row.pair.prompt): row.split for row in rows}
+    rng = np.random.default_rng([recipe.seed, 5])
+    splits = split_prompts(drawn_ones, known, recipe.data.validation_share, rng)
+    lessons = list(contrast_lessons(drawn_ones, splits, [bias.name for bias in loaded.biases], objectives))
+    if not lessons:
+        raise DataError(
+            f"{recipe.data.contrasts}: no contrast teaches anything under the objectives "
+            f"{', '.join(one.kind for one in recipe.objectives)}; those of a debiased bias need paired or neutral, others keep"
+        )
+    used = {
+        "file": _dropped(cleaned.exclusions),
+        "in_audit": in_audit.dropped,
+        "taught": {name: sum(one.bias == name for one in lessons) for name in names},
+    }
+    say(f"    {len(lessons)} lessons on contrasts")
+    return lessons, used
+
+
+def _dropped(exclusions: Exclusions) -> dict[str, Any]:
+    return {"seen": exclusions.seen, "dropped": dict(exclusions.reasons)}
 
 
 def planned_calls(pairs: Sequence[Pair], bias: Bias, loaded: LoadedRecipe) -> Planned:

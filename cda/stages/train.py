@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from cda.config.launch_checks import sharded_by
 from cda.config.load import LoadedRecipe
 from cda.errors import DataError
 from cda.files.jsonl import write_jsonl
 from cda.launch import is_main, say, world_size
-from cda.models.load import free_memory, load_reward_model
-from cda.records import Pair
+from cda.models.load import RewardModel, free_memory, load_reward_model
+from cda.records import Lesson, TrainingPair
 from cda.run import RunFolder, Stage
+from cda.score.classifier import ClassifierScorer
+from cda.score.distinct import score_distinct, text_id
 from cda.stages.rows import read_training
 from cda.stages.sources import model_source, model_spec
 from cda.stages.synthesize import MIX
-from cda.train.lora import Lora, train_adapter
+from cda.train.dose import compose_adapters, head_of
+from cda.train.lora import Lora, TrainingResult, train_adapter
 
 ADAPTER = "adapter"
 
@@ -40,18 +46,34 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
 
 def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, Any]:
     """Train, save the adapter with its head, and return what was counted."""
-    recipe = loaded.recipe
     rows = list(read_training(run_folder.stage("synthesize") / MIX))
-    train: list[Pair] = [row.pair for row in rows if row.split == "train"]
-    validation = [row.pair for row in rows if row.split == "validation"]
-    if not train:
+    if not any(row.split == "train" for row in rows):
         raise DataError("no training pair: all of them fell into validation; lower data.validation_share")
-    reward_model = load_reward_model(model_spec(recipe.model))
-    lora = Lora(recipe.lora.r, recipe.lora.alpha, recipe.lora.dropout, recipe.lora.target_modules)
+    if loaded.recipe.lora.per_bias and len(loaded.biases) > 1:
+        return _one_adapter_each(loaded, rows, folder)
+    counts, _ = _train(loaded, rows, folder)
+    return counts
+
+
+def _train(loaded: LoadedRecipe, rows: Sequence[TrainingPair], folder: Path) -> tuple[dict[str, Any], Any]:
+    """One adapter; returns what was counted, and the base's head."""
+    recipe = loaded.recipe
+    reward_model = load_reward_model(model_spec(recipe.model), sharded=sharded_by(recipe.train) is not None)
     form, notes = reward_model.template.form, reward_model.template.notes()
     for note in notes:
         say(f"  {note}")
-    result = train_adapter(reward_model, train, validation, lora, recipe.train, folder, recipe.seed)
+    head = head_of(reward_model) if recipe.lora.per_bias else None
+    lessons = with_base_preferences(rows, reward_model, recipe.score.batch_tokens)
+    by_split = {
+        split: [lesson for lesson, row in zip(lessons, rows, strict=True) if row.split == split]
+        for split in ("train", "validation")
+    }
+    if not by_split["validation"]:
+        say("  no validation pairs: nothing chooses a checkpoint, and the last one is kept (data.validation_share)")
+    lora = Lora(recipe.lora.r, recipe.lora.alpha, recipe.lora.dropout, recipe.lora.target_modules)
+    result = train_adapter(
+        reward_model, by_split["train"], by_split["validation"], lora, recipe.train, folder, recipe.seed
+    )
     del reward_model
     free_memory()
     if is_main():
@@ -61,6 +83,55 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         say(f"  {result.n_truncated} of {len(rows)} pairs were cut at {recipe.model.max_length_tokens} tokens")
     if result.n_identical:
         say(f"  {result.n_identical} pairs left out: both sides the same after cutting")
+    return _counts(result) | {"form": form, "notes": notes}, head
+
+
+def _one_adapter_each(loaded: LoadedRecipe, rows: Sequence[TrainingPair], folder: Path) -> dict[str, Any]:
+    """An adapter for each bias, on its own lessons and on those that keep other biases; then their sum."""
+    names = [bias.name for bias in loaded.biases]
+    counts: dict[str, Any] = {}
+    head: Any = None
+    for name in names:
+        say(f"  adapter against {name}")
+        own = [row for row in rows if row.bias == name or row.bias not in names]
+        counts[name], head = _train(loaded, own, folder / name)
+    if is_main():
+        compose_adapters([(folder / name / ADAPTER, 1.0) for name in names], head, folder / ADAPTER)
+    total = {key: sum(counts[name][key] for name in names) for key in _SUMMED}
+    return total | {"per_bias": counts, "processes": world_size(), "form": counts[names[0]]["form"]}
+
+
+def with_base_preferences(rows: Sequence[TrainingPair], reward_model: RewardModel, batch_tokens: int) -> list[Lesson]:
+    """Lessons with every target known: `keep` teaches σ(margin) of the base model.
+
+    Args:
+        rows: The training mix.
+        reward_model: The base, before anything is trained.
+        batch_tokens: Padded tokens in a batch.
+    """
+    import numpy as np
+
+    asked = [row.pair for row in rows if row.lesson.target is None]
+    if not asked:
+        return [row.lesson for row in rows]
+    texts = [(pair.prompt, text) for pair in asked for text in (pair.chosen, pair.rejected)]
+    scorer = ClassifierScorer(reward_model, batch_tokens, "  base preferences" if is_main() else None)
+    rewards = score_distinct(scorer, texts)
+
+    def preference(lesson: Lesson) -> float:
+        pair = lesson.pair
+        margin = rewards[text_id(pair.prompt, pair.chosen)] - rewards[text_id(pair.prompt, pair.rejected)]
+        return float(1 / (1 + np.exp(-np.clip(margin, -50, 50))))
+
+    return [
+        replace(row.lesson, target=preference(row.lesson)) if row.lesson.target is None else row.lesson for row in rows
+    ]
+
+
+_SUMMED = ("train", "validation", "truncated", "identical_after_truncation", "steps")
+
+
+def _counts(result: TrainingResult) -> dict[str, Any]:
     return {
         "train": result.n_train,
         "validation": result.n_validation,
@@ -68,7 +139,5 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         "identical_after_truncation": result.n_identical,
         "steps": result.n_steps,
         "best_step": result.best_step,
-        "form": form,
-        "notes": notes,
         "processes": world_size(),
     }

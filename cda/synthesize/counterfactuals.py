@@ -18,6 +18,7 @@ from cda.label.measured import exhibits
 from cda.records import (
     Exclusions,
     LabelledPair,
+    Lesson,
     Pair,
     Rewrite,
     RewriteRequest,
@@ -104,7 +105,7 @@ def make_counterfactuals(
             if pair is None:
                 reasons.append(reason)
             else:
-                made.append(TrainingPair(pair, row.split, "counterfactual", bias.name, row.pair.id))
+                made.append(TrainingPair(Lesson(pair), row.split, "counterfactual", bias.name, row.pair.id))
         if tried >= _ENOUGH_TO_JUDGE and len(reasons) > stop_above * tried:
             break
     return Counterfactuals(tuple(made), requested, len(pool), tried, Exclusions(tried, count_reasons(reasons)))

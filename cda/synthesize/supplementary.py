@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cda.biases import Bias
-from cda.records import LabelledPair, TrainingPair
+from cda.records import LabelledPair, Lesson, TrainingPair
 
 Combination = tuple[bool, bool]
 
@@ -64,5 +64,5 @@ def supplementary_pairs(
         ]
         for index in rng.permutation(len(pool))[:wanted]:
             row = pool[index]
-            drawn.append(TrainingPair(row.pair, row.split, "supplementary", bias.name, row.pair.id))
+            drawn.append(TrainingPair(Lesson(row.pair), row.split, "supplementary", bias.name, row.pair.id))
     return drawn

@@ -39,7 +39,12 @@ PAPER_DEFAULTS: Mapping[str, Any] = {
 
 
 def reward_config(
-    train: Mapping[str, Any], output_dir: Path, seed: int, has_validation: bool, bf16_base: bool = False
+    train: Mapping[str, Any],
+    output_dir: Path,
+    seed: int,
+    has_validation: bool,
+    bf16_base: bool = False,
+    best_by_loss: bool = False,
 ) -> Any:
     """The trl.RewardConfig of a run.
 
@@ -49,6 +54,8 @@ def reward_config(
         seed: For head, data order and dropout.
         has_validation: Without validation pairs nothing is evaluated, and the last weights are kept.
         bf16_base: The base is in bf16, so its hidden states meet the float32 head under autocast.
+        best_by_loss: Ties and soft targets are taught, of which accuracy says little: the best checkpoint is the one with the
+            lowest validation loss.
 
     Raises:
         RecipeError: TRL or Transformers refuses a value.
@@ -63,6 +70,8 @@ def reward_config(
         "bf16": on_gpu or bf16_base,
         "dataloader_pin_memory": on_gpu,
     }
+    if best_by_loss:
+        arguments |= {"metric_for_best_model": "eval_loss", "greater_is_better": False}
     if not has_validation:
         arguments |= {"eval_strategy": "no", "load_best_model_at_end": False}
     arguments |= train

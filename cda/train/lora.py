@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import copy
 import json
-import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cda.errors import DataError, ModelError
+from cda.launch import check_running
 from cda.models.load import RewardModel
-from cda.records import Pair
+from cda.records import Lesson
 from cda.train.arguments import reward_config
-from cda.train.dataset import EncodedPairs, encode_pairs
+from cda.train.dataset import EncodedPairs, collator, encode_pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,8 @@ class TrainingResult:
 
 def train_adapter(
     reward_model: RewardModel,
-    train_pairs: Sequence[Pair],
-    validation_pairs: Sequence[Pair],
+    train_lessons: Sequence[Lesson],
+    validation_lessons: Sequence[Lesson],
     lora: Lora,
     arguments: Mapping[str, Any],
     folder: Path,
@@ -55,8 +56,9 @@ def train_adapter(
 
     Args:
         reward_model: Freshly loaded base; it is changed in place.
-        train_pairs: Pairs to learn from.
-        validation_pairs: Pairs whose accuracy chooses the checkpoint; may be empty.
+        train_lessons: What to learn.
+        validation_lessons: Those whose accuracy chooses the checkpoint (their loss, where ties or soft targets are among
+            them); may be empty.
         lora: Adapter hyperparameters.
         arguments: The recipe's `train:` section.
         folder: Gets `adapter/`, and `checkpoints/` while training.
@@ -67,11 +69,11 @@ def train_adapter(
 
     Raises:
         DataError: No pair left to train on.
-        ModelError: LoRA targets match nothing, or the loss is not finite.
+        ModelError: LoRA targets match nothing, the loss is not finite, or memory is too small.
         RecipeError: A training argument is refused.
     """
-    train = encode_pairs(train_pairs, reward_model.template)
-    validation = encode_pairs(validation_pairs, reward_model.template)
+    train = encode_pairs(train_lessons, reward_model.template)
+    validation = encode_pairs(validation_lessons, reward_model.template)
     if not len(train.dataset):
         raise DataError(
             "no training pair is left: every pair is the same on both sides after cutting to max_length_tokens"
@@ -82,9 +84,12 @@ def train_adapter(
         seed,
         has_validation=len(validation.dataset) > 0,
         bf16_base=reward_model.spec.precision == "bf16",
+        best_by_loss=any(lesson.target != 1 for lesson in validation_lessons),
     )
     trainer = _trainer(reward_model, train, validation, lora, config)
-    trainer.train(resume_from_checkpoint=_newest_checkpoint(folder / "checkpoints"))
+    check_running(trainer.accelerator.num_processes)
+    with _memory_advice(config, train):
+        trainer.train(resume_from_checkpoint=_newest_checkpoint(folder / "checkpoints"))
     adapter = folder / "adapter"
     trainer.save_model(str(adapter))
     trainer.accelerator.wait_for_everyone()
@@ -103,21 +108,24 @@ def train_adapter(
 
 def _trainer(reward_model: RewardModel, train: EncodedPairs, validation: EncodedPairs, lora: Lora, config: Any) -> Any:
     from transformers import PrinterCallback, set_seed
-    from trl import RewardTrainer
+
+    from cda.train.chunks import default_overhead_tokens
+    from cda.train.trainer import ObjectiveTrainer
 
     set_seed(config.seed)
     with warnings.catch_warnings():
         # trl and peft warn of their own internals here, and nothing a user could act on.
         warnings.simplefilter("ignore")
         try:
-            trainer = RewardTrainer(
+            trainer = ObjectiveTrainer(
                 model=reward_model.model,
                 args=config,
                 train_dataset=train.dataset,
                 eval_dataset=validation.dataset if len(validation.dataset) else None,
                 processing_class=_padding_tokenizer(reward_model),
-                data_collator=_collator(reward_model),
+                data_collator=collator(reward_model.template.pad_token_id),
                 peft_config=lora_config(lora, reward_model.head_names),
+                overhead_tokens=default_overhead_tokens(config.device.type),
             )
         except ValueError as error:
             if "arget modules" in str(error):
@@ -166,14 +174,24 @@ def linear_layer_names(model: Any) -> list[str]:
     )
 
 
-def _collator(reward_model: RewardModel) -> Any:
-    from trl.trainer.reward_trainer import DataCollatorForPreference
-
-    return DataCollatorForPreference(pad_token_id=reward_model.template.pad_token_id)
+@contextmanager
+def _memory_advice(config: Any, train: EncodedPairs) -> Iterator[None]:
+    """An out-of-memory error of torch, as one that says what to lower."""
+    try:
+        yield
+    except RuntimeError as error:
+        if type(error).__name__ != "OutOfMemoryError" and "can't allocate memory" not in str(error):
+            raise
+        raise ModelError(
+            f"out of memory in training: batches of {config.per_device_train_batch_size} pairs, the longest text "
+            f"{max(train.dataset['length'])} tokens. Lower train.per_device_train_batch_size (and raise "
+            "train.gradient_accumulation_steps by as much), lower model.max_length_tokens, or set "
+            "train.gradient_checkpointing=true, which costs 20 to 60% of the time"
+        ) from None
 
 
 def _progress_callback() -> Any:
-    """One bar with the loss, in place of a printed dictionary every few steps; stops at a loss that is no number."""
+    """One bar with the loss, in place of a printed dictionary every few steps."""
     from tqdm import tqdm
     from transformers import TrainerCallback
 
@@ -189,13 +207,6 @@ def _progress_callback() -> Any:
                 self.bar.update(state.global_step - self.bar.n)
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:  # noqa: ARG002
-            for key in ("loss", "eval_loss"):
-                value = (logs or {}).get(key)
-                if value is not None and not math.isfinite(float(value)):
-                    raise ModelError(
-                        f"training stopped at step {state.global_step}: {key} is {value}. "
-                        "Lower train.learning_rate; earlier checkpoints are kept in the run folder"
-                    )
             if self.bar is not None and logs:
                 shown = {k: f"{float(logs[k]):.3f}" for k in ("loss", "eval_accuracy") if k in logs}
                 self.bar.set_postfix({**getattr(self, "_shown", {}), **shown})

@@ -59,6 +59,8 @@ def test_every_shipped_recipe_resolves_with_every_preset(model: str, data: str) 
 def test_the_paper_s_numbers_of_pairs() -> None:
     counts = {}
     for name in RECIPES:
+        if name == "faithful":
+            continue  # jargon, written out
         synthesize = load_recipe(name, ["data=paper"]).recipe.synthesize
         assert isinstance(synthesize.counterfactuals, dict)
         assert isinstance(synthesize.supplementary, dict)
@@ -249,7 +251,7 @@ def test_counts_by_bias_or_one_for_all(write: Write) -> None:
         assert found.recipe.synthesize.counterfactuals == expected
 
 
-@pytest.mark.parametrize("value", ["-3", "many", "{jargon: 0}"])
+@pytest.mark.parametrize("value", ["-3", "many", "{jargon: -1}"])
 def test_a_wrong_count_is_one_mistake(write: Write, value: str) -> None:
     (found,) = problems(write(BARE), f"synthesize.counterfactuals={value}")
     assert "constrained" not in found

@@ -38,10 +38,10 @@ def _watched(inspect: bool = False, interrupt_at: int | None = None) -> Iterator
         inspect: Look at the model in each step, before its loss; costs two passes, and moves the random state.
         interrupt_at: Raise InterruptedTrainingError in place of this step, counted from 1.
     """
-    from trl import RewardTrainer
+    from cda.train.trainer import ObjectiveTrainer
 
     steps: list[Step | None] = []
-    step, loss = RewardTrainer.training_step, RewardTrainer.compute_loss
+    step, loss = ObjectiveTrainer.training_step, ObjectiveTrainer.compute_loss
     inside = False
 
     def training_step(self: Any, *arguments: Any, **named: Any) -> Any:
@@ -61,8 +61,8 @@ def _watched(inspect: bool = False, interrupt_at: int | None = None) -> Iterator
         return loss(self, model, inputs, *rest, **named)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RewardTrainer, "training_step", training_step)
-        patch.setattr(RewardTrainer, "compute_loss", compute_loss)
+        patch.setattr(ObjectiveTrainer, "training_step", training_step)
+        patch.setattr(ObjectiveTrainer, "compute_loss", compute_loss)
         yield steps
 
 

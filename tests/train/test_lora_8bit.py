@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from cda.models.load import ModelSpec, load_reward_model
-from cda.records import Pair
+from cda.records import Lesson, Pair
 from cda.score.classifier import ClassifierScorer
 from cda.train.lora import Lora, TrainingResult, train_adapter
 
@@ -44,7 +44,13 @@ def run(
     folder = tmp_path_factory.mktemp("trained-8bit")
     with watched_training(inspect=True) as steps:
         result = train_adapter(
-            model, preference_pairs[:12], preference_pairs[12:], lora, train_arguments, folder, seed=0
+            model,
+            [Lesson(pair) for pair in preference_pairs[:12]],
+            [Lesson(pair) for pair in preference_pairs[12:]],
+            lora,
+            train_arguments,
+            folder,
+            seed=0,
         )
     return Run(result, steps, model, spec)
 

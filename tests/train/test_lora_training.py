@@ -11,7 +11,7 @@ import pytest
 
 from cda.errors import DataError, ModelError, RecipeError
 from cda.models.load import ModelSpec, load_reward_model
-from cda.records import Pair, user_prompt
+from cda.records import Lesson, Pair, user_prompt
 from cda.score.classifier import ClassifierScorer
 from cda.train.lora import Lora, TrainingResult, train_adapter
 
@@ -38,9 +38,10 @@ def train(
         **arguments: Any,
     ) -> TrainingResult:
         loaded = load_reward_model(ModelSpec(str(model), precision, 64))
-        chosen = preference_pairs[:12] if pairs is None else pairs
+        lessons = [Lesson(pair) for pair in (preference_pairs[:12] if pairs is None else pairs)]
+        held = [Lesson(pair) for pair in validation or []]
         arguments = {**train_arguments, **arguments}
-        return train_adapter(loaded, chosen, validation or [], lora, arguments, tmp_path / name, seed)
+        return train_adapter(loaded, lessons, held, lora, arguments, tmp_path / name, seed)
 
     return run
 
@@ -197,17 +198,19 @@ def test_a_refused_training_argument_is_a_recipe_error(
 
 def test_a_validation_loss_that_is_no_number_stops_the_training(train: Train, preference_pairs: list[Pair]) -> None:
     with pytest.raises(ModelError) as error:
-        # Evaluated at step 3, before the training loss is first logged.
-        train(validation=preference_pairs[12:], learning_rate=1e30, max_grad_norm=0, logging_steps=100)
+        # Evaluated after step 1, before the next training loss shows it.
+        train(validation=preference_pairs[12:], learning_rate=1e30, max_grad_norm=0, eval_steps=1, save_steps=1)
     assert str(error.value) == (
-        "training stopped at step 3: eval_loss is nan. "
-        "Lower train.learning_rate; earlier checkpoints are kept in the run folder"
+        "training stopped at step 1: the validation loss is nan. Lower train.learning_rate, "
+        "or use model.precision=fp32; earlier checkpoints are kept in the run folder"
     )
 
 
-def test_a_training_loss_that_is_no_number_stops_the_training(train: Train) -> None:
-    with pytest.raises(ModelError, match=r"training stopped at step 2: loss is nan\. Lower train\.learning_rate"):
-        train(learning_rate=1e30, max_grad_norm=0)
+def test_a_training_loss_that_is_no_number_stops_the_training_before_it_is_saved(train: Train, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"training stopped at step 2: the loss is nan\. Lower train\.learning_rate"):
+        # Not logged until later: what is saved at step 2 would be broken already.
+        train(learning_rate=1e30, max_grad_norm=0, logging_steps=100, save_steps=1)
+    assert [path.name for path in (tmp_path / "run" / "checkpoints").glob("checkpoint-*")] == ["checkpoint-1"]
 
 
 def test_a_bf16_base_trains_on_cpu(train: Train) -> None:
@@ -226,5 +229,5 @@ def test_the_notes_are_the_same_after_training(
 ) -> None:
     model = load_reward_model(ModelSpec(str(llama_maker("train-no-pad", pad=None)), "fp32", 64))
     assert (before := model.template.notes()) == ["The tokenizer has no padding token; token 0 is used."]
-    train_adapter(model, preference_pairs[:4], [], lora, {"max_steps": 1}, tmp_path, seed=0)
+    train_adapter(model, [Lesson(pair) for pair in preference_pairs[:4]], [], lora, {"max_steps": 1}, tmp_path, seed=0)
     assert model.template.notes() == before

@@ -1,0 +1,175 @@
+"""Score files and annotation files: margins by id, and people's votes on the same items."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cda.data.load import Row, load_rows
+from cda.data.votes import load_votes, vote_words
+from cda.errors import DataError
+from cda.files.jsonl import read_json
+from cda.records import Exclusions, Preference, content_id, count_reasons
+
+KEYS = ("id", "query", "prompt")
+"""Columns that may name a row; the first that a file has does."""
+_KNOWN_COLUMNS = {"reward_model_preferred_response"}  # beside the column that says which response carries the bias
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One row of a score file: its margin, its prompt and the row itself."""
+
+    margin: float
+    prompt: str
+    row: Row
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """People on one item: readable votes by side, the label as released where there is one, and the texts if known."""
+
+    votes: tuple[Preference, ...]
+    released: Preference | None
+    texts: tuple[Any, Any] | None = None
+
+
+def read_scores(path: Path, sides: tuple[str, str]) -> tuple[dict[str, Score], Exclusions]:
+    """Usable rows of a score file by id, and the others by reason.
+
+    Raises:
+        DataError: No column of ids or of scores, or no usable row.
+    """
+    rows = load_rows(str(path))
+    present = {column for row in rows for column in row}
+    key = next((name for name in KEYS if name in present), None)
+    if key is None or not ("margin" in present or set(sides) <= present):
+        raise DataError(
+            f"{path}: needs a column {' or '.join(KEYS)}, and the columns {sides[0]} and {sides[1]}, or margin. "
+            f"Found: {', '.join(sorted(present))}"
+        )
+    counts = Counter(_name(row.get(key)) for row in rows)
+    found, reasons = {}, []
+    for row in rows:
+        name, margin = _name(row.get(key)), _margin(row, sides)
+        if not name:
+            reasons.append(f"without {key}")
+        elif counts[name] > 1:
+            reasons.append(f"whose {key} several rows have")
+        elif not math.isfinite(margin):
+            reasons.append("without a score")
+        else:
+            found[name] = Score(margin, _name(row.get("prompt")) or _name(row.get("query")) or name, row)
+    exclusions = Exclusions(len(rows), count_reasons(reasons))
+    if not found:
+        raise DataError(f"{path}: no usable row; {exclusions}")
+    return found, exclusions
+
+
+def read_opinions(path: Path) -> tuple[dict[str, Opinion], Exclusions]:
+    """Votes from a file of their own."""
+    annotations = _annotations(path)
+    if annotations is not None:
+        return _annotated(annotations, path)
+    words = load_votes(str(path))
+    return _read({name: (votes, None, {}) for name, votes in words.items()})
+
+
+def own_opinions(before: Mapping[str, Score], after: Mapping[str, Score]) -> tuple[dict[str, Opinion], Exclusions]:
+    """Votes, or one stated preference an item, from the score files themselves."""
+    found: dict[str, tuple[Sequence[str], str | None, Mapping[str, Preference]]] = {}
+    for name, score in before.items():
+        row = {**after[name].row, **score.row}
+        stated = _name(row.get("preferred"))
+        if votes := vote_words(row.get("votes")) or ([stated] if stated else []):
+            found[name] = (votes, stated or None, {})
+    if not found:
+        raise DataError(
+            "no votes: choosing a dose needs people's votes. Give a file of votes (columns id and vote, or id and "
+            "votes), or a column preferred or votes in the score files (perturbed, base or tie)"
+        )
+    return _read(found)
+
+
+def _annotations(path: Path) -> list[Row] | None:
+    """Rows of an annotation file, one an item with `entries` of people; None where the file is something else."""
+    if path.suffix == ".json":
+        content = read_json(path)
+        if not (isinstance(content, list) and content and all(isinstance(row, Mapping) for row in content)):
+            return None
+    elif path.suffix == ".jsonl":
+        content = load_rows(str(path))
+    else:
+        return None
+    return content if all("entries" in row for row in content) else None
+
+
+def _annotated(rows: Sequence[Row], path: Path) -> tuple[dict[str, Opinion], Exclusions]:
+    """Votes of annotated items, whose words name a response; one more column says which of the two carries the bias."""
+    columns = sorted({key for row in rows for key in row if key.endswith("_response")} - _KNOWN_COLUMNS)
+    if len(columns) != 1:
+        raise DataError(f"{path}: one column must say which response carries the bias; found {columns or 'none'}")
+    found, texts = {}, {}
+    for number, row in enumerate(rows, 1):
+        name, biased = _name(row.get("id") or row.get("query")), _response(row.get(columns[0]))
+        if not name or biased not in ("response_1", "response_2"):
+            raise DataError(f"{path}: row {number} needs a query, and response_1 or response_2 in {columns[0]}")
+        if name in found:
+            raise DataError(f"{path}: row {number} is about a query of an earlier row: give rows ids of their own")
+        base = "response_1" if biased == "response_2" else "response_2"
+        sides: dict[str, Preference] = {biased: "perturbed", base: "base"}
+        words = [_name(entry.get("overall_preference")) for entry in row["entries"]]
+        found[name] = (words, _name(row.get("most_frequent_preference")) or None, sides)
+        texts[name] = (row.get(biased), row.get(base))
+    opinions, unread = _read(found)
+    return {name: Opinion(one.votes, one.released, texts[name]) for name, one in opinions.items()}, unread
+
+
+def _read(
+    words: Mapping[str, tuple[Sequence[str], str | None, Mapping[str, Preference]]],
+) -> tuple[dict[str, Opinion], Exclusions]:
+    """Words to sides; those that cannot be read are counted, and their items stay without them."""
+    found, reasons, seen = {}, [], 0
+    for name, (votes, released, sides) in words.items():
+        read = [(word, _side(word, sides)) for word in votes]
+        seen += len(read)
+        reasons += [f"unreadable vote '{word[:40]}'" for word, side in read if side is None]
+        kept = tuple(side for _, side in read if side is not None)
+        found[name] = Opinion(kept, None if released is None else _side(released, sides))
+    return found, Exclusions(seen, count_reasons(reasons))
+
+
+def _side(word: str, sides: Mapping[str, Preference]) -> Preference | None:
+    known: dict[str, Preference] = {"perturbed": "perturbed", "base": "base", "tie": "tie", **sides}
+    return known.get(_response(word))
+
+
+def _response(word: Any) -> str:
+    return str(word).strip().lower().replace(" ", "_")
+
+
+def other_texts(opinion: Opinion, row: Row) -> bool:
+    """Whether people saw other texts than those that were scored, where both are known."""
+    scored = row.get("perturbed_response"), row.get("base_response")
+    return opinion.texts is not None and None not in scored and opinion.texts != scored
+
+
+def _margin(row: Row, sides: tuple[str, str]) -> float:
+    """NaN where the row has no score that is a number."""
+    try:
+        if all(row.get(side) not in (None, "") for side in sides):
+            return float(row[sides[0]]) - float(row[sides[1]])
+        return float(row.get("margin") or "nan") if row.get("margin") != 0 else 0.0
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def _name(value: Any) -> str:
+    """An id, prompt or word as text; a prompt of messages by its content. Empty where there is none."""
+    if value is None or isinstance(value, str):
+        return (value or "").strip()
+    return content_id(value) if isinstance(value, list | Mapping) else str(value)

@@ -1,0 +1,92 @@
+"""The dose: what every way of taking the bias out leaves of it, held out, and the dose–response curve."""
+
+from __future__ import annotations
+
+from cda.report.numbers import Json, count, decimals, distance, percent, points, share
+from cda.report.tables import NOT_ESTIMATED, Table
+
+NAMES = {
+    "no training": "no training",
+    "plain CDA": "plain CDA (dose 1)",
+    "dose": "the adapter, dose chosen",
+    "mixing": "scores mixed, dose chosen",
+    "direction": "hidden direction removed, strength chosen",
+    "features": "measured features taken off, strength chosen",
+}
+_WHY_MISSING = {"direction": "removing a hidden direction", "features": "taking measured features off"}
+
+
+def dose_sentences(dose: Json) -> list[str]:
+    """Which dose was chosen, how, what else would have done better, and what mixing scores misses."""
+    own = dose["methods"]["dose"]
+    often = ", ".join(f"{at} in {percent(part)}" for at, part in own["shares"].items() if part)
+    limit = f"{100 * dose['max_quality_loss']:g} points"
+    found = [
+        f"Dose {dose['chosen']:g} is the one of least miscalibration + gap among those that lose at most {limit} of quality "
+        f"accuracy. Halves of the votes chose {often}.",
+        f"What is said of a chosen dose is held out: chosen on one half of the prompts, measured on the other, "
+        f"{dose['repeats']} times over. Dose 0 and plain CDA are measured on all of them.",
+    ]
+    if own["barred"]:
+        found.append(f"Doses that lose too much quality: {', '.join(f'{at:g}' for at in own['barred'])}.")
+    found.append(_winner(dose))
+    far = max(dose["mixing_differs"].items(), key=lambda one: one[1]["preferences"])
+    found.append(
+        f"Mixing the scores before and after is not the same as scaling the adapter: at dose {far[0]} the two prefer "
+        f"another side on {percent(far[1]['preferences'])} of {far[1]['n']:.0f} contrasts."
+    )
+    found += [f"Not tried: {_WHY_MISSING.get(name, name)} ({why})." for name, why in dose["missing"].items()]
+    return found
+
+
+def dose_tables(dose: Json) -> list[Table]:
+    """Ways side by side for each bias, then the curve of each bias."""
+    return [*(_ways(dose, bias) for bias in dose["biases"]), *(_response(dose, bias) for bias in dose["biases"])]
+
+
+def _winner(dose: Json) -> str:
+    best, losses = dose["best"]["name"], dose["best"]["losses"]
+    if best == "dose":
+        return "No other way tried leaves less miscalibration + gap, held out, at that quality."
+    own = f", against {100 * losses['dose']:.1f} of the chosen dose" if "dose" in losses else ""
+    return (
+        f"Here another way does better: {NAMES[best]} leaves {100 * losses[best]:.1f} points of miscalibration + gap (mean "
+        f"over biases){own}. Differences of a few points are within the intervals below."
+    )
+
+
+def _ways(dose: Json, bias: str) -> Table:
+    points_of = {one["dose"]: one for one in dose["methods"]["dose"]["response"][bias]}
+    rows = [_fixed(NAMES[name], points_of[at]) for name, at in (("no training", 0.0), ("plain CDA", 1.0))]
+    for name, method in dose["methods"].items():
+        held = method["held_out"][bias]
+        change = held["against_base"]["quality"]
+        rows.append(
+            (NAMES[name], f"{method['chosen']:g}", *_people(held["people"]),
+             points(held["against_base"]["miscalibration"], ""), "" if change is None else points(change, ""))
+        )  # fmt: skip
+    human = points_of[0.0]["people"]["human_skew"]
+    caption = f"{bias}: ways of taking it out, on {count(human)} contrasts with votes; people's skew {share(human)}"
+    header = ("way", "dose", "skew", "miscalibration", "gap", "change of miscalibration", "change of quality")
+    return Table(f"{caption}; changes are against no training", header, tuple(rows))
+
+
+def _fixed(name: str, point: Json) -> tuple[str, ...]:
+    change = point["quality_change"]
+    return (name, f"{point['dose']:g}", *_people(point["people"]), "", "" if change is None else points(change, ""))
+
+
+def _people(people: Json) -> tuple[str, str, str]:
+    return share(people["skew"]), share(people["miscalibration"]), distance(people["gap"])
+
+
+def _response(dose: Json, bias: str) -> Table:
+    rows = []
+    for one in dose["methods"]["dose"]["response"][bias]:
+        auc = one["people"]["auc"]
+        quality = "" if one["quality"] is None else share(one["quality"])
+        rows.append((f"{one['dose']:g}", *_people(one["people"]), decimals(auc) if auc else NOT_ESTIMATED, quality))
+    n = dose["methods"]["dose"]["quality"]
+    pairs = "" if n is None else f"; quality on {count(n)} pairs"
+    caption = f"{bias}: dose–response with 95% intervals{pairs}. Descriptive: the dose was chosen among these"
+    return Table(caption, ("dose", "skew", "miscalibration", "gap", "AUC", "quality accuracy"), tuple(rows))

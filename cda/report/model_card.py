@@ -1,0 +1,215 @@
+"""The model card of an exported adapter or merged model: what it is, what the audit found, what that is worth, how to load it.
+
+Markdown with the front matter that model hubs read; text from outside is escaped as in the report.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cda.report.markdown import _escaped, _table
+from cda.report.numbers import Json
+from cda.report.scoring import caveats, how_scored
+from cda.report.tables import compares, main_table, skew_table, votes_table
+from cda.report.verdict import quality_sentence, verdicts
+
+EMBEDDED = "embedded"
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One training in an export.
+
+    Attributes:
+        name: What to call it.
+        dose: How much of its adapter is in the export; None where that is not known.
+        audit: Its audit.json, where it has one.
+        audited_dose: Dose at which that audit was made.
+        settings: How it was trained, as name to value.
+    """
+
+    name: str
+    dose: float | None
+    audit: Json | None = None
+    audited_dose: float = 1.0
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def model_card(parts: Sequence[Part], base: str, merged: str | None) -> str:
+    """README.md of an export.
+
+    Args:
+        parts: The trainings in it, one or several.
+        base: Hub id, folder or `embedded`: the base model. A folder is named by its last part alone.
+        merged: Precision of the merged model; None for an adapter.
+    """
+    biases = list(dict.fromkeys(name for part in parts for name in _biases(part)))
+    against = f", debiased of {_and(biases)}" if biases else ", debiased"
+    lines = [*_front_matter(base, merged), "", f"# Reward model{_escaped(against)}", "", *_what(parts, base, merged)]
+    for part in parts:
+        lines += ["", f"## {_title(part, parts)}", "", *_part(part, parts, merged)]
+    lines += ["", "## How to load it", "", *_loading(parts, base, merged)]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
+
+
+def _front_matter(base: str, merged: str | None) -> list[str]:
+    """No licence: that of the base applies to what was made from it, and is not known here."""
+    lines = ["---"]
+    if _on_hub(base):
+        lines += [f"base_model: {json.dumps(base)}", f"base_model_relation: {'finetune' if merged else 'adapter'}"]
+    lines += [f"library_name: {'transformers' if merged else 'peft'}", "pipeline_tag: text-classification", "tags:"]
+    return [*lines, "- reward-model", "- debiasing", *([] if merged else ["- lora"]), "---"]
+
+
+def _what(parts: Sequence[Part], base: str, merged: str | None) -> list[str]:
+    kind = f"A merged model, with {merged} weights" if merged else "A LoRA adapter with its score head"
+    lines = [
+        f"{kind}: a reward model (sequence classifier with one label) trained by counterfactual data augmentation, so that it "
+        f"rewards a style less for itself. Base model: {_escaped(_named(base))}.",
+        "",
+    ]
+    if len(parts) > 1:
+        summed = ", ".join(f"{_escaped(part.name)} at dose {_dose(part.dose)}" for part in parts)
+        lines += [f"The sum of the updates of {len(parts)} trainings: {summed}.", ""]
+        if any(part.audit is not None for part in parts):
+            lines += ["Each audit below is of one training alone. Their sum has not been audited.", ""]
+    return lines
+
+
+def _part(part: Part, parts: Sequence[Part], merged: str | None) -> list[str]:
+    lines = [
+        f"Dose {_dose(part.dose)}: the share of the trained update that is applied (0 the base, 1 as trained).",
+        "",
+    ]
+    if part.audit is not None:
+        lines += [f"- {_escaped(bias['name'])}: {_escaped(bias['description'])}" for bias in part.audit["biases"]]
+    if part.settings:
+        lines += ["", "How it was trained:", ""]
+        lines += [f"- {_escaped(name)}: {_escaped(_value(value))}" for name, value in part.settings.items()]
+    if part.audit is None:
+        return [*lines, "", "No audit of it is at hand: what it changed has not been measured here."]
+    return [*lines, "", "### Audit", "", *_audit(part, parts, merged), "", "### Limits", "", *_limits(part, merged)]
+
+
+def _audit(part: Part, parts: Sequence[Part], merged: str | None) -> list[str]:
+    """Verdicts and tables; first, where the audited model is not quite the exported one."""
+    audit = part.audit or {}
+    lines = []
+    if len(parts) == 1 and part.dose != part.audited_dose:
+        lines += [
+            f"These numbers are of dose {_dose(part.audited_dose)}. This export is of dose {_dose(part.dose)}, which this audit "
+            "did not measure.",
+            "",
+        ]
+    for verdict in verdicts(audit):
+        lines += [f"**{_escaped(verdict.sentence)}**", ""]
+    lines += [_escaped(quality_sentence(audit)), ""]
+    tables = [main_table(audit), votes_table(audit), skew_table(audit) if compares(audit) else None]
+    for table in tables:
+        lines += _table(table) if table is not None else []
+    lines += [_escaped(how_scored(audit))]
+    precision = audit["model"].get("precision")
+    if merged and precision and precision != merged:
+        lines += [
+            "",
+            f"The audit scored a {_escaped(precision)} base with the adapter beside it. The merged {merged} weights differ by "
+            "rounding, which moves a score by a small share of the scores' spread.",
+        ]
+    return lines
+
+
+def _limits(part: Part, merged: str | None) -> list[str]:
+    audit = part.audit or {}
+    sources = audit["sources"]
+    notes = [*caveats(audit)]
+    notes.append(
+        f"Trained on: {_data(sources['pairs'])}. Measured on contrasts: {_data(sources['contrasts'])}; on quality pairs: "
+        f"{_data(sources['quality'])}. Elsewhere it may behave otherwise."
+    )
+    if not merged:
+        notes.append("The adapter fits this base alone, with its head; another base gives scores without meaning.")
+    return [f"- {_escaped(note)}" for note in notes]
+
+
+def _loading(parts: Sequence[Part], base: str, merged: str | None) -> list[str]:
+    """A program that scores one response; it takes the form of the text from the audit."""
+    models = [part.audit["model"] for part in parts if part.audit is not None]
+    form = models[0].get("form", "chat template") if models else "chat template"
+    length = int(models[0].get("max_length_tokens", 512)) if models else 512
+    lines = ["import torch", *([] if merged else ["from peft import PeftModel"])]
+    lines += ["from transformers import AutoModelForSequenceClassification, AutoTokenizer"]
+    if not merged and base == EMBEDDED:
+        lines += ["from cda.embedded.model import embedded_model_folder"]
+    lines += ["", 'folder = "FOLDER"  # this repository, or where you keep its files']
+    if merged:
+        lines += ["tokenizer = AutoTokenizer.from_pretrained(folder)"]
+        lines += ["model = AutoModelForSequenceClassification.from_pretrained(folder).eval()"]
+    else:
+        known = json.dumps(base) if _on_hub(base) else '"FOLDER-OF-THE-BASE"'
+        name = "str(embedded_model_folder())" if base == EMBEDDED else known
+        lines += [f"base = {name}", "tokenizer = AutoTokenizer.from_pretrained(base)"]
+        lines += ["model = AutoModelForSequenceClassification.from_pretrained(base, num_labels=1)"]
+        lines += ["model = PeftModel.from_pretrained(model, folder).eval()"]
+    lines += ["", 'prompt, response = "How do I boil an egg?", "Eight minutes in boiling water."']
+    lines += [*_encoding(form, length), "with torch.inference_mode():"]
+    lines += ["    reward = model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits.item()", "print(reward)"]
+    return ["```python", *lines, "```"]
+
+
+def _encoding(form: str, length: int) -> list[str]:
+    cut = f'truncation=True, max_length={length}, return_tensors="pt"'
+    if form == "pair":
+        return [f'ids = tokenizer(prompt, response, {cut})["input_ids"]  # and no token_type_ids']
+    if form == "plain text":
+        text = 'text = f"{prompt}\\n\\n{response}" + (tokenizer.eos_token or "")'
+        return [text, f'ids = tokenizer(text, {cut})["input_ids"]']
+    return [
+        'messages = [{"role": "user", "content": prompt}, {"role": "assistant", "content": response}]',
+        "text = tokenizer.apply_chat_template(messages, tokenize=False)",
+        "# The template writes the start token itself.",
+        f'ids = tokenizer(text, add_special_tokens=False, {cut})["input_ids"]',
+    ]
+
+
+def _title(part: Part, parts: Sequence[Part]) -> str:
+    return f"Training: {_escaped(part.name)}" if len(parts) > 1 else "Training"
+
+
+def _biases(part: Part) -> list[str]:
+    return [str(bias["name"]) for bias in part.audit["biases"]] if part.audit is not None else []
+
+
+def _on_hub(base: str) -> bool:
+    return _HUB_ID.fullmatch(base) is not None
+
+
+def _named(base: str) -> str:
+    """The base as strangers may read it: a folder's place on this machine is nobody's business."""
+    if base == EMBEDDED:
+        return "the embedded model of the cda package"
+    return base if _on_hub(base) else _last_part(base)
+
+
+def _data(source: object) -> str:
+    return "none" if source is None else str(source) if _on_hub(str(source)) else _last_part(str(source))
+
+
+def _last_part(path: str) -> str:
+    return path.rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1]
+
+
+def _dose(dose: float | None) -> str:
+    return "unknown" if dose is None else f"{dose:g}"
+
+
+def _value(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _and(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,0 +1,195 @@
+"""The dose in numbers: every way of taking the bias out on the same votes, held out, and which of them does best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from cda.config.schema import DoseSection
+from cda.errors import DataError
+from cda.metrics.dose import DoseCurve, dose_response, mixed_curve
+from cda.metrics.held_out_dose import HeldOutDose, cross_validated_dose
+from cda.metrics.votes import Majority, TieRule
+from cda.records import Exclusions, Pair, count_reasons, prompt_id
+from cda.score.compared import Rewards
+from cda.score.protocols import FloatArray
+from cda.stages.audit_groups import Group, people_of
+
+Curve = Mapping[float, Rewards]
+MIXING = "mixing"
+METHODS = ("dose", MIXING, "direction", "features")
+"""The adapter at a dose; scores before and after mixed; a direction of the hidden states, or measured features, taken off."""
+
+
+def result(
+    curves: Mapping[str, Curve],
+    groups: Mapping[str, Sequence[Group]],
+    pairs: Sequence[Pair],
+    ties: TieRule,
+    settings: DoseSection,
+    seed: int,
+) -> dict[str, Any]:
+    """Everything that a report shows of the dose.
+
+    Args:
+        curves: Method to rewards at every dose; `dose` is one of them, the others are compared with it.
+        groups: Method to the contrasts of each bias with their margins at every dose.
+        pairs: Quality pairs.
+        ties: What people's ties count.
+        settings: The recipe's.
+        seed: Of splits and intervals.
+
+    Raises:
+        DataError: Too few prompts to choose a dose by.
+    """
+    made = {name: _curve(curves[name], groups[name], pairs, ties) for name in curves}
+    own, people, ids, left_out = made["dose"]
+    base, plain = (own.doses.index(dose) for dose in (0.0, 1.0))
+    checked = own.quality_margins
+    mixed = mixed_curve(
+        own.margins[base],
+        own.margins[plain],
+        own.doses,
+        None if checked is None else checked[base],
+        None if checked is None else checked[plain],
+        own.quality_prompt_ids,
+    )
+    made[MIXING] = (_with_biases(mixed, own.biases), people, ids, {})
+    methods = {name: _method(*made[name][:3], settings, seed) for name in METHODS if name in made}
+    return {
+        "doses": list(own.doses),
+        "biases": sorted(set(own.biases)),
+        "repeats": settings.repeats,
+        "max_quality_loss": settings.max_quality_loss,
+        "chosen": methods["dose"]["chosen"],
+        "methods": methods,
+        "mixing_differs": _mixing_differs(own, mixed),
+        "best": best(methods),
+        "left_out": left_out,
+        "seed": seed,
+    }
+
+
+def best(methods: Mapping[str, Any]) -> dict[str, Any]:
+    """The way of least miscalibration + gap, held out, in the mean over biases, among those that keep quality.
+
+    Fixed doses 0 (no training) and 1 (plain CDA) stand beside the chosen ones. Quality is kept where no more than the
+    allowed share is lost in the held-out estimate.
+    """
+    losses: dict[str, float] = {}
+    for name, method in methods.items():
+        held = method["held_out"].values()
+        allowed = method["quality_kept"]
+        if allowed:
+            losses[name] = float(
+                np.mean([one["people"]["miscalibration"]["value"] + one["people"]["gap"]["value"] for one in held])
+            )
+    for name, dose in (("no training", 0.0), ("plain CDA", 1.0)):
+        response = methods["dose"]["response"]
+        points = [next(one for one in rows if one["dose"] == dose)["people"] for rows in response.values()]
+        if dose == 0.0 or methods["dose"]["plain_keeps_quality"]:
+            losses[name] = float(np.mean([one["miscalibration"]["value"] + one["gap"]["value"] for one in points]))
+    return {"name": min(losses, key=lambda name: losses[name]), "losses": losses}
+
+
+def _method(curve: DoseCurve, people: Majority, ids: Sequence[str], settings: DoseSection, seed: int) -> dict[str, Any]:
+    held: dict[str, HeldOutDose] = {
+        bias: cross_validated_dose(curve, people, ids, _rng(seed), settings.repeats, settings.max_quality_loss, bias)
+        for bias in sorted(set(curve.biases))
+    }
+    first = next(iter(held.values()))
+    response = {bias: _response(curve, people, ids, bias, seed) for bias in held}
+    plain = next(one for one in next(iter(response.values())) if one["dose"] == 1.0)["quality_change"]
+    limit = settings.max_quality_loss
+    return {
+        "chosen": first.dose,
+        "barred": list(first.barred),
+        "shares": {f"{dose:g}": share for dose, share in first.chosen.items()},
+        "quality": None if first.quality is None else asdict(first.quality),
+        "quality_kept": first.against_base.quality is None or first.against_base.quality.value >= -limit,
+        "plain_keeps_quality": plain is None or plain["value"] >= -limit,
+        "held_out": {
+            bias: {
+                "people": asdict(one.people),
+                "against_base": asdict(one.against_base),
+                "against_plain": asdict(one.against_plain),
+            }
+            for bias, one in held.items()
+        },
+        "response": response,
+    }
+
+
+def _response(curve: DoseCurve, people: Majority, ids: Sequence[str], bias: str, seed: int) -> list[dict[str, Any]]:
+    rows = curve.rows_of(bias)
+    own = DoseCurve(curve.doses, curve.margins[:, rows], curve.quality_margins, curve.quality_prompt_ids)
+    majority = Majority(people.target[rows], people.used[rows], people.rule, people.exclusions)
+    kept = [one for one, keep in zip(ids, rows, strict=True) if keep]
+    return [asdict(point) for point in dose_response(own, majority, kept, _rng(seed))]
+
+
+def _curve(
+    curve: Curve, groups: Sequence[Group], pairs: Sequence[Pair], ties: TieRule
+) -> tuple[DoseCurve, Majority, list[str], dict[str, int]]:
+    """Margins of all biases side by side, with people's majorities and the clusters; and what was left out."""
+    doses = tuple(curve)
+    margins, targets, used = [], [], []
+    ids: list[str] = []
+    biases: list[str] = []
+    reasons: list[str] = []
+    for group in groups:
+        people = people_of(group, ties)
+        reasons += ["both sides the same after cutting"] * group.n_unread
+        if people is None:
+            raise DataError(
+                f"{group.bias.name}: nobody's majority is for one side of a contrast; no dose can be chosen by it"
+            )
+        margins.append(np.array([group.margins[f"{dose:g}"] for dose in doses]))
+        targets.append(people.majority.target)
+        used.append(people.majority.used)
+        reasons += [reason for reason, n in people.majority.exclusions.reasons.items() for _ in range(n)]
+        ids += group.prompt_ids
+        biases += [group.bias.name] * len(group)
+    found = np.concatenate(used)
+    majority = Majority(np.concatenate(targets), found, ties, Exclusions(len(found), count_reasons(reasons)))
+    quality, names = _quality(pairs, curve)
+    whole = DoseCurve(doses, np.concatenate(margins, axis=1), quality, names, tuple(biases))
+    return whole, majority, ids, count_reasons(reasons)
+
+
+def _quality(pairs: Sequence[Pair], curve: Curve) -> tuple[FloatArray | None, tuple[str, ...]]:
+    """score(chosen) − score(rejected) at each dose, shape (k, m), without pairs whose sides are the same after cutting."""
+    compared = [(pair.prompt, pair.chosen, pair.rejected) for pair in pairs]
+    if not compared:
+        return None, ()
+    margins = np.array([rewards.margins(compared) for rewards in curve.values()])
+    read = np.isfinite(margins).all(axis=0)
+    if not read.any():
+        return None, ()
+    return margins[:, read], tuple(prompt_id(pair.prompt) for pair, keep in zip(pairs, read, strict=True) if keep)
+
+
+def _with_biases(curve: DoseCurve, biases: tuple[str, ...]) -> DoseCurve:
+    return DoseCurve(curve.doses, curve.margins, curve.quality_margins, curve.quality_prompt_ids, biases)
+
+
+def _mixing_differs(own: DoseCurve, mixed: DoseCurve) -> dict[str, dict[str, float]]:
+    """How far mixed scores are from the adapter's own at each dose: preferences that differ, and the mean distance of the
+    margins as a share of the spread of the change from dose 0 to 1."""
+    ends = own.margins_at(1.0) - own.margins_at(0.0)
+    spread = float(np.sqrt((ends**2).mean())) or 1.0
+    return {
+        f"{dose:g}": {
+            "preferences": float(((one > 0) != (other > 0)).mean()),
+            "distance": float(np.abs(one - other).mean()) / spread,
+            "n": float(len(one)),
+        }
+        for dose, one, other in zip(own.doses, own.margins, mixed.margins, strict=True)
+    }
+
+
+def _rng(seed: int) -> np.random.Generator:
+    return np.random.default_rng([seed, 6])

@@ -1,0 +1,182 @@
+"""Rewards of the voted contrasts and quality pairs at every dose of an adapter, and what training-free removals make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cda.effects.drift import measured
+from cda.errors import DataError, ModelError
+from cda.files.jsonl import read_jsonl
+from cda.models.load import ModelSpec, RewardModel, free_memory, load_reward_model
+from cda.records import Contrast, Pair, Prompt
+from cda.score.classifier import ClassifierScorer
+from cda.score.compared import Comparison, Rewards
+from cda.score.distinct import score_distinct, text_id
+from cda.score.head_input import head_inputs, head_scores
+from cda.score.posthoc import FeatureCorrection, bias_direction, feature_correction
+from cda.score.protocols import FloatArray
+from cda.train.dose import DosedModel, export_dose, head_of
+
+Text = tuple[Prompt, str]
+BASE, PLAIN = 0.0, 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A removal without training: rewards of the texts at each strength.
+
+    Attributes:
+        by_strength: Strength to rewards; strength 0 is the base model.
+        fitted: What was fitted, for the report.
+    """
+
+    by_strength: Mapping[float, Rewards]
+    fitted: Mapping[str, Any]
+
+
+def audit_rewards(path: Path, contrasts: Sequence[Contrast], pairs: Sequence[Pair]) -> dict[float, Rewards]:
+    """Rewards at doses 0 and 1 from the audit's margins.jsonl: nothing is scored twice.
+
+    Raises:
+        DataError: The audit did not score one of the texts.
+    """
+    rows = {str(row["id"]): row for row in read_jsonl(path)}
+    compared: list[tuple[str, Prompt, dict[str, str]]] = [
+        *((one.id, one.prompt, {"perturbed": one.perturbed, "base": one.base}) for one in contrasts),
+        *((pair.id, pair.prompt, {"chosen": pair.chosen, "rejected": pair.rejected}) for pair in pairs),
+    ]
+    found: dict[float, Rewards] = {}
+    for dose, label in ((BASE, "before"), (PLAIN, "after")):
+        by_text: dict[str, float] = {}
+        for name, prompt, sides in compared:
+            row = rows.get(name)
+            if row is None:
+                raise DataError(f"{path}: holds no scores of {name}; remove the run's audit folder and run again")
+            by_text |= {text_id(prompt, text): float(row[f"{side}_{label}"]) for side, text in sides.items()}
+        found[dose] = Rewards(by_text)
+    return found
+
+
+def dosed_rewards(
+    spec: ModelSpec, adapter: Path, doses: Sequence[float], texts: Sequence[Text], batch_tokens: int
+) -> dict[float, Rewards]:
+    """Rewards at each dose by the same weights-space curve that is exported.
+
+    Args:
+        spec: Base model.
+        adapter: As trained.
+        doses: λ, none twice.
+        texts: What to score.
+        batch_tokens: Padded tokens in a batch.
+    """
+    reward_model = load_reward_model(spec, adapter)
+    dosed = DosedModel(reward_model)
+    found = {}
+    for dose in doses:
+        dosed.set(dose)
+        scorer = ClassifierScorer(reward_model, batch_tokens, f"  dose {dose:g}")
+        rewards = score_distinct(scorer, texts)
+        found[dose] = Rewards(rewards, _same_input(rewards, scorer))
+    del reward_model, dosed, scorer
+    free_memory()
+    return found
+
+
+def export(spec: ModelSpec, adapter: Path, dose: float, folder: Path) -> None:
+    """Write the adapter at a dose."""
+    reward_model = load_reward_model(spec)
+    export_dose(adapter, dose, head_of(reward_model), folder)
+    del reward_model
+    free_memory()
+
+
+def removals(
+    spec: ModelSpec,
+    lessons: Sequence[Comparison],
+    texts: Sequence[Text],
+    strengths: Sequence[float],
+    batch_tokens: int,
+) -> tuple[dict[str, Removal], dict[str, str]]:
+    """What can be had without training: measured features, and a direction of the hidden states, taken off the base model.
+
+    Both are fitted on the training counterfactuals, and on nothing that is reported on.
+
+    Args:
+        spec: Base model.
+        lessons: Prompt, biased side, unbiased side of each counterfactual.
+        texts: What is reported on.
+        strengths: How much is taken off.
+        batch_tokens: Padded tokens in a batch.
+
+    Returns:
+        Removals by name, and why one could not be made.
+    """
+    reward_model = load_reward_model(spec)
+    taught = [(prompt, text) for prompt, biased, plain in lessons for text in (biased, plain)]
+    every = [*taught, *texts]
+    try:
+        states = head_inputs(
+            reward_model, [one[0] for one in every], [one[1] for one in every], batch_tokens, "  base model"
+        )
+    except ModelError as error:
+        return {}, {"direction": str(error), "features": str(error)}
+    biased, plain, shown = states[: len(taught) : 2], states[1 : len(taught) : 2], states[len(taught) :]
+    found: dict[str, Removal] = {}
+    missing: dict[str, str] = {}
+    try:
+        direction = bias_direction(biased, plain)
+        found["direction"] = _projected(reward_model, shown, texts, direction, strengths, len(lessons))
+    except DataError as error:
+        missing["direction"] = str(error)
+    try:
+        margins = head_scores(reward_model, biased) - head_scores(reward_model, plain)
+        fit = _features(margins, lessons)
+        found["features"] = _corrected(fit, head_scores(reward_model, shown), texts, strengths)
+    except DataError as error:
+        missing["features"] = str(error)
+    del reward_model
+    free_memory()
+    return found, missing
+
+
+def _projected(
+    reward_model: RewardModel,
+    states: FloatArray,
+    texts: Sequence[Text],
+    direction: FloatArray,
+    strengths: Sequence[float],
+    n: int,
+) -> Removal:
+    along = states @ direction
+    rewards = {
+        strength: _rewards(texts, head_scores(reward_model, states - strength * along[:, None] * direction))
+        for strength in strengths
+    }
+    return Removal(rewards, {"pairs": n, "hidden_size": len(direction)})
+
+
+def _features(margins: FloatArray, lessons: Sequence[Comparison]) -> FeatureCorrection:
+    biased, plain = measured([one[1] for one in lessons]), measured([one[2] for one in lessons])
+    differences = {name: biased[name] - plain[name] for name in biased}
+    return feature_correction(margins, differences, [text_id(prompt, "") for prompt, _, _ in lessons])
+
+
+def _corrected(
+    fit: FeatureCorrection, rewards: FloatArray, texts: Sequence[Text], strengths: Sequence[float]
+) -> Removal:
+    features = measured([text for _, text in texts])
+    by_strength = {one: _rewards(texts, fit.corrected(rewards, features, one)) for one in strengths}
+    return Removal(by_strength, fit.to_json())
+
+
+def _rewards(texts: Sequence[Text], values: FloatArray) -> Rewards:
+    return Rewards({text_id(*text): float(value) for text, value in zip(texts, np.asarray(values), strict=True)})
+
+
+def _same_input(rewards: Mapping[str, float], scorer: ClassifierScorer) -> dict[str, str]:
+    return {name: cut for name, cut in zip(rewards, scorer.read, strict=True) if cut is not None}

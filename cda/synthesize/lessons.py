@@ -1,0 +1,127 @@
+"""From counterfactuals and contrasts to lessons: what each objective of a recipe teaches on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from cda.records import (
+    Contrast,
+    Exclusions,
+    LabelledPair,
+    Lesson,
+    Pair,
+    Split,
+    TrainingPair,
+    count_reasons,
+    prompt_id,
+)
+
+ObjectiveKind = Literal["pairs", "paired", "neutral", "keep"]
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """One thing that training teaches.
+
+    Attributes:
+        kind: `pairs`: chosen over the biased rewrite of rejected ("Flattery, Fluff, and Fog"). `paired`: a response over
+            its own biased version. `neutral`: a tie between these two. `keep`: the base model's own preference, on pairs
+            that should not change.
+        targets: Bias to the taught probability that the unbiased side is better, where that is not 1.
+        margin: Reward units by which the better side should lead.
+        weight: How much its pairs count.
+    """
+
+    kind: ObjectiveKind
+    targets: Mapping[str, float]
+    margin: float = 0.0
+    weight: float = 1.0
+
+    def lesson(self, pair: Pair, bias: str) -> Lesson:
+        """What the objective teaches on a pair whose first text is the unbiased one."""
+        if self.kind == "keep":
+            return Lesson(pair, None, 0.0, self.weight)
+        target = 0.5 if self.kind == "neutral" else self.targets.get(bias, 1.0)
+        return Lesson(pair, target, self.margin, self.weight)
+
+
+def counterfactual_lessons(
+    made: Iterable[TrainingPair], rows: Sequence[LabelledPair], objectives: Sequence[Objective]
+) -> Iterator[TrainingPair]:
+    """Each counterfactual under every objective: against the chosen response, and against what it was rewritten from.
+
+    Args:
+        made: Counterfactual pairs.
+        rows: The pairs that they were made from.
+        objectives: What to teach.
+    """
+    originals = {row.pair.id: row.pair for row in rows}
+    for one in made:
+        bias = str(one.bias)
+        same_response = Pair(one.pair.prompt, originals[one.source_id].rejected, one.pair.rejected)
+        for objective in objectives:
+            if objective.kind == "pairs":
+                yield replace(one, lesson=objective.lesson(one.pair, bias))
+            elif objective.kind != "keep":
+                yield replace(one, lesson=objective.lesson(same_response, bias), kind=objective.kind)
+
+
+def contrast_lessons(
+    contrasts: Iterable[Contrast], splits: Mapping[str, Split], biases: Sequence[str], objectives: Sequence[Objective]
+) -> Iterator[TrainingPair]:
+    """Contrasts under the objectives that are about one response and its biased version.
+
+    Contrasts of other biases are taught only by `keep`: there the base model's preference is to stay.
+
+    Args:
+        contrasts: To be taught.
+        splits: Side of each prompt, by `prompt_id`.
+        biases: Those that are debiased.
+        objectives: What to teach.
+    """
+    for one in contrasts:
+        pair, split = Pair(one.prompt, one.base, one.perturbed), splits[prompt_id(one.prompt)]
+        for objective in objectives:
+            if one.bias in biases and objective.kind in ("paired", "neutral"):
+                yield TrainingPair(objective.lesson(pair, one.bias), split, objective.kind, one.bias, one.id)
+            elif one.bias not in biases and objective.kind == "keep":
+                yield TrainingPair(objective.lesson(pair, one.bias), split, "contrast", one.bias, one.id)
+
+
+def unchanged_lessons(pairs: Iterable[TrainingPair], objectives: Sequence[Objective]) -> list[TrainingPair]:
+    """Supplementary pairs: taught as labelled, or kept as the base model has them where the recipe asks for `keep`."""
+    keep = next((one for one in objectives if one.kind == "keep"), None)
+    return [one if keep is None else replace(one, lesson=keep.lesson(one.pair, str(one.bias))) for one in pairs]
+
+
+def teachable(contrasts: Sequence[Contrast], audited_prompts: set[str]) -> tuple[list[Contrast], Exclusions]:
+    """Contrasts whose prompt is none of the audit's, and how many were left out: nothing is audited on what was taught.
+
+    Args:
+        contrasts: Of the user's file.
+        audited_prompts: `prompt_id` of every contrast that the audit measures.
+    """
+    kept = [one for one in contrasts if prompt_id(one.prompt) not in audited_prompts]
+    left = ["prompt is in the audit"] * (len(contrasts) - len(kept))
+    return kept, Exclusions(len(contrasts), count_reasons(left))
+
+
+def split_prompts(
+    contrasts: Sequence[Contrast], known: Mapping[str, Split], validation_share: float, rng: np.random.Generator
+) -> dict[str, Split]:
+    """Side of every contrast's prompt: where it has one already it stays, the others are drawn.
+
+    Args:
+        contrasts: To be split.
+        known: Side of prompts of the preference pairs.
+        validation_share: Share of the other prompts, rounded to the nearest whole one.
+        rng: Decides which.
+    """
+    ids = sorted({prompt_id(one.prompt) for one in contrasts})
+    free = [one for one in ids if one not in known]
+    held = set(rng.choice(free, size=round(validation_share * len(free)), replace=False).tolist()) if free else set()
+    return {one: known.get(one, "validation" if one in held else "train") for one in ids}

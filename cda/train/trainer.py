@@ -1,0 +1,74 @@
+"""TRL's RewardTrainer with the objectives' loss, and one forward pass for each length of text in a batch."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from trl import RewardTrainer
+
+from cda.errors import ModelError
+from cda.train.chunks import chunked_rewards
+from cda.train.objectives import agreement, preference_loss
+
+
+class ObjectiveTrainer(RewardTrainer):  # type: ignore[misc]
+    """Everything is TRL's but the loss; it logs what TRL logs.
+
+    Args:
+        overhead_tokens: What a further forward pass costs, in tokens; see `cda.train.chunks`.
+    """
+
+    def __init__(self, *arguments: Any, overhead_tokens: int, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.overhead_tokens = overhead_tokens
+
+    def compute_loss(
+        self,
+        model: Any,
+        inputs: Any,
+        return_outputs: bool = False,
+        num_items_in_batch: Any = None,  # noqa: ARG002
+    ) -> Any:
+        """Loss of a batch whose first half of texts are the first sides."""
+        mask = inputs["attention_mask"]
+        rewards = chunked_rewards(model, inputs["input_ids"], mask, self.overhead_tokens)
+        first, second = rewards.float().chunk(2)
+        differences = first - second
+        loss = preference_loss(differences, inputs["target"], inputs["margin"], inputs["weight"])
+        if self.args.center_rewards_coefficient is not None:
+            loss = loss + self.args.center_rewards_coefficient * ((first + second) ** 2).mean()
+        self._note(loss.detach(), rewards.detach(), differences.detach(), inputs)
+        return (loss, {"logits": rewards}) if return_outputs else loss
+
+    def _note(self, loss: Any, rewards: Any, differences: Any, inputs: Any) -> None:
+        """Add to the metrics that TRL averages at the next log, over all processes.
+
+        Raises:
+            ModelError: The loss is no number. Every process raises it at the same step, before anything is saved.
+        """
+        import torch
+
+        training = self.model.training
+        metrics = self._metrics["train" if training else "eval"]
+        right, decided = agreement(differences, inputs["target"])
+        counted = torch.tensor([right, decided, len(differences)], dtype=torch.float64, device=rewards.device)
+        summed = torch.stack([inputs["attention_mask"].sum(), differences.sum(), loss]).double()
+        totals = self.accelerator.gather(torch.cat([counted, summed]).unsqueeze(0)).sum(0).tolist()
+        if not math.isfinite(totals[5]):
+            raise ModelError(
+                f"training stopped at step {self.state.global_step + training}: the {'loss' if training else 'validation loss'} is "
+                f"{totals[5]}. Lower train.learning_rate, or use model.precision=fp32; earlier checkpoints are kept in the run folder"
+            )
+        if training:
+            self._total_train_tokens += int(totals[3])
+        every = self.accelerator.gather(rewards)
+        metrics["num_tokens"] = [self._total_train_tokens]
+        metrics["min_reward"].append(every.min().item())
+        metrics["mean_reward"].append(every.mean().item())
+        metrics["max_reward"].append(every.max().item())
+        # One entry a pair, so that their mean is over pairs with a preferred side, however these fall into batches.
+        metrics["accuracy"] += [1.0] * int(totals[0]) + [0.0] * int(totals[1] - totals[0])
+        if not metrics["accuracy"]:
+            del metrics["accuracy"]
+        metrics["margin"].append(totals[4] / totals[2])

@@ -1,0 +1,283 @@
+"""Claim: training spends its time on tokens and not on padding. Over TRL's RewardTrainer with its defaults, over the same
+without gradient checkpointing, and over batches padded to 512, it achieves at least 80% of the speed-up that no padding
+at all would give, on the length triples and on Arena pairs; and the losses it ends at are the same within seed noise.
+
+Speed-up of no padding: a peer's time × the share of its computed tokens that are padding. Achieved: the time saved over
+that; above 1 where more than padding is saved (gradient checkpointing, the square of attention). All that differs
+between the variants is the layout of batches, and gradient checkpointing in the first: model (the MiniLM encoder in
+fp32), LoRA, dropout, pairs, epochs, seeds and threads are the same. `cda` draws batches at random as the peers do;
+`cda, by length` also groups them by length, and is reported only. Each run is a process of its own, for its peak memory;
+rounds go through all variants by turns, each round with another seed; medians over rounds. Time is that of training
+alone, tokens are real ones, and what was computed is counted at the model's embedding.
+With --gpu: large models with random weights, see bench_training_gpu.py.
+
+    python evals/bench_training.py            (15 to 20 minutes on 2 cores that do nothing else; see --pairs and --rounds)
+    python evals/bench_training.py --gpu      (untried: a few minutes on a GPU with 80 GB or more)
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from outcome import DATA, ROOT, Check, finish
+
+N_PAIRS, N_ROUNDS, MAX_LENGTH_TOKENS = 48, 3, 512
+ACHIEVED, NOISE_WIDTHS = 0.80, 2.0
+CHECKPOINTED, PLAIN, PADDED = "TRL", "TRL, no checkpointing", "padded to 512"
+OURS, GROUPED = "cda", "cda, by length"
+PEERS = (CHECKPOINTED, PLAIN, PADDED)
+VARIANTS = (*PEERS, OURS, GROUPED)
+SETS = {
+    "length triples": ("perturbations/all_data_perturbed_length.jsonl", "base_response", "perturbed_response"),
+    "Arena pairs": (
+        "chatbot_arena_labeled_data/chatbot_arena_jargon_labeled.jsonl",
+        "chosen_response",
+        "rejected_response",
+    ),
+}
+"""File, and the columns of the chosen and the rejected side."""
+
+
+def draw_pairs(name: str, n_pairs: int) -> list[dict[str, str]]:
+    """So many pairs of a data set, always the same."""
+    file, chosen, rejected = SETS[name]
+    lines = (DATA / "fff" / "data" / file).read_text(encoding="utf-8").splitlines()
+    rows = random.Random(0).sample([json.loads(line) for line in lines], n_pairs)
+    return [{"prompt": row["query"], "chosen": row[chosen], "rejected": row[rejected]} for row in rows]
+
+
+def one_run(variant: str, pairs: Sequence[Mapping[str, str]], seed: int, epochs: int) -> dict[str, Any]:
+    """Train once in this process: seconds, tokens, peak memory, losses."""
+    from transformers import AutoTokenizer
+
+    from cda.embedded.model import encoder_folder, fresh_classifier
+    from cda.files.yaml_file import parse_yaml
+    from cda.models.load import ModelSpec, RewardModel
+    from cda.models.template import Template
+    from cda.quiet import quiet_libraries
+    from cda.records import Lesson, Pair, user_prompt
+
+    quiet_libraries()
+    spec = ModelSpec(str(encoder_folder()), "fp32", MAX_LENGTH_TOKENS)
+    template = Template(AutoTokenizer.from_pretrained(spec.name_or_path), MAX_LENGTH_TOKENS)
+    model = RewardModel(fresh_classifier(encoder_folder()), template, spec, ("classifier",))
+    lessons = [Lesson(Pair(user_prompt(row["prompt"]), row["chosen"], row["rejected"])) for row in pairs]
+    recipe = ROOT / "recipes" / "models" / "embedded.yaml"
+    preset = parse_yaml(recipe.read_text(encoding="utf-8"), str(recipe))
+    preset["train"] |= {"num_train_epochs": epochs, "save_strategy": "no", "logging_steps": 1}
+    preset["train"]["train_sampling_strategy"] = "group_by_length" if variant == GROUPED else "random"
+    tokens = counted_tokens(model)
+    before = peak_megabytes()
+    with tempfile.TemporaryDirectory() as folder:
+        train = trained_by_us if variant in (OURS, GROUPED) else trained_by_trl
+        history = train(variant, model, lessons, preset, Path(folder), seed)
+    return {
+        "seconds": next(entry["train_runtime"] for entry in history if "train_runtime" in entry),
+        "real_tokens": tokens["real"],
+        "computed_tokens": tokens["computed"],
+        "peak_megabytes": peak_megabytes(),
+        "added_megabytes": peak_megabytes() - before,
+        "losses": [entry["loss"] for entry in history if "loss" in entry],
+    }
+
+
+def counted_tokens(model: Any) -> dict[str, int]:
+    """A count that grows with every batch that reaches the model's embedding."""
+    tokens = {"real": 0, "computed": 0}
+
+    def count(_: Any, ids: Any, __: Any) -> None:
+        tokens["computed"] += ids[0].numel()
+        tokens["real"] += int((ids[0] != model.template.pad_token_id).sum())
+
+    model.model.get_input_embeddings().register_forward_hook(count)
+    return tokens
+
+
+def trained_by_us(_: str, model: Any, lessons: Any, preset: Any, folder: Path, seed: int) -> list[dict[str, Any]]:
+    from cda.train.lora import Lora, train_adapter
+
+    return train_adapter(model, lessons, [], Lora(**preset["lora"]), preset["train"], folder, seed).history
+
+
+def trained_by_trl(
+    variant: str, model: Any, lessons: Any, preset: Any, folder: Path, seed: int
+) -> list[dict[str, Any]]:
+    from transformers import PrinterCallback, set_seed
+    from trl import RewardTrainer
+    from trl.trainer.reward_trainer import DataCollatorForPreference
+
+    from cda.train.arguments import reward_config
+    from cda.train.dataset import encode_pairs
+    from cda.train.lora import Lora, lora_config
+
+    arguments = preset["train"] | {"gradient_checkpointing": variant == CHECKPOINTED}
+    set_seed(seed)
+    trainer = RewardTrainer(
+        model=model.model,
+        args=reward_config(arguments, folder, seed, has_validation=False),
+        train_dataset=encode_pairs(lessons, model.template).dataset.select_columns(["chosen_ids", "rejected_ids"]),
+        processing_class=model.template.tokenizer,
+        data_collator=DataCollatorForPreference(
+            model.template.pad_token_id, pad_to_multiple_of=MAX_LENGTH_TOKENS if variant == PADDED else None
+        ),
+        peft_config=lora_config(Lora(**preset["lora"]), model.head_names),
+    )
+    trainer.remove_callback(PrinterCallback)
+    trainer.train()
+    return list(trainer.state.log_history)
+
+
+def peak_megabytes() -> float:
+    unit = 1 << 20 if sys.platform == "darwin" else 1 << 10  # macOS counts bytes, Linux KiB
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+
+def in_a_process(arguments: Sequence[str], threads: int) -> dict[str, Any]:
+    """This script's answer to the arguments, from a fresh process."""
+    limits = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
+    done = subprocess.run(
+        [sys.executable, __file__, *arguments], env={**os.environ, **limits}, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise SystemExit(f"{' '.join(arguments)} failed:\n{done.stderr[-3000:]}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def all_rounds(name: str, asked: Any, folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """Runs of every variant on one data set, by turns."""
+    file = folder / f"{name}.json"
+    file.write_text(json.dumps(draw_pairs(name, asked.pairs)), encoding="utf-8")
+    runs: dict[str, list[dict[str, Any]]] = {variant: [] for variant in VARIANTS}
+    for seed in range(asked.rounds):
+        # Who goes first changes, so that a machine that slows down slows all.
+        for variant in VARIANTS if seed % 2 == 0 else VARIANTS[::-1]:
+            found = in_a_process(["--one", variant, str(file), str(seed), str(asked.epochs)], asked.threads)
+            runs[variant].append(found)
+            print(
+                f"  {name:15} {variant:22} {found['seconds']:7.1f} s  {found['real_tokens'] / found['seconds']:7.0f} tokens/s"
+                f"  {found['peak_megabytes']:6.0f} MB  padding {1 - found['real_tokens'] / found['computed_tokens']:.1%}",
+                flush=True,
+            )
+    return runs
+
+
+def summary(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
+    """Per variant, medians over rounds; the losses of all rounds."""
+    table = {}
+    for variant, found in runs.items():
+        speeds = [one["real_tokens"] / one["seconds"] for one in found]
+        table[variant] = {
+            "seconds": statistics.median(one["seconds"] for one in found),
+            "all_seconds": [round(one["seconds"], 2) for one in found],
+            "tokens_per_s": statistics.median(speeds),
+            "tokens_per_s_range": [min(speeds), max(speeds)],
+            "peak_megabytes": statistics.median(one["peak_megabytes"] for one in found),
+            "added_megabytes": statistics.median(one["added_megabytes"] for one in found),
+            "padding_share": statistics.median(1 - one["real_tokens"] / one["computed_tokens"] for one in found),
+            "final_losses": [final_loss(one["losses"]) for one in found],
+            "n_rounds": len(found),
+        }
+    return table
+
+
+def final_loss(losses: Sequence[float]) -> float:
+    """Mean of the last quarter of the steps, of at least one."""
+    return statistics.fmean(losses[-math.ceil(len(losses) / 4) :])
+
+
+def achieved_share(peer_s: float, ours_s: float, peer_padding: float) -> float | None:
+    """Time saved over a peer, in units of what no padding would save; None where the peer has no padding."""
+    return (peer_s - ours_s) / (peer_s * peer_padding) if peer_padding > 0 else None
+
+
+def loss_noise(table: Mapping[str, Mapping[str, Any]]) -> float | None:
+    """Standard error of the difference of two variants' mean losses, from the spread over seeds within each variant."""
+    losses = [one["final_losses"] for one in table.values()]
+    if min(len(one) for one in losses) < 2:
+        return None
+    pooled = statistics.fmean(statistics.variance(one) for one in losses)
+    return math.sqrt(2 * pooled / len(losses[0]))
+
+
+def checks(name: str, table: dict[str, dict[str, Any]]) -> list[Check]:
+    """Thresholds on one data set; what is found also goes into the table."""
+    found: list[Check] = []
+    noise, ours = loss_noise(table), table[OURS]
+    for peer in PEERS:
+        theirs = table[peer]
+        for variant in (OURS, GROUPED):
+            table[variant].setdefault("achieved_over", {})[peer] = achieved_share(
+                theirs["seconds"], table[variant]["seconds"], theirs["padding_share"]
+            )
+        share = ours["achieved_over"][peer]
+        said = "no padding to save" if share is None else f"{share:.0%}"
+        found.append(
+            Check(
+                f"{name}: at least {ACHIEVED:.0%} of the speed-up of no padding over {peer}",
+                f"{said}; {theirs['seconds']:.1f} s with {theirs['padding_share']:.0%} padding against {ours['seconds']:.1f} s "
+                f"with {ours['padding_share']:.0%} (medians of {ours['n_rounds']} rounds); peak memory "
+                f"{theirs['peak_megabytes']:.0f} MB against {ours['peak_megabytes']:.0f} MB",
+                share is not None and share >= ACHIEVED,
+            )
+        )
+        apart = statistics.fmean(ours["final_losses"]) - statistics.fmean(theirs["final_losses"])
+        found.append(
+            Check(
+                f"{name}: final loss within {NOISE_WIDTHS:.0f} standard errors over seeds of that of {peer}",
+                f"{apart:+.4f}, "
+                + ("noise unknown from one round" if noise is None else f"standard error {noise:.4f}"),
+                noise is not None and abs(apart) <= NOISE_WIDTHS * noise,
+            )
+        )
+    return found
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--one", nargs=4, metavar=("VARIANT", "PAIRS", "SEED", "EPOCHS"), help=argparse.SUPPRESS)
+    parser.add_argument("--gpu", action="store_true", help="large random models on a CUDA GPU, in place of the rest")
+    parser.add_argument("--pairs", type=int, default=N_PAIRS, help="of each data set")
+    parser.add_argument("--rounds", type=int, default=N_ROUNDS, help="each with another seed")
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="of every run")
+    asked = parser.parse_args(arguments)
+    if asked.one:
+        variant, file, seed, epochs = asked.one
+        pairs = json.loads(Path(file).read_text(encoding="utf-8"))
+        print(json.dumps(one_run(variant, pairs, int(seed), int(epochs))))
+        return 0
+    if asked.gpu:
+        from bench_training_gpu import on_a_gpu
+
+        return on_a_gpu()
+    load = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory() as folder:
+        tables = {name: summary(all_rounds(name, asked, Path(folder))) for name in SETS}
+    found = [check for name, table in tables.items() for check in checks(name, table)]
+    numbers = {
+        "pairs": asked.pairs,
+        "rounds": asked.rounds,
+        "epochs": asked.epochs,
+        "threads": asked.threads,
+        "load_before": load,
+        "load_after": os.getloadavg()[0],
+        "sets": tables,
+    }
+    return finish("bench_training", (__doc__ or "").split("\n\n")[0].replace("\n", " "), found, numbers)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""The training benchmark's arithmetic on made-up runs, one real run of a few texts, and its large models made small."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EVALS = Path(__file__).parents[2] / "evals"
+
+
+@pytest.fixture(autouse=True)
+def evals_on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when an eval is run as a script."""
+    monkeypatch.syspath_prepend(str(EVALS))
+
+
+def runs(seconds: float, padding: float, losses: list[float]) -> list[dict[str, Any]]:
+    """One run a seed of 1,000 real tokens, each ending at its loss."""
+    memory = {"peak_megabytes": 900.0, "added_megabytes": 300.0}
+    tokens = {"real_tokens": 1000, "computed_tokens": 1000 / (1 - padding)}
+    return [{"seconds": seconds, **tokens, **memory, "losses": [9.0, 9.0, 9.0, loss]} for loss in losses]
+
+
+def judged(ours_s: float, our_losses: list[float]) -> tuple[dict[str, bool], dict[str, Any]]:
+    """Whether each check passed, and the table, where peers take 100 s with half of it padding."""
+    from bench_training import GROUPED, OURS, PEERS, checks, summary
+
+    found = {peer: runs(100.0, 0.5, [0.60, 0.62, 0.64]) for peer in PEERS}
+    table = summary(found | {OURS: runs(ours_s, 0.02, our_losses), GROUPED: runs(70.0, 0.1, [0.60, 0.62, 0.64])})
+    return {check.threshold: check.passed for check in checks("texts", table)}, table
+
+
+def test_the_share_of_the_speed_up_decides() -> None:
+    from bench_training import OURS, PEERS
+
+    passed, table = judged(60.0, [0.60, 0.62, 0.64])
+    assert table[OURS]["achieved_over"] == {peer: pytest.approx(0.8) for peer in PEERS}
+    assert table[OURS]["tokens_per_s"] == pytest.approx(1000 / 60)
+    assert table[OURS]["final_losses"] == [0.60, 0.62, 0.64]
+    assert len(passed) == 6 and all(passed.values())
+    passed, table = judged(62.0, [0.60, 0.62, 0.64])
+    assert table[OURS]["achieved_over"]["TRL"] == pytest.approx(0.76)
+    assert [name for name, well in passed.items() if not well] == [name for name in passed if "speed-up" in name]
+
+
+def test_losses_further_apart_than_seeds_fail() -> None:
+    # Within each variant the variance over seeds is 0.0004, so a difference of means has standard error 0.0163.
+    assert all(judged(50.0, [0.63, 0.65, 0.67])[0].values())
+    passed, _ = judged(50.0, [0.64, 0.66, 0.68])
+    assert [name for name, well in passed.items() if not well] == [name for name in passed if "final loss" in name]
+
+
+def test_one_round_says_nothing_of_noise() -> None:
+    from bench_training import OURS, checks, summary
+
+    passed, table = judged(50.0, [0.60, 0.62, 0.64])
+    one = summary({name: runs(50.0 if name == OURS else 100.0, 0.5, [0.6]) for name in table})
+    assert {check.passed for check in checks("texts", one) if "final loss" in check.threshold} == {False}
+    assert passed
+
+
+def test_no_padding_leaves_no_speed_up_to_share() -> None:
+    from bench_training import achieved_share
+
+    assert achieved_share(100.0, 90.0, 0.0) is None
+    assert achieved_share(100.0, 40.0, 0.5) == pytest.approx(1.2)
+
+
+def test_a_small_run_counts_its_tokens(tmp_path: Path, capsys: pytest.CaptureFixture[str], one_thread: None) -> None:  # noqa: ARG001
+    """Through our training: two pairs of known lengths."""
+    from bench_training import main
+
+    pairs = [{"prompt": "one", "chosen": "two " * 9, "rejected": "three"} for _ in range(2)]
+    file = tmp_path / "pairs.json"
+    file.write_text(json.dumps(pairs), encoding="utf-8")
+    assert main(["--one", "cda", str(file), "0", "1"]) == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    # [CLS] one [SEP] two × 9 [SEP], and the same with a single word.
+    assert found["real_tokens"] == 2 * (13 + 5)
+    assert found["real_tokens"] <= found["computed_tokens"] <= 4 * 13
+    assert len(found["losses"]) == 1 and found["seconds"] > 0
+    assert found["peak_megabytes"] > found["added_megabytes"] >= 0
+
+
+@pytest.mark.parametrize("family", ["Llama", "Gemma2"])
+@pytest.mark.parametrize("precision", ["8bit", "bf16"])
+def test_large_models_made_small(family: str, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import bench_training_gpu as gpu
+    import torch
+
+    for name, value in {"MAX_LENGTH_TOKENS": 32, "N_PAIRS": 2, "N_STEPS": 1, "N_WARM_UP": 0}.items():
+        monkeypatch.setattr(gpu, name, value)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "vocab_size": 128}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16}
+    found = gpu.gpu_run((family, sizes | heads), precision, "cpu")
+    # Queries and outputs 32 × 32, keys and values 32 × 16, three MLP matrices; norms and the head make the rest.
+    weights = 2 * (2 * 32 * 32 + 2 * 32 * 16 + 3 * 32 * 64)
+    assert weights < found["parameters"] < weights + 20 * 32
+    assert set(gpu.LAYOUTS) < set(found)
+    for layout in gpu.LAYOUTS:
+        assert found[layout]["tokens_per_s"] > 0 and found[layout]["share_of_matmul_rate"] > 0
+    model = gpu.random_model((family, sizes | heads), precision, "cpu")
+    kinds = {str(p.dtype) for n, p in model.named_parameters() if "_proj" in n}
+    assert kinds == {"torch.int8" if precision == "8bit" else "torch.bfloat16"}
+    assert model.score.weight.dtype == torch.bfloat16
+
+
+def test_without_a_gpu_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    from bench_training import main
+
+    assert main(["--gpu"]) == 0
+    assert capsys.readouterr().out == "skipped: no CUDA GPU\n"

@@ -1,0 +1,111 @@
+"""The model card: what it claims, what it admits, and that text from outside stays text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+
+from cda.report.markdown import render_markdown
+from cda.report.model_card import Part, model_card
+
+Audit = dict[str, Any]
+BASE = "my-org/reward-8b"
+
+
+def front_matter(card: str) -> dict[str, Any]:
+    _, head, _ = card.split("---\n", 2)
+    content: dict[str, Any] = yaml.safe_load(head)
+    return content
+
+
+def test_front_matter_of_an_adapter_and_of_a_merged_model(audit: Audit) -> None:
+    adapter = front_matter(model_card([Part("jargon", 1.0, audit)], BASE, None))
+    assert adapter["base_model"] == BASE and adapter["library_name"] == "peft"
+    assert adapter["base_model_relation"] == "adapter"
+    assert {"reward-model", "debiasing", "lora"} == set(adapter["tags"])
+    merged = front_matter(model_card([Part("jargon", 1.0, audit)], BASE, "bf16"))
+    assert (merged["library_name"], merged["base_model_relation"]) == ("transformers", "finetune")
+    assert "license" not in merged
+
+
+@pytest.mark.parametrize("base", ["/home/somebody/models/my-base", "models/of/my-base/", "embedded"])
+def test_a_base_that_is_not_on_the_hub_is_no_metadata_and_no_path(audit: Audit, base: str) -> None:
+    for merged in (None, "fp32"):
+        card = model_card([Part("jargon", 1.0, audit)], base, merged)
+        assert "base_model" not in front_matter(card)
+        assert "somebody" not in card and "models/of" not in card
+        assert ("my-base" if base != "embedded" else "the embedded model of the cda package") in card
+
+
+def test_the_table_is_that_of_the_report(voted: Audit) -> None:
+    card, report = model_card([Part("both", 1.0, voted)], BASE, None), render_markdown(voted)
+    rows = [line for line in card.splitlines() if line.startswith("|")]
+    assert len(rows) > 20 and all(row in report.splitlines() for row in rows)
+    found = next(row for row in rows if row.startswith("| jargon miscalibration"))
+    assert re.search(r"\d+% \\\[\d+, \d+\\\] \| .*\d+ \|$", found)  # an interval, and n at the end
+    for part in ("| jargon gap |", "| quality accuracy |", "| jargon human skew |", "## Limits", "95% intervals"):
+        assert part in card
+    assert "This export is of dose" not in card
+
+
+def test_a_bias_without_votes_says_so(audit: Audit) -> None:
+    card = model_card([Part("jargon", 1.0, audit)], BASE, None)
+    assert "| jargon miscalibration | no votes |" in card and "Nobody voted on the contrasts of jargon" in card
+    assert "Rules stood in for an LLM" in card and "Rules see word lists and counts" in card
+
+
+def test_another_dose_or_precision_than_the_audited_one_is_admitted(audit: Audit) -> None:
+    card = model_card([Part("jargon", 1.5, audit)], BASE, "bf16")
+    assert "These numbers are of dose 1. This export is of dose 1.5, which this audit did not measure." in card
+    assert "The audit scored a 8bit base with the adapter beside it. The merged bf16 weights differ by rounding" in card
+    same = model_card([Part("jargon", 1.5, audit, audited_dose=1.5)], BASE, None)
+    assert "did not measure" not in same and "differ by rounding" not in same
+
+
+def test_several_trainings_and_none_audited(audit: Audit, voted: Audit) -> None:
+    card = model_card([Part("one", 0.5, audit), Part("two", 1.25, voted), Part("three", 1.0)], BASE, "fp32")
+    assert "The sum of the updates of 3 trainings: one at dose 0.5, two at dose 1.25, three at dose 1." in card
+    assert "Each audit below is of one training alone. Their sum has not been audited." in card
+    assert card.count("### Audit") == 2 and "No audit of it is at hand" in card
+    assert "# Reward model, debiased of jargon and vagueness" in card
+
+
+def test_how_it_was_trained(audit: Audit) -> None:
+    settings = {"learning_rate": 2e-5, "lora.target_modules": ["q_proj"], "note": "a | b"}
+    card = model_card([Part("jargon", 1.0, audit, settings=settings)], BASE, None)
+    assert "- learning\\_rate: 2e-05" in card and "- note: a \\| b" in card
+
+
+def test_the_program_parses_for_every_form(make_audit: Callable[..., Audit]) -> None:
+    audit = make_audit()
+    for form, part in (
+        ("chat template", "apply_chat_template"),
+        ("pair", "tokenizer(prompt, response, truncation=True, max_length=512"),
+        ("plain text", "tokenizer.eos_token"),
+    ):
+        audit["model"]["form"] = form
+        for base in (BASE, "embedded"):
+            for merged in (None, "fp32"):
+                program = re.findall(r"```python\n(.*?)```", model_card([Part("x", 1.0, audit)], base, merged), re.S)
+                compile(program[0], "card", "exec")
+                assert len(program) == 1 and part in program[0]
+                assert ("PeftModel" in program[0]) == (merged is None)
+
+
+def test_text_from_outside_is_inert(hostile: Audit) -> None:
+    text = hostile["model"]["name"].removeprefix("embedded")
+    part = Part(text, 1.0, hostile, settings={text: text})
+    for base in (text, f'a/b"\n---\nlicense: mit{text}'):
+        for parts in ([part], [part, part]):
+            card = model_card(parts, base, None)
+            outside = re.sub(r"```python\n.*?```", "", card, flags=re.S)
+            assert "<script" not in outside and "<img" not in outside and "\x1b" not in card and "\u202e" not in card
+            assert "http://" not in outside and "license" not in front_matter(card)
+            assert not re.search(r"(?<!\\)`", outside)
+            program = re.findall(r"```python\n(.*?)```", card, re.S)
+            assert len(program) == 1
+            compile(program[0], "card", "exec")

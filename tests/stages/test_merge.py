@@ -1,0 +1,226 @@
+"""`cda merge` on runs and adapters: what it writes scores as it should, its card says what it is, mistakes are messages."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from cda.cli import app
+from cda.models.load import ModelSpec, RewardModel, load_reward_model
+from cda.score.classifier import ClassifierScorer
+from cda.score.protocols import FloatArray
+from cda.train.dose import DosedModel, export_dose, read_head
+
+if TYPE_CHECKING:
+    from conftest import Texts, Trained
+
+LENGTH = 64
+
+
+def load(folder: Path, adapter: Path | None = None) -> RewardModel:
+    return load_reward_model(ModelSpec(str(folder), "fp32", LENGTH), adapter)
+
+
+def scores(reward_model: RewardModel, texts: Texts) -> FloatArray:
+    return ClassifierScorer(reward_model, 1).score(texts.prompts, texts.responses)
+
+
+def dosed(base: Path, adapter: Path, dose: float, texts: Texts) -> FloatArray:
+    model = DosedModel(load(base, adapter))
+    model.set(dose)
+    return scores(model.reward_model, texts)
+
+
+def cda_merge(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["merge", *map(str, arguments)])
+
+
+def made(*arguments: object) -> str:
+    result = cda_merge(*arguments)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def refused(*arguments: object) -> str:
+    result = cda_merge(*arguments)
+    assert result.exit_code == 1 and isinstance(result.exception, SystemExit), result.output
+    assert "Traceback" not in result.output and result.output.startswith("error: ")
+    return result.output
+
+
+def share(value: float) -> dict[str, Any]:
+    return {"value": value, "low": value - 0.1, "high": value + 0.1, "n": 40, "n_prompts": 20, "method": "Wilson"}
+
+
+def change(before: float, after: float) -> dict[str, Any]:
+    found = {"before": share(before), "after": share(after), "change": share(after - before)}
+    return {**found, "unpaired": share(after - before), "p_value": 0.01, "p_holm": 0.02, "p_bh": 0.02}
+
+
+def small_audit(model: Path) -> dict[str, Any]:
+    """What a run's audit.json holds, as far as a card reads it."""
+    skew = {**change(0.8, 0.5), "target": True, "source": "file", "available": 40, "unread": 0, "rewrites_failed": {}}
+    return {
+        "recipe": "jargon", "scorings": ["before", "after"], "n_tests": 2,
+        "model": {"name": str(model), "kind": "reward model", "precision": "fp32", "form": "chat template",
+                  "max_length_tokens": LENGTH, "texts": 80, "truncated": 0},
+        "biases": [{"name": "jargon", "description": "Specialist words."}],
+        "sources": {"pairs": "/home/me/pairs.jsonl", "contrasts": "contrasts.jsonl", "votes": None, "verdicts": None,
+                    "triples": None, "quality": "quality.jsonl", "labelled_by": "embedded rules",
+                    "rewritten_by": "embedded rules"},
+        "skew": {"jargon": skew}, "votes": {}, "rate": {}, "stages": {},
+        "quality": {**change(0.75, 0.74), "unread": 0},
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def run(llama: Path, trained_fp32: Trained, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run, as far as merging reads it."""
+    folder = tmp_path_factory.mktemp("runs") / "my-run"
+    shutil.copytree(trained_fp32.result.adapter, folder / "train" / "adapter")
+    model = {"name_or_path": str(llama), "precision": "8bit", "max_length_tokens": LENGTH}
+    settings = {
+        "model": model,
+        "lora": {"r": 8},
+        "train": {"learning_rate": 0.005, "hub_token": "hf_secret"},
+        "seed": 0,
+        "processes": 1,
+    }
+    (folder / "train" / "stage.json").write_text(json.dumps({"stage": "train", "settings": settings}))
+    (folder / "audit").mkdir()
+    (folder / "audit" / "audit.json").write_text(json.dumps(small_audit(llama)))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def adapter(trained_fp32: Trained) -> Path:
+    return trained_fp32.result.adapter
+
+
+def test_a_run_is_merged_with_its_audit_in_the_card(
+    run: Path, llama: Path, adapter: Path, texts: Texts, tmp_path: Path
+) -> None:
+    output = made(run, "--out", tmp_path / "merged")
+    assert f"{tmp_path / 'merged'}: merged model in fp32" in output and "train/adapter: dose 1" in output
+    np.testing.assert_allclose(scores(load(tmp_path / "merged"), texts), scores(load(llama, adapter), texts), atol=1e-5)
+    card = (tmp_path / "merged" / "README.md").read_text()
+    row = next(line for line in card.splitlines() if line.startswith("| jargon skew"))
+    assert row.endswith("| 40 (20 prompts) |")
+    for part in ("library_name: transformers", "learning\\_rate: 0.005", "Trained on: pairs.jsonl", "### Limits"):
+        assert part in card, part
+    for private in (llama.parent, run.parent, "/home/me", "hf_secret"):
+        assert str(private) not in card
+
+
+def test_the_program_of_the_card_scores_as_cda_does(
+    run: Path, adapter: Path, llama: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from cda.records import user_prompt
+
+    made(run, "--out", tmp_path / "merged")
+    made(run, "--out", tmp_path / "adapter", "--adapter-only")
+    question, answer = "How do I boil an egg?", "Eight minutes in boiling water."
+    wanted = ClassifierScorer(load(llama, adapter), 1).score([user_prompt(question)], [answer])[0]
+    for folder in ("merged", "adapter"):
+        program = re.findall(r"```python\n(.*?)```", (tmp_path / folder / "README.md").read_text(), re.S)[0]
+        program = program.replace("FOLDER-OF-THE-BASE", str(llama)).replace('"FOLDER"', repr(str(tmp_path / folder)))
+        capsys.readouterr()
+        exec(compile(program, "card", "exec"), {})
+        assert abs(float(capsys.readouterr().out) - wanted) < 1e-5, folder
+
+
+def test_an_audit_of_another_version_is_left_out_aloud(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    for content in ({"model": {}}, [], {**small_audit(copy), "skew": {"jargon": {"target": True}}}):
+        (copy / "audit" / "audit.json").write_text(json.dumps(content))
+        output = made(copy, "--out", tmp_path / "out", "--adapter-only")
+        assert f"{copy / 'audit' / 'audit.json'}: of another version" in output
+        assert "No audit of it is at hand" in (tmp_path / "out" / "README.md").read_text()
+        shutil.rmtree(tmp_path / "out")
+
+
+def test_a_dose_and_bf16(run: Path, llama: Path, adapter: Path, texts: Texts, tmp_path: Path) -> None:
+    made(run, "--dose", 0.5, "--out", tmp_path / "half", "--precision", "bf16")
+    wanted = dosed(llama, adapter, 0.5, texts)
+    assert np.abs(scores(load(tmp_path / "half"), texts) - wanted).max() < 0.05 * np.ptp(wanted)
+    card = (tmp_path / "half" / "README.md").read_text()
+    assert "This export is of dose 0.5, which this audit did not measure." in card
+
+
+def test_runs_and_adapters_are_added(run: Path, llama: Path, adapter: Path, texts: Texts, tmp_path: Path) -> None:
+    """An adapter at doses 0.5 and 1.2 is that adapter at dose 1.7."""
+    output = made(run, adapter, "--dose", 0.5, "--dose", 1.2, "--out", tmp_path / "both", "--adapter-only")
+    assert "dose 0.5" in output and "dose 1.2" in output
+    made(run, adapter, "--dose", 0.5, "--dose", 1.2, "--out", tmp_path / "merged")
+    wanted = dosed(llama, adapter, 1.7, texts)
+    np.testing.assert_allclose(scores(load(llama, tmp_path / "both"), texts), wanted, atol=1e-4)
+    np.testing.assert_allclose(scores(load(tmp_path / "merged"), texts), wanted, atol=1e-4)
+    assert "Their sum has not been audited." in (tmp_path / "both" / "README.md").read_text()
+
+
+def test_a_chosen_dose_goes_before_the_trained_one_unless_another_is_asked_for(
+    run: Path, llama: Path, adapter: Path, texts: Texts, tmp_path: Path
+) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    export_dose(adapter, 0.25, read_head(ModelSpec(str(llama))), copy / "dose" / "adapter")
+    (copy / "dose" / "stage.json").write_text(json.dumps({"stage": "dose", "counts": {"chosen": 0.25}}))
+    made(copy, "--out", tmp_path / "chosen")
+    made(copy, "--out", tmp_path / "asked", "--dose", 1)
+    np.testing.assert_allclose(scores(load(tmp_path / "chosen"), texts), dosed(llama, adapter, 0.25, texts), atol=1e-5)
+    np.testing.assert_allclose(scores(load(tmp_path / "asked"), texts), dosed(llama, adapter, 1.0, texts), atol=1e-5)
+    assert "This export is of dose 0.25" in (tmp_path / "chosen" / "README.md").read_text()
+
+
+def test_mistakes_are_said_before_any_work(run: Path, bert: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert "neither the folder of a run with a finished training" in refused(tmp_path / "nowhere", "--out", out)
+    assert "--dose: 2 for 1 adapters" in refused(run, "--dose", 1, "--dose", 2, "--out", out)
+    assert "dose -1.0: must be a number from 0" in refused(run, "--out", out, "--dose=-1")
+    assert "merging into 8-bit weights" in refused(run, "--precision", "8bit", "--out", out)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "a").touch()
+    assert "is not empty" in refused(run, "--out", tmp_path / "full")
+    assert "holds no weights for the score head 'classifier'" in refused(run, "--base", bert, "--out", out)
+    assert "no such folder" in refused(run, "--base", tmp_path / "gone", "--out", out)
+    assert not out.exists()
+
+
+def with_config(adapter: Path, folder: Path, **changed: object) -> Path:
+    shutil.copytree(adapter, folder)
+    config = json.loads((folder / "adapter_config.json").read_text()) | changed
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    return folder
+
+
+def test_adapters_of_other_bases_or_kinds(adapter: Path, llama: Path, bert: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    other = with_config(adapter, tmp_path / "other", base_model_name_or_path=str(bert))
+    assert "the adapters are of different base models" in refused(adapter, other, "--out", out)
+    nameless = with_config(adapter, tmp_path / "nameless", base_model_name_or_path=None)
+    assert "no base model is named there; give it with --base" in refused(nameless, "--out", out)
+    causal = with_config(adapter, tmp_path / "causal", task_type="CAUSAL_LM")
+    assert "was made for another kind of model (task_type CAUSAL_LM)" in refused(causal, "--out", out)
+    made(adapter, nameless, "--base", llama, "--out", out, "--adapter-only")
+
+
+def test_pushing_an_adapter_whose_base_nobody_has(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_test")
+    text = refused(run, "--adapter-only", "--push", "my-org/name", "--out", tmp_path / "out")
+    assert "which nobody else has. Push the merged model" in text
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_push_that_fails_leaves_the_result(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_test")  # and no network: the tests run offline
+    text = cda_merge(run, "--push", "my-org/name", "--out", tmp_path / "out")
+    assert text.exit_code == 1 and "my-org/name: the hub cannot be reached" in text.output
+    assert (tmp_path / "out" / "model.safetensors").is_file()

@@ -1,0 +1,153 @@
+"""A launch of several processes that starts one is refused; torchrun's and accelerate's real ones are not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cda import launch
+from cda.cli import app
+from cda.errors import RunError
+from cda.launch import asked_processes, check_processes, check_running
+
+ROOT = Path(__file__).parent.parent
+BIN = Path(sys.executable).parent
+ACCELERATE = ["/usr/bin/python", "/usr/bin/accelerate", "launch"]
+CHECK = "from cda.launch import check_processes, world_size\ncheck_processes()\nprint('processes', world_size())\n"
+
+
+@pytest.fixture(autouse=True)
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if started by hand."""
+    for name in list(os.environ):
+        if name in ("WORLD_SIZE", "RANK", "MASTER_ADDR", "MASTER_PORT") or name.startswith(
+            ("ACCELERATE_", "OMPI_", "PMI_")
+        ):
+            monkeypatch.delenv(name)
+
+
+def parent(monkeypatch: pytest.MonkeyPatch, words: list[str], environment: list[str] | None = None) -> None:
+    """The process above is one with this command line and environment."""
+    shown = {"cmdline": words, "environ": environment or []}
+    monkeypatch.setattr(launch, "_parent_words", lambda file: shown[file])
+
+
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [
+        ([*ACCELERATE, "--cpu", "--num_processes", "2", "train.py"], 2),
+        ([*ACCELERATE, "--num-processes=16", "train.py"], 16),
+        ([*ACCELERATE, "--num_processes", "2", "--num_processes", "4", "train.py"], 4),
+        (["/usr/bin/python", "-m", "accelerate.commands.launch", "--num_processes", "3", "train.py"], 3),
+        ([*ACCELERATE, "train.py"], None),
+        ([*ACCELERATE, "--num_processes"], None),
+        (["/bin/bash", "-c", "other --num_processes 2", "--num_processes", "2"], None),
+        ([], None),  # a system that does not show it
+    ],
+)
+def test_what_was_asked_for_is_read_off_the_launcher(
+    words: list[str], asked: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent(monkeypatch, words)
+    assert asked_processes() == asked
+
+
+def test_a_real_launch_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    parent(monkeypatch, [*ACCELERATE, "--num_processes", "2"])
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert asked_processes() == 2
+    check_processes()
+
+
+@pytest.mark.parametrize("words", [[*ACCELERATE, "train.py"], [*ACCELERATE, "--num_processes", "1", "train.py"], []])
+def test_one_process_is_fine(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    parent(monkeypatch, words)
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "no")
+    check_processes()
+
+
+def test_several_from_a_config_file_are_seen_by_the_meeting_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    parent(monkeypatch, [*ACCELERATE, "--config_file", "mine.yaml", "train.py"])
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "no")
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    with pytest.raises(
+        RunError, match=r"asked for several processes, but this one runs alone.*torchrun .*unset MASTER_ADDR"
+    ):
+        check_processes()
+
+
+def test_a_meeting_place_of_the_cluster_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    parent(monkeypatch, [*ACCELERATE, "train.py"], ["MASTER_ADDR=node1"])
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "no")
+    monkeypatch.setenv("MASTER_ADDR", "node1")
+    check_processes()
+
+
+def test_copies_under_mpi_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "4")
+    with pytest.raises(RunError, match=r"asked for 4 processes.*torchrun --nproc_per_node 4 "):
+        check_processes()
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "1")
+    check_processes()
+
+
+def test_the_trainer_has_to_see_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    check_running(2)
+    with pytest.raises(RunError, match="2 processes were launched, but the trainer sees 1"):
+        check_running(1)
+
+
+def start(program: list[str], *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*program, *words], capture_output=True, text=True, timeout=120, cwd=ROOT)
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    """What a stage does first, and no more."""
+    path = tmp_path / "check.py"
+    path.write_text(CHECK, encoding="utf-8")
+    return str(path)
+
+
+def test_accelerate_on_cpu_starts_one_and_is_refused(script: str) -> None:
+    result = start([str(BIN / "accelerate"), "launch", "--cpu", "--num_processes", "2"], script)
+    assert result.returncode != 0
+    assert "RunError: the launch asked for 2 processes, but this one runs alone." in result.stderr
+    assert "torchrun --nproc_per_node 2 scripts/train.py" in result.stderr
+    assert "processes" not in result.stdout
+
+
+def test_accelerate_on_cpu_with_one_process_runs(script: str) -> None:
+    result = start([str(BIN / "accelerate"), "launch", "--cpu", "--num_processes", "1"], script)
+    assert (result.returncode, result.stdout) == (0, "processes 1\n"), result.stderr
+
+
+def test_a_training_is_refused_before_its_settings_wait_for_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
+    result = CliRunner().invoke(app, ["train", "jargon", f"run.folder={tmp_path / 'run'}", "--dry-run"])
+    assert result.exit_code == 1 and result.stdout == ""
+    assert result.stderr.startswith("error: the launch asked for 2 processes, but this one runs alone.")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        [str(BIN / "torchrun"), "--standalone", "--nproc_per_node", "2"],
+        [str(BIN / "accelerate"), "launch", "--multi_gpu", "--num_processes", "2", "--main_process_port", "0"],
+    ],
+    ids=["torchrun", "accelerate"],
+)
+def test_what_the_message_says_to_type_really_starts_two(program: list[str], script: str) -> None:
+    result = start(program, script)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("processes 2") == 2
