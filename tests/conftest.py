@@ -14,6 +14,8 @@ from typing import Any
 # Before anything imports torch or transformers: the same run on every machine, with or without a GPU or a network.
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+# Test processes share the cores: tiny matrices gain nothing from several threads, which would wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 

@@ -20,7 +20,8 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "recipes" / "README.md", *RECIPES]
 LAUNCH = re.compile(r"^#?\s*(?:.*&& )?(accelerate launch scripts/train\.py [^\n]+)$", re.MULTILINE)
 
 
-AUDIT = re.compile(r"^(cda (?:audit|samples) [^\n]+)$", re.MULTILINE)
+AUDIT = re.compile(r"^(cda (?:audit|samples|dose) [^\n]+)$", re.MULTILINE)
+MERGE = re.compile(r"^cda merge ([^\n]+)$", re.MULTILINE)
 
 
 def documented_commands() -> list[str]:
@@ -41,7 +42,13 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "my_pairs.jsonl").write_text(json.dumps(pair) + "\n", encoding="utf-8")
     (folder / "my_heldout.jsonl").write_text(json.dumps(pair) + "\n", encoding="utf-8")
     contrast = {"id": "a", "prompt": "Why?", "base": "So.", "perturbed": "Henceforth thus.", "preferred": "base"}
-    (folder / "my_votes.csv").write_text("id,vote\na,base\na,tie\n", encoding="utf-8")
+    scored = [f"r{number}" for number in range(24)]
+    votes = ["id,vote", "a,base", "a,tie", *(f"{one},base" for one in scored)]
+    (folder / "my_votes.csv").write_text("\n".join(votes) + "\n", encoding="utf-8")
+    for when, margin in (("before", 1.0), ("after", -0.5)):
+        rows = [json.dumps({"id": one, "margin": margin}) for one in scored]
+        (folder / f"{when}.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    (folder / "my_taught.jsonl").write_text(json.dumps(contrast | {"prompt": "How?"}) + "\n", encoding="utf-8")
     triple = {
         "prompt": "Why?",
         "original": "So.",
@@ -70,11 +77,22 @@ def test_documented_audits_dry_run(workplace: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(workplace)
     monkeypatch.setenv("OPENAI_API_KEY", "unused")
     commands = AUDIT.findall((ROOT / "README.md").read_text(encoding="utf-8"))
-    assert len(commands) >= 6
+    assert len(commands) >= 8
     for command in commands:
         words = shlex.split(command)[1:]
-        result = CliRunner().invoke(app, [*words, "--dry-run"] if words[0] == "audit" else words)
+        resolves = words[0] == "audit" or "recipes/" in command
+        result = CliRunner().invoke(app, [*words, "--dry-run"] if resolves else words)
         assert result.exit_code == 0, result.output
+
+
+def test_documented_merges_name_options_that_exist(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(workplace)
+    commands = MERGE.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert len(commands) == 2
+    for command in commands:
+        result = CliRunner().invoke(app, ["merge", *shlex.split(command)])
+        # The runs are not there; everything else about the command is right.
+        assert result.exit_code == 1 and "runs/jargon" in result.output, result.output
 
 
 def test_documentation_has_commands_and_names_every_recipe() -> None:
@@ -104,4 +122,4 @@ def test_help_imports_nothing_heavy() -> None:
 
 def test_scripts_have_a_file_for_each_stage() -> None:
     names = {path.stem for path in (ROOT / "scripts").glob("*.py")}
-    assert names == {"label", "synthesize", "train", "audit", "report"}
+    assert names == {"label", "synthesize", "train", "audit", "dose", "report"}

@@ -17,34 +17,35 @@ _SPECIAL = re.compile(r"([\\`*_\[\]|~])")
 def render_markdown(audit: Json) -> str:
     """The audit as a Markdown document; text from outside is escaped, longer texts stand in fenced blocks."""
     names = ", ".join(bias["name"] for bias in audit["biases"])
-    recipe = f", recipe {_escaped(audit['recipe'])}" if compares(audit) else ""
-    lines = [f"# Bias audit: {_escaped(names)}", "", f"Model {_escaped(audit['model']['name'])}{recipe}.", ""]
+    recipe = f", recipe {escaped(audit['recipe'])}" if compares(audit) else ""
+    lines = [f"# Bias audit: {escaped(names)}", "", f"Model {escaped(audit['model']['name'])}{recipe}.", ""]
     for verdict in verdicts(audit):
-        lines += [f"**{_escaped(verdict.sentence)}**", ""]
-    lines += [_escaped(quality_sentence(audit)), ""]
-    lines += [_escaped(others_sentence(audit)), ""] if compares(audit) else []
-    lines += [*_table(main_table(audit)), _escaped(how_scored(audit)), ""]
-    lines += [*(f"- {_escaped(note)}" for note in caveats(audit)), ""]
-    lines += [f"- {_escaped(bias['name'])}: {_escaped(bias['description'])}" for bias in audit["biases"]]
+        lines += [f"**{escaped(verdict.sentence)}**", ""]
+    lines += [escaped(quality_sentence(audit)), ""]
+    lines += [escaped(others_sentence(audit)), ""] if compares(audit) else []
+    lines += [*markdown_table(main_table(audit)), escaped(how_scored(audit)), ""]
+    lines += [*(f"- {escaped(note)}" for note in caveats(audit)), ""]
+    lines += [f"- {escaped(bias['name'])}: {escaped(bias['description'])}" for bias in audit["biases"]]
     for section in sections(audit):
         lines += ["", f"## {section.title}", "", *_section(section, audit)]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
 
 
 def _section(section: Section, audit: Json) -> list[str]:
-    lines = [line for paragraph in section.paragraphs for line in (_escaped(paragraph), "")]
+    lines = [line for paragraph in section.paragraphs for line in (escaped(paragraph), "")]
     for table in section.tables:
-        lines += _table(table)
-    lines += [f"- {_escaped(name)}: {_escaped(value)}" for name, value in section.facts]
-    lines += [f"- **{entry.term}** = {_escaped(entry.formula)}. {_escaped(entry.meaning)}" for entry in section.entries]
+        lines += markdown_table(table)
+    lines += [f"- {escaped(name)}: {escaped(value)}" for name, value in section.facts]
+    lines += [f"- **{entry.term}** = {escaped(entry.formula)}. {escaped(entry.meaning)}" for entry in section.entries]
     if section.id == "examples":
         lines += _examples(audit)
     return lines
 
 
-def _table(table: Table) -> list[str]:
+def markdown_table(table: Table) -> list[str]:
+    """Lines of a table, its caption above it."""
     rows = [table.header, tuple("---" for _ in table.header), *table.rows]
-    return [f"{_escaped(table.caption)}:", "", *(f"| {' | '.join(map(_escaped_cell, row))} |" for row in rows), ""]
+    return [f"{escaped(table.caption)}:", "", *(f"| {' | '.join(map(_escaped_cell, row))} |" for row in rows), ""]
 
 
 def _examples(audit: Json) -> list[str]:
@@ -53,7 +54,7 @@ def _examples(audit: Json) -> list[str]:
         own = [one for one in audit["examples"] if one["bias"] == bias["name"]]
         own.sort(key=example_order)
         for one in own[:EXAMPLES_PER_BIAS]:
-            lines += [f"### {_escaped(one['bias'])}: {margins_sentence(one)}", ""]
+            lines += [f"### {escaped(one['bias'])}: {margins_sentence(one)}", ""]
             for title, key in (("Prompt", "prompt"), ("Without the bias", "base"), ("With the bias", "perturbed")):
                 lines += [f"{title}:", "", *_fenced(one[key]), ""]
     return lines
@@ -66,11 +67,11 @@ def _fenced(text: str) -> list[str]:
     return [f"{fence}text", visible(text), fence]
 
 
-def _escaped(text: object) -> str:
+def escaped(text: object) -> str:
     """One inert line in which nothing is markup."""
     plain = _SPECIAL.sub(r"\\\1", inert(text))
     return plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("://", "&#58;//")
 
 
 def _escaped_cell(text: str) -> str:
-    return text if text == "---" else _escaped(text)
+    return text if text == "---" else escaped(text)

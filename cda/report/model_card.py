@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cda.report.markdown import _escaped, _table
+from cda.report.dose_tables import dose_sentences, dose_tables
+from cda.report.markdown import escaped, markdown_table
 from cda.report.numbers import Json
 from cda.report.scoring import caveats, how_scored
 from cda.report.tables import compares, main_table, skew_table, votes_table
@@ -31,6 +32,7 @@ class Part:
         audit: Its audit.json, where it has one.
         audited_dose: Dose at which that audit was made.
         settings: How it was trained, as name to value.
+        chosen: How its dose was chosen (dose.json), where that is the dose of the export.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Part:
     audit: Json | None = None
     audited_dose: float = 1.0
     settings: Mapping[str, Any] = field(default_factory=dict)
+    chosen: Json | None = None
 
 
 def model_card(parts: Sequence[Part], base: str, merged: str | None) -> str:
@@ -50,7 +53,7 @@ def model_card(parts: Sequence[Part], base: str, merged: str | None) -> str:
     """
     biases = list(dict.fromkeys(name for part in parts for name in _biases(part)))
     against = f", debiased of {_and(biases)}" if biases else ", debiased"
-    lines = [*_front_matter(base, merged), "", f"# Reward model{_escaped(against)}", "", *_what(parts, base, merged)]
+    lines = [*_front_matter(base, merged), "", f"# Reward model{escaped(against)}", "", *_what(parts, base, merged)]
     for part in parts:
         lines += ["", f"## {_title(part, parts)}", "", *_part(part, parts, merged)]
     lines += ["", "## How to load it", "", *_loading(parts, base, merged)]
@@ -70,11 +73,11 @@ def _what(parts: Sequence[Part], base: str, merged: str | None) -> list[str]:
     kind = f"A merged model, with {merged} weights" if merged else "A LoRA adapter with its score head"
     lines = [
         f"{kind}: a reward model (sequence classifier with one label) trained by counterfactual data augmentation, so that it "
-        f"rewards a style less for itself. Base model: {_escaped(_named(base))}.",
+        f"rewards a style less for itself. Base model: {escaped(_named(base))}.",
         "",
     ]
     if len(parts) > 1:
-        summed = ", ".join(f"{_escaped(part.name)} at dose {_dose(part.dose)}" for part in parts)
+        summed = ", ".join(f"{escaped(part.name)} at dose {_dose(part.dose)}" for part in parts)
         lines += [f"The sum of the updates of {len(parts)} trainings: {summed}.", ""]
         if any(part.audit is not None for part in parts):
             lines += ["Each audit below is of one training alone. Their sum has not been audited.", ""]
@@ -87,13 +90,22 @@ def _part(part: Part, parts: Sequence[Part], merged: str | None) -> list[str]:
         "",
     ]
     if part.audit is not None:
-        lines += [f"- {_escaped(bias['name'])}: {_escaped(bias['description'])}" for bias in part.audit["biases"]]
+        lines += [f"- {escaped(bias['name'])}: {escaped(bias['description'])}" for bias in part.audit["biases"]]
     if part.settings:
         lines += ["", "How it was trained:", ""]
-        lines += [f"- {_escaped(name)}: {_escaped(_value(value))}" for name, value in part.settings.items()]
+        lines += [f"- {escaped(name)}: {escaped(_value(value))}" for name, value in part.settings.items()]
     if part.audit is None:
         return [*lines, "", "No audit of it is at hand: what it changed has not been measured here."]
-    return [*lines, "", "### Audit", "", *_audit(part, parts, merged), "", "### Limits", "", *_limits(part, merged)]
+    lines += ["", "### Audit", "", *_audit(part, parts, merged)]
+    if part.chosen is not None:
+        lines += ["", "### How the dose was chosen", "", *_chosen(part.chosen)]
+    return [*lines, "", "### Limits", "", *_limits(part, merged)]
+
+
+def _chosen(dose: Json) -> list[str]:
+    """The held-out result of the dose, beside plain CDA and removals without training."""
+    lines = [line for sentence in dose_sentences(dose) for line in (escaped(sentence), "")]
+    return lines + [line for table in dose_tables(dose) for line in markdown_table(table)]
 
 
 def _audit(part: Part, parts: Sequence[Part], merged: str | None) -> list[str]:
@@ -102,22 +114,22 @@ def _audit(part: Part, parts: Sequence[Part], merged: str | None) -> list[str]:
     lines = []
     if len(parts) == 1 and part.dose != part.audited_dose:
         lines += [
-            f"These numbers are of dose {_dose(part.audited_dose)}. This export is of dose {_dose(part.dose)}, which this audit "
-            "did not measure.",
+            f"These numbers are of dose {_dose(part.audited_dose)}. This export is of dose {_dose(part.dose)}, "
+            + ("measured below." if part.chosen is not None else "which this audit did not measure."),
             "",
         ]
     for verdict in verdicts(audit):
-        lines += [f"**{_escaped(verdict.sentence)}**", ""]
-    lines += [_escaped(quality_sentence(audit)), ""]
+        lines += [f"**{escaped(verdict.sentence)}**", ""]
+    lines += [escaped(quality_sentence(audit)), ""]
     tables = [main_table(audit), votes_table(audit), skew_table(audit) if compares(audit) else None]
     for table in tables:
-        lines += _table(table) if table is not None else []
-    lines += [_escaped(how_scored(audit))]
+        lines += markdown_table(table) if table is not None else []
+    lines += [escaped(how_scored(audit))]
     precision = audit["model"].get("precision")
     if merged and precision and precision != merged:
         lines += [
             "",
-            f"The audit scored a {_escaped(precision)} base with the adapter beside it. The merged {merged} weights differ by "
+            f"The audit scored a {escaped(precision)} base with the adapter beside it. The merged {merged} weights differ by "
             "rounding, which moves a score by a small share of the scores' spread.",
         ]
     return lines
@@ -133,7 +145,7 @@ def _limits(part: Part, merged: str | None) -> list[str]:
     )
     if not merged:
         notes.append("The adapter fits this base alone, with its head; another base gives scores without meaning.")
-    return [f"- {_escaped(note)}" for note in notes]
+    return [f"- {escaped(note)}" for note in notes]
 
 
 def _loading(parts: Sequence[Part], base: str, merged: str | None) -> list[str]:
@@ -177,7 +189,7 @@ def _encoding(form: str, length: int) -> list[str]:
 
 
 def _title(part: Part, parts: Sequence[Part]) -> str:
-    return f"Training: {_escaped(part.name)}" if len(parts) > 1 else "Training"
+    return f"Training: {escaped(part.name)}" if len(parts) > 1 else "Training"
 
 
 def _biases(part: Part) -> list[str]:

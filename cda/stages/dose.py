@@ -50,8 +50,11 @@ def is_wanted(loaded: LoadedRecipe) -> bool:
 
 
 def fits(run_folder: RunFolder) -> bool:
-    """Whether the folder holds a dose that was chosen from its present audit."""
-    return bool(run_folder.record("dose").get("inputs", {}).get("audit") == run_folder.output_of("audit"))
+    """Whether the folder holds a dose of its present adapter, chosen from its present audit."""
+    inputs = run_folder.record("dose").get("inputs", {})
+    return bool(inputs) and all(
+        inputs.get(name) == run_folder.record(name).get("output") for name in ("audit", "train")
+    )
 
 
 def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, Any]:

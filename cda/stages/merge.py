@@ -20,6 +20,8 @@ from cda.models.load import ModelSpec, check_adapter, head_names, load_config
 from cda.report.model_card import EMBEDDED, Part, model_card
 from cda.run import RunFolder
 from cda.stages.audit import RESULT
+from cda.stages.dose import RESULT as CHOSEN
+from cda.stages.dose import fits
 from cda.stages.sources import model_spec
 from cda.stages.train import ADAPTER
 from cda.train.adapter import adapter_config
@@ -131,7 +133,7 @@ def _source(given: str, dose: float | None) -> _Source:
             "(adapter_config.json)"
         )
     chosen = run.stage(_DOSE) / ADAPTER
-    if dose is None and (chosen / "adapter_config.json").is_file():
+    if dose is None and fits(run) and (chosen / "adapter_config.json").is_file():
         # That adapter holds its dose already.
         adapter, factor, shown = chosen, 1.0, _chosen_dose(run)
     else:
@@ -139,7 +141,7 @@ def _source(given: str, dose: float | None) -> _Source:
     adapter_config(adapter)
     settings = record.get("settings", {})
     name = path.resolve().name
-    part = Part(name, shown, _audit(run), settings=_shown_settings(settings))
+    part = Part(name, shown, _audit(run), settings=_shown_settings(settings), chosen=_chosen(run, shown))
     return _Source(name, adapter, factor, _trained_model(path, settings), part)
 
 
@@ -164,6 +166,14 @@ def _trained_model(run: Path, settings: Any) -> ModelSection:
 def _chosen_dose(run: RunFolder) -> float | None:
     dose = run.record(_DOSE).get("counts", {}).get("chosen")
     return float(dose) if isinstance(dose, int | float) else None
+
+
+def _chosen(run: RunFolder, dose: float | None) -> dict[str, Any] | None:
+    """How the run's dose was chosen, where it is the dose of this export."""
+    if not fits(run) or dose != _chosen_dose(run):
+        return None
+    found: dict[str, Any] = read_json(run.stage(_DOSE) / CHOSEN)
+    return found
 
 
 def _audit(run: RunFolder) -> dict[str, Any] | None:

@@ -23,7 +23,7 @@ from cda.label.measured import measure_of
 from cda.launch import world_size
 from cda.models.load import load_config, load_template
 from cda.run import RunFolder
-from cda.stages.audit_sources import load_quality, own_contrasts, own_triples
+from cda.stages.audit_sources import load_quality, own_contrasts, own_triples, taught_contrasts
 from cda.stages.label import planned_calls as label_calls
 from cda.stages.sources import cache_path, llm_client, load_pairs, model_spec, run_path, uses_llm
 from cda.stages.spending import sentence
@@ -89,6 +89,8 @@ def _check_training(loaded: LoadedRecipe, attempt: Callable[[Callable[[], Any]],
     data = recipe.data
     if _is_local(data.pairs):
         attempt(lambda: load_pairs(data.pairs, data.split, data.columns, "data.columns"))
+    if data.contrasts is not None and _is_local(data.contrasts):
+        attempt(lambda: taught_contrasts(loaded))
     if data.supplement is not None and _is_local(data.supplement):
         attempt(
             lambda: load_pairs(
@@ -129,13 +131,19 @@ def plan(loaded: LoadedRecipe) -> str:
         for bias in loaded.biases
     )
     train = recipe.train
+    dose = []
+    if recipe.dose.on != "no" and (recipe.dose.on == "yes" or recipe.audit.contrasts != EMBEDDED or recipe.audit.votes):
+        when = "" if recipe.dose.on == "yes" else ", where people voted on enough contrasts"
+        dose = [f"dose        {len(recipe.dose.doses)} doses from 0 to {recipe.dose.doses[-1]:g}{when}"]
     lines = [
         f"label       {recipe.data.pairs}: {names}, by {recipe.llm.model if by_llm[0] else 'embedded rules (no LLM is set)'}",
         f"synthesize  {counts}, by {recipe.llm.model if by_llm[1] else 'embedded rules (no LLM is set)'}",
-        f"train       {recipe.model.name_or_path}, {recipe.model.precision} base, LoRA r {recipe.lora.r} on "
+        f"train       {_objectives(recipe)}",
+        f"            {recipe.model.name_or_path}, {recipe.model.precision} base, LoRA r {recipe.lora.r} on "
         f"{'/'.join(recipe.lora.target_modules)} + head, {train.get('num_train_epochs', 3)} epochs, "
         f"batch {train.get('per_device_train_batch_size', 16)}, learning rate {train.get('learning_rate', 2e-5)}",
         audit,
+        *dose,
         report,
     ]
     return "\n".join([*lines, *_spending(loaded)])
@@ -165,6 +173,12 @@ def _rate(recipe: Recipe) -> str:
     if recipe.audit.triples:
         return f"; RATE triples: {recipe.audit.triples}"
     return f"; RATE on {recipe.audit.rate} answers with and without each bias" if recipe.audit.rate else ""
+
+
+def _objectives(recipe: Recipe) -> str:
+    """What is taught, and on which file of contrasts."""
+    kinds = ", ".join(one.kind for one in recipe.objectives)
+    return f"objectives: {kinds}" + (f"; contrasts: {recipe.data.contrasts}" if recipe.data.contrasts else "")
 
 
 def _precision(section: ModelSection) -> str:

@@ -231,3 +231,38 @@ def test_the_notes_are_the_same_after_training(
     assert (before := model.template.notes()) == ["The tokenizer has no padding token; token 0 is used."]
     train_adapter(model, [Lesson(pair) for pair in preference_pairs[:4]], [], lora, {"max_steps": 1}, tmp_path, seed=0)
     assert model.template.notes() == before
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError(
+            "[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9"
+        ),
+        type("OutOfMemoryError", (RuntimeError,), {})("CUDA out of memory. Tried to allocate 2.00 GiB"),
+    ],
+)
+def test_too_little_memory_says_batch_length_and_what_to_lower(
+    train: Train, monkeypatch: pytest.MonkeyPatch, error: RuntimeError
+) -> None:
+    from cda.train.trainer import ObjectiveTrainer
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(ObjectiveTrainer, "compute_loss", fail)
+    with pytest.raises(ModelError, match=r"batches of 4 pairs, the longest text \d+ tokens\. Lower train\.per_device"):
+        train()
+
+
+def test_another_runtime_error_is_not_taken_for_too_little_memory(
+    train: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cda.train.trainer import ObjectiveTrainer
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("expected scalar type Half but found Float")
+
+    monkeypatch.setattr(ObjectiveTrainer, "compute_loss", fail)
+    with pytest.raises(RuntimeError, match="expected scalar type"):
+        train()

