@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated
 
 import typer
 
 from cda import __version__
-from cda.errors import CdaError
-
-if TYPE_CHECKING:
-    from cda.config.load import LoadedRecipe
+from cda.invoke import run_audit, run_recipe
+from cda.user_errors import user_errors
 
 app = typer.Typer(
     add_completion=False,
@@ -259,121 +252,6 @@ def version() -> None:
     print(__version__)
 
 
-def run_recipe(
-    recipe: str, overrides: list[str], last: str, dry_run: bool = False, only: bool = False, yes: bool = False
-) -> None:
-    """Resolve a recipe and run its stages up to `last`; a user's mistake ends in a message and a status."""
-    with user_errors():
-        from cda.config.load import load_recipe
-
-        _run(lambda: load_recipe(recipe, overrides), last, dry_run, only, yes)
-
-
-# Options of `cda audit MODEL`, and the recipe setting that each of them is.
-_AUDIT_OPTIONS = {
-    "bias": ("biases",),
-    "pairs": ("audit", "contrasts"),
-    "votes": ("audit", "votes"),
-    "verdicts": ("audit", "verdicts"),
-    "quality": ("audit", "quality"),
-    "triples": ("audit", "triples"),
-    "out": ("run", "folder"),
-}
-
-
-def run_audit(
-    target: str,
-    overrides: list[str],
-    options: dict[str, Any],
-    dry_run: bool = False,
-    only: bool = False,
-    yes: bool = False,
-) -> None:
-    """Audit a model, a judge or a recipe; a user's mistake ends in a message and a status."""
-    with user_errors():
-        from cda.config.load import is_recipe, load_model_audit
-        from cda.errors import RecipeError
-
-        if is_recipe(target):
-            if options:
-                raise RecipeError(
-                    f"--{name}: not with a recipe, which says it itself; use {'.'.join(_AUDIT_OPTIONS[name])}=..."
-                    for name in options
-                )
-            run_recipe(target, overrides, "audit", dry_run, only, yes)
-            return
-        settings: dict[str, Any] = {}
-        for name, value in options.items():
-            section, *key = _AUDIT_OPTIONS[name]
-            value = None if name == "quality" and value == "none" else value
-            if key:
-                settings.setdefault(section, {})[key[0]] = value
-            else:
-                settings[section] = value
-        _run(lambda: load_model_audit(target, settings, overrides), "report", dry_run, only=False, yes=yes)
-
-
-def _run(load: Callable[[], LoadedRecipe], last: str, dry_run: bool, only: bool, yes: bool) -> None:
-    from dataclasses import replace
-
-    from cda.launch import is_main, use_all_cores
-    from cda.quiet import quiet_libraries
-
-    use_all_cores()
-    quiet_libraries()
-    from cda.stages import plan as planning
-
-    loaded = replace(load(), confirmed=yes)
-    if dry_run:
-        if is_main():
-            planning.check(loaded)
-            print(f"{planning.describe(loaded)}\n\n{planning.plan(loaded)}")
-        return
-    from cda.stages.pipeline import run_stages
-
-    run_stages(loaded, last, only)
-
-
-@contextmanager
-def user_errors() -> Iterator[None]:
-    """Turn errors a user can act on into messages without a traceback. Exit status 1, or 130 for Ctrl-C."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        _fail("stopped. The same command goes on from the last finished stage or checkpoint", 130)
-    except Exception as error:
-        message = explain(error)
-        if message is None:
-            raise
-        _fail(message)
-
-
-def explain(error: BaseException) -> str | None:
-    """What to tell a user of an error; None where it is a fault of ours, which deserves its traceback."""
-    if isinstance(error, CdaError):
-        return str(error)
-    number = error.errno if isinstance(error, OSError) else None
-    # Some libraries wrap the system's error and leave only its words.
-    if number in (errno.ENOSPC, errno.EDQUOT) or "No space left on device" in str(error):
-        return "the disk is full. Nothing finished is lost: free some space, and the same command goes on from here"
-    if number in (errno.EACCES, errno.EPERM, errno.EROFS) and isinstance(error, OSError):
-        return f"{error.filename}: cannot be written ({error.strerror})"
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return (
-            "out of memory. Lower train.per_device_train_batch_size, score.batch_tokens or model.max_length_tokens, "
-            "or set train.gradient_checkpointing=true"
-        )
-    return None
-
-
 def main() -> None:
     """Entry point of the `cda` command."""
     app()
-
-
-def _fail(message: str, status: int = 1) -> NoReturn:
-    # Under several processes each may see the same mistake; one message is enough.
-    if os.environ.get("RANK", "0") == "0":
-        for line in message.splitlines():
-            print(f"error: {line}", file=sys.stderr)
-    sys.exit(status)
