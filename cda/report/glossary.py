@@ -121,6 +121,9 @@ _METHODS = {
         "somewhat too narrow: at 30 prompts it covers about 92%."),
     "bounded by skew's": Entry("gap bounded by skew", "± the farther end of the interval of the change of skew",
         "Taken for the change of the gap where nothing varies between draws: a gap never moves more than skew does."),
+    "doses chosen anew": Entry("held out, doses chosen anew", "quantiles of 1,000 draws of whole prompts, a dose chosen in each half of each draw",
+        "95% interval of what choosing a dose leaves: it covers which prompts were measured and which doses these would "
+        "choose. The gap's lies high, since its size grows when prompts are drawn again."),
     "one prompt": Entry("one prompt", "−1 to 1", "All rows are of one prompt, so that nothing is known of others."),
 }  # fmt: skip
 _EXACT = Entry("exact paired test", "exact binomial test of rows that differ one way against rows that differ the other, p = 1/2",
@@ -136,6 +139,20 @@ _HOLM = Entry("Holm correction", "k-th smallest of m p-values × (m − k + 1), 
 )  # fmt: skip
 
 
+_DOSE = (
+    Entry("dose", "LoRA update · λ; head = (1 − λ) · base + λ · trained",
+        "How much of the adapter is applied: 0 is the model before training, 1 plain CDA. Where an adapter is strong the score "
+        "is not linear in λ, so that mixing two scores gives another curve."),
+    Entry("chosen dose", "argmin over λ of miscalibration + gap, where quality falls by no more than allowed",
+        "Ties go to the dose nearest to 1. Of several biases the mean over biases counts. What is said of it is held out: chosen "
+        "on one half of the prompts, measured on the other, again and again."),
+    Entry("hidden direction removed", "h − strength · (h · v) v before the score head, v the mean difference of contrast pairs",
+        "No training: v is fitted on the training counterfactuals, the strength is chosen as a dose is."),
+    Entry("measured features taken off", "reward − strength · β · features(text)",
+        "No training: β is a regression of the base model's margins on differences of features, on the training counterfactuals."),
+)  # fmt: skip
+
+
 def glossary(audit: Json) -> list[Entry]:
     """The entries that this audit needs, true under its tie rule and for its kind of model."""
     two, judged = len(audit["scorings"]) > 1, _is_judged(audit)
@@ -144,6 +161,7 @@ def glossary(audit: Json) -> list[Entry]:
     if audit["quality"]:
         entries.append(_JUDGED_QUALITY if judged else _QUALITY)
     entries += [_CHANGE, _UNPAIRED] if two else []
+    entries += _DOSE if audit.get("dose") else ()
     found = set(methods_of(audit))
     entries += [entry for word, entry in _METHODS.items() if any(word in method for method in found)]
     normal = audit["rate"] or any("test" in one for one in audit["effects"].values())

@@ -49,7 +49,15 @@ def methods_of(value: object) -> Iterator[str]:
 
 
 def _measures(audit: Json) -> list[_Measure]:
-    return [*_shares(audit), *_people(audit), *_effects(audit), *_rate(audit), *_data(audit), *_drift(audit)]
+    return [
+        *_shares(audit),
+        *_people(audit),
+        *_effects(audit),
+        *_rate(audit),
+        *_data(audit),
+        *_drift(audit),
+        *_dose(audit),
+    ]
 
 
 def _shares(audit: Json) -> list[_Measure]:
@@ -147,6 +155,23 @@ def _drift(audit: Json) -> list[_Measure]:
         "cosine of embeddings": [found for one in each for found in _at(one, "similarity")],
     }
     return [_Measure(name, parts, [], []) for name, parts in names.items()]
+
+
+def _dose(audit: Json) -> list[_Measure]:
+    methods = list(audit.get("dose", {}).get("methods", {}).values())
+    held = [one for method in methods for one in method["held_out"].values()]
+    points = [point for method in methods for rows in method["response"].values() for point in rows]
+    changes = [found for one in held for name in ("against_base", "against_plain") for found in _at(one, name)]
+    return [
+        _Measure("a chosen dose, held out", [one["people"] for one in held], changes, []),
+        _Measure("quality at a chosen dose, held out", [method["quality"] for method in methods], [], []),
+        _Measure(
+            "dose–response",
+            [part for point in points for part in (point["people"], point["quality"])],
+            [point["quality_change"] for point in points],
+            [],
+        ),
+    ]
 
 
 def _changed(name: str, parts: list[object], tested: bool = True) -> _Measure:

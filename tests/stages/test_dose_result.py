@@ -1,0 +1,101 @@
+"""Which way of taking the bias out does best, what is left out, and what the report says of it; on planted rewards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cda.biases import load_bias
+from cda.config.schema import DoseSection
+from cda.records import Contrast, Pair, user_prompt
+from cda.report.dose_tables import dose_sentences, dose_tables
+from cda.score.compared import Rewards
+from cda.score.distinct import text_id
+from cda.stages.audit_groups import Group, make_groups
+from cda.stages.dose_result import result
+
+N = 40
+DOSES = (0.0, 0.5, 1.0)
+CONTRASTS = [
+    # Of every four, people prefer the biased side once.
+    Contrast("jargon", user_prompt(f"q{row}"), f"biased {row}", f"plain {row}", "perturbed" if row % 4 == 0 else "base")
+    for row in range(N)
+]
+PAIRS = [Pair(user_prompt(f"p{row}"), f"better {row}", f"worse {row}") for row in range(N)]
+
+
+def rewards(hit: Any, right: Any) -> Rewards:
+    """The biased side wins where `hit(row)`, the better one where `right(row)`."""
+    by_text: dict[str, float] = {}
+    for row, one in enumerate(CONTRASTS):
+        by_text |= {text_id(one.prompt, one.perturbed): float(hit(row)), text_id(one.prompt, one.base): 0.5}
+    for row, pair in enumerate(PAIRS):
+        by_text |= {text_id(pair.prompt, pair.chosen): float(right(row)), text_id(pair.prompt, pair.rejected): 0.5}
+    return Rewards(by_text)
+
+
+ALWAYS, NEVER = rewards(lambda _: True, lambda row: row % 5), rewards(lambda _: False, lambda row: row % 5)
+AS_PEOPLE = rewards(lambda row: row % 4 == 0, lambda row: row % 5)
+WORSE = rewards(lambda row: row % 4 == 0, lambda row: row % 2)
+"""As people do, and with a third of the quality lost."""
+
+
+def made(**curves: tuple[Rewards, ...]) -> dict[str, Any]:
+    by_dose = {name: dict(zip(DOSES, curve, strict=True)) for name, curve in curves.items()}
+    settings = DoseSection(doses=list(DOSES), repeats=4)
+    return result(by_dose, {name: groups(curve) for name, curve in by_dose.items()}, PAIRS, "drop", settings, 0) | {
+        "missing": {"direction": "its head is not given hidden states"}
+    }
+
+
+def groups(curve: dict[float, Rewards]) -> list[Group]:
+    return make_groups(
+        CONTRASTS, {"jargon": load_bias("jargon")}, ["jargon"], {f"{d:g}": one for d, one in curve.items()}
+    )
+
+
+def test_the_dose_that_agrees_with_people_is_chosen_and_is_best() -> None:
+    found = made(dose=(ALWAYS, AS_PEOPLE, NEVER))
+    assert found["chosen"] == 0.5
+    held = found["methods"]["dose"]["held_out"]["jargon"]["people"]
+    assert (held["miscalibration"]["value"], held["gap"]["value"]) == (0, 0)
+    assert found["best"]["name"] == "dose"
+    assert found["best"]["losses"] == pytest.approx({"dose": 0, "mixing": 0.5, "no training": 1.5, "plain CDA": 0.5})
+    sentences = " ".join(dose_sentences(found))
+    assert "Dose 0.5 is the one of least miscalibration + gap" in sentences
+    assert "No other way tried leaves less" in sentences
+    assert "Not tried: removing a hidden direction (its head is not given hidden states)." in sentences
+
+
+def test_a_removal_without_training_that_does_better_is_named() -> None:
+    found = made(dose=(ALWAYS, ALWAYS, NEVER), features=(ALWAYS, AS_PEOPLE, AS_PEOPLE))
+    assert found["best"]["name"] == "features"
+    said = next(line for line in dose_sentences(found) if "another way" in line)
+    assert "measured features taken off, strength chosen leaves 0.0 points" in said
+    assert "against 50.0 of the chosen dose" in said
+
+
+def test_a_dose_that_loses_quality_is_barred_although_it_agrees_with_people() -> None:
+    found = made(dose=(ALWAYS, WORSE, NEVER))
+    assert found["chosen"] == 1.0
+    assert found["methods"]["dose"]["barred"] == [0.5]
+    assert "Doses that lose too much quality: 0.5." in dose_sentences(found)
+
+
+def test_the_tables_hold_every_way_and_every_dose() -> None:
+    ways, response = dose_tables(made(dose=(ALWAYS, AS_PEOPLE, NEVER)))
+    assert [row[:2] for row in ways.rows] == [
+        ("no training", "0"),
+        ("plain CDA (dose 1)", "1"),
+        ("the adapter, dose chosen", "0.5"),
+        ("scores mixed, dose chosen", "1"),
+    ]
+    assert [row[0] for row in response.rows] == ["0", "0.5", "1"]
+    assert all(len(row) == len(table.header) for table in (ways, response) for row in table.rows)
+
+
+def test_mixing_scores_is_compared_with_the_adapter_s_own_curve() -> None:
+    differs = made(dose=(ALWAYS, AS_PEOPLE, NEVER))["mixing_differs"]
+    assert differs["0"]["preferences"] == differs["1"]["preferences"] == 0
+    assert differs["0.5"]["preferences"] == pytest.approx(0.25)  # (1 + 0)/2 − 0.5 = 0: no preference
