@@ -45,8 +45,8 @@ def explain(error: BaseException) -> str | None:
 
 
 def _fail(message: str, status: int = 1) -> NoReturn:
-    # Under several processes each may see the same mistake; one message is enough.
-    if os.environ.get("RANK", "0") == "0":
-        for line in message.splitlines():
-            print(f"error: {line}", file=sys.stderr)
+    # Under several processes each may see the same mistake, or one of them alone.
+    rank = os.environ.get("RANK", "0")
+    for line in message.splitlines():
+        print(f"error: {line}" if rank == "0" else f"error (process {rank}): {line}", file=sys.stderr)
     sys.exit(status)

@@ -97,7 +97,10 @@ def _llmbar() -> list[Pair]:
 
 
 def _rm_bench() -> Quality:
+    """Without the prompts that AlpacaEval's train split has too: the model was trained on those."""
+    trained = {pair.prompt for pair in alpaca_pairs("train")}
     rows: Sequence[dict[str, Any]] = read_json(DATA / "rm_bench" / "chat_filtered.json")
+    rows = [row for row in rows if user_prompt(row["prompt"]) not in trained]
     pairs, styles = [], []
     for row in rows:
         for i, chosen in enumerate(row["chosen"]):

@@ -287,6 +287,17 @@ def _cross_checks(recipe: Recipe, biases: Sequence[Bias], path: Path) -> list[st
                     f"{path}: synthesize.{setting}.{name}: no such bias here.{did_you_mean(name, known)} "
                     f"Known: {', '.join(sorted(known))}"
                 )
+    for number, objective in enumerate(recipe.objectives):
+        for name in objective.target if isinstance(objective.target, dict) else ():
+            if name not in names:
+                problems.append(
+                    f"{path}: objectives.{number}.target.{name}: not a bias of this recipe.{did_you_mean(name, names)} "
+                    f"Its biases: {', '.join(names)}"
+                )
+    if recipe.synthesize.counterfactuals == 0 and recipe.data.contrasts is None:
+        problems.append(
+            f"{path}: synthesize.counterfactuals is 0 and data.contrasts is not set, so nothing debiases; give one of them"
+        )
     llm = recipe.llm
     if llm.budget_usd is not None and llm.model is not None and llm.model not in llm.prices:
         problems.append(

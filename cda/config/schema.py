@@ -81,8 +81,9 @@ class ObjectiveSection(_Section):
     its own biased version. neutral: a tie between the two. keep: unchanged pairs, and contrasts of biases that are not
     debiased, keep the preference that the base model has; without it, unchanged pairs are taught as they are labelled."""
     target: Share | dict[str, Share] | None = None
-    """pairs and paired: taught probability that the unbiased side is better, one number or a number by bias. null: 1.
-    Where people share a bias in part, the share of people who prefer the unbiased side."""
+    """pairs and paired: taught probability that the unbiased side is better, one number or a number by bias. null: 1. Every
+    pair is drawn towards a margin of log(t / (1 − t)) reward units: below 1 the model is not taught to be certain, and
+    below 0.5 the biased side is taught to be better. How often it prefers one is for the dose to settle."""
     margin: Annotated[float, Field(ge=0)] = 0.0
     """By how many reward units the better side should lead."""
     weight: Annotated[float, Field(gt=0)] = 1.0

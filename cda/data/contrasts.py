@@ -38,6 +38,7 @@ def clean_contrasts(
     where: str,
     votes: Mapping[str, Sequence[str]] | None = None,
     verdicts: Mapping[str, Sequence[str]] | None = None,
+    setting: str = "audit.columns",
 ) -> CleanContrasts:
     """Turn rows into contrasts, counting what cannot be used.
 
@@ -52,13 +53,14 @@ def clean_contrasts(
         where: File named in errors.
         votes: Votes from a file of their own, by the row's `id` or the contrast's; they go before the row's own.
         verdicts: Verdicts of LLM judges, by the same ids.
+        setting: What maps columns, for messages.
 
     Raises:
         DataError: Neither layout is there, or several biases and no `bias` column, or no row is usable.
     """
     names = {name: columns.get(name, name) for name in COLUMNS}
     present = {key for row in rows for key in row}
-    _check_layout(names, present, biases, where)
+    _check_layout(names, present, biases, where, setting)
     if votes or verdicts:
         _check_ids(rows, names["id"], where)
     contrasts: dict[str, Contrast] = {}
@@ -143,19 +145,19 @@ def _pooled(one: Contrast, other: Contrast) -> Contrast:
     )
 
 
-def _check_layout(names: Mapping[str, str], present: set[str], biases: Sequence[str], where: str) -> None:
+def _check_layout(names: Mapping[str, str], present: set[str], biases: Sequence[str], where: str, setting: str) -> None:
     problems = []
     layouts = (("base", "perturbed"), ("response_1", "response_2", "biased"))
     if not any(all(names[name] in present for name in layout) for layout in layouts):
         problems.append(
             f"{where}: needs the columns base and perturbed, or response_1, response_2 and biased. "
-            f"Found: {', '.join(sorted(present))}. Map yours with audit.columns.<name>=<your column>"
+            f"Found: {', '.join(sorted(present))}. Map yours with {setting}.<name>=<your column>"
         )
     if names["prompt"] not in present:
-        problems.append(f"{where}: no column '{names['prompt']}'. Map it with audit.columns.prompt=<your column>")
+        problems.append(f"{where}: no column '{names['prompt']}'. Map it with {setting}.prompt=<your column>")
     if len(biases) > 1 and names["bias"] not in present:
         problems.append(
-            f"{where}: {len(biases)} biases are audited ({', '.join(biases)}), so each row needs a column 'bias'"
+            f"{where}: {len(biases)} biases are meant ({', '.join(biases)}), so each row needs a column 'bias'"
         )
     if problems:
         raise DataError("\n".join(problems))

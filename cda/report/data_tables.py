@@ -78,7 +78,7 @@ def _exclusions(audit: Json) -> Iterable[tuple[str, str, dict[str, int]]]:
     taught = synthesize.get("contrasts")
     if taught:
         yield "loading taught contrasts", str(taught["file"]["seen"]), dict(taught["file"]["dropped"])
-        yield "taught contrasts", "", _positive({"prompt is in the audit": taught["in_audit"]})
+        yield "choosing taught contrasts", "", _positive(taught["left_out"])
     train = audit["stages"].get("train", {})
     if train:
         mixed = synthesize.get("mix", {})

@@ -35,6 +35,10 @@ def dose_sentences(dose: Json) -> list[str]:
         f"Mixing the scores before and after is not the same as scaling the adapter: at dose {far[0]} the two prefer "
         f"another side on {percent(far[1]['preferences'])} of {far[1]['n']:.0f} contrasts."
     )
+    found += [
+        f"{name}: people's majorities on {n} prompts, too few to have a say in the dose."
+        for name, n in dose.get("too_few_votes", {}).items()
+    ]
     found += [f"Not tried: {_WHY_MISSING.get(name, name)} ({why})." for name, why in dose["missing"].items()]
     return found
 

@@ -21,7 +21,7 @@ from cda.errors import DataError
 from cda.features import n_words
 from cda.launch import say
 from cda.llm.money import tokens_of
-from cda.records import Contrast, Exclusions, Pair, RewriteRequest, Triple, count_reasons
+from cda.records import Contrast, Exclusions, Pair, Prompt, RewriteRequest, Triple, count_reasons
 from cda.rewrite.protocol import Rewriter
 from cda.rewrite.triples import Original, make_triples
 from cda.stages.sources import load_pairs, rewriter, uses_llm
@@ -140,6 +140,16 @@ def audited_contrasts(loaded: LoadedRecipe) -> list[Contrast]:
     return [*own_contrasts(loaded).contrasts, *embedded]
 
 
+def audited_prompts(loaded: LoadedRecipe) -> list[Prompt]:
+    """Prompts of everything that the audit measures on, as far as it exists beforehand."""
+    quality = load_quality(loaded)
+    return [
+        *(one.prompt for one in audited_contrasts(loaded)),
+        *(one.prompt for one in own_triples(loaded).triples),
+        *(pair.prompt for pair in (quality.pairs if quality else ())),
+    ]
+
+
 def taught_contrasts(loaded: LoadedRecipe) -> CleanContrasts:
     """Contrasts of `data.contrasts`, of the recipe's biases and of any built-in one. Reads, and spends nothing."""
     data = loaded.recipe.data
@@ -149,7 +159,7 @@ def taught_contrasts(loaded: LoadedRecipe) -> CleanContrasts:
     has_column = any(data.contrast_columns.get("bias", "bias") in row for row in rows)
     # Without a column of biases they are of the recipe's only one.
     known = names if has_column else [bias.name for bias in loaded.biases]
-    return clean_contrasts(rows, known, data.contrast_columns, path)
+    return clean_contrasts(rows, known, data.contrast_columns, path, setting="data.contrast_columns")
 
 
 def own_triples(loaded: LoadedRecipe) -> CleanTriples:

@@ -17,13 +17,14 @@ from cda.run import RunFolder, Stage
 from cda.score.compared import Comparison, Rewards
 from cda.stages import dose_result
 from cda.stages.audit_groups import Group, make_groups, people_of
-from cda.stages.audit_sources import audited_contrasts, drawn, load_audit_texts
-from cda.stages.dose_scores import Text, audit_rewards, dosed_rewards, export, removals
+from cda.stages.audit_sources import audited_contrasts, drawn, load_audit_texts, load_quality
+from cda.stages.dose_scores import Text, audit_rewards, dosed_rewards, removals
 from cda.stages.label import PAIRS
 from cda.stages.rows import read_labelled, read_training
 from cda.stages.sources import model_spec
 from cda.stages.synthesize import MIX
 from cda.stages.train import ADAPTER
+from cda.train.dose import export_dose, read_head
 
 RESULT = "dose.json"
 
@@ -36,17 +37,39 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
 
 
 def is_wanted(loaded: LoadedRecipe) -> bool:
-    """Whether a recipe that does not ask for it gets a dose: people voted on enough contrasts of its biases.
-
-    Only contrasts of files are looked at; embedded ones have no votes but those of a file.
-    """
+    """Whether the recipe gets a dose: it asks for one, or people voted on enough contrasts of its biases."""
     on = loaded.recipe.dose.on
     if on != "auto":
         return on == "yes"
     audit = loaded.recipe.audit
     if audit.contrasts == EMBEDDED and audit.votes is None:
+        return False  # embedded contrasts have no votes but those of a file
+    try:
+        check(loaded)
+    except DataError:
         return False
-    return _n_voted_prompts(_voted(loaded, audited_contrasts(loaded)), loaded) >= MIN_PROMPTS
+    return True
+
+
+def check(loaded: LoadedRecipe) -> None:
+    """Count votes and quality pairs before anything is spent.
+
+    Raises:
+        DataError: Too few to choose a dose by.
+    """
+    audit, seed = loaded.recipe.audit, loaded.recipe.seed
+    contrasts = audited_contrasts(loaded)
+    own = [one for bias in loaded.biases for one in _of(contrasts, bias.name, audit.max_contrasts, seed)]
+    quality = load_quality(loaded)
+    pairs = drawn(quality.pairs if quality else (), audit.max_quality, seed)
+    _check_enough(_voted(loaded, own)[1], drawn(pairs, loaded.recipe.dose.max_quality, seed))
+
+
+def _of(contrasts: Sequence[Contrast], bias: str, most: int | None, seed: int) -> list[Contrast]:
+    """The contrasts of a bias that the audit measures: a file's stand for the embedded ones."""
+    own = [one for one in contrasts if one.bias == bias]
+    files = [one for one in own if one.tags.get("source", "file") == "file"]
+    return drawn(files or own, most, seed)
 
 
 def fits(run_folder: RunFolder) -> bool:
@@ -65,16 +88,12 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     """
     recipe = loaded.recipe
     texts = load_audit_texts(loaded)
-    contrasts = _voted(loaded, texts.contrasts)
-    found = _n_voted_prompts(contrasts, loaded)
-    if found < MIN_PROMPTS:
-        names = ", ".join(bias.name for bias in loaded.biases)
-        raise DataError(
-            f"{names}: people's majorities on {found} prompts, and choosing a dose needs {MIN_PROMPTS} at least "
-            "(half of them choose, the others measure). Give contrasts with votes (audit.contrasts, audit.votes), or take "
-            "a dose of your own with `cda merge --dose`"
-        )
+    contrasts, prompts = _voted(loaded, texts.contrasts)
     pairs = drawn(texts.pairs, recipe.dose.max_quality, recipe.seed)
+    _check_enough(prompts, pairs)
+    for name, n in prompts.items():
+        if n < MIN_PROMPTS:
+            say(f"  {name}: majorities on {n} prompts, too few to have a say in the dose ({MIN_PROMPTS} needed)")
     spec, adapter = model_spec(recipe.model), run_folder.stage("train") / ADAPTER
     scored = audit_rewards(run_folder.stage("audit") / "margins.jsonl", contrasts, pairs)
     doses = tuple(recipe.dose.doses)
@@ -91,12 +110,13 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         fitted = {name: dict(one.fitted) for name, one in removed.items()}
     groups = {name: _groups(loaded, contrasts, curve) for name, curve in curves.items()}
     result = dose_result.result(curves, groups, pairs, recipe.audit.ties, recipe.dose, recipe.seed)
+    result |= {"too_few_votes": {name: n for name, n in prompts.items() if n < MIN_PROMPTS}}
     result |= {"missing": missing, "fitted": fitted, "available_quality": len(texts.pairs)}
     write_json(folder / RESULT, result)
     chosen = float(result["chosen"])
-    export(spec, adapter, chosen, folder / ADAPTER)
-    say(f"  dose {chosen:g} chosen by people's votes on {found} prompts")
-    return {"chosen": chosen, "voted_prompts": found, "quality_pairs": len(pairs), "doses": list(doses)}
+    export_dose(adapter, chosen, read_head(spec), folder / ADAPTER)
+    say(f"  dose {chosen:g} chosen by people's votes")
+    return {"chosen": chosen, "voted_prompts": prompts, "quality_pairs": len(pairs), "doses": list(doses)}
 
 
 def _groups(loaded: LoadedRecipe, contrasts: Sequence[Contrast], curve: Mapping[float, Rewards]) -> list[Group]:
@@ -106,24 +126,37 @@ def _groups(loaded: LoadedRecipe, contrasts: Sequence[Contrast], curve: Mapping[
     return make_groups(contrasts, biases, voted, {f"{dose:g}": rewards for dose, rewards in curve.items()})
 
 
-def _voted(loaded: LoadedRecipe, contrasts: Sequence[Contrast]) -> list[Contrast]:
-    """Contrasts of the recipe's biases on which people voted or stated a preference."""
-    names = {bias.name for bias in loaded.biases}
-    return [one for one in contrasts if one.bias in names and (one.votes or one.preferred)]
-
-
-def _n_voted_prompts(contrasts: Sequence[Contrast], loaded: LoadedRecipe) -> int:
-    """Prompts on which people's majority is for one side, by the recipe's rule of ties."""
-    found = set()
-    for name in {one.bias for one in contrasts}:
-        own = tuple(one for one in contrasts if one.bias == name)
-        bias = next(bias for bias in loaded.biases if bias.name == name)
-        ids = tuple(one.id for one in own)
-        group = Group(bias, True, own, ids, {}, "reward", 0)
+def _voted(loaded: LoadedRecipe, contrasts: Sequence[Contrast]) -> tuple[list[Contrast], dict[str, int]]:
+    """Contrasts of the biases on which enough people's majorities are for one side, and how many prompts of each are."""
+    kept: list[Contrast] = []
+    prompts: dict[str, int] = {}
+    for bias in loaded.biases:
+        own = [one for one in contrasts if one.bias == bias.name and (one.votes or one.preferred)]
+        group = Group(bias, True, tuple(own), tuple(one.id for one in own), {}, "reward", 0)
         people = people_of(group, loaded.recipe.audit.ties)
-        if people is not None:
-            found |= {str(one.prompt) for one, used in zip(own, people.majority.used, strict=True) if used}
-    return len(found)
+        used = [] if people is None else people.majority.used.tolist()
+        voted = {str(one.prompt) for one, use in zip(own, used, strict=bool(used)) if use}
+        prompts[bias.name] = len(voted)
+        if len(voted) >= MIN_PROMPTS:
+            kept += own
+    return kept, prompts
+
+
+def _check_enough(prompts: Mapping[str, int], pairs: Sequence[Pair]) -> None:
+    """Raises DataError where there are too few votes or quality pairs to choose by, and says how many are needed."""
+    if max(prompts.values()) < MIN_PROMPTS:
+        found = ", ".join(f"{name}: people's majorities on {n} prompts" for name, n in prompts.items())
+        raise DataError(
+            f"{found}, and choosing a dose needs {MIN_PROMPTS} at least of one bias (half of them choose, the others "
+            "measure). Give contrasts with votes (audit.contrasts, audit.votes), or take a dose of your own with "
+            "`cda merge --dose`"
+        )
+    n_prompts = len({str(pair.prompt) for pair in pairs})
+    if 0 < n_prompts < MIN_PROMPTS:
+        raise DataError(
+            f"quality pairs on {n_prompts} prompts, and a limit on quality loss needs {MIN_PROMPTS} at least. Give more "
+            "(audit.quality, audit.max_quality, dose.max_quality), or none at all (audit.quality=null)"
+        )
 
 
 def _texts(contrasts: Sequence[Contrast], pairs: Sequence[Pair]) -> list[Text]:
@@ -133,20 +166,20 @@ def _texts(contrasts: Sequence[Contrast], pairs: Sequence[Pair]) -> list[Text]:
     return list(dict.fromkeys(texts))
 
 
-def _lessons(loaded: LoadedRecipe, run_folder: RunFolder) -> list[Comparison]:
+def _lessons(loaded: LoadedRecipe, run_folder: RunFolder) -> dict[str, list[Comparison]]:
     """Biased and unbiased side of training counterfactuals: a response and its rewrite, drawn for each bias."""
     originals = {row.pair.id: row.pair.rejected for row in read_labelled(run_folder.stage("label") / PAIRS)}
-    found: list[Comparison] = []
     rows = list(read_training(run_folder.stage("synthesize") / MIX))
+    found: dict[str, list[Comparison]] = {}
     for bias in loaded.biases:
         own = [row for row in rows if row.bias == bias.name and row.kind not in ("supplementary", "contrast")]
-        sides = [
+        sides = dict.fromkeys(
             (
                 row.pair.prompt,
                 row.pair.rejected,
                 originals[row.source_id] if row.kind == "counterfactual" else row.pair.chosen,
             )
             for row in own
-        ]
-        found += drawn(list(dict.fromkeys(sides)), loaded.recipe.dose.max_baseline_pairs, loaded.recipe.seed)
+        )
+        found[bias.name] = drawn(list(sides), loaded.recipe.dose.max_baseline_pairs, loaded.recipe.seed)
     return found

@@ -20,7 +20,7 @@ from cda.score.distinct import score_distinct, text_id
 from cda.score.head_input import head_inputs, head_scores
 from cda.score.posthoc import FeatureCorrection, bias_direction, feature_correction
 from cda.score.protocols import FloatArray
-from cda.train.dose import DosedModel, export_dose, head_of
+from cda.train.dose import DosedModel
 
 Text = tuple[Prompt, str]
 BASE, PLAIN = 0.0, 1.0
@@ -87,28 +87,21 @@ def dosed_rewards(
     return found
 
 
-def export(spec: ModelSpec, adapter: Path, dose: float, folder: Path) -> None:
-    """Write the adapter at a dose."""
-    reward_model = load_reward_model(spec)
-    export_dose(adapter, dose, head_of(reward_model), folder)
-    del reward_model
-    free_memory()
-
-
 def removals(
     spec: ModelSpec,
-    lessons: Sequence[Comparison],
+    lessons: Mapping[str, Sequence[Comparison]],
     texts: Sequence[Text],
     strengths: Sequence[float],
     batch_tokens: int,
 ) -> tuple[dict[str, Removal], dict[str, str]]:
     """What can be had without training: measured features, and a direction of the hidden states, taken off the base model.
 
-    Both are fitted on the training counterfactuals, and on nothing that is reported on.
+    Both are fitted on the training counterfactuals, and on nothing that is reported on. Each bias has a direction of its own,
+    since differences of several would cancel in their mean; all of them are taken out together.
 
     Args:
         spec: Base model.
-        lessons: Prompt, biased side, unbiased side of each counterfactual.
+        lessons: For each bias prompt, biased side, unbiased side of each counterfactual.
         texts: What is reported on.
         strengths: How much is taken off.
         batch_tokens: Padded tokens in a batch.
@@ -117,25 +110,26 @@ def removals(
         Removals by name, and why one could not be made.
     """
     reward_model = load_reward_model(spec)
-    taught = [(prompt, text) for prompt, biased, plain in lessons for text in (biased, plain)]
-    every = [*taught, *texts]
+    every = [one for own in lessons.values() for one in own]
+    taught = [(prompt, text) for prompt, biased, plain in every for text in (biased, plain)]
+    asked = [*taught, *texts]
     try:
         states = head_inputs(
-            reward_model, [one[0] for one in every], [one[1] for one in every], batch_tokens, "  base model"
+            reward_model, [one[0] for one in asked], [one[1] for one in asked], batch_tokens, "  base model"
         )
-    except ModelError as error:
+    except (ModelError, DataError) as error:
         return {}, {"direction": str(error), "features": str(error)}
     biased, plain, shown = states[: len(taught) : 2], states[1 : len(taught) : 2], states[len(taught) :]
     found: dict[str, Removal] = {}
     missing: dict[str, str] = {}
     try:
-        direction = bias_direction(biased, plain)
-        found["direction"] = _projected(reward_model, shown, texts, direction, strengths, len(lessons))
+        directions = _directions(biased, plain, lessons)
+        found["direction"] = _projected(reward_model, shown, texts, directions, strengths, len(every))
     except DataError as error:
         missing["direction"] = str(error)
     try:
         margins = head_scores(reward_model, biased) - head_scores(reward_model, plain)
-        fit = _features(margins, lessons)
+        fit = _features(margins, every)
         found["features"] = _corrected(fit, head_scores(reward_model, shown), texts, strengths)
     except DataError as error:
         missing["features"] = str(error)
@@ -144,20 +138,31 @@ def removals(
     return found, missing
 
 
+def _directions(biased: FloatArray, plain: FloatArray, lessons: Mapping[str, Sequence[Comparison]]) -> FloatArray:
+    """An orthonormal basis of the biases' directions, shape (hidden size, biases)."""
+    found, start = [], 0
+    for own in lessons.values():
+        rows = slice(start, start + len(own))
+        prompts = [text_id(prompt, "") for prompt, _, _ in own]
+        found.append(bias_direction(biased[rows], plain[rows], prompts))
+        start += len(own)
+    basis, _ = np.linalg.qr(np.column_stack(found))
+    return np.asarray(basis, dtype=np.float64)
+
+
 def _projected(
     reward_model: RewardModel,
     states: FloatArray,
     texts: Sequence[Text],
-    direction: FloatArray,
+    directions: FloatArray,
     strengths: Sequence[float],
     n: int,
 ) -> Removal:
-    along = states @ direction
+    along = (states @ directions) @ directions.T
     rewards = {
-        strength: _rewards(texts, head_scores(reward_model, states - strength * along[:, None] * direction))
-        for strength in strengths
+        strength: _rewards(texts, head_scores(reward_model, states - strength * along)) for strength in strengths
     }
-    return Removal(rewards, {"pairs": n, "hidden_size": len(direction)})
+    return Removal(rewards, {"pairs": n, "directions": directions.shape[1], "hidden_size": len(directions)})
 
 
 def _features(margins: FloatArray, lessons: Sequence[Comparison]) -> FeatureCorrection:

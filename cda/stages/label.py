@@ -43,7 +43,9 @@ def stage(loaded: LoadedRecipe) -> Stage:
     """What decides the labels."""
     recipe = loaded.recipe
     settings = {
-        "data": recipe.data.model_dump(mode="json", exclude={"preset"}),
+        "data": recipe.data.model_dump(
+            mode="json", exclude={"preset", "contrasts", "contrast_columns", "max_contrasts"}
+        ),
         "label": recipe.label.model_dump(mode="json"),
         "biases": bias_settings(loaded.biases),
         "seed": recipe.seed,

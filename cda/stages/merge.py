@@ -133,7 +133,10 @@ def _source(given: str, dose: float | None) -> _Source:
             "(adapter_config.json)"
         )
     chosen = run.stage(_DOSE) / ADAPTER
-    if dose is None and fits(run) and (chosen / "adapter_config.json").is_file():
+    has_dose = (chosen / "adapter_config.json").is_file()
+    if dose is None and has_dose and not fits(run):
+        say(f"{chosen.parent}: of an earlier training or audit, so dose 1 is taken; `cda dose` chooses anew")
+    if dose is None and has_dose and fits(run):
         # That adapter holds its dose already.
         adapter, factor, shown = chosen, 1.0, _chosen_dose(run)
     else:
@@ -180,6 +183,9 @@ def _audit(run: RunFolder) -> dict[str, Any] | None:
     """The run's audit; None where there is none, or one that another version of cda wrote."""
     file = run.stage("audit") / RESULT
     if not file.is_file():
+        return None
+    if run.record("audit").get("inputs", {}).get("train") != run.record("train").get("output"):
+        say(f"{file}: of an earlier training, so the model card goes without it; `cda audit` makes it anew")
         return None
     audit: dict[str, Any] = read_json(file)
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cda.config.load import LoadedRecipe
-from cda.errors import RunError
+from cda.errors import DataError, RunError
 from cda.launch import clear_failure, is_main, say, tell_failure, wait_until, world_size
 from cda.run import RunFolder, Stage
 from cda.stages import audit, dose, label, report, synthesize, train
@@ -59,7 +59,7 @@ def _run(loaded: LoadedRecipe, folder: RunFolder, last: str, only: bool) -> None
     for name in ("audit", "report") if loaded.only_audit else STAGES[: STAGES.index(last) + 1]:
         if name == "report":
             if is_main():
-                report.run(folder)
+                report.run(folder, with_dose=not loaded.only_audit and loaded.recipe.dose.on != "no")
             continue
         if name == "dose" and not dose.is_wanted(loaded):
             continue
@@ -72,6 +72,8 @@ def _run(loaded: LoadedRecipe, folder: RunFolder, last: str, only: bool) -> None
             return
         if name == "train":
             _run_train(stage(), produce, folder)
+        elif name == "dose" and loaded.recipe.dose.on == "auto":
+            _run_if_possible(stage(), produce, folder)
         elif is_main():
             _run_main(stage(), produce, folder)
         else:
@@ -96,6 +98,14 @@ def _run_main(stage: Stage, produce: Produce, folder: RunFolder) -> None:
     start = time.monotonic()
     counts = produce(folder.begin(stage))
     folder.finish(stage, counts, time.monotonic() - start)
+
+
+def _run_if_possible(stage: Stage, produce: Produce, folder: RunFolder) -> None:
+    """A stage that nobody asked for: where the data do not allow it, that is said, and the run goes on."""
+    try:
+        _run_main(stage, produce, folder)
+    except DataError as error:
+        say(f"  left out: {error}")
 
 
 def _run_train(stage: Stage, produce: Produce, folder: RunFolder) -> None:

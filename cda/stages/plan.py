@@ -23,6 +23,7 @@ from cda.label.measured import measure_of
 from cda.launch import world_size
 from cda.models.load import load_config, load_template
 from cda.run import RunFolder
+from cda.stages import dose
 from cda.stages.audit_sources import load_quality, own_contrasts, own_triples, taught_contrasts
 from cda.stages.label import planned_calls as label_calls
 from cda.stages.sources import cache_path, llm_client, load_pairs, model_spec, run_path, uses_llm
@@ -68,6 +69,8 @@ def check(loaded: LoadedRecipe) -> None:
     elif looks_like_path(recipe.model.name_or_path) and not judged:
         spec = model_spec(recipe.model)
         attempt(lambda: load_template(spec, load_config(spec)))
+    if recipe.dose.on == "yes" and not loaded.only_audit and not problems:
+        attempt(lambda: dose.check(loaded))
     training_asks = uses_llm(recipe.label.by, recipe.llm) or uses_llm(recipe.synthesize.by, recipe.llm)
     if judged or training_asks:
         problems += llm_client(recipe.llm).check()
@@ -131,10 +134,10 @@ def plan(loaded: LoadedRecipe) -> str:
         for bias in loaded.biases
     )
     train = recipe.train
-    dose = []
+    dosed = []
     if recipe.dose.on != "no" and (recipe.dose.on == "yes" or recipe.audit.contrasts != EMBEDDED or recipe.audit.votes):
         when = "" if recipe.dose.on == "yes" else ", where people voted on enough contrasts"
-        dose = [f"dose        {len(recipe.dose.doses)} doses from 0 to {recipe.dose.doses[-1]:g}{when}"]
+        dosed = [f"dose        {len(recipe.dose.doses)} doses from 0 to {recipe.dose.doses[-1]:g}{when}"]
     lines = [
         f"label       {recipe.data.pairs}: {names}, by {recipe.llm.model if by_llm[0] else 'embedded rules (no LLM is set)'}",
         f"synthesize  {counts}, by {recipe.llm.model if by_llm[1] else 'embedded rules (no LLM is set)'}",
@@ -143,7 +146,7 @@ def plan(loaded: LoadedRecipe) -> str:
         f"{'/'.join(recipe.lora.target_modules)} + head, {train.get('num_train_epochs', 3)} epochs, "
         f"batch {train.get('per_device_train_batch_size', 16)}, learning rate {train.get('learning_rate', 2e-5)}",
         audit,
-        *dose,
+        *dosed,
         report,
     ]
     return "\n".join([*lines, *_spending(loaded)])

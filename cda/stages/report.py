@@ -15,11 +15,11 @@ from cda.stages import dose
 from cda.stages.audit import RESULT
 
 
-def run(run_folder: RunFolder) -> Path:
+def run(run_folder: RunFolder, with_dose: bool = True) -> Path:
     """Draw the report anew from audit.json (it takes no time), print the table, return the HTML file."""
     run_folder.output_of("audit")  # says what to run first where there is no audit
     audit: dict[str, Any] = read_json(run_folder.stage("audit") / RESULT)
-    if dose.fits(run_folder):
+    if with_dose and dose.fits(run_folder):
         audit["dose"] = read_json(run_folder.stage("dose") / dose.RESULT)
     folder = run_folder.path / "report"
     folder.mkdir(exist_ok=True)

@@ -21,7 +21,7 @@ from cda.rewrite.gate import Gated
 from cda.rewrite.protocol import Rewriter
 from cda.run import RunFolder, Stage
 from cda.stages import label
-from cda.stages.audit_sources import audited_contrasts, drawn, taught_contrasts
+from cda.stages.audit_sources import audited_prompts, drawn, taught_contrasts
 from cda.stages.label import LABEL_TOKENS
 from cda.stages.rows import read_labelled, training_row
 from cda.stages.sources import bias_settings, llm_settings, rewriter, source_fingerprint, uses_llm
@@ -38,6 +38,7 @@ from cda.synthesize.lessons import (
 from cda.synthesize.supplementary import label_frequencies, supplementary_pairs
 
 MIX = "train.jsonl"
+_AUDITED = {"contrasts", "columns", "triples", "triple_columns", "quality", "quality_columns", "quality_split"}
 NO_COUNTERFACTUALS = Counterfactuals((), 0, 0, 0, Exclusions(0, {}))
 
 
@@ -56,10 +57,12 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
             mode="json", include={"contrast_columns", "max_contrasts", "validation_share"}
         )
         # What the audit measures is not taught.
-        settings["audited"] = recipe.audit.model_dump(mode="json", include={"contrasts", "columns"})
+        settings["audited"] = recipe.audit.model_dump(mode="json", include=_AUDITED)
         inputs |= {
             "contrasts": source_fingerprint(recipe.data.contrasts),
-            "audited": source_fingerprint(recipe.audit.contrasts, "audit"),
+            "audited contrasts": source_fingerprint(recipe.audit.contrasts, "audit"),
+            "audited triples": source_fingerprint(recipe.audit.triples),
+            "audited quality": source_fingerprint(recipe.audit.quality, "quality"),
         }
     if uses_llm(recipe.synthesize.by, recipe.llm):
         settings["llm"] = llm_settings(recipe.llm)
@@ -97,14 +100,31 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         if isinstance(by, Gated):
             counts[bias.name]["gate"] = by.report(bias)
     if loaded.recipe.data.contrasts is not None:
-        taught, counts["contrasts"] = _contrasts(loaded, rows, objectives)
+        taught, counts["contrasts"] = _contrasts(loaded, [*rows, *supplement], objectives)
         mix += taught
+    _check_lessons(mix, loaded)
     write_jsonl(folder / MIX, map(training_row, mix))
     n_validation = sum(row.split == "validation" for row in mix)
     counts["mix"] = {"train": len(mix) - n_validation, "validation": n_validation}
     counts["kinds"] = dict(sorted(Counter(row.kind for row in mix).items()))
     say(f"  training mix: {len(mix) - n_validation} pairs, and {n_validation} for validation")
     return counts
+
+
+def _check_lessons(mix: Sequence[TrainingPair], loaded: LoadedRecipe) -> None:
+    """Every bias must be taught by something: unchanged pairs alone do not debias.
+
+    Raises:
+        DataError: Names the biases that are not.
+    """
+    taught = {row.bias for row in mix if row.kind not in ("supplementary", "contrast") and row.split == "train"}
+    missing = [bias.name for bias in loaded.biases if bias.name not in taught]
+    if missing:
+        raise DataError(
+            f"{', '.join(missing)}: nothing in the training part teaches against it under the objectives "
+            f"{', '.join(one.kind for one in loaded.recipe.objectives)}. Give more pairs (data.pairs), contrasts of it "
+            "(data.contrasts), or lower data.validation_share"
+        )
 
 
 def _objectives(loaded: LoadedRecipe) -> list[Objective]:
@@ -124,11 +144,16 @@ def _contrasts(
     """Lessons on the contrasts of the recipe's file, and what was counted."""
     recipe = loaded.recipe
     cleaned = taught_contrasts(loaded)
-    audited = {prompt_id(one.prompt) for one in audited_contrasts(loaded)}
+    audited = {prompt_id(prompt) for prompt in audited_prompts(loaded)}
     kept, in_audit = teachable(cleaned.contrasts, audited)
     say(f"  {recipe.data.contrasts}: {cleaned.exclusions}")
     if in_audit.dropped:
         say(f"    {in_audit}: nothing is audited on what was taught")
+    if not kept:
+        raise DataError(
+            f"{recipe.data.contrasts}: the audit measures on the prompts of all {len(cleaned.contrasts)} contrasts; teach on "
+            "others (data.contrasts), or audit on others (audit.contrasts)"
+        )
     names = dict.fromkeys(one.bias for one in kept)
     drawn_ones = [
         one
@@ -144,9 +169,14 @@ def _contrasts(
             f"{recipe.data.contrasts}: no contrast teaches anything under the objectives "
             f"{', '.join(one.kind for one in recipe.objectives)}; those of a debiased bias need paired or neutral, others keep"
         )
+    taught_ids = {lesson.source_id for lesson in lessons}
     used = {
         "file": _dropped(cleaned.exclusions),
-        "in_audit": in_audit.dropped,
+        "left_out": {
+            "prompt is in the audit": in_audit.dropped,
+            "not drawn (data.max_contrasts)": len(kept) - len(drawn_ones),
+            "no objective teaches its bias": sum(one.id not in taught_ids for one in drawn_ones),
+        },
         "taught": {name: sum(one.bias == name for one in lessons) for name in names},
     }
     say(f"    {len(lessons)} lessons on contrasts")

@@ -10,8 +10,8 @@ from typing import Any
 
 from cda.config.launch_checks import sharded_by
 from cda.config.load import LoadedRecipe
-from cda.errors import DataError
-from cda.files.jsonl import write_jsonl
+from cda.errors import DataError, RunError
+from cda.files.jsonl import read_json, write_json, write_jsonl
 from cda.launch import is_main, say, world_size
 from cda.models.load import RewardModel, free_memory, load_reward_model
 from cda.records import Lesson, TrainingPair
@@ -21,10 +21,11 @@ from cda.score.distinct import score_distinct, text_id
 from cda.stages.rows import read_training
 from cda.stages.sources import model_source, model_spec
 from cda.stages.synthesize import MIX
-from cda.train.dose import compose_adapters, head_of
+from cda.train.dose import compose_adapters, read_head
 from cda.train.lora import Lora, TrainingResult, train_adapter
 
 ADAPTER = "adapter"
+_COUNTS = "counts.json"
 
 
 def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
@@ -51,18 +52,22 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         raise DataError("no training pair: all of them fell into validation; lower data.validation_share")
     if loaded.recipe.lora.per_bias and len(loaded.biases) > 1:
         return _one_adapter_each(loaded, rows, folder)
-    counts, _ = _train(loaded, rows, folder)
-    return counts
+    return _train(loaded, rows, folder)
 
 
-def _train(loaded: LoadedRecipe, rows: Sequence[TrainingPair], folder: Path) -> tuple[dict[str, Any], Any]:
-    """One adapter; returns what was counted, and the base's head."""
+def _train(loaded: LoadedRecipe, rows: Sequence[TrainingPair], folder: Path) -> dict[str, Any]:
+    """One adapter; returns what was counted."""
     recipe = loaded.recipe
-    reward_model = load_reward_model(model_spec(recipe.model), sharded=sharded_by(recipe.train) is not None)
+    sharding = sharded_by(recipe.train)
+    if sharding is not None and any(row.lesson.target is None for row in rows):
+        raise RunError(
+            f"objectives: keep asks the whole base model beforehand, which {sharding} lays out over the processes only "
+            "in training. Leave keep out, or use recipes/accelerate/ddp.yaml"
+        )
+    reward_model = load_reward_model(model_spec(recipe.model), sharded=sharding is not None)
     form, notes = reward_model.template.form, reward_model.template.notes()
     for note in notes:
         say(f"  {note}")
-    head = head_of(reward_model) if recipe.lora.per_bias else None
     lessons = with_base_preferences(rows, reward_model, recipe.score.batch_tokens)
     by_split = {
         split: [lesson for lesson, row in zip(lessons, rows, strict=True) if row.split == split]
@@ -83,22 +88,32 @@ def _train(loaded: LoadedRecipe, rows: Sequence[TrainingPair], folder: Path) -> 
         say(f"  {result.n_truncated} of {len(rows)} pairs were cut at {recipe.model.max_length_tokens} tokens")
     if result.n_identical:
         say(f"  {result.n_identical} pairs left out: both sides the same after cutting")
-    return _counts(result) | {"form": form, "notes": notes}, head
+    return _counts(result) | {"form": form, "notes": notes}
 
 
 def _one_adapter_each(loaded: LoadedRecipe, rows: Sequence[TrainingPair], folder: Path) -> dict[str, Any]:
     """An adapter for each bias, on its own lessons and on those that keep other biases; then their sum."""
     names = [bias.name for bias in loaded.biases]
     counts: dict[str, Any] = {}
-    head: Any = None
     for name in names:
+        done = folder / name / _COUNTS
+        if done.is_file():
+            # An earlier call was stopped after this one.
+            say(f"  adapter against {name}: done before")
+            counts[name] = read_json(done)
+            continue
         say(f"  adapter against {name}")
         own = [row for row in rows if row.bias == name or row.bias not in names]
-        counts[name], head = _train(loaded, own, folder / name)
+        counts[name] = _train(loaded, own, folder / name)
+        if is_main():
+            write_json(done, counts[name])
     if is_main():
+        head = read_head(model_spec(loaded.recipe.model))
         compose_adapters([(folder / name / ADAPTER, 1.0) for name in names], head, folder / ADAPTER)
     total = {key: sum(counts[name][key] for name in names) for key in _SUMMED}
-    return total | {"per_bias": counts, "processes": world_size(), "form": counts[names[0]]["form"]}
+    first = {key: counts[names[0]][key] for key in ("form", "notes", "processes")}
+    best = ", ".join(f"{counts[name]['best_step']} ({name})" for name in names)
+    return total | first | {"best_step": best, "per_bias": counts}
 
 
 def with_base_preferences(rows: Sequence[TrainingPair], reward_model: RewardModel, batch_tokens: int) -> list[Lesson]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cda.errors import DataError, ModelError
+from cda.errors import DataError, ModelError, RecipeError
 from cda.launch import check_running
 from cda.models.load import RewardModel
 from cda.records import Lesson
@@ -86,11 +86,18 @@ def train_adapter(
         bf16_base=reward_model.spec.precision == "bf16",
         best_by_loss=any(lesson.target != 1 for lesson in validation_lessons),
     )
+    decided = any(lesson.target != 0.5 for lesson in validation_lessons)
+    if len(validation.dataset) and config.metric_for_best_model == "eval_accuracy" and not decided:
+        raise RecipeError(
+            ["train.metric_for_best_model: the validation part holds ties alone, which have no accuracy; use eval_loss "
+             "(and train.greater_is_better=false)"]
+        )  # fmt: skip
     trainer = _trainer(reward_model, train, validation, lora, config)
     check_running(trainer.accelerator.num_processes)
     with _memory_advice(config, train):
         trainer.train(resume_from_checkpoint=_newest_checkpoint(folder / "checkpoints"))
     adapter = folder / "adapter"
+    trainer.check_weights()
     trainer.save_model(str(adapter))
     trainer.accelerator.wait_for_everyone()
     state = trainer.state

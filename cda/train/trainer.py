@@ -41,6 +41,28 @@ class ObjectiveTrainer(RewardTrainer):  # type: ignore[misc]
         self._note(loss.detach(), rewards.detach(), differences.detach(), inputs)
         return (loss, {"logits": rewards}) if return_outputs else loss
 
+    def check_weights(self) -> None:
+        """Look at what is about to be saved: a step may break weights whose loss was sound.
+
+        Raises:
+            ModelError: A trained weight is no number.
+        """
+        broken = [
+            name
+            for name, weights in self.model.named_parameters()
+            if weights.requires_grad and not bool(weights.detach().isfinite().all())
+        ]
+        if broken:
+            raise ModelError(
+                f"training stopped at step {self.state.global_step}: {len(broken)} trained tensors are NaN or infinite "
+                f"(first: {broken[0]}). Lower train.learning_rate, or set train.max_grad_norm; earlier checkpoints are kept "
+                "in the run folder"
+            )
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        self.check_weights()
+        super()._save_checkpoint(model, trial)
+
     def _note(self, loss: Any, rewards: Any, differences: Any, inputs: Any) -> None:
         """Add to the metrics that TRL averages at the next log, over all processes.
 

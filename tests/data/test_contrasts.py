@@ -92,7 +92,7 @@ def test_several_biases_in_one_file() -> None:
     rows = [DIRECT | {"bias": "jargon"}, DIRECT | {"bias": "length"}]
     cleaned = clean_contrasts(rows, ["jargon", "length"], {}, "f")
     assert [contrast.bias for contrast in cleaned.contrasts] == ["jargon", "length"]
-    with pytest.raises(DataError, match=r"2 biases are audited \(jargon, length\), so each row needs a column 'bias'"):
+    with pytest.raises(DataError, match=r"2 biases are meant \(jargon, length\), so each row needs a column 'bias'"):
         clean_contrasts([DIRECT], ["jargon", "length"], {}, "f")
 
 
