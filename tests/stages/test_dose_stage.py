@@ -119,6 +119,27 @@ def test_too_few_votes_say_how_many_are_needed(tmp_path: Path) -> None:
     found = dose(tmp_path, f"audit.contrasts={votes_file(tmp_path, 6)}", "data.max_pairs=20")
     assert found.exit_code == 1
     assert "jargon: people's majorities on 6 prompts, and choosing a dose needs 20 at least" in found.output
+    assert not (tmp_path / "run" / "label").exists()  # said before anything is spent
+
+
+@pytest.mark.parametrize(
+    ("n", "words", "wanted"),
+    [
+        (24, [], True),
+        (24, ["audit.max_contrasts=15"], False),  # too few of them are drawn
+        (24, ["audit.max_quality=10"], False),
+        (24, ["audit.max_quality=10", "audit.quality=null"], True),
+        (24, ["dose.on=no"], False),
+        (12, [], False),
+    ],
+)
+def test_a_training_with_votes_gets_a_dose_where_they_are_enough(
+    tmp_path: Path, n: int, words: list[str], wanted: bool
+) -> None:
+    from cda.config.load import load_recipe
+    from cda.stages.dose import is_wanted
+
+    assert is_wanted(load_recipe("jargon", [f"audit.contrasts={votes_file(tmp_path, n)}", *words])) == wanted
 
 
 def test_without_votes_a_recipe_gets_no_dose() -> None:

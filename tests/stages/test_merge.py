@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from test_dose_result import ALWAYS, AS_PEOPLE, NEVER
+from test_dose_result import made as planted
 from typer.testing import CliRunner, Result
 
 from cda.cli import app
@@ -93,9 +95,11 @@ def run(llama: Path, trained_fp32: Trained, tmp_path_factory: pytest.TempPathFac
         "seed": 0,
         "processes": 1,
     }
-    (folder / "train" / "stage.json").write_text(json.dumps({"stage": "train", "settings": settings}))
+    (folder / "train" / "stage.json").write_text(json.dumps({"stage": "train", "settings": settings, "output": "t1"}))
     (folder / "audit").mkdir()
     (folder / "audit" / "audit.json").write_text(json.dumps(small_audit(llama)))
+    audited = {"stage": "audit", "inputs": {"train": "t1"}, "output": "a1"}
+    (folder / "audit" / "stage.json").write_text(json.dumps(audited))
     return folder
 
 
@@ -172,12 +176,34 @@ def test_a_chosen_dose_goes_before_the_trained_one_unless_another_is_asked_for(
     copy = tmp_path / "run"
     shutil.copytree(run, copy)
     export_dose(adapter, 0.25, read_head(ModelSpec(str(llama))), copy / "dose" / "adapter")
-    (copy / "dose" / "stage.json").write_text(json.dumps({"stage": "dose", "counts": {"chosen": 0.25}}))
+    record = {"stage": "dose", "counts": {"chosen": 0.25}, "inputs": {"train": "t1", "audit": "a1"}}
+    (copy / "dose" / "stage.json").write_text(json.dumps(record))
+    (copy / "dose" / "dose.json").write_text(json.dumps(planted(dose=(ALWAYS, AS_PEOPLE, NEVER))))
     made(copy, "--out", tmp_path / "chosen")
     made(copy, "--out", tmp_path / "asked", "--dose", 1)
     np.testing.assert_allclose(scores(load(tmp_path / "chosen"), texts), dosed(llama, adapter, 0.25, texts), atol=1e-5)
     np.testing.assert_allclose(scores(load(tmp_path / "asked"), texts), dosed(llama, adapter, 1.0, texts), atol=1e-5)
-    assert "This export is of dose 0.25" in (tmp_path / "chosen" / "README.md").read_text()
+    card = (tmp_path / "chosen" / "README.md").read_text()
+    assert "This export is of dose 0.25, measured below." in card
+    assert "### How the dose was chosen" in card and "plain CDA (dose 1)" in card
+    assert "### How the dose was chosen" not in (tmp_path / "asked" / "README.md").read_text()
+
+
+def test_an_audit_and_a_dose_of_an_earlier_training_are_left_out_and_that_is_said(
+    run: Path, llama: Path, adapter: Path, texts: Texts, tmp_path: Path
+) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    export_dose(adapter, 0.25, read_head(ModelSpec(str(llama))), copy / "dose" / "adapter")
+    record = {"stage": "dose", "counts": {"chosen": 0.25}, "inputs": {"train": "t1", "audit": "a1"}}
+    (copy / "dose" / "stage.json").write_text(json.dumps(record))
+    train = json.loads((copy / "train" / "stage.json").read_text())
+    (copy / "train" / "stage.json").write_text(json.dumps(train | {"output": "t2"}))
+    output = made(copy, "--out", tmp_path / "merged")
+    assert f"{copy / 'audit' / 'audit.json'}: of an earlier training" in output
+    assert f"{copy / 'dose'}: of an earlier training or audit, so dose 1 is taken" in output
+    assert "No audit of it is at hand" in (tmp_path / "merged" / "README.md").read_text()
+    np.testing.assert_allclose(scores(load(tmp_path / "merged"), texts), dosed(llama, adapter, 1.0, texts), atol=1e-5)
 
 
 def test_mistakes_are_said_before_any_work(run: Path, bert: Path, tmp_path: Path) -> None:

@@ -123,3 +123,61 @@ def test_an_adapter_for_each_bias_and_their_sum(tmp_path: Path) -> None:
     assert np.abs(jargon[head] - base["classifier.weight"]).max() > 0
     layer = next(name for name in jargon if name.endswith("lora_A.weight"))
     assert len(whole[layer]) == len(jargon[layer]) + len(length[layer])
+    counts = json.loads((train / "stage.json").read_text(encoding="utf-8"))["counts"]
+    # What the report reads of any training.
+    assert counts["best_step"] == ", ".join(
+        f"{counts['per_bias'][one]['best_step']} ({one})" for one in ("jargon", "length")
+    )
+    assert counts["notes"] == counts["per_bias"]["jargon"]["notes"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["objectives=[{kind: paired, target: {jargn: 0.3}}]"],
+         "objectives.0.target.jargn: not a bias of this recipe. Did you mean 'jargon'?"),
+        (["synthesize.counterfactuals=0"], "nothing debiases; give one of them"),
+    ],
+)  # fmt: skip
+def test_recipes_that_would_teach_something_else_are_refused(words: list[str], told: str) -> None:
+    with pytest.raises(RecipeError) as error:
+        load_recipe("jargon", words)
+    assert told in str(error.value)
+
+
+def test_contrasts_that_are_all_audited_are_an_error_that_says_so(tmp_path: Path) -> None:
+    path = contrasts_file(tmp_path)
+    rows = [line for line in path.read_text(encoding="utf-8").splitlines() if "Question" not in line]
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    found = synthesize(tmp_path, f"data.contrasts={path}", "synthesize.counterfactuals=0", "objectives=[paired]")
+    assert found.exit_code == 1
+    assert "the audit measures on the prompts of all 2 contrasts" in found.output
+
+
+def test_a_bias_that_nothing_teaches_against_is_an_error(tmp_path: Path) -> None:
+    found = synthesize(
+        tmp_path, f"data.contrasts={contrasts_file(tmp_path)}", "synthesize.counterfactuals=0", "objectives=[paired, keep]",
+        "biases=[jargon, length]", "synthesize.supplementary=4",
+    )  # fmt: skip
+    assert found.exit_code == 1
+    assert "length: nothing in the training part teaches against it" in found.output
+
+
+def test_a_wrong_layout_names_the_setting_that_maps_it(tmp_path: Path) -> None:
+    path = tmp_path / "odd.jsonl"
+    path.write_text(json.dumps({"question": "Why?", "plain": "So.", "fancy": "Thus."}) + "\n", encoding="utf-8")
+    found = synthesize(tmp_path, f"data.contrasts={path}", "objectives=[paired]")
+    assert found.exit_code == 1
+    assert "Map yours with data.contrast_columns.<name>" in found.output
+
+
+def test_taught_contrasts_do_not_change_the_labels(tmp_path: Path) -> None:
+    """Labels cost money; contrasts that are taught beside them have nothing to do with them."""
+    from cda.stages.label import stage
+
+    assert (
+        stage(load_recipe("jargon")).fingerprint
+        == stage(
+            load_recipe("jargon", [f"data.contrasts={contrasts_file(tmp_path)}", "data.max_contrasts=3"])
+        ).fingerprint
+    )

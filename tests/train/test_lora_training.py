@@ -35,11 +35,12 @@ def train(
         validation: list[Pair] | None = None,
         pairs: list[Pair] | None = None,
         precision: Any = "fp32",
+        held: list[Lesson] | None = None,
         **arguments: Any,
     ) -> TrainingResult:
         loaded = load_reward_model(ModelSpec(str(model), precision, 64))
         lessons = [Lesson(pair) for pair in (preference_pairs[:12] if pairs is None else pairs)]
-        held = [Lesson(pair) for pair in validation or []]
+        held = held or [Lesson(pair) for pair in validation or []]
         arguments = {**train_arguments, **arguments}
         return train_adapter(loaded, lessons, held, lora, arguments, tmp_path / name, seed)
 
@@ -231,6 +232,35 @@ def test_the_notes_are_the_same_after_training(
     assert (before := model.template.notes()) == ["The tokenizer has no padding token; token 0 is used."]
     train_adapter(model, [Lesson(pair) for pair in preference_pairs[:4]], [], lora, {"max_steps": 1}, tmp_path, seed=0)
     assert model.template.notes() == before
+
+
+def test_weights_that_a_sound_loss_broke_are_not_saved(
+    train: Train, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The last step's loss is finite, its update is not."""
+    from cda.train.trainer import ObjectiveTrainer
+
+    step = ObjectiveTrainer.training_step
+
+    def break_weights(self: Any, model: Any, *rest: Any, **named: Any) -> Any:
+        loss = step(self, model, *rest, **named)
+        if self.state.global_step == 8:
+            next(weights for weights in model.parameters() if weights.requires_grad).data.fill_(float("nan"))
+        return loss
+
+    monkeypatch.setattr(ObjectiveTrainer, "training_step", break_weights)
+    with pytest.raises(ModelError, match=r"training stopped at step 9: \d+ trained tensors are NaN or infinite"):
+        train(save_steps=3)
+    checkpoints = sorted(path.name for path in (tmp_path / "run" / "checkpoints").glob("checkpoint-*"))
+    assert checkpoints == ["checkpoint-3", "checkpoint-6"]
+    assert not (tmp_path / "run" / "adapter").exists()
+
+
+def test_a_choice_by_accuracy_among_ties_alone_is_refused(train: Train, preference_pairs: list[Pair]) -> None:
+
+    loaded_ties = [Lesson(pair, 0.5) for pair in preference_pairs[12:]]
+    with pytest.raises(RecipeError, match="ties alone, which have no accuracy"):
+        train(held=loaded_ties, metric_for_best_model="eval_accuracy", greater_is_better=True)
 
 
 @pytest.mark.parametrize(
