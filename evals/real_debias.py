@@ -38,6 +38,7 @@ from cda.biases import load_bias
 from cda.effects.drift import DEFAULT_LIMITS, measured
 from cda.effects.overlap import Effect, overlap_effect, within_limits
 from cda.embedded.rules import RuleRewriter
+from cda.features import n_words
 from cda.files.jsonl import read_json, write_json
 from cda.label.measured import label_pair
 from cda.metrics.dose import DoseCurve
@@ -240,6 +241,16 @@ def quality_at(scored: Scored, adapter: Path, dose: float, sets: Sequence[Qualit
         first = margins(scored.at(None, 0.0, one.name, texts), one.pairs)
         second = margins(scored.at(adapter, dose, one.name, texts), one.pairs)
         found[one.name] = asdict(positive_share_change(first, second, prompt_ids(one.pairs), rng())) | {"by": one.by}
+        longer = np.sign([n_words(pair.chosen) - n_words(pair.rejected) for pair in one.pairs])
+        found[one.name]["by_longer_side"] = {
+            f"{side} is longer": {
+                "n": int((longer == sign).sum()),
+                "before": float((first[longer == sign] > 0).mean()),
+                "after": float((second[longer == sign] > 0).mean()),
+            }
+            for side, sign in (("chosen", 1), ("rejected", -1))
+            if (longer == sign).any()
+        }
         if one.styles:
             found[one.name]["styles"] = {
                 f"chosen {i}, rejected {j}": [

@@ -61,7 +61,7 @@ def _run(loaded: LoadedRecipe, folder: RunFolder, last: str, only: bool) -> None
             if is_main():
                 report.run(folder, with_dose=not loaded.only_audit and loaded.recipe.dose.on != "no")
             continue
-        if name == "dose" and not dose.is_wanted(loaded):
+        if name == "dose" and ((only and last != name) or not dose.is_wanted(loaded)):
             continue
         stage, produce = made[name]
         if only and name != last:
