@@ -57,7 +57,8 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "has_attribute": "no",
     }
     (folder / "my_triples.jsonl").write_text(json.dumps(triple) + "\n", encoding="utf-8")
-    (folder / "my_contrasts.jsonl").write_text(json.dumps(contrast) + "\n", encoding="utf-8")
+    contrasts = [contrast, *(contrast | {"id": one, "prompt": f"Why {one}?"} for one in scored)]
+    (folder / "my_contrasts.jsonl").write_text("\n".join(map(json.dumps, contrasts)) + "\n", encoding="utf-8")
     jargon = (ROOT / "cda" / "biases" / "jargon.yaml").read_text(encoding="utf-8")
     (folder / "emoji.yaml").write_text(jargon.replace("name: jargon", "name: emoji", 1), encoding="utf-8")
     (folder / "recipes").symlink_to(ROOT / "recipes")
