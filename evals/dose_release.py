@@ -322,7 +322,7 @@ def main() -> int:
     missing += [f"{bias}: scores, but no votes" for bias in sorted(unvoted) if "base" in fff.score_files(release, bias)]
     table = cells(everyone)
     numbers: dict[str, Any] = {
-        "command": f"python evals/dose_release.py --release {release}",
+        "command": "python evals/dose_release.py --release DIR",
         "doses": DOSES,
         "repeats": REPEATS,
         "procedures": {"base": "λ = 0", "plain": "plain CDA, λ = 1", "dose": "λ by cross-validation, held out"},

@@ -170,15 +170,20 @@ def test_runs_and_adapters_are_added(run: Path, llama: Path, adapter: Path, text
     assert "Their sum has not been audited." in (tmp_path / "both" / "README.md").read_text()
 
 
-def test_a_chosen_dose_goes_before_the_trained_one_unless_another_is_asked_for(
-    run: Path, llama: Path, adapter: Path, texts: Texts, tmp_path: Path
-) -> None:
-    copy = tmp_path / "run"
+def with_dose(run: Path, llama: Path, adapter: Path, copy: Path) -> Path:
+    """A copy of the run in which a dose of 0.25 was chosen."""
     shutil.copytree(run, copy)
     export_dose(adapter, 0.25, read_head(ModelSpec(str(llama))), copy / "dose" / "adapter")
     record = {"stage": "dose", "counts": {"chosen": 0.25}, "inputs": {"train": "t1", "audit": "a1"}}
     (copy / "dose" / "stage.json").write_text(json.dumps(record))
     (copy / "dose" / "dose.json").write_text(json.dumps(planted(dose=(ALWAYS, AS_PEOPLE, NEVER))))
+    return copy
+
+
+def test_a_chosen_dose_goes_before_the_trained_one_unless_another_is_asked_for(
+    run: Path, llama: Path, adapter: Path, texts: Texts, tmp_path: Path
+) -> None:
+    copy = with_dose(run, llama, adapter, tmp_path / "run")
     made(copy, "--out", tmp_path / "chosen")
     made(copy, "--out", tmp_path / "asked", "--dose", 1)
     np.testing.assert_allclose(scores(load(tmp_path / "chosen"), texts), dosed(llama, adapter, 0.25, texts), atol=1e-5)
@@ -192,11 +197,7 @@ def test_a_chosen_dose_goes_before_the_trained_one_unless_another_is_asked_for(
 def test_an_audit_and_a_dose_of_an_earlier_training_are_left_out_and_that_is_said(
     run: Path, llama: Path, adapter: Path, texts: Texts, tmp_path: Path
 ) -> None:
-    copy = tmp_path / "run"
-    shutil.copytree(run, copy)
-    export_dose(adapter, 0.25, read_head(ModelSpec(str(llama))), copy / "dose" / "adapter")
-    record = {"stage": "dose", "counts": {"chosen": 0.25}, "inputs": {"train": "t1", "audit": "a1"}}
-    (copy / "dose" / "stage.json").write_text(json.dumps(record))
+    copy = with_dose(run, llama, adapter, tmp_path / "run")
     train = json.loads((copy / "train" / "stage.json").read_text())
     (copy / "train" / "stage.json").write_text(json.dumps(train | {"output": "t2"}))
     output = made(copy, "--out", tmp_path / "merged")
