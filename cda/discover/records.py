@@ -1,0 +1,139 @@
+"""What the search hands from step to step: rated responses, candidates, measured rewrites, and what these add up to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from cda.biases import Bias
+from cda.records import Direction, Prompt, content_id, prompt_id
+
+Origin = Literal["proposed", "mutated", "given"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rated:
+    """A response and what the searched model gives it.
+
+    Attributes:
+        text: The response.
+        reward: In the model's own units; higher is better.
+        source: The policy that wrote it, or the file it stands in.
+    """
+
+    text: str
+    reward: float
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSamples:
+    """A prompt and the rated responses to it, in the order in which they were sampled."""
+
+    prompt: Prompt
+    responses: tuple[Rated, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An attribute that the model may over-reward.
+
+    It is a bias from the first: what rewriters, labellers and trainers take is what the search works with, and a confirmed
+    candidate is written to a file as it is.
+
+    Attributes:
+        bias: Description, instructions and, without an LLM, rules and a measure.
+        origin: How it came up.
+        generation: The generation that first measured it; 0 is the first.
+        parents: `id`s of the candidates that it was made from.
+    """
+
+    bias: Bias
+    origin: Origin = "proposed"
+    generation: int = 0
+    parents: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        return content_id("candidate", self.bias.model_dump(mode="json", exclude={"name"}))
+
+    @property
+    def attribute(self) -> str:
+        return self.bias.description
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A response, its rewrite, and what the model and the judge say of the two.
+
+    Attributes:
+        candidate: `id` of the candidate.
+        rewriter: Name of the rewriter.
+        direction: `add`: the rewrite has the attribute; `remove`: the original has it.
+        prompt: The prompt.
+        original: The response as it was.
+        rewrite: The response rewritten.
+        margin: Reward of the side with the attribute minus reward of the side without, reward units.
+        preference: The judge's for the side with the attribute: 1 it is better, 0.5 neither, 0 worse; None where it was
+            not asked or gave no readable verdict.
+    """
+
+    candidate: str
+    rewriter: str
+    direction: Direction
+    prompt: Prompt
+    original: str
+    rewrite: str
+    margin: float
+    preference: float | None = None
+
+    @property
+    def prompt_id(self) -> str:
+        return prompt_id(self.prompt)
+
+    @property
+    def with_attribute(self) -> str:
+        return self.rewrite if self.direction == "add" else self.original
+
+    @property
+    def without_attribute(self) -> str:
+        return self.original if self.direction == "add" else self.rewrite
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a candidate stands after a generation; a point of the search, not a result to be reported.
+
+    Attributes:
+        candidate: The candidate.
+        n: Rewrites measured.
+        reward: Mean margin, reward units; None where nothing was measured.
+        judge: Mean preference of the judge, 0 to 1; None where it was not asked.
+        n_judged: Preferences behind it.
+        failed: Rewrites that are missing, by reason.
+        fate: `kept`, or where it went: `no rewrites`, `reward`, `judge`, `front`.
+    """
+
+    candidate: Candidate
+    n: int
+    reward: float | None
+    judge: float | None = None
+    n_judged: int = 0
+    failed: Mapping[str, int] = field(default_factory=dict)
+    fate: Literal["kept", "no rewrites", "reward", "judge", "front"] = "kept"
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """What a mutator is shown of a survivor.
+
+    Attributes:
+        standing: The survivor.
+        ancestry: Attribute, reward and judge of its ancestors, oldest first.
+        examples: Some of its measured rewrites, the most telling first.
+    """
+
+    standing: Standing
+    ancestry: tuple[Standing, ...] = ()
+    examples: tuple[Measured, ...] = ()
