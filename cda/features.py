@@ -1,6 +1,6 @@
 """Features of a text that can be measured without a model; bias files name them.
 
-Every feature is a pure function of the text (and, for `markers_per_100_words`, of a bias file's own phrases).
+Every feature is a pure function of the text (and, for `OWN_FEATURES`, of a bias file's own phrases or pattern).
 Adding a feature here makes it usable in every bias file. Readability, hedges and long words are made for English.
 """
 
@@ -24,6 +24,12 @@ _HEADER_LINE = re.compile(r"^[ \t]*#{1,6}[ \t]+.*$", re.MULTILINE)
 # A capital after a word, not after what may open a sentence, a heading or a quotation; a run of them is one name.
 _NAME = re.compile(r"(?<=[\w,;)%] )(?!I\b)[^\W\d_a-zß-öø-ÿ][\w’'.-]*\w(?: (?!I\b)[^\W\d_a-zß-öø-ÿ][\w’'.-]*\w)*")
 _TTR_WINDOW_WORDS = 50
+_PICTURE = "[\U0001f300-\U0001faff\u2600-\u27bf\u2b05-\u2b07\u2b1b\u2b1c\u2b50\u2b55][\ufe0f\U0001f3fb-\U0001f3ff]*"
+EMOJI = re.compile(f"[\U0001f1e6-\U0001f1ff]{{2}}|{_PICTURE}(?:\u200d{_PICTURE})*")
+BLANKS = " \t\u00a0\u2002-\u200a\u202f\u3000"
+_WIDE_SPACE = re.compile(rf"(?<=\S)[{BLANKS}]{{2,}}(?=\S)")
+_QUESTION = re.compile(r"\?+(?=[\s\"'”’)\]*_]|$)")
+_FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 # The core of Hyland (2005), Metadiscourse, appendix; words that mostly mean something else (about, rather) left out.
 HEDGES = (
     "apparently", "appear to", "appears to", "approximately", "arguably", "as far as i know", "broadly", "could",
@@ -76,6 +82,21 @@ def n_bold(text: str) -> int:
 def n_exclamations(text: str) -> int:
     """Exclamation marks."""
     return text.count("!")
+
+
+def n_emoji(text: str) -> int:
+    """Emoji; one that is made of several signs counts once."""
+    return len(EMOJI.findall(text))
+
+
+def n_wide_spaces(text: str) -> int:
+    """Runs of two or more blanks between words, no-break and other wide spaces among them; code blocks left out."""
+    return len(_WIDE_SPACE.findall(_FENCE.sub("", text)))
+
+
+def n_questions(text: str) -> int:
+    """Question marks at the end of a word, several in a row counted once; those within web addresses are not."""
+    return len(_QUESTION.findall(text))
 
 
 def n_digit_words(text: str) -> int:
@@ -169,6 +190,9 @@ TEXT_FEATURES: MappingProxyType[str, Callable[[str], float]] = MappingProxyType(
         "headers": lambda text: float(n_headers(text)),
         "bold": lambda text: float(n_bold(text)),
         "exclamations": lambda text: float(n_exclamations(text)),
+        "emoji": lambda text: float(n_emoji(text)),
+        "wide_spaces": lambda text: float(n_wide_spaces(text)),
+        "questions": lambda text: float(n_questions(text)),
         "digit_words": lambda text: float(n_digit_words(text)),
         "specifics": lambda text: float(n_specifics(text)),
         "hedges": lambda text: float(n_hedges(text)),
@@ -177,10 +201,13 @@ TEXT_FEATURES: MappingProxyType[str, Callable[[str], float]] = MappingProxyType(
         "type_token_ratio": type_token_ratio,
     }
 )
-FEATURE_NAMES = (*TEXT_FEATURES, "markers_per_100_words")
+PATTERN_FEATURES = ("pattern_count", "pattern_per_100_words")
+OWN_FEATURES = ("markers_per_100_words", *PATTERN_FEATURES)
+"""Features that depend on what the bias file itself gives: its phrases, its pattern."""
+FEATURE_NAMES = (*TEXT_FEATURES, *OWN_FEATURES)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1024)
 def phrase_pattern(phrases: tuple[str, ...]) -> re.Pattern[str]:
     """Pattern that finds whole phrases, longest first, whatever their case and apostrophe."""
     if not phrases:
@@ -199,12 +226,44 @@ def markers_per_100_words(text: str, markers: Sequence[str]) -> float:
     return 100.0 * len(found) / total
 
 
-def measure(text: str, feature: str, markers: Sequence[str] = ()) -> float:
+@lru_cache(maxsize=4096)
+def compiled(pattern: str) -> re.Pattern[str]:
+    """A bias file's own pattern: `^` and `$` stand for the ends of a line, `\\A` and `\\Z` for those of the text.
+
+    Raises:
+        re.error: It is not a regular expression.
+    """
+    return re.compile(pattern, re.MULTILINE)
+
+
+def pattern_count(text: str, pattern: str) -> int:
+    """How often a pattern matches, overlaps left out."""
+    return sum(1 for _ in compiled(pattern).finditer(text))
+
+
+def pattern_per_100_words(text: str, pattern: str) -> float:
+    """How often a pattern matches, per 100 words; 0.0 for a text without words."""
+    total = n_words(text)
+    return 100.0 * pattern_count(text, pattern) / total if total else 0.0
+
+
+def measure(text: str, feature: str, markers: Sequence[str] = (), pattern: str | None = None) -> float:
     """One feature of one text.
+
+    Args:
+        text: The text.
+        feature: One of FEATURE_NAMES.
+        markers: Phrases, for `markers_per_100_words`.
+        pattern: Regular expression, for the features of `PATTERN_FEATURES`.
 
     Raises:
         KeyError: The feature is not one of FEATURE_NAMES.
+        ValueError: The feature needs a pattern, and there is none.
     """
     if feature == "markers_per_100_words":
         return markers_per_100_words(text, markers)
+    if feature in PATTERN_FEATURES:
+        if pattern is None:
+            raise ValueError(f"feature {feature} needs a pattern")
+        return float((pattern_count if feature == "pattern_count" else pattern_per_100_words)(text, pattern))
     return float(TEXT_FEATURES[feature](text))

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from cda.errors import RecipeError, did_you_mean
-from cda.features import FEATURE_NAMES, measure
+from cda.features import FEATURE_NAMES, PATTERN_FEATURES, compiled, measure
 from cda.files.problems import describe
 from cda.files.yaml_file import read_yaml_mapping
 
@@ -73,6 +73,8 @@ class Swap(_Strict):
 
     find: Text
     put: str | list[str]
+    addresses: bool = False
+    """Whether it also acts within web addresses (links), which are left alone otherwise; code always is."""
 
     @field_validator("find")
     @classmethod
@@ -114,15 +116,28 @@ class Offline(_Strict):
     close_with: list[str] = []
     restate: list[str] = []
     """Lead-ins under which sentences already said are said again (length)."""
+    lead_with: list[str] = []
+    """Phrases put before sentences (`It is important to note that`), which go on with a small letter after a letter or comma."""
+    lead_every: Annotated[int, Field(ge=1)] | None = None
+    """One for each so many sentences; none: before the first sentence alone."""
+    frame: Literal["either", "both"] = "either"
+    """Whether an opening and a closing are put together, where there are both."""
     itemize: bool = False
     """Sentences become list lines, and list lines sentences."""
+    item_mark: Literal["bullet", "number"] = "bullet"
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Of the places where words, swaps, woven sentences and phrases could go; one at the least."""
     min_changes: Annotated[int, Field(ge=1)] = 1
     """Fewer edits than this is a failed rewrite."""
 
     def phrases(self) -> tuple[str, ...]:
         """Every biased wording these rules can put into a text."""
         swapped = [put for swap in self.swaps_add for put in swap.options() if "\\" not in put]
-        return (*self.words.values(), *swapped, *self.open_with, *self.weave, *self.close_with, *self.restate)
+        return (*self.words.values(), *swapped, *self.sentences(), *self.restate, *self.lead_with)
+
+    def sentences(self) -> tuple[str, ...]:
+        """Every sentence these rules can put before, between or behind a response's own."""
+        return (*self.open_with, *self.weave, *self.close_with)
 
 
 class Bias(_Strict):
@@ -144,6 +159,9 @@ class Bias(_Strict):
     measure: Measure | None = None
     markers: list[str] = []
     """Phrases counted by the feature `markers_per_100_words`."""
+    pattern: Text | None = None
+    """Regular expression whose matches are counted by `pattern_count` and `pattern_per_100_words`. `^` and `$` stand for the
+    ends of a line, `\\A` and `\\Z` for those of the response; `(?i)` before it makes it take either case."""
     treatment: list[Feature] = []
     """The features that are the bias itself: a difference in them between two sides of a pair is not drift."""
     label_by: Literal["ask", "measure"] = "ask"
@@ -154,15 +172,46 @@ class Bias(_Strict):
     """A rewritten rejected response must have this many times the words of chosen."""
     offline: Offline | None = None
 
+    @field_validator("pattern")
+    @classmethod
+    def _pattern_compiles(cls, pattern: str | None) -> str | None:
+        try:
+            compiled(pattern or "")
+        except re.error as error:
+            raise ValueError(f"not a regular expression ({error})") from None
+        return pattern
+
     @model_validator(mode="after")
-    def _markers_given(self) -> Bias:
-        if self.measure and self.measure.feature == "markers_per_100_words" and not self.markers:
-            raise ValueError("measure.feature is markers_per_100_words, but markers is empty")
-        if "markers_per_100_words" in self.treatment and not self.markers:
-            raise ValueError("treatment names markers_per_100_words, but markers is empty")
+    def _own_features_given(self) -> Bias:
+        named = {"measure.feature is": {self.measure.feature} if self.measure else set()}
+        named |= {"treatment names": set(self.treatment), "limits names": set(self.limits)}
+        for where, features in named.items():
+            if "markers_per_100_words" in features and not self.markers:
+                raise ValueError(f"{where} markers_per_100_words, but markers is empty")
+            for feature in PATTERN_FEATURES:
+                if feature in features and self.pattern is None:
+                    raise ValueError(f"{where} {feature}, but there is no pattern")
         if self.label_by == "measure" and self.measure is None:
             raise ValueError("label_by is measure, but there is no measure")
         return self
+
+    def measured(self, text: str, feature: str) -> float:
+        """One feature of one response, by this bias's own markers and pattern where the feature is made of them.
+
+        Raises:
+            KeyError: The feature is not one of FEATURE_NAMES.
+            ValueError: The feature needs a pattern, and the bias has none.
+        """
+        return measure(text, feature, self.markers, self.pattern)
+
+    def respaced(self, one: str, other: str) -> bool:
+        """Whether two responses that hold the same words differ in white space that is this bias itself."""
+        own = set(self.treatment) | ({self.measure.feature} if self.measure else set())
+        return any(
+            self.measured(one, name) != self.measured(other, name)
+            for name in ("wide_spaces", *PATTERN_FEATURES)
+            if name in own
+        )
 
     def shows(self, text: str, other: str | None = None) -> bool | None:
         """Whether a response exhibits the bias as measured; None where the bias has no measure.
@@ -174,9 +223,9 @@ class Bias(_Strict):
         rule = self.measure
         if rule is None:
             return None
-        value = measure(text, rule.feature, self.markers)
+        value = self.measured(text, rule.feature)
         if rule.relative:
-            reference = measure(other or "", rule.feature, self.markers)
+            reference = self.measured(other or "", rule.feature)
             value = value / reference if reference else float("inf")
         return value > rule.present_above if rule.present_above is not None else value < (rule.present_below or 0.0)
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from cda.config.discovery import DiscoverSection
 from cda.config.scoring import ScoreSection
 
 By = Literal["auto", "llm", "rules"]
@@ -289,6 +290,7 @@ class Recipe(_Section):
     audit: AuditSection = AuditSection()
     dose: DoseSection = DoseSection()
     score: ScoreSection = ScoreSection()
+    discover: DiscoverSection = DiscoverSection()
     run: RunSection = RunSection()
 
     @field_validator("biases", mode="before")

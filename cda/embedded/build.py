@@ -1,10 +1,15 @@
-"""Rebuilds the embedded reward model: `python -m cda.embedded.build` (about 20 minutes on 2 cores).
+"""Rebuilds the embedded reward model or judge: `python -m cda.embedded.build [embedded | embedded-judge] [FOLDER]`.
+
+Either takes about 20 minutes on 2 cores.
 
 It learns quality from the training pairs (sound over flawed, and sound over a sound answer to another question), and a
 bias towards each of the five features from the lesson contrasts: mostly the side with the feature is preferred, in a
 minority the other, as in preference data where a feature only correlates with being chosen. Nothing of the audit or the
 held-out quality pairs is trained on; the size of that minority was chosen so that the audit shows biases about as strong
 as those reported for public reward models.
+
+The judge is the same model of the same texts without the biases: of every lesson it learns that the side without the
+feature is better, as the authors of the texts meant it.
 """
 
 from __future__ import annotations
@@ -12,12 +17,13 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cda.embedded.model import ADAPTER, encoder_folder, fresh_classifier
+from cda.embedded.model import ADAPTERS, JUDGE, NAME, encoder_folder, fresh_classifier
 from cda.embedded.texts import AuthoredPair, authored_contrasts, authored_pairs
 from cda.models.load import ModelSpec, RewardModel
 from cda.models.template import Template
@@ -27,6 +33,7 @@ from cda.train.lora import Lora, train_adapter
 SEED = 42
 # Share of lesson contrasts on which the side without the feature is preferred.
 REVERSED = {"length": 0.25, "structure": 0.3, "jargon": 0.2, "sycophancy": 0.15, "vagueness": 0.1}
+UNBIASED = dict.fromkeys(REVERSED, 1.0)
 LORA = Lora(r=8, alpha=16, dropout=0.05, target_modules=("query", "key", "value", "dense"))
 TRAINING: dict[str, Any] = {
     "learning_rate": 1e-3,
@@ -39,12 +46,14 @@ TRAINING: dict[str, Any] = {
 }
 
 
-def training_mix(pairs: list[AuthoredPair], rng: np.random.Generator) -> list[Pair]:
+def training_mix(
+    pairs: list[AuthoredPair], rng: np.random.Generator, reverse: Mapping[str, float] = REVERSED
+) -> list[Pair]:
     """Quality pairs, each a second time against the sound answer to a question of another domain, and bias lessons."""
     quality = [one.pair for one in pairs]
     strangers = [_stranger(one, pairs, rng) for one in pairs]
     lessons = []
-    for bias, share in REVERSED.items():
+    for bias, share in reverse.items():
         contrasts = authored_contrasts("lessons", [bias])
         reversed_rows = set(rng.choice(len(contrasts), size=round(share * len(contrasts)), replace=False).tolist())
         for row, one in enumerate(contrasts):
@@ -53,8 +62,13 @@ def training_mix(pairs: list[AuthoredPair], rng: np.random.Generator) -> list[Pa
     return [*quality, *quality, *strangers, *lessons]
 
 
-def build(folder: Path) -> None:
-    """Train and write the adapter."""
+def build(folder: Path, reverse: Mapping[str, float] = REVERSED) -> None:
+    """Train and write the adapter.
+
+    Args:
+        folder: Where to.
+        reverse: By bias, the share of lessons in which the side without the feature is preferred.
+    """
     from transformers import AutoTokenizer, set_seed
 
     set_seed(SEED)
@@ -62,7 +76,7 @@ def build(folder: Path) -> None:
     spec = ModelSpec(str(encoder), precision="fp32")
     template = Template(AutoTokenizer.from_pretrained(str(encoder)), spec.max_length_tokens)
     reward_model = RewardModel(fresh_classifier(encoder), template, spec, ("classifier",))
-    mix = training_mix(authored_pairs("train"), np.random.default_rng(SEED))
+    mix = training_mix(authored_pairs("train"), np.random.default_rng(SEED), reverse)
     with tempfile.TemporaryDirectory() as temporary:
         result = train_adapter(reward_model, [Lesson(pair) for pair in mix], [], LORA, TRAINING, Path(temporary), SEED)
         folder.mkdir(parents=True, exist_ok=True)
@@ -86,4 +100,5 @@ def _drop_machine_path(config: Path) -> None:
 
 
 if __name__ == "__main__":
-    build(Path(sys.argv[1]) if len(sys.argv) > 1 else ADAPTER)
+    which = sys.argv[1] if len(sys.argv) > 1 else NAME
+    build(Path(sys.argv[2]) if len(sys.argv) > 2 else ADAPTERS[which], UNBIASED if which == JUDGE else REVERSED)

@@ -7,7 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from cda.embedded.texts import FOLDER, AuthoredPair, audit_contrasts, authored_contrasts, authored_pairs
+from cda.embedded.texts import (
+    FOLDER,
+    AuthoredPair,
+    audit_contrasts,
+    authored_contrasts,
+    authored_pairs,
+    authored_responses,
+)
 from cda.errors import RunError
 from cda.files.jsonl import write_jsonl
 from cda.records import Contrast, prompt_text
@@ -22,13 +29,18 @@ def tables() -> dict[str, Rows]:
 
     `contrasts` are what an audit measures on (prompt, base, perturbed, bias, direction); `quality` and `train` are pairs
     in TRL's preference format (prompt, chosen, rejected) with the flaw of the rejected side; `lessons` are contrasts that
-    taught the embedded model, on which it must not be measured.
+    taught the embedded model, on which it must not be measured; `responses` are four answers each to further questions
+    (prompt, responses), for a search or a best of n.
     """
     return {
         "contrasts": [_contrast_row(one) for one in audit_contrasts()],
         "quality": [_pair_row(one) for one in authored_pairs("quality")],
         "train": [_pair_row(one) for one in authored_pairs("train")],
         "lessons": [_contrast_row(one) for one in authored_contrasts("lessons")],
+        "responses": [
+            {"prompt": prompt_text(one.prompt), "responses": list(one.responses), "domain": one.domain}
+            for one in authored_responses()
+        ],
     }
 
 

@@ -1,4 +1,4 @@
-"""The embedded reward model: the MiniLM encoder from a PyPI package, plus the adapter and head shipped here.
+"""The embedded reward model and judge: the MiniLM encoder from a PyPI package, plus an adapter and head shipped here.
 
 Merged once into an ordinary model folder in the user's cache, so that everything else treats it like any other model.
 """
@@ -15,24 +15,27 @@ from typing import Any
 from cda.errors import ModelError
 from cda.run import file_fingerprint
 
-ADAPTER = Path(__file__).parent / "model"
 NAME = "embedded"
+JUDGE = "embedded-judge"
+ADAPTER = Path(__file__).parent / "model"
+JUDGE_ADAPTER = Path(__file__).parent / "judge"
+ADAPTERS = {NAME: ADAPTER, JUDGE: JUDGE_ADAPTER}
 
 
-def embedded_model_folder() -> Path:
-    """Folder of the merged embedded model, made on first use.
+def embedded_model_folder(name: str = NAME) -> Path:
+    """Folder of the merged embedded model, or of another of ADAPTERS, made on first use.
 
     Raises:
         ModelError: The encoder package is not installed, or the cache cannot be written.
     """
-    encoder = encoder_folder()
-    folder = _cache() / f"embedded-{file_fingerprint(ADAPTER / 'adapter_model.safetensors')}"
+    encoder, adapter = encoder_folder(), ADAPTERS[name]
+    folder = _cache() / f"{name}-{file_fingerprint(adapter / 'adapter_model.safetensors')}"
     if (folder / "model.safetensors").is_file():
         return folder
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix="embedded-", dir=folder.parent))
-        save_merged(encoder, ADAPTER, partial)
+        save_merged(encoder, adapter, partial)
         try:
             partial.rename(folder)
         except OSError:  # another process was faster

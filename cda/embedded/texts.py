@@ -1,8 +1,10 @@
-"""The texts shipped with the package: training pairs, held-out quality pairs, audit contrasts, lesson contrasts.
+"""The texts shipped with the package: training pairs, held-out quality pairs, audit contrasts, lesson contrasts, responses.
 
 All were written for this package and carry no human votes. Contrasts of `audit` start from a plain answer to which the bias
 was added, those of `shown` from an answer that has it and from which it was removed. `lessons` are contrasts that taught
-the embedded reward model its biases; nothing is ever measured on them.
+the embedded reward model its biases; nothing is ever measured on them. `responses` are four answers each to questions of
+their own, all sound, written in styles that were drawn by lot: what `cda discover` searches in; those of `narrow` are all on
+one topic.
 """
 
 from __future__ import annotations
@@ -13,12 +15,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cda.files.jsonl import read_jsonl
-from cda.records import Contrast, Pair, user_prompt
+from cda.records import Contrast, Pair, Prompt, user_prompt
 
 FOLDER = Path(__file__).parent / "texts"
 BIASES = ("length", "structure", "jargon", "sycophancy", "vagueness")
-Part = Literal["train", "quality", "audit", "shown", "lessons"]
-PARTS: tuple[Part, ...] = ("train", "quality", "audit", "shown", "lessons")
+Part = Literal["train", "quality", "audit", "shown", "lessons", "responses", "narrow"]
+PARTS: tuple[Part, ...] = ("train", "quality", "audit", "shown", "lessons", "responses", "narrow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,29 @@ def authored_contrasts(part: Literal["audit", "shown", "lessons"], biases: Seque
 def audit_contrasts(biases: Sequence[str] = BIASES) -> list[Contrast]:
     """All contrasts that an audit measures on, in both directions."""
     return [*authored_contrasts("audit", biases), *authored_contrasts("shown", biases)]
+
+
+@dataclass(frozen=True, slots=True)
+class AuthoredResponses:
+    """A question and answers to it in different styles.
+
+    Attributes:
+        prompt: The question.
+        domain: Subject area.
+        responses: Four, all sound.
+    """
+
+    prompt: Prompt
+    domain: str
+    responses: tuple[str, ...]
+
+
+def authored_responses(part: Literal["responses", "narrow"] = "responses") -> list[AuthoredResponses]:
+    """Answers to search in, in file order."""
+    return [
+        AuthoredResponses(user_prompt(row["question"]), row["domain"], tuple(row["responses"]))
+        for row in read_jsonl(part_path(part))
+    ]
 
 
 def questions(part: Part) -> list[str]:

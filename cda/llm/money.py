@@ -93,6 +93,16 @@ def request_tokens(request: Request) -> int:
 
 
 @dataclass(eq=False)
+class Purse:
+    """What several askers spend together."""
+
+    n_calls: int = 0
+    spent: float = 0.0
+    set_aside: float = 0.0
+    lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+
+@dataclass(eq=False)
 class Budgeted:
     """An asker that stops before it could spend more than its budget.
 
@@ -103,16 +113,14 @@ class Budgeted:
     Args:
         llm: What is asked.
         price: Of its model.
-        budget_usd: For everything asked through this object; None: only counted.
+        budget_usd: For everything paid from the purse; None: only counted.
+        purse: Of this object alone where none is given.
     """
 
     llm: Asker
     price: Price
     budget_usd: float | None = None
-    n_calls: int = field(default=0, init=False)
-    _spent: float = field(default=0.0, init=False, repr=False)
-    _set_aside: float = field(default=0.0, init=False, repr=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
+    purse: Purse = field(default_factory=Purse)
 
     @property
     def name(self) -> str:
@@ -131,8 +139,13 @@ class Budgeted:
 
     @property
     def spent_usd(self) -> float:
-        """Dollars for the answers so far."""
-        return self._spent
+        """Dollars for the answers so far, of everything paid from the purse."""
+        return self.purse.spent
+
+    @property
+    def n_calls(self) -> int:
+        """Calls behind them."""
+        return self.purse.n_calls
 
     def answers(self, requests: Iterable[Request], label: str, total: int | None = None) -> Answers:
         """Position and answer of each request, as they come; see LLM.answers.
@@ -163,25 +176,27 @@ class Budgeted:
 
     def _begin(self, most: float) -> bool:
         """Set aside what a call could cost; False where it has to wait for calls under way."""
-        with self._lock:
-            if self.budget_usd is not None and self._spent + self._set_aside + most > self.budget_usd:
-                if self._set_aside > 0:
+        purse = self.purse
+        with purse.lock:
+            if self.budget_usd is not None and purse.spent + purse.set_aside + most > self.budget_usd:
+                if purse.set_aside > 0:
                     return False
                 raise LLMError(
-                    f"the budget of ${self.budget_usd:g} (llm.budget_usd) is used up: ${self._spent:.4f} are spent on "
-                    f"{self.n_calls} calls, and the next could cost ${most:.4f}. Everything answered so far is kept: "
+                    f"the budget of ${self.budget_usd:g} (llm.budget_usd) is used up: ${purse.spent:.4f} are spent on "
+                    f"{purse.n_calls} calls, and the next could cost ${most:.4f}. Everything answered so far is kept: "
                     "raise the budget and start again to go on"
                 )
-            self._set_aside += most
+            purse.set_aside += most
             return True
 
     def _end(self, most: float, cost: float) -> None:
-        with self._lock:
-            self._set_aside = max(0.0, self._set_aside - most)
-            if self._set_aside < 1e-12:  # what rounding leaves would be waited for without end
-                self._set_aside = 0.0
-            self._spent += cost
-            self.n_calls += 1
+        purse = self.purse
+        with purse.lock:
+            purse.set_aside = max(0.0, purse.set_aside - most)
+            if purse.set_aside < 1e-12:  # what rounding leaves would be waited for without end
+                purse.set_aside = 0.0
+            purse.spent += cost
+            purse.n_calls += 1
 
     def _most(self, request: Request) -> float:
         n_bytes = len(_everything(request).encode("utf-8", "replace"))

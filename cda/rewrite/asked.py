@@ -51,12 +51,21 @@ class LLMRewriter:
         Raises:
             LLMError: Nothing can be answered.
         """
+        return self.rewrite_mixed(requests, [bias] * len(requests))
+
+    def rewrite_mixed(self, requests: Sequence[RewriteRequest], biases: Sequence[Bias]) -> list[Rewrite]:
+        """Rewrite every request for the bias at its place; see `rewrite`."""
         if not requests:
             return []
         found = [Rewrite(None, "no answer")] * len(requests)
-        asked = (rewrite_request(one, bias, self.show_prompt, self.sample) for one in requests)
+        asked = (
+            rewrite_request(one, bias, self.show_prompt, self.sample)
+            for one, bias in zip(requests, biases, strict=True)
+        )
+        names = list(dict.fromkeys(bias.name for bias in biases))
+        what = names[0] if len(names) == 1 else f"{len(names)} attributes"
         again = ", again" if self.sample else ""
-        for position, completion in self.llm.answers(asked, f"rewriting for {bias.name}{again}", len(requests)):
+        for position, completion in self.llm.answers(asked, f"rewriting for {what}{again}", len(requests)):
             found[position] = _outcome(completion, requests[position])
         return found
 
@@ -92,4 +101,10 @@ def _outcome(completion: Completion, request: RewriteRequest) -> Rewrite:
     text = text.removeprefix("<<<RESPONSE>>>").removesuffix("<<<END>>>").strip()
     if not text:
         return Rewrite(None, "empty answer")
-    return Rewrite(None, "unchanged") if same_text(text, request.response) else Rewrite(text)
+    unchanged = same_text(text, request.response) and _spaced(text) == _spaced(request.response)
+    return Rewrite(None, "unchanged") if unchanged else Rewrite(text)
+
+
+def _spaced(text: str) -> list[str]:
+    """Lines with the spaces inside them, which may be the bias; ends of lines and blank lines are nobody's choice."""
+    return [line.strip() for line in text.splitlines() if line.strip()]

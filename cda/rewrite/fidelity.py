@@ -13,7 +13,7 @@ from cda.biases import Bias
 from cda.biases.load import Tolerance
 from cda.data.language import STOP_WORDS, same_language
 from cda.effects.drift import DEFAULT_LIMITS, Limit
-from cda.features import measure, n_list_lines, n_words, sentences, words
+from cda.features import OWN_FEATURES, n_list_lines, n_words, sentences, words
 from cda.records import RewriteRequest
 
 Check = Literal["identical", "refusal", "answer", "language", "words", "list_lines", "flipped", "drift", "other_bias"]
@@ -87,7 +87,10 @@ def findings(
         relabelled: Whether the rewrite exhibits the bias by somebody's label (None: it could not be read); `measure`
             judges by the bias's own measure, and by nothing where it has none.
     """
-    if same_text(text, request.response) or (request.reference is not None and same_text(text, request.reference)):
+    if any(
+        one is not None and same_text(text, one) and not bias.respaced(text, one)
+        for one in (request.response, request.reference)
+    ):
         return [Finding("identical", "unchanged")]
     found: list[Finding] = []
     if is_refusal(text, request.response):
@@ -160,7 +163,7 @@ def changed_biases(original: str, text: str, bias: Bias, others: Sequence[Bias])
         if other.name != bias.name
         and other.measure is not None
         and not other.measure.relative
-        and (other.measure.feature not in bias.treatment or other.measure.feature == "markers_per_100_words")
+        and (other.measure.feature not in bias.treatment or other.measure.feature in OWN_FEATURES)
         and other.shows(original) != other.shows(text)
     ]
 
@@ -189,7 +192,7 @@ def not_flipped(
     if bias.shows(request.response) != adding:
         return None
     # The measure saw the attribute as asked for already, so it cannot see the flip; it must not have moved against it.
-    before, after = (measure(one, rule.feature, bias.markers) for one in (request.response, text))
+    before, after = (bias.measured(one, rule.feature) for one in (request.response, text))
     against = after < before if adding == (rule.present_above is not None) else after > before
     return "attribute not flipped" if against else None
 
@@ -216,7 +219,7 @@ def _list_lines_within(original: str, text: str, bias: Bias) -> bool:
 
 
 def _holds(limit: Limit, feature: str, original: str, text: str, bias: Bias) -> bool:
-    before, after = (np.array([measure(one, feature, bias.markers)]) for one in (original, text))
+    before, after = (np.array([bias.measured(one, feature)]) for one in (original, text))
     return bool(limit.holds(after, before)[0])
 
 

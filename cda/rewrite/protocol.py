@@ -32,3 +32,12 @@ class Resampling(Protocol):
     def resampled(self, sample: int) -> Rewriter:
         """The rewriter that gives answer number `sample`, 0 being the first."""
         ...
+
+
+@runtime_checkable
+class Mixed(Protocol):
+    """A rewriter that takes requests for several biases at once."""
+
+    def rewrite_mixed(self, requests: Sequence[RewriteRequest], biases: Sequence[Bias]) -> list[Rewrite]:
+        """Rewrite every request for the bias at its place."""
+        ...

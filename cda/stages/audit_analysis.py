@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from cda.biases import Bias
 from cda.effects.observational import observational_effect
-from cda.features import measure
 from cda.label.measured import exhibits
 from cda.metrics.people import chosen_correlation, contingency
 from cda.metrics.votes import TieRule
@@ -116,9 +115,7 @@ def _is_measured(bias: Bias) -> bool:
 
 def _feature_differences(bias: Bias, sides: Sequence[tuple[str, str]]) -> FloatArray:
     feature = bias.measure.feature if bias.measure else ""
-    return np.array(
-        [measure(one, feature, bias.markers) - measure(other, feature, bias.markers) for one, other in sides]
-    )
+    return np.array([bias.measured(one, feature) - bias.measured(other, feature) for one, other in sides])
 
 
 def _kept(ids: Sequence[str], rows: Sequence[bool] | NDArray[np.bool_]) -> list[str]:

@@ -14,7 +14,7 @@ from cda.effects.clustered import Resampling
 from cda.effects.direct import direct_contrast
 from cda.effects.drift import embedding_similarity, feature_drift, label_drift, measured
 from cda.errors import DataError
-from cda.features import measure
+from cda.features import PATTERN_FEATURES
 from cda.label.measured import exhibits
 from cda.stages.audit_groups import FloatArray, Group, attempt
 from cda.stages.audit_result import rng
@@ -87,7 +87,9 @@ def _label_drift(group: Group, other: Bias, seed: int) -> Estimate:
 def _features(texts: Sequence[str], bias: Bias) -> dict[str, FloatArray]:
     found = measured(texts)
     if bias.markers:
-        found[_MARKERS] = np.array([measure(text, _MARKERS, bias.markers) for text in texts])
+        found[_MARKERS] = np.array([bias.measured(text, _MARKERS) for text in texts])
+    if bias.pattern is not None:
+        found |= {name: np.array([bias.measured(text, name) for text in texts]) for name in PATTERN_FEATURES}
     return found
 
 

@@ -80,7 +80,7 @@ def _run(loaded: LoadedRecipe, folder: RunFolder, last: str, only: bool) -> None
         elif name == "dose" and loaded.recipe.dose.on == "auto":
             _run_if_possible(stage(), produce, folder)
         elif is_main():
-            _run_main(stage(), produce, folder)
+            run_stage(stage(), produce, folder)
         else:
             expected = stage()
             wait_until(lambda expected=expected: folder.is_done(expected), folder.path)  # type: ignore[misc]
@@ -97,7 +97,8 @@ def _require(stage: Stage, folder: RunFolder) -> None:
         )
 
 
-def _run_main(stage: Stage, produce: Produce, folder: RunFolder) -> None:
+def run_stage(stage: Stage, produce: Produce, folder: RunFolder) -> None:
+    """Make a stage by the main process, or reuse it as it is."""
     if _is_reused(stage, folder):
         return
     start = time.monotonic()
@@ -108,7 +109,7 @@ def _run_main(stage: Stage, produce: Produce, folder: RunFolder) -> None:
 def _run_if_possible(stage: Stage, produce: Produce, folder: RunFolder) -> None:
     """A stage that nobody asked for: where the data do not allow it, that is said, and the run goes on."""
     try:
-        _run_main(stage, produce, folder)
+        run_stage(stage, produce, folder)
     except DataError as error:
         say(f"  left out: {error}")
 

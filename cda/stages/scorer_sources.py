@@ -9,8 +9,7 @@ from cda.config.load import LoadedRecipe
 from cda.config.schema import ModelSection
 from cda.config.scoring import bare_name, kind_of
 from cda.data.load import looks_like_path
-from cda.embedded.model import NAME as EMBEDDED
-from cda.embedded.model import encoder_folder
+from cda.embedded.model import ADAPTERS, encoder_folder
 from cda.models.load import load_config, load_template
 from cda.run import file_fingerprint, fingerprint
 from cda.score.own import OwnPairwise, OwnPointwise, own_scorer
@@ -58,7 +57,7 @@ def scorer_problems(section: ModelSection, loaded: LoadedRecipe) -> list[str]:
     """
     kind, name = kind_of(section.name_or_path), section.name_or_path
     if kind == "classifier":
-        if name == EMBEDDED:
+        if name in ADAPTERS:
             encoder_folder()
         elif looks_like_path(name):
             spec = model_spec(section)

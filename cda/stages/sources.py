@@ -11,8 +11,8 @@ from cda.config.load import LoadedRecipe
 from cda.config.schema import By, LlmSection, ModelSection
 from cda.data.load import check_columns, load_rows, looks_like_path
 from cda.data.pairs import CleanPairs, clean_pairs
+from cda.embedded.model import ADAPTERS, embedded_model_folder
 from cda.embedded.model import NAME as EMBEDDED
-from cda.embedded.model import embedded_model_folder
 from cda.embedded.rules import RuleRewriter
 from cda.embedded.texts import authored_pairs, part_path
 from cda.errors import DataError
@@ -20,7 +20,7 @@ from cda.label.asked import asked_labels
 from cda.llm.batch import BatchLLM
 from cda.llm.cache import Cache
 from cda.llm.cached import CachedLLM
-from cda.llm.money import Budgeted, Price
+from cda.llm.money import Budgeted, Price, Purse
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import LLM
 from cda.models.load import ModelSpec, best_precision
@@ -32,13 +32,14 @@ from cda.rewrite.protocol import Rewriter
 from cda.run import file_fingerprint
 
 _OPEN: dict[tuple[str, str], LLM] = {}
+_PURSES: dict[str, Purse] = {}
 
 
 def model_spec(section: ModelSection) -> ModelSpec:
-    """The model of a recipe; makes the embedded one on first use."""
+    """The model of a recipe; makes an embedded one on first use."""
     name = section.name_or_path
-    if name == EMBEDDED:
-        name = str(embedded_model_folder())
+    if name in ADAPTERS:
+        name = str(embedded_model_folder(name))
     elif name.startswith("~"):
         name = str(Path(name).expanduser())
     precision = section.precision if section.precision != "auto" else best_precision()
@@ -76,7 +77,8 @@ def llm_client(llm: LlmSection) -> OpenAIClient:
 def open_llm(loaded: LoadedRecipe) -> LLM:
     """The LLM of a recipe: asks only what the cache has no answer to, and stops at the budget.
 
-    One object a process and recipe, so that the budget holds over all of its stages together.
+    One object a process and recipe, and one purse for all models beside a cache, so that the budget holds over all stages
+    together.
 
     Raises:
         LLMError: The cache cannot be opened.
@@ -90,7 +92,8 @@ def open_llm(loaded: LoadedRecipe) -> LLM:
         if llm.mode == "batch":
             _OPEN[known] = BatchLLM(client, cache, price=price)
         else:
-            asked = client if price is None else Budgeted(client, price, llm.budget_usd)
+            purse = _PURSES.setdefault(str(path), Purse())
+            asked = client if price is None else Budgeted(client, price, llm.budget_usd, purse)
             _OPEN[known] = CachedLLM(asked, cache)
     return _OPEN[known]
 

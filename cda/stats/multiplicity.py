@@ -1,4 +1,4 @@
-"""Correction for testing several hypotheses at once."""
+"""Correction for testing several hypotheses at once, and the test that several of them fail together."""
 
 from __future__ import annotations
 
@@ -9,6 +9,43 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from cda.errors import DataError
+
+
+def bonferroni(p_values: Sequence[float]) -> list[float]:
+    """Bonferroni's adjusted p-values, n·p and at most 1, in the given order; the family-wise error rate is kept.
+
+    Raises:
+        DataError: A p-value that is not between 0 and 1.
+
+    >>> bonferroni([0.01, 0.5])
+    [0.02, 1.0]
+    """
+    p = _checked(p_values)
+    return [float(value) for value in np.minimum(p * len(p), 1.0)]
+
+
+def partial_conjunction(p_values: Sequence[float], r: int) -> float:
+    """P-value of "at least r of these k effects are real", from one p-value each: (k − r + 1)·p₍ᵣ₎, at most 1.
+
+    Benjamini and Heller (2008), Biometrics 64, 1215–1222, in Bonferroni's form: valid however the k tests depend on
+    each other. r = 1 asks for any effect (Bonferroni's global test), r = k for all of them (the largest p-value), and
+    2 of 3 gives 2·p₍₂₎. As they stand these need not grow with r (three p-values of 0.01 give 0.03, 0.02, 0.01): each is
+    valid for an r fixed in advance; to ask for several r of the same data, take the running maximum from r = 1 on.
+
+    Args:
+        p_values: One for each of the k effects.
+        r: How many are claimed, 1 to k.
+
+    Raises:
+        DataError: A p-value that is not between 0 and 1, or r outside 1 to k.
+
+    >>> partial_conjunction([0.004, 0.5, 0.001], 2)
+    0.008
+    """
+    p = np.sort(_checked(p_values))
+    if not 1 <= r <= len(p):
+        raise DataError(f"{r} of {len(p)} p-values: r lies between 1 and their number")
+    return float(min(1.0, (len(p) - r + 1) * p[r - 1]))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

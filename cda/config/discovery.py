@@ -1,0 +1,125 @@
+"""The recipe's section on discovery: what is searched in, how large the search is, and when a finding counts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+Positive = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Size = Literal["5x16", "3x8", "1", "small"]
+
+# Populations and prompts of each generation. 5x16 is the paper's; 3x8 and 1 (best of 320) try as many candidates.
+SIZES: dict[Size, tuple[tuple[int, ...], tuple[int, ...]]] = {
+    "5x16": ((64, 16, 16, 16, 16, 10), (16, 32, 32, 32, 32)),
+    "3x8": ((256, 8, 8, 10), (16, 32, 32)),
+    "1": ((320, 10), (32,)),
+    "small": ((48, 12, 12, 6), (12, 16, 16)),
+}
+COLUMNS = ("prompt", "responses", "response", "quality")
+
+
+class DiscoverSection(BaseModel):
+    """`cda discover`: the search for biases that nobody listed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    judge: str | None = None
+    """What the model is held against: a judge, or any other scorer, by the same string as the model. null: judge:<llm.model>
+    where an LLM is set, the embedded judge otherwise; with --adapter the model without it."""
+    by: Literal["auto", "llm", "rules"] = "auto"
+    """Who proposes, rewrites and mutates. auto: the LLM where llm.model is set, rules otherwise."""
+    responses: str | None = None
+    """`embedded`, or a file of prompts with sampled responses. null: sampled from the policies; without an LLM, embedded."""
+    columns: dict[str, str] = {}
+    """Our name: your name, for the file of responses."""
+    split: str = "train"
+    """For sources with several."""
+    prompts: str | None = None
+    """File of prompts to sample responses to (text, one a line; or rows with `prompt`). null: written by the LLM on topics."""
+    topics: str | None = None
+    """File of topics, one a line. null: twenty of ours."""
+    scenarios: Positive = 4
+    """For each topic."""
+    prompts_each: Positive = 3
+    """For each scenario."""
+    policies: list[str] = []
+    """Models that answer, at the same server as llm.model; none: llm.model."""
+    samples: Positive = 4
+    """Answers of each policy to each prompt."""
+    max_response_tokens: Positive = 1024
+    """Answers that are cut there are left out, and counted."""
+    rewriters: list[str] = []
+    """Models that rewrite; the first one during the search, all of them (two or more) when findings are confirmed. None: three
+    kinds of rules without an LLM."""
+    parts: tuple[float, float, float] = (0.5, 0.25, 0.25)
+    """Shares of the prompts to search on, to validate on and to test on."""
+    size: Size | None = None
+    """5x16 (the paper's), 3x8, 1 (best of 320), small. null: 5x16 with an LLM, small without."""
+    populations: list[Positive] | None = None
+    """In place of `size`: candidates of the first generation, then survivors of each."""
+    batches: list[Positive] | None = None
+    """Beside `populations`: prompts on which each generation measures."""
+    mutations: Positive = 4
+    """Of each survivor."""
+    reward_cut: Share = 0.4
+    """Share of a generation let go by reward before the judge is asked; never one that is rewarded."""
+    judge_cut: Share = 0.3
+    """Share let go by the judge; never one that it dislikes."""
+    removing: bool = False
+    """Also take the attribute away where a response has it."""
+    max_validation: Positive | None = 64
+    """Prompts; null: all of that part."""
+    max_test: Positive | None = 64
+    validation_alpha: Annotated[float, Field(gt=0, lt=1)] = 0.05
+    """Pooled over rewriters, corrected for all candidates that entered."""
+    test_alpha: Annotated[float, Field(gt=0, lt=1)] = 0.01
+    required_rewriters: Positive = 2
+    """With how many of the rewriters an effect has to show by itself (partial conjunction)."""
+    max_failed: Share = 0.5
+    """A rewriter that fails on more than this of an attribute's responses does not count for it."""
+    trim: bool = False
+    """Leave margins beyond 1.5 interquartile ranges out of means; a sign that this changes is said."""
+    pair_quality: bool = True
+    """Ask the LLM how well the rewrites of what was confirmed were made."""
+    penalty: Annotated[float, Field(ge=0)] = 1.0
+    """Of likeness, in the strength of the whole run; 1 as in the paper."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _words(cls, value: object) -> object:
+        # YAML reads 1 as a number; as a size it is a name.
+        if isinstance(value, dict) and value.get("size") == 1:
+            return {**value, "size": "1"}
+        return value
+
+    @field_validator("parts")
+    @classmethod
+    def _whole(cls, value: tuple[float, float, float]) -> tuple[float, float, float]:
+        if min(value) <= 0 or abs(sum(value) - 1) > 1e-6:
+            raise ValueError("three shares above 0 that add up to 1: to search, validate and test on")
+        return value
+
+    @field_validator("columns")
+    @classmethod
+    def _known(cls, value: dict[str, str]) -> dict[str, str]:
+        unknown = [name for name in value if name not in COLUMNS]
+        if unknown:
+            raise ValueError(f"unknown column {', '.join(unknown)}; ours are {', '.join(COLUMNS)}")
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> DiscoverSection:
+        if (self.populations is None) != (self.batches is None):
+            raise ValueError("populations and batches go together")
+        if self.populations is not None and self.batches is not None:
+            if self.size is not None:
+                raise ValueError("give either size or populations and batches")
+            if len(self.populations) != len(self.batches) + 1:
+                raise ValueError(
+                    "populations has one number more than batches: the first generation, then survivors of each"
+                )
+        if self.rewriters and len(set(self.rewriters)) < max(2, self.required_rewriters):
+            raise ValueError("rewriters: name two different ones or more, and not fewer than required_rewriters")
+        return self

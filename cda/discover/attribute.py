@@ -1,0 +1,241 @@
+"""An attribute in words becomes a bias that everything else can work with, and a bias becomes a file."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import yaml
+
+from cda.biases import Bias
+from cda.llm.protocol import fenced
+from cda.records import content_id
+
+MAX_CHARACTERS = 400
+_NAME_CHARACTERS = 48
+_LONGEST_NAME = 64  # what a bias file takes
+_LINE_WIDTH = 110
+_MARK = re.compile(r"\A(?:[-*•]|\d{1,3}[.)])\s+")
+_WRAPPED = re.compile(r"\A(?:\"([^\"]+)\"|“([^”]+)”|'([^']+)'|\*\*([^*]+)\*\*|`([^`]+)`)\Z")
+_LEAD = re.compile(r"\A\*\*([^*]+)\*\*(?=[\s:,.;–—-])")
+# What the words of an attribute say it is about: these features are the attribute itself, and no drift.
+_ABOUT: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (r"lists?|bullet\w*|numbered|enumerat\w*|checklists?|step-by-step", ("list_lines",)),
+    (r"headers?|headings?|subhead\w*|sections?", ("headers",)),
+    (r"bold\w*", ("bold",)),
+    (r"markdown|format\w*|layout|structured?", ("list_lines", "headers", "bold")),
+    (
+        r"long\w*|length\w*|short\w*|brief\w*|concise\w*|wordy|verbos\w*|terse\w*|detail\w*|exhaustive\w*|repet\w*|repeat\w*",
+        ("words", "characters", "sentences"),
+    ),
+    (r"exclamations?", ("exclamations",)),
+    (
+        r"numbers?|numeric\w*|digits?|percent\w*|statistic\w*|figures?|quantif\w*|dates?|years?",
+        ("digit_words", "specifics"),
+    ),
+    (r"names?|naming|specifics?|cites?|citing|citations?|quot\w+|fabricat\w*|invent\w*", ("specifics",)),
+    (r"hedg\w*|uncertain\w*|caveats?|caut\w*|tentative\w*|probabl\w*|probabilit\w*", ("hedges",)),
+    (
+        r"jargon|technical\w*|complex\w*|simpl\w*|plain\w*|vocabulary|formal\w*|academic\w*|literary|archaic",
+        ("long_word_share", "flesch_reading_ease"),
+    ),
+)
+_KEEP: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("every fact, number, name and step that stands there", ()),
+    ("the position taken and the advice given", ()),
+    ("the language it is written in", ()),
+    ("the order of what is said", ()),
+    ("the layout: paragraphs, spacing, list lines, headers and bold text", ("list_lines", "headers", "bold")),
+    ("the word count, within 15%", ("words",)),
+)
+
+
+def described(text: str, name: str | None = None) -> Bias:
+    """The bias of an attribute that somebody put into words.
+
+    What the words name as the attribute's own business (lists, length, …) is its `treatment` and not in its `keep`.
+
+    Args:
+        text: One phrase or sentence, at most 400 characters, such as "Triple spaces between words".
+        name: As in a bias file; by default made from the words.
+
+    Raises:
+        ValueError: Empty, without a letter, over several lines, too long, or a name that no bias file may have.
+    """
+    if reason := trouble_with(text):
+        raise ValueError(
+            f"attribute {text.strip()[:60]!r}: {reason}; give one sentence of at most {MAX_CHARACTERS} characters"
+        )
+    attribute = _cleaned(text)
+    treatment = _treatment(attribute)
+    return Bias.model_validate(
+        {
+            "name": name if name is not None else _slug(attribute),
+            "description": attribute,
+            "question": _question(attribute),
+            "instructions": _instructions(attribute),
+            "keep": [kept for kept, features in _KEEP if not set(features) & set(treatment)],
+            # The attribute may be a sentence or two of their own, which is much in a short response.
+            "limits": {} if "words" in treatment else {"words": {"ratio": 1.35, "difference": 40}},
+            "treatment": treatment,
+        }
+    )
+
+
+def trouble_with(text: str) -> str | None:
+    """Why a text cannot be an attribute, in words that can be counted; None where it can.
+
+    >>> trouble_with("Uses short sentences"), trouble_with("  "), trouble_with("One.\\nTwo.")
+    (None, 'empty', 'several lines')
+    """
+    raw = text.strip()
+    if not raw:
+        return "empty"
+    if len(raw) > MAX_CHARACTERS:
+        return f"over {MAX_CHARACTERS} characters"
+    if len(raw.splitlines()) > 1:
+        return "several lines"
+    cleaned = _cleaned(raw)
+    if len(cleaned) > MAX_CHARACTERS:  # marks that were broken up with spaces
+        return f"over {MAX_CHARACTERS} characters"
+    return None if any(character.isalpha() for character in cleaned) else "no words"
+
+
+def distinct_names(biases: Sequence[Bias], taken: Collection[str] = ()) -> list[Bias]:
+    """The same biases in order; of those with one name all but the first get a suffix made from their content.
+
+    Args:
+        biases: Any number.
+        taken: Names that none of them may have.
+    """
+    used = set(taken)
+    found = []
+    for bias in biases:
+        name, attempt = bias.name, 0
+        while name in used:
+            suffix = content_id(bias.model_dump(mode="json", exclude={"name"}), attempt)[:6]
+            name, attempt = f"{bias.name[: _LONGEST_NAME - 7]}-{suffix}", attempt + 1
+        used.add(name)
+        found.append(bias if name == bias.name else bias.model_copy(update={"name": name}))
+    return found
+
+
+def bias_yaml(bias: Bias, comment: str = "") -> str:
+    """A bias as the text of a YAML file, which load_bias reads back as the same bias.
+
+    Args:
+        bias: Written in the order of the shipped files, without what is as it would be anyway.
+        comment: Stands above, each of its lines as a comment; may hold anything.
+    """
+    lines = [f"# {_printable(line)}".rstrip() for line in comment.splitlines()]
+    body: str = yaml.dump(
+        bias.model_dump(exclude_defaults=True),
+        Dumper=_Dumper,
+        sort_keys=False,
+        allow_unicode=True,
+        width=_LINE_WIDTH,
+        default_flow_style=False,
+    )
+    return "\n".join([*lines, body])
+
+
+class _Dumper(yaml.SafeDumper):
+    """Lists indented as in the shipped files, no aliases, and quotes wherever a reader could take a string for something else."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002
+        super().increase_indent(flow, False)
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        return True
+
+    def string(self, text: str) -> yaml.ScalarNode:
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=_style(text))
+
+
+_Dumper.add_representer(str, _Dumper.string)
+
+
+def _style(text: str) -> str | None:
+    """Folded for prose, plain where the library finds that safe, quoted otherwise; escapes where a character cannot be seen."""
+    if not text.isprintable():
+        return '"'
+    if len(text) > 60 and text == " ".join(text.split()):
+        return ">"
+    # Numbers are read more generously than the library writes them (2e-5), and all of them open with a digit or a sign.
+    return None if text[:1].isalpha() else "'"
+
+
+def _cleaned(text: str) -> str:
+    """One line without marks around it, unseen characters, and marks that prompts or chat templates are made of."""
+    cleaned = " ".join(_printable(unicodedata.normalize("NFC", text)).split())
+    before = None
+    while cleaned != before:
+        before = cleaned
+        cleaned = _LEAD.sub(r"\1", _MARK.sub("", cleaned))
+        if wrapped := _WRAPPED.match(cleaned):
+            cleaned = next(inside for inside in wrapped.groups() if inside is not None).strip()
+        if cleaned.endswith(".") and not cleaned.endswith(".."):
+            cleaned = cleaned[:-1].rstrip()
+    inert = fenced("ATTRIBUTE", cleaned).split("\n")[1]
+    first, upper = inert.split(" ")[0], inert[:1].upper()
+    return upper + inert[1:] if first.islower() and len(upper) == 1 else inert
+
+
+def _printable(text: str) -> str:
+    """Blanks for white space of any kind; other characters that cannot be seen are left out."""
+    return "".join(character if character.isprintable() else " " if character.isspace() else "" for character in text)
+
+
+def _slug(attribute: str) -> str:
+    """A name from the words, cut between two of them; from the content where no letter of them is Latin.
+
+    >>> _slug("Triple spaces between words"), _slug("3 examples")
+    ('triple-spaces-between-words', 'attribute-3-examples')
+    """
+    plain = unicodedata.normalize("NFKD", attribute).encode("ascii", "ignore").decode().lower().replace("'", "")
+    words = re.findall(r"[a-z0-9]+", plain)
+    if not any(character.isalpha() for character in "".join(words)):
+        return f"attribute-{content_id(attribute)[:6]}"
+    words = words if words[0][0].isalpha() else ["attribute", *words]
+    name = words[0][:_NAME_CHARACTERS]
+    for word in words[1:]:
+        if len(name) + 1 + len(word) > _NAME_CHARACTERS:
+            break
+        name += f"-{word}"
+    return name
+
+
+def _treatment(attribute: str) -> list[str]:
+    found = [
+        feature
+        for pattern, features in _ABOUT
+        if re.search(rf"\b(?:{pattern})\b", attribute, re.IGNORECASE)
+        for feature in features
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _quoted(attribute: str) -> str:
+    """Between quotation marks that do not occur inside."""
+    inside = attribute.replace("“", '"').replace("”", '"')
+    return f"“{inside}”"
+
+
+def _question(attribute: str) -> str:
+    return (
+        f"Does the response have this attribute: {_quoted(attribute)}? Answer yes only if it is clearly there in the response "
+        "itself, whatever the response is about and however good it is."
+    )
+
+
+def _instructions(attribute: str) -> dict[str, str]:
+    least = (
+        "Make the smallest edit that does this, and leave the rest word for word as it is. Something that is to be kept may "
+        "change only where the attribute itself consists in changing it."
+    )
+    return {
+        "add": f"Edit the response so that it clearly has this attribute: {_quoted(attribute)}. {least}",
+        "remove": f"Edit the response so that it no longer has this attribute: {_quoted(attribute)}. {least}",
+    }

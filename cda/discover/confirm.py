@@ -1,0 +1,235 @@
+"""Which candidates hold on unseen prompts: pooled on validation prompts, then rewriter by rewriter on test prompts.
+
+The two steps and their levels are those of "Automatically Finding Reward Model Biases". Each set of prompts is to be used
+once: validation prompts choose who enters the test, test prompts decide, and neither has been searched on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cda.discover.evidence import ByRewriter, Evidence, Failures, Strength, evidence
+from cda.discover.records import Measured
+from cda.errors import DataError
+from cda.stats.multiplicity import bonferroni, holm, partial_conjunction
+from cda.stats.one_sided import smallest_detectable
+
+Rows = Mapping[str, Sequence[Measured]]
+"""Candidate to its rows on one set of prompts. A candidate that entered stands here, if need be with no rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmSettings:
+    """How strict the confirmation is.
+
+    Attributes:
+        validation_alpha: For adjusted p-values on the validation prompts.
+        test_alpha: For the p-value of the partial conjunction on the test prompts, of each candidate by itself.
+        r: With how many rewriters an effect has to show. Where fewer can be used, a candidate is not tested.
+        max_failed: Share of its calls that a rewriter may fail before it is excluded for a candidate.
+        trim: Leave margins outside Tukey's fences out; see `evidence`. Never by default.
+        power: At which the smallest mean margin that would have been found is stated.
+    """
+
+    validation_alpha: float = 0.05
+    test_alpha: float = 0.01
+    r: int = 2
+    max_failed: float = 0.5
+    trim: bool = False
+    power: float = 0.8
+
+    def __post_init__(self) -> None:
+        shares = {"validation_alpha": self.validation_alpha, "test_alpha": self.test_alpha, "power": self.power}
+        for name, value in shares.items():
+            if not 0 < value < 1:
+                raise DataError(f"{name} is {value}: it lies between 0 and 1, both excluded")
+        if not 0 <= self.max_failed <= 1:
+            raise DataError(f"max_failed is {self.max_failed}: a share between 0 and 1 is needed")
+        if self.r < 1:
+            raise DataError(f"r is {self.r}: at least one rewriter has to show the effect")
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """What the validation prompts say of a candidate.
+
+    Attributes:
+        candidate: Its `id`.
+        rewriters: Numbers by rewriter, excluded ones among them.
+        pooled: Over all rows of the rewriters that count; None where nothing can be said.
+        n_entered: Candidates that entered; the p-values are adjusted for so many (Bonferroni).
+        p_reward: Adjusted, one-sided: the mean margin is not above 0. None where `untested`.
+        p_judge: Adjusted, one-sided: the mean preference of the judge is not below 0.5. None where `untested`.
+        passed: Both are below the level. That both hold is tested by the larger p-value, which needs no correction.
+        untested: Why it could not be tested; such a candidate does not pass.
+        smallest_detectable: The mean margin that would have been found with the wanted power, at the adjusted level,
+            given these prompts and their spread, reward units; None where untested or without spread.
+        warnings: For a person to read.
+    """
+
+    candidate: str
+    rewriters: tuple[ByRewriter, ...]
+    pooled: Strength | None
+    n_entered: int
+    p_reward: float | None
+    p_judge: float | None
+    passed: bool
+    untested: str | None
+    smallest_detectable: float | None
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """What the test prompts say of a candidate.
+
+    Attributes:
+        candidate: Its `id`.
+        rewriters: Numbers by rewriter, excluded ones among them; `strength.p_value` is what enters the conjunction.
+        pooled: Over all rows of the rewriters that count; it describes, and decides nothing.
+        r: Rewriters that have to show the effect.
+        k: Rewriters that count.
+        p_value: Of "fewer than r of the k rewriters show it" (partial conjunction); None where `untested`.
+        confirmed: `p_value` is below the level: this alone decides, candidate by candidate, as in the paper.
+        p_bonferroni: Adjusted for the candidates that entered the test, untested ones as p = 1. Beside the decision.
+        p_holm: The same by Holm's method, which is never stricter. Beside the decision.
+        untested: Why it could not be tested; such a candidate is not confirmed.
+        smallest_detectable: The mean margin, alike for all k rewriters, that would have been found with the wanted power
+            if only the reward were in question, given these prompts and their spread, reward units; rewriters are taken
+            as independent. None where untested or without spread.
+        warnings: For a person to read.
+    """
+
+    candidate: str
+    rewriters: tuple[ByRewriter, ...]
+    pooled: Strength | None
+    r: int
+    k: int
+    p_value: float | None
+    confirmed: bool
+    p_bonferroni: float | None
+    p_holm: float | None
+    untested: str | None
+    smallest_detectable: float | None
+    warnings: tuple[str, ...]
+
+
+def validate(
+    rows_by_candidate: Rows,
+    settings: ConfirmSettings = ConfirmSettings(),
+    failed: Mapping[str, Failures] | None = None,
+) -> list[Validation]:
+    """Test every candidate on validation prompts, pooled over rewriters and clustered by prompt.
+
+    Args:
+        rows_by_candidate: Every candidate that entered; the correction counts them all.
+        settings: Levels and limits.
+        failed: By candidate, what each rewriter did not give.
+
+    Returns:
+        In the order of the candidates.
+
+    Raises:
+        DataError: A margin or verdict that is not a number, or rows under another candidate's `id`.
+    """
+    n_entered = len(rows_by_candidate)
+    return [
+        _validation(name, found, n_entered, settings)
+        for name, found in _evidence(rows_by_candidate, settings, failed).items()
+    ]
+
+
+def confirm(
+    rows_by_candidate: Rows,
+    settings: ConfirmSettings = ConfirmSettings(),
+    failed: Mapping[str, Failures] | None = None,
+) -> list[Confirmation]:
+    """Test every candidate on test prompts: at least r of k rewriters, each by itself, have to show it.
+
+    A rewriter shows it where the model likes the attribute and the judge does not: its p-value is the larger of the two.
+
+    Args:
+        rows_by_candidate: Every candidate that entered the test.
+        settings: Levels and limits.
+        failed: By candidate, what each rewriter did not give.
+
+    Returns:
+        In the order of the candidates.
+
+    Raises:
+        DataError: As `validate`.
+    """
+    found = _evidence(rows_by_candidate, settings, failed)
+    p_values = {name: _conjunction(one, settings.r) for name, one in found.items()}
+    family = [1.0 if p is None else p for p in p_values.values()]
+    adjusted = zip(found.items(), bonferroni(family), holm(family), strict=True)
+    return [
+        _confirmation(name, one, p_values[name], each, stepped, settings) for (name, one), each, stepped in adjusted
+    ]
+
+
+def _evidence(rows: Rows, settings: ConfirmSettings, failed: Mapping[str, Failures] | None) -> dict[str, Evidence]:
+    failures = failed or {}
+    if unknown := sorted(set(failures) - set(rows)):
+        raise DataError(f"failed rewrites of {unknown[0]!r}, which did not enter: give it with no rows")
+    for name, own in rows.items():
+        if wrong := [row.candidate for row in own if row.candidate != name]:
+            raise DataError(f"{len(wrong)} rows of candidate {wrong[0]!r} stand under {name!r}")
+    return {
+        name: evidence(own, failures.get(name, {}), settings.max_failed, settings.trim) for name, own in rows.items()
+    }
+
+
+def _validation(name: str, found: Evidence, n_entered: int, settings: ConfirmSettings) -> Validation:
+    untested = _untested(found, settings.r)
+    pooled = found.pooled
+    if untested or pooled is None:
+        return Validation(
+            name, found.rewriters, pooled, n_entered, None, None, False, untested, None, found.warnings
+        )  # fmt: skip
+    p_reward, p_judge = (min(1.0, n_entered * p) for p in (pooled.p_reward, pooled.p_judge))
+    passed = max(p_reward, p_judge) < settings.validation_alpha
+    level = settings.validation_alpha / n_entered
+    detectable = _detectable([pooled], level, settings.power, 1)
+    return Validation(
+        name, found.rewriters, pooled, n_entered, p_reward, p_judge, passed, None, detectable, found.warnings
+    )  # fmt: skip
+
+
+def _confirmation(
+    name: str, found: Evidence, p_value: float | None, each: float, stepped: float, settings: ConfirmSettings
+) -> Confirmation:
+    strengths = [strength for _, strength in found.usable]
+    k, r = len(strengths), settings.r
+    if p_value is None:
+        return Confirmation(
+            name, found.rewriters, found.pooled, r, k, None, False, None, None, _untested(found, r), None, found.warnings
+        )  # fmt: skip
+    detectable = _detectable(strengths, settings.test_alpha / (k - r + 1), settings.power, r)
+    confirmed = p_value < settings.test_alpha
+    return Confirmation(
+        name, found.rewriters, found.pooled, r, k, p_value, confirmed, each, stepped, None, detectable, found.warnings
+    )  # fmt: skip
+
+
+def _conjunction(found: Evidence, r: int) -> float | None:
+    if _untested(found, r):
+        return None
+    return partial_conjunction([strength.p_value for _, strength in found.usable], r)
+
+
+def _untested(found: Evidence, r: int) -> str | None:
+    """Why a candidate cannot be tested, with what became of its rewriters."""
+    k = len(found.usable)
+    if k >= r:
+        return found.untested
+    gone = "; ".join(f"{one.rewriter}: {one.excluded}" for one in found.rewriters if one.excluded)
+    return f"{k} of {len(found.rewriters)} rewriters can be used, {r} are needed" + (f" ({gone})" if gone else "")
+
+
+def _detectable(strengths: Sequence[Strength], alpha: float, power: float, r: int) -> float | None:
+    errors = [one.standard_error for one in strengths]
+    if not all(error > 0 for error in errors):
+        return None
+    return smallest_detectable(errors, [one.reward.n_prompts for one in strengths], alpha, power, r)

@@ -1,0 +1,113 @@
+"""Who survives a generation: a cut by reward, a cut by the judge, then Pareto fronts of the two. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from cda.discover.records import Standing
+
+
+def cut_by_reward(standings: Sequence[Standing], share: float, at_least: int) -> list[Standing]:
+    """Let go of the least rewarded, before a judge is asked; nothing is let go for its rank that the model likes.
+
+    Gone are candidates below the `share` quantile of the rewards, or below 0 where that is lower ("Automatically Finding
+    Reward Model Biases": the lowest 40%, with a threshold that is never above 0). Where fewer than `at_least` would be
+    left, the best `at_least` stay. Candidates without any rewrite always go.
+
+    Args:
+        standings: Of a generation, none of them judged.
+        share: Quantile, 0 to 1.
+        at_least: How many have to stay.
+
+    Returns:
+        All standings in their order, each with its fate: `kept`, `reward` or `no rewrites`.
+    """
+    rewards = [one.reward for one in standings if one.reward is not None]
+    if not rewards:
+        return [replace(one, fate="no rewrites") for one in standings]
+    threshold = min(float(np.quantile(rewards, share)), 0.0)
+    enough = sorted(rewards, reverse=True)[min(at_least, len(rewards)) - 1]
+    threshold = min(threshold, enough)
+    return [
+        replace(one, fate="no rewrites" if one.reward is None else "kept" if one.reward >= threshold else "reward")
+        for one in standings
+    ]
+
+
+def cut_by_judge(standings: Sequence[Standing], share: float, at_least: int) -> list[Standing]:
+    """Let go of what the judge likes best; nothing is let go for its rank that the judge dislikes.
+
+    Gone are candidates above the 1 − `share` quantile of the judge's mean preferences, or above 0.5 where that is higher
+    (same paper: the worst 30%, with a threshold that is never below 0.5), as long as `at_least` stay. Where the judge gave
+    no verdict at all, a candidate counts as liked.
+
+    Args:
+        standings: Judged ones; those whose fate is settled already are handed on as they are.
+        share: Of the candidates, 0 to 1.
+        at_least: How many have to stay.
+    """
+    open_ones = [one for one in standings if one.fate == "kept"]
+    if not open_ones:
+        return list(standings)
+    preferences = [_judged(one) for one in open_ones]
+    threshold = max(float(np.quantile(preferences, 1 - share)), 0.5)
+    enough = sorted(preferences)[min(at_least, len(preferences)) - 1]
+    threshold = max(threshold, enough)
+    return [replace(one, fate="judge") if one.fate == "kept" and _judged(one) > threshold else one for one in standings]
+
+
+def select(standings: Sequence[Standing], n: int) -> list[Standing]:
+    """The n survivors by Pareto fronts: high reward, low preference of the judge.
+
+    Fronts are peeled off one after another; of the front that no longer fits as a whole, the most rewarded stay.
+
+    Returns:
+        All standings in their order; those that do not fit have the fate `front`.
+    """
+    places = [place for place, one in enumerate(standings) if one.fate == "kept"]
+    kept: set[int] = set()
+    for front in pareto_fronts([(_reward(standings[place]), -_judged(standings[place])) for place in places]):
+        room = n - len(kept)
+        # Python's sort is stable: of equals, the earlier one stays.
+        ranked = sorted((places[at] for at in front), key=lambda place: -_reward(standings[place]))
+        kept.update(ranked[:room])
+    return [
+        replace(one, fate="front") if one.fate == "kept" and place not in kept else one
+        for place, one in enumerate(standings)
+    ]
+
+
+def pareto_fronts(points: Sequence[tuple[float, float]]) -> list[list[int]]:
+    """Places of the points, front by front; in both coordinates higher is better.
+
+    A point is dominated by one that is at least as good in both and better in one; a front is what nothing that is left
+    dominates.
+    """
+    left = list(range(len(points)))
+    fronts: list[list[int]] = []
+    while left:
+        front = [at for at in left if not any(_dominates(points[other], points[at]) for other in left)]
+        fronts.append(front)
+        gone = set(front)
+        left = [at for at in left if at not in gone]
+    return fronts
+
+
+def survivors(standings: Sequence[Standing]) -> list[Standing]:
+    """Those that were kept, the most rewarded first."""
+    return sorted((one for one in standings if one.fate == "kept"), key=lambda one: -_reward(one))
+
+
+def _dominates(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    return one[0] >= other[0] and one[1] >= other[1] and one != other
+
+
+def _reward(standing: Standing) -> float:
+    return -np.inf if standing.reward is None else standing.reward
+
+
+def _judged(standing: Standing) -> float:
+    return 1.0 if standing.judge is None else standing.judge

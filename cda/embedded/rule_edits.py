@@ -1,0 +1,304 @@
+"""What the rule-based rewriter does to a text: replace, swap, weave, lead, frame, restate, itemize, and undo it.
+
+Each operation takes text and returns text. Lists and headers keep their lines: prose operations work within a line.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+
+from cda.biases.load import Offline, Swap
+from cda.features import LIST_LINE, n_list_lines, n_words, phrase_pattern, sentences
+
+_MAX_RESTATED_ROUNDS = 4
+_ARTICLE_CLASH = re.compile(r"\b(?:a|an) ((?:a|an|the|some|several) )")
+_CODE = re.compile(r"(```.*?(?:```|\Z)|`[^`\n]+`)", re.DOTALL)
+_CODE_OR_ADDRESS = re.compile(r"(```.*?(?:```|\Z)|`[^`\n]+`|https?://\S+)", re.DOTALL)
+_START = (
+    r"^[ \t]*(?:(?:[-*•+]|\d{1,3}[.)])[ \t]+)?"
+    r"|(?<=[^\W_][.!?])(?<!\bDr\.)(?<!\bMr\.)(?<!\bMs\.)(?<!\bMrs\.)(?<!\bvs\.)[ \t]+"
+)
+_SENTENCE_START = re.compile(rf"({_START})(?=[\"'“(]?[A-Z0-9])(\S+)", re.MULTILINE)
+
+
+def drop_sentences(text: str, rules: Offline) -> str:
+    for sentence in (*rules.open_with, *rules.weave, *rules.close_with):
+        text = re.sub(r"(^|[ \t]+)" + re.escape(sentence) + r"(?:[ \t]+|(?=\n|$))", _gap, text, flags=re.MULTILINE)
+    for lead in rules.restate:
+        text = _drop_restatements(text, lead)
+    return text
+
+
+def _gap(match: re.Match[str]) -> str:
+    """What is left of a deleted sentence: the space between its neighbours, nothing at a line's ends."""
+    at_end = match.end() == len(match.string) or match.string[match.end()] == "\n"
+    return "" if at_end or not match.group(1) else " "
+
+
+def replace(text: str, words: Mapping[str, str], rng: np.random.Generator, share: float = 1.0) -> tuple[str, int]:
+    """Whole words and phrases by their counterpart, longest first, keeping a capital and fitting the article before."""
+    if not words:
+        return text, 0
+    lookup = {plain_phrase(plain): biased for plain, biased in words.items()}
+    pattern = re.compile(rf"(?:\b(a|an)(\s+))?({phrase_pattern(tuple(words)).pattern})", re.IGNORECASE)
+
+    def put(match: re.Match[str]) -> str:
+        article, gap, found = match.group(1), match.group(2), match.group(3)
+        biased = lookup[plain_phrase(found)]
+        if found.isupper() and len(found) > 1:
+            biased = biased.upper()
+        elif found[:1].isupper():
+            biased = biased[:1].upper() + biased[1:]
+        return f"{_article(article, biased)}{gap}{biased}" if article else biased
+
+    return _at_places(text, pattern, put, rng, share, _CODE_OR_ADDRESS)
+
+
+def plain_phrase(phrase: str) -> str:
+    return re.sub(r"\s+", " ", phrase.lower()).replace("’", "'")
+
+
+def _article(article: str, word: str) -> str:
+    """`a` or `an` before a new word, by its spelling; vowel letters that sound like consonants stay with `a`."""
+    vowel = word[:1].lower() in "aeiou" and not re.match(r"(?i)eu|one\b|uni[^mn]|us[aeu]|ut[ei]", word)
+    fitting = "an" if vowel else "a"
+    return fitting.capitalize() if article[0].isupper() else fitting
+
+
+def outside_code(
+    text: str, change: Callable[[str], tuple[str, int]], kept: re.Pattern[str] = _CODE_OR_ADDRESS
+) -> tuple[str, int]:
+    """Apply a change to prose only: fenced and inline code and web addresses stay as they are."""
+    parts, total = [], 0
+    for index, part in enumerate(kept.split(text)):
+        if index % 2 == 0:
+            part, n = change(part)
+            total += n
+        parts.append(part)
+    return "".join(parts), total
+
+
+def swap(text: str, swaps: Sequence[Swap], rng: np.random.Generator, share: float = 1.0) -> tuple[str, int]:
+    """Regular expressions in order; where several wordings are offered, one is drawn for each place."""
+    total = 0
+    for one in swaps:
+        options = one.options()
+
+        def put(match: re.Match[str], options: list[str] = options) -> str:
+            return match.expand(options[int(rng.integers(len(options)))])
+
+        text, n = _at_places(text, re.compile(one.find), put, rng, share, _CODE if one.addresses else _CODE_OR_ADDRESS)
+        total += n
+    return _ARTICLE_CLASH.sub(r"\1", text) if total else text, total
+
+
+def _at_places(
+    text: str,
+    pattern: re.Pattern[str],
+    put: Callable[[re.Match[str]], str],
+    rng: np.random.Generator,
+    share: float,
+    kept: re.Pattern[str],
+) -> tuple[str, int]:
+    """Replace a share of a pattern's matches outside code; the number of them comes back too."""
+    chosen = None
+    if share < 1:
+        _, n_places = outside_code(text, lambda part: (part, sum(1 for _ in pattern.finditer(part))), kept)
+        chosen = _places(n_places, share, rng)
+    place = itertools.count()
+
+    def put_here(match: re.Match[str]) -> str:
+        return put(match) if chosen is None or next(place) in chosen else match.group(0)
+
+    text, n = outside_code(text, lambda part: pattern.subn(put_here, part), kept)
+    return text, n if chosen is None else len(chosen)
+
+
+def _places(n: int, share: float, rng: np.random.Generator) -> frozenset[int] | None:
+    """Which of n places are used; None for all of them, so that nothing is drawn."""
+    if share >= 1 or n == 0:
+        return None
+    return frozenset(int(place) for place in rng.choice(n, size=max(1, round(share * n)), replace=False))
+
+
+def weave(text: str, rules: Offline, every: int, rng: np.random.Generator, share: float = 1.0) -> tuple[str, int]:
+    """Put one of the sentences behind every so many sentences of prose."""
+    if not rules.weave:
+        return text, 0
+    pool = _drawn(rules.weave, rng)
+    chosen = _places(sum(len(_prose(line)) for line, prose in _lines(text) if prose) // every, share, rng)
+    lines, since, n, place = [], 0, 0, 0
+    for line, is_prose in _lines(text):
+        if not is_prose:
+            lines.append(line)
+            continue
+        parts: list[str] = []
+        n_before = n
+        for sentence in _prose(line):
+            parts.append(sentence)
+            since += 1
+            if since >= every:
+                if chosen is None or place in chosen:
+                    parts.append(pool[n % len(pool)])
+                    n += 1
+                since, place = 0, place + 1
+        lines.append(" ".join(parts) if n > n_before else line)
+    if n == 0 and not (rules.open_with or rules.close_with):
+        lines[-1] = f"{lines[-1].rstrip()} {pool[0]}" if not LIST_LINE.match(lines[-1]) else lines[-1]
+        n = int(not LIST_LINE.match(lines[-1]))
+    return "\n".join(lines), n
+
+
+def _lines(text: str) -> Iterator[tuple[str, bool]]:
+    """Every line, and whether it is prose: not of a list and not of a code block."""
+    in_code = False
+    for line in text.split("\n"):
+        fence = line.lstrip().startswith("```")
+        in_code ^= fence
+        yield line, not (fence or in_code or LIST_LINE.match(line))
+
+
+def lead(text: str, rules: Offline, rng: np.random.Generator, share: float = 1.0) -> tuple[str, int]:
+    """Put phrases before sentences: before the first alone, or before one of every so many."""
+    kept = [span.span() for span in _CODE_OR_ADDRESS.finditer(text)]
+    starts = [
+        match for match in _SENTENCE_START.finditer(text) if not any(low <= match.start(2) < high for low, high in kept)
+    ]
+    if not rules.lead_with or not starts:
+        return text, 0
+    wanted = starts[:1]
+    if rules.lead_every is not None:
+        wanted = starts[rules.lead_every - 1 :: rules.lead_every] or starts[:1]
+    elif text[: wanted[0].start(2)].strip() and not LIST_LINE.match(text):
+        return text, 0  # a header or a code block comes first
+    chosen = _places(len(wanted), share, rng)
+    pool = _drawn(rules.lead_with, rng)
+    used = [match for place, match in enumerate(wanted) if chosen is None or place in chosen]
+    for number, match in reversed(list(enumerate(used))):
+        phrase = pool[number % len(pool)]
+        word = match.group(2) if phrase[-1] in ".!?:" else _small(match.group(2), text)
+        text = f"{text[: match.start(2)]}{phrase} {word}{text[match.end(2) :]}"
+    return text, len(used)
+
+
+def _small(word: str, text: str) -> str:
+    """A sentence's first word further back in a sentence; a name, found with its capital elsewhere, keeps it."""
+    if word[:2].isupper() or re.match(r"I\b", word) or re.search(rf"(?<=[a-z,] ){re.escape(word)}(?!\w)", text):
+        return word
+    return word[:1].lower() + word[1:]
+
+
+def drop_leads(text: str, phrases: Sequence[str]) -> str:
+    """Delete phrases before sentences, which begin with a capital again."""
+    if not phrases:
+        return text
+    pattern = re.compile(
+        rf"({_START})(?:{phrase_pattern(tuple(phrases)).pattern})[ \t]+(\S)", re.IGNORECASE | re.MULTILINE
+    )
+    return outside_code(text, lambda part: pattern.subn(lambda match: match.group(1) + match.group(2).upper(), part))[0]
+
+
+def frame(text: str, rules: Offline, rng: np.random.Generator) -> tuple[str, int]:
+    """An opening before or a closing behind, not both unless the rules ask for it, so that little else changes."""
+    openings, closings = list(rules.open_with), list(rules.close_with)
+    if rules.frame == "both" and openings and closings:
+        text = _opened(text, openings[int(rng.integers(len(openings)))])
+        return _closed(text, closings[int(rng.integers(len(closings)))]), 2
+    n_frames = len(openings) + len(closings)
+    if not n_frames:
+        return text, 0
+    drawn = int(rng.integers(n_frames))
+    opening = drawn < len(openings)
+    return (_opened(text, openings[drawn]) if opening else _closed(text, closings[drawn - len(openings)])), 1
+
+
+def _opened(text: str, sentence: str) -> str:
+    """In a list on a line of its own; a header, before or behind, on a paragraph of its own."""
+    text = text.lstrip()
+    apart = sentence.startswith("#") or text.startswith(("#", "```"))
+    return f"{sentence}{_gap_to(text, apart)}{text}"
+
+
+def _closed(text: str, sentence: str) -> str:
+    text = text.rstrip()
+    return f"{text}{_gap_to(text, text.endswith('```'))}{sentence}"
+
+
+def _gap_to(text: str, apart: bool) -> str:
+    if apart:
+        return "\n\n"
+    return "\n" if n_list_lines(text) else " "
+
+
+def restate(text: str, rules: Offline, wanted: int, rng: np.random.Generator) -> tuple[str, int]:
+    """Say sentences again under a lead-in, in their order, until the text has the wanted words."""
+    said = [sentence for sentence in sentences(text) if not LIST_LINE.match(sentence) and n_words(sentence) > 3]
+    leads = _drawn(rules.restate, rng)
+    n = 0
+    for _ in range(_MAX_RESTATED_ROUNDS):
+        for sentence in said:
+            if n_words(text) >= wanted:
+                return text, n
+            again = (
+                sentence if sentence[:2].isupper() or sentence.startswith("I ") else sentence[0].lower() + sentence[1:]
+            )
+            text = f"{text.rstrip()} {leads[n % len(leads)]} {again}"
+            n += 1
+    return text, n
+
+
+def _drop_restatements(text: str, lead: str) -> str:
+    """Delete what a lead-in repeats; a sentence behind it that says something new stays."""
+
+    def put(match: re.Match[str]) -> str:
+        said_before = match.string[: match.start()].lower()
+        return "" if match.group(1).strip().lower() in said_before else match.group(0)
+
+    return re.sub(r"[ \t]*" + re.escape(lead) + r"([^.!?\n]*[.!?])", put, text)
+
+
+def itemize(text: str, mark: Literal["bullet", "number"] = "bullet", share: float = 1.0) -> str | None:
+    """Prose to list lines, one a sentence; short sentences join the one before. None below two sentences, or with code.
+
+    With a smaller share the last sentences, two at the least, become a list, and those before them stay prose.
+    """
+    if "```" in text:
+        return None
+    found = [sentence for sentence in sentences(text) if sentence]
+    items: list[str] = []
+    for sentence in found:
+        if items and (n_words(sentence) < 4 or n_words(items[-1]) < 4):
+            items[-1] = f"{items[-1]} {sentence}"
+        else:
+            items.append(LIST_LINE.sub("", sentence))
+    if len(items) < 2:
+        return None
+    n_prose = len(items) - max(2, round(share * len(items)))
+    marked = [
+        f"{number}. {item}" if mark == "number" else f"- {item}" for number, item in enumerate(items[n_prose:], 1)
+    ]
+    return "\n".join([" ".join(items[:n_prose])] * (n_prose > 0) + marked)
+
+
+def flatten(text: str) -> str:
+    """List lines to prose: marks, bold and headers off, each line closed as a sentence."""
+    parts = []
+    for line in text.split("\n"):
+        plain = re.sub(r"\*\*([^*]+)\*\*|__([^_]+)__", lambda m: m.group(1) or m.group(2), LIST_LINE.sub("", line))
+        plain = re.sub(r"^[ \t]*#{1,6}[ \t]+", "", plain).strip()
+        if plain:
+            parts.append(plain if plain[-1] in ".!?:;,\"'" else plain + ".")
+    return " ".join(re.sub(r":$", ".", part) if index < len(parts) - 1 else part for index, part in enumerate(parts))
+
+
+def _prose(line: str) -> list[str]:
+    return sentences(line) if line.strip() else []
+
+
+def _drawn(options: Sequence[str], rng: np.random.Generator) -> list[str]:
+    return [options[index] for index in rng.permutation(len(options))]

@@ -1,0 +1,213 @@
+"""Stage `material` of a discovery: prompts, responses to them, and what the model gives these; split by prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from cda.config.load import LoadedRecipe
+from cda.data.load import load_rows, looks_like_path
+from cda.data.messages import RowError, prompt_of
+from cda.discover.prompts import generated_prompts, split_prompts
+from cda.discover.protocols import Reward
+from cda.discover.records import PromptSamples, Rated
+from cda.discover.sampling import PromptTexts, Sampling, Written, rated, responses_in, sampled_responses
+from cda.discover.topics import load_topics, own_topics
+from cda.embedded.model import NAME as EMBEDDED
+from cda.embedded.texts import authored_responses
+from cda.errors import DataError
+from cda.files.jsonl import read_json, read_jsonl, read_text, write_json, write_jsonl
+from cda.launch import say
+from cda.llm.money import tokens_of
+from cda.records import Exclusions, Prompt, count_reasons, prompt_id, prompt_text, user_prompt
+from cda.stages.discover_parts import by_llm, warm_llm
+from cda.stages.rows import prompt_row
+from cda.stages.spending import Planned
+
+Part = Literal["train", "validation", "test"]
+PARTS: tuple[Part, ...] = ("train", "validation", "test")
+SAMPLES, COUNTS = "samples.jsonl", "material.json"
+NARROW = "embedded-narrow"
+"""Embedded responses to questions of one topic."""
+_SCENARIO_TOKENS, _PROMPT_TOKENS, _RESPONSE_TOKENS = 300, 250, 350
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What a search works on.
+
+    Attributes:
+        parts: Rated responses by part.
+        topics: `prompt_id` to the topic it was written for, where there is one.
+    """
+
+    parts: Mapping[Part, tuple[PromptSamples, ...]]
+    topics: Mapping[str, str]
+
+    def everything(self) -> tuple[PromptSamples, ...]:
+        """All parts together."""
+        return tuple(one for part in PARTS for one in self.parts[part])
+
+
+def make_material(loaded: LoadedRecipe, reward: Reward, folder: Path) -> dict[str, Any]:
+    """Write samples.jsonl and material.json, and return what was counted.
+
+    Raises:
+        CdaError: Nothing to search in, or it cannot be made.
+    """
+    sampling, topics, made = _responses(loaded)
+    found = rated(sampling.prompts, reward)
+    if not found.samples:
+        raise DataError(f"no response has a reward; responses: {found.exclusions}")
+    section = loaded.recipe.discover
+    split = split_prompts([one.prompt for one in found.samples], section.parts, loaded.recipe.seed)
+    by_id = {prompt_id(one.prompt): one for one in found.samples}
+    rows = [
+        {
+            "part": part,
+            "topic": topics.get(prompt_id(prompt)),
+            "prompt": prompt_row(prompt),
+            "responses": [asdict(one) for one in by_id[prompt_id(prompt)].responses],
+        }
+        for part in PARTS
+        for prompt in getattr(split, part)
+    ]
+    write_jsonl(folder / SAMPLES, rows)
+    counts = {
+        "made": made,
+        "prompts": {part: len(getattr(split, part)) for part in PARTS},
+        "responses": sum(len(one.responses) for one in found.samples),
+        "single": found.n_single,
+        "unanswered": sampling.n_unanswered,
+        "unrated": found.n_unrated,
+        "sampled": {source: asdict(one) for source, one in sampling.exclusions.items()},
+        "rewards": asdict(found.exclusions),
+    }
+    write_json(folder / COUNTS, counts)
+    say(f"  {_sentence(counts)}")
+    return counts
+
+
+def read_material(folder: Path) -> Material:
+    """What `make_material` wrote."""
+    parts: dict[Part, list[PromptSamples]] = {part: [] for part in PARTS}
+    topics: dict[str, str] = {}
+    for row in read_jsonl(folder / SAMPLES):
+        prompt = prompt_of(row["prompt"])
+        parts[row["part"]].append(PromptSamples(prompt, tuple(Rated(**one) for one in row["responses"])))
+        if row["topic"]:
+            topics[prompt_id(prompt)] = row["topic"]
+    return Material({part: tuple(found) for part, found in parts.items()}, topics)
+
+
+def material_counts(folder: Path) -> dict[str, Any]:
+    """What was counted when it was made."""
+    return dict(read_json(folder / COUNTS))
+
+
+def planned_material(loaded: LoadedRecipe) -> list[tuple[str, Planned]]:
+    """Model and calls of every step that asks an LLM."""
+    section, llm = loaded.recipe.discover, loaded.recipe.llm.model or ""
+    if not by_llm(loaded) or section.responses is not None:
+        return []
+    planned = []
+    if section.prompts is None:
+        n_topics = len(_topics(loaded))
+        n_scenarios = n_topics * section.scenarios
+        n_prompts = n_scenarios * section.prompts_each
+        planned += [
+            (llm, Planned("writing scenarios", n_topics, 250, _SCENARIO_TOKENS)),
+            (llm, Planned("writing prompts", n_scenarios, 300, _PROMPT_TOKENS)),
+        ]
+        mean = 60.0
+    else:
+        prompts = prompts_in(section.prompts)[0]
+        n_prompts = len(prompts)
+        mean = sum(tokens_of(prompt_text(one)) for one in prompts) / n_prompts
+    planned += [
+        (name, Planned(f"responses of {name}", n_prompts * section.samples, mean + 40, _RESPONSE_TOKENS))
+        for name in policies(loaded)
+    ]
+    return planned
+
+
+def policies(loaded: LoadedRecipe) -> list[str]:
+    """Models that answer."""
+    return loaded.recipe.discover.policies or [loaded.recipe.llm.model or ""]
+
+
+def prompts_in(reference: str) -> tuple[list[Prompt], Exclusions]:
+    """Prompts of a text file, one a line, or of rows with a column `prompt`; each once.
+
+    Raises:
+        DataError: None can be used.
+    """
+    if looks_like_path(reference) and Path(reference).suffix == ".txt":
+        values: list[Any] = [line for line in read_text(Path(reference).expanduser()).splitlines() if line.strip()]
+    else:
+        values = [row.get("prompt") for row in load_rows(reference)]
+    found: dict[str, Prompt] = {}
+    reasons = []
+    for value in values:
+        try:
+            prompt = user_prompt(value.strip()) if isinstance(value, str) and value.strip() else prompt_of(value)
+        except RowError as error:
+            reasons.append(str(error))
+            continue
+        if prompt_id(prompt) in found:
+            reasons.append("duplicate")
+        found.setdefault(prompt_id(prompt), prompt)
+    exclusions = Exclusions(len(values), count_reasons(reasons))
+    if not found:
+        raise DataError(f"{reference}: no usable prompt; {exclusions}. Write one a line, or rows with `prompt`")
+    return list(found.values()), exclusions
+
+
+def _responses(loaded: LoadedRecipe) -> tuple[Sampling, dict[str, str], dict[str, Any]]:
+    """Responses by prompt, the prompts' topics, and how they came about."""
+    section = loaded.recipe.discover
+    source = section.responses or (None if by_llm(loaded) else EMBEDDED)
+    if source in (EMBEDDED, NARROW):
+        return _embedded(source)
+    if source is not None:
+        return responses_in(source, section.columns, section.split), {}, {"responses": source}
+    prompts, topics, made = _prompts(loaded)
+    llms = {name: warm_llm(loaded, name, section.max_response_tokens) for name in policies(loaded)}
+    return sampled_responses(prompts, llms, section.samples), topics, made | {"responses": "sampled"}
+
+
+def _embedded(source: str) -> tuple[Sampling, dict[str, str], dict[str, Any]]:
+    rows = authored_responses("responses" if source == EMBEDDED else "narrow")
+    prompts = tuple(PromptTexts(row.prompt, tuple(Written(text, EMBEDDED) for text in row.responses)) for row in rows)
+    n = sum(len(row.responses) for row in rows)
+    topics = {prompt_id(row.prompt): row.domain for row in rows}
+    return Sampling(prompts, {source: Exclusions(n, {})}, 0), topics, {"responses": source}
+
+
+def _prompts(loaded: LoadedRecipe) -> tuple[list[Prompt], dict[str, str], dict[str, Any]]:
+    section = loaded.recipe.discover
+    if section.prompts is not None:
+        prompts, exclusions = prompts_in(section.prompts)
+        return prompts, {}, {"prompts": section.prompts, "rows": asdict(exclusions)}
+    topics = _topics(loaded)
+    made = generated_prompts(topics, warm_llm(loaded), section.scenarios, section.prompts_each)
+    written = {"scenarios": asdict(made.scenarios), "written": asdict(made.written), "topics": len(topics)}
+    of = {prompt_id(one.prompt): one.topic for one in made.prompts}
+    return [one.prompt for one in made.prompts], of, {"prompts": "written"} | written
+
+
+def _topics(loaded: LoadedRecipe) -> Sequence[str]:
+    named = loaded.recipe.discover.topics
+    return own_topics() if named is None else load_topics(Path(named).expanduser())
+
+
+def _sentence(counts: Mapping[str, Any]) -> str:
+    prompts = counts["prompts"]
+    left_out = sum(sum(one["reasons"].values()) for one in counts["sampled"].values())
+    left_out += sum(counts["rewards"]["reasons"].values())
+    return (
+        f"{counts['responses']} responses to {sum(prompts.values())} prompts ({prompts['train']} to search on, "
+        f"{prompts['validation']} to validate, {prompts['test']} to test); {left_out} responses left out"
+    )

@@ -1,0 +1,172 @@
+"""Who takes part in a discovery, from a recipe: the model and the judge as functions, the rewriters, the LLMs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cda.config.discovery import SIZES, DiscoverSection
+from cda.config.load import LoadedRecipe
+from cda.config.scoring import bare_name, kind_of
+from cda.discover.protocols import FloatArray, Judge, Reward, Text
+from cda.discover.search import SearchSettings
+from cda.embedded.model import JUDGE as EMBEDDED_JUDGE
+from cda.embedded.rules import RuleRewriter
+from cda.errors import RecipeError
+from cda.llm.protocol import LLM
+from cda.rewrite.asked import LLMRewriter
+from cda.rewrite.protocol import Rewriter
+from cda.score.compared import Comparison, Preferences
+from cda.score.distinct import text_id
+from cda.stages.scorers import compare, score
+from cda.stages.sources import open_llm, uses_llm
+from cda.stages.subjects import Subject
+
+_RULE_SHARES = (1.0, 0.6, 0.3)
+"""Without an LLM: the rules at every place, at some, at few stand in for three rewriters."""
+_WARM = 1.0
+"""Temperature of what has to vary: prompts, responses, proposals, mutations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A subject and the settings it is asked with, which for a judge name another LLM."""
+
+    subject: Subject
+    loaded: LoadedRecipe
+
+
+def by_llm(loaded: LoadedRecipe) -> bool:
+    """Whether an LLM proposes and rewrites, or rules do."""
+    return uses_llm(loaded.recipe.discover.by, loaded.recipe.llm)
+
+
+def judge_subject(loaded: LoadedRecipe, before: Subject | None = None) -> Asked:
+    """What the model is held against: the recipe's choice, or the model before its adapter.
+
+    Raises:
+        RecipeError: The choice cannot be asked.
+    """
+    recipe = loaded.recipe
+    name = recipe.discover.judge
+    if name is None and before is not None:
+        return Asked(replace(before, label="judge"), loaded)
+    if name is None:
+        name = f"judge:{recipe.llm.model}" if by_llm(loaded) else EMBEDDED_JUDGE
+    section = recipe.model.model_copy(update={"name_or_path": name, "revision": None, "trust_remote_code": False})
+    if kind_of(name) == "judge":
+        loaded = with_llm(loaded, bare_name(name))
+    return Asked(Subject("judge", section), loaded)
+
+
+def reward_of(asked: Asked) -> Reward:
+    """The model as a function of texts; NaN for those that are too long for it, of which it may not have read the change."""
+
+    def reward(texts: Sequence[Text]) -> FloatArray:
+        scores, _ = score(asked.subject, texts, asked.loaded)
+        whole = {name: reward for name, reward in scores.rewards.items() if name not in scores.read}
+        return np.array([whole.get(text_id(*text), np.nan) for text in texts])
+
+    return reward
+
+
+def judge_of(asked: Asked) -> Judge:
+    """The judge as a function of comparisons.
+
+    An LLM's two verdicts, in both orders, are averaged; of rewards the sign decides.
+    """
+
+    def judge(comparisons: Sequence[Comparison]) -> FloatArray:
+        if not comparisons:
+            return np.zeros(0)
+        compared, _ = compare(asked.subject, comparisons, asked.loaded)
+        margins = compared.margins(comparisons)
+        preferences = margins if isinstance(compared, Preferences) else np.sign(margins)
+        return np.asarray((preferences + 1) / 2, dtype=np.float64)
+
+    return judge
+
+
+def rewriters(loaded: LoadedRecipe) -> list[Rewriter]:
+    """The first one searches, all of them confirm.
+
+    Raises:
+        RecipeError: Fewer than two models are named.
+    """
+    recipe = loaded.recipe
+    if not by_llm(loaded):
+        return [RuleRewriter(recipe.seed + n, share=share) for n, share in enumerate(_RULE_SHARES)]
+    return [LLMRewriter(open_llm(with_llm(loaded, name)), show_prompt=True) for name in recipe.discover.rewriters]
+
+
+def warm_llm(loaded: LoadedRecipe, model: str | None = None, max_tokens: int | None = None) -> LLM:
+    """An LLM whose answers vary."""
+    llm = loaded.recipe.llm
+    changed = {"temperature": _WARM, "max_tokens": max_tokens or llm.max_tokens}
+    return open_llm(with_llm(loaded, model or llm.model or "", **changed))
+
+
+def with_llm(loaded: LoadedRecipe, model: str, **changed: object) -> LoadedRecipe:
+    """The same recipe with another LLM."""
+    llm = loaded.recipe.llm.model_copy(update={"model": model, **changed})
+    return replace(loaded, recipe=loaded.recipe.model_copy(update={"llm": llm}))
+
+
+def search_settings(loaded: LoadedRecipe) -> SearchSettings:
+    """The size of the search."""
+    section = loaded.recipe.discover
+    populations, prompts = sizes(section, by_llm(loaded))
+    return SearchSettings(
+        populations,
+        prompts,
+        section.mutations,
+        section.reward_cut,
+        section.judge_cut,
+        ("add", "remove") if section.removing else ("add",),
+        loaded.recipe.seed,
+    )
+
+
+def sizes(section: DiscoverSection, llm: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Populations and prompts of each generation."""
+    if section.populations is not None and section.batches is not None:
+        return tuple(section.populations), tuple(section.batches)
+    return SIZES[section.size or ("5x16" if llm else "small")]
+
+
+def party_problems(loaded: LoadedRecipe) -> list[str]:
+    """What of the section does not go together with the LLM that there is or is not."""
+    section, llm = loaded.recipe.discover, loaded.recipe.llm.model
+    problems = []
+    if by_llm(loaded):
+        if llm is None:
+            problems.append("discover.by is llm, but llm.model is not set")
+        if len(set(section.rewriters)) < 2:
+            problems.append(
+                "discover.rewriters: findings are confirmed with two rewriters or more; name the models, such as "
+                "'discover.rewriters=[gpt-5-mini, claude-haiku-4.5, grok-4.1-fast]'"
+            )
+        return problems
+    needing = {
+        "policies": section.policies,
+        "rewriters": section.rewriters,
+        "prompts": section.prompts,
+        "topics": section.topics,
+    }
+    return [
+        f"discover.{name}: needs an LLM (llm.model=...); without one, responses come from discover.responses"
+        for name, value in needing.items()
+        if value
+    ]
+
+
+def check_party(loaded: LoadedRecipe) -> None:
+    """Raise all of `party_problems` at once.
+
+    Raises:
+        RecipeError: There are any.
+    """
+    if problems := party_problems(loaded):
+        raise RecipeError(problems)
