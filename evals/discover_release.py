@@ -38,7 +38,7 @@ REFERENCE = "topic4_validation"
 ATTRIBUTE = "Triple spaces between words"
 RAW = {"gpt-5-mini": "1.670", "claude-haiku-4.5": "1.305", "grok-4.1-fast": "-0.500"}
 POOLED = {"mean margin ± half-width, n": "0.743 ± 0.427, n = 164", "judge [interval]": "0.006 [0.001, 0.034]"}
-PREFERENCES = {-1: 0.0, 0: 0.5, 1: 1.0}
+PREFERENCES: dict[float, float] = {-1: 0.0, 0: 0.5, 1: 1.0}
 ROUNDING = 1e-9
 
 
@@ -191,16 +191,16 @@ def own_checks(release: Release, conclusions: Sequence[Confirmation]) -> list[Ch
     """What has to hold on any release: nothing is lost, and without repeated prompts the test is the textbook one."""
     used = sum(len(rows) for rows in release.rows.values())
     lost = release.n_read - used - sum(release.unread.values())
-    gaps = []
+    gaps: list[float] = []
     for rows in release.rows.values():
         for name in release.rewriters:
             mine = [row for row in rows if row.rewriter == name]
             ids, margins = [row.prompt_id for row in mine], [row.margin for row in mine]
             if len(set(ids)) == len(ids) > 1 and np.ptp(margins) > 0:
                 known = stats.ttest_1samp(margins, 0.0, alternative="greater").pvalue
-                gaps.append(abs(clustered_t_test(margins, ids).p_value - known))
+                gaps.append(abs(clustered_t_test(margins, ids).p_value - float(known)))
     silent = sum(one.p_value is None and not one.untested for one in conclusions)
-    largest = float(max(gaps, default=0.0))
+    largest = max(gaps, default=0.0)
     return [
         Check(f"{release.name}: every row is used or left out with a reason", f"{used} of {release.n_read} used, left out: {dict(release.unread) or 'none'}", lost == 0),
         Check(f"{release.name}: one row a prompt: p is scipy's", f"largest gap {largest:.0e} in {len(gaps)} tests", largest <= ROUNDING),
@@ -255,8 +255,8 @@ def examine(release: Release) -> tuple[list[Check], dict[str, Any]]:
     settings = ConfirmSettings()
     results = {}
     for who, names in sets.items():
-        rows, failed = trials(release, names)
-        results[who] = list(zip(validate(rows, settings, failed), confirm(rows, settings, failed), strict=True))
+        kept, failed = trials(release, names)
+        results[who] = list(zip(validate(kept, settings, failed), confirm(kept, settings, failed), strict=True))
     numbers: dict[str, Any] = {}
     for place, (attribute, rows) in enumerate(release.rows.items()):
         groups = {name: [row for row in rows if row.rewriter == name] for name in release.rewriters}
@@ -264,7 +264,9 @@ def examine(release: Release) -> tuple[list[Check], dict[str, Any]]:
         numbers[attribute] = {"as released": show(release, attribute, groups)}
         for who, pairs in results.items():
             say(who, *pairs[place])
-            numbers[attribute][who] = dict(zip(("validation", "confirmation"), map(asdict, pairs[place]), strict=True))
+            validation, confirmation = (asdict(one) for one in pairs[place])
+            del validation["rewriters"], validation["pooled"]  # on the same rows as the confirmation's
+            numbers[attribute][who] = {"validation": validation, "confirmation": confirmation}
     checks = own_checks(release, [confirmation for pairs in results.values() for _, confirmation in pairs])
     if release.name == REFERENCE and three and ATTRIBUTE in release.rows:
         checks = reference_checks(release, three) + checks

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from cda.score.own import is_own
+from cda.score.own_code import is_own
+from cda.score.served_options import ServedOptions
 
 Kind = Literal["classifier", "log-ratio", "steered", "judge", "served", "function"]
 PREFIXES: dict[str, Kind] = {"judge:": "judge", "dpo:": "log-ratio", "steered:": "steered", "served:": "served"}
@@ -74,28 +75,6 @@ class LogRatioSection(_Section):
     strength: float = 1.0
 
 
-class ServedSection(_Section):
-    """Of a reward model behind a server (vLLM's /classify, /pooling or /score)."""
-
-    model: str | None = None
-    """Its name on the server; null: the only one there."""
-    form: Literal["messages", "text"] = "messages"
-    """text: the prompt, a blank line and the response, without the server's chat template."""
-    sigmoid: bool = False
-    """The server applies a sigmoid; undo it."""
-    check_raw: bool = True
-    """Find out whether it does so unasked."""
-    last_token: bool = False
-    """The server gives a number for every token; take the last."""
-    truncate_tokens: Positive | None = None
-    """Texts are cut there by the server."""
-    too_long: Literal["refuse", "count"] = "refuse"
-    """Texts that the server calls too long: stop, or leave out and count."""
-    api_key_env: str = "VLLM_API_KEY"
-    """The environment variable that holds the key, where there is one."""
-    concurrency: Positive = 32
-
-
 class ScoreSection(_Section):
     batch_tokens: Positive = 8192
     """Padded tokens in a batch."""
@@ -112,4 +91,4 @@ class ScoreSection(_Section):
     """Score a few texts alone and in a batch when a model is loaded, and warn where that differs."""
     judge: JudgeSection = JudgeSection()
     log_ratio: LogRatioSection = LogRatioSection()
-    served: ServedSection = ServedSection()
+    served: ServedOptions = ServedOptions()

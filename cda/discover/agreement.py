@@ -125,6 +125,9 @@ def correlations(x: FloatArray, y: FloatArray, rng: np.random.Generator) -> tupl
     n = len(x)
     if n < _MIN_PROMPTS:
         raise DataError(f"{n} shared prompts: a correlation with an interval needs {_MIN_PROMPTS} or more")
+    # Rounding is no variation.
+    if any(np.ptp(one) <= 1e-12 * np.abs(one).max() for one in (x, y)):
+        raise DataError(f"margins do not vary over the {n} shared prompts: they have no correlation")
     values = _weighted(x, y, np.ones((1, n)))[:, 0]
     step = max(1, _CHUNK_BYTES // (8 * n))
     chunks = [min(step, _N_DRAWS - start) for start in range(0, _N_DRAWS, step)]
@@ -132,7 +135,7 @@ def correlations(x: FloatArray, y: FloatArray, rng: np.random.Generator) -> tupl
     draws = np.concatenate(
         [_weighted(x, y, rng.multinomial(n, even, size=size).astype(float)) for size in chunks], axis=1
     )
-    if not np.isfinite(values).all() or np.mean(~np.isfinite(draws)) > _UNDEFINED_LIMIT:
+    if np.mean(~np.isfinite(draws)) > _UNDEFINED_LIMIT:
         raise DataError(f"margins hardly vary over the {n} shared prompts: they have no correlation")
     found = []
     for value, drawn in zip(values, draws, strict=True):
@@ -158,17 +161,18 @@ def _shared(rows: Sequence[Measured], first: str, second: str) -> tuple[FloatArr
 def _weighted(x: FloatArray, y: FloatArray, weights: FloatArray) -> FloatArray:
     """Pearson and Spearman under each row of weights (how often each prompt is drawn). Shape (2, draws)."""
     ranks = _ranks(x, weights), _ranks(y, weights)
-    plain = (np.broadcast_to(one - one.mean(), weights.shape) for one in (x, y))
-    return np.stack([_pearson(*plain, weights), _pearson(*ranks, weights)])
+    return np.stack([_pearson(x[None] - x.mean(), y[None] - y.mean(), weights), _pearson(*ranks, weights)])
 
 
 def _ranks(values: FloatArray, weights: FloatArray) -> FloatArray:
     """Mid-rank of every value among the values drawn, shape (draws, n)."""
-    levels, at = np.unique(values, return_inverse=True)
-    counts = np.zeros((len(weights), len(levels)))
-    np.add.at(counts.T, at, weights.T)
+    order = np.argsort(values, kind="stable")
+    _, starts, at = np.unique(values[order], return_index=True, return_inverse=True)
+    level = np.empty(len(values), dtype=np.intp)
+    level[order] = at
+    counts = np.add.reduceat(weights[:, order], starts, axis=1)
     through = np.cumsum(counts, axis=1)
-    return np.asarray((through - counts + (counts + 1) / 2)[:, at], dtype=np.float64)
+    return np.asarray((through - counts + (counts + 1) / 2)[:, level], dtype=np.float64)
 
 
 def _pearson(x: FloatArray, y: FloatArray, weights: FloatArray) -> FloatArray:
@@ -177,7 +181,7 @@ def _pearson(x: FloatArray, y: FloatArray, weights: FloatArray) -> FloatArray:
     x = x - ((weights * x).sum(axis=1) / total)[:, None]
     y = y - ((weights * y).sum(axis=1) / total)[:, None]
     xx, yy, xy = ((weights * one * other).sum(axis=1) for one, other in ((x, x), (y, y), (x, y)))
-    varies = (xx > 1e-12 * max(1e-300, xx.max())) & (yy > 1e-12 * max(1e-300, yy.max()))
-    out = np.full(len(weights), np.nan)
-    out[varies] = xy[varies] / np.sqrt(xx[varies] * yy[varies])
-    return np.clip(out, -1, 1)
+    varies = (xx > 1e-12 * xx.max()) & (yy > 1e-12 * yy.max())
+    found: FloatArray = np.full(len(weights), np.nan)
+    found[varies] = np.clip(xy[varies] / np.sqrt(xx[varies] * yy[varies]), -1, 1)
+    return found

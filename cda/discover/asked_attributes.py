@@ -25,6 +25,7 @@ CUT = " […] "
 _THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 _FENCE = re.compile(r"```\w*[ \t]*\n(.*)\n[ \t]*```", re.DOTALL)
 _MARKED = re.compile(r"[ \t]*(?:[-*•]|\d{1,3}[.)])[ \t]+(\S.*)")
+_LOOKED_AT = 10  # times the number asked for
 _UNREADABLE = "no answer in the asked form"
 
 
@@ -127,14 +128,14 @@ def usable(offered: Sequence[str], n_wanted: int, known: Collection[str] = ()) -
 
     Args:
         offered: As the model wrote them.
-        n_wanted: Those beyond this many are left out.
+        n_wanted: Those beyond this many are left out. Of an answer that runs on without end, only the beginning is looked at.
         known: Wordings (`wording`) that are not wanted again.
     """
     kept: list[Bias] = []
     reasons: list[str] = []
     seen: set[str] = set()
-    for text in offered:
-        if len(kept) == n_wanted:
+    for position, text in enumerate(offered):
+        if len(kept) == n_wanted or position >= _LOOKED_AT * n_wanted:
             reasons.append("attribute beyond the number asked for")
         elif trouble := trouble_with(text):
             reasons.append(f"attribute: {trouble}")

@@ -78,9 +78,8 @@ class LLMProposer:
             LLMError: Nothing can be answered.
         """
         rated = [_rated(one) for one in samples]
-        reasons = [
-            "response without a reward" for one, kept in zip(samples, rated, strict=True) for _ in _lost(one, kept)
-        ]
+        n_lost = sum(len(one.responses) for one in samples) - sum(map(len, rated))
+        reasons = ["response without a reward"] * n_lost
         reasons += [trouble for kept in rated if (trouble := _trouble(kept))]
         places = [place for place, kept in enumerate(rated) if _trouble(kept) is None]
         asked = _drawn(places, math.ceil(n / self.k), rng)
@@ -133,10 +132,6 @@ def shown_numbers(responses: Sequence[Rated]) -> list[int]:
 def _rated(sample: PromptSamples) -> list[Rated]:
     """The responses that have a reward, the highest first."""
     return sorted((one for one in sample.responses if math.isfinite(one.reward)), key=lambda one: -one.reward)
-
-
-def _lost(sample: PromptSamples, kept: Sequence[Rated]) -> range:
-    return range(len(sample.responses) - len(kept))
 
 
 def _trouble(rated: Sequence[Rated]) -> str | None:

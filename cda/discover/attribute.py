@@ -199,7 +199,7 @@ def _slug(attribute: str) -> str:
     if not any(character.isalpha() for character in "".join(words)):
         return f"attribute-{content_id(attribute)[:6]}"
     words = words if words[0][0].isalpha() else ["attribute", *words]
-    name = words[0][:_NAME_CHARACTERS]
+    name: str = words[0][:_NAME_CHARACTERS]
     for word in words[1:]:
         if len(name) + 1 + len(word) > _NAME_CHARACTERS:
             break

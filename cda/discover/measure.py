@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from cda.biases import Bias
 from cda.discover.protocols import Judge, Reward
 from cda.discover.records import Candidate, Measured, Standing
 from cda.records import Direction, Prompt, Rewrite, RewriteRequest, count_reasons
@@ -15,6 +16,8 @@ from cda.rewrite.fidelity import is_refusal
 from cda.rewrite.protocol import Mixed, Rewriter
 
 Original = tuple[Prompt, str]
+ALREADY = "is so already"
+"""Reason for not rewriting a response that has the attribute before it is added, or lacks it before it is removed."""
 Fate = Literal["kept", "no rewrites", "reward", "judge", "front"]
 
 
@@ -24,13 +27,11 @@ class Rewritten:
 
     Attributes:
         rows: By candidate `id`, in the order of the responses; without verdicts of a judge.
-        failed: By candidate `id`, reasons and counts of the rewrites that are missing.
-        asked: Rewrites asked for of each candidate.
+        failed: By candidate `id`, reasons and counts of the rewrites that are missing; `ALREADY` is no failure.
     """
 
     rows: Mapping[str, tuple[Measured, ...]]
     failed: Mapping[str, Mapping[str, int]]
-    asked: int
 
 
 def measured(
@@ -44,24 +45,27 @@ def measured(
 
     Args:
         candidates: Distinct ones.
-        originals: Prompts and responses.
+        originals: Prompts and responses. Where the attribute can be measured, those that are as they should become are
+            not rewritten.
         rewriter: Its failures and refusals are counted, and give no row.
         reward: Asked once, for all texts.
         directions: `add` the attribute, `remove` it, or both.
     """
-    asked = [
-        (candidate, RewriteRequest(prompt, response, direction))
-        for candidate in candidates
-        for direction in directions
-        for prompt, response in originals
-    ]
+    reasons: dict[str, list[str]] = {one.id: [] for one in candidates}
+    asked: list[tuple[Candidate, RewriteRequest]] = []
+    for candidate in candidates:
+        for direction in directions:
+            for prompt, response in originals:
+                if _is_so(candidate.bias, response, direction):
+                    reasons[candidate.id].append(ALREADY)
+                else:
+                    asked.append((candidate, RewriteRequest(prompt, response, direction)))
     rewrites = _rewrites(asked, rewriter)
     texts = [(request.prompt, request.response) for _, request in asked]
     made = [(request.prompt, found.text) for (_, request), found in zip(asked, rewrites, strict=True) if found.text]
     before = reward(texts) if texts else np.zeros(0)
     after = iter(reward(made) if made else np.zeros(0))
     rows: dict[str, list[Measured]] = {one.id: [] for one in candidates}
-    reasons: dict[str, list[str]] = {one.id: [] for one in candidates}
     for (candidate, request), found, reward_before in zip(asked, rewrites, before, strict=True):
         if found.text is None:
             reasons[candidate.id].append(found.reason or "no answer")
@@ -85,7 +89,6 @@ def measured(
     return Rewritten(
         {name: tuple(found) for name, found in rows.items()},
         {name: count_reasons(found) for name, found in reasons.items()},
-        len(originals) * len(directions),
     )
 
 
@@ -114,6 +117,12 @@ def standing(
         dict(failed),
         fate,
     )
+
+
+def _is_so(bias: Bias, response: str, direction: Direction) -> bool:
+    if bias.measure is None or bias.measure.relative:
+        return False
+    return bias.shows(response) is (direction == "add")
 
 
 def _rewrites(asked: Sequence[tuple[Candidate, RewriteRequest]], rewriter: Rewriter) -> list[Rewrite]:

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from cda.errors import LLMError
+from cda.files.sqlite_file import SqliteFile, transaction
 from cda.llm.progress import say
 from cda.llm.protocol import Completion, Request
 
@@ -24,10 +25,7 @@ _TABLE = """CREATE TABLE IF NOT EXISTS answers (
 )"""
 # A table of its own, so that files of before and programs of before go on working.
 _LOGPROBS_TABLE = "CREATE TABLE IF NOT EXISTS first_logprobs (key TEXT PRIMARY KEY, logprobs TEXT NOT NULL)"
-_BUSY_S = 60.0
 _GROUP = 512
-_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-_WAITING = "what was answered until now is kept"
 
 _Entry = tuple[str, Completion, "Future[None]"]
 
@@ -62,11 +60,22 @@ class Cache:
 
     def __init__(self, path: Path | str, say: Callable[[str], None] = say) -> None:
         self.path = Path(path)
-        self._say = say
+        # FULL: each group is on disk before its workers go on, since the answers are paid for.
+        self._file = SqliteFile(
+            self.path,
+            _TABLE,
+            "SELECT key, text, reason, input_tokens, output_tokens, at FROM answers LIMIT 0",
+            what="cache",
+            kept="what was answered until now is kept",
+            error=LLMError,
+            say=say,
+            synchronous="FULL",
+            further=(_LOGPROBS_TABLE,),
+        )
         self._lock = threading.Lock()
         self._entries: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
         self._writer: threading.Thread | None = None
-        self._reader = self._open()
+        self._reader = self._file.opened()
 
     def __enter__(self) -> Cache:
         return self
@@ -91,11 +100,8 @@ class Cache:
             "SELECT key, text, reason, input_tokens, output_tokens, logprobs FROM answers "
             f"LEFT JOIN first_logprobs USING (key) WHERE key IN ({marks})"
         )
-        try:
-            with self._lock:
-                rows = self._reader.execute(query, list(keys)).fetchall()
-        except sqlite3.Error as error:
-            raise self._explained(error) from None
+        with self._file.explained(), self._lock:
+            rows = self._reader.execute(query, list(keys)).fetchall()
         return {
             key: Completion(text, reason, n_in, n_out, cached=True, logprobs=_candidates(logprobs))
             for key, text, reason, n_in, n_out, logprobs in rows
@@ -137,10 +143,10 @@ class Cache:
         try:
             while (group := self._group()) is not None:
                 try:
-                    connection = connection or self._connected()
-                    _insert(connection, group)
-                except Exception as error:
-                    problem = self._explained(error) if isinstance(error, sqlite3.Error) else error
+                    with self._file.explained():
+                        connection = connection or self._connected()
+                        _insert(connection, group)
+                except Exception as problem:
                     for _, _, done in group:
                         if done.set_running_or_notify_cancel():
                             done.set_exception(problem)
@@ -169,100 +175,19 @@ class Cache:
             group.append(entry)
         return group
 
-    def _open(self) -> sqlite3.Connection:
-        """A connection to a sound file."""
-        from filelock import FileLock
-
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            # One process at a time looks at the file and moves it, or a second would move the first one's new file.
-            with FileLock(self.path.with_name(self.path.name + ".lock")):
-                try:
-                    return self._sound()
-                except sqlite3.DatabaseError as error:
-                    if _code(error) not in _DAMAGED:
-                        raise
-                self._move_aside()
-                return self._sound()
-        except sqlite3.Error as error:
-            raise self._explained(error) from None
-        except OSError as error:
-            raise LLMError(f"{self.path}: the cache cannot be opened ({error.strerror or error})") from None
-
-    def _sound(self) -> sqlite3.Connection:
-        connection = self._connected()
-        try:
-            connection.execute(_TABLE)
-            connection.execute("SELECT key, text, reason, input_tokens, output_tokens, at FROM answers LIMIT 0")
-            if connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
-                damaged = sqlite3.DatabaseError("quick_check")
-                damaged.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-                raise damaged
-            connection.execute(_LOGPROBS_TABLE)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
     def _connected(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-            # Each group is on disk before its workers go on: the answers are paid for.
-            connection.execute("PRAGMA synchronous=FULL")
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    def _move_aside(self) -> None:
-        number = 1
-        while (aside := self.path.with_name(f"{self.path.name}.corrupt-{number}")).exists():
-            number += 1
-        for ending in ("", "-wal", "-shm"):
-            part = self.path.with_name(self.path.name + ending)
-            if part.exists():
-                part.rename(aside.with_name(aside.name + ending))
-        self._say(f"{self.path}: the cache is damaged; moved to {aside.name}, and a new one is begun")
-
-    def _explained(self, error: sqlite3.Error) -> LLMError:
-        code = _code(error)
-        if code == sqlite3.SQLITE_FULL:
-            return LLMError(f"{self.path}: the disk is full; {_WAITING}. Free some space and start again")
-        if code == sqlite3.SQLITE_IOERR:
-            return LLMError(
-                f"{self.path}: the cache cannot be written ({error}), as on a full disk; {_WAITING}. "
-                "Free some space and start again"
-            )
-        if code in _DAMAGED:
-            return LLMError(f"{self.path}: the cache is damaged; start again, and it is moved aside and begun anew")
-        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            return LLMError(
-                f"{self.path}: the cache is held by another program for more than {_BUSY_S:g} s; {_WAITING}"
-            )
-        return LLMError(f"{self.path}: the cache cannot be used ({error})")
+        return self._file.connected()
 
 
 def _insert(connection: sqlite3.Connection, group: Sequence[_Entry]) -> None:
     now = time.time()
     rows = [(key, one.text, one.reason, one.input_tokens, one.output_tokens, now) for key, one, _ in group]
     candidates = [(key, json.dumps(one.logprobs)) for key, one, _ in group if one.logprobs is not None]
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with transaction(connection):
         # Another process may have answered the same meanwhile: the first answer stays.
         connection.executemany("INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?)", rows)
         connection.executemany("INSERT OR IGNORE INTO first_logprobs VALUES (?, ?)", candidates)
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
 
 
 def _candidates(logprobs: str | None) -> tuple[tuple[str, float], ...] | None:
     return None if logprobs is None else tuple((token, value) for token, value in json.loads(logprobs))
-
-
-def _code(error: sqlite3.Error) -> int:
-    """The primary result code; the extended ones say more than is needed."""
-    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

@@ -56,11 +56,11 @@ def _examples(audit: Json) -> list[str]:
         for one in own[:EXAMPLES_PER_BIAS]:
             lines += [f"### {escaped(one['bias'])}: {margins_sentence(one)}", ""]
             for title, key in (("Prompt", "prompt"), ("Without the bias", "base"), ("With the bias", "perturbed")):
-                lines += [f"{title}:", "", *_fenced(one[key]), ""]
+                lines += [f"{title}:", "", *fenced_block(one[key]), ""]
     return lines
 
 
-def _fenced(text: str) -> list[str]:
+def fenced_block(text: str) -> list[str]:
     """The text in a fence longer than any run of backticks in it."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)

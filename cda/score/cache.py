@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,6 +10,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from cda.errors import ModelError, RunError
+from cda.files.sqlite_file import SqliteFile, transaction
 from cda.models.load import ModelSpec
 from cda.models.template import Template
 from cda.run import file_fingerprint, fingerprint, versions
@@ -19,9 +19,7 @@ from cda.score.classifier import TextScore
 _TABLE = """CREATE TABLE IF NOT EXISTS rewards (
     scope TEXT NOT NULL, text TEXT NOT NULL, reward REAL NOT NULL, read TEXT, PRIMARY KEY (scope, text)
 ) WITHOUT ROWID"""
-_BUSY_S = 60.0
 _ASKED_AT_ONCE = 5000
-_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _SCHEME = 1
 """Raised when the same settings come to mean another score."""
 _DECIDING = ("torch", "transformers", "peft", "bitsandbytes")
@@ -90,9 +88,19 @@ class ScoreCache:
 
     def __init__(self, path: Path | str, say: Callable[[str], None] | None = None) -> None:
         self.path = Path(path).expanduser()
-        self._say = say or (lambda message: print(message, file=sys.stderr))
+        # NORMAL: what a power cut loses is computed again.
+        self._file = SqliteFile(
+            self.path,
+            _TABLE,
+            "SELECT scope, text, reward, read FROM rewards LIMIT 0",
+            what="score cache",
+            kept="what was scored until now is kept",
+            error=RunError,
+            say=say or (lambda message: print(message, file=sys.stderr)),
+            synchronous="NORMAL",
+        )
         self._lock = threading.Lock()
-        self._connection = self._open()
+        self._connection = self._file.opened()
 
     def __enter__(self) -> ScoreCache:
         return self
@@ -121,11 +129,8 @@ class ScoreCache:
             asked = text_ids[start : start + _ASKED_AT_ONCE]
             marks = ",".join("?" * len(asked))
             query = f"SELECT text, reward, read FROM rewards WHERE scope = ? AND text IN ({marks})"
-            try:
-                with self._lock:
-                    rows = self._connection.execute(query, [scope, *asked]).fetchall()
-            except sqlite3.Error as error:
-                raise self._explained(error) from None
+            with self._file.explained(), self._lock:
+                rows = self._connection.execute(query, [scope, *asked]).fetchall()
             found |= {text: TextScore(reward, read) for text, reward, read in rows}
         return found
 
@@ -136,85 +141,14 @@ class ScoreCache:
             RunError: Cannot be written.
         """
         rows = [(scope, text, one.reward, one.read) for text, one in scores if one.reward is not None]
-        try:
-            with self._lock:
-                self._connection.execute("BEGIN IMMEDIATE")
-                try:
-                    # Another process may have scored the same meanwhile: the first score stays.
-                    self._connection.executemany("INSERT OR IGNORE INTO rewards VALUES (?, ?, ?, ?)", rows)
-                    self._connection.execute("COMMIT")
-                finally:
-                    if self._connection.in_transaction:
-                        self._connection.execute("ROLLBACK")
-        except sqlite3.Error as error:
-            raise self._explained(error) from None
+        with self._file.explained(), self._lock, transaction(self._connection):
+            # Another process may have scored the same meanwhile: the first score stays.
+            self._connection.executemany("INSERT OR IGNORE INTO rewards VALUES (?, ?, ?, ?)", rows)
 
     def close(self) -> None:
         """Close the file."""
         with self._lock:
             self._connection.close()
-
-    def _open(self) -> sqlite3.Connection:
-        from filelock import FileLock
-
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            # One process at a time looks and moves, or a second would move the first one's new file.
-            with FileLock(self.path.with_name(self.path.name + ".lock")):
-                try:
-                    return self._connected()
-                except sqlite3.DatabaseError as error:
-                    if _code(error) not in _DAMAGED:
-                        raise
-                self._move_aside()
-                return self._connected()
-        except sqlite3.Error as error:
-            raise self._explained(error) from None
-        except OSError as error:
-            raise RunError(f"{self.path}: the score cache cannot be opened ({error.strerror or error})") from None
-
-    def _connected(self) -> sqlite3.Connection:
-        """A connection to a sound file with the table in it."""
-        connection = sqlite3.connect(self.path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-            # A commit outlives the process, if not always a power cut: what that loses is computed again.
-            connection.execute("PRAGMA synchronous=NORMAL")
-            connection.execute(_TABLE)
-            connection.execute("SELECT scope, text, reward, read FROM rewards LIMIT 0")
-            if connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
-                damaged = sqlite3.DatabaseError("quick_check")
-                damaged.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-                raise damaged
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    def _move_aside(self) -> None:
-        number = 1
-        while (aside := self.path.with_name(f"{self.path.name}.corrupt-{number}")).exists():
-            number += 1
-        for ending in ("", "-wal", "-shm"):
-            part = self.path.with_name(self.path.name + ending)
-            if part.exists():
-                part.rename(aside.with_name(aside.name + ending))
-        self._say(f"{self.path}: the score cache is damaged; moved to {aside.name}, and a new one is begun")
-
-    def _explained(self, error: sqlite3.Error) -> RunError:
-        code = _code(error)
-        if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
-            return RunError(
-                f"{self.path}: the score cache cannot be written ({error}), as on a full disk; what was scored until now is "
-                "kept. Free some space and start again"
-            )
-        if code in _DAMAGED:
-            return RunError(
-                f"{self.path}: the score cache is damaged; start again, and it is moved aside and begun anew"
-            )
-        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            return RunError(f"{self.path}: the score cache is held by another program for more than {_BUSY_S:g} s")
-        return RunError(f"{self.path}: the score cache cannot be used ({error})")
 
 
 def _content(reward_model: Loaded) -> str:
@@ -235,8 +169,3 @@ def _content(reward_model: Loaded) -> str:
             "Give a commit as model.revision, or a folder"
         )
     return f"{spec.name_or_path}@{commit}"
-
-
-def _code(error: sqlite3.Error) -> int:
-    """The primary result code; the extended ones say more than is needed."""
-    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

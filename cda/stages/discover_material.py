@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cda.config.load import LoadedRecipe
+from cda.config.schema import LlmSection
 from cda.data.load import load_rows, looks_like_path
 from cda.data.messages import RowError, prompt_of
 from cda.discover.prompts import generated_prompts, split_prompts
@@ -22,7 +23,7 @@ from cda.files.jsonl import read_json, read_jsonl, read_text, write_json, write_
 from cda.launch import say
 from cda.llm.money import tokens_of
 from cda.records import Exclusions, Prompt, count_reasons, prompt_id, prompt_text, user_prompt
-from cda.stages.discover_parts import by_llm, warm_llm
+from cda.stages.discover_parts import by_llm, llm_named, warm_llm
 from cda.stages.rows import prompt_row
 from cda.stages.spending import Planned
 
@@ -107,9 +108,9 @@ def material_counts(folder: Path) -> dict[str, Any]:
     return dict(read_json(folder / COUNTS))
 
 
-def planned_material(loaded: LoadedRecipe) -> list[tuple[str, Planned]]:
+def planned_material(loaded: LoadedRecipe) -> list[tuple[LlmSection, Planned]]:
     """Model and calls of every step that asks an LLM."""
-    section, llm = loaded.recipe.discover, loaded.recipe.llm.model or ""
+    section, llm = loaded.recipe.discover, loaded.recipe.llm
     if not by_llm(loaded) or section.responses is not None:
         return []
     planned = []
@@ -127,7 +128,10 @@ def planned_material(loaded: LoadedRecipe) -> list[tuple[str, Planned]]:
         n_prompts = len(prompts)
         mean = sum(tokens_of(prompt_text(one)) for one in prompts) / n_prompts
     planned += [
-        (name, Planned(f"responses of {name}", n_prompts * section.samples, mean + 40, _RESPONSE_TOKENS))
+        (
+            llm_named(loaded, name),
+            Planned(f"responses of {name}", n_prompts * section.samples, mean + 40, _RESPONSE_TOKENS),
+        )
         for name in policies(loaded)
     ]
     return planned

@@ -9,6 +9,7 @@ import numpy as np
 
 from cda.config.discovery import SIZES, DiscoverSection
 from cda.config.load import LoadedRecipe
+from cda.config.schema import LlmSection
 from cda.config.scoring import bare_name, kind_of
 from cda.discover.protocols import FloatArray, Judge, Reward, Text
 from cda.discover.search import SearchSettings
@@ -110,8 +111,13 @@ def warm_llm(loaded: LoadedRecipe, model: str | None = None, max_tokens: int | N
 
 def with_llm(loaded: LoadedRecipe, model: str, **changed: object) -> LoadedRecipe:
     """The same recipe with another LLM."""
-    llm = loaded.recipe.llm.model_copy(update={"model": model, **changed})
+    llm = llm_named(loaded, model).model_copy(update=changed)
     return replace(loaded, recipe=loaded.recipe.model_copy(update={"llm": llm}))
+
+
+def llm_named(loaded: LoadedRecipe, model: str) -> LlmSection:
+    """The recipe's LLM settings with another model."""
+    return loaded.recipe.llm.model_copy(update={"model": model})
 
 
 def search_settings(loaded: LoadedRecipe) -> SearchSettings:

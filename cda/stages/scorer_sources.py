@@ -20,8 +20,7 @@ from cda.stages.sources import llm_client, model_source, model_spec
 
 def served_scorer(section: ModelSection, loaded: LoadedRecipe) -> ServedScorer:
     """The reward model behind `served:URL` or an http address."""
-    options = loaded.recipe.score.served.model_dump()
-    return ServedScorer(bare_name(section.name_or_path), **options, label="  scoring")
+    return ServedScorer(bare_name(section.name_or_path), loaded.recipe.score.served, label="  scoring")
 
 
 def own(name: str) -> OwnPointwise | OwnPairwise:

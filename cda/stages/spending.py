@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cda.config.load import LoadedRecipe
@@ -49,31 +50,56 @@ def sentence(planned: Planned, llm: LlmSection) -> str:
 
 
 def confirm(planned: Planned, loaded: LoadedRecipe) -> None:
-    """Say what a step will cost, and ask before money is spent. Answers in the cache cost nothing and are not counted out.
+    """Say what a step will cost, and ask before money is spent; see `confirm_all`."""
+    confirm_all([(loaded.recipe.llm, planned)], loaded)
 
-    Nothing is asked where the price is unknown or zero, where the run was started with --yes, or for no calls.
+
+def confirm_all(steps: Sequence[tuple[LlmSection, Planned]], loaded: LoadedRecipe) -> None:
+    """Say what several steps will cost, and ask once before money is spent. Answers in the cache are not counted out.
+
+    Nothing is asked where no price is known or all are zero, where the run was started with --yes, or for no calls.
+
+    Args:
+        steps: The LLM and the calls of each.
+        loaded: The recipe.
 
     Raises:
         RunError: The user declined, or cannot be asked; or a batch would exceed the budget.
     """
-    if not planned.calls:
+    steps = [(llm, planned) for llm, planned in steps if planned.calls]
+    for llm, planned in steps:
+        say(f"  {sentence(planned, llm)}")
+        _check_batch(planned, llm)
+    if not steps:
         return
-    llm = loaded.recipe.llm
-    say(f"  {sentence(planned, llm)}")
-    price, budget = price_of(llm), llm.budget_usd
-    dollars = _cost(planned, llm).dollars
+    dollars = [_cost(planned, llm).dollars for llm, planned in steps]
+    total = sum(one or 0.0 for one in dollars)
+    if len(steps) > 1 and total:
+        unpriced = f", and {dollars.count(None)} steps without a price" if None in dollars else ""
+        say(f"  in all about ${total:,.2f}{unpriced}")
+    if loaded.confirmed or all(_is_free(llm) for llm, _ in steps):
+        return
+    what = steps[0][1].what if len(steps) == 1 else f"{len(steps)} steps"
+    if not sys.stdin.isatty():
+        raise RunError(f"{what} would spend money, and nobody can be asked here. Agree beforehand with --yes")
+    answer = input("  Go on? [y/N] ").strip().lower()
+    if answer not in ("y", "yes"):
+        raise RunError("nothing was spent. Lower the counts, or choose a cheaper llm.model, and start again")
+
+
+def _is_free(llm: LlmSection) -> bool:
+    """Nothing to be paid, or nothing known of it."""
+    price = price_of(llm)
+    return price is None or price.input == price.output == 0
+
+
+def _check_batch(planned: Planned, llm: LlmSection) -> None:
+    dollars, budget = _cost(planned, llm).dollars, llm.budget_usd
     if llm.mode == "batch" and budget is not None and dollars is not None and dollars > budget:
         raise RunError(
             f"{planned.what} would cost about ${dollars:,.2f}, more than llm.budget_usd={budget:g}, and a batch cannot be stopped "
             "halfway. Raise the budget, lower the counts, or use llm.mode=calls"
         )
-    if loaded.confirmed or price is None or price.input == price.output == 0:
-        return
-    if not sys.stdin.isatty():
-        raise RunError(f"{planned.what} would spend money, and nobody can be asked here. Agree beforehand with --yes")
-    answer = input("  Go on? [y/N] ").strip().lower()
-    if answer not in ("y", "yes"):
-        raise RunError("nothing was spent. Lower the counts, or choose a cheaper llm.model, and start again")
 
 
 def _cost(planned: Planned, llm: LlmSection) -> Estimate:

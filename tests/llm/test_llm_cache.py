@@ -283,7 +283,7 @@ def test_a_full_disk_stops_the_run(path: Path) -> None:
             return connection
 
         cache._connected = small  # type: ignore[method-assign]
-        with pytest.raises(LLMError, match="the disk is full"):
+        with pytest.raises(LLMError, match="full disk; what was answered until now is kept"):
             complete(
                 CachedLLM(Stub(), cache), [Request("s", f"{number} " + "word " * 200) for number in range(500)], "x"
             )

@@ -12,7 +12,8 @@ import pytest
 
 from cda.errors import ModelError
 from cda.records import Message, Prompt, user_prompt
-from cda.score.own import OwnPairwise, OwnPointwise, is_own, own_scorer
+from cda.score.own import OwnPairwise, OwnPointwise, own_scorer
+from cda.score.own_code import is_own
 
 PROMPTS: list[Prompt] = [
     user_prompt("one"),

@@ -23,7 +23,9 @@ from cda.records import Message, Prompt, user_prompt
 from cda.score.cache import ScoreCache
 from cda.score.classifier import ClassifierScorer
 from cda.score.engine import score_texts
-from cda.score.served import ServedScorer, endpoint_of, reward_in
+from cda.score.served import ServedScorer
+from cda.score.served_answers import endpoint_of, reward_in
+from cda.score.served_options import ServedOptions
 
 Reply = tuple[int, Any] | tuple[int, Any, dict[str, str]] | str
 """Status, JSON (bytes: as they are) and headers; or `drop`, which closes the connection without an answer."""
@@ -159,7 +161,9 @@ def length(body: Body) -> Reply:
 
 def scorer(server: Served | str, **options: Any) -> ServedScorer:
     url = server if isinstance(server, str) else server.url
-    return ServedScorer(url, **({"backoff_s": 0.01, "retries": 3} | options))
+    said = {name: value for name, value in options.items() if name in ServedOptions.model_fields}
+    own = {name: value for name, value in options.items() if name not in said}
+    return ServedScorer(url, ServedOptions(**said), **({"backoff_s": 0.01, "retries": 3} | own))
 
 
 def prompts(count: int) -> list[Prompt]:

@@ -1,4 +1,4 @@
-"""Holm and Benjamini–Hochberg, on known values and by their properties."""
+"""Bonferroni, Holm, Benjamini–Hochberg and the partial conjunction, on known values and by their properties."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cda.stats.multiplicity import benjamini_hochberg, holm
+from cda.errors import DataError
+from cda.stats.multiplicity import benjamini_hochberg, bonferroni, holm, partial_conjunction
 
 
 def test_known_values() -> None:
@@ -60,3 +61,44 @@ def test_the_false_discovery_rate_is_kept() -> None:
         found = np.array(benjamini_hochberg(p.tolist())) <= 0.05
         shares.append(found[:10].sum() / max(1, found.sum()))
     assert 0.018 <= np.mean(shares) <= 0.032
+
+
+def test_bonferroni_known_values() -> None:
+    assert bonferroni([0.01, 0.3, 0.5]) == pytest.approx([0.03, 0.9, 1.0])
+    assert bonferroni([]) == []
+
+
+def test_partial_conjunction_known_values() -> None:
+    p_values = [0.5, 0.001, 0.004]
+    assert partial_conjunction(p_values, 1) == pytest.approx(0.003)  # Bonferroni's global test
+    assert partial_conjunction(p_values, 2) == pytest.approx(2 * 0.004)
+    assert partial_conjunction(p_values, 3) == 0.5  # the largest
+    assert partial_conjunction([0.9, 0.8, 0.7], 2) == 1.0
+    assert partial_conjunction([0.02], 1) == 0.02
+    assert [partial_conjunction([0.01] * 3, r) for r in (1, 2, 3)] == pytest.approx([0.03, 0.02, 0.01])
+
+
+@pytest.mark.parametrize("r", [0, 4])
+def test_partial_conjunction_needs_an_r_of_its_tests(r: int) -> None:
+    with pytest.raises(DataError, match="between 1 and their number"):
+        partial_conjunction([0.1, 0.2, 0.3], r)
+
+
+def test_corrections_refuse_what_is_no_p_value() -> None:
+    for correct in (bonferroni, holm, lambda p: partial_conjunction(p, 1)):
+        with pytest.raises(DataError, match="not between 0 and 1"):
+            correct([0.1, float("nan")])
+
+
+@pytest.mark.parametrize(("r", "k"), [(1, 3), (2, 3), (3, 3), (2, 5)])
+@pytest.mark.parametrize("together", [False, True])
+def test_partial_conjunction_keeps_its_level_at_its_worst(r: int, k: int, together: bool) -> None:
+    """One effect too few is real, and overwhelming; the other tests are idle, independent of each other or all the same."""
+    random, level, rounds = np.random.default_rng(10 * k + r), 0.05, 4000
+    wrong = 0
+    for _ in range(rounds):
+        idle = np.repeat(random.random(), k - r + 1) if together else random.random(k - r + 1)
+        wrong += partial_conjunction([*[0.0] * (r - 1), *idle.tolist()], r) < level
+    assert wrong / rounds <= level + 2 * (level / rounds) ** 0.5
+    if not together:  # and it gives little away
+        assert wrong / rounds >= 0.8 * level

@@ -1,0 +1,139 @@
+"""A table on disk in one SQLite file: opened by any number of processes, moved aside where it is damaged, its errors in words."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from cda.errors import CdaError
+
+BUSY_S = 60.0
+"""How long another program may hold the file."""
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_FULL = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+_HELD = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteFile:
+    """Where a table lies, and how it is opened and spoken of.
+
+    Attributes:
+        path: Made with its folder where it is not there.
+        table: The statement that makes the table where it is not there.
+        probe: A query of its columns, which fails in a file of something else.
+        what: The file in messages, such as `score cache`.
+        kept: What a failure leaves, for messages, such as `what was scored until now is kept`.
+        error: Raised for everything that goes wrong.
+        say: Told where a file was moved aside.
+        synchronous: `NORMAL`: a commit outlives the process, if not always a power cut. `FULL`: it outlives that too.
+        further: Statements that make what else belongs into the file, once it is known to be the right one.
+    """
+
+    path: Path
+    table: str
+    probe: str
+    what: str
+    kept: str
+    error: type[CdaError]
+    say: Callable[[str], None]
+    synchronous: Literal["NORMAL", "FULL"] = "NORMAL"
+    further: Sequence[str] = ()
+
+    def opened(self) -> sqlite3.Connection:
+        """A connection to a sound file with the table in it; a file that cannot be read is moved aside as `.corrupt-N`.
+
+        Raises:
+            CdaError: `error`: cannot be opened, or is a file of something else, which is left as it is.
+        """
+        from filelock import FileLock
+
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            # One process at a time looks and moves, or a second would move the first one's new file.
+            with self.explained(), FileLock(self.path.with_name(self.path.name + ".lock")):
+                try:
+                    return self._sound()
+                except sqlite3.DatabaseError as error:
+                    if _code(error) not in _DAMAGED:
+                        raise
+                self._move_aside()
+                return self._sound()
+        except OSError as error:
+            raise self.error(f"{self.path}: the {self.what} cannot be opened ({error.strerror or error})") from None
+
+    def connected(self) -> sqlite3.Connection:
+        """One more connection to a file that was opened before; raises as sqlite3 does."""
+        connection = sqlite3.connect(self.path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute(f"PRAGMA synchronous={self.synchronous}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Turns what sqlite3 raises inside into `error`, which says what to do."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self.error(f"{self.path}: the {self.what} {self._problem(error)}") from None
+
+    def _sound(self) -> sqlite3.Connection:
+        connection = self.connected()
+        try:
+            connection.execute(self.table)
+            connection.execute(self.probe)
+            if connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+                damaged = sqlite3.DatabaseError("quick_check")
+                damaged.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+                raise damaged
+            for statement in self.further:
+                connection.execute(statement)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _move_aside(self) -> None:
+        number = 1
+        while (aside := self.path.with_name(f"{self.path.name}.corrupt-{number}")).exists():
+            number += 1
+        for ending in ("", "-wal", "-shm"):
+            part = self.path.with_name(self.path.name + ending)
+            if part.exists():
+                part.rename(aside.with_name(aside.name + ending))
+        self.say(f"{self.path}: the {self.what} is damaged; moved to {aside.name}, and a new one is begun")
+
+    def _problem(self, error: sqlite3.Error) -> str:
+        code = _code(error)
+        if code in _FULL:
+            return f"cannot be written ({error}), as on a full disk; {self.kept}. Free some space and start again"
+        if code in _DAMAGED:
+            return "is damaged; start again, and it is moved aside and begun anew"
+        if code in _HELD:
+            return f"is held by another program for more than {BUSY_S:g} s; {self.kept}"
+        return f"cannot be used ({error})"
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Everything that is written inside, or nothing of it; waits for other writers first."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _code(error: sqlite3.Error) -> int:
+    """The primary result code; the extended ones say more than is needed."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

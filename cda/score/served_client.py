@@ -1,0 +1,274 @@
+"""Sends single texts to a reward server over HTTP: vLLM's `/classify`, `/pooling` and `/score`, with pauses and retries.
+
+A request's body travels as the question and its reward as the answer of `cda.llm.asking`, whose workers, pauses and grace
+serve here too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import re
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from cda.errors import LLMError, ModelError, did_you_mean
+from cda.llm.asking import Ask
+from cda.llm.limiter import Limiter
+from cda.llm.outcome import Again, Endpoint, Outcome, Rejected, Throttled, of_status
+from cda.llm.parameters import sendable
+from cda.llm.protocol import Completion, Request
+from cda.llm.reasons import TOO_LONG, gave_up
+from cda.records import Prompt, prompt_text
+from cda.score.served_answers import endpoint_of, reward_in, undone
+from cda.score.served_options import ServedOptions
+
+_LONGEST_BACKOFF_S = 30.0
+_LONGEST_WAIT_S = 600.0
+_THROTTLED_AT_MOST = 30
+_LONGER = re.compile(r"longer than the (maximum model|model's context) length", re.IGNORECASE)
+
+Render = Callable[[Prompt, str], str | Sequence[int]]
+"""Makes one text, or its token ids, of prompt and response."""
+
+
+@dataclass(eq=False)
+class ServedClient:
+    """An Asker of a reward server.
+
+    Args:
+        url: As in `ServedScorer`, like all the others.
+        options: How it is asked.
+        render: Makes the text of `form=text`.
+        timeout_s: For one attempt from start to end.
+        retries: For one text.
+        backoff_s: Longest first pause.
+
+    Raises:
+        ModelError: No address of a server, or an option that its endpoint does not have.
+    """
+
+    url: str
+    options: ServedOptions
+    render: Render | None = None
+    timeout_s: float = 120.0
+    retries: int = 6
+    backoff_s: float = 0.5
+    served_model: str | None = field(default=None, init=False)
+    """Name that the server's answers carry."""
+    listed: tuple[str, ...] = field(default=(), init=False)
+    """Names that the server offers, once `check` has asked."""
+
+    def __post_init__(self) -> None:
+        self._root, self._kind = endpoint_of(self.url)
+        if self.options.last_token and self._kind != "pooling":
+            raise ModelError(f"{self.address}: last_token=true needs the server's /pooling, not /{self._kind}")
+        self._limiter = Limiter(self.concurrency)
+        self._reached = False
+
+    @property
+    def name(self) -> str:
+        """Model name, for artifacts."""
+        return self.options.model or self.served_model or self.address
+
+    @property
+    def address(self) -> str:
+        """The server for messages: whatever stands before the host may be a credential."""
+        parts = urlsplit(self._root)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+    @property
+    def concurrency(self) -> int:
+        """Requests under way at once, at most."""
+        return self.options.concurrency
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What decides a reward apart from the text. The weights behind the name may change without a trace here."""
+        return {
+            "url": f"{self._root}/{self._kind}",
+            "model": self.options.model or self.listed,
+            "form": self.options.form,
+            "render": getattr(self.render, "__qualname__", None),
+            "sigmoid": self.options.sigmoid,
+            "last_token": self.options.last_token,
+            "truncate_tokens": self.options.truncate_tokens,
+            "max_tokens": 0,
+        }
+
+    @property
+    def spent_usd(self) -> None:
+        """No price is known here."""
+        return
+
+    def check(self, timeout_s: float = 10.0) -> list[str]:
+        """What is missing or wrong before a text can be scored; empty where nothing is. Asks for the models' names."""
+        import openai
+
+        if "@" in urlsplit(self.url).netloc:
+            # Addresses are logged and written into run folders.
+            return [f"{self.address}: the address holds a password; put the key into {self.options.api_key_env}"]
+        try:
+            with openai.OpenAI(
+                api_key=self._key or "none", base_url=self._root, timeout=timeout_s, max_retries=0
+            ) as http:
+                listed = json.loads(http.get("/models" if self._root.endswith("/v1") else "/v1/models", cast_to=str))
+            served = [str(one["id"]) for one in listed["data"]]
+            self.listed = tuple(served)
+        except openai.APIStatusError as error:
+            refused = error.status_code in (401, 403)
+            return [f"{self.address}: the key in {self.options.api_key_env} is refused"] if refused else []
+        except openai.APIConnectionError as error:
+            return [f"{self.address}: cannot be reached ({error.__cause__ or error}); is the server running?"]
+        except (ValueError, KeyError, TypeError):
+            return []  # a server that lists no models may still score
+        if self.options.model is None or self.options.model in served:
+            return []
+        return [
+            f"{self.address}: serves {', '.join(served)}, not '{self.options.model}'.{did_you_mean(self.options.model, served)}"
+        ]
+
+    def request(self, row: int, prompt: Prompt, response: str, activation: bool) -> Request:
+        """The question that asks for a text's reward; `activation`: for its sigmoid."""
+        body: dict[str, Any] = {"use_activation": activation}
+        if self.options.model is not None:
+            body["model"] = self.options.model
+        if self.options.truncate_tokens is not None:
+            # The response's end goes first, as it does for local models.
+            body |= {"truncate_prompt_tokens": self.options.truncate_tokens, "truncation_side": "right"}
+        if self._kind == "pooling":
+            body |= {"encoding_format": "float", "task": "token_classify" if self.options.last_token else "classify"}
+        return Request(f"text {row + 1}", json.dumps(body | self._material(prompt, response)))
+
+    def _material(self, prompt: Prompt, response: str) -> dict[str, Any]:
+        if self._kind == "score":
+            return {"text_1": sendable(prompt_text(prompt)), "text_2": sendable(response)}
+        if self.options.form == "messages":
+            messages = [{"role": one.role, "content": sendable(one.content)} for one in prompt]
+            messages.append({"role": "assistant", "content": sendable(response)})
+            # Said and not left to defaults: some versions add the start of another answer, and the template writes the BOS.
+            return {"messages": messages, "add_generation_prompt": False, "add_special_tokens": False}
+        made = self.render(prompt, response) if self.render is not None else f"{prompt_text(prompt)}\n\n{response}"
+        return {"input": sendable(made) if isinstance(made, str) else [int(one) for one in made]}
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Ask]:
+        """Open connections in the running event loop; gives the function that asks one question."""
+        from openai import AsyncOpenAI
+
+        # A server without a key asks for none, but the package wants one. Retries are ours: a 429 concerns all workers.
+        key = self._key or "none"
+        if not key.isascii() or not key.isprintable():
+            raise LLMError(f"the environment variable {self.options.api_key_env} holds characters that no key has")
+        async with AsyncOpenAI(api_key=key, base_url=self._root, timeout=self.timeout_s, max_retries=0) as http:
+
+            async def ask(request: Request) -> Completion:
+                return await self._send(http, request)
+
+            yield ask
+
+    async def _send(self, http: Any, request: Request) -> Completion:
+        """One text, tried until it is answered; see `stream` for what is raised."""
+        body = json.loads(request.user)
+        tries = throttled = 0
+        while True:
+            async with self._limiter.turn(0) as turn:
+                outcome = await self._attempt(http, body, request.system)
+                if isinstance(outcome, Completion):
+                    self._limiter.succeeded(turn, 0)
+                    return outcome
+                if isinstance(outcome, Throttled):
+                    throttled += 1
+                    pause_s = self._limiter.throttled(turn, outcome.wait_s)
+                    if pause_s > _LONGEST_WAIT_S or throttled > _THROTTLED_AT_MOST:
+                        raise LLMError(
+                            f"{self.address}: asks to wait {pause_s:.0f} s (429, {throttled} times in a row)"
+                        )
+            if isinstance(outcome, Again):
+                tries += 1
+                if tries > self.retries:
+                    raise LLMError(f"{self.address}: {request.system}: {gave_up(tries, outcome.reason)}")
+                pause_s = random.uniform(0, min(_LONGEST_BACKOFF_S, self.backoff_s * 2.0 ** (tries - 1)))
+                await asyncio.sleep(max(pause_s, min(outcome.wait_s or 0.0, _LONGEST_BACKOFF_S)))
+
+    async def _attempt(self, http: Any, body: Mapping[str, Any], text: str) -> Outcome:
+        import openai
+
+        try:
+            # The package's own timeout is for each read, and a server that sends a byte a minute never exceeds it.
+            async with asyncio.timeout(self.timeout_s):
+                content = await http.post(f"/{self._kind}", body=body, cast_to=str)
+        except openai.APIStatusError as error:
+            self._reached = True
+            return self._of_status(error.response, text)
+        except (openai.APITimeoutError, TimeoutError):
+            return Again(f"timed out after {self.timeout_s:g} s")
+        except openai.APIConnectionError as error:
+            refused = type(error.__cause__).__name__ == "ConnectError"
+            if refused and not self._reached:
+                raise LLMError(
+                    f"{self.address}: cannot be reached ({error.__cause__}); is the server running?"
+                ) from None
+            return Again("connection refused" if refused else "connection lost")
+        self._reached = True
+        return self._of_content(content, body, text)
+
+    def _of_status(self, response: Any, text: str) -> Outcome:
+        if response.status_code == 404:
+            said = " ".join(self._endpoint.hide(response.text).split())[:160]
+            raise LLMError(
+                f"{self.address}: /{self._kind} answers 404 ({said}). vLLM has /classify and /pooling where it serves a "
+                "model with --runner pooling, /score where that has one output; check the model's name too"
+            )
+        outcome = of_status(response.status_code, response.headers, response.content, self._endpoint)
+        if isinstance(outcome, Again | Throttled):
+            return outcome
+        failed = outcome.completion if isinstance(outcome, Rejected) else outcome
+        if failed.reason != TOO_LONG and not _LONGER.search(response.text[:1000]):
+            raise LLMError(f"{self.address}: {text}: {failed.reason}")
+        if self.options.too_long == "count":
+            return Completion(None, TOO_LONG)
+        raise ModelError(
+            f"{self.address}: {text} is longer than the model reads. Start the server with a larger --max-model-len, have "
+            "texts cut with truncate_tokens, or go on without them with too_long=count"
+        )
+
+    def _of_content(self, content: str | bytes, body: Mapping[str, Any], text: str) -> Outcome:
+        """The reward in an answer with status 200, as the text of a completion.
+
+        Raises:
+            ModelError: It is an answer, and no reward; see `reward_in`.
+        """
+        try:
+            answer = json.loads(content)
+            items, model = answer["data"], answer.get("model")
+            if not isinstance(items, list):
+                raise TypeError
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return Again("status 200 without readable data")
+        if self.served_model not in (None, model):
+            raise ModelError(f"{self.address}: served '{self.served_model}' first and '{model}' now")
+        self.served_model = model
+        try:
+            reward = reward_in(items, self._kind, self.options.last_token)
+            reward = undone(reward) if self.options.sigmoid and body["use_activation"] else reward
+        except ModelError as error:
+            raise ModelError(f"{self.address}: {text}: {error}") from None
+        usage = answer.get("usage")
+        tokens = usage.get("prompt_tokens") if isinstance(usage, dict) else None
+        return Completion(repr(reward), input_tokens=tokens if isinstance(tokens, int) else 0)
+
+    @property
+    def _key(self) -> str:
+        return os.environ.get(self.options.api_key_env, "").strip()
+
+    @property
+    def _endpoint(self) -> Endpoint:
+        key = self._key
+        hide: Callable[[str], str] = lambda text: text.replace(key, "***") if key else text  # noqa: E731
+        return Endpoint(self.address, self.name, self.options.api_key_env, hide)

@@ -1,0 +1,249 @@
+"""`cda discover`: material, search, validation, review, confirmation, result; each stage made once and reused.
+
+runs/discover-my-model/
+    material/     prompts, responses, rewards, split
+    search/       a file each generation; a killed search goes on behind the last one
+    validate/     rewrites of validation prompts by every rewriter, and the tests on them
+    review.yaml   with --review: what a person may drop
+    confirm/      the same of the test prompts
+    biases/       a bias file for each confirmed attribute, for `cda train`
+    discover.json, discover.md, lineage.jsonl, pairs.jsonl
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from cda.config.load import LoadedRecipe
+from cda.discover.measure import Original
+from cda.discover.records import Candidate, PromptSamples
+from cda.discover.search import Generation, Parts, search
+from cda.errors import RunError
+from cda.launch import say, world_size
+from cda.run import RunFolder
+from cda.stages.discover_confirm import (
+    HeldOut,
+    held_out_originals,
+    read_result,
+    rewrite_all,
+    run_confirmation,
+    run_validation,
+    validation_originals,
+)
+from cda.stages.discover_given import given_candidates
+from cda.stages.discover_history import save_generation, saved_generations
+from cda.stages.discover_material import Material, make_material, read_material
+from cda.stages.discover_pairs import pairs_stage, run_pairs
+from cda.stages.discover_parts import (
+    Asked,
+    by_llm,
+    check_party,
+    grouper_of,
+    judge_of,
+    judge_subject,
+    mutator_of,
+    proposer_of,
+    reward_of,
+    rewriters,
+    search_settings,
+)
+from cda.stages.discover_result import Found, write_result
+from cda.stages.discover_review import FILE as REVIEW
+from cda.stages.discover_review import reviewed, write_review
+from cda.stages.discover_stages import held_out_stage, material_stage, planned_calls, search_stage
+from cda.stages.pipeline import run_stage
+from cda.stages.plan import run_folder
+from cda.stages.spending import confirm_all
+from cda.stages.subjects import asked_subjects, check_subject
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoverOptions:
+    """What the command line says beside the recipe.
+
+    Attributes:
+        adapter: Search the model with this adapter; it is held against the model without it unless another judge is named.
+        dose: How much of the adapter.
+        attributes: Attributes in words, or bias files; then nothing is searched for.
+        formats: Measure the shipped format attributes, too.
+        review: Stop between validation and test, for a person to drop candidates.
+    """
+
+    adapter: str | None = None
+    dose: float | None = None
+    attributes: tuple[str, ...] = ()
+    formats: bool = False
+    review: bool = False
+
+
+def run_discover(loaded: LoadedRecipe, options: DiscoverOptions) -> str:
+    """Search, confirm and write everything; or measure the attributes that are given.
+
+    Returns:
+        A table for a terminal.
+
+    Raises:
+        CdaError: Anything a user can act on.
+    """
+    if world_size() > 1:
+        raise RunError(f"{world_size()} processes would each search by themselves; start one")
+    given = given_candidates(options.attributes, options.formats, by_llm(loaded))
+    if not (given and not by_llm(loaded)):
+        check_party(loaded)
+    subjects = asked_subjects(loaded.recipe.model, options.adapter, None, options.dose)
+    model = Asked(replace(subjects[-1], label="model"), loaded)
+    judge = judge_subject(loaded, subjects[0] if options.adapter else None)
+    for asked in (model, judge):
+        check_subject(asked.subject, asked.loaded)
+    folder = run_folder(loaded)
+    with folder.lock():
+        confirm_all(planned_calls(loaded, judge, len(given)), loaded)
+        # Agreed to once, for all of it.
+        agreed = replace(loaded, confirmed=True)
+        run = _Run(
+            agreed, folder, replace(model, loaded=agreed), replace(judge, loaded=replace(judge.loaded, confirmed=True))
+        )
+        return run.given(given) if given else run.searched(options.review)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One discovery in its folder."""
+
+    loaded: LoadedRecipe
+    folder: RunFolder
+    model: Asked
+    judge: Asked
+
+    def searched(self, review: bool) -> str:
+        material = self._material()
+        generations = self._search(material)
+        finalists = [one.candidate for one in generations[-1].survivors] if generations else []
+        passed = self._validated(finalists, material) if finalists else []
+        kept = self._reviewed(passed, review)
+        if kept is None:
+            return (
+                f"{len(passed)} candidates to review: edit {self.folder.path / REVIEW}, then run the same command again"
+            )
+        if kept:
+            self._confirmed(kept, material.parts["test"])
+        return write_result(self._found(material, generations, finalists, kept))
+
+    def given(self, candidates: Sequence[Candidate]) -> str:
+        material = self._material()
+        # Nothing was selected on any of them, so that all prompts may be used.
+        self._confirmed(candidates, material.everything())
+        return write_result(self._found(material, [], [], candidates))
+
+    def _material(self) -> Material:
+        stage = material_stage(self.loaded, self.model)
+        run_stage(stage, lambda out: make_material(self.loaded, reward_of(self.model), out), self.folder)
+        return read_material(self.folder.stage(stage.name))
+
+    def _search(self, material: Material) -> list[Generation]:
+        stage = search_stage(self.loaded, self.folder, self.judge)
+        run_stage(stage, lambda out: self._make_search(material, out), self.folder)
+        return saved_generations(self.folder.stage(stage.name))
+
+    def _make_search(self, material: Material, out: Path) -> dict[str, Any]:
+        train = material.parts["train"]
+        parts = Parts(
+            proposer_of(self.loaded),
+            mutator_of(self.loaded),
+            grouper_of(self.loaded, train),
+            rewriters(self.loaded)[0],
+            reward_of(self.model),
+            judge_of(self.judge),
+        )
+
+        def saved(generation: Generation) -> None:
+            save_generation(generation, out)
+            say(f"  {_told(generation)}")
+
+        finished = saved_generations(out)
+        if finished:
+            say(f"  {len(finished)} generations were finished before")
+        generations = search(train, parts, search_settings(self.loaded), finished, saved)
+        return {
+            "generations": len(generations),
+            "candidates": len({one.candidate.id for each in generations for one in each.standings}),
+            "survivors": len(generations[-1].survivors) if generations else 0,
+        }
+
+    def _validated(self, finalists: Sequence[Candidate], material: Material) -> list[Candidate]:
+        stage = held_out_stage("validate", self.loaded, self.folder, self.judge, finalists)
+
+        def produce(out: Path) -> dict[str, Any]:
+            originals = validation_originals(material.parts["validation"], self.loaded)
+            return run_validation(self._rewritten(finalists, originals), self.loaded, out)
+
+        run_stage(stage, produce, self.folder)
+        results = {one["candidate"]: one for one in read_result(self.folder.stage("validate"))["results"]}
+        return [one for one in finalists if results[one.id]["passed"]]
+
+    def _reviewed(self, passed: Sequence[Candidate], review: bool) -> list[Candidate] | None:
+        """What goes on to the test; None where a person has to look first."""
+        path = self.folder.path / REVIEW
+        kept = reviewed(path, passed)
+        if kept is not None:
+            say(f"\nreview: {len(kept)} of {len(passed)} kept ({path})")
+            return kept
+        if not review or not passed:
+            return list(passed)
+        results = {one["candidate"]: one for one in read_result(self.folder.stage("validate"))["results"]}
+        write_review(path, passed, results)
+        return None
+
+    def _confirmed(self, candidates: Sequence[Candidate], samples: Sequence[PromptSamples]) -> None:
+        stage = held_out_stage("confirm", self.loaded, self.folder, self.judge, candidates)
+
+        def produce(out: Path) -> dict[str, Any]:
+            originals = held_out_originals(samples, self.loaded)
+            return run_confirmation(self._rewritten(candidates, originals), self.loaded, out)
+
+        run_stage(stage, produce, self.folder)
+        results = read_result(self.folder.stage("confirm"))["results"]
+        confirmed = {one["candidate"] for one in results if one["confirmed"]}
+        looked_at = [one for one in candidates if one.id in confirmed or one.origin == "given"]
+        pairs = pairs_stage(self.loaded, self.folder, looked_at)
+        run_stage(pairs, lambda out: run_pairs(self.loaded, self.folder, looked_at, out), self.folder)
+
+    def _rewritten(self, candidates: Sequence[Candidate], originals: Sequence[Original]) -> HeldOut:
+        return rewrite_all(
+            candidates,
+            originals,
+            rewriters(self.loaded),
+            reward_of(self.model),
+            judge_of(self.judge),
+            search_settings(self.loaded).directions,
+        )
+
+    def _found(
+        self,
+        material: Material,
+        generations: Sequence[Generation],
+        finalists: Sequence[Candidate],
+        tested: Sequence[Candidate],
+    ) -> Found:
+        return Found(
+            self.loaded,
+            self.folder,
+            self.model,
+            self.judge,
+            material,
+            tuple(generations),
+            tuple(finalists),
+            tuple(tested),
+        )
+
+
+def _told(generation: Generation) -> str:
+    survivors = generation.survivors
+    best = f", the best {survivors[0].reward:+.3f}: {survivors[0].candidate.attribute[:90]}" if survivors else ""
+    return (
+        f"generation {generation.index + 1}: {len(generation.standings)} candidates on {generation.n_prompts} prompts, "
+        f"{len(survivors)} kept{best}"
+    )

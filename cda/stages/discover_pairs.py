@@ -1,0 +1,64 @@
+"""Stage `pairs` of a discovery: how well the rewrites behind each tested attribute were made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cda.biases import Bias
+from cda.config.load import LoadedRecipe
+from cda.discover.pair_quality import pair_quality
+from cda.discover.records import Candidate, Measured
+from cda.files.jsonl import write_json
+from cda.label.asked import asked_labels
+from cda.records import Prompt
+from cda.rewrite.protocol import Labeller
+from cda.run import RunFolder, Stage
+from cda.stages.discover_confirm import read_rows
+from cda.stages.discover_parts import by_llm
+from cda.stages.sources import llm_settings, open_llm
+
+RESULT = "pairs.json"
+_STREAM = 10**6 + 2
+
+
+def pairs_stage(loaded: LoadedRecipe, run_folder: RunFolder, candidates: Sequence[Candidate]) -> Stage:
+    """The rewrites of the confirmation, and who looks at them."""
+    asks = _asks(loaded)
+    settings: dict[str, Any] = {"candidates": [one.id for one in candidates], "asked": asks, "seed": loaded.recipe.seed}
+    if asks:
+        settings["llm"] = llm_settings(loaded.recipe.llm)
+    return Stage("pairs", settings, {"confirm": run_folder.output_of("confirm")})
+
+
+def run_pairs(
+    loaded: LoadedRecipe, run_folder: RunFolder, candidates: Sequence[Candidate], folder: Path
+) -> dict[str, Any]:
+    """Write pairs.json: candidate `id` to what was found."""
+    rows: dict[str, list[Measured]] = {one.id: [] for one in candidates}
+    for row in read_rows(run_folder.stage("confirm")):
+        if row.candidate in rows:
+            rows[row.candidate].append(row)
+    llm = open_llm(loaded) if _asks(loaded) else None
+    label: Labeller = asked_labels(llm, loaded.recipe.label.ask_again) if llm is not None else _measured_labels
+    found = {
+        one.id: pair_quality(
+            rows[one.id], one.bias, np.random.default_rng([loaded.recipe.seed, _STREAM]), label=label, llm=llm
+        ).to_json()
+        for one in candidates
+        if rows[one.id]
+    }
+    write_json(folder / RESULT, found)
+    return {"candidates": len(found)}
+
+
+def _asks(loaded: LoadedRecipe) -> bool:
+    return by_llm(loaded) and loaded.recipe.discover.pair_quality
+
+
+def _measured_labels(prompts: Sequence[Prompt], responses: Sequence[str], bias: Bias) -> list[bool | None]:  # noqa: ARG001
+    """Without an LLM: what the bias file's own measure says; None where it has none."""
+    return [bias.shows(response) for response in responses]
