@@ -28,7 +28,7 @@ _PICTURE = "[\U0001f300-\U0001faff\u2600-\u27bf\u2b05-\u2b07\u2b1b\u2b1c\u2b50\u
 EMOJI = re.compile(f"[\U0001f1e6-\U0001f1ff]{{2}}|{_PICTURE}(?:\u200d{_PICTURE})*")
 BLANKS = " \t\u00a0\u2002-\u200a\u202f\u3000"
 _WIDE_SPACE = re.compile(rf"(?<=\S)[{BLANKS}]{{2,}}(?=\S)")
-_QUESTION = re.compile(r"\?+(?=[\s\"'”’)\]*_]|$)")
+_QUESTION = re.compile(r"\?[?!]*(?=[\s\"'”’)\]*_]|$)")
 _FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 # The core of Hyland (2005), Metadiscourse, appendix; words that mostly mean something else (about, rather) left out.
 HEDGES = (

@@ -292,7 +292,6 @@ def main() -> int:
         return 2
     checks = [check for one, _ in parts.values() for check in one]
     claim = (__doc__ or "").split("\n\n")[0].replace("\n", " ")
-    print()
     return finish("discover_release", claim, checks, {name: numbers for name, (_, numbers) in parts.items()})
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from cda.features import (
     FEATURE_NAMES,
+    OWN_FEATURES,
     TEXT_FEATURES,
     long_word_share,
     markers_per_100_words,
@@ -34,6 +35,9 @@ def test_every_feature_of_one_text() -> None:
         "headers": 1.0,
         "bold": 1.0,
         "exclamations": 1.0,
+        "emoji": 0.0,
+        "wide_spaces": 0.0,
+        "questions": 0.0,
         "digit_words": 3.0,
         "long_word_share": 0.0,
         "characters": 93.0,
@@ -46,7 +50,35 @@ def test_every_feature_of_one_text() -> None:
 
 
 def test_feature_names_cover_text_features_and_markers() -> None:
-    assert set(FEATURE_NAMES) == {*TEXT_FEATURES, "markers_per_100_words"}
+    assert set(FEATURE_NAMES) == {*TEXT_FEATURES, *OWN_FEATURES}
+    assert set(OWN_FEATURES) == {"markers_per_100_words", "pattern_count", "pattern_per_100_words"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "count"),
+    [
+        ("emoji", "Good 👍 and ✨✨, not © or →.", 3),
+        ("emoji", "A family 👨‍👩‍👧, a flag 🇫🇷, a wave 👋🏽, a heart ❤️.", 4),
+        ("wide_spaces", "One  two   three four\n\n  five. ", 2),
+        ("wide_spaces", "One\u00a0 two\u00a0three", 1),
+        ("wide_spaces", "Code:\n```\nx  =  1\n```\nand  so", 1),
+        ("questions", "Is it? Really?! See https://a.b/c?d=1. “Why?” he asked??", 4),
+        ("questions", "No.", 0),
+    ],
+)
+def test_emoji_wide_spaces_and_questions(name: str, text: str, count: int) -> None:
+    assert measure(text, name) == count
+
+
+def test_a_pattern_is_counted_by_line_and_by_text() -> None:
+    text = "Sure, this.\nSure, that.\nMaybe sure."
+    assert measure(text, "pattern_count", pattern="^Sure") == 2
+    assert measure(text, "pattern_count", pattern=r"\ASure") == 1
+    assert measure(text, "pattern_count", pattern="(?i)sure") == 3
+    assert measure(text, "pattern_per_100_words", pattern="^Sure") == pytest.approx(100 * 2 / 6)
+    assert measure("", "pattern_per_100_words", pattern="^") == 0.0
+    with pytest.raises(ValueError, match="pattern_count needs a pattern"):
+        measure(text, "pattern_count")
 
 
 def test_unknown_feature_raises() -> None:

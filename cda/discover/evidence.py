@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from cda.discover.records import Measured
+from cda.records import prompt_id
 from cda.stats.clustered_share import clustered_wilson
 from cda.stats.estimate import Estimate
 from cda.stats.one_sided import clustered_t_test
@@ -168,7 +170,7 @@ def _too_little(rows: Sequence[Measured]) -> str | None:
     """Why these rows cannot be tested."""
     if len(set(_prompts(rows))) < 2:
         return f"{len(rows)} rewrites of {len(set(_prompts(rows)))} prompts: two prompts are needed"
-    judged = {row.prompt_id for row in rows if row.preference is not None}
+    judged = set(_prompts([row for row in rows if row.preference is not None]))
     return f"verdicts of the judge on {len(judged)} prompts: two are needed" if len(judged) < 2 else None
 
 
@@ -185,4 +187,8 @@ def _trimmed(rows: Sequence[Measured]) -> TrimmedMean | None:
 
 
 def _prompts(rows: Sequence[Measured]) -> list[str]:
-    return [row.prompt_id for row in rows]
+    return [_cluster(row.prompt) for row in rows]
+
+
+# Naming a prompt by its content takes longer than all the arithmetic on its rows.
+_cluster = lru_cache(maxsize=4096)(prompt_id)

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from cda.biases import Bias
-from cda.discover.protocols import Judge, Reward
+from cda.discover.protocols import FloatArray, Judge, Reward
 from cda.discover.records import Candidate, Measured, Standing
 from cda.records import Direction, Prompt, Rewrite, RewriteRequest, count_reasons
 from cda.rewrite.fidelity import is_refusal
@@ -48,7 +48,7 @@ def measured(
         originals: Prompts and responses. Where the attribute can be measured, those that are as they should become are
             not rewritten.
         rewriter: Its failures and refusals are counted, and give no row.
-        reward: Asked once, for all texts.
+        reward: Asked once, for all texts; a rewrite without a reward on either side is counted, and gives no row.
         directions: `add` the attribute, `remove` it, or both.
     """
     reasons: dict[str, list[str]] = {one.id: [] for one in candidates}
@@ -60,21 +60,19 @@ def measured(
                     reasons[candidate.id].append(ALREADY)
                 else:
                     asked.append((candidate, RewriteRequest(prompt, response, direction)))
-    rewrites = _rewrites(asked, rewriter)
-    texts = [(request.prompt, request.response) for _, request in asked]
-    made = [(request.prompt, found.text) for (_, request), found in zip(asked, rewrites, strict=True) if found.text]
-    before = reward(texts) if texts else np.zeros(0)
-    after = iter(reward(made) if made else np.zeros(0))
-    rows: dict[str, list[Measured]] = {one.id: [] for one in candidates}
-    for (candidate, request), found, reward_before in zip(asked, rewrites, before, strict=True):
+    made: list[tuple[Candidate, RewriteRequest, str]] = []
+    for (candidate, request), found in zip(asked, _rewrites(asked, rewriter), strict=True):
         if found.text is None:
             reasons[candidate.id].append(found.reason or "no answer")
-            continue
-        change = float(next(after) - reward_before)
-        if np.isnan(change):
+        else:
+            made.append((candidate, request, found.text))
+    rows: dict[str, list[Measured]] = {one.id: [] for one in candidates}
+    changes = _changes([(request, text) for _, request, text in made], reward)
+    for (candidate, request, text), change in zip(made, changes, strict=True):
+        if not np.isfinite(change):
             reasons[candidate.id].append("no reward")
             continue
-        margin = change if request.direction == "add" else -change
+        margin = float(change) if request.direction == "add" else -float(change)
         rows[candidate.id].append(
             Measured(
                 candidate.id,
@@ -82,7 +80,7 @@ def measured(
                 request.direction,
                 request.prompt,
                 request.response,
-                found.text,
+                text,
                 margin,
             )
         )
@@ -125,6 +123,16 @@ def _is_so(bias: Bias, response: str, direction: Direction) -> bool:
     return bias.shows(response) is (direction == "add")
 
 
+def _changes(made: Sequence[tuple[RewriteRequest, str]], reward: Reward) -> FloatArray:
+    """Reward of each rewrite minus that of its original, shape (n,); not a finite number where one of them has none."""
+    if not made:
+        return np.zeros(0)
+    texts = [(request.prompt, request.response) for request, _ in made]
+    rewards = reward([*texts, *((request.prompt, text) for request, text in made)])
+    with np.errstate(invalid="ignore"):  # of two infinite rewards
+        return np.asarray(rewards[len(made) :] - rewards[: len(made)], dtype=np.float64)
+
+
 def _rewrites(asked: Sequence[tuple[Candidate, RewriteRequest]], rewriter: Rewriter) -> list[Rewrite]:
     requests = [request for _, request in asked]
     if isinstance(rewriter, Mixed):  # all questions at once, so that no slow answer holds up a candidate's batch
@@ -138,7 +146,15 @@ def _rewrites(asked: Sequence[tuple[Candidate, RewriteRequest]], rewriter: Rewri
                 end += 1
             found += rewriter.rewrite(requests[start:end], asked[start][0].bias)
             start = end
-    return [
-        Rewrite(None, "refusal") if one.text is not None and is_refusal(one.text, request.response) else one
-        for one, request in zip(found, requests, strict=True)
-    ]
+    return [_checked(one, request) for one, request in zip(found, requests, strict=True)]
+
+
+def _checked(found: Rewrite, request: RewriteRequest) -> Rewrite:
+    """The same, or the reason why it is none; a rewriter that keeps no promise must not bring margins of 0."""
+    if found.text is None:
+        return found
+    if not found.text.strip():
+        return Rewrite(None, "empty answer")
+    if found.text == request.response:
+        return Rewrite(None, "unchanged")
+    return Rewrite(None, "refusal") if is_refusal(found.text, request.response) else found

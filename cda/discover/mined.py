@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from cda.biases import Bias
 from cda.discover.formats import catalogue
 from cda.discover.mined_association import Association, Ratings
-from cda.discover.mined_groups import jaccard
+from cda.discover.mined_groups import jaccard, kind
 from cda.discover.mined_rules import Phrasing, bias_name, phrase_bias, phrasing_of
 from cda.discover.mined_wordings import Found, closings, insertions, openings, sentence_phrases, signs
 from cda.discover.protocols import Proposals
@@ -21,6 +21,7 @@ from cda.discover.records import PromptSamples
 from cda.errors import DataError
 from cda.records import Exclusions
 
+FloatArray = NDArray[np.float64]
 MIN_PROMPTS = 4
 MAX_JACCARD = 0.9
 _SPARE = 6  # proposals made of wordings, for each one wanted: many turn out to be found in the same responses
@@ -66,7 +67,7 @@ class MinedProposer:
         left_out: Counter[str] = Counter()
         mined, ratings = mine(samples, n, self.known, self.min_prompts, left_out)
         seen = len(mined) + left_out.total()
-        kept = _apart(mined, n, left_out)
+        kept = _apart(mined, n, self.known, left_out)
         sources = tuple(ratings.telling_prompt(np.flatnonzero(one.present)) for one in kept)
         return Proposals(tuple(one.bias for one in kept), sources, Exclusions(seen, dict(sorted(left_out.items()))))
 
@@ -87,15 +88,17 @@ def mine(
         DataError: Fewer than min_prompts prompts have two rated responses.
     """
     texts, ratings = _rated(samples, min_prompts)
-    found = [
-        one
-        for bias in itertools.chain.from_iterable(_variants(bias, texts) for bias in known)
-        if (one := _mined(bias, texts, ratings, min_prompts, left_out)) is not None
-    ]
-    made = _made_of_wordings(texts, ratings, _SPARE * n, min_prompts, left_out)
-    found += [one for bias in made if (one := _mined(bias, texts, ratings, min_prompts, left_out)) is not None]
-    if (family := _family(found)) is not None:
-        found += [one for one in [_mined(family, texts, ratings, min_prompts, left_out)] if one is not None]
+    found: list[Mined] = []
+
+    def look_for(biases: Iterable[Bias]) -> None:
+        for bias in biases:
+            values = _values(bias, texts)
+            for variant in _variants(bias, values):
+                found.extend(_mined(variant, values, ratings, min_prompts, left_out))
+
+    look_for(known)
+    look_for(_made_of_wordings(texts, ratings, _SPARE * n, min_prompts, left_out))
+    look_for(_family(found))
     return sorted(found, key=lambda one: (-one.association.t, one.bias.name)), ratings
 
 
@@ -143,43 +146,49 @@ def _made_of_wordings(
 
 
 def _mined(
-    bias: Bias, texts: Sequence[str], ratings: Ratings, min_prompts: int, left_out: Counter[str]
-) -> Mined | None:
-    present = _presence(bias, texts, ratings)
+    bias: Bias, values: FloatArray, ratings: Ratings, min_prompts: int, left_out: Counter[str]
+) -> Iterator[Mined]:
+    """The bias where it goes with reward; nothing, counted, where it does not."""
+    present = _presence(bias, values, ratings)
     association = ratings.association(np.flatnonzero(present), min_prompts)
     if association is None:
         left_out["too few prompts have responses with and without it"] += 1
     elif association.t <= 0:
         left_out["does not go with reward"] += 1
     else:
-        return Mined(bias, association, present)
-    return None
+        yield Mined(bias, association, present)
 
 
-def _presence(bias: Bias, texts: Sequence[str], ratings: Ratings) -> NDArray[np.bool_]:
+def _values(bias: Bias, texts: Sequence[str]) -> FloatArray:
+    """What its measure says of each response, NaN where it has none. Shape (n,)."""
+    rule = bias.measure
+    if rule is None:
+        return np.full(len(texts), np.nan)
+    return np.array([bias.measured(text, rule.feature) for text in texts])
+
+
+def _presence(bias: Bias, values: FloatArray, ratings: Ratings) -> NDArray[np.bool_]:
     """In which responses it is measured; one relative to another response is compared to the prompt's median."""
     rule = bias.measure
     if rule is None:
-        return np.zeros(len(texts), dtype=bool)
-    if not rule.relative:
-        return np.array([bool(bias.shows(text)) for text in texts], dtype=bool)
-    values = np.array([bias.measured(text, rule.feature) for text in texts])
-    medians = np.array([np.median(values[ratings.prompts == place]) for place in range(ratings.n_prompts)])
+        return np.zeros(len(values), dtype=bool)
+    reference = np.ones(len(values))
+    if rule.relative:
+        medians = np.array([np.median(values[ratings.prompts == place]) for place in range(ratings.n_prompts)])
+        reference = medians[ratings.prompts]
     above, below = rule.present_above, rule.present_below
-    reference = medians[ratings.prompts]
     return values > above * reference if above is not None else values < (below or 0.0) * reference
 
 
-def _variants(bias: Bias, texts: Sequence[str]) -> list[Bias]:
+def _variants(bias: Bias, values: FloatArray) -> list[Bias]:
     """The bias, and where more than half of the responses have it anyway, much of it: more than half of these have."""
     rule = bias.measure
     if rule is None or rule.relative or rule.present_above is None:
         return [bias]
-    values = np.array([bias.measured(text, rule.feature) for text in texts])
     having = values[values > rule.present_above]
-    if len(having) <= _COMMON_SHARE * len(values):
+    if len(having) <= _COMMON_SHARE * len(values) or (threshold := float(np.median(having))) <= rule.present_above:
         return [bias]
-    return [bias, more_than(bias, float(np.median(having)))]
+    return [bias, more_than(bias, threshold)]
 
 
 def more_than(bias: Bias, threshold: float) -> Bias:
@@ -199,26 +208,32 @@ def more_than(bias: Bias, threshold: float) -> Bias:
     )
 
 
-def _family(found: Sequence[Mined]) -> Bias | None:
-    """Openings that go with reward, together: real biases are families of wordings."""
+def _family(found: Sequence[Mined]) -> list[Bias]:
+    """Openings that go with reward, together, where there are several: real biases are families of wordings."""
     rated = sorted(found, key=lambda one: (-one.association.t, one.bias.name))
     made = [phrasing for one in rated if one.association.t > 1 and (phrasing := phrasing_of(one.bias)) is not None]
     wordings = dict.fromkeys(
         wording for one in made if one.position == "opening" for wording in one.wordings if wording[-1] in ".!:"
     )
-    if len(wordings) < 2:
-        return None
-    return phrase_bias(Phrasing("opening", tuple(wordings)[:_MAX_FAMILY]))
+    return [phrase_bias(Phrasing("opening", tuple(wordings)[:_MAX_FAMILY]))] if len(wordings) > 1 else []
 
 
-def _apart(mined: Sequence[Mined], n: int, left_out: Counter[str]) -> list[Mined]:
-    """The best n that are not found in the same responses."""
+def _apart(mined: Sequence[Mined], n: int, known: Sequence[Bias], left_out: Counter[str]) -> list[Mined]:
+    """The best n that are not of one kind and found in the same responses; of those that are, a known one stands for them."""
+    names = {bias.name for bias in known}
     kept: list[Mined] = []
     for one in mined:
-        if any(jaccard(one.present, other.present) > MAX_JACCARD for other in kept):
+        same = next((i for i, other in enumerate(kept) if _same(one, other)), None)
+        if same is not None:
             left_out["found in the same responses as another"] += 1
+            if one.bias.name in names and kept[same].bias.name not in names:
+                kept[same] = one
         elif len(kept) >= n:
             left_out["goes with reward less surely than others"] += 1
         else:
             kept.append(one)
     return kept
+
+
+def _same(one: Mined, other: Mined) -> bool:
+    return kind(one.bias) == kind(other.bias) and jaccard(one.present, other.present) > MAX_JACCARD

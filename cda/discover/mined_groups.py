@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cda.biases import Bias
+from cda.discover.mined_rules import phrasing_of
 
 MIN_JACCARD = 0.9
 MIN_TEXTS = 3
@@ -20,7 +21,8 @@ class PresenceGrouper:
     """A Grouper: the same rules, the same pattern, or measured present in the same responses.
 
     Attributes asked for at more or fewer places are apart on purpose, however alike their presence: how often is what a
-    mutation varies.
+    mutation varies. So are attributes of another kind: where every opening `Sure!` brings the only exclamation mark, which
+    of the two is rewarded is for rewrites to tell.
 
     Attributes:
         texts: Responses in which presence is looked for; none: rules and patterns alone decide.
@@ -43,7 +45,7 @@ class PresenceGrouper:
                 return False
             if found is not None and found == other_found:
                 return True
-            return jaccard(present[one], present[other]) > self.min_jaccard
+            return kind(biases[one]) == kind(biases[other]) and jaccard(present[one], present[other]) > self.min_jaccard
 
         return _joined(len(biases), same)
 
@@ -53,6 +55,18 @@ def presence(bias: Bias, texts: Sequence[str]) -> NDArray[np.bool_]:
     if bias.measure is None or bias.measure.relative:
         return np.zeros(len(texts), dtype=bool)
     return np.array([bool(bias.shows(text)) for text in texts], dtype=bool)
+
+
+def kind(bias: Bias) -> str:
+    """What the rules put where: sentences or phrases at a place, words within sentences, or signs."""
+    made = phrasing_of(bias)
+    if made is not None:
+        return "start" if made.position in ("opening", "before") else made.position
+    rules = bias.offline
+    if rules is None:
+        return "none"
+    puts = [put for swap in rules.swaps_add for put in swap.options()]
+    return "words" if rules.words or any(map(str.isalpha, "".join(puts))) else "signs"
 
 
 def jaccard(one: NDArray[np.bool_], other: NDArray[np.bool_]) -> float:

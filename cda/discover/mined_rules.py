@@ -196,8 +196,9 @@ def _rules(phrasing: Phrasing) -> dict[str, Any]:
         return {"lead_with": wordings, "lead_every": phrasing.every}
     if phrasing.position == "opening":
         removing = rf"(?i)\A(?:{'|'.join(core(one) for one in wordings)})(?: *[,.!:]+| +[—–-]+)\s*"
-        parts = {"open_with": whole, "lead_with": begun}
-        return {name: part for name, part in parts.items() if part} | {"swaps_remove": [{"find": removing, "put": ""}]}
+        # Never both at once: where some wordings are sentences, those are put, and all are found and taken out.
+        rules: dict[str, Any] = {"open_with": whole} if whole else {"lead_with": begun}
+        return rules | {"swaps_remove": [{"find": removing, "put": ""}]}
     if phrasing.position == "closing":
         return {"close_with": wordings}
     return {"weave": wordings, "weave_every": phrasing.every}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +25,8 @@ _BEFORE = re.compile(r"[A-Z][\w'’-]*(?: [\w'’-]+){0,5}?,(?= )|[A-Z][\w'’-]
 _WORD = re.compile(r"[a-z]+(?:['’-][a-z]+)*")
 _BREAK = re.compile(r"[^a-z'’\s-]+")
 _SIGN = re.compile(r"[^\w\s.,!?;:'\"“”‘’()\[\]{}*_#`/\\<>|$%&+=@^~°–—…•-]")
-_MIN_OPTIONAL_SHARE = 0.5
+_MIN_OPTIONAL_SHARE = 0.6
+_MIN_INSERTED_SHARE = 0.08  # of the prompts: words of fewer are about something
 _MAX_BEFORE, _MAX_BEHIND = 12, 24
 
 Places = dict[str, list[int]]
@@ -101,7 +103,8 @@ def insertions(texts: Sequence[str], prompts: Sequence[int], min_prompts: int) -
         for gram in seen:
             grams[gram].append(place)
     neighbours = {pair for text_runs in runs for run in text_runs for pair in itertools.pairwise(run)}
-    for gram, places in _common(grams, prompts, min_prompts).items():
+    enough = max(min_prompts, math.ceil(_MIN_INSERTED_SHARE * len(set(prompts))))
+    for gram, places in _common(grams, prompts, enough).items():
         if any(word not in STOP_WORDS["en"] for word in gram.split()):
             yield Found(places, partial(_inserted, gram, [runs[one] for one in places], neighbours))
 

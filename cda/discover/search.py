@@ -6,7 +6,8 @@ search that is handed the generations it has finished goes on exactly as if it h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,6 +25,7 @@ _EXAMPLES = 3
 """Rewrites of a survivor that its mutator is shown."""
 _PROPOSED_FOR_EACH = 2
 """Attributes asked for, for each that is wanted: many of them mean the same."""
+_TRIED, _BEYOND = "tried before", "beyond the number of candidates"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ class Generation:
         standings: Of every candidate measured, with its fate.
         rows: What was measured; judged where a judge was asked.
         n_prompts: Prompts measured on.
-        proposed: Attributes proposed or mutated for it, and answers that gave none.
+        proposed: Attributes proposed or mutated for it, answers that gave none, and those that were not tried.
         n_merged: Attributes that meant the same as another.
     """
 
@@ -124,7 +126,8 @@ def search(
     if not any(one.responses for one in samples):
         raise DataError("no prompt has a response with a reward, so that there is nothing to search in")
     generations = list(finished)
-    while len(generations) < settings.n_generations:
+    # A search may also have been killed behind a generation that nobody survived.
+    while len(generations) < settings.n_generations and (not generations or generations[-1].survivors):
         index = len(generations)
         rng = np.random.default_rng([settings.seed, index])
         population, proposed, n_merged = (
@@ -133,21 +136,21 @@ def search(
         found = _generation(index, population, samples, parts, settings, rng)
         generations.append(replace(found, proposed=proposed, n_merged=n_merged))
         on_generation(generations[-1])
-        if not generations[-1].survivors:
-            break
     return generations
 
 
 def lineage(candidate: Candidate, generations: Sequence[Generation]) -> list[Standing]:
     """A candidate's ancestors, oldest first, each as it last stood before it had this descendant."""
-    last = {one.candidate.id: one for generation in generations for one in generation.standings}
     found: dict[str, Standing] = {}
-    waiting = list(candidate.parents)
+    waiting = [(name, candidate.generation) for name in candidate.parents]
     while waiting:
-        name = waiting.pop()
-        if name in last and name not in found:
-            found[name] = last[name]
-            waiting += last[name].candidate.parents
+        name, before = waiting.pop()
+        earlier = [
+            one for generation in generations[:before] for one in generation.standings if one.candidate.id == name
+        ]
+        if earlier and name not in found:
+            found[name] = earlier[-1]
+            waiting += [(parent, earlier[-1].candidate.generation) for parent in earlier[-1].candidate.parents]
     return sorted(found.values(), key=lambda one: (one.candidate.generation, one.candidate.id))
 
 
@@ -164,13 +167,16 @@ def grouped(candidates: Sequence[Candidate], grouper: Grouper, n: int | None = N
     """One candidate for each meaning, and how many were merged into another.
 
     The first of a group stands for it: survivors come before their mutations. With n, the n largest groups stay: what
-    was proposed most often; the rest counts as merged in none of them.
+    was proposed most often; the rest counts as merged in none of them. Copies of one candidate are one, whatever the
+    grouper says of them.
 
     Returns:
         Representatives in their order, and the number of candidates that meant the same as one of them.
     """
-    groups = grouper.groups([one.bias for one in candidates]) if candidates else []
-    kept = sorted(groups, key=lambda group: -len(group))[:n]
+    groups: dict[str, list[int]] = {}
+    for group in grouper.groups([one.bias for one in candidates]) if candidates else []:
+        groups.setdefault(candidates[group[0]].id, []).extend(group)
+    kept = sorted(groups.values(), key=lambda group: -len(group))[:n]
     representatives = sorted(group[0] for group in kept)
     return [candidates[at] for at in representatives], sum(len(group) - 1 for group in kept)
 
@@ -182,7 +188,8 @@ def _first(
     proposals = parts.proposer.propose(samples, _PROPOSED_FOR_EACH * wanted, rng)
     # The same attribute from several prompts stays several times: the grouper sees how often it came up.
     population, n_merged = grouped([Candidate(bias) for bias in proposals.biases], parts.grouper, wanted)
-    return _named(population), proposals.exclusions, n_merged
+    n_beyond = len(proposals.biases) - len(population) - n_merged
+    return _named(population), _and(proposals.exclusions, {_BEYOND: n_beyond}), n_merged
 
 
 def _next(
@@ -198,11 +205,27 @@ def _next(
         Candidate(bias, "mutated", last.index + 1, (parents[source].standing.candidate.id,))
         for bias, source in zip(proposals.biases, proposals.sources, strict=True)
     ]
-    seen = {one.candidate.id for generation in generations for one in generation.standings}
-    new = [one for one in mutations if one.id not in seen]
+    tried = {one.candidate.id for generation in generations for one in generation.standings}
+    new, left_out = _new(mutations, tried, settings.mutations)
     old = [one.standing.candidate for one in parents]
     population, n_merged = grouped([*old, *new], parts.grouper)
-    return _named(population), proposals.exclusions, n_merged
+    return _named(population), _and(proposals.exclusions, left_out), n_merged
+
+
+def _new(mutations: Sequence[Candidate], tried: Collection[str], n_each: int) -> tuple[list[Candidate], Counter[str]]:
+    """At most n_each mutations of each parent that no generation has measured, and the others by reason."""
+    new: list[Candidate] = []
+    n_of: Counter[tuple[str, ...]] = Counter()
+    left_out: Counter[str] = Counter()
+    for one in mutations:
+        if one.id in tried:
+            left_out[_TRIED] += 1
+        elif n_of[one.parents] == n_each:
+            left_out[_BEYOND] += 1
+        else:
+            n_of[one.parents] += 1
+            new.append(one)
+    return new, left_out
 
 
 def _generation(
@@ -232,6 +255,13 @@ def _generation(
         Exclusions(0, {}),
         0,
     )
+
+
+def _and(exclusions: Exclusions, left_out: Mapping[str, int]) -> Exclusions:
+    """With what the search itself left out of the proposals, which are among those seen already."""
+    reasons = Counter(exclusions.reasons)
+    reasons.update({reason: n for reason, n in left_out.items() if n})
+    return Exclusions(exclusions.seen, dict(sorted(reasons.items())))
 
 
 def _telling(one: Standing, rows: Sequence[Measured]) -> tuple[Measured, ...]:

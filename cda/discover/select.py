@@ -29,8 +29,7 @@ def cut_by_reward(standings: Sequence[Standing], share: float, at_least: int) ->
     if not rewards:
         return [replace(one, fate="no rewrites") for one in standings]
     threshold = min(float(np.quantile(rewards, share)), 0.0)
-    enough = sorted(rewards, reverse=True)[min(at_least, len(rewards)) - 1]
-    threshold = min(threshold, enough)
+    threshold = min([threshold, *sorted(rewards, reverse=True)[:at_least]])
     return [
         replace(one, fate="no rewrites" if one.reward is None else "kept" if one.reward >= threshold else "reward")
         for one in standings
@@ -54,8 +53,7 @@ def cut_by_judge(standings: Sequence[Standing], share: float, at_least: int) -> 
         return list(standings)
     preferences = [_judged(one) for one in open_ones]
     threshold = max(float(np.quantile(preferences, 1 - share)), 0.5)
-    enough = sorted(preferences)[min(at_least, len(preferences)) - 1]
-    threshold = max(threshold, enough)
+    threshold = max([threshold, *sorted(preferences)[:at_least]])
     return [replace(one, fate="judge") if one.fate == "kept" and _judged(one) > threshold else one for one in standings]
 
 

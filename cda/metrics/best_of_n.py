@@ -7,22 +7,25 @@ that prompt (a U-statistic; Nakano et al., 2021, WebGPT, estimate the reward of 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from cda.errors import DataError
-from cda.stats.estimate import Estimate
+from cda.metrics.over_prompts import (
+    Measured,
+    mean_over_prompts,
+    no_change_test,
+    share_over_prompts,
+    without_traces,
+)
+from cda.metrics.picks import expected_picks, kl_at_most, pick_probabilities, usual_sizes
 from cda.stats.multiplicity import holm
-from cda.stats.proportions import Z_95, wilson
 
 FloatArray = NDArray[np.float64]
-_ROUNDING = 1e-12  # relative to the attribute's largest value: a trace of the sums, not a difference
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,22 +43,6 @@ class Attribute:
     kind: Literal["share", "mean"]
     unit: str
     values: FloatArray
-
-
-@dataclass(frozen=True, slots=True)
-class NoSpread:
-    """A value without an interval, because it is the same in every prompt.
-
-    Attributes:
-        value: What all prompts have.
-        missing: Why there is no interval.
-    """
-
-    value: float
-    missing: str
-
-
-Measured = Estimate | NoSpread
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,46 +123,6 @@ class BestOfN:
     responses_per_prompt: tuple[int, float, int]
 
 
-def kl_at_most(n: int) -> float:
-    """KL divergence of best-of-n from the policy that is sampled, in nats: log n − (n − 1)/n.
-
-    Exact where no two responses can have the same reward (Stiennon et al., 2020, appendix G.3; Hilton and Gao, 2022),
-    and an upper bound else (Beirami et al., 2024). It says how far the reward was optimised, on one scale with RL.
-    """
-    return math.log(n) - (n - 1) / n
-
-
-def pick_probabilities(rewards: ArrayLike, sizes: Sequence[int]) -> FloatArray:
-    """How likely each of N responses is the one of highest reward among n, drawn without replacement.
-
-    The response of rank r from the top is picked with probability C(N − r, n − 1) / C(N, n); equal rewards share alike.
-
-    Args:
-        rewards: Shape (N,), any unit; only their order matters.
-        sizes: Each between 1 and N.
-
-    Returns:
-        Shape (len(sizes), N); rows sum to 1.
-    """
-    values = np.asarray(rewards, dtype=np.float64)
-    ascending = np.sort(values)
-    above = len(values) - np.searchsorted(ascending, values, side="right")
-    reached = len(values) - np.searchsorted(ascending, values, side="left")  # above, and its equals
-    none = np.array([_none_drawn(len(values), n) for n in sizes])
-    return np.asarray((none[:, above] - none[:, reached]) / (reached - above), dtype=np.float64)
-
-
-def usual_sizes(n_responses: Sequence[int]) -> tuple[int, ...]:
-    """1, 2, 4, 8, … as far as half of the prompts, and two at least, have so many responses.
-
-    Args:
-        n_responses: N of each prompt.
-    """
-    needed = max(2, math.ceil(len(n_responses) / 2))
-    powers = [2**exponent for exponent in range(max(n_responses).bit_length())]
-    return tuple(n for n in powers if n == 1 or sum(own >= n for own in n_responses) >= needed)
-
-
 def best_of_n(
     rewards: Mapping[str, ArrayLike],
     attributes: Sequence[Attribute],
@@ -186,7 +133,7 @@ def best_of_n(
     """Attributes of the highest-reward response among n, as n grows.
 
     Prompts are the unit: intervals and tests are over prompts, each of which counts once at every n that it reaches. Shares
-    have Wilson's interval with an effective n (`_share`), all else Student's t over prompts; the test of the change at the
+    have Wilson's interval with an effective n (`share_over_prompts`), all else Student's t over prompts; the test of the change at the
     largest n is the paired t test, with Holm's correction over the attributes.
 
     Args:
@@ -213,13 +160,13 @@ def best_of_n(
     curves, unvaried = [], []
     for one in attributes:
         if _varies(one.values, prompts):
-            curves.append(_curve(one, _expected(one.values, weights, prompts, chosen), own, chosen))
+            curves.append(_curve(one, expected_picks(one.values, weights, prompts, chosen), own, chosen))
         else:
             unvaried.append(one.name)
     reference, why_not = None, "no quality was given"
     if quality is not None:
         try:
-            reference = _curve(quality, _expected(quality.values, weights, prompts, chosen), own, chosen)
+            reference = _curve(quality, expected_picks(quality.values, weights, prompts, chosen), own, chosen)
         except DataError as error:
             why_not = str(error)
     return BestOfN(
@@ -239,12 +186,12 @@ def _curve(
 ) -> Curve:
     """An attribute's curve from its expectation by prompt, shape (n_prompts, n_sizes) a scoring."""
     first, *others = picks.values()
-    difference = _cleaned(others[0] - first, first) if others else None
+    difference = without_traces(others[0] - first, first) if others else None
     known = ~np.isnan(first[:, 0])
     change_unit = "share difference" if attribute.kind == "share" else attribute.unit
 
     def levels(kept: NDArray[np.intp], position: int) -> dict[str, Measured]:
-        level, total = _share if attribute.kind == "share" else _mean, int(own[kept].sum())
+        level, total = share_over_prompts if attribute.kind == "share" else mean_over_prompts, int(own[kept].sum())
         return {label: level(one[kept, position], attribute.unit, total) for label, one in picks.items()}
 
     complete, at = _reached(attribute, known & (own >= sizes[-1]), sizes[-1]), []
@@ -252,7 +199,7 @@ def _curve(
         kept = np.flatnonzero(known & (own >= n))
         change = None
         if difference is not None and n > 1:
-            change = _mean(difference[kept, position], change_unit, int(own[kept].sum()))
+            change = mean_over_prompts(difference[kept, position], change_unit, int(own[kept].sum()))
         n_too_few = int((known & (own < n)).sum())
         both = levels(kept, position), levels(complete, position)
         at.append(AtSize(n, kl_at_most(n), len(kept), n_too_few, *both, change))
@@ -260,13 +207,14 @@ def _curve(
     contrast, unit = doublings / (doublings @ doublings), f"{change_unit} per doubling of n"
     total = int(own[complete].sum())
     slopes = {
-        label: _mean(_cleaned(one[complete] @ contrast, one[complete]), unit, total) for label, one in picks.items()
+        label: mean_over_prompts(without_traces(one[complete] @ contrast, one[complete]), unit, total)
+        for label, one in picks.items()
     }
     slope_change: Measured | None = None
     tested: tuple[float, str] | tuple[None, None] = (None, None)
     if difference is not None:
-        slope_change = _mean(_cleaned(difference[complete] @ contrast, first[complete]), unit, total)
-        tested = _no_change_test(difference[complete, -1])
+        slope_change = mean_over_prompts(without_traces(difference[complete] @ contrast, first[complete]), unit, total)
+        tested = no_change_test(difference[complete, -1])
     return Curve(
         name=attribute.name,
         kind=attribute.kind,
@@ -291,74 +239,12 @@ def _reached(attribute: Attribute, kept: NDArray[np.bool_], n: int) -> NDArray[n
     return np.flatnonzero(kept)
 
 
-def _mean(values: FloatArray, unit: str, n: int) -> Measured:
-    """Mean over prompts with Student's t interval, shape (n_prompts,); a share's change stays within −1 to 1."""
-    mean, count = float(values.mean()), len(values)
-    error = float(values.std(ddof=1)) / math.sqrt(count)
-    if error <= _ROUNDING * float(np.abs(values).max()):
-        return NoSpread(mean, f"the same in each of {count} prompts, so that nothing is known of how far others differ")
-    half = float(stats.t.ppf(0.975, count - 1)) * error
-    bound = 1.0 if unit == "share difference" else math.inf
-    return Estimate(mean, max(-bound, mean - half), min(bound, mean + half), n, count, unit, "t over prompts 95%")
-
-
-def _share(values: FloatArray, unit: str, n: int) -> Measured:
-    """Mean of shares over prompts with Wilson's interval for the n that independent responses would need for that spread.
-
-    The effective n is p(1 − p) over the variance of the mean between prompts, cut for few prompts as by Korn and Graubard
-    (1998, Survey Methodology 24, 193–201); Wilson's interval of it as in Franco et al. (2019, J. Survey Stat. Methodol. 7,
-    334–364). Where all prompts have 0 or all have 1, it is the number of prompts.
-    """
-    count, p = len(values), min(max(float(values.mean()), 0.0), 1.0)
-    variance = float(values.var(ddof=1)) / count
-    if p * (1 - p) <= _ROUNDING:
-        effective = float(count)
-    else:
-        independent = n if variance * n <= p * (1 - p) else p * (1 - p) / variance
-        effective = independent * (Z_95 / float(stats.t.ppf(0.975, count - 1))) ** 2
-    low, high = wilson(p * effective, effective)
-    return Estimate(p, low, high, n, count, unit, "Wilson 95%, effective n over prompts")
-
-
-def _no_change_test(differences: FloatArray) -> tuple[float, str]:
-    """Two-sided p of no change over prompts; where all change alike, of that many coins on one side."""
-    if not differences.any():
-        return 1.0, "no pick changed"
-    if float(np.ptp(differences)) <= _ROUNDING * float(np.abs(differences).max()):
-        return 2.0 ** (1 - len(differences)), "exact sign-flip over prompts"
-    return float(stats.ttest_1samp(differences, 0.0).pvalue), "paired t over prompts"
-
-
 def _adjusted(curves: Sequence[Curve]) -> tuple[Curve, ...]:
     """Holm's p over the attributes."""
     tested = [one.p_value for one in curves if one.p_value is not None]
     if not tested:
         return tuple(curves)
     return tuple(replace(one, p_holm=p) for one, p in zip(curves, holm(tested), strict=True))
-
-
-def _expected(
-    values: FloatArray,
-    weights: Mapping[str, Sequence[FloatArray]],
-    prompts: Sequence[NDArray[np.intp]],
-    sizes: Sequence[int],
-) -> dict[str, FloatArray]:
-    """Expected value of the pick, shape (n_prompts, n_sizes) a scoring; NaN where n is not reached or a value unknown."""
-    found = {label: np.full((len(prompts), len(sizes)), np.nan) for label in weights}
-    for row, rows in enumerate(prompts):
-        for label, probabilities in weights.items():
-            found[label][row, : len(probabilities[row])] = probabilities[row] @ values[rows]
-    unknown = [bool(np.isnan(values[rows]).any()) for rows in prompts]
-    for one in found.values():
-        one[unknown] = np.nan  # also where a matrix product takes 0 · NaN for 0
-    return found
-
-
-def _none_drawn(n_responses: int, n: int) -> FloatArray:
-    """C(N − k, n) / C(N, n) for k = 0 … N: the chance that none of k responses is among n."""
-    k = np.arange(n_responses)
-    ratios = np.maximum(n_responses - k - n, 0) / (n_responses - k)
-    return np.concatenate([[1.0], np.cumprod(ratios)])
 
 
 def _by_prompt(prompt_ids: Sequence[str]) -> list[NDArray[np.intp]]:
@@ -369,11 +255,6 @@ def _by_prompt(prompt_ids: Sequence[str]) -> list[NDArray[np.intp]]:
 
 def _varies(values: FloatArray, prompts: Sequence[NDArray[np.intp]]) -> bool:
     return any(float(np.ptp(values[rows])) > 0 for rows in prompts)  # not so where a value is NaN
-
-
-def _cleaned(values: FloatArray, size: FloatArray) -> FloatArray:
-    """Values with the traces that rounding leaves of sums of this size set to 0."""
-    return np.where(np.abs(values) <= _ROUNDING * float(np.nanmax(np.abs(size))), 0.0, values)
 
 
 def _check(scored: Mapping[str, FloatArray], followed: Sequence[Attribute], prompt_ids: Sequence[str]) -> None:

@@ -14,8 +14,9 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from cda.errors import DataError, ModelError
-from cda.models.load import ModelSpec, first_line, folder_problems, load_template, read_weights
+from cda.errors import ModelError
+from cda.models.load import ModelSpec, load_template, read_weights
+from cda.models.refusals import first_line, folder_problems, why_not_loadable
 from cda.models.template import Encoded, Template, single_bos
 from cda.records import Prompt, prompt_text
 
@@ -75,7 +76,7 @@ def load_causal_config(spec: ModelSpec) -> Any:
             spec.name_or_path, revision=spec.revision, trust_remote_code=spec.trust_remote_code
         )
     except Exception as error:  # transformers raises many kinds here
-        raise ModelError(_why_not_loadable(spec, error)) from None
+        raise ModelError(why_not_loadable(spec.name_or_path, "a causal language model", error)) from None
     _check_architecture(spec, config)
     return config
 
@@ -107,29 +108,27 @@ def load_causal_model(spec: ModelSpec, adapter: Path | None = None) -> CausalMod
     return CausalModel(model, template, spec, adapter)
 
 
-def response_spans(template: Template, prompts: Sequence[Prompt], responses: Sequence[str]) -> list[ResponseSpan]:
+def response_spans(
+    template: Template, prompts: Sequence[Prompt], responses: Sequence[str]
+) -> list[ResponseSpan | None]:
     """Token ids of each prompt with its response, as `Template.encode` gives them, and where the response begins.
 
     A token that joins the prompt's end with the response's start counts as the response's.
 
+    Returns:
+        Length n; None where the prompt alone fills max_length_tokens, so that nothing of the response is left to score.
+
     Raises:
         ModelError: The chat template renders the prompt otherwise once a response follows, or nothing precedes it.
-        DataError: A prompt alone fills max_length_tokens.
     """
     alone: dict[Prompt, list[int]] = {}
-    spans = []
+    spans: list[ResponseSpan | None] = []
     for prompt, response in zip(prompts, responses, strict=True):
         if prompt not in alone:
             alone[prompt] = _ids(template, _rendered(template, prompt, None))
         encoded = template.encode(prompt, response)
-        spans.append(ResponseSpan(encoded, _start(template, alone[prompt], encoded.ids, prompt, response)))
-    unread = [row for row, span in enumerate(spans) if span.n_tokens < 1]
-    if unread:
-        raise DataError(
-            f"{len(unread)} of {len(spans)} texts (first: text {unread[0]}): the prompt alone fills max_length_tokens="
-            f"{template.max_length_tokens}, so nothing of the response is left to score. Raise model.max_length_tokens, "
-            "or leave these prompts out"
-        )
+        start = _start(template, alone[prompt], encoded.ids, prompt, response)
+        spans.append(ResponseSpan(encoded, start) if start < len(encoded.ids) else None)
     return spans
 
 
@@ -224,7 +223,7 @@ def _load_base(spec: ModelSpec, config: Any) -> Any:
         # The output layer stays out of 8-bit by default: a log-probability needs its logits.
         model, missing = read_weights(AutoModelForCausalLM, spec, config, None)
     except Exception as error:  # transformers raises many kinds here
-        raise ModelError(_why_not_loadable(spec, error)) from None
+        raise ModelError(why_not_loadable(spec.name_or_path, "a causal language model", error)) from None
     if missing:
         raise ModelError(
             f"{spec.name_or_path}: its weights lack {len(missing)} tensors of a causal language model (first: {missing[0]}), "
@@ -264,15 +263,3 @@ def _check_adapter(adapter: Path) -> None:
         raise ModelError(
             f"{adapter}: is of kind {kind}, which puts tokens of its own before a text; give a LoRA adapter"
         )
-
-
-def _why_not_loadable(spec: ModelSpec, error: Exception) -> str:
-    text = str(error)
-    if "trust_remote_code" in text:
-        return (
-            f"{spec.name_or_path}: needs code of its own. That code runs with your rights; read it, "
-            "then allow it with model.trust_remote_code=true"
-        )
-    if "safetensors" in text and "not" in text:
-        return f"{spec.name_or_path}: offers no safetensors weights ({first_line(error)}). Convert them first"
-    return f"{spec.name_or_path}: cannot be loaded as a causal language model ({first_line(error)})"

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cda.errors import ModelError
+from cda.models.refusals import first_line, folder_problems, why_not_loadable
 from cda.models.template import Template
 
 Precision = Literal["8bit", "bf16", "fp32"]
-_WEIGHT_FILES = ("*.safetensors", "*.safetensors.index.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def load_config(spec: ModelSpec) -> Any:
             spec.name_or_path, revision=spec.revision, trust_remote_code=spec.trust_remote_code
         )
     except Exception as error:  # transformers raises many kinds here
-        raise ModelError(_why_not_loadable(spec, error)) from None
+        raise ModelError(why_not_loadable(spec.name_or_path, "a sequence classifier", error)) from None
     architectures = getattr(config, "architectures", None) or []
     if config.num_labels != 1:
         raise ModelError(
@@ -205,7 +205,7 @@ def _load_base(spec: ModelSpec, config: Any, heads: tuple[str, ...], sharded: bo
     try:
         model, missing = read_weights(AutoModelForSequenceClassification, spec, config, heads, sharded)
     except Exception as error:  # transformers raises many kinds here
-        raise ModelError(_why_not_loadable(spec, error)) from None
+        raise ModelError(why_not_loadable(spec.name_or_path, "a sequence classifier", error)) from None
     fresh = [key for key in missing if key.split(".")[0] in heads]
     if fresh:
         raise ModelError(
@@ -288,44 +288,3 @@ def _quiet_loading() -> Iterator[None]:
         logging.set_verbosity(before)
         if bars:
             logging.enable_progress_bar()
-
-
-def folder_problems(name_or_path: str) -> list[str]:
-    """Why a local name cannot be a model folder with safetensors weights; empty for one, and for a hub id."""
-    path = Path(name_or_path)
-    if not path.exists():
-        if name_or_path.startswith(("/", ".", "~")) or name_or_path.count("/") > 1:
-            return [f"{name_or_path}: no such folder"]
-        return []
-    if not path.is_dir():
-        return [f"{name_or_path}: a model is a folder, not a file"]
-    problems = []
-    if not (path / "config.json").is_file():
-        problems.append(f"{name_or_path}: no config.json; not a model folder")
-    if not any(True for pattern in _WEIGHT_FILES for _ in path.glob(pattern)):
-        pickles = [file.name for file in [*path.glob("*.bin"), *path.glob("*.pt"), *path.glob("*.pth")]]
-        if pickles:
-            problems.append(
-                f"{name_or_path}: only pickle weights ({', '.join(sorted(pickles)[:3])}), which can run code when read. "
-                "Convert them to safetensors first"
-            )
-        else:
-            problems.append(f"{name_or_path}: no weights (*.safetensors); was the download or save interrupted?")
-    return problems
-
-
-def _why_not_loadable(spec: ModelSpec, error: Exception) -> str:
-    text = str(error)
-    if "trust_remote_code" in text:
-        return (
-            f"{spec.name_or_path}: needs code of its own. That code runs with your rights; read it, "
-            "then allow it with model.trust_remote_code=true"
-        )
-    if "safetensors" in text and "not" in text:
-        return f"{spec.name_or_path}: offers no safetensors weights ({first_line(error)}). Convert them first"
-    return f"{spec.name_or_path}: cannot be loaded as a sequence classifier ({first_line(error)})"
-
-
-def first_line(error: Exception) -> str:
-    """What an error says, short enough for a message."""
-    return (str(error) or type(error).__name__).splitlines()[0][:300]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from cda.report.markdown import escaped, fenced_block, markdown_table
-from cda.report.numbers import Json, clipped, count, inert, p_value, reward, share, signed
+from cda.report.numbers import Json, clipped, count, decimals, inert, p_value, reward, share, signed
 from cda.report.tables import Table
 from cda.report.terminal import plain_table
 
@@ -23,14 +24,17 @@ def discover_text(result: Json) -> str:
 
 def discover_markdown(result: Json) -> str:
     """A Markdown document with everything: results by rewriter and topic, validation, generations, pairs, strength."""
-    lines = [f"# {'Attributes measured' if result['given'] else 'Biases discovered'} in {escaped(_name(result['model']))}", ""]
-    lines += [line for sentence in sentences(result) for line in (escaped(sentence), "")]
+    lines = [
+        f"# {'Attributes measured' if result['given'] else 'Biases discovered'} in {escaped(_name(result['model']))}",
+        "",
+    ]
+    lines += [line for sentence in sentences(result) for line in (_paragraph(sentence), "")]
     for table in _tables(result):
         if table.rows:
             lines += markdown_table(table)
     for one in result["tested"]:
         if one["confirmed"] or result["given"]:
-            lines += _example_lines(one, result)
+            lines += _example_lines(one)
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
 
 
@@ -50,7 +54,11 @@ def _outcome(result: Json) -> Iterator[str]:
     elif not result["generations"] or not result["generations"][-1]["standings"]:
         yield f"Nothing to measure: no attribute was proposed. {_proposed(result)}"
     elif result["validation"] is None:
-        yield f"No candidate survived the search: {model} and {judge} do not disagree on anything that was tried."
+        # The cuts always leave somebody, unless nobody was measured.
+        last = result["generations"][-1]["standings"]
+        yield f"None of {len(last)} candidates could be measured, so that nothing is known of them. {_unmeasured(last)}"
+    elif not tested and _n_dropped(result):
+        yield f"Nothing was tested: the review dropped all {_n_dropped(result)} candidates that held on the validation prompts."
     elif not tested:
         n_entered = len(result["validation"]["results"])
         yield (
@@ -91,16 +99,25 @@ def _how(result: Json) -> Iterator[str]:
 
 
 def _warnings(result: Json) -> Iterator[str]:
-    for one in result["tested"]:
+    tested = result["tested"]
+    for one in tested:
         for warning in one["warnings"]:
             yield f"{one['attribute']}: {warning}."
         if one["untested"]:
             yield f"{one['attribute']}: not tested, because {one['untested']}."
-    failed = result["tested"] and [
+    failed = [
         f"{row['rewriter']} {sum(row['failed'].values())} of {row['n'] + sum(row['failed'].values())}"
         for row in _summed_failures(result)
         if sum(row["failed"].values())
     ]
+    if tested and (n_dropped := _n_dropped(result)):
+        yield f"{n_dropped} candidates that held on the validation prompts were dropped in the review and not tested."
+    already = [
+        (one["attribute"], max(result["already"].get(one["candidate"], {}).values(), default=0)) for one in tested
+    ]
+    if any(n for _, n in already):
+        told = "; ".join(f"{attribute}: {n}" for attribute, n in already if n)
+        yield f"Responses that were not rewritten, because they are so already: {told}."
     if failed:
         yield f"Rewrites that are missing: {'; '.join(failed)} (reasons in discover.json)."
 
@@ -120,9 +137,13 @@ def _tested_table(result: Json, most: int | None) -> Table:
     rows = []
     for one in result["tested"]:
         pooled = one["pooled"]
-        numbers = (signed(pooled["reward"]), share(pooled["judge"]), count(pooled["reward"])) if pooled else ("", "", "")
+        numbers = (
+            (signed(pooled["reward"]), share(pooled["judge"]), count(pooled["reward"])) if pooled else ("", "", "")
+        )
         p = _NOT_TESTED if one["p_value"] is None else p_value(one["p_value"])
-        rows.append((_cut(one["attribute"], most), *numbers, p, "yes" if one["confirmed"] else "no", one.get("file") or ""))
+        rows.append(
+            (_cut(one["attribute"], most), *numbers, p, "yes" if one["confirmed"] else "no", one.get("file") or "")
+        )
     header = ("attribute", "reward", "judge prefers it", "n", "p", "confirmed", "bias file")
     return Table("Tested on prompts that nothing was selected on", header, tuple(rows))
 
@@ -133,13 +154,29 @@ def _rewriter_table(result: Json) -> Table:
         for each in one["rewriters"]:
             found = each["strength"]
             numbers = (
-                (signed(found["reward"]), _trimmed(found), share(found["win_rate"]), share(found["judge"]), p_value(_p(found)))
+                (
+                    signed(found["reward"]),
+                    _trimmed(found),
+                    share(found["win_rate"]),
+                    share(found["judge"]),
+                    p_value(_p(found)),
+                )
                 if found
                 else ("", "", "", "", "")
             )
             excluded = each["excluded"] or ""
             rows.append((one["attribute"], each["rewriter"], str(each["n"]), *numbers, excluded))
-    header = ("attribute", "rewriter", "n", "reward", "trimmed", "rewarded in", "judge prefers it", "p", "left out because")
+    header = (
+        "attribute",
+        "rewriter",
+        "n",
+        "reward",
+        "trimmed",
+        "rewarded in",
+        "judge prefers it",
+        "p",
+        "left out because",
+    )
     return Table("By rewriter", header, tuple(rows))
 
 
@@ -158,7 +195,7 @@ def _pairs_table(result: Json) -> Table:
     rows = []
     for name, found in result["pairs"].items():
         fidelity, grades, guesses = found["fidelity"], found["grades"], found["guesses"]
-        agreement = ", ".join(f"{one['pearson']['value']:.2f}" for one in found["agreement"] if one.get("pearson"))
+        agreement = ", ".join(decimals(one["pearson"]) for one in found["agreement"] if one.get("pearson"))
         rows.append(
             (
                 by_id.get(name, name),
@@ -170,7 +207,15 @@ def _pairs_table(result: Json) -> Table:
                 str(found["n"]),
             )
         )
-    header = ("attribute", "present where added", "absent elsewhere", "r between rewriters", "edits, 1 to 10", "guessed, 1 to 5", "pairs")
+    header = (
+        "attribute",
+        "present where added",
+        "absent elsewhere",
+        "r between rewriters",
+        "edits, 1 to 10",
+        "guessed, 1 to 5",
+        "pairs",
+    )
     return Table("How well the rewrites were made", header, tuple(rows))
 
 
@@ -178,7 +223,9 @@ def _validation_table(result: Json) -> Table:
     rows = []
     for one in (result["validation"] or {"results": []})["results"]:
         pooled = one["pooled"]
-        numbers = (signed(pooled["reward"]), share(pooled["judge"]), count(pooled["reward"])) if pooled else ("", "", "")
+        numbers = (
+            (signed(pooled["reward"]), share(pooled["judge"]), count(pooled["reward"])) if pooled else ("", "", "")
+        )
         p = [_NOT_TESTED if one[name] is None else p_value(one[name]) for name in ("p_reward", "p_judge")]
         rows.append((_attribute(one["candidate"], result), *numbers, *p, "yes" if one["passed"] else "no"))
     header = ("attribute", "reward", "judge prefers it", "n", "p reward", "p judge", "passed")
@@ -191,7 +238,9 @@ def _generation_table(result: Json) -> Table:
         fates = [row["fate"] for row in one["standings"]]
         kept = [row for row in one["standings"] if row["fate"] == "kept"]
         best = max((row["reward"] for row in kept), default=None)
-        gone = "; ".join(f"{fates.count(fate)} {fate}" for fate in ("no rewrites", "reward", "judge", "front") if fate in fates)
+        gone = "; ".join(
+            f"{fates.count(fate)} {fate}" for fate in ("no rewrites", "reward", "judge", "front") if fate in fates
+        )
         rows.append(
             (
                 str(one["index"] + 1), str(len(fates)), str(one["n_merged"]), str(one["n_prompts"]), gone, str(len(kept)),
@@ -217,23 +266,27 @@ def _strength_table(result: Json) -> Table:
     return Table("Strength of the run by the judge's threshold", ("judge below", "strength", "attributes"), rows)
 
 
-def _example_lines(one: Json, result: Json) -> list[str]:
+def _example_lines(one: Json) -> list[str]:
     lines = [f"## {escaped(one['attribute'])}", ""]
     for example in one["examples"]:
         judge = example["preference"]
         verdict = "no verdict of the judge" if judge is None else f"judge {judge:g}"
         prompt = "\n".join(turn["content"] for turn in example["prompt"])
         sides = ("original", "rewrite") if example["direction"] == "add" else ("rewrite", "original")
-        lines += [f"Margin {reward(example['margin'])}, {verdict}, rewritten by {escaped(example['rewriter'])}.", "", "Prompt:", ""]
+        lines += [
+            f"Margin {reward(example['margin'])}, {verdict}, rewritten by {escaped(example['rewriter'])}.",
+            "",
+            "Prompt:",
+            "",
+        ]
         lines += [*fenced_block(prompt), "", "Without:", "", *fenced_block(example[sides[0]]), ""]
         lines += ["With:", "", *fenced_block(example[sides[1]]), ""]
-    del result
     return lines
 
 
 def _summed_failures(result: Json) -> list[Json]:
     names = sorted({each["rewriter"] for one in result["tested"] for each in one["rewriters"]})
-    found = []
+    found: list[Json] = []
     for name in names:
         own = [each for one in result["tested"] for each in one["rewriters"] if each["rewriter"] == name]
         reasons: dict[str, int] = {}
@@ -242,6 +295,20 @@ def _summed_failures(result: Json) -> list[Json]:
                 reasons[why] = reasons.get(why, 0) + n
         found.append({"rewriter": name, "n": sum(each["n"] for each in own), "failed": reasons})
     return found
+
+
+def _n_dropped(result: Json) -> int:
+    """Candidates that held on the validation prompts and did not enter the test: only a person can have dropped them."""
+    tested = {one["candidate"] for one in result["tested"]}
+    validation = result["validation"] or {"results": []}
+    return sum(one["passed"] and one["candidate"] not in tested for one in validation["results"])
+
+
+def _unmeasured(standings: Sequence[Json]) -> str:
+    reasons: Counter[str] = Counter()
+    for one in standings:
+        reasons.update(one["failed"])
+    return f"Rewrites that are missing: {', '.join(f'{n} {why}' for why, n in sorted(reasons.items())) or 'none'}."
 
 
 def _proposed(result: Json) -> str:
@@ -272,7 +339,7 @@ def _name(one: Json) -> str:
 
 def _trimmed(found: Json) -> str:
     trimmed = found["trimmed"]
-    return "" if trimmed is None else f"{reward(trimmed['estimate']['value'])} ({trimmed['n_trimmed']} left out)"
+    return "" if trimmed is None else f"{signed(trimmed['estimate'])} ({trimmed['n_trimmed']} left out)"
 
 
 def _p(found: Json) -> float:
@@ -285,6 +352,13 @@ def _grade(estimate: Json) -> str:
 
 def _optional(found: Json | None, shown: object) -> str:
     return shown(found) if found else ""  # type: ignore[operator]
+
+
+def _paragraph(sentence: str) -> str:
+    """A line that no reader takes for a heading, a list or a rule, whatever an attribute or a name at its head begins with."""
+    line = escaped(sentence).strip()
+    line = re.sub(r"\A(?=[#+=-])", r"\\", line)
+    return re.sub(r"\A(\d+)(?=[.)])", r"\1\\", line)
 
 
 def _cut(text: str, most: int | None) -> str:

@@ -6,7 +6,7 @@ import math
 import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
@@ -18,6 +18,7 @@ from cda.records import Prompt
 from cda.run import fingerprint
 from cda.score.cache import ScoreCache
 from cda.score.classifier import ClassifierScorer, TextScore, characters, not_finite, windows
+from cda.score.compared import Rewards
 from cda.score.distinct import Text, distinct_texts, text_id
 from cda.score.protocols import FloatArray, PointwiseScorer
 from cda.score.workers import Exchange, Load, WorkerPool, dealt
@@ -46,15 +47,25 @@ class StreamingScorer(Protocol):
         ...
 
 
+@runtime_checkable
+class TextScorer(Protocol):
+    """A pointwise scorer that also says which texts it cut and which are too long, as a local model does."""
+
+    def in_batches(
+        self, prompts: Sequence[Prompt], responses: Sequence[str], *, skip: frozenset[int]
+    ) -> Iterator[_Finished]:
+        """Rows and their scores, in any order, but for groups of nothing but rows to skip; see ClassifierScorer."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Scores:
     """What the texts scored.
 
     Attributes:
         rewards: `text_id` to reward, in the order in which the texts were first given.
-        read: `text_id` of each scored text that was cut, to a name of what was left of it. With `rewards` this is what
-            `cda.score.compared.Rewards` takes.
-        dropped: `text_id` of each text that was too long, where these are dropped.
+        read: `text_id` of each scored text that was cut, to a name of what was left of it.
+        dropped: `text_id` of each text that was too long, where these are dropped or nothing of the response would be left.
         n_cached: Texts whose reward was found in the cache, here or by the other processes of the launch.
     """
 
@@ -72,6 +83,14 @@ class Scores:
     def n_truncated(self) -> int:
         """Scored texts that were cut."""
         return len(self.read)
+
+    def times(self, factor: float) -> Scores:
+        """The same in another unit, which is so many times finer."""
+        return replace(self, rewards={name: factor * reward for name, reward in self.rewards.items()})
+
+    def compared(self) -> Rewards:
+        """For margins: a text that was left out has none, and is counted wherever margins are."""
+        return Rewards(dict(self.rewards) | dict.fromkeys(self.dropped, math.nan), self.read)
 
     def of(self, prompt: Prompt, response: str) -> float | None:
         """Reward of one text; None where it was dropped. KeyError where it was not among the texts."""
@@ -95,7 +114,8 @@ def score_texts(
     Beyond the texts and a reward for each, memory does not grow with their number.
 
     Args:
-        scorer: A `ClassifierScorer`, for which all of this was made; or any other, which then batches by itself.
+        scorer: A `ClassifierScorer`, for which all of this was made; or any other, which then batches by itself: one that
+            hands out scores as they come (`TextScorer`, `StreamingScorer`), or one that only gives rewards.
         texts: Prompt and response; repeats are allowed.
         cache: Keeps each batch before the next one is scored, and is asked first.
         scope: Name of everything else that decides a reward (`scope_of`); needed with `cache` and with `launched`.
@@ -210,6 +230,8 @@ class _Work:
         prompts, responses = [prompt for prompt, _ in texts], [response for _, response in texts]
         if isinstance(self.scorer, ClassifierScorer):
             yield from self._classified(self.scorer, prompts, responses, skip)
+        elif isinstance(self.scorer, TextScorer):
+            yield from self.scorer.in_batches(prompts, responses, skip=skip)
         elif isinstance(self.scorer, StreamingScorer):
             for rows, rewards in self.scorer.stream(prompts, responses):
                 scores = [TextScore(None if math.isnan(reward) else float(reward)) for reward in rewards]
@@ -220,9 +242,7 @@ class _Work:
                 if skip.issuperset(range(start, min(start + size, len(texts)))):
                     continue
                 rewards = self.scorer.score(prompts[start : start + size], responses[start : start + size])
-                read = getattr(self.scorer, "read", None) or [None] * len(rewards)
-                scored = zip(rewards, read, strict=True)
-                yield [(row, TextScore(float(reward), cut)) for row, (reward, cut) in enumerate(scored, start)]
+                yield [(row, TextScore(float(reward))) for row, reward in enumerate(rewards, start)]
 
     def _classified(
         self, scorer: ClassifierScorer, prompts: Sequence[Prompt], responses: Sequence[str], skip: frozenset[int]

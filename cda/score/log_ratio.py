@@ -8,23 +8,22 @@ Divided by the response's number of tokens it is the reward of length-normalised
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from cda.errors import ModelError
 from cda.models.causal import CausalModel, ResponseSpan, response_spans, span_notes
 from cda.records import Prompt, content_id
-from cda.score.classifier import batches
+from cda.score.classifier import TextScore, not_finite
+from cda.score.log_probability import log_probabilities
 from cda.score.protocols import FloatArray
 
-if TYPE_CHECKING:
-    import torch
-
-_SLICE_LOGITS = 2**25  # logits that are held in fp32 at once: 128 MiB
+_CHUNK = 256
+"""Texts whose scores come together: what a kill may lose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ class Policy:
 
     Attributes:
         causal: Loaded model.
-        state: Puts the model into its state and back; entered once around all batches.
+        state: Puts the model into its state and back; entered around some batches at a time.
         note: The state in words, after the model's name; empty for the model as loaded.
     """
 
@@ -74,7 +73,7 @@ class LogRatioScorer:
         per_token: Divide by the response's number of tokens.
         batch_tokens: Padded tokens in a batch at most. The largest array is (response tokens of a batch, vocabulary),
             in the model's precision: 4096 tokens of 128,000 words take 1 GiB in bf16.
-        label: Shown beside the progress bars; None for no bar.
+        label: Shown beside the progress bar; None for no bar.
 
     Raises:
         ModelError: β is not a positive number, or policy and reference cannot read the same tokens.
@@ -88,6 +87,8 @@ class LogRatioScorer:
     label: str | None = None
     n_truncated: int = field(default=0, init=False)
     """How many of the texts scored last were cut at max_length_tokens."""
+    n_too_long: int = field(default=0, init=False)
+    """How many of them have no reward, since the prompt alone fills max_length_tokens."""
     read: list[str | None] = field(default_factory=list, init=False)
     """Of each text scored last: a name of the tokens that were left of it, where it was cut."""
 
@@ -132,120 +133,78 @@ class LogRatioScorer:
     def score(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> FloatArray:
         """Rewards, shape (n,); positive: the policy makes the response likelier than the reference does.
 
+        NaN where the prompt alone fills max_length_tokens; such texts are counted in `n_too_long`.
+
         Raises:
             ModelError: A log-probability is NaN or infinite, or the chat template does not show where responses begin.
-            DataError: A prompt alone fills max_length_tokens.
         """
+        found = dict(one for finished in self.in_batches(prompts, responses) for one in finished)
+        scored = [found[row] for row in range(len(prompts))]
+        self.read = [one.read for one in scored]
+        self.n_truncated = sum(name is not None for name in self.read)
+        self.n_too_long = sum(one.reward is None for one in scored)
+        broken = [row for row, one in enumerate(scored) if one.reward is not None and not np.isfinite(one.reward)]
+        if broken:
+            raise not_finite(self.name, len(broken), len(scored), f"text {broken[0]}")
+        return np.array([np.nan if one.reward is None else one.reward for one in scored])
+
+    def in_batches(
+        self, prompts: Sequence[Prompt], responses: Sequence[str], skip: frozenset[int] = frozenset()
+    ) -> Iterator[list[tuple[int, TextScore]]]:
+        """Rewards as they come, some hundred texts at a time; NaN and infinity are handed on as they are.
+
+        Args:
+            prompts: Length n.
+            responses: Length n.
+            skip: Rows that are known. A group of nothing else is left out; the others keep all of their texts, so that
+                nobody's batch-mates change.
+
+        Yields:
+            Row and score of every text of a group; without a reward where the prompt alone fills max_length_tokens.
+
+        Raises:
+            ModelError: The chat template does not show where responses begin, or the tokenizer is another model's.
+        """
+        from tqdm import tqdm
+
+        groups = [range(start, min(start + _CHUNK, len(prompts))) for start in range(0, len(prompts), _CHUNK)]
+        asked = [rows for rows in groups if not skip.issuperset(rows)]
+        total = len(self._policies) * sum(map(len, asked))
+        with tqdm(total=total, desc=self._shown, unit="text", disable=self.label is None) as bar:
+            for rows in asked:
+                yield self._group(rows, [prompts[row] for row in rows], [responses[row] for row in rows], bar.update)
+
+    def _group(
+        self, rows: range, prompts: Sequence[Prompt], responses: Sequence[str], told: Callable[[int], object]
+    ) -> list[tuple[int, TextScore]]:
         spans = response_spans(self.policy.causal.template, prompts, responses)
-        self.n_truncated = sum(span.encoded.truncated for span in spans)
-        self.read = [content_id("read", one.encoded.ids) if one.encoded.truncated else None for one in spans]
-        log_ratio = self._log_probabilities(self.policy, spans, "policy")
+        whole = {row: span for row, span in zip(rows, spans, strict=True) if span is not None}
+        told(len(self._policies) * (len(rows) - len(whole)))
+        left = list(whole.values())
+        log_ratio = self._log_probabilities(self.policy, left, told)
         if self.reference is not None:
-            log_ratio = log_ratio - self._log_probabilities(self.reference, spans, "reference")
+            log_ratio = log_ratio - self._log_probabilities(self.reference, left, told)
         if self.per_token:
-            log_ratio = log_ratio / np.array([span.n_tokens for span in spans], dtype=np.float64)
-        return self.beta * log_ratio
+            log_ratio = log_ratio / np.array([span.n_tokens for span in left], dtype=np.float64)
+        scored = {
+            row: TextScore(float(reward), content_id("read", span.encoded.ids) if span.encoded.truncated else None)
+            for (row, span), reward in zip(whole.items(), self.beta * log_ratio, strict=True)
+        }
+        return [(row, scored.get(row, TextScore(None))) for row in rows]
 
-    def _log_probabilities(self, policy: Policy, spans: Sequence[ResponseSpan], which: str) -> FloatArray:
-        label = None if self.label is None else f"{self.label} ({which})"
-        return log_probabilities(policy, spans, self.batch_tokens, label)
+    def _log_probabilities(
+        self, policy: Policy, spans: Sequence[ResponseSpan], told: Callable[[int], object]
+    ) -> FloatArray:
+        with policy.state():
+            return log_probabilities(policy.causal, spans, self.batch_tokens, told)
 
+    @property
+    def _policies(self) -> list[Policy]:
+        return [self.policy] if self.reference is None else [self.policy, self.reference]
 
-def log_probabilities(
-    policy: Policy, spans: Sequence[ResponseSpan], batch_tokens: int = 4096, label: str | None = None
-) -> FloatArray:
-    """log π(response | prompt) of each text, summed over the response's tokens.
-
-    Padding is always on the right, where no token of a causal model can see it. Logits come in the model's precision,
-    their log-sum-exp in fp32 and the sums in fp64.
-
-    Args:
-        policy: Model and state.
-        spans: Texts, as `response_spans` gives them.
-        batch_tokens: Padded tokens in a batch at most.
-        label: Shown beside the progress bar; None for no bar.
-
-    Returns:
-        Natural logarithms, shape (n,), at most 0.
-
-    Raises:
-        ModelError: A log-probability is NaN or infinite, or the model has no embedding of a token.
-    """
-    import torch
-    from tqdm import tqdm
-
-    _check_token_ids(policy.causal, spans)
-    found = np.full(len(spans), np.nan)
-    with (
-        tqdm(total=len(spans), desc=label, unit="text", disable=label is None) as bar,
-        policy.state(),
-        torch.inference_mode(),
-    ):
-        for rows in batches([span.encoded for span in spans], batch_tokens):
-            found[rows] = _summed(policy.causal.model, [spans[row] for row in rows])
-            bar.update(len(rows))
-    broken = np.flatnonzero(~np.isfinite(found))
-    if broken.size:
-        raise ModelError(
-            f"{policy.name}: {broken.size} of {len(spans)} log-probabilities are NaN or infinite "
-            f"(first: text {broken[0]}). Try model.precision=fp32"
-        )
-    return found
-
-
-def _summed(model: Any, spans: Sequence[ResponseSpan]) -> FloatArray:
-    """One batch: log-probabilities summed over each response, shape (rows,)."""
-    import torch
-
-    width = max(len(span.encoded.ids) for span in spans)
-    input_ids = torch.zeros((len(spans), width), dtype=torch.long)
-    mask = torch.zeros_like(input_ids)
-    # The position before each response token tells that token's probability.
-    before = torch.zeros_like(input_ids, dtype=torch.bool)
-    for row, span in enumerate(spans):
-        length = len(span.encoded.ids)
-        input_ids[row, :length] = torch.tensor(span.encoded.ids)
-        mask[row, :length] = 1
-        before[row, span.start - 1 : length - 1] = True
-    targets = torch.cat([torch.tensor(span.encoded.ids[span.start :]) for span in spans]).to(model.device)
-    logits = _logits_at(model, input_ids.to(model.device), mask.to(model.device), before.to(model.device))
-    by_token = _log_softmax_at(logits, targets).cpu().numpy()
-    starts = np.cumsum([0, *(span.n_tokens for span in spans[:-1])])
-    return np.add.reduceat(by_token, starts)
-
-
-def _logits_at(model: Any, input_ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-    """Logits at the marked positions alone, row by row, shape (marked, vocabulary)."""
-    bare = model.get_base_model() if hasattr(model, "peft_config") else model
-    if type(bare).__module__.startswith("transformers.models."):
-        # The output layer then runs at these positions only; a mask of them is understood by all of the library's own models.
-        chosen = model(input_ids=input_ids, attention_mask=mask, logits_to_keep=positions).logits
-        if chosen.shape[0] == int(positions.sum()) and chosen.ndim == 2:
-            return chosen  # type: ignore[no-any-return]
-    return model(input_ids=input_ids, attention_mask=mask).logits[positions]  # type: ignore[no-any-return]
-
-
-def _log_softmax_at(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """log p(target) of each row, fp64, shape (rows,); only a slice of the logits is ever held in fp32."""
-    import torch
-
-    step = max(1, _SLICE_LOGITS // logits.shape[-1])
-    parts = []
-    for part, aim in zip(torch.split(logits, step), torch.split(targets, step), strict=True):
-        exact = part.float()
-        parts.append(exact.gather(1, aim[:, None])[:, 0].double() - exact.logsumexp(-1).double())
-    return torch.cat(parts)
-
-
-def _check_token_ids(causal: CausalModel, spans: Sequence[ResponseSpan]) -> None:
-    rows = int(causal.model.get_input_embeddings().weight.shape[0])
-    highest = max((max(span.encoded.ids) for span in spans), default=0)
-    if highest >= rows:
-        token = causal.template.tokenizer.convert_ids_to_tokens(highest)
-        raise ModelError(
-            f"{causal.name}: the texts hold token {highest} ({token!r}), but the model knows {rows} tokens. "
-            "Its tokenizer belongs to another model"
-        )
+    @property
+    def _shown(self) -> str | None:
+        return self.label if self.label is None or self.reference is None else f"{self.label} (policy and reference)"
 
 
 def _check_same_tokens(policy: CausalModel, reference: CausalModel) -> None:

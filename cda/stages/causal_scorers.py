@@ -57,14 +57,18 @@ def log_ratio_scorer(section: ModelSection, loaded: LoadedRecipe) -> LogRatioSco
 
 
 def log_ratio_scope(scorer: LogRatioScorer, section: ModelSection, loaded: LoadedRecipe) -> str:
-    """Name in the score cache of everything but the text that decides a log-ratio."""
+    """Name in the score cache of everything but the text and β that decides a log-ratio.
+
+    β is a factor of the reward, so that what is kept is without it and serves every β. Files count by their content.
+    """
+    settings = loaded.recipe.score.log_ratio
     models = [one.causal for one in (scorer.policy, scorer.reference) if one is not None]
     return fingerprint(
         {
             "kind": kind_of(section.name_or_path),
             "models": [scope_of(one, one.adapter) for one in models],
-            "settings": loaded.recipe.score.log_ratio.model_dump(mode="json"),
-            "vector": _content(loaded.recipe.score.log_ratio.vector),
+            "settings": settings.model_dump(mode="json", include={"per_token", "tensor", "layer", "strength"}),
+            "vector": _content(settings.vector),
         }
     )
 

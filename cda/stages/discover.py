@@ -24,6 +24,7 @@ from cda.discover.search import Generation, Parts, search
 from cda.errors import RunError
 from cda.launch import say, world_size
 from cda.run import RunFolder
+from cda.stages.discover_checks import checked
 from cda.stages.discover_confirm import (
     HeldOut,
     held_out_originals,
@@ -33,17 +34,13 @@ from cda.stages.discover_confirm import (
     run_validation,
     validation_originals,
 )
-from cda.stages.discover_given import given_candidates
 from cda.stages.discover_history import save_generation, saved_generations
 from cda.stages.discover_material import Material, make_material, read_material
 from cda.stages.discover_pairs import pairs_stage, run_pairs
 from cda.stages.discover_parts import (
     Asked,
-    by_llm,
-    check_party,
     grouper_of,
     judge_of,
-    judge_subject,
     mutator_of,
     proposer_of,
     reward_of,
@@ -57,7 +54,6 @@ from cda.stages.discover_stages import held_out_stage, material_stage, planned_c
 from cda.stages.pipeline import run_stage
 from cda.stages.plan import run_folder
 from cda.stages.spending import confirm_all
-from cda.stages.subjects import asked_subjects, check_subject
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +86,8 @@ def run_discover(loaded: LoadedRecipe, options: DiscoverOptions) -> str:
     """
     if world_size() > 1:
         raise RunError(f"{world_size()} processes would each search by themselves; start one")
-    given = given_candidates(options.attributes, options.formats, by_llm(loaded))
-    if not (given and not by_llm(loaded)):
-        check_party(loaded)
-    subjects = asked_subjects(loaded.recipe.model, options.adapter, None, options.dose)
-    model = Asked(replace(subjects[-1], label="model"), loaded)
-    judge = judge_subject(loaded, subjects[0] if options.adapter else None)
-    for asked in (model, judge):
-        check_subject(asked.subject, asked.loaded)
+    about = checked(loaded, options.attributes, options.formats, options.adapter, options.dose)
+    given, model, judge = about.given, about.model, about.judge
     folder = run_folder(loaded)
     with folder.lock():
         confirm_all(planned_calls(loaded, judge, len(given)), loaded)

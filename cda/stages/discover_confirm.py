@@ -24,6 +24,7 @@ from cda.stages.discover_history import measured_of, measured_row
 ROWS, RESULT = "rewrites.jsonl", "result.json"
 # Streams of their own, beside those of the generations, which are numbered from 0.
 _VALIDATION_STREAM, _TEST_STREAM = 10**6, 10**6 + 1
+_NOTHING_TO_DO = (ALREADY, "unchanged")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,8 @@ class HeldOut:
     Attributes:
         rows: By candidate `id`, of all rewriters, judged.
         failed: By candidate `id`, rewriter to the reasons and counts of what is missing.
-        already: By candidate `id`, rewriter to the responses that were as they should become and were not rewritten.
+        already: By candidate `id`, rewriter to the responses that were as they should become: measured so and not rewritten,
+            or handed back by the rewriter as they were.
         n_prompts: Prompts whose responses were to be rewritten.
     """
 
@@ -69,9 +71,10 @@ def rewrite_all(
         found = measured(candidates, originals, rewriter, reward, directions)
         for name in rows:
             rows[name] += found.rows[name]
-            # A response that has the attribute already is no failure of the rewriter's.
-            failed[name][rewriter.name] = {why: n for why, n in found.failed[name].items() if why != ALREADY}
-            already[name][rewriter.name] = found.failed[name].get(ALREADY, 0)
+            # A response that has the attribute already is no failure of the rewriter's. Of an attribute in words alone, its
+            # rewriter is the one who sees that: otherwise what half of all responses have could never be confirmed.
+            failed[name][rewriter.name] = {why: n for why, n in found.failed[name].items() if why not in _NOTHING_TO_DO}
+            already[name][rewriter.name] = sum(found.failed[name].get(why, 0) for why in _NOTHING_TO_DO)
     verdicts = iter(judged([row for own in rows.values() for row in own], judge))
     return HeldOut(
         {name: tuple(next(verdicts) for _ in own) for name, own in rows.items()}, failed, already, len(originals)

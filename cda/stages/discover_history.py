@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cda.biases import Bias
-from cda.data.messages import prompt_of
+from cda.data.messages import RowError, prompt_of
 from cda.discover.records import Candidate, Measured, PromptSamples, Rated, Standing
 from cda.discover.search import Generation
 from cda.errors import DataError
@@ -51,7 +51,7 @@ def saved_generations(folder: Path) -> list[Generation]:
                     content["n_merged"],
                 )
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, RowError) as error:
             raise DataError(f"{path}: not a generation of this version of cda ({error}); delete the folder") from None
     return found
 

@@ -11,16 +11,26 @@ from cda.config.discovery import SIZES, DiscoverSection
 from cda.config.load import LoadedRecipe
 from cda.config.schema import LlmSection
 from cda.config.scoring import bare_name, kind_of
-from cda.discover.protocols import FloatArray, Judge, Reward, Text
+from cda.discover.asked_groups import LLMGrouper
+from cda.discover.asked_mutations import LLMMutator
+from cda.discover.asked_proposals import LLMProposer
+from cda.discover.embedded_groups import EmbeddedGrouper
+from cda.discover.mined import MinedProposer
+from cda.discover.mined_groups import PresenceGrouper
+from cda.discover.protocols import FloatArray, Grouper, Judge, Mutator, Proposer, Reward, Text
+from cda.discover.records import PromptSamples
+from cda.discover.rule_mutations import RuleMutator
 from cda.discover.search import SearchSettings
 from cda.embedded.model import JUDGE as EMBEDDED_JUDGE
 from cda.embedded.rules import RuleRewriter
-from cda.errors import RecipeError
+from cda.errors import LLMError, RecipeError
+from cda.launch import say
 from cda.llm.protocol import LLM
 from cda.rewrite.asked import LLMRewriter
 from cda.rewrite.protocol import Rewriter
-from cda.score.compared import Comparison, Preferences
+from cda.score.compared import Comparison, Preferences, compare_distinct
 from cda.score.distinct import text_id
+from cda.score.judge import LLMJudge
 from cda.stages.scorers import compare, score
 from cda.stages.sources import open_llm, uses_llm
 from cda.stages.subjects import Subject
@@ -82,12 +92,50 @@ def judge_of(asked: Asked) -> Judge:
     def judge(comparisons: Sequence[Comparison]) -> FloatArray:
         if not comparisons:
             return np.zeros(0)
+        if kind_of(asked.subject.name) == "judge":
+            return (_verdicts(asked.loaded, comparisons) + 1) / 2
         compared, _ = compare(asked.subject, comparisons, asked.loaded)
         margins = compared.margins(comparisons)
         preferences = margins if isinstance(compared, Preferences) else np.sign(margins)
         return np.asarray((preferences + 1) / 2, dtype=np.float64)
 
     return judge
+
+
+def _verdicts(loaded: LoadedRecipe, comparisons: Sequence[Comparison]) -> FloatArray:
+    """An LLM's, −1 to 1, without a word on costs, which were said for the whole discovery.
+
+    Raises:
+        LLMError: Not one can be read.
+    """
+    options = loaded.recipe.score.judge
+    judge = LLMJudge(open_llm(loaded), ties=options.ties, by_token=options.by_token)
+    margins = compare_distinct(judge, comparisons).margins(comparisons)
+    if judge.reasons:
+        why = ", ".join(f"{count} × {reason}" for reason, count in judge.reasons.items())
+        say(f"  {judge.n_unread} comparisons without a readable verdict, {judge.n_half_read} with one in one order ({why})")
+    if np.isnan(margins).all():
+        raise LLMError(f"{judge.name}: no readable verdict on any of {len(comparisons)} comparisons")
+    return margins
+
+
+def proposer_of(loaded: LoadedRecipe) -> Proposer:
+    """Who looks at rated responses and names attributes."""
+    return LLMProposer(warm_llm(loaded)) if by_llm(loaded) else MinedProposer()
+
+
+def mutator_of(loaded: LoadedRecipe) -> Mutator:
+    """Who varies what did well."""
+    return LLMMutator(warm_llm(loaded)) if by_llm(loaded) else RuleMutator()
+
+
+def grouper_of(loaded: LoadedRecipe, samples: Sequence[PromptSamples]) -> Grouper:
+    """Who says what means the same: the LLM, embeddings where it does not answer; without one, what rules do to the responses."""
+    if not by_llm(loaded):
+        return PresenceGrouper([one.text for each in samples for one in each.responses])
+    from cda.embedded.encoder import encode_sentences
+
+    return LLMGrouper(open_llm(loaded), EmbeddedGrouper(encode_sentences))
 
 
 def rewriters(loaded: LoadedRecipe) -> list[Rewriter]:
@@ -143,7 +191,7 @@ def sizes(section: DiscoverSection, llm: bool) -> tuple[tuple[int, ...], tuple[i
 
 
 def party_problems(loaded: LoadedRecipe) -> list[str]:
-    """What of the section does not go together with the LLM that there is or is not."""
+    """What of the section does not go together with the LLM that there is or is not, or says nothing beside the rest."""
     section, llm = loaded.recipe.discover, loaded.recipe.llm.model
     problems = []
     if by_llm(loaded):
@@ -154,25 +202,23 @@ def party_problems(loaded: LoadedRecipe) -> list[str]:
                 "discover.rewriters: findings are confirmed with two rewriters or more; name the models, such as "
                 "'discover.rewriters=[gpt-5-mini, claude-haiku-4.5, grok-4.1-fast]'"
             )
-        return problems
-    needing = {
-        "policies": section.policies,
-        "rewriters": section.rewriters,
-        "prompts": section.prompts,
-        "topics": section.topics,
-    }
+        return problems + _unused(section)
+    why = "needs an LLM (llm.model=...)" if llm is None else f"asks an LLM, but discover.by is {section.by}"
     return [
-        f"discover.{name}: needs an LLM (llm.model=...); without one, responses come from discover.responses"
-        for name, value in needing.items()
-        if value
+        f"discover.{name}: {why}; without one, responses come from discover.responses"
+        for name in ("policies", "rewriters", "prompts", "topics")
+        if getattr(section, name)
     ]
 
 
-def check_party(loaded: LoadedRecipe) -> None:
-    """Raise all of `party_problems` at once.
-
-    Raises:
-        RecipeError: There are any.
-    """
-    if problems := party_problems(loaded):
-        raise RecipeError(problems)
+def _unused(section: DiscoverSection) -> list[str]:
+    """Settings that another one leaves nothing to say."""
+    if section.responses is not None:
+        return [
+            f"discover.{name}: says nothing beside discover.responses, where answers are given; leave one of them out"
+            for name in ("policies", "prompts", "topics")
+            if getattr(section, name)
+        ]
+    if section.prompts is not None and section.topics is not None:
+        return ["discover.topics: says nothing beside discover.prompts, which are given; leave one of them out"]
+    return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import yaml
 from cda.discover.records import Candidate
 from cda.errors import DataError
 from cda.files.yaml_file import read_yaml_mapping
+from cda.report.numbers import inert
 
 FILE = "review.yaml"
 _HEAD = """\
@@ -21,16 +23,7 @@ _HEAD = """\
 
 def write_review(path: Path, candidates: Sequence[Candidate], results: Mapping[str, Mapping[str, Any]]) -> None:
     """Write the file that a person edits."""
-    content = {
-        one.id: {
-            "attribute": one.attribute,
-            "reward": round(results[one.id]["pooled"]["reward"]["value"], 4),
-            "judge": round(results[one.id]["pooled"]["judge"]["value"], 4),
-            "keep": True,
-        }
-        for one in candidates
-    }
-    body = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=110)
+    body = "".join(_entry(one, results[one.id]["pooled"]) for one in candidates)
     path.write_text(f"{_HEAD}{body}", encoding="utf-8")
 
 
@@ -38,12 +31,20 @@ def reviewed(path: Path, candidates: Sequence[Candidate]) -> list[Candidate] | N
     """What the person kept; None where nobody was asked, or about other candidates.
 
     Raises:
-        DataError: An entry without `keep: true` or `keep: false`.
+        DataError: An entry without `keep: true` or `keep: false`, or no entry at all for some of the candidates.
     """
     if not path.is_file():
         return None
     content = read_yaml_mapping(path)
-    if set(content) != {one.id for one in candidates}:
+    asked = {one.id for one in candidates}
+    if set(content) < asked:
+        # Whoever deletes an entry means to drop it; to test it all the same would use up the test prompts.
+        missing = [one.attribute for one in candidates if one.id not in content]
+        raise DataError(
+            f"{path}: no entry for {len(missing)} of {len(asked)} candidates, such as {missing[0][:80]!r}. Give each one "
+            "`keep: true` or `keep: false`; to be asked anew, delete the file and start with --review"
+        )
+    if set(content) != asked:
         return None
     bad = [
         name
@@ -53,3 +54,15 @@ def reviewed(path: Path, candidates: Sequence[Candidate]) -> list[Candidate] | N
     if bad:
         raise DataError(f"{path}: {', '.join(map(str, bad))}: `keep: true` or `keep: false` is missing")
     return [one for one in candidates if content[one.id]["keep"]]
+
+
+def _entry(candidate: Candidate, pooled: Mapping[str, Any]) -> str:
+    entry = {
+        "attribute": inert(candidate.attribute),
+        "reward": round(pooled["reward"]["value"], 4),
+        "judge": round(pooled["judge"]["value"], 4),
+        "keep": True,
+    }
+    body = yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=110)
+    # Quoted, since an id may look like a number (12345678901234e5).
+    return f'"{candidate.id}":\n{textwrap.indent(body, "  ")}'

@@ -15,10 +15,11 @@ from cda.metrics.held_out_dose import MIN_PROMPTS
 from cda.records import Contrast, Pair
 from cda.run import RunFolder, Stage
 from cda.score.compared import Comparison, Rewards
+from cda.score.distinct import Text
 from cda.stages import dose_result
 from cda.stages.audit_groups import Group, make_groups, people_of
 from cda.stages.audit_sources import audited_contrasts, drawn, load_audit_texts, load_quality
-from cda.stages.dose_scores import Text, audit_rewards, dosed_rewards, removals
+from cda.stages.dose_scores import audit_rewards, dosed_rewards, read_alike, removals
 from cda.stages.label import PAIRS
 from cda.stages.rows import read_labelled, read_training
 from cda.stages.sources import model_spec
@@ -99,14 +100,18 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     doses = tuple(recipe.dose.doses)
     further = [dose for dose in doses if dose not in scored]
     asked = _texts(contrasts, pairs)
-    scored |= dosed_rewards(spec, adapter, further, asked, recipe.score.batch_tokens)
+    scored |= dosed_rewards(loaded, adapter, further, asked)
     curves = {"dose": {dose: scored[dose] for dose in doses}}
     missing: dict[str, str] = {}
     fitted: dict[str, Any] = {}
     if recipe.dose.baselines:
         lessons = _lessons(loaded, run_folder)
         removed, missing = removals(spec, lessons, asked, doses, recipe.score.batch_tokens)
-        curves |= {name: dict(one.by_strength) for name, one in removed.items()}
+        own = list(scored.values())
+        curves |= {
+            name: {strength: read_alike(rewards, own) for strength, rewards in one.by_strength.items()}
+            for name, one in removed.items()
+        }
         fitted = {name: dict(one.fitted) for name, one in removed.items()}
     groups = {name: _groups(loaded, contrasts, curve) for name, curve in curves.items()}
     result = dose_result.result(curves, groups, pairs, recipe.audit.ties, recipe.dose, recipe.seed)

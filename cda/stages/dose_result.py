@@ -20,6 +20,7 @@ from cda.stages.audit_groups import Group, people_of
 
 Curve = Mapping[float, Rewards]
 MIXING = "mixing"
+UNREAD = "a text too long, or both sides the same after cutting"
 METHODS = ("dose", MIXING, "direction", "features")
 """The adapter at a dose; scores before and after mixed; a direction of the hidden states, or measured features, taken off."""
 
@@ -142,7 +143,7 @@ def _curve(
     reasons: list[str] = []
     for group in groups:
         people = people_of(group, ties)
-        reasons += ["both sides the same after cutting"] * group.n_unread
+        reasons += [UNREAD] * group.n_unread
         if people is None:
             raise DataError(
                 f"{group.bias.name}: nobody's majority is for one side of a contrast; no dose can be chosen by it"
@@ -161,7 +162,7 @@ def _curve(
 
 
 def _quality(pairs: Sequence[Pair], curve: Curve) -> tuple[FloatArray | None, tuple[str, ...]]:
-    """score(chosen) − score(rejected) at each dose, shape (k, m), without pairs whose sides are the same after cutting."""
+    """score(chosen) − score(rejected) at each dose, shape (k, m), without pairs that some dose says nothing of."""
     compared = [(pair.prompt, pair.chosen, pair.rejected) for pair in pairs]
     if not compared:
         return None, ()

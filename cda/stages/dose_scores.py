@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from cda.config.load import LoadedRecipe
 from cda.effects.drift import measured
 from cda.errors import DataError, ModelError
 from cda.files.jsonl import read_jsonl
+from cda.launch import say
 from cda.models.load import ModelSpec, RewardModel, free_memory, load_reward_model
 from cda.records import Contrast, Pair, Prompt
-from cda.score.classifier import ClassifierScorer
 from cda.score.compared import Comparison, Rewards
-from cda.score.distinct import score_distinct, text_id
+from cda.score.distinct import Text, text_id
 from cda.score.head_input import head_inputs, head_scores
 from cda.score.posthoc import FeatureCorrection, bias_direction, feature_correction
 from cda.score.protocols import FloatArray
+from cda.stages.classifier_scorers import classifier_scores
+from cda.stages.sources import model_spec
 from cda.train.dose import DosedModel
 
-Text = tuple[Prompt, str]
 BASE, PLAIN = 0.0, 1.0
 
 
@@ -68,28 +71,42 @@ def audit_rewards(path: Path, contrasts: Sequence[Contrast], pairs: Sequence[Pai
 
 
 def dosed_rewards(
-    spec: ModelSpec, adapter: Path, doses: Sequence[float], texts: Sequence[Text], batch_tokens: int
+    loaded: LoadedRecipe, adapter: Path, doses: Sequence[float], texts: Sequence[Text]
 ) -> dict[float, Rewards]:
-    """Rewards at each dose by the same weights-space curve that is exported.
+    """Rewards at each dose by the same weights-space curve that is exported; a dose that was scored before is not again.
 
     Args:
-        spec: Base model.
+        loaded: The recipe: its model, and how texts are scored.
         adapter: As trained.
         doses: λ, none twice.
         texts: What to score.
-        batch_tokens: Padded tokens in a batch.
     """
-    reward_model = load_reward_model(spec, adapter)
+    if not doses:
+        return {}
+    reward_model = load_reward_model(model_spec(loaded.recipe.model), adapter)
     dosed = DosedModel(reward_model)
     found = {}
     for dose in doses:
         dosed.set(dose)
-        scorer = ClassifierScorer(reward_model, batch_tokens, f"  dose {dose:g}")
-        rewards = score_distinct(scorer, texts)
-        found[dose] = Rewards(rewards, _same_input(rewards, scorer))
-    del reward_model, dosed, scorer
+        scores = classifier_scores(reward_model, texts, loaded, f"  dose {dose:g}", adapter=adapter, dose=dose)
+        if scores.n_cached:
+            say(f"  dose {dose:g}: {scores.n_cached} of {scores.n_texts} texts were scored before")
+        found[dose] = scores.compared()
+    del reward_model, dosed
     free_memory()
     return found
+
+
+def read_alike(rewards: Rewards, curve: Iterable[Rewards]) -> Rewards:
+    """The same rewards, with nothing said of texts that a curve of the same model and texts says nothing of.
+
+    What is taken off a model's states is computed for every text; a comparison that the curve leaves out, because a text
+    is too long or both sides are the same after the cut, must be left out here too, or two ways are measured on two sets.
+    """
+    others = list(curve)
+    unread = {name: math.nan for one in others for name, value in one.by_text.items() if math.isnan(value)}
+    read = {name: cut for one in others for name, cut in one.same_input.items()}
+    return replace(rewards, by_text={**rewards.by_text, **unread}, same_input=read)
 
 
 def removals(
@@ -186,7 +203,3 @@ def _corrected(
 
 def _rewards(texts: Sequence[Text], values: FloatArray) -> Rewards:
     return Rewards({text_id(*text): float(value) for text, value in zip(texts, np.asarray(values), strict=True)})
-
-
-def _same_input(rewards: Mapping[str, float], scorer: ClassifierScorer) -> dict[str, str]:
-    return {name: cut for name, cut in zip(rewards, scorer.read, strict=True) if cut is not None}

@@ -35,6 +35,7 @@ from cda.stages.out_folder import out_folder
 from cda.stages.quality_names import identity, named_sets, public_names
 from cda.stages.rows import prompt_row
 from cda.stages.scorers import compare, shared_folder
+from cda.stages.shown import shown_path, told_apart
 from cda.stages.sources import source_fingerprint
 from cda.stages.subjects import asked_subjects, check_subject
 
@@ -60,7 +61,7 @@ class QualityOptions:
         adapter: Folder of an adapter, or of a finished run.
         against: A second model.
         dose: How much of the adapter; None for all of it.
-        out: Folder for the results; None for runs/quality-<model>.
+        out: Folder for the results; None for runs/quality-<model>, followed by what else was asked for.
         confirmed: Whether the user agreed beforehand to what asking an LLM will cost.
     """
 
@@ -86,9 +87,11 @@ def quality_of_words(model: str, words: Sequence[str], options: QualityOptions) 
         problems.append("give at least one file of preferences")
     if problems:
         raise RecipeError(problems)
-    beside = {"run": {"folder": options.out}} if options.out else {}
-    loaded = replace(load_model_audit(model, beside, settings), confirmed=options.confirmed)
-    return measure_quality(loaded, files, options)
+    loaded = load_model_audit(model, {"run": {"folder": options.out}} if options.out else {}, settings)
+    # What is kept of an unfinished call lies beside its results, and nothing of another call does.
+    run = loaded.recipe.run.model_copy(update={"folder": _folder(loaded, options)})
+    recipe = loaded.recipe.model_copy(update={"run": run})
+    return measure_quality(replace(loaded, recipe=recipe, confirmed=options.confirmed), files, options)
 
 
 def measure_quality(loaded: LoadedRecipe, files: Sequence[str], options: QualityOptions) -> str:
@@ -109,12 +112,11 @@ def measure_quality(loaded: LoadedRecipe, files: Sequence[str], options: Quality
     recipe = loaded.recipe
     sets = named_sets([_load(one, loaded) for one in files])
     # Now, while the files are what was read: scoring may take hours.
-    sources = {one: source_fingerprint(one, "quality") for one in files}
+    sources = {one.name: source_fingerprint(file, "quality") for one, file in zip(sets, files, strict=True)}
     subjects = asked_subjects(recipe.model, options.adapter, options.against, options.dose)
     for subject in subjects:
         check_subject(subject, loaded)
-    given = options.out or f"runs/{recipe.name.replace('audit-', 'quality-', 1)}"
-    out = out_folder(given, RESULT, "cda quality")
+    out = out_folder(_folder(loaded, options), RESULT, "cda quality")
     comparisons = [one for each in sets for item in each.items for one in _comparisons(item)]
     for each in sets:
         say(f"{each.name}: {len(each.items)} items, read as {each.format}; {each.exclusions}")
@@ -123,13 +125,21 @@ def measure_quality(loaded: LoadedRecipe, files: Sequence[str], options: Quality
     for subject in subjects:
         compared, facts = compare(subject, comparisons, loaded, shared_folder(loaded))
         who = {"label": subject.label, "model": names[subject.label], **identity(subject, loaded)}
-        own = {"adapter": subject.adapter and str(subject.adapter), "dose": subject.dose if subject.adapter else None}
-        scored[subject.label] = Scored(compared, who | facts | own)
+        scored[subject.label] = Scored(compared, who | facts)
     result, rows = _measured(sets, scored, recipe.seed)
     result |= {"seed": recipe.seed, "versions": versions(), "files": sources}
     if is_main():
         _write(out, result, rows)
     return f"{quality_summary(result)}\nWritten: {out}"
+
+
+def _folder(loaded: LoadedRecipe, options: QualityOptions) -> str:
+    """The folder for the results: another one for another adapter, dose or second model."""
+    if given := options.out or loaded.recipe.run.folder:
+        return given
+    beside = {"with": options.adapter, "at": options.dose, "against": options.against}
+    name = loaded.recipe.name.removeprefix("audit-")
+    return f"runs/quality-{name}{told_apart(loaded.recipe.model.name_or_path, beside)}"
 
 
 def _load(reference: str, loaded: LoadedRecipe) -> QualitySet:
@@ -224,7 +234,7 @@ def _ranked(item: QualityItem, margins: FloatArray) -> Ranked:
 def _entry(one: QualitySet, unread: Sequence[str]) -> dict[str, Any]:
     return {
         "name": one.name,
-        "source": one.source,
+        "source": shown_path(one.source),
         "format": one.format,
         "n_items": len(one.items) - len(unread),
         "exclusions": asdict(one.exclusions),

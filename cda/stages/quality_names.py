@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 from cda.config.load import LoadedRecipe
 from cda.config.scoring import bare_name, kind_of, policy_and_reference
 from cda.data.quality_sets import QualitySet
+from cda.run import file_fingerprint
+from cda.stages.shown import shown_path, shown_target
 from cda.stages.subjects import Subject
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
@@ -63,15 +65,32 @@ def public_name(target: str, loaded: LoadedRecipe) -> str:
 
 
 def identity(subject: Subject, loaded: LoadedRecipe) -> dict[str, Any]:
-    """What was asked, for quality.json: the target as it was given, its kind, and the settings that say which model it is."""
+    """What was asked, for quality.json: the target and its kind, and the settings that say which model it is.
+
+    Files and folders go by name, and what they hold by a fingerprint: a result names no machine's path.
+    """
     recipe, kind = loaded.recipe, kind_of(subject.name)
-    found: dict[str, Any] = {"target": subject.name, "target_kind": kind, "revision": subject.section.revision}
+    found: dict[str, Any] = {
+        "target": shown_target(subject.name),
+        "target_kind": kind,
+        "revision": subject.section.revision,
+        "adapter": None,
+        "adapter_content": None,
+        "dose": None,
+    }
+    if subject.adapter is not None:
+        content = file_fingerprint(subject.adapter)
+        found |= {"adapter": shown_path(subject.adapter), "adapter_content": content, "dose": subject.dose}
     if kind == "judge":
         found["llm"] = {"model": recipe.llm.model, "base_url": recipe.llm.base_url}
     if kind == "served":
         found["served_model"] = recipe.score.served.model
     if kind in ("log-ratio", "steered"):
-        found["log_ratio"] = recipe.score.log_ratio.model_dump(mode="json")
+        given = recipe.score.log_ratio
+        files = {
+            name: path and shown_path(path) for name, path in (("adapter", given.adapter), ("vector", given.vector))
+        }
+        found["log_ratio"] = given.model_dump(mode="json") | files
     return found
 
 

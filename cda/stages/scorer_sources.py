@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from cda.config.load import LoadedRecipe
 from cda.config.schema import ModelSection
-from cda.config.scoring import bare_name, kind_of
+from cda.config.scoring import Kind, bare_name, kind_of
 from cda.data.load import looks_like_path
 from cda.embedded.model import ADAPTERS, encoder_folder
 from cda.models.load import load_config, load_template
@@ -48,6 +49,23 @@ def scorer_source(section: ModelSection, loaded: LoadedRecipe) -> str:
     return fingerprint(log_ratio_sources(section, loaded))
 
 
+def scorer_settings(section: ModelSection, loaded: LoadedRecipe) -> dict[str, Any]:
+    """What of `score.*` decides the answers of a model of this kind.
+
+    Settings of other kinds, and those that say only how fast or where it is asked, leave a finished stage as it is.
+    """
+    kind, score = kind_of(section.name_or_path), loaded.recipe.score
+    if kind == "classifier":
+        return score.model_dump(mode="json", include={"batch_tokens", "over_length"})
+    if kind == "judge":
+        return {"judge": score.judge.model_dump(mode="json")}
+    if kind == "served":
+        return {"served": score.served.model_dump(mode="json", exclude={"concurrency", "api_key_env", "check_raw"})}
+    if kind == "function":
+        return {}
+    return score.model_dump(mode="json", include={"batch_tokens", "log_ratio"})
+
+
 def scorer_problems(section: ModelSection, loaded: LoadedRecipe) -> list[str]:
     """What can be found wrong before anything is asked; of models on a hub, nothing.
 
@@ -62,10 +80,7 @@ def scorer_problems(section: ModelSection, loaded: LoadedRecipe) -> list[str]:
             spec = model_spec(section)
             load_template(spec, load_config(spec))
         return []
-    problems = []
-    if loaded.recipe.score.over_length != "cut":
-        also = "; score.served.too_long says it of a server" if kind == "served" else ""
-        problems.append(f"score.over_length={loaded.recipe.score.over_length}: of sequence classifiers alone{also}")
+    problems = _of_classifiers_alone(loaded, kind)
     if kind == "judge":
         return [*problems, *llm_client(loaded.recipe.llm).check()]
     if kind == "served":
@@ -76,4 +91,19 @@ def scorer_problems(section: ModelSection, loaded: LoadedRecipe) -> list[str]:
     problems += log_ratio_problems(section, loaded)
     if not problems:
         check_configs(section, loaded)
+    return problems
+
+
+def _of_classifiers_alone(loaded: LoadedRecipe, kind: Kind) -> list[str]:
+    """Settings that another kind of scorer would ignore."""
+    score, problems = loaded.recipe.score, []
+    if score.over_length != "cut":
+        also = "; score.served.too_long says it of a server" if kind == "served" else ""
+        problems.append(f"score.over_length={score.over_length}: of sequence classifiers alone{also}")
+    if score.workers not in ("auto", 1):
+        also = {
+            "served": "; score.served.concurrency says how many texts a server is asked at once",
+            "judge": "; llm.concurrency says how much a judge is asked at once",
+        }.get(kind, "")
+        problems.append(f"score.workers={score.workers}: of sequence classifiers alone{also}")
     return problems

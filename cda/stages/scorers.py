@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from cda.config.load import LoadedRecipe
 from cda.config.scoring import bare_name, kind_of
 from cda.errors import DataError, LLMError, ModelError
-from cda.launch import on_one_machine, say
+from cda.launch import say
 from cda.llm.money import request_tokens
-from cda.models.load import ModelSpec, RewardModel, free_memory, load_reward_model
+from cda.models.load import free_memory
 from cda.run import fingerprint
-from cda.score.cache import ScoreCache, scope_of
-from cda.score.classifier import ClassifierScorer
-from cda.score.compared import Compared, Comparison, Preferences, Rewards, compare_distinct
+from cda.score.cache import ScoreCache
+from cda.score.compared import Compared, Comparison, Preferences, compare_distinct
 from cda.score.distinct import Text
 from cda.score.engine import Scores, score_texts
 from cda.score.judge import LLMJudge
@@ -25,11 +24,11 @@ from cda.score.own import OwnPairwise, OwnPointwise
 from cda.score.self_check import self_check
 from cda.score.served import ServedScorer
 from cda.stages.causal_scorers import log_ratio_scope, log_ratio_scorer
+from cda.stages.classifier_scorers import cache_file, classifier_scores, load_dosed
 from cda.stages.scorer_sources import own, served_scorer
 from cda.stages.sources import model_spec, open_llm, run_path
 from cda.stages.spending import Planned, confirm
 from cda.stages.subjects import Subject
-from cda.train.dose import DosedModel
 
 _VERDICT_TOKENS = 80
 """Output of one written verdict, estimated."""
@@ -62,9 +61,7 @@ def compare(
         if isinstance(function, OwnPairwise):
             return _own_preferences(function, comparisons)
     scores, facts = score(subject, texts_of(comparisons), loaded, launched)
-    # A text that was left out as too long has no margin, and is counted wherever margins are.
-    by_text = dict(scores.rewards) | dict.fromkeys(scores.dropped, float("nan"))
-    return Rewards(by_text, scores.read), facts
+    return scores.compared(), facts
 
 
 def score(
@@ -94,23 +91,18 @@ def _with_classifier(
     subject: Subject, texts: Sequence[Text], loaded: LoadedRecipe, launched: Path | None
 ) -> tuple[Scores, dict[str, Any]]:
     """Rewards by a sequence classifier, each text once, what earlier runs scored taken from the cache."""
-    settings, spec = loaded.recipe.score, model_spec(subject.section)
+    spec = model_spec(subject.section)
     reward_model = load_dosed(spec, subject.adapter, subject.dose)
-    notes = self_check(reward_model) if settings.self_check and subject.label != "after" else []
-    scorer = ClassifierScorer(reward_model, settings.batch_tokens, f"  scoring {subject.label}")
-    # Several machines share no SQLite file; what a launch has scored is kept by its own files.
-    path = cache_file(loaded) if on_one_machine() else None
-    with ScoreCache(path) if path else nullcontext() as cache:
-        scores = score_texts(
-            scorer,
-            texts,
-            cache=cache,
-            scope=scope_of(reward_model, subject.adapter, subject.dose) if path or launched else None,
-            over_length=settings.over_length,
-            workers=settings.workers,
-            load=partial(load_dosed, spec, subject.adapter, subject.dose),
-            launched=launched,
-        )
+    notes = self_check(reward_model) if loaded.recipe.score.self_check else []
+    scores = classifier_scores(
+        reward_model,
+        texts,
+        loaded,
+        f"  scoring {subject.label}",
+        adapter=subject.adapter,
+        dose=subject.dose,
+        launched=launched,
+    )
     template = reward_model.template
     facts = {
         "kind": "reward model",
@@ -120,17 +112,9 @@ def _with_classifier(
         **_counts(scores),
         "notes": notes,
     }
-    del reward_model, scorer
+    del reward_model
     free_memory()
     return scores, facts
-
-
-def load_dosed(spec: ModelSpec, adapter: Path | None, dose: float) -> RewardModel:
-    """A reward model with its adapter at a dose; picklable by name, for workers."""
-    reward_model = load_reward_model(spec, adapter)
-    if adapter is not None and dose != 1:
-        DosedModel(reward_model).set(dose)
-    return reward_model
 
 
 def _otherwise(subject: Subject, texts: Sequence[Text], loaded: LoadedRecipe) -> tuple[Scores, dict[str, Any]]:
@@ -164,8 +148,9 @@ def _otherwise(subject: Subject, texts: Sequence[Text], loaded: LoadedRecipe) ->
 def _with_log_ratio(subject: Subject, texts: Sequence[Text], loaded: LoadedRecipe) -> tuple[Scores, dict[str, Any]]:
     scorer = log_ratio_scorer(subject.section, loaded)
     path = cache_file(loaded)
+    scope = log_ratio_scope(scorer, subject.section, loaded) if path else None
     with ScoreCache(path) if path else nullcontext() as cache:
-        scores = score_texts(scorer, texts, cache=cache, scope=log_ratio_scope(scorer, subject.section, loaded))
+        scores = score_texts(replace(scorer, beta=1.0), texts, cache=cache, scope=scope).times(scorer.beta)
     spec = scorer.policy.causal.spec
     facts = {
         "kind": "reward model",
@@ -231,14 +216,6 @@ def _tell(facts: Mapping[str, Any]) -> None:
         say(f"  {facts['truncated']} of {facts['texts']} texts were cut{where}")
     if facts["dropped"]:
         say(f"  {facts['dropped']} of {facts['texts']} texts are too long for the model and were left out")
-
-
-def cache_file(loaded: LoadedRecipe) -> Path | None:
-    """File of scores: one for all runs that lie beside each other; None where the recipe wants none."""
-    named = loaded.recipe.score.cache
-    if named == "none":
-        return None
-    return Path(named).expanduser() if named else run_path(loaded).parent / "score-cache.sqlite"
 
 
 def shared_folder(loaded: LoadedRecipe) -> Path:

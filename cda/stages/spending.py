@@ -69,7 +69,7 @@ def confirm_all(steps: Sequence[tuple[LlmSection, Planned]], loaded: LoadedRecip
     steps = [(llm, planned) for llm, planned in steps if planned.calls]
     for llm, planned in steps:
         say(f"  {sentence(planned, llm)}")
-        _check_batch(planned, llm)
+    _check_batches(steps)
     if not steps:
         return
     dollars = [_cost(planned, llm).dollars for llm, planned in steps]
@@ -93,11 +93,15 @@ def _is_free(llm: LlmSection) -> bool:
     return price is None or price.input == price.output == 0
 
 
-def _check_batch(planned: Planned, llm: LlmSection) -> None:
-    dollars, budget = _cost(planned, llm).dollars, llm.budget_usd
-    if llm.mode == "batch" and budget is not None and dollars is not None and dollars > budget:
+def _check_batches(steps: Sequence[tuple[LlmSection, Planned]]) -> None:
+    """One budget holds for all models and steps together, so that each may fit by itself and all of them not."""
+    batches = [(llm, planned) for llm, planned in steps if llm.mode == "batch" and llm.budget_usd is not None]
+    dollars = sum(_cost(planned, llm).dollars or 0.0 for llm, planned in batches)
+    budget = min((llm.budget_usd for llm, _ in batches if llm.budget_usd is not None), default=dollars)
+    if dollars > budget:
+        what = batches[0][1].what if len(batches) == 1 else f"all {len(batches)} steps together"
         raise RunError(
-            f"{planned.what} would cost about ${dollars:,.2f}, more than llm.budget_usd={budget:g}, and a batch cannot be stopped "
+            f"{what} would cost about ${dollars:,.2f}, more than llm.budget_usd={budget:g}, and a batch cannot be stopped "
             "halfway. Raise the budget, lower the counts, or use llm.mode=calls"
         )
 

@@ -16,8 +16,8 @@ from cda.launch import is_main, say, world_size
 from cda.models.load import RewardModel, free_memory, load_reward_model
 from cda.records import Lesson, TrainingPair
 from cda.run import RunFolder, Stage
-from cda.score.classifier import ClassifierScorer
-from cda.score.distinct import score_distinct, text_id
+from cda.score.distinct import text_id
+from cda.stages.classifier_scorers import classifier_scores
 from cda.stages.rows import read_training
 from cda.stages.sources import model_source, model_spec
 from cda.stages.synthesize import MIX
@@ -51,12 +51,12 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     if not any(row.split == "train" for row in rows):
         raise DataError("no training pair: all of them fell into validation; lower data.validation_share")
     if loaded.recipe.lora.per_bias and len(loaded.biases) > 1:
-        return _one_adapter_each(loaded, rows, folder)
-    return _train(loaded, rows, folder)
+        return _one_adapter_each(loaded, rows, folder, run_folder.path / "scoring")
+    return _train(loaded, rows, folder, run_folder.path / "scoring")
 
 
-def _train(loaded: LoadedRecipe, rows: Sequence[TrainingPair], folder: Path) -> dict[str, Any]:
-    """One adapter; returns what was counted."""
+def _train(loaded: LoadedRecipe, rows: Sequence[TrainingPair], folder: Path, launched: Path) -> dict[str, Any]:
+    """One adapter; returns what was counted. `launched`: where processes hand each other scores."""
     recipe = loaded.recipe
     sharding = sharded_by(recipe.train)
     if sharding is not None and any(row.lesson.target is None for row in rows):
@@ -68,7 +68,7 @@ def _train(loaded: LoadedRecipe, rows: Sequence[TrainingPair], folder: Path) -> 
     form, notes = reward_model.template.form, reward_model.template.notes()
     for note in notes:
         say(f"  {note}")
-    lessons = with_base_preferences(rows, reward_model, recipe.score.batch_tokens)
+    lessons = with_base_preferences(rows, reward_model, loaded, launched)
     by_split = {
         split: [lesson for lesson, row in zip(lessons, rows, strict=True) if row.split == split]
         for split in ("train", "validation")
@@ -91,7 +91,9 @@ def _train(loaded: LoadedRecipe, rows: Sequence[TrainingPair], folder: Path) -> 
     return _counts(result) | {"form": form, "notes": notes}
 
 
-def _one_adapter_each(loaded: LoadedRecipe, rows: Sequence[TrainingPair], folder: Path) -> dict[str, Any]:
+def _one_adapter_each(
+    loaded: LoadedRecipe, rows: Sequence[TrainingPair], folder: Path, launched: Path
+) -> dict[str, Any]:
     """An adapter for each bias, on its own lessons and on those that keep other biases; then their sum."""
     names = [bias.name for bias in loaded.biases]
     counts: dict[str, Any] = {}
@@ -104,7 +106,7 @@ def _one_adapter_each(loaded: LoadedRecipe, rows: Sequence[TrainingPair], folder
             continue
         say(f"  adapter against {name}")
         own = [row for row in rows if row.bias == name or row.bias not in names]
-        counts[name] = _train(loaded, own, folder / name)
+        counts[name] = _train(loaded, own, folder / name, launched)
         if is_main():
             write_json(done, counts[name])
     if is_main():
@@ -116,13 +118,16 @@ def _one_adapter_each(loaded: LoadedRecipe, rows: Sequence[TrainingPair], folder
     return total | first | {"best_step": best, "per_bias": counts}
 
 
-def with_base_preferences(rows: Sequence[TrainingPair], reward_model: RewardModel, batch_tokens: int) -> list[Lesson]:
+def with_base_preferences(
+    rows: Sequence[TrainingPair], reward_model: RewardModel, loaded: LoadedRecipe, launched: Path
+) -> list[Lesson]:
     """Lessons with every target known: `keep` teaches σ(margin) of the base model.
 
     Args:
         rows: The training mix.
         reward_model: The base, before anything is trained.
-        batch_tokens: Padded tokens in a batch.
+        loaded: The recipe, which says how texts are scored.
+        launched: Folder in which the processes of a launch hand each other scores.
     """
     import numpy as np
 
@@ -130,8 +135,9 @@ def with_base_preferences(rows: Sequence[TrainingPair], reward_model: RewardMode
     if not asked:
         return [row.lesson for row in rows]
     texts = [(pair.prompt, text) for pair in asked for text in (pair.chosen, pair.rejected)]
-    scorer = ClassifierScorer(reward_model, batch_tokens, "  base preferences" if is_main() else None)
-    rewards = score_distinct(scorer, texts)
+    label = "  base preferences" if is_main() else None
+    # Long texts are cut here whatever score.over_length says: so they are in training, and every lesson needs a target.
+    rewards = classifier_scores(reward_model, texts, loaded, label, over_length="cut", launched=launched).rewards
 
     def preference(lesson: Lesson) -> float:
         pair = lesson.pair

@@ -149,6 +149,10 @@ def test_unknown_names_and_missing_files() -> None:
         ({"measure": {"feature": "markers_per_100_words", "present_above": 1}}, "but markers is empty"),
         ({"treatment": ["words", "hedgs"]}, "treatment.1: unknown feature. Did you mean 'hedges'? Known: words, "),
         ({"treatment": ["markers_per_100_words"]}, "treatment names markers_per_100_words, but markers is empty"),
+        ({"limits": {"markers_per_100_words": None}}, "limits names markers_per_100_words, but markers is empty"),
+        ({"measure": {"feature": "pattern_count", "present_above": 1}}, "pattern_count, but there is no pattern"),
+        ({"treatment": ["pattern_per_100_words"]}, "treatment names pattern_per_100_words, but there is no pattern"),
+        ({"pattern": "(sure"}, "pattern: not a regular expression (missing ), unterminated subpattern"),
         ({"label_by": "measure", "measure": None}, "label_by is measure, but there is no measure"),
         ({"keep": []}, "keep: list should have at least 1 item"),
         ({"description": ""}, "description: string should have at least 1 character"),
@@ -185,3 +189,27 @@ def test_a_replacement_that_names_a_missing_group_is_refused(tmp_path: Path) -> 
     path.write_text(yaml.safe_dump(yaml.safe_load(EXCLAMATION) | change), encoding="utf-8")
     with pytest.raises(RecipeError):
         load_bias(str(path))
+
+
+def test_a_pattern_is_a_measure(tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    change = {
+        "pattern": r"(?i)\A(?:sure|certainly)\b",
+        "measure": {"feature": "pattern_count", "present_above": 0.5},
+        "treatment": ["pattern_count"],
+    }
+    path.write_text(yaml.safe_dump(yaml.safe_load(EXCLAMATION) | change), encoding="utf-8")
+    bias = load_bias(str(path))
+    assert bias.shows("Certainly! It is.") is True
+    assert bias.shows("It is.\nSure.") is False
+    assert bias.measured("Sure, sure!", "pattern_count") == 1 and bias.measured("Sure, sure!", "exclamations") == 1
+
+
+def test_white_space_is_a_difference_only_where_it_is_the_bias(tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(EXCLAMATION, encoding="utf-8")
+    bias = load_bias(str(path))
+    assert not bias.respaced("One two.", "One   two.")
+    assert bias.model_copy(update={"treatment": ["wide_spaces"]}).respaced("One two.", "One   two.")
+    spaced = bias.model_copy(update={"treatment": ["pattern_count"], "pattern": "\u00a0"})
+    assert spaced.respaced("One two.", "One\u00a0two.") and not spaced.respaced("One two.", "One  two.")

@@ -74,9 +74,9 @@ def test_two_of_three_is_twice_the_middle_p_value() -> None:
     found = only(confirm(candidate("x", a=(LIKED, WORSE), b=(shaky, WORSE), c=(IDLE, WORSE))))
     assert isinstance(found, Confirmation)
     assert found.p_value == pytest.approx(2 * one_p(shaky, WORSE))
-    assert (found.k, found.r, found.confirmed) == (3, 2, False)  # p = 0.035
+    assert (found.k, found.r, found.confirmed) == (3, 2, False)  # p = 0.061
     loose = only(
-        confirm(candidate("x", a=(LIKED, WORSE), b=(shaky, WORSE), c=(IDLE, WORSE)), ConfirmSettings(test_alpha=0.05))
+        confirm(candidate("x", a=(LIKED, WORSE), b=(shaky, WORSE), c=(IDLE, WORSE)), ConfirmSettings(test_alpha=0.07))
     )
     assert isinstance(loose, Confirmation) and loose.confirmed
     assert {one.rewriter: one.strength.p_value for one in found.rewriters if one.strength} == pytest.approx(
@@ -193,7 +193,7 @@ def drawn(name: str, random: np.random.Generator, shift: float, n_prompts: int =
 def test_nothing_is_seldom_taken_for_something() -> None:
     """The judge dislikes all of them and the model is indifferent: the worst case of "liked and disliked"."""
     random = np.random.default_rng(0)
-    passed, confirmed, families = 0, 0, 100
+    passed, confirmed, families = 0, 0, 40
     for _ in range(families):
         entered: dict[str, list[Measured]] = {}
         for at in range(5):
@@ -204,13 +204,14 @@ def test_nothing_is_seldom_taken_for_something() -> None:
     assert confirmed / (5 * families) <= 0.01 + 2 * (0.01 * 0.99 / (5 * families)) ** 0.5
 
 
-def test_the_stated_margin_is_found_about_as_often_as_stated() -> None:
-    """Independent rewriters, for which the statement is made, all with errors near 1.41 / √20."""
-    random, found = np.random.default_rng(1), 0
-    shift = confirm(drawn("x", np.random.default_rng(7), 0.0, 2000))[0].smallest_detectable
+def test_the_stated_margin_is_found_as_often_as_stated() -> None:
+    """Independent rewriters with errors that are known, for which the statement is made."""
+    quantiles = stats.norm.ppf((np.arange(20) + 0.5) / 20)
+    margins, verdicts = quantiles / quantiles.std(ddof=1), [0.0, 0.5] * 10
+    shift = confirm(candidate("x", **{f"r{at}": (margins, verdicts) for at in range(3)}))[0].smallest_detectable
     assert shift is not None
-    shift *= 10  # 2000 prompts to 20
-    for _ in range(150):
-        parts = {f"r{at}": (random.normal(shift, 2**0.5, 20), [0.0, 0.5] * 10) for at in range(3)}
+    random, rounds, found = np.random.default_rng(1), 300, 0
+    for _ in range(rounds):
+        parts = {f"r{at}": (random.normal(shift, 1, 20), verdicts) for at in range(3)}
         found += confirm(candidate("x", **parts))[0].confirmed
-    assert 0.65 <= found / 150 <= 0.9
+    assert abs(found / rounds - 0.8) <= 2 * (0.8 * 0.2 / rounds) ** 0.5

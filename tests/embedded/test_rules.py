@@ -16,10 +16,11 @@ from cda.embedded.texts import BIASES, authored_pairs
 from cda.errors import RecipeError
 from cda.features import n_list_lines, n_words
 from cda.label.measured import exhibits
-from cda.records import Direction, Rewrite, RewriteRequest, user_prompt
+from cda.records import Direction, Rewrite, RewriteRequest, content_id, user_prompt
 
 BLOCK = "```python\ndef use(start):\n    if start:\n        return  'use'  # keep\n```"
 INLINE = "`use the start`"
+DIRECTIONS: tuple[Direction, ...] = ("add", "remove")
 URL = "https://example.com/use/the/start?use=1"
 TECHNICAL = (
     f"You can use the helper below to make sure that it works. It is useful, and you need to keep the file. See {URL} "
@@ -242,3 +243,127 @@ def test_a_bias_without_rules_needs_an_llm() -> None:
         rules_of(bias)
     with pytest.raises(RecipeError):
         rewrite("A text.", bias)
+
+
+PROSE = (
+    "Water boils at 100 degrees. You should use a small pot and make sure that it is covered. It is important to note that "
+    "salt raises that a little! In order to cook rice, you need a plan. Great question! It will help you to find out more. "
+    "Let me know if you need anything."
+)
+BULLETS = (
+    "The point is simple:\n\n- **Use** less water.\n- Start early, so that you get it done.\n\nPerhaps it depends. This is a "
+    "very good way to do it."
+)
+# Trained weights of the embedded presets come of these outputs: they may not change.
+OUTPUTS = {
+    "length": "b35991ea2709f764",
+    "structure": "a4987e93b9717359",
+    "jargon": "301102881817737b",
+    "sycophancy": "509ed559bfc85cfd",
+    "vagueness": "8ef4cf487d0ac983",
+}
+
+
+@pytest.mark.parametrize("name", BIASES)
+def test_rewrites_at_all_places_are_what_they_always_were(name: str) -> None:
+    requests = [
+        RewriteRequest(user_prompt("q"), text, direction, reference)
+        for text in (TECHNICAL, LISTED, PROSE, BULLETS)
+        for direction in DIRECTIONS
+        for reference in (None, "A short answer.")
+    ]
+    found = [[one.text, one.reason] for one in RuleRewriter().rewrite(requests, load_bias(name))]
+    assert content_id(found) == OUTPUTS[name]
+
+
+def ruled(measure: dict[str, object] | None = None, pattern: str | None = None, **offline: object) -> Bias:
+    base = load_bias("jargon").model_dump() | {"measure": measure, "pattern": pattern, "offline": offline}
+    treatment = ["pattern_count"] if pattern else ["wide_spaces"]
+    return Bias.model_validate(base | {"treatment": treatment})
+
+
+def test_a_share_of_the_places_is_changed() -> None:
+    bias = ruled(swaps_add=[{"find": r"\bx\b", "put": "y"}])
+    text = " ".join(["x"] * 10)
+    for share, n in ((1.0, 10), (0.6, 6), (0.3, 3), (0.01, 1)):
+        outcome = RuleRewriter(1, share).rewrite([RewriteRequest(user_prompt("q"), text, "add")], bias)[0]
+        assert text_of(outcome).count("y") == n
+    halved = ruled(swaps_add=[{"find": r"\bx\b", "put": "y"}], share=0.5)
+    assert text_of(rewrite(text, halved)).count("y") == 5
+    words = ruled(words={"x": "y"}, share=0.2)
+    assert text_of(rewrite(text, words)).count("y") == 2
+
+
+def test_rewriters_of_other_shares_have_other_names_and_texts() -> None:
+    three = [RuleRewriter(1), RuleRewriter(2, 0.6), RuleRewriter(3, 0.3)]
+    assert [one.name for one in three] == ["rules", "rules, 60% of places", "rules, 30% of places"]
+    for name in ("jargon", "vagueness"):
+        request = RewriteRequest(user_prompt("q"), authored_pairs("quality")[0].pair.chosen, "add")
+        assert len({text_of(one.rewrite([request], load_bias(name))[0]) for one in three}) == 3
+    for share in (0.0, 1.5):
+        with pytest.raises(ValueError, match="share must be above 0"):
+            RuleRewriter(1, share)
+
+
+def test_a_share_of_sentences_is_woven_and_itemized() -> None:
+    text = " ".join(["Water boils here and there."] * 8)
+    woven = ruled(weave=["Ha!"], weave_every=2)
+    assert text_of(rewrite(text, woven)).count("Ha!") == 4
+    half = woven.model_copy(update={"offline": woven.offline.model_copy(update={"share": 0.5})})  # type: ignore[union-attr]
+    assert text_of(rewrite(text, half)).count("Ha!") == 2
+    listed = text_of(rewrite(text, ruled(itemize=True, share=0.25, item_mark="number")))
+    assert listed.split("\n")[1:] == ["1. Water boils here and there.", "2. Water boils here and there."]
+    assert listed.count("Water") == 8
+
+
+def test_white_space_alone_is_a_rewrite_where_it_is_the_bias() -> None:
+    spaces = ruled(
+        {"feature": "wide_spaces", "present_above": 0.5},
+        swaps_add=[{"find": r"(?<=\S) (?=\S)", "put": "   "}],
+        swaps_remove=[{"find": r"(?<=\S) {3}(?=\S)", "put": " "}],
+    )
+    added = text_of(rewrite("Water boils. It is `a b` hot.", spaces))
+    assert added == "Water   boils.   It   is `a b` hot."  # blanks beside code are left as they are
+    assert text_of(rewrite(added, spaces, "remove")) == "Water boils. It is `a b` hot."
+    assert rewrite("Water boils.", spaces, "remove") == Rewrite(None, "unchanged")
+
+
+def test_phrases_before_sentences_and_back() -> None:
+    text = "Water boils. It is hot. See Paris, said Anna. Anna knows."
+    every = ruled(lead_with=["Note that"], lead_every=2)
+    added = text_of(rewrite(text, every))
+    assert added == "Water boils. Note that it is hot. See Paris, said Anna. Note that Anna knows."
+    assert text_of(rewrite(added, every, "remove")) == text
+    first = ruled(lead_with=["Certainly,"])
+    assert text_of(rewrite(text, first)) == f"Certainly, water{text[5:]}"
+    assert text_of(rewrite("- Water boils.\n- It is hot.", first)) == "- Certainly, water boils.\n- It is hot."
+    assert rewrite(f"{BLOCK}\nDone.", first).text is None
+    assert text_of(rewrite("1. Note that Water.\n2. NOTE THAT it.", every, "remove")) == "1. Water.\n2. It."
+
+
+def test_an_opening_and_a_closing_together() -> None:
+    both = ruled(open_with=["Hello!"], close_with=["Bye!"], frame="both")
+    assert text_of(rewrite("Water boils.", both)) == "Hello! Water boils. Bye!"
+    assert text_of(rewrite("Hello! Water boils. Bye!", both, "remove")) == "Water boils."
+
+
+def test_headers_and_code_blocks_stay_on_their_own_lines() -> None:
+    header, opening = ruled(open_with=["## Answer"]), ruled(open_with=["Hello!"])
+    assert text_of(rewrite("Water boils.", header)) == "## Answer\n\nWater boils."
+    assert text_of(rewrite("## Title\n\nWater boils.", opening)) == "Hello!\n\n## Title\n\nWater boils."
+    assert text_of(rewrite(BLOCK, ruled(close_with=["Bye!"]))) == f"{BLOCK}\n\nBye!"
+
+
+def test_what_comes_after_a_removed_opening_begins_with_a_capital() -> None:
+    bias = ruled(swaps_remove=[{"find": r"(?i)\Asure, ", "put": ""}])
+    assert text_of(rewrite("Sure, water boils.", bias, "remove")) == "Water boils."
+
+
+def test_addresses_change_only_where_a_swap_says_so() -> None:
+    link = {"find": r"\[(\w+)\]\(https?://[^)\s]*\)", "put": r"\1"}
+    assert rewrite("See [this](https://a.b/c).", ruled(swaps_remove=[link]), "remove").text is None
+    freed = ruled(swaps_remove=[link | {"addresses": True}])
+    assert (
+        text_of(rewrite("See [this](https://a.b/c). `[x](https://a.b)`", freed, "remove"))
+        == "See this. `[x](https://a.b)`"
+    )

@@ -11,16 +11,9 @@ import pytest
 from scipy import stats
 
 from cda.errors import DataError
-from cda.metrics.best_of_n import (
-    Attribute,
-    BestOfN,
-    Measured,
-    NoSpread,
-    best_of_n,
-    kl_at_most,
-    pick_probabilities,
-    usual_sizes,
-)
+from cda.metrics.best_of_n import Attribute, BestOfN, best_of_n
+from cda.metrics.over_prompts import Measured, NoSpread
+from cda.metrics.picks import kl_at_most, pick_probabilities, usual_sizes
 from cda.stats.estimate import Estimate
 
 

@@ -226,3 +226,21 @@ def test_other_biases_that_came_along_are_reported() -> None:
 def test_a_user_s_bias_file_without_limits_or_treatment_is_checked_too() -> None:
     own = changed("structure", name="own", treatment=[], limits={})
     assert enforced(checks(own, PLAIN, LISTED)) == {"list_lines": "list lines changed"}
+
+
+def test_wide_spaces_alone_are_a_rewrite_where_they_are_the_bias() -> None:
+    spaced = PLAIN.replace(" ", "   ")
+    bias = changed("jargon", measure={"feature": "wide_spaces", "present_above": 0.5}, treatment=["wide_spaces"])
+    assert checks("jargon", PLAIN, spaced) == {"identical": "unchanged"}
+    assert "identical" not in checks(bias, PLAIN, spaced)
+    assert checks(bias, PLAIN, PLAIN) == {"identical": "unchanged"}
+
+
+def test_another_bias_is_looked_after_by_its_own_pattern() -> None:
+    opener = changed(
+        "jargon", name="opener", pattern=r"\ASure", measure={"feature": "pattern_count", "present_above": 0.5}
+    )
+    found = checks(
+        changed("sycophancy", treatment=["pattern_count"], pattern="x"), PLAIN, f"Sure! {PLAIN}", others=[opener]
+    )
+    assert found["other_bias"] == "changed opener"

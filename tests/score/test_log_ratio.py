@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from cda.errors import DataError, ModelError
+from cda.errors import ModelError
 from cda.models.causal import CausalModel, load_causal_model
 from cda.models.load import ModelSpec, Precision
 from cda.records import Prompt, user_prompt
-from cda.score import log_ratio
+from cda.score import log_probability, log_ratio
+from cda.score.cache import ScoreCache
+from cda.score.engine import score_texts
 from cda.score.log_ratio import LogRatioScorer, Policy, adapter_off
 
 if TYPE_CHECKING:
@@ -166,7 +168,7 @@ def test_slices_of_the_logits_change_nothing(
     policy: CausalModel, texts: Texts, expected: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vocabulary = policy.model.lm_head.weight.shape[0]
-    monkeypatch.setattr(log_ratio, "_SLICE_LOGITS", 7 * vocabulary)
+    monkeypatch.setattr(log_probability, "_SLICE_LOGITS", 7 * vocabulary)
     scores = LogRatioScorer(Policy(policy), None, beta=1.0).score(texts.prompts, texts.responses)
     np.testing.assert_allclose(scores, expected, atol=TOLERANCE, rtol=0)
 
@@ -302,8 +304,45 @@ def test_the_number_of_cut_texts_is_counted_anew_and_what_was_read_is_named(
     assert scorer.read[3] is None
     scorer.score([prompt], [words(5)])
     assert (scorer.n_truncated, scorer.read) == (0, [None])
-    with pytest.raises(DataError, match="1 of 1 texts"):
-        scorer.score([user_prompt(words(8))], [words(5)])
+
+
+def test_a_prompt_that_fills_everything_costs_its_own_text_alone(
+    causal_maker: ModelMaker, words: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One such prompt among thousands must not stop the others, nor may it get a number that stands for none."""
+    causal, asked = load(causal_maker("filled"), limit=12), []
+    monkeypatch.setattr(log_ratio, "_CHUNK", 2)
+    count = log_ratio.log_probabilities
+    monkeypatch.setattr(log_ratio, "log_probabilities", lambda *one: (asked.append(len(one[1])), count(*one))[1])
+    scorer = LogRatioScorer(Policy(causal), None, beta=1.0)
+    prompts = [user_prompt(words(n)) for n in (2, 8, 3, 9, 1)]
+    alone = scorer.score([prompts[0], prompts[2], prompts[4]], [words(3)] * 3)
+    found = scorer.score(prompts, [words(3)] * 5)
+    np.testing.assert_allclose(found[[0, 2, 4]], alone, atol=TOLERANCE)
+    assert np.isnan(found[[1, 3]]).all() and (scorer.n_too_long, scorer.n_truncated) == (2, 0)
+    texts = [(prompt, words(3)) for prompt in prompts]
+    with ScoreCache(tmp_path / "scores.sqlite") as cache:
+        scores = score_texts(scorer, texts, cache=cache, scope="s")
+        assert (len(scores.rewards), len(scores.dropped), scores.n_texts) == (3, 2, 5)
+        assert [scores.of(*text) is None for text in texts] == [False, True, False, True, False]
+        asked.clear()
+        again = score_texts(scorer, texts, cache=cache, scope="s")
+    assert (again.rewards, again.n_cached) == (scores.rewards, 3)
+    assert sum(asked) == 0
+
+
+def test_texts_that_are_known_cost_nothing_and_one_bar_counts_the_others(
+    policy: CausalModel, reference: CausalModel, words: Callable[..., str], monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr(log_ratio, "_CHUNK", 2)
+    scorer = LogRatioScorer(Policy(policy), Policy(reference), label="scoring")
+    prompts, responses = [user_prompt("w1")] * 6, [words(n) for n in range(2, 8)]
+    groups = list(scorer.in_batches(prompts, responses, skip=frozenset({0, 1, 4})))
+    assert [[row for row, _ in group] for group in groups] == [[2, 3], [4, 5]]
+    shown = capsys.readouterr().err
+    assert "8/8" in shown and "policy and reference" in shown
+    assert shown.count("\n") == 1
 
 
 def test_nothing_to_score_is_an_empty_array(policy: CausalModel, reference: CausalModel) -> None:
@@ -320,7 +359,7 @@ def test_log_probabilities_that_are_no_numbers_are_one_clear_error(causal_maker:
     scorer = LogRatioScorer(Policy(causal), None)
     assert np.isfinite(scorer.score(texts.prompts, texts.responses)).all()
     assert message_of(lambda: scorer.score([*texts.prompts, user_prompt("good")], [*texts.responses, "bad"])) == (
-        f"{causal.name}: 1 of 13 log-probabilities are NaN or infinite (first: text 12). Try model.precision=fp32"
+        f"{causal.name}: 1 of 13 rewards are NaN or infinite (first: text 12). Try model.precision=fp32"
     )
 
 

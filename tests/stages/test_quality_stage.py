@@ -302,7 +302,38 @@ def test_files_are_known_before_they_are_scored(tmp_path: Path) -> None:
         "    return [float(len(one)) for one in responses]\n"
     )
     done(f"{code}:reward", own, "--out", tmp_path / "out")
-    assert read_json(tmp_path / "out" / "quality.json")["files"] == {str(own): before}
+    assert read_json(tmp_path / "out" / "quality.json")["files"] == {"own": before}
+
+
+def test_results_name_no_path_of_this_machine(llama: Path, trained_fp32: Trained, files: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained_fp32.result.adapter, tmp_path / "mine" / "train" / "adapter")
+    done(llama, files / "own.jsonl", "--adapter", tmp_path / "mine", "--dose", 0.5, "--out", tmp_path / "out")
+    for name in ("quality.json", "quality.md"):
+        content = (tmp_path / "out" / name).read_text(encoding="utf-8")
+        assert str(files) not in content and str(tmp_path) not in content and str(llama.parent) not in content
+    found = read_json(tmp_path / "out" / "quality.json")
+    after = found["scorings"][1]
+    assert (after["target"], after["adapter"], after["dose"]) == (llama.name, "mine/train/adapter", 0.5)
+    assert after["adapter_content"] == file_fingerprint(trained_fp32.result.adapter)
+    assert found["scorings"][0]["adapter"] is None
+    assert found["sets"][0]["source"] == "own.jsonl"
+
+
+def test_another_adapter_dose_or_model_has_another_folder(
+    llama: Path, bert: Path, trained_fp32: Trained, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    adapter = trained_fp32.result.adapter
+    for words in (
+        [],
+        ["--adapter", adapter],
+        ["--adapter", adapter, "--dose", 0.5],
+        ["--against", bert],
+        ["--adapter", adapter],
+    ):
+        done(llama, files / "own.jsonl", *words)
+    assert len(list(tmp_path.glob("runs/quality-*/quality.json"))) == 4
+    assert [path.name for path in tmp_path.glob("runs/*.sqlite")] == ["score-cache.sqlite"]
 
 
 def test_files_of_one_name_keep_their_rows_apart(llama: Path, tmp_path: Path) -> None:

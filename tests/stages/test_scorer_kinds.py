@@ -19,6 +19,7 @@ from cda.models.causal import load_causal_model
 from cda.models.load import ModelSpec
 from cda.records import user_prompt
 from cda.score.log_ratio import LogRatioScorer, Policy
+from cda.stages.scorer_sources import scorer_problems, scorer_settings
 from cda.stages.subjects import asked_subjects
 
 if TYPE_CHECKING:
@@ -109,6 +110,32 @@ def test_two_language_models(causal: tuple[Path, Path], pairs: Path, tmp_path: P
     margins = [row["perturbed_model"] - row["base_model"] for row in found["margins"]]
     assert margins == pytest.approx((first - second).tolist(), abs=1e-4)
     assert "log-ratio" in found["model"]["how"] and "log-ratio" in found["printed"]
+
+
+def test_another_beta_needs_no_model_again(causal: tuple[Path, Path], pairs: Path, tmp_path: Path) -> None:
+    """β is a factor: what is kept is without it, and every report has its own."""
+    found = []
+    for beta in (0.5, 2.0):
+        words = ("model.precision=fp32", f"score.log_ratio.beta={beta}")
+        found.append(audited(f"dpo:{causal[0]},{causal[1]}", pairs, tmp_path / f"out-{beta}", *words))
+    first, second = found
+    assert (first["model"]["cached"], second["model"]["cached"]) == (0, second["model"]["texts"])
+    for one, other in zip(first["margins"], second["margins"], strict=True):
+        assert other["perturbed_model"] == pytest.approx(4 * one["perturbed_model"], rel=1e-12)
+    assert "0.5 × log-ratio" in first["model"]["how"] and "2 × log-ratio" in second["model"]["how"]
+    per_token = ("model.precision=fp32", "score.log_ratio.per_token=true")
+    other = audited(f"dpo:{causal[0]},{causal[1]}", pairs, tmp_path / "tokens", *per_token)
+    assert other["model"]["cached"] == 0
+
+
+def test_a_prompt_that_fills_the_model_stops_no_audit(causal: tuple[Path, Path], pairs: Path, tmp_path: Path) -> None:
+    long = {"prompt": "w1 " * 100, "perturbed": "good", "base": "bad"}
+    pairs.write_text("\n".join(map(json.dumps, [long, *ROWS])), encoding="utf-8")
+    words = ("model.precision=fp32", "model.max_length_tokens=64")
+    found = audited(f"dpo:{causal[0]},{causal[1]}", pairs, tmp_path / "out", *words)
+    assert (found["model"]["dropped"], found["model"]["texts"]) == (2, 2 * N + 2)
+    assert found["skew"]["jargon"]["unread"] == 1 and found["skew"]["jargon"]["model"]["n"] == N
+    assert "2 of 26 texts are too long" in found["printed"]
 
 
 def test_a_steered_model(causal: tuple[Path, Path], pairs: Path, tmp_path: Path) -> None:
@@ -282,12 +309,41 @@ def test_settings_that_contradict_each_other(causal: tuple[Path, Path], pairs: P
     ]
     for setting, said in (
         ("score.over_length=drop", "of sequence classifiers alone"),
+        ("score.workers=4", "of sequence classifiers alone"),
         ("score.log_ratio.no_reference=true", "wants none"),
         (f"score.log_ratio.adapter={tmp_path}", "no adapter here"),
         ("score.log_ratio.vector=no.npy", "no such file"),
     ):
         done = CliRunner().invoke(app, [*words, setting])
         assert done.exit_code != 0 and said in done.output, done.output
+
+
+@pytest.mark.parametrize(
+    ("target", "deciding", "else_said"),
+    [
+        ("org/model", "score.over_length=drop", "score.judge.ties=false"),
+        ("org/model", "score.batch_tokens=64", "score.served.sigmoid=true"),
+        ("judge:some", "score.judge.ties=false", "score.batch_tokens=64"),
+        ("dpo:a/b,c/d", "score.log_ratio.beta=2", "score.workers=1"),
+        ("http://host", "score.served.sigmoid=true", "score.served.concurrency=2"),
+        ("http://host", "score.served.truncate_tokens=9", "score.served.api_key_env=OTHER"),
+    ],
+)
+def test_only_what_decides_the_answers_makes_a_stage_anew(target: str, deciding: str, else_said: str) -> None:
+    def settings(*words: str) -> dict[str, Any]:
+        loaded = load_model_audit(target, {}, words)
+        return scorer_settings(loaded.recipe.model, loaded)
+
+    assert settings(else_said) == settings() != settings(deciding)
+
+
+def test_a_setting_of_another_kind_is_not_ignored_in_silence(serve: Callable[..., str]) -> None:
+    target = f"served:{serve(rewarding(1.0, []))}"
+    loaded = load_model_audit(target, {}, ["score.workers=3"])
+    (problem,) = scorer_problems(loaded.recipe.model, loaded)
+    assert "score.workers=3" in problem and "score.served.concurrency" in problem
+    alone = load_model_audit(target, {}, ["score.workers=1"])
+    assert scorer_problems(alone.recipe.model, alone) == []
 
 
 def test_each_model_of_a_pair_has_its_own_commit(causal: tuple[Path, Path]) -> None:

@@ -1,0 +1,128 @@
+"""The stop at which a person drops candidates: what is written is read back, and no edit is misunderstood."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cda.discover.attribute import described
+from cda.discover.records import Candidate
+from cda.errors import DataError, RecipeError
+from cda.stages.discover_review import reviewed, write_review
+
+WORDS = ("Triple spaces between words", "Ends with: a question", "yes", 'Says "no" # never', "Äußert Zweifel, auch 2e-5")
+
+
+def candidates(words: Sequence[str] = WORDS) -> list[Candidate]:
+    return [Candidate(described(one)) for one in words]
+
+
+def results(found: Sequence[Candidate]) -> dict[str, Any]:
+    return {
+        one.id: {"pooled": {"reward": {"value": 1.23456 + at}, "judge": {"value": 0.1 * at}}}
+        for at, one in enumerate(found)
+    }
+
+
+def written(folder: Path, found: Sequence[Candidate]) -> Path:
+    path = folder / "review.yaml"
+    write_review(path, found, results(found))
+    return path
+
+
+def drop(path: Path, candidate: Candidate) -> None:
+    head, tail = path.read_text(encoding="utf-8").split(f'"{candidate.id}":', 1)
+    path.write_text(f'{head}"{candidate.id}":{tail.replace("keep: true", "keep: false", 1)}', encoding="utf-8")
+
+
+def test_everyone_is_kept_until_somebody_says_otherwise(tmp_path: Path) -> None:
+    found = candidates()
+    path = written(tmp_path, found)
+    assert reviewed(path, found) == found
+    drop(path, found[1])
+    drop(path, found[3])
+    assert reviewed(path, found) == [found[0], found[2], found[4]]
+    assert reviewed(path, found[::-1]) == [found[4], found[2], found[0]]  # in the order asked for
+    for one in (found[0], found[2], found[4]):
+        drop(path, one)
+    assert reviewed(path, found) == []
+
+
+def test_the_file_says_what_a_person_needs(tmp_path: Path) -> None:
+    found = candidates()
+    text = written(tmp_path, found).read_text(encoding="utf-8")
+    assert text.startswith("# ") and "keep: false" in text and "used once" in text
+    content = yaml.safe_load(text)
+    assert list(content) == [one.id for one in found]
+    assert content[found[0].id] == {"attribute": WORDS[0], "reward": 1.2346, "judge": 0.0, "keep": True}
+    assert [entry["attribute"] for entry in content.values()] == [one.attribute for one in found]
+
+
+@pytest.mark.parametrize(
+    "name", ["12345678901234e5", "1234567890123456", "0123456701234567", "1e10000000000000", "0x12345678901234"]
+)
+def test_an_id_that_looks_like_a_number_stays_an_id(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = candidates(["Ends with a question"])
+    monkeypatch.setattr(Candidate, "id", name)
+    path = written(tmp_path, found)
+    assert reviewed(path, found) == found
+    drop(path, found[0])
+    assert reviewed(path, found) == []
+
+
+def test_nobody_was_asked_or_about_others(tmp_path: Path) -> None:
+    found = candidates()
+    assert reviewed(tmp_path / "review.yaml", found) is None
+    path = written(tmp_path, found)
+    assert reviewed(path, candidates(["Another one"])) is None
+    assert reviewed(path, found[:2]) is None  # a later validation, which fewer passed
+    assert reviewed(path, []) is None
+    assert reviewed(path, [*found[1:], *candidates(["Another one"])]) is None
+
+
+def test_a_deleted_entry_is_no_consent(tmp_path: Path) -> None:
+    found = candidates()
+    path = written(tmp_path, found)
+    content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    del content[found[1].id]
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    with pytest.raises(DataError, match=r"review\.yaml: no entry for 1 of 5 candidates, such as 'Ends with: a question'"):
+        reviewed(path, found)
+    path.write_text("# all gone\n", encoding="utf-8")
+    with pytest.raises(DataError, match="no entry for 5 of 5"):
+        reviewed(path, found)
+
+
+@pytest.mark.parametrize("entry", ["keep: nope", "keep: no", "keep:", "keep: 0", "attribute: x", "[]", "true"])
+def test_what_is_neither_yes_nor_no_is_an_error(entry: str, tmp_path: Path) -> None:
+    found = candidates(["Ends with a question"])
+    path = written(tmp_path, found)
+    path.write_text(f'"{found[0].id}":\n  {entry}\n', encoding="utf-8")
+    with pytest.raises(DataError, match=rf"{found[0].id}: `keep: true` or `keep: false` is missing"):
+        reviewed(path, found)
+
+
+def test_what_is_no_yaml_is_an_error_with_its_line(tmp_path: Path) -> None:
+    found = candidates(["Ends with a question"])
+    path = written(tmp_path, found)
+    path.write_text(f'"{found[0].id}":\n  keep: [true\n', encoding="utf-8")
+    with pytest.raises(RecipeError, match=r"review\.yaml:3"):
+        reviewed(path, found)
+
+
+def test_hostile_words_are_inert_in_the_file(tmp_path: Path) -> None:
+    hostile = "Ends\x1b[31m with \u202e\u2028```|<script>\ud800\n\"x\": {keep: true}"
+    bias = described("Ends with a question").model_copy(update={"description": hostile})
+    found = [Candidate(bias), *candidates(["Another one"])]
+    path = written(tmp_path, found)
+    text = path.read_text(encoding="utf-8")
+    assert not [char for char in text if (ord(char) < 32 and char != "\n") or char in "\u202e\u2028"]
+    assert reviewed(path, found) == found
+    drop(path, found[0])
+    assert reviewed(path, found) == found[1:]

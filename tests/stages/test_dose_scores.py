@@ -1,0 +1,153 @@
+"""A dose is scored once and as the audit scores it: kept for the next call, too long texts left out, nothing else moved."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cda.config.load import LoadedRecipe, load_model_audit
+from cda.errors import ModelError
+from cda.models.load import ModelSpec, load_reward_model
+from cda.records import Lesson, Pair, TrainingPair, user_prompt
+from cda.score.cache import ScoreCache
+from cda.score.classifier import ClassifierScorer
+from cda.score.compared import Rewards
+from cda.score.distinct import Text, text_id
+from cda.stages import classifier_scorers
+from cda.stages.classifier_scorers import cache_file, classifier_scores
+from cda.stages.dose_scores import dosed_rewards, read_alike
+from cda.stages.train import with_base_preferences
+from cda.train.dose import DosedModel
+
+if TYPE_CHECKING:
+    from conftest import Trained
+
+Words = Callable[..., str]
+
+
+def recipe(model: Path, folder: Path, *settings: str) -> LoadedRecipe:
+    words = ["model.precision=fp32", "model.max_length_tokens=64", f"run.folder={folder / 'run'}", *settings]
+    return load_model_audit(str(model), {}, words)
+
+
+@pytest.fixture
+def texts(words: Words) -> list[Text]:
+    return [(user_prompt(f"w{n}"), words(n + 2)) for n in range(6)]
+
+
+@pytest.fixture
+def computed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Number of texts in each batch that a model really computes."""
+    seen: list[int] = []
+    forward = ClassifierScorer._forward
+
+    def counted(self: ClassifierScorer, ids: list[list[int]]) -> object:
+        seen.append(len(ids))
+        return forward(self, ids)
+
+    monkeypatch.setattr(ClassifierScorer, "_forward", counted)
+    return seen
+
+
+def test_a_dose_that_was_scored_before_is_taken_from_the_cache(
+    llama: Path, trained_fp32: Trained, texts: list[Text], tmp_path: Path, computed: list[int],
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    loaded, adapter = recipe(llama, tmp_path), trained_fp32.result.adapter
+    first = dosed_rewards(loaded, adapter, [0.5, 2.0], texts)
+    assert sum(computed) == 2 * len(texts)
+    model = load_reward_model(ModelSpec(str(llama), "fp32", 64), adapter)
+    dosed = DosedModel(model)
+    for dose, rewards in first.items():
+        dosed.set(dose)
+        expected = ClassifierScorer(model).score([prompt for prompt, _ in texts], [text for _, text in texts])
+        assert [rewards.of(*text) for text in texts] == pytest.approx(expected.tolist(), abs=1e-5)
+    computed.clear()
+    again = dosed_rewards(loaded, adapter, [0.5, 2.0, 3.0], texts)
+    assert sum(computed) == len(texts)  # dose 3 alone
+    assert {dose: again[dose].by_text for dose in first} == {dose: one.by_text for dose, one in first.items()}
+    assert f"dose 0.5: {len(texts)} of {len(texts)} texts were scored before" in capsys.readouterr().out
+    assert dosed_rewards(loaded, adapter, [], texts) == {}
+
+
+def test_the_audit_and_a_dose_of_one_are_one_to_the_cache(
+    llama: Path, trained_fp32: Trained, texts: list[Text], tmp_path: Path, computed: list[int]
+) -> None:
+    loaded, adapter = recipe(llama, tmp_path), trained_fp32.result.adapter
+    classifier_scores(
+        load_reward_model(ModelSpec(str(llama), "fp32", 64), adapter), texts, loaded, None, adapter=adapter
+    )
+    computed.clear()
+    dosed_rewards(loaded, adapter, [1.0], texts)
+    assert computed == []
+
+
+def test_texts_that_are_too_long_become_of_a_dose_what_becomes_of_them_in_the_audit(
+    llama: Path, trained_fp32: Trained, texts: list[Text], words: Words, tmp_path: Path
+) -> None:
+    long, adapter = (user_prompt("w1"), words(200)), trained_fp32.result.adapter
+    dropped = dosed_rewards(recipe(llama, tmp_path, "score.over_length=drop"), adapter, [2.0], [*texts, long])[2.0]
+    assert math.isnan(dropped.of(*long)) and not any(math.isnan(dropped.of(*text)) for text in texts)
+    cut = dosed_rewards(recipe(llama, tmp_path), adapter, [2.0], [*texts, long])[2.0]
+    assert math.isfinite(cut.of(*long)) and list(cut.same_input) == [text_id(*long)]
+    with pytest.raises(ModelError, match="longer than 64 tokens"):
+        dosed_rewards(recipe(llama, tmp_path, "score.over_length=refuse"), adapter, [2.0], [*texts, long])
+
+
+def test_what_the_curve_leaves_out_is_left_out_of_what_stands_beside_it() -> None:
+    """A removal without training is computed for every text, also for those that the curve says nothing of."""
+    prompt = user_prompt("p")
+    comparisons = [(prompt, "a", "b"), (prompt, "a", "long"), (prompt, "cut one", "cut two")]
+    names = {text: text_id(prompt, text) for text in ("a", "b", "long", "cut one", "cut two")}
+    curve = [
+        Rewards({**dict.fromkeys(names.values(), 1.0), names["long"]: math.nan}),
+        Rewards(dict.fromkeys(names.values(), 2.0), {names["cut one"]: "same", names["cut two"]: "same"}),
+    ]
+    removal = Rewards({name: float(number) for number, name in enumerate(names.values())})
+    assert removal.margins(comparisons).tolist() == [-1.0, -2.0, -1.0]
+    first, *others = read_alike(removal, curve).margins(comparisons).tolist()
+    assert first == -1.0 and all(math.isnan(one) for one in others)
+
+
+def lessons(words: Words) -> list[TrainingPair]:
+    pairs = [Pair(user_prompt(f"w{n}"), f"good {words(n + 1)}", words(n + 3)) for n in range(4)]
+    pairs.append(Pair(user_prompt("w1"), words(200), "bad"))
+    rows = [TrainingPair(Lesson(pair, None), "train", "contrast", None, pair.id) for pair in pairs]
+    return [*rows, replace(rows[0], lesson=Lesson(pairs[0], 0.75))]
+
+
+def test_base_preferences_come_from_the_base_model_once(
+    llama: Path, words: Words, tmp_path: Path, computed: list[int]
+) -> None:
+    # `drop` does not hold here: the trainer cuts long texts, and each lesson needs its target.
+    loaded, rows = recipe(llama, tmp_path, "score.over_length=drop"), lessons(words)
+    model = load_reward_model(ModelSpec(str(llama), "fp32", 64))
+    found = with_base_preferences(rows, model, loaded, tmp_path / "scoring")
+    assert sum(computed) == 10
+    for row, lesson in zip(rows[:-1], found, strict=False):
+        first, second = ClassifierScorer(model).score([row.pair.prompt] * 2, [row.pair.chosen, row.pair.rejected])
+        assert lesson.target == pytest.approx(1 / (1 + math.exp(second - first)), abs=1e-5)
+    assert found[-1].target == 0.75
+    computed.clear()
+    assert with_base_preferences(rows, model, loaded, tmp_path / "scoring") == found
+    assert computed == []
+    path = cache_file(loaded)
+    assert path == tmp_path / "score-cache.sqlite"
+    with ScoreCache(path) as cache:
+        assert len(cache) == 10
+    assert with_base_preferences([rows[-1]], model, loaded, tmp_path) == [rows[-1].lesson]
+
+
+def test_workers_load_the_model_at_its_dose(llama: Path, trained_fp32: Trained, texts: list[Text]) -> None:
+    spec = ModelSpec(str(llama), "fp32", 64)
+    made = classifier_scorers.load_dosed(spec, trained_fp32.result.adapter, 0.5)
+    there = load_reward_model(spec, trained_fp32.result.adapter)
+    DosedModel(there).set(0.5)
+    prompts, responses = [prompt for prompt, _ in texts], [text for _, text in texts]
+    here, expected = (ClassifierScorer(one).score(prompts, responses).tolist() for one in (made, there))
+    assert here == expected
