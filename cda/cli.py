@@ -340,6 +340,7 @@ def discover(
         str | None,
         typer.Option("--out", help="Folder for the results. Default: runs/discover-<model>-<what is asked>."),
     ] = None,
+    dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
     """Find attributes that the model rewards and a judge does not, confirm them on unseen prompts, write bias files."""
@@ -358,7 +359,7 @@ def discover(
         loaded, _ = asked_model(model, words, "discover", out, asked)
         from cda.stages.discover import DiscoverOptions, run_discover
 
-        options = DiscoverOptions(adapter, dose, tuple(attribute or ()), formats, review)
+        options = DiscoverOptions(adapter, dose, tuple(attribute or ()), formats, review, dry_run)
         say(run_discover(replace(loaded, confirmed=yes), options))
 
 

@@ -70,13 +70,16 @@ def find_recipe(reference: str) -> Path:
 
 
 def load_recipe(reference: str, overrides: Sequence[str] = ()) -> LoadedRecipe:
-    """Resolve a recipe.
+    """Resolve a recipe; a bias file stands for the recipe that debiases it, on the embedded model and data unless overridden.
 
     Raises:
         RecipeError: Carries every mistake found in the file, its presets, its bias files and the overrides.
     """
     path = find_recipe(reference)
-    return _resolved(path, read_yaml_mapping(path), overrides, only_audit=False)
+    content = read_yaml_mapping(path)
+    if "instructions" in content and "biases" not in content:
+        content = {"name": content.get("name"), "biases": [str(path)], "model": "embedded", "data": "embedded"}
+    return _resolved(path, content, overrides, only_audit=False)
 
 
 def is_recipe(reference: str) -> bool:

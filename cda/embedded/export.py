@@ -10,6 +10,7 @@ from typing import Any, Literal
 from cda.embedded.texts import (
     FOLDER,
     AuthoredPair,
+    AuthoredResponses,
     audit_contrasts,
     authored_contrasts,
     authored_pairs,
@@ -29,18 +30,16 @@ def tables() -> dict[str, Rows]:
 
     `contrasts` are what an audit measures on (prompt, base, perturbed, bias, direction); `quality` and `train` are pairs
     in TRL's preference format (prompt, chosen, rejected) with the flaw of the rejected side; `lessons` are contrasts that
-    taught the embedded model, on which it must not be measured; `responses` are four answers each to further questions
-    (prompt, responses), for a search or a best of n.
+    taught the embedded model, on which it must not be measured; `responses` and `narrow` are four answers each to
+    further questions (prompt, responses), for a search or a best of n.
     """
     return {
         "contrasts": [_contrast_row(one) for one in audit_contrasts()],
         "quality": [_pair_row(one) for one in authored_pairs("quality")],
         "train": [_pair_row(one) for one in authored_pairs("train")],
         "lessons": [_contrast_row(one) for one in authored_contrasts("lessons")],
-        "responses": [
-            {"prompt": prompt_text(one.prompt), "responses": list(one.responses), "domain": one.domain}
-            for one in authored_responses()
-        ],
+        "responses": [_responses_row(one) for one in authored_responses()],
+        "narrow": [_responses_row(one) for one in authored_responses("narrow")],
     }
 
 
@@ -81,6 +80,10 @@ def _contrast_row(one: Contrast) -> dict[str, Any]:
     return {
         "id": one.id, "prompt": prompt_text(one.prompt), "base": one.base, "perturbed": one.perturbed, "bias": one.bias,
     } | tags  # fmt: skip
+
+
+def _responses_row(one: AuthoredResponses) -> dict[str, Any]:
+    return {"prompt": prompt_text(one.prompt), "responses": list(one.responses), "domain": one.domain}
 
 
 def _pair_row(one: AuthoredPair) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def _outcome(result: Json) -> Iterator[str]:
         yield f"{model} over-rewards {n} of {len(tested)} attributes, held against {judge}."
     elif n:
         yield f"{n} of {len(tested)} tested candidates confirmed: {model} rewards them, {judge} does not."
-        yield "Each is a bias file, which `cda train RECIPE biases=[FILE]` debiases."
+        yield "Each is a bias file, which `cda train FILE` debiases."
     elif not result["generations"] or not result["generations"][-1]["standings"]:
         yield f"Nothing to measure: no attribute was proposed. {_proposed(result)}"
     elif result["validation"] is None:

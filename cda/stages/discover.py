@@ -50,7 +50,7 @@ from cda.stages.discover_parts import (
 from cda.stages.discover_result import Found, write_result
 from cda.stages.discover_review import FILE as REVIEW
 from cda.stages.discover_review import reviewed, write_review
-from cda.stages.discover_stages import held_out_stage, material_stage, planned_calls, search_stage
+from cda.stages.discover_stages import held_out_stage, material_stage, plan, planned_calls, search_stage
 from cda.stages.pipeline import run_stage
 from cda.stages.plan import run_folder
 from cda.stages.spending import confirm_all
@@ -66,6 +66,7 @@ class DiscoverOptions:
         attributes: Attributes in words, or bias files; then nothing is searched for.
         formats: Measure the shipped format attributes, too.
         review: Stop between validation and test, for a person to drop candidates.
+        dry_run: Check everything, say what would be done and what it would cost, and do nothing.
     """
 
     adapter: str | None = None
@@ -73,6 +74,7 @@ class DiscoverOptions:
     attributes: tuple[str, ...] = ()
     formats: bool = False
     review: bool = False
+    dry_run: bool = False
 
 
 def run_discover(loaded: LoadedRecipe, options: DiscoverOptions) -> str:
@@ -89,6 +91,8 @@ def run_discover(loaded: LoadedRecipe, options: DiscoverOptions) -> str:
     about = checked(loaded, options.attributes, options.formats, options.adapter, options.dose)
     given, model, judge = about.given, about.model, about.judge
     folder = run_folder(loaded)
+    if options.dry_run:
+        return plan(loaded, model, judge, given)
     with folder.lock():
         confirm_all(planned_calls(loaded, judge, len(given)), loaded)
         # Agreed to once, for all of it.

@@ -23,7 +23,7 @@ from cda.discover.rule_mutations import RuleMutator
 from cda.discover.search import SearchSettings
 from cda.embedded.model import JUDGE as EMBEDDED_JUDGE
 from cda.embedded.rules import RuleRewriter
-from cda.errors import LLMError, RecipeError
+from cda.errors import LLMError
 from cda.launch import say
 from cda.llm.protocol import LLM
 from cda.rewrite.asked import LLMRewriter

@@ -215,7 +215,7 @@ def _comment(one: Mapping[str, Any], result: Mapping[str, Any]) -> str:
         f"On {result['n_test_prompts']} test prompts: reward {reward['value']:+.3g} [{reward['low']:.3g}, {reward['high']:.3g}], "
         f"preferred by the judge in {judge['value']:.0%} [{judge['low']:.0%}, {judge['high']:.0%}], p = {one['p_value']:.2g} "
         f"({one['r']} of {one['k']} rewriters).\n"
-        "Debias with: cda train RECIPE biases=[THIS FILE]"
+        "Debias with: cda train THIS_FILE model.name_or_path=... data.pairs=..."
     )
 
 

@@ -15,7 +15,7 @@ from cda.stages.discover_material import planned_material
 from cda.stages.discover_parts import Asked, by_llm, llm_named, rewriters, search_settings
 from cda.stages.scorer_sources import scorer_source
 from cda.stages.sources import llm_settings, source_fingerprint
-from cda.stages.spending import Planned
+from cda.stages.spending import Planned, sentence
 
 _MATERIAL = (
     "responses", "columns", "split", "prompts", "topics", "scenarios", "prompts_each", "policies", "samples",
@@ -103,6 +103,22 @@ def planned_calls(loaded: LoadedRecipe, judge: Asked, n_given: int) -> list[tupl
             (judge.loaded.recipe.llm, Planned("judging in both orders", calls, 3 * _RESPONSE_TOKENS, _VERDICT_TOKENS))
         )
     return steps
+
+
+def plan(loaded: LoadedRecipe, model: Asked, judge: Asked, given: Sequence[Candidate]) -> str:
+    """What a discovery would do, and what it would cost, in a few lines."""
+    settings, names = search_settings(loaded), ", ".join(one.name for one in rewriters(loaded))
+    against = f"{model.subject.name} against {judge.subject.name}"
+    if given:
+        lines = [f"measure {len(given)} attributes in {against}, rewritten by {names}:"]
+        lines += [f"  {one.attribute}" for one in given]
+    else:
+        lines = [
+            f"search {against}: {settings.n_generations} generations, at most {settings.n_candidates} candidates",
+            f"confirm with {names}",
+        ]
+    steps = planned_calls(loaded, judge, len(given))
+    return "\n".join([*lines, *(sentence(planned, llm) for llm, planned in steps if planned.calls)])
 
 
 def _asked_settings(asked: Asked) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def test_what_is_no_yaml_is_an_error_with_its_line(tmp_path: Path) -> None:
 
 
 def test_hostile_words_are_inert_in_the_file(tmp_path: Path) -> None:
-    hostile = "Ends\x1b[31m with \u202e\u2028```|<script>\ud800\n\"x\": {keep: true}"
+    hostile = "Ends\x1b[31m with \u202e\u2028```|<script>\ud800\n\"x\": {keep: false}"
     bias = described("Ends with a question").model_copy(update={"description": hostile})
     found = [Candidate(bias), *candidates(["Another one"])]
     path = written(tmp_path, found)

@@ -1,0 +1,226 @@
+"""Claim: with as many candidates (320), a search of depth 5 × width 16 finds a stronger set of biases without an LLM than
+the best of 320 does, where some of the planted biases are found by varying others alone (paired difference of
+diversity-adjusted strength on validation prompts, by seed: lower bound above 0). Where all of them can be proposed from the
+responses, nothing is claimed; the difference is reported.
+
+Each reward holds several biases of different strengths b over noise a = 1 (as in discover_recall.py), the judge dislikes
+them as much. World `hidden`: four that responses show (presence 30%), and three that no proposal holds: two attributes
+together, spaces wider than any response has, and an opening in a wording that no response has; weak relatives of these
+three are there (b = 0.2). World `plain`: eight that responses show. The 64 validation prompts are not searched on; the
+strength counts finalists with a judge below 0.5. Fewer than 320 are tried where fewer can be proposed; how many is reported.
+
+    python evals/discover_depth.py --processes 2      (hours; a killed run goes on where it was)
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+from discover_recall import (
+    FIRST_RUN,
+    FloatArray,
+    Size,
+    World,
+    all_runs,
+    arguments,
+    embedded,
+    held_out,
+    is_planted,
+    known,
+    parts_of,
+    split,
+    with_presence,
+)
+from outcome import Check, finish
+
+from cda.biases import Bias
+from cda.config.discovery import SIZES
+from cda.config.discovery import Size as SizeName
+from cda.discover.confirm import Validation, validate
+from cda.discover.mined_rules import Phrasing, phrase_bias, phrasing_of
+from cda.discover.records import Candidate
+from cda.discover.rule_combination import combined
+from cda.discover.search import Generation, SearchSettings, search
+from cda.discover.strength import strength
+from cda.embedded.encoder import encode_sentences
+from cda.records import Direction, content_id
+from cda.stats.one_sided import clustered_t_test
+
+SEARCHES: tuple[SizeName, ...] = ("5x16", "3x8", "1")
+MUTATIONS, N_SEEDS, PRESENCE, THRESHOLD = 4, 24, 0.3, 0.5
+DIRECTIONS: tuple[Direction, ...] = ("add", "remove")
+HIDDEN, RELATIVE = 0.8, 0.2
+"""Strengths b of what only variation finds, and of its relatives in the responses."""
+PLAIN = {
+    "headers": 0.6, "exclamations": 0.5, "closes-offer": 0.4, "em-dashes": 0.35, "bold": 0.3, "emoji": 0.25,
+    "opens-praise": 0.2, "lists": 0.15,
+}  # fmt: skip
+DIRECT = {"headers": 0.6, "exclamations": 0.45, "emoji": 0.35, "em-dashes": 0.25}
+UNSAID = "Happy to help!"
+NUMBERS = ("strength", "best_reward", "recall_direct", "recall_hidden", "validated", "tried", "rewrites")
+WorldName = Literal["hidden", "plain"]
+WORLDS: tuple[WorldName, ...] = ("hidden", "plain")
+
+
+@lru_cache(maxsize=2)
+def planted(world: WorldName) -> dict[str, tuple[Bias, float, bool, bool]]:
+    """By name: bias, strength b, whether it is put into responses, whether it counts as hidden."""
+    by_name = {bias.name: bias for bias in known()}
+    if world == "plain":
+        return {name: (by_name[name], strength, True, False) for name, strength in PLAIN.items()}
+    found = {name: (by_name[name], strength, True, False) for name, strength in DIRECT.items()}
+    together = combined(by_name["bold"], by_name["closes-wish"])
+    if together is None:
+        raise ValueError("bold and closes-wish cannot be combined")
+    relatives = {name: by_name[name] for name in ("bold", "closes-wish", "double-spaces")}
+    relatives["affirmative, as said"] = phrase_bias(Phrasing("opening", _said(by_name["affirmative"])))
+    hidden = {
+        "bold and closes-wish": together,
+        "triple-spaces": by_name["triple-spaces"],
+        f"opens {UNSAID}": phrase_bias(Phrasing("opening", (UNSAID,))),
+    }
+    found |= {name: (bias, RELATIVE, True, False) for name, bias in relatives.items()}
+    return found | {name: (bias, HIDDEN, False, True) for name, bias in hidden.items()}
+
+
+def _said(affirmative: Bias) -> tuple[str, ...]:
+    made = phrasing_of(affirmative)
+    return tuple(one for one in made.wordings if one != UNSAID) if made else ()
+
+
+def run(
+    name: WorldName,
+    number: int,
+    searched: SizeName,
+    size: Size | None = None,
+    encode: Callable[[Sequence[str]], FloatArray] = encode_sentences,
+) -> dict[str, Any]:
+    """One search; what its finalists are worth on the validation prompts. Worlds of one number are the same for all sizes."""
+    started, of = time.process_time(), size or Size()
+    seed = int(content_id("discover depth", name, number)[:7], 16)
+    rng, biases = np.random.default_rng(seed), planted(name)
+    rows = list(embedded()[: of.max_prompts])
+    for bias, _, in_responses, _ in biases.values():
+        rows = with_presence(rows, bias, PRESENCE, rng) if in_responses else rows
+    world = World(tuple((bias, b) for bias, b, _, _ in biases.values()), f"{name} {number}")
+    samples = split(rows, world, of.held_out, seed)
+    populations, batches = (size.populations, size.batches) if size else SIZES[searched]
+    settings = SearchSettings(populations, batches, MUTATIONS, directions=DIRECTIONS, seed=seed)
+    generations = search(samples["train"], parts_of(world, samples["train"], seed), settings)
+    finalists = [one.candidate for one in generations[-1].survivors]
+    found = held_out(finalists, samples["validation"], world, DIRECTIONS, seed)
+    results = validate(found.rows, failed=found.failed)
+    passed = [one.candidate for one in results if one.passed]
+    reached = {
+        label: any(is_planted(found.rows[candidate], bias) for candidate in passed)
+        for label, (bias, _, _, _) in biases.items()
+    }
+    return {
+        **_worth(finalists, results, encode),
+        "reached": reached,
+        "recall_direct": _share(reached[label] for label, one in biases.items() if not one[3]),
+        "recall_hidden": _share(reached[label] for label, one in biases.items() if one[3]),
+        "validated": len(passed),
+        **_effort(generations),
+        "cpu_seconds": round(time.process_time() - started, 2),
+    }
+
+
+def _worth(
+    finalists: Sequence[Candidate], results: Sequence[Validation], encode: Callable[[Sequence[str]], FloatArray]
+) -> dict[str, Any]:
+    """Strength of the run, and the validation reward of what the search put first: picked on other prompts."""
+    by_id = {one.candidate: one.pooled for one in results}
+    pooled = [by_id[one.id] for one in finalists]
+    rewards = [one.reward.value if one else None for one in pooled]
+    judges = [one.judge.value if one else None for one in pooled]
+    embeddings = encode([one.attribute for one in finalists])
+    found = strength(rewards, judges, embeddings, THRESHOLD)
+    return {"strength": found.value, "n_counted": found.n, "best_reward": rewards[0] if rewards else None}
+
+
+def _effort(generations: Sequence[Generation]) -> dict[str, int]:
+    """What was tried: candidates of the first generation, all of them, and the rewrites that were scored."""
+    tried = {one.candidate.id for generation in generations for one in generation.standings}
+    return {
+        "first": len(generations[0].standings),
+        "tried": len(tried),
+        "rewrites": sum(len(generation.rows) for generation in generations),
+    }
+
+
+def _share(hits: Any) -> float | None:
+    found = list(hits)
+    return sum(found) / len(found) if found else None
+
+
+def interval(values: Sequence[float]) -> dict[str, float]:
+    """Mean over seeds with Student's 95% interval."""
+    found = clustered_t_test(values, [str(place) for place in range(len(values))]).estimate
+    return {"value": found.value, "low": found.low, "high": found.high, "n": found.n}
+
+
+def compared(rows: Mapping[SizeName, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+    """Means of every size and paired differences from best-of-N; a number that a run lacks leaves its pair out."""
+    means, differences = {}, {}
+    for size, own in rows.items():
+        usable = {what: [row[what] for row in own if row[what] is not None] for what in (*NUMBERS, "first")}
+        means[size] = {what: interval(values) for what, values in usable.items() if len(values) > 1}
+        reached = Counter(label for row in own for label, found in row["reached"].items() if found)
+        means[size] |= {"reached": {label: reached[label] / len(own) for label in own[0]["reached"]}}
+        differences[size] = {
+            what: interval([after - before for after, before in paired])
+            for what in NUMBERS
+            if len(paired := _paired(own, rows["1"], what)) > 1
+        }
+    return {"means": means, "minus_best_of_n": {size: found for size, found in differences.items() if size != "1"}}
+
+
+def _paired(
+    own: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]], what: str
+) -> list[tuple[float, float]]:
+    pairs = [(one[what], two[what]) for one, two in zip(own, other, strict=True)]
+    return [(one, two) for one, two in pairs if one is not None and two is not None]
+
+
+def main() -> int:
+    options = arguments("discover_depth")
+    numbers = range(options.first, options.first + min(N_SEEDS, options.runs or N_SEEDS))
+    jobs: dict[str, tuple[Any, ...]] = {
+        f"{world}-{size}-{number}": (world, number, size) for number in numbers for world in WORLDS for size in SEARCHES
+    }
+    rows = all_runs(run, jobs, options.work, options.processes)
+    found = {
+        world: compared({size: [rows[f"{world}-{size}-{number}"] for number in numbers] for size in SEARCHES})
+        for world in WORLDS
+    }
+    for world, own in found.items():
+        for size, differences in own["minus_best_of_n"].items():
+            for what, one in differences.items():
+                print(
+                    f"{world}: {size} − best of N, {what}: {one['value']:+.3f} [{one['low']:+.3f}, {one['high']:+.3f}]"
+                )
+    if options.runs or options.first != FIRST_RUN:
+        return 0
+    gain = found["hidden"]["minus_best_of_n"]["5x16"]["strength"]
+    said = f"{gain['value']:+.3f} [{gain['low']:+.3f}, {gain['high']:+.3f}], n = {gain['n']} seeds"
+    checks = [Check("hidden biases, strength of 5x16 minus best of 320: lower bound above 0", said, gain["low"] > 0)]
+    content = {
+        "n_seeds": N_SEEDS,
+        "first_run": FIRST_RUN,
+        "presence": PRESENCE,
+        "planted": {world: {name: one[1] for name, one in planted(world).items()} for world in WORLDS},
+        "runs_by_code": Counter(row["code"] for row in rows.values()),
+        "worlds": found,
+    }
+    return finish("discover_depth", (__doc__ or "").split("\n\n")[0].replace("\n", " "), checks, content)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
