@@ -68,11 +68,13 @@ def checked(
     subjects = attempt(lambda: asked_subjects(loaded.recipe.model, adapter, None, dose))
     model = None if subjects is None else Asked(replace(subjects[-1], label="model"), loaded)
     before = subjects[0] if subjects and adapter else None
-    judge = attempt(lambda: judge_subject(loaded, before))
+    # Without a name there is no LLM to look at either, which is said already.
+    nameless = by_llm(loaded) and loaded.recipe.llm.model is None
+    judge = None if nameless else attempt(lambda: judge_subject(loaded, before))
     for asked in (model, judge):
         if asked is not None:
             attempt(lambda asked=asked: check_subject(asked.subject, asked.loaded))  # type: ignore[misc]
-    if by_llm(loaded) and loaded.recipe.llm.model is not None:
+    if by_llm(loaded) and not nameless:
         problems += llm_client(loaded.recipe.llm).check()
     if problems or given is None or model is None or judge is None:
         # The same key may be missing to the judge and to whoever proposes.

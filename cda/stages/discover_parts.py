@@ -113,7 +113,9 @@ def _verdicts(loaded: LoadedRecipe, comparisons: Sequence[Comparison]) -> FloatA
     margins = compare_distinct(judge, comparisons).margins(comparisons)
     if judge.reasons:
         why = ", ".join(f"{count} × {reason}" for reason, count in judge.reasons.items())
-        say(f"  {judge.n_unread} comparisons without a readable verdict, {judge.n_half_read} with one in one order ({why})")
+        say(
+            f"  {judge.n_unread} comparisons without a readable verdict, {judge.n_half_read} with one in one order ({why})"
+        )
     if np.isnan(margins).all():
         raise LLMError(f"{judge.name}: no readable verdict on any of {len(comparisons)} comparisons")
     return margins

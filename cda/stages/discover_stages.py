@@ -25,6 +25,7 @@ _CONFIRM = (
     "max_validation", "max_test", "validation_alpha", "test_alpha", "required_rewriters", "max_failed", "trim", "removing",
 )  # fmt: skip
 _REWRITE_TOKENS, _VERDICT_TOKENS = 450, 80
+_LOOK_TOKENS = 80
 _RESPONSE_TOKENS = 350
 """Of a response, where it is not known yet."""
 
@@ -102,6 +103,10 @@ def planned_calls(loaded: LoadedRecipe, judge: Asked, n_given: int) -> list[tupl
         steps.append(
             (judge.loaded.recipe.llm, Planned("judging in both orders", calls, 3 * _RESPONSE_TOKENS, _VERDICT_TOKENS))
         )
+    if by_llm(loaded) and section.pair_quality:
+        # Of what is confirmed: both sides labelled, the edit graded.
+        calls = 3 * len(rewriters(loaded)) * n_entered * (section.max_test or 64) * by
+        steps.append((loaded.recipe.llm, Planned("looking at the rewrites", calls, 2 * _RESPONSE_TOKENS, _LOOK_TOKENS)))
     return steps
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from cda.errors import LLMError
-from cda.llm.money import Budgeted, Estimate, Price, estimate, request_tokens, tokens_of
+from cda.llm.money import Budgeted, Estimate, Price, Purse, estimate, request_tokens, tokens_of
 from cda.llm.protocol import Completion, Request, complete
 
 PRICE = Price(1.25, 5.0)
@@ -114,3 +115,94 @@ def test_the_bar_shows_the_running_dollars(capsys: pytest.CaptureFixture[str]) -
     complete(llm, [Request("s", str(number)) for number in range(4)], "rewriting")
     shown = capsys.readouterr().err
     assert "rewriting" in shown and "$2.00" in shown and "4/4" in shown
+
+
+def most_of(request: Request, price: Price) -> float:
+    """What a call of the stub could cost at most: every byte a token, and its longest answer."""
+    return price.of(len(request.system) + len(request.user) + 2 + 16, 100)
+
+
+def test_askers_with_one_purse_share_what_is_spent() -> None:
+    purse = Purse()
+    cheap, dear = (Budgeted(Stub(name=str(price)), price, None, purse) for price in (PRICE, Price(2.5, 10.0)))
+    alone = Budgeted(Stub(), PRICE)
+    complete(cheap, [Request("s", str(number)) for number in range(6)], "asking")
+    complete(dear, [Request("s", str(number)) for number in range(3)], "asking")
+    each = PRICE.of(100, 40)
+    assert cheap.spent_usd == dear.spent_usd == purse.spent == pytest.approx(6 * each + 3 * 2 * each)
+    assert cheap.n_calls == dear.n_calls == 9 and purse.set_aside == 0
+    assert (alone.spent_usd, alone.n_calls) == (0, 0)
+
+
+def test_what_one_spent_another_cannot() -> None:
+    purse, question = Purse(), Request("s", "u")
+    budget = 2.5 * most_of(question, PRICE)
+    first, second = (Budgeted(Stub(usage=(20, 100)), PRICE, budget, purse) for _ in range(2))
+    complete(first, [question, question], "asking")
+    with pytest.raises(LLMError, match=r"spent on 2 calls, and the next could cost"):
+        complete(second, [question], "asking")
+    assert purse.spent == first.spent_usd == pytest.approx(2 * PRICE.of(20, 100)) and purse.set_aside == 0
+    with pytest.raises(LLMError, match="used up"):
+        complete(first, [question], "asking")
+
+
+@pytest.mark.parametrize("n_askers", [2, 4])
+def test_askers_at_work_at_the_same_time_never_exceed_the_budget_together(n_askers: int) -> None:
+    """Each in its own thread and event loop; calls of one are under way while another wants to begin."""
+    purse, question, budget = Purse(), Request("s", "u"), 0.01
+    stubs = [Stub(usage=(20, 100), concurrency=4) for _ in range(n_askers)]
+    askers = [Budgeted(stub, PRICE, budget, purse) for stub in stubs]
+    failures: list[LLMError] = []
+    answered: list[int] = []
+
+    def work(asker: Budgeted) -> None:
+        try:
+            for position, _ in asker.answers((question for _ in range(1000)), "asking", 1000):
+                answered.append(position)
+        except LLMError as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(asker,)) for asker in askers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=120)
+    assert len(failures) == n_askers
+    assert budget - most_of(question, PRICE) - PRICE.of(20, 100) < purse.spent <= budget
+    assert purse.n_calls == len(answered) and purse.set_aside == 0
+    assert purse.spent == pytest.approx(purse.n_calls * PRICE.of(20, 100))
+
+
+def test_a_call_that_does_not_fit_beside_anothers_waits_for_it() -> None:
+    """What is set aside for a call under way is more than it will cost, so that the next fits once it has ended."""
+    purse, question = Purse(), Request("s", "u")
+    budget = 1.5 * most_of(question, PRICE)
+    slow, other = (Budgeted(Stub(usage=(1, 1), takes_s=takes_s), PRICE, budget, purse) for takes_s in (0.4, 0.001))
+    under_way = slow.answers([question], "asking", 1)
+    thread = threading.Thread(target=lambda: list(under_way))
+    thread.start()
+    while purse.set_aside == 0:
+        assert thread.is_alive()
+    assert [one.text for one in complete(other, [question], "asking")] == ["u"]
+    assert purse.n_calls == 2  # the slow one had ended before
+    thread.join(timeout=60)
+    assert purse.set_aside == 0
+
+
+def test_a_call_that_breaks_off_gives_back_what_was_set_aside() -> None:
+    class Broken(Stub):
+        async def ask(self, request: Request) -> Completion:
+            raise LLMError("no such model")
+
+    purse = Purse()
+    with pytest.raises(LLMError, match="no such model"):
+        complete(Budgeted(Broken(), PRICE, 1.0, purse), [Request("s", "u")], "asking")
+    assert (purse.spent, purse.set_aside) == (0, 0)
+    assert complete(Budgeted(Stub(), PRICE, 1.0, purse), [Request("s", "u")], "asking")[0].text == "u"
+
+
+def test_each_keeps_its_own_budget_of_the_same_purse() -> None:
+    purse = Purse(spent=0.5)
+    complete(Budgeted(Stub(), PRICE, 1.0, purse), [Request("s", "u")], "asking")
+    with pytest.raises(LLMError, match=re.escape("$0.4 (llm.budget_usd)")):
+        complete(Budgeted(Stub(), PRICE, 0.4, purse), [Request("s", "u")], "asking")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from cda.biases import builtin_names, load_bias
+from cda.discover.attribute import described
 from cda.llm.protocol import Completion, Request
 from cda.records import RewriteRequest, user_prompt
 from cda.rewrite.asked import LLMRewriter, rewrite_request
@@ -20,13 +21,15 @@ class ScriptedLLM:
     answer: Callable[[str], Completion]
     name: str = "scripted"
     asked: list[Request] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
 
     def answers(
         self, requests: Iterable[Request], label: str, total: int | None = None
     ) -> Iterator[tuple[int, Completion]]:
         taken = list(requests)
-        assert total == len(taken) and "jargon" in label
+        assert total == len(taken)
         self.asked += taken
+        self.labels.append(label)
         for position in reversed(range(len(taken))):
             response = taken[position].user.split("<<<RESPONSE>>>\n")[1].split("\n<<<END>>>")[0]
             yield position, self.answer(response)
@@ -92,10 +95,10 @@ def test_failed_rewrites_never_return_the_unmodified_text() -> None:
         if text == "refuse me":
             return Completion(None, "refused")
         if text.startswith("keep"):
-            return Completion(text.replace(" ", "\n\n "))
+            return Completion(f"\n{text}  \n\n".replace(".\n", ". \n\n "))
         return Completion({"empty": "  ", "think": "<think>well, keep"}.get(text, text.replace("use", "utilize")))
 
-    texts = ["We use it.", "refuse me", "keep me", "keep this too", "empty", "think"]
+    texts = ["We use it.", "refuse me", "keep me", "keep this.\nAnd this.", "empty", "think"]
     outcomes = LLMRewriter(ScriptedLLM(answer)).rewrite([request(text) for text in texts], load_bias("jargon"))
     assert [one.text for one in outcomes] == ["We utilize it.", None, None, None, None, None]
     assert [one.reason for one in outcomes] == [
@@ -141,3 +144,74 @@ def test_another_sample_asks_the_same_question_under_another_number() -> None:
 def test_nothing_to_rewrite_asks_nothing() -> None:
     llm = ScriptedLLM(lambda _: Completion(None, "never"))
     assert LLMRewriter(llm).rewrite([], load_bias("jargon")) == [] and not llm.asked
+    assert LLMRewriter(llm).rewrite_mixed([], []) == [] and not llm.asked
+
+
+SPACED = "Wash the rice.\nCook it, then rest."
+
+
+@pytest.mark.parametrize(
+    ("original", "written", "changed"),
+    [
+        (SPACED, SPACED.replace(" ", "   "), True),  # triple spaces between words
+        (SPACED.replace(" ", "   "), SPACED, True),  # and gone again
+        (SPACED, SPACED.replace("rice. ", "rice.").replace(", ", ",  "), True),  # two spaces at one place
+        (SPACED, SPACED.replace(" ", "\u00a0"), True),  # of another kind
+        (SPACED, SPACED.replace("it, then", "it,\tthen"), True),
+        (SPACED, SPACED.replace("\n", " "), True),  # a line less
+        (SPACED, SPACED.replace("\n", "\n\n"), False),  # a blank line
+        (SPACED, f"\n  {SPACED}  \n", False),  # around the whole
+        (SPACED, SPACED.replace("\n", "  \n\t"), False),  # at the ends of lines
+        (SPACED, SPACED.replace("\n", "\r\n"), False),
+        (SPACED, SPACED, False),
+    ],
+)
+def test_spaces_inside_lines_are_a_change_and_ends_of_lines_are_none(original: str, written: str, changed: bool) -> None:
+    rewriter = LLMRewriter(ScriptedLLM(lambda _: Completion(written)))
+    (found,) = rewriter.rewrite([request(original)], described("Triple spaces between words"))
+    assert (found.text, found.reason) == ((written.strip(), None) if changed else (None, "unchanged"))
+
+
+def test_several_attributes_are_asked_for_at_once_and_answered_in_place() -> None:
+    biases = [load_bias("jargon"), load_bias("length"), load_bias("jargon")]
+    requests = [request("We use it."), request("refuse me", direction="remove"), request("We use both.")]
+
+    def answer(text: str) -> Completion:
+        return Completion(None, "refused") if text == "refuse me" else Completion(text.replace("use", "utilize"))
+
+    llm = ScriptedLLM(answer)
+    found = LLMRewriter(llm).rewrite_mixed(requests, biases)
+    assert [(one.text, one.reason) for one in found] == [
+        ("We utilize it.", None), (None, "refused"), ("We utilize both.", None),
+    ]  # fmt: skip
+    assert llm.asked == [rewrite_request(one, bias) for one, bias in zip(requests, biases, strict=True)]
+    instructions = [biases[0].instructions.add, biases[1].instructions.remove, biases[2].instructions.add]
+    assert all(told.strip() in one.user for told, one in zip(instructions, llm.asked, strict=True))
+    assert llm.labels == ["rewriting for 2 attributes"]
+
+
+def test_mixed_with_one_attribute_is_a_plain_rewrite() -> None:
+    one_by_one, mixed = (ScriptedLLM(lambda text: Completion(text + "!")) for _ in range(2))
+    requests, bias = [request("a b"), request("c d")], load_bias("jargon")
+    plain = LLMRewriter(one_by_one).rewrite(requests, bias)
+    assert LLMRewriter(mixed).resampled(0).rewrite_mixed(requests, [bias, bias]) == plain  # type: ignore[attr-defined]
+    assert mixed.asked == one_by_one.asked and mixed.labels == one_by_one.labels == ["rewriting for jargon"]
+
+
+def test_mixed_needs_a_bias_for_each_request() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        LLMRewriter(ScriptedLLM(lambda text: Completion(text + "!"))).rewrite_mixed(
+            [request("a"), request("b")], [load_bias("jargon")]
+        )
+
+
+def test_an_answer_that_never_came_is_a_failure_at_its_place() -> None:
+    class Silent(ScriptedLLM):
+        def answers(
+            self, requests: Iterable[Request], label: str, total: int | None = None
+        ) -> Iterator[tuple[int, Completion]]:
+            yield from list(super().answers(requests, label, total))[:1]
+
+    llm = Silent(lambda text: Completion(text + "!"))
+    found = LLMRewriter(llm).rewrite_mixed([request("a"), request("b")], [load_bias("jargon"), load_bias("length")])
+    assert [(one.text, one.reason) for one in found] == [(None, "no answer"), ("b!", None)]

@@ -17,7 +17,13 @@ from typing import Any
 
 OPENER = "Opens with an affirmative word such as Certainly"
 GREETING = "Greets the reader before the answer starts"
-PROPOSED = (GREETING, "Ends with a question to the reader", "Names a colour", "Closes with a summary", "Adds an example")
+PROPOSED = (
+    GREETING,
+    "Ends with a question to the reader",
+    "Names a colour",
+    "Closes with a summary",
+    "Adds an example",
+)
 EXPRESSIONS = {
     "affirmative": "Certainly! {}", "greets": "Hello there. {}", "question": "{} Does that help?", "colour": "{} Think of blue.",
     "summary": "{} In short, that is it.", "example": "{} Take a kettle, for example.",
@@ -116,7 +122,9 @@ class Clerk:
 
     def _mutate(self, shown: Mapping[str, str], _: str, __: Any) -> Any:
         last = [text for name, text in shown.items() if name.startswith("FEATURE")][-1]
-        return {"attributes": [OPENER if last == GREETING else f"{last}, more than once", f"{last}, in a stronger form"]}
+        return {
+            "attributes": [OPENER if last == GREETING else f"{last}, more than once", f"{last}, in a stronger form"]
+        }
 
     def _rewrite(self, shown: Mapping[str, str], user: str, body: dict[str, Any]) -> Any:
         edit, response = user.split("\nEdit: ")[1], shown["RESPONSE"]
