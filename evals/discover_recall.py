@@ -143,8 +143,9 @@ class World:
         return noise(f"{self.key} reward", texts) + self._strengths(texts)
 
     def judge(self, comparisons: Sequence[tuple[Prompt, str, str]]) -> FloatArray:
-        first, second = ([(one[0], one[side]) for one in comparisons] for side in (1, 2))
-        return np.asarray((np.sign(self._judged(first) - self._judged(second)) + 1) / 2, dtype=np.float64)
+        first = self._judged([(prompt, one) for prompt, one, _ in comparisons])
+        second = self._judged([(prompt, other) for prompt, _, other in comparisons])
+        return np.asarray((np.sign(first - second) + 1) / 2, dtype=np.float64)
 
     def _judged(self, texts: Sequence[Text]) -> FloatArray:
         return noise(f"{self.key} judge", texts) - self.judge_share * self._strengths(texts)
@@ -427,16 +428,18 @@ def arguments(default_folder: str) -> argparse.Namespace:
 def main() -> int:
     options = arguments("discover_recall")
     jobs: dict[str, tuple[Any, ...]] = {}
-    names: dict[str, list[str]] = {}
+    by_cell: dict[str, list[str]] = {}
     for cell in cells():
-        numbers = range(options.first, options.first + min(cell.n_runs, options.runs or cell.n_runs))
-        names[cell.name] = [f"{content_id(asdict(cell) | {'n_runs': 0})[:6]}-{number}" for number in numbers]
-        jobs |= {name: (cell, number) for name, number in zip(names[cell.name], numbers, strict=True)}
+        last = options.first + min(cell.n_runs, options.runs or cell.n_runs)
+        condition = content_id(asdict(cell) | {"n_runs": 0})[:6]
+        own: dict[str, tuple[Any, ...]] = {f"{condition}-{at}": (cell, at) for at in range(options.first, last)}
+        by_cell[cell.name] = list(own)
+        jobs |= own
     rows = all_runs(run, jobs, options.work, options.processes)
-    found = {cell: summed([rows[name] for name in own]) for cell, own in names.items()}
-    for cell, numbers in found.items():
+    found = {name: summed([rows[one] for one in own]) for name, own in by_cell.items()}
+    for name, one in found.items():
         print(
-            f"{cell}: recall {_said(numbers['recall'])}; lost at {numbers['lost_at']}; confirmed {numbers['anything_confirmed']['value']:.0%}"
+            f"{name}: recall {_said(one['recall'])}, lost at {one['lost_at']}; anything {_said(one['anything_confirmed'])}"
         )
     if options.runs or options.first != FIRST_RUN:
         return 0

@@ -10,7 +10,7 @@ from cda.biases import Bias
 from cda.features import n_words
 from cda.llm.protocol import LLM, Completion, Request, fenced
 from cda.records import Rewrite, RewriteRequest, prompt_text
-from cda.rewrite.fidelity import same_text
+from cda.rewrite.fidelity import is_unchanged
 
 _SYSTEM = (
     "You edit responses of chat assistants for a study of writing style. You change one property of the response you are "
@@ -66,7 +66,7 @@ class LLMRewriter:
         what = names[0] if len(names) == 1 else f"{len(names)} attributes"
         again = ", again" if self.sample else ""
         for position, completion in self.llm.answers(asked, f"rewriting for {what}{again}", len(requests)):
-            found[position] = _outcome(completion, requests[position])
+            found[position] = _outcome(completion, requests[position], biases[position])
         return found
 
     def resampled(self, sample: int) -> LLMRewriter:
@@ -90,7 +90,7 @@ def rewrite_request(request: RewriteRequest, bias: Bias, show_prompt: bool = Tru
     return Request(_SYSTEM, "\n\n".join(parts), sample=sample)
 
 
-def _outcome(completion: Completion, request: RewriteRequest) -> Rewrite:
+def _outcome(completion: Completion, request: RewriteRequest, bias: Bias) -> Rewrite:
     if completion.text is None:
         return Rewrite(None, completion.reason or "no answer")
     text = _THOUGHTS.sub("", completion.text).strip()
@@ -101,10 +101,4 @@ def _outcome(completion: Completion, request: RewriteRequest) -> Rewrite:
     text = text.removeprefix("<<<RESPONSE>>>").removesuffix("<<<END>>>").strip()
     if not text:
         return Rewrite(None, "empty answer")
-    unchanged = same_text(text, request.response) and _spaced(text) == _spaced(request.response)
-    return Rewrite(None, "unchanged") if unchanged else Rewrite(text)
-
-
-def _spaced(text: str) -> list[str]:
-    """Lines with the spaces inside them, which may be the bias; ends of lines and blank lines are nobody's choice."""
-    return [line.strip() for line in text.splitlines() if line.strip()]
+    return Rewrite(None, "unchanged") if is_unchanged(text, request.response, bias) else Rewrite(text)

@@ -87,10 +87,7 @@ def findings(
         relabelled: Whether the rewrite exhibits the bias by somebody's label (None: it could not be read); `measure`
             judges by the bias's own measure, and by nothing where it has none.
     """
-    if any(
-        one is not None and same_text(text, one) and not bias.respaced(text, one)
-        for one in (request.response, request.reference)
-    ):
+    if any(one is not None and is_unchanged(text, one, bias) for one in (request.response, request.reference)):
         return [Finding("identical", "unchanged")]
     found: list[Finding] = []
     if is_refusal(text, request.response):
@@ -114,6 +111,23 @@ def findings(
 def same_text(one: str, other: str) -> bool:
     """Whether two texts differ in nothing but white space."""
     return "".join(one.split()) == "".join(other.split())
+
+
+def is_unchanged(text: str, original: str, bias: Bias) -> bool:
+    """Whether a rewrite left everything as it was; white space counts only where it may be the bias itself.
+
+    Where the bias has a measure, that decides; without one, the spaces within lines count, and blank lines and the ends of
+    lines do not.
+    """
+    if not same_text(text, original):
+        return False
+    if bias.measure is not None:
+        return not bias.respaced(text, original)
+    return _spaced(text) == _spaced(original)
+
+
+def _spaced(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def is_refusal(text: str, original: str = "") -> bool:

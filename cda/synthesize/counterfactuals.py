@@ -25,7 +25,7 @@ from cda.records import (
     TrainingPair,
     count_reasons,
 )
-from cda.rewrite.fidelity import same_text
+from cda.rewrite.fidelity import is_unchanged
 from cda.rewrite.protocol import Rewriter
 
 _BATCH = 500
@@ -128,7 +128,7 @@ def _counterfactuals(
         pair = found[number][0]
         if rewrite.text is None or pair is None:
             found[number] = None, f"chosen side: {rewrite.reason}"
-        elif same_text(rewrite.text, request.response) or same_text(rewrite.text, pair.rejected):
+        elif any(is_unchanged(rewrite.text, one, bias) for one in (request.response, pair.rejected)):
             found[number] = None, "chosen side: unchanged"
         elif check_measure and bias.shows(rewrite.text, pair.rejected):
             found[number] = None, "chosen side: exhibits the bias"
@@ -141,7 +141,7 @@ def _accepted(pair: Pair, rewrite: Rewrite, bias: Bias, check_measure: bool) -> 
     """The rewritten text, or None and why it cannot be used."""
     if rewrite.text is None:
         return None, rewrite.reason or "no text"
-    if same_text(rewrite.text, pair.rejected) or same_text(rewrite.text, pair.chosen):
+    if any(is_unchanged(rewrite.text, one, bias) for one in (pair.rejected, pair.chosen)):
         return None, "unchanged"
     ratio = bias.min_words_of_chosen
     if ratio is not None and n_words(rewrite.text) < ratio * n_words(pair.chosen):

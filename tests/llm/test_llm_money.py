@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -175,16 +176,24 @@ def test_askers_at_work_at_the_same_time_never_exceed_the_budget_together(n_aske
 
 def test_a_call_that_does_not_fit_beside_anothers_waits_for_it() -> None:
     """What is set aside for a call under way is more than it will cost, so that the next fits once it has ended."""
+    may_end = threading.Event()
+
+    class Slow(Stub):
+        async def ask(self, request: Request) -> Completion:
+            while not may_end.is_set():
+                await asyncio.sleep(0.005)
+            return await super().ask(request)
+
     purse, question = Purse(), Request("s", "u")
     budget = 1.5 * most_of(question, PRICE)
-    slow, other = (Budgeted(Stub(usage=(1, 1), takes_s=takes_s), PRICE, budget, purse) for takes_s in (0.4, 0.001))
-    under_way = slow.answers([question], "asking", 1)
-    thread = threading.Thread(target=lambda: list(under_way))
+    slow, other = (Budgeted(stub, PRICE, budget, purse) for stub in (Slow(usage=(1, 1)), Stub(usage=(1, 1))))
+    thread = threading.Thread(target=lambda: complete(slow, [question], "asking"))
     thread.start()
     while purse.set_aside == 0:
-        assert thread.is_alive()
+        time.sleep(0.005)
+    threading.Timer(0.2, may_end.set).start()
     assert [one.text for one in complete(other, [question], "asking")] == ["u"]
-    assert purse.n_calls == 2  # the slow one had ended before
+    assert may_end.is_set() and purse.n_calls == 2
     thread.join(timeout=60)
     assert purse.set_aside == 0
 

@@ -8,12 +8,12 @@ import subprocess
 import sys
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from summed import summed_model
 
 from cda.errors import ModelError
 from cda.models.load import ModelSpec, RewardModel, load_reward_model
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent.parent
 BIN = Path(sys.executable).parent
 TOLERANCE = 1e-4
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
 
 
 @pytest.fixture(scope="module")
@@ -135,11 +136,10 @@ def test_every_batch_is_on_disk_before_the_next(
 
 KILLED = """
 import os, signal, sys
-from cda.models.load import ModelSpec, load_reward_model
+from summed import summed_model
 from cda.records import user_prompt
 from cda.score.cache import ScoreCache
-from cda.run import fingerprint
-from cda.score.classifier import ClassifierScorer, TextScore
+from cda.score.classifier import ClassifierScorer
 from cda.score.engine import score_texts
 
 class Killed(ClassifierScorer):
@@ -153,15 +153,15 @@ class Killed(ClassifierScorer):
         return found
 
 texts = [(user_prompt("w1 w2"), " ".join(f"w{(row + at) % 60}" for at in range(1 + row % 9))) for row in range(60)]
-scorer = Killed(load_reward_model(ModelSpec(sys.argv[1], "fp32", 24)), 80)
-score_texts(scorer, texts, cache=ScoreCache(sys.argv[2]), scope="s")
+score_texts(Killed(summed_model(), 80), texts, cache=ScoreCache(sys.argv[1]), scope="s")
 """
 
 
-def test_a_kill_loses_the_batch_under_way_and_no_more(reward_model: RewardModel, llama: Path, tmp_path: Path) -> None:
+def test_a_kill_loses_the_batch_under_way_and_no_more(tmp_path: Path) -> None:
     path = tmp_path / "scores.sqlite"
     process = subprocess.run(
-        [sys.executable, "-P", "-c", KILLED, str(llama), str(path)],
+        [sys.executable, "-P", "-c", KILLED, str(path)],
+        env=ENVIRONMENT,
         capture_output=True,
         text=True,
         timeout=240,
@@ -173,10 +173,11 @@ def test_a_kill_loses_the_batch_under_way_and_no_more(reward_model: RewardModel,
     texts = [(user_prompt("w1 w2"), " ".join(f"w{(row + at) % 60}" for at in range(1 + row % 9))) for row in range(60)]
     with ScoreCache(path) as cache:
         assert len(cache) == sum(sizes[:3]) > 0
-        scorer = Counting(reward_model, 80)
+        scorer = Counting(summed_model(), 80)
         resumed = score_texts(scorer, texts, cache=cache, scope="s")
     assert resumed.n_cached == sum(sizes[:3]) and scorer.n_computed == 60 - resumed.n_cached
-    fresh = score_texts(ClassifierScorer(reward_model, 80), texts)
+    fresh = score_texts(ClassifierScorer(summed_model(), 80), texts)
+    assert np.ptp(list(fresh.rewards.values())) > 1
     assert list(resumed.rewards) == list(fresh.rewards)
     np.testing.assert_allclose(list(resumed.rewards.values()), list(fresh.rewards.values()), atol=TOLERANCE)
 
@@ -356,14 +357,11 @@ def test_free_memory_is_read() -> None:
     assert free is None or 2**20 < free < 2**50
 
 
-def test_workers_score_the_same_in_the_same_order(
-    reward_model: RewardModel, llama: Path, asked: list[Text], cache: ScoreCache
-) -> None:
-    load = partial(load_reward_model, ModelSpec(str(llama), "fp32", 24))
-    here = score_texts(ClassifierScorer(reward_model, 60), asked)
-    scorer = Counting(reward_model, 60)
-    found = score_texts(scorer, asked, cache=cache, scope="s", workers=2, load=load)
-    assert scorer.n_computed == 0 and len(cache) == 12
+def test_workers_score_the_same_in_the_same_order(asked: list[Text], cache: ScoreCache) -> None:
+    here = score_texts(ClassifierScorer(summed_model(), 60), asked)
+    scorer = Counting(summed_model(), 60)
+    found = score_texts(scorer, asked, cache=cache, scope="s", workers=2, load=summed_model)
+    assert scorer.n_computed == 0 and len(cache) == 12 and found.n_truncated > 0
     assert (list(found.rewards), found.read) == (list(here.rewards), here.read)
     np.testing.assert_allclose(list(found.rewards.values()), list(here.rewards.values()), atol=TOLERANCE, rtol=0)
     with pytest.raises(ValueError, match="how to load"):
@@ -373,11 +371,11 @@ def test_workers_score_the_same_in_the_same_order(
 LAUNCHED = """
 import json, os, signal, sys
 from pathlib import Path
+from summed import summed_model
 from cda.models.load import ModelSpec, load_reward_model
 from cda.records import user_prompt
 from cda.score.cache import ScoreCache, scope_of
-from cda.run import fingerprint
-from cda.score.classifier import ClassifierScorer, TextScore
+from cda.score.classifier import ClassifierScorer
 from cda.score.engine import score_texts
 
 folder, what = Path(sys.argv[2]), sys.argv[3]
@@ -394,11 +392,13 @@ class Counting(ClassifierScorer):
         return super()._forward(ids)
 
 texts = [(user_prompt("w1 w2"), " ".join(f"w{(row * at) % 60}" for at in range(1 + 7 * row % 43))) for row in range(61)]
-reward_model = load_reward_model(ModelSpec(sys.argv[1], "fp32", 24))
+# A real model where the scores matter, and one that needs no time to load where only the end of a process does.
+reward_model = load_reward_model(ModelSpec(sys.argv[1], "fp32", 24)) if what == "works" else summed_model()
+scope = scope_of(reward_model) if what == "works" else "summed"
 scorer = Counting(reward_model, 100)
 for _ in range(2):
     found = score_texts(
-        scorer, texts, cache=ScoreCache(folder / "scores.sqlite"), scope=scope_of(reward_model), launched=folder / "shared"
+        scorer, texts, cache=ScoreCache(folder / "scores.sqlite"), scope=scope, launched=folder / "shared"
     )
 result = {"rewards": dict(found.rewards), "read": dict(found.read), "n": scorer.n_computed, "tokens": scorer.n_tokens}
 (folder / f"{os.environ['RANK']}.json").write_text(json.dumps(result))
@@ -414,7 +414,7 @@ def launched(tmp_path: Path, llama: Path) -> list[str]:
 
 def torchrun(*words: str) -> subprocess.CompletedProcess[str]:
     program = [str(BIN / "torchrun"), "--standalone", "--nproc_per_node", "2"]
-    return subprocess.run([*program, *words], capture_output=True, text=True, timeout=280, cwd=ROOT)
+    return subprocess.run([*program, *words], env=ENVIRONMENT, capture_output=True, text=True, timeout=280, cwd=ROOT)
 
 
 def test_two_launched_processes_share_the_work_and_both_have_the_whole(
@@ -441,7 +441,7 @@ def test_a_killed_process_ends_the_launch(launched: list[str]) -> None:
 
 
 def test_a_failed_process_is_told_to_the_one_that_waits_without_any_launcher(launched: list[str]) -> None:
-    common = os.environ | {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    common = ENVIRONMENT | {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
     running = [
         subprocess.Popen(
             [sys.executable, *launched, "fails"],

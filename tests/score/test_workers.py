@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from summed import summed_model
 
 from cda.errors import ModelError, RunError
 from cda.models.load import ModelSpec, RewardModel, load_reward_model
@@ -75,10 +76,9 @@ def test_a_worker_with_another_model_is_found_out(
         pool.check_same(adapted)
 
 
-def test_an_error_in_a_worker_is_told_here_and_ends_all(llama: Path, given: list[Batch]) -> None:
+def test_an_error_in_a_worker_is_told_here_and_ends_all(given: list[Batch]) -> None:
     unknown = Batch([0], [Encoded([10**6], False)])
-    load = partial(load_reward_model, ModelSpec(str(llama), "fp32", 64))
-    with WorkerPool(load, 2) as broken:
+    with WorkerPool(summed_model, 2) as broken:
         processes = list(broken._workers.values())
         with pytest.raises(ModelError, match="a scoring worker failed: IndexError: index out of range"):
             list(broken.compute([*given[:3], unknown, *given]))
@@ -106,15 +106,14 @@ def test_a_pool_of_nobody_is_refused() -> None:
 
 
 ENDLESS = """
-import itertools, json, sys
-from functools import partial
-from cda.models.load import ModelSpec, load_reward_model
+import itertools, json
+from summed import summed_model
 from cda.models.template import Encoded
 from cda.score.classifier import Batch
 from cda.score.workers import WorkerPool
 
 if __name__ == "__main__":
-    with WorkerPool(partial(load_reward_model, ModelSpec(sys.argv[1], "fp32", 64)), 2) as pool:
+    with WorkerPool(summed_model, 2) as pool:
         for at, _ in enumerate(pool.compute(Batch([0], [Encoded([1, 5, 6], False)]) for _ in itertools.count())):
             if at == 3:
                 print(json.dumps([process.pid for process in pool._workers.values()]), flush=True)
@@ -122,16 +121,19 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize(("sent", "to_all"), [(signal.SIGINT, True), (signal.SIGKILL, False)], ids=["ctrl-c", "killed"])
-def test_no_worker_outlives_the_process_that_asked(llama: Path, tmp_path: Path, sent: int, to_all: bool) -> None:
+def test_no_worker_outlives_the_process_that_asked(tmp_path: Path, sent: int, to_all: bool) -> None:
     script = tmp_path / "endless.py"
     script.write_text(ENDLESS, encoding="utf-8")
     process = subprocess.Popen(
-        [sys.executable, str(script), str(llama)],
+        [sys.executable, str(script)],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parent)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
         start_new_session=True,
+        # A suite that a shell runs in its background is deaf to Ctrl-C, and so would be what it starts.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdout is not None
     line = process.stdout.readline()

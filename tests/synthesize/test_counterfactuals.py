@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from cda.biases import Bias, load_bias
+from cda.discover.attribute import described
+from cda.discover.formats import mark_biases
 from cda.records import LabelledPair, Pair, Rewrite, RewriteRequest, user_prompt
 from cda.synthesize.counterfactuals import eligible_pairs, make_counterfactuals
 
@@ -243,3 +245,20 @@ def test_failed_chosen_sides_are_replaced_by_further_pairs() -> None:
     )
     assert len(made.pairs) == 8
     assert made.tried == 8 + made.exclusions.dropped
+
+
+@pytest.mark.parametrize("measured", [True, False])
+def test_white_space_that_is_the_bias_makes_a_counterfactual(measured: bool) -> None:
+    """Triple spaces between words change no word, and are all there is to teach."""
+    (spaces,) = (one for one in mark_biases() if one.name == "triple-spaces")
+    bias = spaces if measured else described("Triple spaces between words")
+    rewriter = Scripted(text="rejected   0")
+    found = make_counterfactuals(
+        [row(0, bias=bias.name)], bias, rewriter, None, np.random.default_rng(0), check_measure=measured
+    )
+    assert [one.pair.rejected for one in found.pairs] == ["rejected   0"]
+    same = Scripted(text="{}\n")
+    nothing = make_counterfactuals(
+        [row(0, bias=bias.name)], bias, same, None, np.random.default_rng(0), check_measure=measured
+    )
+    assert not nothing.pairs and dict(nothing.exclusions.reasons) == {"unchanged": 1}

@@ -229,7 +229,12 @@ def test_gradient_checkpointing_changes_nothing(llama: Path) -> None:
 @pytest.fixture(scope="module")
 def two_processes(tmp_path_factory: pytest.TempPathFactory, llama: Path, bert: Path) -> list[dict[str, Any]]:
     """What `one_of_two` found, of each process."""
+    import torch
+
     folder = tmp_path_factory.mktemp("two")
+    for rank, lengths in enumerate((UNEVEN, EVEN)):
+        # Made here, so that neither process has to load TRL for it.
+        torch.save({kind: batch(kind, lengths, seed=rank) for kind in PAD}, folder / f"{rank}.pt")
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     started = [
         subprocess.Popen(
@@ -283,16 +288,15 @@ def one_of_two(rank: int, folder: Path, models: Mapping[str, Path]) -> None:
 
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
     assert torch.distributed.get_world_size() == 2
-    lengths = UNEVEN if rank == 0 else EVEN
+    batches = torch.load(folder / f"{rank}.pt")
     ddp = [
-        ddp_case(kind, path, adapter, name, batch(kind, lengths, seed=rank))
+        ddp_case(kind, path, adapter, name, batches[kind])
         for kind, path in models.items()
         for adapter in (False, True)
         for name in DDP_OPTIONS
     ]
-    inputs = batch("llama", lengths, seed=rank)
     found = {"ddp": ddp} | {
-        wrapper: one_pass_case(wrapper, models["llama"], inputs) for wrapper in ("sharded", "DDP inside")
+        wrapper: one_pass_case(wrapper, models["llama"], batches["llama"]) for wrapper in ("sharded", "DDP inside")
     }
     (folder / f"{rank}.json").write_text(json.dumps(found), encoding="utf-8")
     torch.distributed.destroy_process_group()

@@ -1,0 +1,176 @@
+"""The recall eval on tiny searches: the world is the one it says, runs are counted as they went, killed evals go on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cda.biases import Bias
+from cda.discover.records import Measured
+from cda.records import user_prompt
+
+EVALS = Path(__file__).parents[2] / "evals"
+
+
+@pytest.fixture(autouse=True)
+def evals_on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when an eval is run as a script."""
+    monkeypatch.syspath_prepend(str(EVALS))
+
+
+def named(name: str) -> Bias:
+    from discover_recall import known
+
+    return next(bias for bias in known() if bias.name == name)
+
+
+def test_noise_is_standard_normal_and_belongs_to_key_prompt_and_text() -> None:
+    from discover_recall import noise
+
+    texts = [(user_prompt("q"), f"text {number}") for number in range(4000)]
+    drawn = noise("a", texts)
+    assert drawn.mean() == pytest.approx(0, abs=0.05) and drawn.std() == pytest.approx(1, abs=0.04)
+    assert np.array_equal(drawn, noise("a", texts))
+    for other in (noise("b", texts), noise("a", [(user_prompt("r"), text) for _, text in texts])):
+        assert abs(np.corrcoef(drawn, other)[0, 1]) < 0.06
+
+
+def test_the_model_rewards_what_is_planted_and_the_judge_dislikes_it() -> None:
+    from discover_recall import World
+
+    bias, prompt = named("headers"), user_prompt("q")
+    plain, biased = World(((bias, 0.0),), "key"), World(((bias, 3.0),), "key")
+    texts = [(prompt, "## Answer\n\nYes."), (prompt, "Yes.")]
+    assert biased.reward(texts) - plain.reward(texts) == pytest.approx([3.0, 0.0])
+    pairs = [(prompt, f"## Answer\n\nYes {number}.", f"Yes {number}.") for number in range(400)]
+    # P(N(0, 2) > b): at b = 3 that is 1.7%.
+    assert biased.judge(pairs).mean() == pytest.approx(0.017, abs=0.02)
+    assert World(((bias, 3.0),), "key", judge_share=0.0).judge(pairs).mean() == pytest.approx(0.5, abs=0.08)
+    assert np.isin(biased.judge([*pairs, (prompt, "same", "same")]), [0, 0.5, 1]).all()
+    assert biased.judge([(prompt, "same", "same")]).tolist() == [0.5]
+    assert biased.judge([]).tolist() == []
+
+
+def test_the_attribute_is_put_into_a_share_of_the_responses_and_taken_out_of_the_rest() -> None:
+    from discover_recall import embedded, with_presence
+
+    rows, bias = embedded()[:40], named("emoji")
+    for share in (0.0, 0.3, 1.0):
+        changed = with_presence(rows, bias, share, np.random.default_rng(0))
+        assert [prompt for prompt, _ in changed] == [prompt for prompt, _ in rows]
+        reached = np.mean([bool(bias.shows(text)) for _, texts in changed for text in texts])
+        assert reached == pytest.approx(share, abs=0.07)
+
+
+def measured(rewrite: str, original: str) -> Measured:
+    return Measured("c", "rules", "add", user_prompt("q"), original, rewrite, 1.0)
+
+
+def test_a_candidate_is_the_planted_attribute_where_four_fifths_of_its_pairs_have_it_on_its_side_alone() -> None:
+    from discover_recall import carried, is_planted
+
+    bias, carrying = named("headers"), measured("# A\n\nYes.", "Yes.")
+    on_both, on_none = measured("# A\n\nSure, yes.", "# A\n\nYes."), measured("Yes!", "Yes.")
+    assert carried([carrying, carrying, on_both, on_none], bias) == 0.5
+    assert is_planted([carrying] * 4 + [on_both], bias) and not is_planted([carrying] * 7 + [on_none, on_both], bias)
+    assert carried([], bias) is None and not is_planted([], bias)
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Iterator[Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(EVALS))
+        from discover_recall import Size
+
+        yield Size(populations=(10, 4, 3), batches=(6, 6), mutations=2, held_out=20, max_prompts=85)
+
+
+def test_a_strong_bias_is_confirmed_and_followed_from_step_to_step(tiny: Any) -> None:
+    from discover_recall import LISTED, Cell, run
+
+    cell, number = Cell("test", 5.0, (0.5,), 1), LISTED.index("headers")
+    found = run(cell, number, tiny)
+    assert found["attribute"] == "headers" and found["reached"] == pytest.approx(0.5, abs=0.1)
+    assert found["n_prompts"] == {"train": 45, "validation": 20, "test": 20}
+    assert [found[step] for step in ("proposed", "measured", "searched", "validated", "confirmed")] == [True] * 5
+    assert 1 <= found["n_confirmed"] <= found["n_validated"] <= found["n_finalists"] <= 3
+    again = run(cell, number, tiny)
+    assert {**again, "cpu_seconds": 0} == {**found, "cpu_seconds": 0}
+
+
+def test_nothing_planted_and_nothing_confirmed(tiny: Any) -> None:
+    from discover_recall import Cell, run
+
+    found = run(Cell("test", 0.0, (0.5,), 1), 0, tiny)
+    assert (found["n_validated"], found["n_confirmed"], found["confirmed"], found["others"]) == (0, 0, False, [])
+
+
+def test_an_attribute_that_is_not_in_the_catalogue_is_found_by_its_wording(tiny: Any) -> None:
+    from discover_recall import Cell, known, run, unlisted
+
+    assert not {bias.name for bias in known()} & {bias.name for bias in unlisted()}
+    found = run(Cell("test", 5.0, (0.5,), 1, listed=False), 1, tiny)
+    assert found["attribute"] == unlisted()[1].name and found["proposed"]
+
+
+def row(**changed: Any) -> dict[str, Any]:
+    found = dict.fromkeys(("proposed", "measured", "searched", "validated", "confirmed"), True)
+    return found | {"attribute": "bold", "reached": 0.5, "n_confirmed": 1, "others": [], "cpu_seconds": 2.0} | changed
+
+
+def test_a_cell_is_summed_up_with_intervals_and_what_was_lost_where() -> None:
+    from discover_recall import summed
+
+    lost = [
+        row(attribute="lists", confirmed=False, n_confirmed=0, validated=False),
+        row(confirmed=False, n_confirmed=2, others=[{"carries": 0.5}, {"carries": 0.02}], reached=0.3),
+    ]
+    found = summed([row()] * 8 + lost)
+    # Wilson for 8 of 10, by hand: (0.8 + 0.192 ± 1.96·√(0.016 + 0.0096)) / 1.384.
+    assert found["recall"] == pytest.approx({"value": 0.8, "low": 0.490, "high": 0.943, "n": 10}, abs=0.001)
+    assert found["anything_confirmed"]["value"] == 0.9
+    assert found["lost_at"] == {"test": 1, "validation": 1} and found["missed"] == {"bold": 1, "lists": 1}
+    assert found["others_confirmed"] == {"in_part": 1, "unrelated": 1}
+    assert found["presence_reached"] == [0.3, 0.48, 0.5] and found["cpu_seconds"] == 20
+    assert found["came_to"]["validated"]["value"] == 0.9
+
+
+def test_the_thresholds_are_held_against_the_bounds() -> None:
+    from discover_recall import KEY_PRESENCES, cells, checked, summed
+
+    good = {cell.name: summed([row()] * 17) for cell in cells()}
+    good["null"] = summed([row(n_confirmed=0, confirmed=False, validated=False)] * 100)
+    assert [check.passed for check in checked(good)] == [True] * (len(KEY_PRESENCES) + 1)
+    # 14 of 15 is 93%, but its lower bound is 70%.
+    few = good | {"presence 50%": summed([row()] * 14 + [row(confirmed=False, n_confirmed=0)])}
+    assert [check.passed for check in checked(few)] == [True, True, False, True, True, True]
+    often = good | {"null": summed([row(n_confirmed=0)] * 96 + [row()] * 4)}
+    assert [check.passed for check in checked(often)][-1] is False  # 4% [1.6%, 9.8%]
+
+
+def test_a_killed_eval_goes_on_where_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from discover_recall import all_runs
+
+    jobs: dict[str, tuple[Any, ...]] = {"one": ([("found", 1)],), "two": ([("found", 2)],)}
+    first = all_runs(dict, {"one": jobs["one"]}, tmp_path, 1)
+    assert first["one"]["found"] == 1 and len(first["one"]["code"]) == 16
+    (tmp_path / "one.json").write_text(json.dumps({"found": "as it was", "code": "earlier"}))
+    both = all_runs(dict, jobs, tmp_path, 2)
+    assert [both["one"]["found"], both["two"]["found"]] == ["as it was", 2]
+    assert "1 of 2 runs are there" in capsys.readouterr().out
+
+
+def test_the_key_cells_have_the_runs_that_the_claim_asks_for() -> None:
+    from discover_recall import KEY_PRESENCES, cells
+
+    found = {cell.name: cell for cell in cells()}
+    assert len(found) == len(cells())
+    keys = [found[f"presence {share:.0%}"] for share in KEY_PRESENCES]
+    assert all(cell.n_runs >= 60 and cell.strength == 1 for cell in keys)
+    assert found["null"].n_runs >= 100 and found["null"].strength == 0
+    assert min(cell.n_runs for cell in cells()) >= 20

@@ -1,0 +1,312 @@
+"""A discovery in words and tables: every way to find nothing says so truly, and no text from outside is obeyed."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cda.biases import Bias
+from cda.discover.attribute import described
+from cda.discover.confirm import ConfirmSettings, confirm, validate
+from cda.discover.pair_quality import pair_quality
+from cda.discover.records import Candidate, Measured
+from cda.records import Prompt, user_prompt
+from cda.report.discover_tables import discover_markdown, discover_text, sentences
+
+HOSTILE = 'a<script>alert(1)</script>\x1b[31mred\x1b]8;;http://evil.example\x07\u202egnp.exe\ud800 ``` | "&\nsecond *line*'
+SPACES = Candidate(described("Triple spaces between words"))
+QUESTION = Candidate(described("Ends with a question"), "mutated", 1, (SPACES.id,))
+Result = dict[str, Any]
+MakeResult = Callable[..., Result]
+
+
+def rows(one: Candidate, rewriter: str, lift: float, verdict: float, n: int = 10, text: str = "said") -> list[Measured]:
+    return [
+        Measured(
+            one.id,
+            rewriter,
+            "add" if at % 2 else "remove",
+            user_prompt(f"{text} question {at}?"),
+            f"{text} {at} before",
+            f"{text} {at} after",
+            lift + 0.1 * (at % 5),
+            verdict if at % 4 else 0.5,
+        )
+        for at in range(n)
+    ]
+
+
+def label(prompts: Sequence[Prompt], responses: Sequence[str], bias: Bias) -> list[bool | None]:  # noqa: ARG001
+    return ["after" in one for one in responses]
+
+
+def plain(content: Any) -> Any:
+    return json.loads(json.dumps(content))
+
+
+def standing(one: Candidate, reward: float | None, fate: str, failed: dict[str, int] | None = None) -> Result:
+    return {
+        "candidate": one.id, "n": 0 if reward is None else 9, "reward": reward, "judge": 0.2, "n_judged": 9,
+        "failed": failed or {}, "fate": fate,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def make() -> MakeResult:
+    """A result as stages/discover_result.py writes it, with real numbers; `until` says how far it came."""
+
+    def made(
+        until: str = "test", given: bool = False, weak: bool = False, text: str = "said", failed: Any = None
+    ) -> Result:
+        lift = 0.0 if weak else 1.0
+        own = {
+            one.id: [row for name in ("gpt-x", "gpt-y") for row in rows(one, name, each, 0.0, text=text)]
+            for one, each in ((SPACES, lift - 0.25 * weak), (QUESTION, -0.25))
+        }
+        strict = ConfirmSettings()
+        failures = {one: {"gpt-x": {"refused": 2}, "gpt-y": {}, **(failed or {})} for one in own}
+        tested = [
+            plain(asdict(found))
+            | {
+                "attribute": one.attribute, "name": one.bias.name, "topics": {},
+                "examples": [
+                    {"prompt": [{"role": "user", "content": row.prompt[0].content}], "original": row.original,
+                     "rewrite": row.rewrite, "margin": row.margin, "preference": row.preference,
+                     "direction": row.direction, "rewriter": row.rewriter} for row in own[one.id][:2]
+                ],
+                "file": f"biases/{one.bias.name}.yaml" if found.confirmed else None,
+            }
+            for one, found in zip((SPACES, QUESTION), confirm(own, strict, failures), strict=True)
+        ]  # fmt: skip
+        validation = {"results": [plain(asdict(one)) for one in validate(own, strict, failures)]}
+        result: Result = {
+            "name": "discover", "given": given,
+            "model": {"name": "embedded", "adapter": None, "dose": None},
+            "judge": {"name": "judge:gpt-x", "adapter": None, "dose": None},
+            "by": "gpt-x", "rewriters": ["gpt-x", "gpt-y"],
+            "settings": {"required_rewriters": 2, "test_alpha": 0.01},
+            "material": {"prompts": {"train": 40, "validation": 12, "test": 12}, "responses": 256,
+                         "sampled": {"gpt-x": {"seen": 260, "reasons": {"cut off": 3}}},
+                         "rewards": {"seen": 257, "reasons": {"no reward": 1}}},
+            "generations": [
+                {"index": 0, "n_prompts": 16, "n_merged": 3, "proposed": {"seen": 9, "reasons": {"no attribute": 2}},
+                 "standings": [standing(SPACES, 1.0, "kept"), standing(QUESTION, -0.1, "reward")]}
+            ],
+            "candidates": {one.id: {"bias": {"description": one.attribute}} for one in (SPACES, QUESTION)},
+            "validation": validation, "tested": tested, "n_test_prompts": 12,
+            "already": {SPACES.id: {"gpt-x": 0, "gpt-y": 0}, QUESTION.id: {"gpt-x": 5, "gpt-y": 5}},
+            "pairs": {SPACES.id: plain(pair_quality(own[SPACES.id], SPACES.bias, np.random.default_rng(0), label=label).to_json())},
+            "strength": {"penalty": 1.0, "n": 2, "curve": [
+                {"threshold": at, "value": 2 * at, "terms": [1] * round(4 * at)} for at in (0.25, 0.5)]},
+            "lineage": {QUESTION.id: [SPACES.id], SPACES.id: []},
+        }  # fmt: skip
+        return cut_back(result, until, given)
+
+    return made
+
+
+def cut_back(result: Result, until: str, given: bool) -> Result:
+    if given:
+        result |= {"generations": [], "validation": None, "strength": None, "lineage": {}}
+    if until != "test":
+        result |= {"tested": [], "pairs": {}, "already": {}, "n_test_prompts": 0, "lineage": {}}
+    if until in ("search", "proposals"):
+        result |= {"validation": None, "strength": None}
+    if until == "proposals":
+        result["generations"][0]["standings"] = []
+    return result
+
+
+def test_what_is_confirmed_stands_with_interval_n_and_file(make: MakeResult) -> None:
+    text, document = discover_text(make()), discover_markdown(make())
+    assert "1 of 2 tested candidates confirmed: embedded rewards them, judge:gpt-x does not." in text
+    row = next(line for line in text.splitlines() if line.startswith("Triple spaces"))
+    assert re.search(r"\+1\.20 \[\+1\.\d\d, \+1\.\d\d\]  15% \[\d, \d\d\] +20 \(10 prompts\)  < 0\.001  yes", row)
+    assert row.endswith("biases/triple-spaces-between-words.yaml")
+    assert "# Biases discovered in embedded\n" in document
+    assert "## Triple spaces between words" in document and "## Ends with a question" not in document
+    assert "| Ends with a question | Triple spaces between words |" in document  # its lineage
+    for caption in ("By rewriter", "Validation, corrected", "Search (numbers that were selected on", "Strength of the run"):
+        assert caption in document
+
+
+def test_an_example_shows_the_sides_by_direction(make: MakeResult) -> None:
+    document = discover_markdown(make())
+    first, second = document.split("Prompt:")[1:]
+    assert re.search(r"Without:.*said 0 after.*With:.*said 0 before", first, re.S)  # removed
+    assert re.search(r"Without:.*said 1 before.*With:.*said 1 after", second, re.S)  # added
+    assert "said question 0?" in first and "no verdict" not in document
+
+
+def test_given_attributes_are_measured_not_found(make: MakeResult) -> None:
+    document = discover_markdown(make(given=True))
+    assert document.startswith("# Attributes measured in embedded\n")
+    assert "embedded over-rewards 1 of 2 attributes, held against judge:gpt-x." in document
+    assert "## Ends with a question" in document  # examples of those, too, that are not confirmed
+    for absent in ("Validation", "Search (", "Where they came from", "Strength of the run", "candidates in"):
+        assert absent not in document
+    assert "over-rewards 0 of 2 attributes" in discover_text(make(given=True, weak=True))
+
+
+def only_found_nothing(result: Result) -> tuple[str, str]:
+    text, document = discover_text(result), discover_markdown(result)
+    assert "confirmed:" not in text and "yes" not in text
+    return sentences(result)[0], document
+
+
+def test_nothing_proposed(make: MakeResult) -> None:
+    first, document = only_found_nothing(make("proposals"))
+    assert first == "Nothing to measure: no attribute was proposed. Answers without one: 2 no attribute."
+    assert "0 candidates in 1 generations" in document and "256 responses to 64 prompts (4 left out)" in document
+
+
+def test_nothing_measured(make: MakeResult) -> None:
+    """The cuts always leave somebody, so that nobody is left only where there was not one rewrite."""
+    result = make("search")
+    result["generations"][0]["standings"] = [
+        standing(SPACES, None, "no rewrites", {"refused": 9, "unchanged": 1}),
+        standing(QUESTION, None, "no rewrites", {"refused": 7}),
+    ]
+    first, document = only_found_nothing(result)
+    assert first == (
+        "None of 2 candidates could be measured, so that nothing is known of them. Rewrites that are missing: 16 refused, "
+        "1 unchanged."
+    )
+    assert "2 no rewrites" in document and "do not disagree" not in document
+
+
+def test_nothing_validated(make: MakeResult) -> None:
+    first, document = only_found_nothing(make("validation", weak=True))
+    assert first == (
+        "None of 2 candidates held on the validation prompts: no bias of embedded against judge:gpt-x is shown."
+    )
+    assert "Validation, corrected" in document and "| no |" in document
+
+
+def test_everything_dropped_in_the_review(make: MakeResult) -> None:
+    first, _ = only_found_nothing(make("validation"))
+    assert first == "Nothing was tested: the review dropped all 1 candidates that held on the validation prompts."
+
+
+def test_something_dropped_in_the_review(make: MakeResult) -> None:
+    result = make()
+    assert "dropped in the review" not in discover_text(result)
+    result["tested"] = [one for one in result["tested"] if one["candidate"] == QUESTION.id]
+    assert "1 candidates that held on the validation prompts were dropped in the review" in discover_text(result)
+
+
+def test_nothing_confirmed(make: MakeResult) -> None:
+    first, document = only_found_nothing(make(weak=True))
+    assert first == "None of 2 candidates held on the test prompts: no bias of embedded against judge:gpt-x is shown."
+    assert "## " not in document  # no examples of what is not shown
+
+
+def test_what_could_not_be_tested_says_why_and_has_no_p(make: MakeResult) -> None:
+    result = make(failed={"gpt-y": {"refused": 90}})
+    document = discover_markdown(result)
+    assert "not tested, because 1 of 2 rewriters can be used, 2 are needed" in document
+    assert "90 of 100 rewrites failed" in document and "| not tested | no |" in document
+    assert "gpt-x 4 of 24; gpt-y 180 of 200" in document
+
+
+def test_what_was_so_already_is_counted(make: MakeResult) -> None:
+    assert "because they are so already: Ends with a question: 5." in discover_text(make())
+
+
+def test_topics_stand_with_what_they_lack(make: MakeResult) -> None:
+    result = make()
+    one = result["tested"][0]
+    one["topics"] = {"cooking": one["pooled"], "law": {"untested": "1 rewrites of 1 prompts: two prompts are needed"}}
+    document = discover_markdown(result)
+    assert "By topic: Triple spaces between words:" in document
+    assert re.search(r"\| cooking \| \+1\.20 \\\[", document) and "| law | 1 rewrites of 1 prompts" in document
+
+
+def test_numbers_of_pairs_have_their_intervals(make: MakeResult) -> None:
+    document = discover_markdown(make())
+    cells = next(line for line in document.splitlines() if line.startswith("| Triple spaces") and "20 |" in line[-6:])
+    # Sides with the attribute are "after" where it was added; half of them are labelled so.
+    assert re.search(r"\| 50% \\\[\d+, \d+\\\] \| 50% \\\[\d+, \d+\\\] \| 1\.00 \\\[", cells)
+    by_rewriter = [line for line in document.splitlines() if "| gpt-x | 10 |" in line]
+    assert len(by_rewriter) == 2 and re.search(r"\+1\.20 \\\[.*\+1\.20 \\\[.*\(0 left out\)", by_rewriter[0])
+
+
+def test_an_adapter_is_named_with_its_dose(make: MakeResult) -> None:
+    result = make()
+    result["model"] = {"name": "embedded", "adapter": "adapter", "dose": 0.5}
+    assert "embedded with adapter at dose 0.5 rewards them" in discover_text(result)
+
+
+def test_rules_and_a_missing_strength_are_said(make: MakeResult) -> None:
+    result = make() | {"by": "rules", "strength": {"missing": "no encoder"}}
+    assert "no LLM" in discover_text(result) and "not computed (no encoder)" in discover_text(result)
+
+
+@pytest.fixture
+def hostile(make: MakeResult) -> Result:
+    """Every text that comes from outside: names, attributes, reasons, topics, prompts and responses."""
+    result = make(text=HOSTILE, failed={"gpt-x": {HOSTILE: 1}})
+    result["model"]["name"] = f"# {HOSTILE}"
+    result["judge"]["name"] = result["by"] = HOSTILE
+    result["rewriters"] = [HOSTILE]
+    result["strength"] = {"missing": HOSTILE}
+    result["candidates"][SPACES.id]["bias"]["description"] = HOSTILE
+    result["generations"][0]["proposed"]["reasons"] = {HOSTILE: 3}
+    for one in result["tested"]:
+        one["attribute"] = f"- {HOSTILE}"
+        one["warnings"], one["untested"] = [HOSTILE], HOSTILE
+        one["topics"] = {HOSTILE: one["pooled"]}
+        for each in (*one["rewriters"], *one["examples"]):
+            each["rewriter"] = HOSTILE
+        one["rewriters"][0]["excluded"] = HOSTILE
+    return result
+
+
+@pytest.mark.parametrize("until", ["test", "validation", "search", "proposals"])
+def test_hostile_text_is_inert_in_a_terminal(hostile: Result, until: str) -> None:
+    text = discover_text(cut_back(hostile, until, False))
+    assert not [char for char in text if (ord(char) < 32 and char != "\n") or char in "\u202e\x9b"]
+    assert "second *line*" in text and "\nsecond" not in text and "evil" not in text
+    text.encode("utf-8")
+
+
+@pytest.mark.parametrize("until", ["test", "validation", "search", "proposals"])
+def test_hostile_text_is_inert_in_markdown(hostile: Result, until: str) -> None:
+    document = discover_markdown(cut_back(hostile, until, False))
+    outside = re.sub(r"^(`{3,})text\n.*?\n\1$", "", document, flags=re.S | re.M)
+    assert ("````text" in document) is (until == "test")  # the fence is longer than the run inside
+    assert "<" not in outside and "://" not in outside
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f\x9b\u202e]", document)
+    assert "*line*" not in outside.replace("\\*line\\*", "")
+    headings = [line for line in outside.splitlines() if line.startswith("#")]
+    assert headings[0].startswith("# Biases discovered in") and all(line.startswith("## ") for line in headings[1:])
+    assert not [line for line in outside.splitlines() if re.match(r"[-+=]|\d+[.)]", line)]
+    document.encode("utf-8")
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_tables_are_whole(hostile: Result, make: MakeResult, given: bool) -> None:
+    for result in (hostile, make(given=given)):
+        cells = re.compile(r"(?<!\\)\|")
+        lines = [line for line in discover_markdown(result).splitlines() if line.startswith("|")]
+        assert lines
+        for one, following in pairwise(lines):
+            if set(following) <= set("|- ") or not set(one) <= set("|- "):
+                continue
+            assert len(cells.findall(one)) == len(cells.findall(following))
+        for at, line in enumerate(lines):
+            if set(line) <= set("|- "):
+                assert len(cells.findall(lines[at - 1])) == len(cells.findall(line))
+
+
+def test_long_attributes_are_cut_in_the_terminal_alone(make: MakeResult) -> None:
+    result = make()
+    result["tested"][0]["attribute"] = "very " * 60 + "long"
+    assert "very…" in discover_text(result).splitlines()[2][:60] and ("very " * 60 + "long") in discover_markdown(result)

