@@ -120,6 +120,21 @@ def _warnings(result: Json) -> Iterator[str]:
         yield f"Responses that were not rewritten, because they are so already: {told}."
     if failed:
         yield f"Rewrites that are missing: {'; '.join(failed)} (reasons in discover.json)."
+    validated = (result["validation"] or {"results": []})["results"]
+    for one in validated:
+        if one["untested"]:
+            yield f"{_attribute(one['candidate'], result)}: not validated, because {one['untested']}."
+    yield from _power(tested or validated)
+
+
+def _power(results: Sequence[Json]) -> Iterator[str]:
+    """How small an effect could have been and still be found, where none was."""
+    missed = [one for one in results if not one.get("confirmed", one.get("passed"))]
+    found = sorted(one["smallest_detectable"] for one in missed if one.get("smallest_detectable") is not None)
+    if found:
+        least, most = reward(found[0]), reward(found[-1])
+        span = least if least == most else f"{least} to {most} by attribute"
+        yield f"Where nothing was shown, a mean reward of {span} would have been found with 80% power."
 
 
 def _tables(result: Json) -> Iterator[Table]:

@@ -111,7 +111,10 @@ def test_both_directions_agree_on_what_the_attribute_is_worth() -> None:
 
 def test_what_has_a_measured_attribute_already_is_not_rewritten() -> None:
     bold = Candidate(next(bias for bias in format_biases() if bias.name == "bold"))
-    originals = [(user_prompt("question 0"), "A **bold** word, **and** another."), (user_prompt("question 1"), "Plain.")]
+    originals = [
+        (user_prompt("question 0"), "A **bold** word, **and** another."),
+        (user_prompt("question 1"), "Plain."),
+    ]
     assert [bold.bias.shows(text) for _, text in originals] == [True, False]
 
     def starred(request: RewriteRequest, bias: Bias) -> Rewrite:  # noqa: ARG001
@@ -152,7 +155,9 @@ def test_what_is_no_rewrite_is_counted_and_moves_nobody_elses_margin(answer: str
 
 
 def test_texts_without_a_reward_give_no_row_on_either_side() -> None:
-    reward = SpacesAndCapitals(nothing_for=("answer number 0", "answer   number   2"), infinite_for=("answer number 3",))
+    reward = SpacesAndCapitals(
+        nothing_for=("answer number 0", "answer   number   2"), infinite_for=("answer number 3",)
+    )
     found = measured([SPACES], ORIGINALS, ByHand(), reward)
     assert [(row.original, round(row.margin, 6)) for row in found.rows[SPACES.id]] == [("answer number 1", 0.2)]
     assert found.failed[SPACES.id] == {"no reward": 3}

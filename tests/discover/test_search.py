@@ -349,7 +349,7 @@ def test_what_was_proposed_most_often_is_tried() -> None:
 class Parrot(Mutator):
     """Says what is known already, and the same for every parent."""
 
-    def mutate(self, parents: Sequence[Parent], n_each: int, rng: np.random.Generator) -> Proposals:
+    def mutate(self, parents: Sequence[Parent], n_each: int, rng: np.random.Generator) -> Proposals:  # noqa: ARG002
         self.seen.append(parents)
         own = [(one.standing.candidate.bias, at) for at, one in enumerate(parents)]
         known = [*own, *((attribute("rude"), at) for at in range(len(parents)))]

@@ -200,7 +200,7 @@ def test_a_call_that_does_not_fit_beside_anothers_waits_for_it() -> None:
 
 def test_a_call_that_breaks_off_gives_back_what_was_set_aside() -> None:
     class Broken(Stub):
-        async def ask(self, request: Request) -> Completion:
+        async def ask(self, request: Request) -> Completion:  # noqa: ARG002
             raise LLMError("no such model")
 
     purse = Purse()

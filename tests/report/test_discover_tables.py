@@ -20,7 +20,9 @@ from cda.discover.records import Candidate, Measured
 from cda.records import Prompt, user_prompt
 from cda.report.discover_tables import discover_markdown, discover_text, sentences
 
-HOSTILE = 'a<script>alert(1)</script>\x1b[31mred\x1b]8;;http://evil.example\x07\u202egnp.exe\ud800 ``` | "&\nsecond *line*'
+HOSTILE = (
+    'a<script>alert(1)</script>\x1b[31mred\x1b]8;;http://evil.example\x07\u202egnp.exe\ud800 ``` | "&\nsecond *line*'
+)
 SPACES = Candidate(described("Triple spaces between words"))
 QUESTION = Candidate(described("Ends with a question"), "mutated", 1, (SPACES.id,))
 Result = dict[str, Any]
@@ -133,7 +135,12 @@ def test_what_is_confirmed_stands_with_interval_n_and_file(make: MakeResult) -> 
     assert "# Biases discovered in embedded\n" in document
     assert "## Triple spaces between words" in document and "## Ends with a question" not in document
     assert "| Ends with a question | Triple spaces between words |" in document  # its lineage
-    for caption in ("By rewriter", "Validation, corrected", "Search (numbers that were selected on", "Strength of the run"):
+    for caption in (
+        "By rewriter",
+        "Validation, corrected",
+        "Search (numbers that were selected on",
+        "Strength of the run",
+    ):
         assert caption in document
 
 
@@ -309,4 +316,6 @@ def test_tables_are_whole(hostile: Result, make: MakeResult, given: bool) -> Non
 def test_long_attributes_are_cut_in_the_terminal_alone(make: MakeResult) -> None:
     result = make()
     result["tested"][0]["attribute"] = "very " * 60 + "long"
-    assert "very…" in discover_text(result).splitlines()[2][:60] and ("very " * 60 + "long") in discover_markdown(result)
+    assert "very…" in discover_text(result).splitlines()[2][:60] and ("very " * 60 + "long") in discover_markdown(
+        result
+    )

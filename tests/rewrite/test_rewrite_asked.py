@@ -166,7 +166,9 @@ SPACED = "Wash the rice.\nCook it, then rest."
         (SPACED, SPACED, False),
     ],
 )
-def test_spaces_inside_lines_are_a_change_and_ends_of_lines_are_none(original: str, written: str, changed: bool) -> None:
+def test_spaces_inside_lines_are_a_change_and_ends_of_lines_are_none(
+    original: str, written: str, changed: bool
+) -> None:
     rewriter = LLMRewriter(ScriptedLLM(lambda _: Completion(written)))
     (found,) = rewriter.rewrite([request(original)], described("Triple spaces between words"))
     assert (found.text, found.reason) == ((written.strip(), None) if changed else (None, "unchanged"))

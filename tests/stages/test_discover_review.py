@@ -14,7 +14,13 @@ from cda.discover.records import Candidate
 from cda.errors import DataError, RecipeError
 from cda.stages.discover_review import reviewed, write_review
 
-WORDS = ("Triple spaces between words", "Ends with: a question", "yes", 'Says "no" # never', "Äußert Zweifel, auch 2e-5")
+WORDS = (
+    "Triple spaces between words",
+    "Ends with: a question",
+    "yes",
+    'Says "no" # never',
+    "Äußert Zweifel, auch 2e-5",
+)
 
 
 def candidates(words: Sequence[str] = WORDS) -> list[Candidate]:
@@ -65,9 +71,7 @@ def test_the_file_says_what_a_person_needs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["12345678901234e5", "1234567890123456", "0123456701234567", "1e10000000000000", "0x12345678901234"]
 )
-def test_an_id_that_looks_like_a_number_stays_an_id(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_id_that_looks_like_a_number_stays_an_id(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = candidates(["Ends with a question"])
     monkeypatch.setattr(Candidate, "id", name)
     path = written(tmp_path, found)
@@ -92,7 +96,9 @@ def test_a_deleted_entry_is_no_consent(tmp_path: Path) -> None:
     content = yaml.safe_load(path.read_text(encoding="utf-8"))
     del content[found[1].id]
     path.write_text(yaml.safe_dump(content), encoding="utf-8")
-    with pytest.raises(DataError, match=r"review\.yaml: no entry for 1 of 5 candidates, such as 'Ends with: a question'"):
+    with pytest.raises(
+        DataError, match=r"review\.yaml: no entry for 1 of 5 candidates, such as 'Ends with: a question'"
+    ):
         reviewed(path, found)
     path.write_text("# all gone\n", encoding="utf-8")
     with pytest.raises(DataError, match="no entry for 5 of 5"):
@@ -117,7 +123,7 @@ def test_what_is_no_yaml_is_an_error_with_its_line(tmp_path: Path) -> None:
 
 
 def test_hostile_words_are_inert_in_the_file(tmp_path: Path) -> None:
-    hostile = "Ends\x1b[31m with \u202e\u2028```|<script>\ud800\n\"x\": {keep: false}"
+    hostile = 'Ends\x1b[31m with \u202e\u2028```|<script>\ud800\n"x": {keep: false}'
     bias = described("Ends with a question").model_copy(update={"description": hostile})
     found = [Candidate(bias), *candidates(["Another one"])]
     path = written(tmp_path, found)

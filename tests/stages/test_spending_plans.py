@@ -14,7 +14,11 @@ from cda.config.schema import LlmSection
 from cda.errors import RunError
 from cda.stages.spending import Planned, confirm, confirm_all
 
-PRICES = {"dear": {"input": 2.0, "output": 10.0}, "cheap": {"input": 0.2, "output": 1.0}, "own": {"input": 0, "output": 0}}
+PRICES = {
+    "dear": {"input": 2.0, "output": 10.0},
+    "cheap": {"input": 0.2, "output": 1.0},
+    "own": {"input": 0, "output": 0},
+}
 HALF = Planned("proposing", 1000, 150, 20)  # 1000 calls at dear's prices: 0.30 + 0.20 = $0.50
 JUDGING = Planned("judging", 2000, 1000, 100)  # at cheap's: 0.40 + 0.20 = $0.60
 
@@ -105,13 +109,19 @@ def test_batches_are_held_against_the_budget_together() -> None:
     steps = [(llm("dear", **batch), HALF), (llm("cheap", **batch), JUDGING)]
     for step in steps:
         confirm_all([step], loaded(confirmed=True))
-    with pytest.raises(RunError, match=r"all 2 steps together would cost about \$0\.55, more than llm\.budget_usd=0\.4"):
+    with pytest.raises(
+        RunError, match=r"all 2 steps together would cost about \$0\.55, more than llm\.budget_usd=0\.4"
+    ):
         confirm_all(steps, loaded(confirmed=True))
-    confirm_all([(llm("dear", mode="batch", budget_usd=0.6), HALF), (llm("cheap", mode="batch"), JUDGING)], loaded(True))
+    confirm_all(
+        [(llm("dear", mode="batch", budget_usd=0.6), HALF), (llm("cheap", mode="batch"), JUDGING)], loaded(True)
+    )
 
 
 def test_a_batch_beyond_the_budget_is_named_and_calls_are_left_to_their_budget() -> None:
     with pytest.raises(RunError, match=r"proposing would cost about \$0\.25, more than llm\.budget_usd=0\.1"):
         confirm_all([(llm("dear", mode="batch", budget_usd=0.1), HALF)], loaded(confirmed=True))
-    confirm_all([(llm("dear", budget_usd=0.1), HALF)], loaded(confirmed=True))  # stopped by the purse, where it comes to it
+    confirm_all(
+        [(llm("dear", budget_usd=0.1), HALF)], loaded(confirmed=True)
+    )  # stopped by the purse, where it comes to it
     confirm_all([(llm("unknown", mode="batch", budget_usd=0.1), HALF)], loaded(confirmed=True))
