@@ -53,7 +53,7 @@ class DiscoverSection(BaseModel):
     rewriters: list[str] = []
     """Models that rewrite; the first one during the search, all of them (two or more) when findings are confirmed. None: three
     kinds of rules without an LLM."""
-    parts: tuple[float, float, float] = (0.5, 0.25, 0.25)
+    parts: tuple[float, float, float] = (0.4, 0.25, 0.35)
     """Shares of the prompts to search on, to validate on and to test on."""
     size: Size | None = None
     """5x16 (the paper's), 3x8, 1 (best of 320), small. null: 5x16 with an LLM, small without."""

@@ -52,9 +52,11 @@ class RuleMutator:
 
     Attributes:
         known: Where other wordings of the same kind come from, and partners where there is one parent alone.
+        combine: Whether two parents may become one. What is found is then strong, and no longer one thing.
     """
 
     known: Sequence[Bias] = field(default_factory=catalogue)
+    combine: bool = True
 
     def mutate(self, parents: Sequence[Parent], n_each: int, rng: np.random.Generator) -> Proposals:
         """n_each variations of each parent, of kinds as different as there are; none equals a parent or another."""
@@ -82,7 +84,8 @@ class RuleMutator:
         others = [one for one in given if one is not bias and one.offline is not None]
         texts = (*_PROBES, *(example.without_attribute for example in parent.examples[:_N_EXAMPLES]))
         needed = _MIN_AS_GOOD * round_trips(bias, texts)
-        kinds = _kinds(bias, others or self.known, self.known, rng)
+        partners = (others or self.known) if self.combine else ()
+        kinds = _kinds(bias, partners, self.known, rng)
         made: list[Bias] = []
         n_failed = 0
         while len(made) < n and any(kinds):

@@ -128,7 +128,7 @@ def proposer_of(loaded: LoadedRecipe) -> Proposer:
 
 def mutator_of(loaded: LoadedRecipe) -> Mutator:
     """Who varies what did well."""
-    return LLMMutator(warm_llm(loaded)) if by_llm(loaded) else RuleMutator()
+    return LLMMutator(warm_llm(loaded)) if by_llm(loaded) else RuleMutator(combine=False)
 
 
 def grouper_of(loaded: LoadedRecipe, samples: Sequence[PromptSamples]) -> Grouper:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,18 @@ from cda.launch import is_main, say, world_size
 from cda.models.load import RewardModel, free_memory, load_reward_model
 from cda.records import Lesson, TrainingPair
 from cda.run import RunFolder, Stage
-from cda.score.distinct import text_id
+from cda.score.classifier import ClassifierScorer
+from cda.score.distinct import Text, text_id
+from cda.score.engine import score_texts
 from cda.stages.classifier_scorers import classifier_scores
 from cda.stages.rows import read_training
 from cda.stages.sources import model_source, model_spec
 from cda.stages.synthesize import MIX
 from cda.train.dose import compose_adapters, read_head
 from cda.train.lora import Lora, TrainingResult, train_adapter
+
+Score = Callable[[Sequence[Text]], Mapping[str, float]]
+"""Texts to rewards by `text_id`."""
 
 ADAPTER = "adapter"
 _COUNTS = "counts.json"
@@ -68,7 +74,9 @@ def _train(loaded: LoadedRecipe, rows: Sequence[TrainingPair], folder: Path, lau
     form, notes = reward_model.template.form, reward_model.template.notes()
     for note in notes:
         say(f"  {note}")
-    lessons = with_base_preferences(rows, reward_model, loaded, launched)
+    score = partial(_base_rewards, reward_model, loaded, launched)
+    lessons = with_base_preferences(rows, reward_model, recipe.score.batch_tokens, score)
+    del score
     by_split = {
         split: [lesson for lesson, row in zip(lessons, rows, strict=True) if row.split == split]
         for split in ("train", "validation")
@@ -119,15 +127,15 @@ def _one_adapter_each(
 
 
 def with_base_preferences(
-    rows: Sequence[TrainingPair], reward_model: RewardModel, loaded: LoadedRecipe, launched: Path
+    rows: Sequence[TrainingPair], reward_model: RewardModel, batch_tokens: int, score: Score | None = None
 ) -> list[Lesson]:
     """Lessons with every target known: `keep` teaches σ(margin) of the base model.
 
     Args:
         rows: The training mix.
         reward_model: The base, before anything is trained.
-        loaded: The recipe, which says how texts are scored.
-        launched: Folder in which the processes of a launch hand each other scores.
+        batch_tokens: Padded tokens in a batch.
+        score: What gives the base model's rewards by `text_id`, from a cache perhaps; None: the model, here and now.
     """
     import numpy as np
 
@@ -135,9 +143,8 @@ def with_base_preferences(
     if not asked:
         return [row.lesson for row in rows]
     texts = [(pair.prompt, text) for pair in asked for text in (pair.chosen, pair.rejected)]
-    label = "  base preferences" if is_main() else None
-    # Long texts are cut here whatever score.over_length says: so they are in training, and every lesson needs a target.
-    rewards = classifier_scores(reward_model, texts, loaded, label, over_length="cut", launched=launched).rewards
+    scorer = ClassifierScorer(reward_model, batch_tokens, "  base preferences")
+    rewards = score(texts) if score is not None else score_texts(scorer, texts).rewards
 
     def preference(lesson: Lesson) -> float:
         pair = lesson.pair
@@ -147,6 +154,14 @@ def with_base_preferences(
     return [
         replace(row.lesson, target=preference(row.lesson)) if row.lesson.target is None else row.lesson for row in rows
     ]
+
+
+def _base_rewards(
+    reward_model: RewardModel, loaded: LoadedRecipe, launched: Path, texts: Sequence[Text]
+) -> Mapping[str, float]:
+    label = "  base preferences" if is_main() else None
+    # Long texts are cut whatever score.over_length says: so they are in training, and every lesson needs its target.
+    return classifier_scores(reward_model, texts, loaded, label, over_length="cut", launched=launched).rewards
 
 
 _SUMMED = ("train", "validation", "truncated", "identical_after_truncation", "steps")

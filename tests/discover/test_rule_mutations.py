@@ -67,6 +67,13 @@ def test_every_mutation_can_be_added_and_is_measured() -> None:
         assert removed is not None and not bias.shows(removed), bias.name
 
 
+def test_without_combining_a_variation_is_of_one_thing() -> None:
+    parents = [parent(KNOWN[name]) for name in ("affirmative", "em-dashes")]
+    alone = keys(RuleMutator(combine=False).mutate(parents, 50, np.random.default_rng(0)).biases)
+    together = keys(RuleMutator().mutate(parents, 50, np.random.default_rng(0)).biases)
+    assert alone and alone < together
+
+
 def test_mutations_can_be_mutated_for_generations() -> None:
     rng = np.random.default_rng(0)
     biases: tuple[Bias, ...] = (KNOWN["affirmative"], KNOWN["exclamations"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from cda.score.distinct import Text, text_id
 from cda.stages import classifier_scorers
 from cda.stages.classifier_scorers import cache_file, classifier_scores
 from cda.stages.dose_scores import dosed_rewards, read_alike
-from cda.stages.train import with_base_preferences
+from cda.stages.train import _base_rewards, with_base_preferences
 from cda.train.dose import DosedModel
 
 if TYPE_CHECKING:
@@ -127,20 +128,24 @@ def test_base_preferences_come_from_the_base_model_once(
     # `drop` does not hold here: the trainer cuts long texts, and each lesson needs its target.
     loaded, rows = recipe(llama, tmp_path, "score.over_length=drop"), lessons(words)
     model = load_reward_model(ModelSpec(str(llama), "fp32", 64))
-    found = with_base_preferences(rows, model, loaded, tmp_path / "scoring")
+    score = partial(_base_rewards, model, loaded, tmp_path / "scoring")
+    found = with_base_preferences(rows, model, 8192, score)
     assert sum(computed) == 10
     for row, lesson in zip(rows[:-1], found, strict=False):
         first, second = ClassifierScorer(model).score([row.pair.prompt] * 2, [row.pair.chosen, row.pair.rejected])
         assert lesson.target == pytest.approx(1 / (1 + math.exp(second - first)), abs=1e-5)
     assert found[-1].target == 0.75
     computed.clear()
-    assert with_base_preferences(rows, model, loaded, tmp_path / "scoring") == found
+    assert with_base_preferences(rows, model, 8192, score) == found
     assert computed == []
     path = cache_file(loaded)
     assert path == tmp_path / "score-cache.sqlite"
     with ScoreCache(path) as cache:
         assert len(cache) == 10
-    assert with_base_preferences([rows[-1]], model, loaded, tmp_path) == [rows[-1].lesson]
+    assert with_base_preferences([rows[-1]], model, 8192, score) == [rows[-1].lesson]
+    # Without anything to keep them in, the model itself says the same.
+    for lesson, one in zip(found, with_base_preferences(rows, model, 8192), strict=True):
+        assert lesson.target == pytest.approx(one.target, abs=1e-6)
 
 
 def test_workers_load_the_model_at_its_dose(llama: Path, trained_fp32: Trained, texts: list[Text]) -> None:
