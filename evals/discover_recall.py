@@ -6,8 +6,8 @@ reward = a · noise + b · (the text shows the attribute), judge = a · noise' �
 normal and drawn anew for every text: that of a difference is √2 · a. Rules put the attribute into embedded texts, or take
 it out. The offline proposer's catalogue holds the planted attributes; those of the cell `unlisted` it has to make of the
 responses' own words. Size `small`, 64 validation and 64 test prompts, three rule rewriters of which two have to show it.
-The attribute is added and taken away (`discover.removing`): adding alone, at a presence of 80%, tests 13 of 64 responses,
-and a t-test on those has a power of 8%. The cells `adding only` show this.
+The attribute is added and taken away (`discover.removing`): adding alone, at a presence of 80%, is measured on 13 of 64
+test responses, too few for p < 0.01 at this noise; the cells `adding only` show what that costs.
 
     python evals/discover_recall.py --processes 2      (hours; a killed run goes on where it was)
 """
