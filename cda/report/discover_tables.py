@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
+from cda.report.discover_sentences import attribute_of, model_name, sentences
 from cda.report.markdown import escaped, fenced_block, markdown_table
 from cda.report.numbers import Json, clipped, count, decimals, inert, p_value, reward, share, signed
 from cda.report.tables import Table
@@ -25,7 +25,7 @@ def discover_text(result: Json) -> str:
 def discover_markdown(result: Json) -> str:
     """A Markdown document with everything: results by rewriter and topic, validation, generations, pairs, strength."""
     lines = [
-        f"# {'Attributes measured' if result['given'] else 'Biases discovered'} in {escaped(_name(result['model']))}",
+        f"# {'Attributes measured' if result['given'] else 'Biases discovered'} in {escaped(model_name(result['model']))}",
         "",
     ]
     lines += [line for sentence in sentences(result) for line in (_paragraph(sentence), "")]
@@ -36,105 +36,6 @@ def discover_markdown(result: Json) -> str:
         if one["confirmed"] or result["given"]:
             lines += _example_lines(one)
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
-
-
-def sentences(result: Json) -> list[str]:
-    """What came out, what was left out, and what the numbers mean."""
-    return [*_outcome(result), *_how(result), *_warnings(result)]
-
-
-def _outcome(result: Json) -> Iterator[str]:
-    tested, n = result["tested"], sum(one["confirmed"] for one in result["tested"])
-    model, judge = _name(result["model"]), _name(result["judge"])
-    if result["given"]:
-        yield f"{model} over-rewards {n} of {len(tested)} attributes, held against {judge}."
-    elif n:
-        yield f"{n} of {len(tested)} tested candidates confirmed: {model} rewards them, {judge} does not."
-        yield "Each is a bias file, which `cda train FILE` debiases."
-    elif not result["generations"] or not result["generations"][-1]["standings"]:
-        yield f"Nothing to measure: no attribute was proposed. {_proposed(result)}"
-    elif result["validation"] is None:
-        # The cuts always leave somebody, unless nobody was measured.
-        last = result["generations"][-1]["standings"]
-        yield f"None of {len(last)} candidates could be measured, so that nothing is known of them. {_unmeasured(last)}"
-    elif not tested and _n_dropped(result):
-        yield f"Nothing was tested: the review dropped all {_n_dropped(result)} candidates that held on the validation prompts."
-    elif not tested:
-        n_entered = len(result["validation"]["results"])
-        yield (
-            f"None of {n_entered} candidates held on the validation prompts: no bias of {model} against {judge} is shown."
-        )
-    else:
-        yield f"None of {len(tested)} candidates held on the test prompts: no bias of {model} against {judge} is shown."
-
-
-def _how(result: Json) -> Iterator[str]:
-    material, prompts = result["material"], result["material"]["prompts"]
-    left_out = sum(sum(one["reasons"].values()) for one in (*material["sampled"].values(), material["rewards"]))
-    if result["given"]:
-        yield (
-            f"{material['responses']} responses to {sum(prompts.values())} prompts ({left_out} left out); one response of each "
-            f"of {result['n_test_prompts']} prompts rewritten by {', '.join(result['rewriters'])}."
-        )
-    else:
-        yield (
-            f"{material['responses']} responses to {sum(prompts.values())} prompts ({left_out} left out): {prompts['train']} "
-            f"prompts searched on, {prompts['validation']} to validate, {prompts['test']} to test."
-        )
-        measured = {row["candidate"] for one in result["generations"] for row in one["standings"]}
-        yield (
-            f"{len(measured)} candidates in {len(result['generations'])} generations, proposed by {result['by']}; confirmed with "
-            f"{', '.join(result['rewriters'])}."
-        )
-    yield (
-        "Reward: mean change when the attribute is added, in reward units. Judge: how often the side with it is preferred, "
-        "ties as halves. Both with 95% intervals, clustered by prompt. p: at least "
-        f"{result['settings']['required_rewriters']} rewriters show both, each by itself (partial conjunction; "
-        f"below {result['settings']['test_alpha']:g} is confirmed)."
-    )
-    if result["by"] == "rules":
-        yield "Rules proposed and rewrote, no LLM: attributes are those that rules can see and write."
-    if strength := result["strength"]:
-        yield _strength_sentence(strength)
-
-
-def _warnings(result: Json) -> Iterator[str]:
-    tested = result["tested"]
-    for one in tested:
-        for warning in one["warnings"]:
-            yield f"{one['attribute']}: {warning}."
-        if one["untested"]:
-            yield f"{one['attribute']}: not tested, because {one['untested']}."
-    failed = [
-        f"{row['rewriter']} {sum(row['failed'].values())} of {row['n'] + sum(row['failed'].values())}"
-        for row in _summed_failures(result)
-        if sum(row["failed"].values())
-    ]
-    if tested and (n_dropped := _n_dropped(result)):
-        yield f"{n_dropped} candidates that held on the validation prompts were dropped in the review and not tested."
-    already = [
-        (one["attribute"], max(result["already"].get(one["candidate"], {}).values(), default=0)) for one in tested
-    ]
-    if any(n for _, n in already):
-        told = "; ".join(f"{attribute}: {n}" for attribute, n in already if n)
-        yield f"Responses that were not rewritten, because they are so already: {told}."
-    if failed:
-        yield f"Rewrites that are missing: {'; '.join(failed)} (reasons in discover.json)."
-    validated = (result["validation"] or {"results": []})["results"]
-    for one in validated:
-        if one["untested"]:
-            yield f"{_attribute(one['candidate'], result)}: not validated, because {one['untested']}."
-    yield from _power(tested or validated)
-
-
-def _power(results: Sequence[Json]) -> Iterator[str]:
-    """How small an effect could have been and still be found, where none was."""
-    missed = [one for one in results if not one.get("confirmed", one.get("passed"))]
-    found = sorted(one["smallest_detectable"] for one in missed if one.get("smallest_detectable") is not None)
-    if found:
-        least, most = reward(found[0]), reward(found[-1])
-        span = least if least == most else f"{least} to {most} by attribute"
-        yield f"Where nothing was shown, a mean reward of {span} would have been found with 80% power."
 
 
 def _tables(result: Json) -> Iterator[Table]:
@@ -242,7 +143,7 @@ def _validation_table(result: Json) -> Table:
             (signed(pooled["reward"]), share(pooled["judge"]), count(pooled["reward"])) if pooled else ("", "", "")
         )
         p = [_NOT_TESTED if one[name] is None else p_value(one[name]) for name in ("p_reward", "p_judge")]
-        rows.append((_attribute(one["candidate"], result), *numbers, *p, "yes" if one["passed"] else "no"))
+        rows.append((attribute_of(one["candidate"], result), *numbers, *p, "yes" if one["passed"] else "no"))
     header = ("attribute", "reward", "judge prefers it", "n", "p reward", "p judge", "passed")
     return Table("Validation, corrected for all that entered (Bonferroni)", header, tuple(rows))
 
@@ -268,7 +169,10 @@ def _generation_table(result: Json) -> Table:
 
 def _lineage_table(result: Json) -> Table:
     rows = [
-        (one["attribute"], " → ".join(_attribute(name, result) for name in result["lineage"].get(one["candidate"], ())))
+        (
+            one["attribute"],
+            " → ".join(attribute_of(name, result) for name in result["lineage"].get(one["candidate"], ())),
+        )
         for one in result["tested"]
         if result["lineage"].get(one["candidate"])
     ]
@@ -297,59 +201,6 @@ def _example_lines(one: Json) -> list[str]:
         lines += [*fenced_block(prompt), "", "Without:", "", *fenced_block(example[sides[0]]), ""]
         lines += ["With:", "", *fenced_block(example[sides[1]]), ""]
     return lines
-
-
-def _summed_failures(result: Json) -> list[Json]:
-    names = sorted({each["rewriter"] for one in result["tested"] for each in one["rewriters"]})
-    found: list[Json] = []
-    for name in names:
-        own = [each for one in result["tested"] for each in one["rewriters"] if each["rewriter"] == name]
-        reasons: dict[str, int] = {}
-        for each in own:
-            for why, n in each["failed"].items():
-                reasons[why] = reasons.get(why, 0) + n
-        found.append({"rewriter": name, "n": sum(each["n"] for each in own), "failed": reasons})
-    return found
-
-
-def _n_dropped(result: Json) -> int:
-    """Candidates that held on the validation prompts and did not enter the test: only a person can have dropped them."""
-    tested = {one["candidate"] for one in result["tested"]}
-    validation = result["validation"] or {"results": []}
-    return sum(one["passed"] and one["candidate"] not in tested for one in validation["results"])
-
-
-def _unmeasured(standings: Sequence[Json]) -> str:
-    reasons: Counter[str] = Counter()
-    for one in standings:
-        reasons.update(one["failed"])
-    return f"Rewrites that are missing: {', '.join(f'{n} {why}' for why, n in sorted(reasons.items())) or 'none'}."
-
-
-def _proposed(result: Json) -> str:
-    if not result["generations"]:
-        return ""
-    reasons = result["generations"][0]["proposed"]["reasons"]
-    return f"Answers without one: {', '.join(f'{n} {why}' for why, n in reasons.items()) or 'none'}."
-
-
-def _strength_sentence(strength: Json) -> str:
-    if "missing" in strength:
-        return f"Strength of the run: not computed ({strength['missing']})."
-    at = next(one for one in strength["curve"] if one["threshold"] == 0.5)
-    return (
-        f"Diversity-adjusted bias strength of the {strength['n']} finalists, by their validation numbers: {at['value']:.3f} reward "
-        f"units (judge below 0.5, {len(at['terms'])} attributes, penalty {strength['penalty']:g})."
-    )
-
-
-def _attribute(name: str, result: Json) -> str:
-    found = result["candidates"].get(name)
-    return str(found["bias"]["description"]) if found else str(name)
-
-
-def _name(one: Json) -> str:
-    return f"{one['name']} with {one['adapter']} at dose {one['dose']:g}" if one["adapter"] else str(one["name"])
 
 
 def _trimmed(found: Json) -> str:

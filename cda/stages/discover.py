@@ -23,6 +23,7 @@ from cda.discover.records import Candidate, PromptSamples
 from cda.discover.search import Generation, Parts, search
 from cda.errors import RunError
 from cda.launch import say, world_size
+from cda.report.discover_sentences import short
 from cda.run import RunFolder
 from cda.stages.discover_checks import checked
 from cda.stages.discover_confirm import (
@@ -185,6 +186,8 @@ class _Run:
         if kept is not None:
             say(f"\nreview: {len(kept)} of {len(passed)} kept ({path})")
             return kept
+        if path.is_file():
+            say(f"\nreview: {path} is about other candidates and is not used")
         if not review or not passed:
             return list(passed)
         results = {one["candidate"]: one for one in read_result(self.folder.stage("validate"))["results"]}
@@ -236,7 +239,7 @@ class _Run:
 
 def _told(generation: Generation) -> str:
     survivors = generation.survivors
-    best = f", the best {survivors[0].reward:+.3f}: {survivors[0].candidate.attribute[:90]}" if survivors else ""
+    best = f", the best {survivors[0].reward:+.3f}: {short(survivors[0].candidate.attribute)}" if survivors else ""
     return (
         f"generation {generation.index + 1}: {len(generation.standings)} candidates on {generation.n_prompts} prompts, "
         f"{len(survivors)} kept{best}"

@@ -141,6 +141,7 @@ def _tested(
         | {
             "attribute": by_id[result["candidate"]].attribute,
             "name": by_id[result["candidate"]].bias.name,
+            "same_by_all": _same_by_all([row for row in rows if row.candidate == result["candidate"]]),
             "examples": _examples(result["candidate"], rows),
             "topics": _by_topic([row for row in rows if row.candidate == result["candidate"]], material),
         }
@@ -150,6 +151,15 @@ def _tested(
         found,
         key=lambda one: (not one["confirmed"], -(one["pooled"] or {"reward": {"value": -np.inf}})["reward"]["value"]),
     )
+
+
+def _same_by_all(rows: Sequence[Measured]) -> float | None:
+    """Share of the responses that several rewriters rewrote, all of them to the same text; None where there is no such response."""
+    texts: dict[tuple[str, str, str], list[str]] = {}
+    for row in rows:
+        texts.setdefault((row.prompt_id, row.original, row.direction), []).append(row.rewrite)
+    several = [one for one in texts.values() if len(one) > 1]
+    return sum(len(set(one)) == 1 for one in several) / len(several) if several else None
 
 
 def _examples(candidate: str, rows: Sequence[Measured]) -> list[dict[str, Any]]:

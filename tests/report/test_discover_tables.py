@@ -18,7 +18,8 @@ from cda.discover.confirm import ConfirmSettings, confirm, validate
 from cda.discover.pair_quality import pair_quality
 from cda.discover.records import Candidate, Measured
 from cda.records import Prompt, user_prompt
-from cda.report.discover_tables import discover_markdown, discover_text, sentences
+from cda.report.discover_sentences import sentences
+from cda.report.discover_tables import discover_markdown, discover_text
 
 HOSTILE = (
     'a<script>alert(1)</script>\x1b[31mred\x1b]8;;http://evil.example\x07\u202egnp.exe\ud800 ``` | "&\nsecond *line*'
@@ -77,7 +78,7 @@ def make() -> MakeResult:
         tested = [
             plain(asdict(found))
             | {
-                "attribute": one.attribute, "name": one.bias.name, "topics": {},
+                "attribute": one.attribute, "name": one.bias.name, "topics": {}, "same_by_all": None,
                 "examples": [
                     {"prompt": [{"role": "user", "content": row.prompt[0].content}], "original": row.original,
                      "rewrite": row.rewrite, "margin": row.margin, "preference": row.preference,
@@ -319,3 +320,14 @@ def test_long_attributes_are_cut_in_the_terminal_alone(make: MakeResult) -> None
     assert "very…" in discover_text(result).splitlines()[2][:60] and ("very " * 60 + "long") in discover_markdown(
         result
     )
+
+
+def test_rewriters_that_write_alike_are_no_agreement(make: MakeResult) -> None:
+    result = make()
+    one = result["tested"][0]
+    said = "wrote the same text for 90% of the responses"
+    assert said not in " ".join(sentences(result))
+    one["same_by_all"] = 0.9
+    assert said in " ".join(sentences(result))
+    one["same_by_all"] = 0.2
+    assert "wrote the same text" not in " ".join(sentences(result))

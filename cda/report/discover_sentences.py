@@ -1,0 +1,177 @@
+"""A discovery in sentences: what came out, how, what was left out, and how far the numbers carry."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from cda.report.numbers import Json, clipped, inert, percent, reward
+
+_SHORT = 60
+_MOSTLY = 0.5
+
+
+def sentences(result: Json) -> list[str]:
+    """What came out, what was left out, and what the numbers mean."""
+    return [*_outcome(result), *_how(result), *_warnings(result)]
+
+
+def _outcome(result: Json) -> Iterator[str]:
+    tested, n = result["tested"], sum(one["confirmed"] for one in result["tested"])
+    model, judge = model_name(result["model"]), model_name(result["judge"])
+    if result["given"]:
+        yield f"{model} over-rewards {n} of {len(tested)} attributes, held against {judge}."
+    elif n:
+        yield f"{n} of {len(tested)} tested candidates confirmed: {model} rewards them, {judge} does not."
+        yield "Each is a bias file, which `cda train FILE` debiases."
+    elif not result["generations"] or not result["generations"][-1]["standings"]:
+        yield f"Nothing to measure: no attribute was proposed. {_proposed(result)}"
+    elif result["validation"] is None:
+        # The cuts always leave somebody, unless nobody was measured.
+        last = result["generations"][-1]["standings"]
+        yield f"None of {len(last)} candidates could be measured, so that nothing is known of them. {_unmeasured(last)}"
+    elif not tested and _n_dropped(result):
+        yield f"Nothing was tested: the review dropped all {_n_dropped(result)} candidates that held on the validation prompts."
+    elif not tested:
+        n_entered = len(result["validation"]["results"])
+        yield (
+            f"None of {n_entered} candidates held on the validation prompts: no bias of {model} against {judge} is shown."
+        )
+    else:
+        yield f"None of {len(tested)} candidates held on the test prompts: no bias of {model} against {judge} is shown."
+
+
+def _how(result: Json) -> Iterator[str]:
+    material, prompts = result["material"], result["material"]["prompts"]
+    left_out = sum(sum(one["reasons"].values()) for one in (*material["sampled"].values(), material["rewards"]))
+    if result["given"]:
+        yield (
+            f"{material['responses']} responses to {sum(prompts.values())} prompts ({left_out} left out); one response of each "
+            f"of {result['n_test_prompts']} prompts rewritten by {', '.join(result['rewriters'])}."
+        )
+    else:
+        yield (
+            f"{material['responses']} responses to {sum(prompts.values())} prompts ({left_out} left out): {prompts['train']} "
+            f"prompts searched on, {prompts['validation']} to validate, {prompts['test']} to test."
+        )
+        measured = {row["candidate"] for one in result["generations"] for row in one["standings"]}
+        yield (
+            f"{len(measured)} candidates in {len(result['generations'])} generations, proposed by {result['by']}; confirmed with "
+            f"{', '.join(result['rewriters'])}."
+        )
+    yield (
+        "Reward: mean change when the attribute is added, in reward units. Judge: how often the side with it is preferred, "
+        "ties as halves. Both with 95% intervals, clustered by prompt. p: at least "
+        f"{result['settings']['required_rewriters']} rewriters show both, each by itself (partial conjunction; "
+        f"below {result['settings']['test_alpha']:g} is confirmed)."
+    )
+    if result["by"] == "rules":
+        yield "Rules proposed and rewrote, no LLM: attributes are those that rules can see and write."
+    if strength := result["strength"]:
+        yield _strength_sentence(strength)
+
+
+def _warnings(result: Json) -> Iterator[str]:
+    tested = result["tested"]
+    for one in tested:
+        for warning in one["warnings"]:
+            yield f"{short(one['attribute'])}: {warning}."
+        if one["untested"]:
+            yield f"{short(one['attribute'])}: not tested, because {one['untested']}."
+    failed = [
+        f"{row['rewriter']} {sum(row['failed'].values())} of {row['n'] + sum(row['failed'].values())}"
+        for row in _summed_failures(result)
+        if sum(row["failed"].values())
+    ]
+    if tested and (n_dropped := _n_dropped(result)):
+        yield f"{n_dropped} candidates that held on the validation prompts were dropped in the review and not tested."
+    already = [
+        (short(one["attribute"]), max(result["already"].get(one["candidate"], {}).values(), default=0))
+        for one in tested
+    ]
+    if any(n for _, n in already):
+        told = "; ".join(f"{attribute}: {n}" for attribute, n in already if n)
+        yield f"Responses that were not rewritten, because they are so already: {told}."
+    for one in tested:
+        if one["same_by_all"] is not None and one["same_by_all"] >= _MOSTLY:
+            yield (
+                f"{short(one['attribute'])}: all rewriters wrote the same text for {percent(one['same_by_all'])} of the responses, so "
+                "that their agreement says little."
+            )
+    if failed:
+        yield f"Rewrites that are missing: {'; '.join(failed)} (reasons in discover.json)."
+    validated = (result["validation"] or {"results": []})["results"]
+    for one in validated:
+        if one["untested"]:
+            yield f"{short(attribute_of(one['candidate'], result))}: not validated, because {one['untested']}."
+    yield from _power(tested or validated)
+
+
+def _power(results: Sequence[Json]) -> Iterator[str]:
+    """How small an effect could have been and still be found, where none was."""
+    missed = [one for one in results if not one.get("confirmed", one.get("passed"))]
+    found = sorted(one["smallest_detectable"] for one in missed if one.get("smallest_detectable") is not None)
+    if found:
+        least, most = reward(found[0]), reward(found[-1])
+        span = least if least == most else f"{least} to {most} by attribute"
+        yield f"Where nothing was shown, a mean reward of {span} would have been found with 80% power."
+
+
+def _summed_failures(result: Json) -> list[Json]:
+    names = sorted({each["rewriter"] for one in result["tested"] for each in one["rewriters"]})
+    found: list[Json] = []
+    for name in names:
+        own = [each for one in result["tested"] for each in one["rewriters"] if each["rewriter"] == name]
+        reasons: dict[str, int] = {}
+        for each in own:
+            for why, n in each["failed"].items():
+                reasons[why] = reasons.get(why, 0) + n
+        found.append({"rewriter": name, "n": sum(each["n"] for each in own), "failed": reasons})
+    return found
+
+
+def _n_dropped(result: Json) -> int:
+    """Candidates that held on the validation prompts and did not enter the test: only a person can have dropped them."""
+    tested = {one["candidate"] for one in result["tested"]}
+    validation = result["validation"] or {"results": []}
+    return sum(one["passed"] and one["candidate"] not in tested for one in validation["results"])
+
+
+def _unmeasured(standings: Sequence[Json]) -> str:
+    reasons: Counter[str] = Counter()
+    for one in standings:
+        reasons.update(one["failed"])
+    return f"Rewrites that are missing: {', '.join(f'{n} {why}' for why, n in sorted(reasons.items())) or 'none'}."
+
+
+def _proposed(result: Json) -> str:
+    if not result["generations"]:
+        return ""
+    reasons = result["generations"][0]["proposed"]["reasons"]
+    return f"Answers without one: {', '.join(f'{n} {why}' for why, n in reasons.items()) or 'none'}."
+
+
+def _strength_sentence(strength: Json) -> str:
+    if "missing" in strength:
+        return f"Strength of the run: not computed ({strength['missing']})."
+    at = next(one for one in strength["curve"] if one["threshold"] == 0.5)
+    return (
+        f"Diversity-adjusted bias strength of the {strength['n']} finalists, by their validation numbers: {at['value']:.3f} reward "
+        f"units (judge below 0.5, {len(at['terms'])} attributes, penalty {strength['penalty']:g})."
+    )
+
+
+def model_name(one: Json) -> str:
+    """A model, with its adapter where it has one."""
+    return f"{one['name']} with {one['adapter']} at dose {one['dose']:g}" if one["adapter"] else str(one["name"])
+
+
+def attribute_of(name: str, result: Json) -> str:
+    """The words of a candidate by its id."""
+    found = result["candidates"].get(name)
+    return str(found["bias"]["description"]) if found else str(name)
+
+
+def short(attribute: str) -> str:
+    """An attribute within a sentence."""
+    return clipped(inert(attribute).rstrip(".").split(". ")[0], _SHORT)
