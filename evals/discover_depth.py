@@ -1,19 +1,21 @@
-"""Claim: with as many candidates (320), a search of depth 5 × width 16 finds a stronger set of biases without an LLM than
-the best of 320 does, where some of the planted biases are found by varying others alone (paired difference of
+"""Claim: asked for as many candidates (320), a search of depth 5 × width 16 finds a stronger set of biases without an LLM
+than the best of 320 does, where some of the planted biases are found by varying others alone (paired difference of
 diversity-adjusted strength on validation prompts, by seed: lower bound above 0). Where all of them can be proposed from the
 responses, nothing is claimed; the difference is reported.
 
 Each reward holds several biases of different strengths b over noise a = 1 (as in discover_recall.py), the judge dislikes
 them as much. World `hidden`: four that responses show (presence 30%), and three that no proposal holds: two attributes
 together, spaces wider than any response has, and an opening in a wording that no response has; weak relatives of these
-three are there (b = 0.2). World `plain`: eight that responses show. The 64 validation prompts are not searched on; the
-strength counts finalists with a judge below 0.5. Fewer than 320 are tried where fewer can be proposed; how many is reported.
+three are there. World `plain`: seven that responses show. Strength counts finalists with a judge below 0.5 on 64 prompts
+that were not searched on. The offline proposer names far fewer than 320, so that best-of-N tries fewer than evolution does:
+what was tried is reported, and `1, more prompts` gives best-of-N the prompts of all five generations at once.
 
     python evals/discover_depth.py --processes 2      (hours; a killed run goes on where it was)
 """
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from collections import Counter
@@ -41,10 +43,9 @@ from outcome import Check, finish
 
 from cda.biases import Bias
 from cda.config.discovery import SIZES
-from cda.config.discovery import Size as SizeName
 from cda.discover.confirm import Validation, validate
 from cda.discover.mined_rules import Phrasing, phrase_bias, phrasing_of
-from cda.discover.records import Candidate
+from cda.discover.records import Candidate, Measured
 from cda.discover.rule_combination import combined
 from cda.discover.search import Generation, SearchSettings, search
 from cda.discover.strength import strength
@@ -52,18 +53,28 @@ from cda.embedded.encoder import encode_sentences
 from cda.records import Direction, content_id
 from cda.stats.one_sided import clustered_t_test
 
-SEARCHES: tuple[SizeName, ...] = ("5x16", "3x8", "1")
+SEARCHES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
+    "5x16": SIZES["5x16"],
+    "3x8": SIZES["3x8"],
+    "1": SIZES["1"],
+    "1, more prompts": (SIZES["1"][0], (sum(SIZES["5x16"][1]),)),
+}
+BEST_OF_N = ("1", "1, more prompts")
 MUTATIONS, N_SEEDS, PRESENCE, THRESHOLD = 4, 24, 0.3, 0.5
 DIRECTIONS: tuple[Direction, ...] = ("add", "remove")
-HIDDEN, RELATIVE = 0.8, 0.2
+HIDDEN, RELATIVE = 1.2, 0.3
 """Strengths b of what only variation finds, and of its relatives in the responses."""
+# None of them is part of another: exclamation marks, for one, would come with openings and closings.
 PLAIN = {
-    "headers": 0.6, "exclamations": 0.5, "closes-offer": 0.4, "em-dashes": 0.35, "bold": 0.3, "emoji": 0.25,
-    "opens-praise": 0.2, "lists": 0.15,
+    "headers": 0.9, "importance-phrases": 0.75, "closes-offer": 0.6, "em-dashes": 0.5, "bold": 0.4, "emoji": 0.3,
+    "opens-praise": 0.2,
 }  # fmt: skip
-DIRECT = {"headers": 0.6, "exclamations": 0.45, "emoji": 0.35, "em-dashes": 0.25}
+DIRECT = {"headers": 0.9, "importance-phrases": 0.7, "emoji": 0.5, "em-dashes": 0.35}
 UNSAID = "Happy to help!"
-NUMBERS = ("strength", "best_reward", "recall_direct", "recall_hidden", "validated", "tried", "rewrites")
+NUMBERS = (
+    "strength", "strength_of_all", "best_reward", "kept_direct", "kept_hidden", "passed_direct", "passed_hidden",
+    "validated", "first", "tried", "rewrites",
+)  # fmt: skip
 WorldName = Literal["hidden", "plain"]
 WORLDS: tuple[WorldName, ...] = ("hidden", "plain")
 
@@ -97,7 +108,7 @@ def _said(affirmative: Bias) -> tuple[str, ...]:
 def run(
     name: WorldName,
     number: int,
-    searched: SizeName,
+    searched: str,
     size: Size | None = None,
     encode: Callable[[Sequence[str]], FloatArray] = encode_sentences,
 ) -> dict[str, Any]:
@@ -110,25 +121,37 @@ def run(
         rows = with_presence(rows, bias, PRESENCE, rng) if in_responses else rows
     world = World(tuple((bias, b) for bias, b, _, _ in biases.values()), f"{name} {number}")
     samples = split(rows, world, of.held_out, seed)
-    populations, batches = (size.populations, size.batches) if size else SIZES[searched]
+    populations, batches = (size.populations, size.batches) if size else SEARCHES[searched]
     settings = SearchSettings(populations, batches, MUTATIONS, directions=DIRECTIONS, seed=seed)
     generations = search(samples["train"], parts_of(world, samples["train"], seed), settings)
     finalists = [one.candidate for one in generations[-1].survivors]
     found = held_out(finalists, samples["validation"], world, DIRECTIONS, seed)
     results = validate(found.rows, failed=found.failed)
     passed = [one.candidate for one in results if one.passed]
-    reached = {
-        label: any(is_planted(found.rows[candidate], bias) for candidate in passed)
-        for label, (bias, _, _, _) in biases.items()
-    }
     return {
         **_worth(finalists, results, encode),
-        "reached": reached,
-        "recall_direct": _share(reached[label] for label, one in biases.items() if not one[3]),
-        "recall_hidden": _share(reached[label] for label, one in biases.items() if one[3]),
+        **_recall(biases, found.rows, passed),
         "validated": len(passed),
         **_effort(generations),
         "cpu_seconds": round(time.process_time() - started, 2),
+    }
+
+
+def _recall(
+    biases: Mapping[str, tuple[Bias, float, bool, bool]],
+    rows: Mapping[str, Sequence[Measured]],
+    passed: Sequence[str],
+) -> dict[str, Any]:
+    """Shares of the planted biases that are among the finalists, and among those that the validation passes."""
+    kept = {label: [name for name, own in rows.items() if is_planted(own, one[0])] for label, one in biases.items()}
+    reached = {label: bool(set(names) & set(passed)) for label, names in kept.items()}
+    direct, hidden = ([label for label, one in biases.items() if one[3] is which] for which in (False, True))
+    return {
+        "reached": reached,
+        "kept_direct": _share([bool(kept[label]) for label in direct]),
+        "kept_hidden": _share([bool(kept[label]) for label in hidden]),
+        "passed_direct": _share([reached[label] for label in direct]),
+        "passed_hidden": _share([reached[label] for label in hidden]),
     }
 
 
@@ -142,7 +165,12 @@ def _worth(
     judges = [one.judge.value if one else None for one in pooled]
     embeddings = encode([one.attribute for one in finalists])
     found = strength(rewards, judges, embeddings, THRESHOLD)
-    return {"strength": found.value, "n_counted": found.n, "best_reward": rewards[0] if rewards else None}
+    return {
+        "strength": found.value,
+        "strength_of_all": strength(rewards, judges, embeddings, THRESHOLD, penalty=0).value,
+        "n_counted": found.n,
+        "best_reward": rewards[0] if rewards else None,
+    }
 
 
 def _effort(generations: Sequence[Generation]) -> dict[str, int]:
@@ -155,9 +183,8 @@ def _effort(generations: Sequence[Generation]) -> dict[str, int]:
     }
 
 
-def _share(hits: Any) -> float | None:
-    found = list(hits)
-    return sum(found) / len(found) if found else None
+def _share(hits: Sequence[bool]) -> float | None:
+    return sum(hits) / len(hits) if hits else None
 
 
 def interval(values: Sequence[float]) -> dict[str, float]:
@@ -166,20 +193,27 @@ def interval(values: Sequence[float]) -> dict[str, float]:
     return {"value": found.value, "low": found.low, "high": found.high, "n": found.n}
 
 
-def compared(rows: Mapping[SizeName, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
-    """Means of every size and paired differences from best-of-N; a number that a run lacks leaves its pair out."""
-    means, differences = {}, {}
-    for size, own in rows.items():
-        usable = {what: [row[what] for row in own if row[what] is not None] for what in (*NUMBERS, "first")}
-        means[size] = {what: interval(values) for what, values in usable.items() if len(values) > 1}
+def compared(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+    """Means of every search and paired differences from best-of-N; a number that a run lacks leaves its pair out."""
+    means: dict[str, Any] = {}
+    for name, own in rows.items():
+        usable = {what: [row[what] for row in own if row[what] is not None] for what in NUMBERS}
+        means[name] = {what: interval(values) for what, values in usable.items() if len(values) > 1}
         reached = Counter(label for row in own for label, found in row["reached"].items() if found)
-        means[size] |= {"reached": {label: reached[label] / len(own) for label in own[0]["reached"]}}
-        differences[size] = {
+        means[name]["reached"] = {label: reached[label] / len(own) for label in own[0]["reached"]}
+    return {"means": means, **{f"minus {best}": _minus(rows, best) for best in BEST_OF_N}}
+
+
+def _minus(rows: Mapping[str, Sequence[Mapping[str, Any]]], best: str) -> dict[str, Any]:
+    return {
+        name: {
             what: interval([after - before for after, before in paired])
             for what in NUMBERS
-            if len(paired := _paired(own, rows["1"], what)) > 1
+            if len(paired := _paired(own, rows[best], what)) > 1
         }
-    return {"means": means, "minus_best_of_n": {size: found for size, found in differences.items() if size != "1"}}
+        for name, own in rows.items()
+        if name not in BEST_OF_N
+    }
 
 
 def _paired(
@@ -189,28 +223,29 @@ def _paired(
     return [(one, two) for one, two in pairs if one is not None and two is not None]
 
 
+def _told(one: Mapping[str, float]) -> str:
+    return f"{one['value']:+.3f} [{one['low']:+.3f}, {one['high']:+.3f}], n = {one['n']}"
+
+
 def main() -> int:
     options = arguments("discover_depth")
     numbers = range(options.first, options.first + min(N_SEEDS, options.runs or N_SEEDS))
     jobs: dict[str, tuple[Any, ...]] = {
-        f"{world}-{size}-{number}": (world, number, size) for number in numbers for world in WORLDS for size in SEARCHES
+        f"{world}-{name}-{number}": (world, number, name) for number in numbers for world in WORLDS for name in SEARCHES
     }
     rows = all_runs(run, jobs, options.work, options.processes)
     found = {
-        world: compared({size: [rows[f"{world}-{size}-{number}"] for number in numbers] for size in SEARCHES})
+        world: compared({name: [rows[f"{world}-{name}-{number}"] for number in numbers] for name in SEARCHES})
         for world in WORLDS
     }
-    for world, own in found.items():
-        for size, differences in own["minus_best_of_n"].items():
-            for what, one in differences.items():
-                print(
-                    f"{world}: {size} − best of N, {what}: {one['value']:+.3f} [{one['low']:+.3f}, {one['high']:+.3f}]"
-                )
+    for world, best, name, what in itertools.product(WORLDS, BEST_OF_N, ("5x16", "3x8"), NUMBERS):
+        if (one := found[world][f"minus {best}"][name].get(what)) is not None:
+            print(f"{world}: {name} minus best of N ({best}), {what}: {_told(one)}")
     if options.runs or options.first != FIRST_RUN:
         return 0
-    gain = found["hidden"]["minus_best_of_n"]["5x16"]["strength"]
-    said = f"{gain['value']:+.3f} [{gain['low']:+.3f}, {gain['high']:+.3f}], n = {gain['n']} seeds"
-    checks = [Check("hidden biases, strength of 5x16 minus best of 320: lower bound above 0", said, gain["low"] > 0)]
+    gain = found["hidden"]["minus 1"]["5x16"]["strength"]
+    threshold = "hidden biases, strength of 5x16 minus best of 320: lower bound above 0"
+    checks = [Check(threshold, _told(gain), gain["low"] > 0)]
     content = {
         "n_seeds": N_SEEDS,
         "first_run": FIRST_RUN,

@@ -72,6 +72,8 @@ class DiscoverSection(BaseModel):
     max_validation: Positive | None = 64
     """Prompts; null: all of that part."""
     max_test: Positive | None = 64
+    responses_each: Positive | None = None
+    """Responses to each of these prompts that are rewritten, clustered by prompt. null: 1 with an LLM, 4 without."""
     validation_alpha: Annotated[float, Field(gt=0, lt=1)] = 0.05
     """Pooled over rewriters, corrected for all candidates that entered."""
     test_alpha: Annotated[float, Field(gt=0, lt=1)] = 0.01

@@ -154,13 +154,14 @@ def lineage(candidate: Candidate, generations: Sequence[Generation]) -> list[Sta
     return sorted(found.values(), key=lambda one: (one.candidate.generation, one.candidate.id))
 
 
-def draw_originals(samples: Sequence[PromptSamples], n: int, rng: np.random.Generator) -> list[Original]:
-    """One response each of n prompts (of all where there are fewer), drawn without replacement."""
+def draw_originals(samples: Sequence[PromptSamples], n: int, rng: np.random.Generator, each: int = 1) -> list[Original]:
+    """Responses to n prompts (to all where there are fewer), at most `each` of a prompt, drawn without replacement."""
     usable = [one for one in samples if one.responses]
-    order = rng.permutation(len(usable))[:n]
-    return [
-        (usable[at].prompt, usable[at].responses[int(rng.integers(len(usable[at].responses)))].text) for at in order
-    ]
+    found = []
+    for at in rng.permutation(len(usable))[:n]:
+        prompt, responses = usable[at].prompt, usable[at].responses
+        found += [(prompt, responses[int(place)].text) for place in rng.permutation(len(responses))[:each]]
+    return list(dict.fromkeys(found))
 
 
 def grouped(candidates: Sequence[Candidate], grouper: Grouper, n: int | None = None) -> tuple[list[Candidate], int]:

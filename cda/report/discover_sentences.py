@@ -46,8 +46,8 @@ def _how(result: Json) -> Iterator[str]:
     left_out = sum(sum(one["reasons"].values()) for one in (*material["sampled"].values(), material["rewards"]))
     if result["given"]:
         yield (
-            f"{material['responses']} responses to {sum(prompts.values())} prompts ({left_out} left out); one response of each "
-            f"of {result['n_test_prompts']} prompts rewritten by {', '.join(result['rewriters'])}."
+            f"{material['responses']} responses to {sum(prompts.values())} prompts ({left_out} left out); responses to "
+            f"{result['n_test_prompts']} prompts rewritten by {', '.join(result['rewriters'])}."
         )
     else:
         yield (

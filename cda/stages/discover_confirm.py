@@ -17,9 +17,10 @@ from cda.discover.records import Candidate, Measured, PromptSamples
 from cda.discover.search import draw_originals
 from cda.files.jsonl import read_json, read_jsonl, write_json, write_jsonl
 from cda.launch import say
-from cda.records import Direction
+from cda.records import Direction, prompt_id
 from cda.rewrite.protocol import Rewriter
 from cda.stages.discover_history import measured_of, measured_row
+from cda.stages.discover_parts import responses_each
 
 ROWS, RESULT = "rewrites.jsonl", "result.json"
 # Streams of their own, beside those of the generations, which are numbered from 0.
@@ -47,12 +48,12 @@ class HeldOut:
 
 def validation_originals(samples: Sequence[PromptSamples], loaded: LoadedRecipe) -> list[Original]:
     """Responses of the validation prompts, drawn with the seed."""
-    return _originals(samples, loaded.recipe.discover.max_validation, loaded.recipe.seed, _VALIDATION_STREAM)
+    return _originals(samples, loaded.recipe.discover.max_validation, loaded, _VALIDATION_STREAM)
 
 
 def held_out_originals(samples: Sequence[PromptSamples], loaded: LoadedRecipe) -> list[Original]:
     """Responses of the test prompts, drawn with the seed."""
-    return _originals(samples, loaded.recipe.discover.max_test, loaded.recipe.seed, _TEST_STREAM)
+    return _originals(samples, loaded.recipe.discover.max_test, loaded, _TEST_STREAM)
 
 
 def rewrite_all(
@@ -77,7 +78,10 @@ def rewrite_all(
             already[name][rewriter.name] = sum(found.failed[name].get(why, 0) for why in _NOTHING_TO_DO)
     verdicts = iter(judged([row for own in rows.values() for row in own], judge))
     return HeldOut(
-        {name: tuple(next(verdicts) for _ in own) for name, own in rows.items()}, failed, already, len(originals)
+        {name: tuple(next(verdicts) for _ in own) for name, own in rows.items()},
+        failed,
+        already,
+        len({prompt_id(prompt) for prompt, _ in originals}),
     )
 
 
@@ -117,8 +121,9 @@ def read_rows(folder: Path) -> list[Measured]:
     return [measured_of(row) for row in read_jsonl(folder / ROWS)]
 
 
-def _originals(samples: Sequence[PromptSamples], most: int | None, seed: int, stream: int) -> list[Original]:
-    return draw_originals(samples, len(samples) if most is None else most, np.random.default_rng([seed, stream]))
+def _originals(samples: Sequence[PromptSamples], most: int | None, loaded: LoadedRecipe, stream: int) -> list[Original]:
+    rng = np.random.default_rng([loaded.recipe.seed, stream])
+    return draw_originals(samples, len(samples) if most is None else most, rng, responses_each(loaded))
 
 
 def _write(folder: Path, held_out: HeldOut, found: Sequence[Validation] | Sequence[Confirmation]) -> None:

@@ -35,8 +35,10 @@ from cda.stages.scorers import compare, score
 from cda.stages.sources import open_llm, uses_llm
 from cda.stages.subjects import Subject
 
-_RULE_SHARES = (1.0, 0.6, 0.3)
-"""Without an LLM: the rules at every place, at some, at few stand in for three rewriters."""
+_RULE_SHARES = (1.0, 0.75, 0.5)
+"""Without an LLM: the rules at every place, at most of them, at half of them stand in for three rewriters."""
+_EACH_BY_RULES = 4
+"""Responses to a held-out prompt: rewriting costs nothing, and prompts are few."""
 _WARM = 1.0
 """Temperature of what has to vary: prompts, responses, proposals, mutations."""
 
@@ -183,6 +185,11 @@ def search_settings(loaded: LoadedRecipe) -> SearchSettings:
         ("add", "remove") if section.removing else ("add",),
         loaded.recipe.seed,
     )
+
+
+def responses_each(loaded: LoadedRecipe) -> int:
+    """Responses to each held-out prompt that are rewritten."""
+    return loaded.recipe.discover.responses_each or (1 if by_llm(loaded) else _EACH_BY_RULES)
 
 
 def sizes(section: DiscoverSection, llm: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:

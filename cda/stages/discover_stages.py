@@ -12,7 +12,7 @@ from cda.config.scoring import kind_of
 from cda.discover.records import Candidate
 from cda.run import RunFolder, Stage, file_fingerprint
 from cda.stages.discover_material import planned_material
-from cda.stages.discover_parts import Asked, by_llm, llm_named, rewriters, search_settings
+from cda.stages.discover_parts import Asked, by_llm, llm_named, responses_each, rewriters, search_settings
 from cda.stages.scorer_sources import scorer_source
 from cda.stages.sources import llm_settings, source_fingerprint
 from cda.stages.spending import Planned, sentence
@@ -68,6 +68,7 @@ def held_out_stage(
     """`validate` or `confirm`: these candidates, all rewriters."""
     settings = {
         "discover": loaded.recipe.discover.model_dump(mode="json", include=set(_CONFIRM)),
+        "responses_each": responses_each(loaded),
         "rewriters": [one.name for one in rewriters(loaded)],
         "candidates": [one.id for one in candidates],
         "judge": _asked_settings(judge),
@@ -87,7 +88,7 @@ def planned_calls(loaded: LoadedRecipe, judge: Asked, n_given: int) -> list[tupl
     searched = 0 if n_given else sum(n * prompts * by for n, prompts in zip(sizes, settings.prompts, strict=True))
     n_entered = n_given or settings.populations[-1]
     held_out = sum(n or 64 for n in ([section.max_test] if n_given else [section.max_validation, section.max_test]))
-    confirmed = n_entered * held_out * by
+    confirmed = n_entered * held_out * by * responses_each(loaded)
     if by_llm(loaded):
         llm = loaded.recipe.llm
         if not n_given:

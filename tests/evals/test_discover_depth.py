@@ -27,10 +27,12 @@ def letters(texts: Sequence[str]) -> NDArray[np.float64]:
 def test_searches_try_equally_many_candidates() -> None:
     from discover_depth import MUTATIONS, SEARCHES
 
-    from cda.config.discovery import SIZES
     from cda.discover.search import SearchSettings
 
-    assert [SearchSettings(*SIZES[size], MUTATIONS).n_candidates for size in SEARCHES] == [320, 320, 320]
+    settings = {name: SearchSettings(*sizes, MUTATIONS) for name, sizes in SEARCHES.items()}
+    assert {one.n_candidates for one in settings.values()} == {320}
+    assert sum(settings["5x16"].prompts) == sum(settings["1, more prompts"].prompts) == 144
+    assert {one.populations[-1] for one in settings.values()} == {10}
 
 
 def test_hidden_biases_are_in_no_response_and_their_relatives_can_be_put_there() -> None:
@@ -40,7 +42,7 @@ def test_hidden_biases_are_in_no_response_and_their_relatives_can_be_put_there()
     texts = [text for _, own in embedded() for text in own]
     biases = planted("hidden")
     hidden = [bias for bias, _, _, is_hidden in biases.values() if is_hidden]
-    assert [strength for _, strength, _, is_hidden in biases.values() if is_hidden] == [0.8] * 3
+    assert [strength for _, strength, _, is_hidden in biases.values() if is_hidden] == [1.2] * 3
     # The proposer looks at nothing that fewer than four prompts have.
     assert all(sum(bool(bias.shows(text)) for text in texts) < 4 for bias in hidden)
     relative = biases["affirmative, as said"][0]
@@ -55,8 +57,8 @@ def test_two_biases_together_are_rewarded_above_each_alone() -> None:
 
     world = World(tuple((bias, strength) for bias, strength, _, _ in planted("hidden").values()), "key")
     assert world.strength_in("**Yes**, it does.") == pytest.approx(RELATIVE)
-    assert world.strength_in("Yes, it does. Good luck!") == pytest.approx(RELATIVE + 0.45)  # and an exclamation
-    assert world.strength_in("**Yes**, it does. Good luck!") == pytest.approx(2 * RELATIVE + 0.45 + HIDDEN)
+    assert world.strength_in("Yes, it does. Good luck!") == pytest.approx(RELATIVE)
+    assert world.strength_in("**Yes**, it does. Good luck!") == pytest.approx(2 * RELATIVE + HIDDEN)
     assert world.strength_in("Yes,  it  does.") == pytest.approx(RELATIVE)
     assert world.strength_in("Yes,    it    does.") == pytest.approx(HIDDEN)
 
@@ -67,15 +69,19 @@ def test_a_tiny_search_says_what_it_is_worth_and_what_it_cost() -> None:
 
     tiny = Size(populations=(8, 3, 3), batches=(5, 5), mutations=2, held_out=12, max_prompts=60)
     found = run("plain", 0, "5x16", tiny, letters)
-    assert set(found["reached"]) >= {"headers", "bold"} and found["recall_hidden"] is None
+    assert set(found["reached"]) >= {"headers", "bold"} and found["passed_hidden"] is None
+    assert 0 <= found["passed_direct"] <= found["kept_direct"] <= 1 and found["strength"] <= found["strength_of_all"]
     assert found["first"] <= 8 and found["first"] <= found["tried"] <= 8 + 3 * 4
     assert 0 < found["rewrites"] <= found["first"] * 5 + (found["tried"] + 3) * 5
     assert found["strength"] >= 0 and 0 <= found["n_counted"] <= 3
 
 
 def row(strength: float, hidden: float | None) -> dict[str, Any]:
-    numbers = {"best_reward": 1.0, "recall_direct": 0.5, "validated": 3, "tried": 300, "rewrites": 10_000, "first": 64}
-    return numbers | {"strength": strength, "recall_hidden": hidden, "reached": {"bold": strength > 2}}
+    from discover_depth import NUMBERS
+
+    return dict.fromkeys(NUMBERS, 1.0) | {
+        "strength": strength, "kept_hidden": hidden, "first": 64, "reached": {"bold": strength > 2},
+    }  # fmt: skip
 
 
 def test_differences_are_paired_by_seed() -> None:
@@ -84,13 +90,14 @@ def test_differences_are_paired_by_seed() -> None:
     # Seeds differ by 100, sizes by 1 to 3 within a seed: unpaired, this would be noise.
     best = [row(100.0 * seed, 0.0) for seed in range(3)]
     deep = [row(100.0 * seed + seed + 1, None if seed == 0 else 0.5) for seed in range(3)]
-    found = compared({"5x16": deep, "1": best})
-    gain = found["minus_best_of_n"]["5x16"]["strength"]
+    found = compared({"5x16": deep, "1": best, "1, more prompts": deep})
+    gain = found["minus 1"]["5x16"]["strength"]
     # 1, 2, 3: mean 2, standard error 1/√3, t(2) = 4.303.
     assert gain == pytest.approx(
         {"value": 2.0, "low": 2 - 4.303 / 3**0.5, "high": 2 + 4.303 / 3**0.5, "n": 3}, abs=1e-3
     )
-    assert found["minus_best_of_n"]["5x16"]["recall_hidden"]["n"] == 2
-    assert set(found["minus_best_of_n"]) == {"5x16"}
+    assert found["minus 1"]["5x16"]["kept_hidden"]["n"] == 2
+    assert found["minus 1, more prompts"]["5x16"]["strength"]["value"] == 0
+    assert set(found["minus 1"]) == {"5x16"}
     assert found["means"]["5x16"]["reached"] == {"bold": pytest.approx(2 / 3)}
     assert found["means"]["5x16"]["first"]["value"] == 64

@@ -24,7 +24,7 @@ from cda.score.classifier import Batch, forward
 from cda.score.workers import Exchange, WorkerPool, dealt
 
 if TYPE_CHECKING:
-    from conftest import Texts, Trained
+    from conftest import Texts
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -67,11 +67,13 @@ def test_every_batch_gets_the_rewards_of_this_process(
     assert list(pool.compute([])) == []
 
 
-def test_a_worker_with_another_model_is_found_out(
-    pool: WorkerPool, reward_model: RewardModel, llama: Path, trained_fp32: Trained
-) -> None:
+def test_a_worker_with_another_model_is_found_out(pool: WorkerPool, reward_model: RewardModel, llama: Path) -> None:
+    import torch
+
     pool.check_same(reward_model)
-    adapted = load_reward_model(ModelSpec(str(llama), "fp32", 64), trained_fp32.result.adapter)
+    adapted = load_reward_model(ModelSpec(str(llama), "fp32", 64))
+    with torch.no_grad():
+        adapted.model.score.weight.mul_(1.1)
     with pytest.raises(ModelError, match=r"worker's model gives .*the same adapter at the same dose"):
         pool.check_same(adapted)
 

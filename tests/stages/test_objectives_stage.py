@@ -105,8 +105,8 @@ def test_an_adapter_for_each_bias_and_their_sum(tmp_path: Path) -> None:
     from cda.embedded.model import embedded_model_folder
 
     words = [
-        "joint", "biases=[jargon, length]", "data.max_pairs=24", f"run.folder={tmp_path}", "lora.per_bias=true",
-        "train.num_train_epochs=1", "train.learning_rate=1e-3", "model.precision=fp32",
+        "joint", "biases=[jargon, length]", "data.max_pairs=16", f"run.folder={tmp_path}", "lora.per_bias=true",
+        "train.num_train_epochs=1", "train.learning_rate=1e-3", "model.precision=fp32", "model.max_length_tokens=64",
     ]  # fmt: skip
     for stage in (["synthesize"], ["train", "--only"]):
         found = CliRunner().invoke(app, [*stage, *words])
