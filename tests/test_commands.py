@@ -22,6 +22,8 @@ LAUNCH = re.compile(r"^#?\s*(?:.*&& )?(accelerate launch scripts/train\.py [^\n]
 
 AUDIT = re.compile(r"^(cda (?:audit|samples|dose) [^\n]+)$", re.MULTILINE)
 ASKED = re.compile(r"^(cda (?:quality|best-of|win-rate) [^\n]+)$", re.MULTILINE)
+DISCOVER = re.compile(r"^(cda discover [^\n]+)$", re.MULTILINE)
+TRAIN = re.compile(r"^(cda train (?!runs/)[^\n]+)$", re.MULTILINE)
 MERGE = re.compile(r"^cda merge ([^\n]+)$", re.MULTILINE)
 
 
@@ -109,6 +111,30 @@ def test_documented_questions_name_options_that_exist(workplace: Path, monkeypat
         assert re.search(r"(rewardbench|samples|outputs_before)\.jsonl: no such file|runs/jargon", result.output), (
             result.output
         )
+
+
+def test_documented_discoveries_dry_run(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(workplace)
+    monkeypatch.setenv("OPENAI_API_KEY", "unused")
+    commands = DISCOVER.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert len(commands) >= 5
+    for command in commands:
+        # Models that are here stand for those on a hub.
+        here = command.replace("my-org/my-reward-model", "embedded").replace("my-org/other-reward-model", "embedded-judge")
+        result = CliRunner().invoke(app, [*shlex.split(here)[1:], "--dry-run"])
+        if "runs/jargon" in command:  # not there; everything else about the command is right
+            assert result.exit_code == 1 and result.output.count("error:") == 1 and "runs/jargon" in result.output
+        else:
+            assert result.exit_code == 0 and " embedded against " in result.output, result.output
+
+
+def test_a_bias_file_is_a_recipe(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(workplace)
+    commands = TRAIN.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert any("emoji.yaml" in command for command in commands)
+    for command in commands:
+        result = CliRunner().invoke(app, [*shlex.split(command)[1:], "--dry-run"])
+        assert result.exit_code == 0 and "name: emoji" in result.stdout, result.output
 
 
 def test_documentation_has_commands_and_names_every_recipe() -> None:
