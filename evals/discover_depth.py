@@ -158,7 +158,7 @@ def _recall(
 def _worth(
     finalists: Sequence[Candidate], results: Sequence[Validation], encode: Callable[[Sequence[str]], FloatArray]
 ) -> dict[str, Any]:
-    """Strength of the run, and the validation reward of what the search put first: picked on other prompts."""
+    """Strength of the run, and the validation reward of what the search put first, of those that could be rewritten there."""
     by_id = {one.candidate: one.pooled for one in results}
     pooled = [by_id[one.id] for one in finalists]
     rewards = [one.reward.value if one else None for one in pooled]
@@ -169,7 +169,7 @@ def _worth(
         "strength": found.value,
         "strength_of_all": strength(rewards, judges, embeddings, THRESHOLD, penalty=0).value,
         "n_counted": found.n,
-        "best_reward": rewards[0] if rewards else None,
+        "best_reward": next((one for one in rewards if one is not None), None),
     }
 
 
