@@ -67,8 +67,8 @@ class DiscoverSection(BaseModel):
     """Share of a generation let go by reward before the judge is asked; never one that is rewarded."""
     judge_cut: Share = 0.3
     """Share let go by the judge; never one that it dislikes."""
-    removing: bool = False
-    """Also take the attribute away where a response has it."""
+    removing: bool | None = None
+    """Also take the attribute away where a response has it. null: without an LLM, where it costs nothing."""
     max_validation: Positive | None = 64
     """Prompts; null: all of that part."""
     max_test: Positive | None = 64

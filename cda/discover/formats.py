@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from cda.biases import Bias, load_bias
@@ -21,6 +22,7 @@ def mark_biases() -> list[Bias]:
     return [load_bias(str(path)) for path in sorted((_FOLDER / "marks").glob("*.yaml"))]
 
 
-def catalogue() -> list[Bias]:
+@cache
+def catalogue() -> tuple[Bias, ...]:
     """All that can be looked for in any responses: formats, marks, and the built-in biases that rules can add."""
-    return [*format_biases(), *mark_biases(), *(load_bias(name) for name in _BUILT_IN)]
+    return (*format_biases(), *mark_biases(), *(load_bias(name) for name in _BUILT_IN))

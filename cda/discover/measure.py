@@ -18,7 +18,7 @@ from cda.rewrite.protocol import Mixed, Rewriter
 Original = tuple[Prompt, str]
 ALREADY = "is so already"
 """Reason for not rewriting a response that has the attribute before it is added, or lacks it before it is removed."""
-Fate = Literal["kept", "no rewrites", "reward", "judge", "front"]
+Fate = Literal["kept", "too few rewrites", "reward", "judge", "front"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,16 +47,19 @@ class Candidate:
         origin: How it came up.
         generation: The generation that first measured it; 0 is the first.
         parents: `id`s of the candidates that it was made from.
+        id: Names what is measured, whatever the bias is called.
     """
 
     bias: Bias
     origin: Origin = "proposed"
     generation: int = 0
     parents: tuple[str, ...] = ()
+    id: str = field(init=False)
 
-    @property
-    def id(self) -> str:
-        return content_id("candidate", self.bias.model_dump(mode="json", exclude={"name"}))
+    def __post_init__(self) -> None:
+        # Once, since it names every row that is measured.
+        name = content_id("candidate", self.bias.model_dump(mode="json", exclude={"name"}))
+        object.__setattr__(self, "id", name)
 
     @property
     def attribute(self) -> str:
@@ -112,7 +115,7 @@ class Standing:
         judge: Mean preference of the judge, 0 to 1; None where it was not asked.
         n_judged: Preferences behind it.
         failed: Rewrites that are missing, by reason.
-        fate: `kept`, or where it went: `no rewrites`, `reward`, `judge`, `front`.
+        fate: `kept`, or where it went: `too few rewrites`, `reward`, `judge`, `front`.
     """
 
     candidate: Candidate
@@ -121,7 +124,7 @@ class Standing:
     judge: float | None = None
     n_judged: int = 0
     failed: Mapping[str, int] = field(default_factory=dict)
-    fate: Literal["kept", "no rewrites", "reward", "judge", "front"] = "kept"
+    fate: Literal["kept", "too few rewrites", "reward", "judge", "front"] = "kept"
 
 
 @dataclass(frozen=True, slots=True)

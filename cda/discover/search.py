@@ -6,6 +6,7 @@ search that is handed the generations it has finished goes on exactly as if it h
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +24,8 @@ from cda.rewrite.protocol import Rewriter
 
 _EXAMPLES = 3
 """Rewrites of a survivor that its mutator is shown."""
+_MIN_SHARE = 0.25
+"""Rewrites that a candidate needs in a generation, as a share of its prompts."""
 _PROPOSED_FOR_EACH = 2
 """Attributes asked for, for each that is wanted: many of them mean the same."""
 _TRIED, _BEYOND = "tried before", "beyond the number of candidates"
@@ -241,7 +244,7 @@ def _generation(
     found = measured(population, originals, parts.rewriter, parts.reward, settings.directions)
     target = settings.populations[index + 1]
     first = [standing(one, found.rows[one.id], found.failed[one.id]) for one in population]
-    cut = cut_by_reward(first, settings.reward_cut, target)
+    cut = cut_by_reward(first, settings.reward_cut, target, math.ceil(_MIN_SHARE * len(originals)))
     rows = dict(found.rows)
     asked = [one.candidate.id for one in cut if one.fate == "kept"]
     verdicts = iter(judged([row for name in asked for row in rows[name]], parts.judge))

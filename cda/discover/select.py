@@ -10,29 +10,34 @@ import numpy as np
 from cda.discover.records import Standing
 
 
-def cut_by_reward(standings: Sequence[Standing], share: float, at_least: int) -> list[Standing]:
+def cut_by_reward(standings: Sequence[Standing], share: float, at_least: int, min_rewrites: int = 1) -> list[Standing]:
     """Let go of the least rewarded, before a judge is asked; nothing is let go for its rank that the model likes.
 
     Gone are candidates below the `share` quantile of the rewards, or below 0 where that is lower ("Automatically Finding
     Reward Model Biases": the lowest 40%, with a threshold that is never above 0). Where fewer than `at_least` would be
-    left, the best `at_least` stay. Candidates without any rewrite always go.
+    left, the best `at_least` stay. Candidates with too few rewrites always go: the mean of one or two is luck.
 
     Args:
         standings: Of a generation, none of them judged.
         share: Quantile, 0 to 1.
         at_least: How many have to stay.
+        min_rewrites: With fewer, a candidate goes.
 
     Returns:
-        All standings in their order, each with its fate: `kept`, `reward` or `no rewrites`.
+        All standings in their order, each with its fate: `kept`, `reward` or `too few rewrites`.
     """
-    rewards = [one.reward for one in standings if one.reward is not None]
+    too_few = [one.reward is None or one.n < min_rewrites for one in standings]
+    rewards = [one.reward for one, few in zip(standings, too_few, strict=True) if not few and one.reward is not None]
     if not rewards:
-        return [replace(one, fate="no rewrites") for one in standings]
+        return [replace(one, fate="too few rewrites") for one in standings]
     threshold = min(float(np.quantile(rewards, share)), 0.0)
     threshold = min([threshold, *sorted(rewards, reverse=True)[:at_least]])
     return [
-        replace(one, fate="no rewrites" if one.reward is None else "kept" if one.reward >= threshold else "reward")
-        for one in standings
+        replace(
+            one,
+            fate="too few rewrites" if few or one.reward is None else "kept" if one.reward >= threshold else "reward",
+        )
+        for one, few in zip(standings, too_few, strict=True)
     ]
 
 

@@ -155,7 +155,7 @@ def _generation_table(result: Json) -> Table:
         kept = [row for row in one["standings"] if row["fate"] == "kept"]
         best = max((row["reward"] for row in kept), default=None)
         gone = "; ".join(
-            f"{fates.count(fate)} {fate}" for fate in ("no rewrites", "reward", "judge", "front") if fate in fates
+            f"{fates.count(fate)} {fate}" for fate in ("too few rewrites", "reward", "judge", "front") if fate in fates
         )
         rows.append(
             (

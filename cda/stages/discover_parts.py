@@ -182,9 +182,15 @@ def search_settings(loaded: LoadedRecipe) -> SearchSettings:
         section.mutations,
         section.reward_cut,
         section.judge_cut,
-        ("add", "remove") if section.removing else ("add",),
+        ("add", "remove") if removes(loaded) else ("add",),
         loaded.recipe.seed,
     )
+
+
+def removes(loaded: LoadedRecipe) -> bool:
+    """Whether attributes are also taken away."""
+    asked = loaded.recipe.discover.removing
+    return not by_llm(loaded) if asked is None else asked
 
 
 def responses_each(loaded: LoadedRecipe) -> int:

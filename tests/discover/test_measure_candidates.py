@@ -205,5 +205,5 @@ def test_a_standing_is_the_mean_of_its_rows() -> None:
     assert found.reward == pytest.approx(0.8) and found.judge == pytest.approx(0.25)
     unjudged = standing(SPACES, rows[1:2], {})
     assert (unjudged.reward, unjudged.judge, unjudged.n_judged) == (2.0, None, 0)
-    none = standing(SPACES, [], {"refused": 4}, "no rewrites")
-    assert (none.n, none.reward, none.judge, none.fate) == (0, None, None, "no rewrites")
+    none = standing(SPACES, [], {"refused": 4}, "too few rewrites")
+    assert (none.n, none.reward, none.judge, none.fate) == (0, None, None, "too few rewrites")

@@ -303,7 +303,7 @@ def test_nothing_proposed_is_a_result() -> None:
 def test_nobody_survives_where_nothing_can_be_rewritten() -> None:
     refusing = parts(rewriter=Rewriter(lambda _: True))
     (only,) = found = search(SAMPLES, refusing, SMALL)
-    assert set(fates(only).values()) == {"no rewrites"} and only.survivors == []
+    assert set(fates(only).values()) == {"too few rewrites"} and only.survivors == []
     assert all(one.failed == {"refused": 4} and one.reward is None for one in only.standings)
     # Killed behind this generation, it does not go on with nobody.
     assert search(SAMPLES, refusing, SMALL, found) == found
@@ -311,10 +311,10 @@ def test_nobody_survives_where_nothing_can_be_rewritten() -> None:
 
 def test_one_that_is_never_rewritten_or_scored_harms_no_other() -> None:
     found = search(SAMPLES, parts(rewriter=Rewriter(lambda word: root(word) == "plain")), SMALL)
-    assert fates(found[0])["plain"] == "no rewrites" and root(words(found[-1].survivors)[0]) == "planted"
+    assert fates(found[0])["plain"] == "too few rewrites" and root(words(found[-1].survivors)[0]) == "planted"
     unscored = search(SAMPLES, parts(reward=Reward(nothing_for="useful")), SMALL)
     useful = next(one for one in unscored[0].standings if word_of(one.candidate.bias) == "useful")
-    assert (useful.fate, useful.reward, useful.failed) == ("no rewrites", None, {"no reward": 4})
+    assert (useful.fate, useful.reward, useful.failed) == ("too few rewrites", None, {"no reward": 4})
     assert root(words(unscored[-1].survivors)[0]) == "planted"
 
 

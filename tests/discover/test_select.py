@@ -67,8 +67,8 @@ def test_ties_at_the_threshold_stay_together() -> None:
 
 def test_what_was_never_rewritten_goes_without_moving_the_threshold() -> None:
     found = cut_by_reward(standings([None, *TEN, None]), 0.4, 1)
-    assert fates(found) == ["no rewrites", *["reward"] * 4, *["kept"] * 6, "no rewrites"]
-    assert fates(cut_by_reward(standings([None, None]), 0.4, 1)) == ["no rewrites"] * 2
+    assert fates(found) == ["too few rewrites", *["reward"] * 4, *["kept"] * 6, "too few rewrites"]
+    assert fates(cut_by_reward(standings([None, None]), 0.4, 1)) == ["too few rewrites"] * 2
     assert cut_by_reward([], 0.4, 1) == []
     # It is no way to reach the target either.
     assert kept(cut_by_reward(standings([None, -1.0, -2.0]), 1.0, 3)) == [1, 2]
@@ -101,8 +101,8 @@ def test_without_a_verdict_a_candidate_counts_as_liked() -> None:
 
 def test_the_judges_cut_leaves_alone_who_is_gone_already() -> None:
     before = list(standings([1.0, -9.0, None, 2.0], [0.9, None, None, 0.1]))
-    before[1], before[2] = replace(before[1], fate="reward"), replace(before[2], fate="no rewrites")
-    assert fates(cut_by_judge(before, 0.5, 1)) == ["judge", "reward", "no rewrites", "kept"]
+    before[1], before[2] = replace(before[1], fate="reward"), replace(before[2], fate="too few rewrites")
+    assert fates(cut_by_judge(before, 0.5, 1)) == ["judge", "reward", "too few rewrites", "kept"]
     gone = before[1:3]
     assert cut_by_judge(gone, 0.5, 1) == gone and cut_by_judge([], 0.5, 1) == []
 
@@ -210,3 +210,10 @@ def test_nothing_but_the_fate_changes(cut: object) -> None:
 
 def _columns(given_points: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
     return [reward for reward, _ in given_points], [judge for _, judge in given_points]
+
+
+def test_the_mean_of_a_few_rewrites_is_luck() -> None:
+    few, enough = (replace(one, n=n) for one, n in zip(standings([9.0, 1.0]), (3, 4), strict=True))
+    assert fates(cut_by_reward([few, enough], 0.4, 1, min_rewrites=4)) == ["too few rewrites", "kept"]
+    assert fates(cut_by_reward([few, few], 0.4, 2, min_rewrites=4)) == ["too few rewrites"] * 2
+    assert fates(cut_by_reward([few, enough], 0.4, 1)) == ["kept", "kept"]

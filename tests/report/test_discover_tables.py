@@ -179,15 +179,15 @@ def test_nothing_measured(make: MakeResult) -> None:
     """The cuts always leave somebody, so that nobody is left only where there was not one rewrite."""
     result = make("search")
     result["generations"][0]["standings"] = [
-        standing(SPACES, None, "no rewrites", {"refused": 9, "unchanged": 1}),
-        standing(QUESTION, None, "no rewrites", {"refused": 7}),
+        standing(SPACES, None, "too few rewrites", {"refused": 9, "unchanged": 1}),
+        standing(QUESTION, None, "too few rewrites", {"refused": 7}),
     ]
     first, document = only_found_nothing(result)
     assert first == (
         "None of 2 candidates could be measured, so that nothing is known of them. Rewrites that are missing: 16 refused, "
         "1 unchanged."
     )
-    assert "2 no rewrites" in document and "do not disagree" not in document
+    assert "2 too few rewrites" in document and "do not disagree" not in document
 
 
 def test_nothing_validated(make: MakeResult) -> None:

@@ -43,7 +43,7 @@ def generation(index: int, **changed: Any) -> Generation:
     )
     standings = (
         Standing(candidate, 2, 1 / 3, 0.5, 1, {"refused": 3}),
-        Standing(child, 0, None, None, 0, {"is so already": 1, "no reward": 2}, "no rewrites"),
+        Standing(child, 0, None, None, 0, {"is so already": 1, "no reward": 2}, "too few rewrites"),
     )
     found = Generation(index, standings, rows, 32, Exclusions(7, {"tried before": 2}), 4)
     return replace(found, **changed)
