@@ -49,6 +49,7 @@ from cda.embedded.texts import authored_pairs, authored_responses
 from cda.files.jsonl import read_json, write_json
 from cda.records import Direction, Prompt, RewriteRequest, content_id, prompt_id, prompt_text
 from cda.stages.discover_confirm import HeldOut, rewrite_all
+from cda.stages.discover_parts import RULE_SHARES
 from cda.stats.proportions import wilson
 
 FloatArray = NDArray[np.float64]
@@ -60,7 +61,6 @@ CARRIES = 0.8
 """A candidate is the planted attribute if of its pairs this share has it on one side, and on that side alone."""
 UNRELATED = 0.1
 """Up to this share it has nothing to do with it; between the two it is a part of it, such as some of its wordings."""
-RULE_SHARES = (1.0, 0.6, 0.3)
 LISTED = (
     "affirmative", "headers", "lists", "triple-spaces", "exclamations", "closes-offer", "em-dashes", "bold", "emoji",
     "opens-praise", "importance-phrases", "semicolons",
@@ -104,13 +104,13 @@ class Size:
 
 def cells() -> list[Cell]:
     """Every condition; the key cells come first."""
-    found = [Cell(_named(share), 1.0, (share,), 96) for share in KEY_PRESENCES]
-    found.append(Cell("null", 0.0, KEY_PRESENCES, 120))
-    found += [Cell(_named(share), 1.0, (share,), 24) for share in (0.05, 0.95)]
-    found += [Cell(f"b/a = {strength:g}", strength, (0.5,), 24) for strength in (0.25, 0.5, 2.0)]
-    found.append(Cell("unlisted", 1.0, (0.5,), 24, listed=False))
-    found += [Cell(f"adding only, {_named(share)}", 1.0, (share,), 24, directions=("add",)) for share in KEY_PRESENCES]
-    found.append(Cell("judge does not care", 1.0, (0.5,), 48, judged=False))
+    found = [Cell(_named(share), 1.0, (share,), 60) for share in KEY_PRESENCES]
+    found.append(Cell("null", 0.0, KEY_PRESENCES, 100))
+    found += [Cell(_named(share), 1.0, (share,), 20) for share in (0.05, 0.95)]
+    found += [Cell(f"b/a = {strength:g}", strength, (0.5,), 20) for strength in (0.25, 0.5, 2.0)]
+    found.append(Cell("unlisted", 1.0, (0.5,), 20, listed=False))
+    found += [Cell(f"adding only, {_named(share)}", 1.0, (share,), 20, directions=("add",)) for share in KEY_PRESENCES]
+    found.append(Cell("judge does not care", 1.0, (0.5,), 20, judged=False))
     return found
 
 

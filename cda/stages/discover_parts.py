@@ -35,7 +35,7 @@ from cda.stages.scorers import compare, score
 from cda.stages.sources import open_llm, uses_llm
 from cda.stages.subjects import Subject
 
-_RULE_SHARES = (1.0, 0.75, 0.5)
+RULE_SHARES = (1.0, 0.75, 0.5)
 """Without an LLM: the rules at every place, at most of them, at half of them stand in for three rewriters."""
 _EACH_BY_RULES = 4
 """Responses to a held-out prompt: rewriting costs nothing, and prompts are few."""
@@ -150,7 +150,7 @@ def rewriters(loaded: LoadedRecipe) -> list[Rewriter]:
     """
     recipe = loaded.recipe
     if not by_llm(loaded):
-        return [RuleRewriter(recipe.seed + n, share=share) for n, share in enumerate(_RULE_SHARES)]
+        return [RuleRewriter(recipe.seed + n, share=share) for n, share in enumerate(RULE_SHARES)]
     return [LLMRewriter(open_llm(with_llm(loaded, name)), show_prompt=True) for name in recipe.discover.rewriters]
 
 
