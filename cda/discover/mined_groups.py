@@ -14,6 +14,7 @@ from cda.discover.mined_rules import phrasing_of
 
 MIN_JACCARD = 0.9
 MIN_TEXTS = 3
+MAX_TEXTS = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,8 @@ class PresenceGrouper:
     of the two is rewarded is for rewrites to tell.
 
     Attributes:
-        texts: Responses in which presence is looked for; none: rules and patterns alone decide.
+        texts: Responses in which presence is looked for, at most MAX_TEXTS of them at even steps; none: rules and patterns
+            alone decide.
         min_jaccard: Above this share of texts in common, of all texts with either, two are the same.
     """
 
@@ -34,7 +36,8 @@ class PresenceGrouper:
 
     def groups(self, biases: Sequence[Bias]) -> list[list[int]]:
         """A partition of range(len(biases)); see `Grouper`."""
-        present = [presence(bias, self.texts) for bias in biases]
+        texts = self.texts[:: -(-len(self.texts) // MAX_TEXTS)] if self.texts else ()
+        present = [presence(bias, texts) for bias in biases]
         keys = [(_rules(bias), _found(bias), _dose(bias)) for bias in biases]
 
         def same(one: int, other: int) -> bool:
