@@ -1,5 +1,5 @@
 """Claim: the loop closes. On the embedded default, offline, `cda discover` finds a bias that nobody told it of and writes it as a
-file; `cda train` on that file removes it; quality stays.
+file; `cda train` on that file (taught as a tie, since nobody has voted on it) removes it; quality stays.
 
 The strongest confirmed attribute is taken. It is measured before and after as it was confirmed, by rewriting responses and
 taking the difference of the rewards, and once more on the audit's own texts.
@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,11 +27,9 @@ LEAST_CUT = 0.5
 """Share of the reward for the attribute that training has to take away."""
 
 
-def command(*words: str) -> float:
-    """Run `cda`, and return the seconds that it took."""
-    started = time.monotonic()
+def command(*words: str) -> None:
+    """Run `cda`; stages that an earlier run has finished are reused."""
     subprocess.run([sys.executable, "-P", "-m", "cda", *words], check=True)
-    return time.monotonic() - started
 
 
 def reward_of(folder: Path) -> dict[str, Any]:
@@ -45,8 +42,9 @@ def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--work", type=Path, default=Path("runs/discover-loop"))
     work: Path = parser.parse_args(words).work
-    seconds = command("discover", "embedded", "--out", str(work / "discover"))
+    command("discover", "embedded", "--out", str(work / "discover"))
     found = read_json(work / "discover" / "discover.json")
+    seconds = sum(found["seconds"].values())
     confirmed = [one for one in found["tested"] if one["confirmed"]]
     if not confirmed:
         return finish("discover_loop", __doc__ or "", [Check("something is confirmed", "nothing", False)], {"tested": found["tested"]})

@@ -69,6 +69,15 @@ def find_recipe(reference: str) -> Path:
     )
 
 
+# Nobody has voted on a bias that was discovered: it is taught to make no difference, rather than to be worse.
+_FOR_A_BIAS_FILE: dict[str, Any] = {
+    "model": "embedded",
+    "data": "embedded",
+    "objectives": ["neutral", "keep"],
+    "synthesize": {"supplementary": 100},
+}
+
+
 def load_recipe(reference: str, overrides: Sequence[str] = ()) -> LoadedRecipe:
     """Resolve a recipe; a bias file stands for the recipe that debiases it, on the embedded model and data unless overridden.
 
@@ -78,7 +87,7 @@ def load_recipe(reference: str, overrides: Sequence[str] = ()) -> LoadedRecipe:
     path = find_recipe(reference)
     content = read_yaml_mapping(path)
     if "instructions" in content and "biases" not in content:
-        content = {"name": content.get("name"), "biases": [str(path)], "model": "embedded", "data": "embedded"}
+        content = {"name": content.get("name"), "biases": [str(path)], **_FOR_A_BIAS_FILE}
     return _resolved(path, content, overrides, only_audit=False)
 
 
