@@ -215,7 +215,7 @@ def quality(
     against: Annotated[str | None, typer.Option("--against", help="Compare with a second model.")] = None,
     dose: Annotated[float | None, typer.Option("--dose", help="How much of the adapter; 1 is as trained.")] = None,
     out: Annotated[
-        str | None, typer.Option("--out", help="Folder for the results. Default: runs/quality-<model>.")
+        str | None, typer.Option("--out", help="Folder for the results. Default: runs/quality-<model>-<what is asked>.")
     ] = None,
     yes: Yes = False,
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,6 +88,7 @@ def asked_model(
     from cda.errors import RecipeError
     from cda.launch import use_all_cores
     from cda.quiet import quiet_libraries
+    from cda.stages.shown import told_apart
 
     use_all_cores()
     quiet_libraries()
@@ -103,7 +103,7 @@ def asked_model(
         raise RecipeError(problems)
     loaded = load_model_audit(target, {"run": {"folder": out}} if out else {}, overrides)
     recipe = loaded.recipe
-    name = f"{what}-{recipe.name.removeprefix('audit-')}{_told_apart(target, beside or {})}"
+    name = f"{what}-{recipe.name.removeprefix('audit-')}{told_apart(target, beside or {})}"
     folder = recipe.run.folder or f"runs/{name}"
     # What is kept of an unfinished call lies beside its results, and nothing of another call does.
     run = recipe.run.model_copy(update={"folder": folder})
@@ -129,24 +129,6 @@ def columns_of(words: Sequence[str]) -> dict[str, str]:
     if problems:
         raise RecipeError(problems)
     return found
-
-
-def _told_apart(target: str, beside: Mapping[str, object]) -> str:
-    """The end of a folder's name: in words as far as they are short, and as a fingerprint of them all."""
-    from cda.run import fingerprint
-
-    given = {word: str(value) for word, value in beside.items() if value is not None}
-    if not given:
-        return ""
-    parts = [f"-{word}-{_short(value)}" for word, value in given.items()]
-    return f"{''.join(parts)}-{fingerprint([target, given])[:6]}"
-
-
-def _short(value: str) -> str:
-    """A file or folder by its last part, anything else as a whole; as it can stand in a name."""
-    path = Path(value)
-    known = (path.stem if path.is_file() else path.name) if path.exists() else value
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", known).strip("-.")[-24:] or "x"
 
 
 def _run(load: Callable[[], LoadedRecipe], last: str, dry_run: bool, only: bool, yes: bool) -> None:

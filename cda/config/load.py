@@ -20,7 +20,9 @@ from cda.embedded.texts import BIASES as EMBEDDED_BIASES
 from cda.errors import RecipeError, did_you_mean
 from cda.files.problems import describe
 from cda.files.yaml_file import parse_yaml, read_yaml_mapping
+from cda.run import fingerprint
 
+_LONGEST_NAME = 90
 _PRESET_FOLDERS = {"model": "models", "data": "data"}
 
 
@@ -109,7 +111,7 @@ def load_model_audit(target: str, settings: Mapping[str, Any], overrides: Sequen
         RecipeError: Carries every mistake found.
     """
     base: dict[str, Any] = {
-        "name": "audit-" + (re.sub(r"[^A-Za-z0-9._-]+", "-", target).strip("-.")[-90:] or "model"),
+        "name": f"audit-{_as_folder(target)}",
         "biases": list(EMBEDDED_BIASES),
         "model": {"name_or_path": target, "precision": "auto", "max_length_tokens": 2048},
         "data": {"pairs": "embedded"},
@@ -117,6 +119,13 @@ def load_model_audit(target: str, settings: Mapping[str, Any], overrides: Sequen
     if kind_of(target) == "judge":
         base["llm"] = {"model": bare_name(target)}
     return _resolved(Path("command line"), _merge(base, settings), overrides, only_audit=True)
+
+
+def _as_folder(target: str) -> str:
+    """A model's name as part of a folder's; of a long one its end, and what tells it from others with this end."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", target).strip("-.") or "model"
+    mark = f"-{fingerprint(target)[:6]}"
+    return name if len(name) <= _LONGEST_NAME else name[len(mark) - _LONGEST_NAME :] + mark
 
 
 def _resolved(path: Path, content: Mapping[Any, Any], overrides: Sequence[str], only_audit: bool) -> LoadedRecipe:

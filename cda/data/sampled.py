@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from cda.data.load import Row, load_rows
 from cda.data.messages import RowError, prompt_of
-from cda.data.sampled_cells import COLUMNS, Counted, Quality, cells, is_listed
-from cda.data.sampled_cells import Output as Output
+from cda.data.sampled_cells import COLUMNS, Counted, Output, Quality, cells, is_listed
 from cda.errors import DataError
 from cda.records import Exclusions, Prompt, count_reasons, prompt_id
 

@@ -27,13 +27,15 @@ from cda.stages.audit_groups import Scorings, make_groups
 from cda.stages.audit_sources import AuditTexts, load_audit_texts
 from cda.stages.label import PAIRS
 from cda.stages.rows import prompt_row, read_labelled
-from cda.stages.scorer_sources import scorer_source
+from cda.stages.scorer_sources import scorer_settings, scorer_source
 from cda.stages.scorers import compare
 from cda.stages.sources import bias_settings, llm_settings, rewriter, source_fingerprint, uses_llm
 from cda.stages.subjects import Subject
 from cda.stages.train import ADAPTER
 
 RESULT = "audit.json"
+_COUNTED = ("texts", "truncated", "dropped", "cached", "comparisons", "unread")
+"""Counts that every scoring has of its own."""
 
 
 def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
@@ -43,7 +45,7 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
     settings = {
         "audit": recipe.audit.model_dump(mode="json"),
         "model": recipe.model.model_dump(mode="json", exclude={"preset", "precision"}),
-        "score": recipe.score.model_dump(mode="json", exclude={"workers", "cache", "self_check"}),
+        "score": scorer_settings(recipe.model, loaded),
         "biases": bias_settings(loaded.biases),
         "seed": recipe.seed,
     }
@@ -174,11 +176,14 @@ def _asked(
     scorings: dict[str, Compared] = {}
     facts: dict[str, Any] = {}
     notes: list[str] = []
+    counted: dict[str, dict[str, Any]] = {}
     for label, adapter in adapters.items():
         subject = Subject(label, loaded.recipe.model, adapter)
         scorings[label], facts = compare(subject, comparisons, loaded, run_folder.path / "scoring")
         notes += facts.get("notes", [])
-    return scorings, facts | {"notes": notes}
+        counted[label] = {name: facts[name] for name in _COUNTED if name in facts}
+    # What both say of their one tokenizer is said once.
+    return scorings, facts | {"notes": list(dict.fromkeys(notes)), "by_scoring": counted}
 
 
 def _labelled(run_folder: RunFolder) -> list[LabelledPair]:

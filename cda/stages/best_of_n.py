@@ -21,10 +21,11 @@ from cda.launch import is_main
 from cda.metrics.best_of_n import Attribute, BestOfN, best_of_n
 from cda.records import Exclusions, Prompt, count_reasons, prompt_id
 from cda.report.best_of_n_tables import best_of_n_markdown, best_of_n_svg, best_of_n_text
-from cda.run import versions
+from cda.run import file_fingerprint, versions
 from cda.score.distinct import Text, text_id
 from cda.stages.out_folder import out_folder
 from cda.stages.scorers import score, shared_folder
+from cda.stages.shown import shown_path, shown_target
 from cda.stages.subjects import Subject, check_subject
 
 BIASES = ("jargon", "length", "structure", "sycophancy", "vagueness")
@@ -113,8 +114,11 @@ def rewards_of(subject: Subject, texts: Sequence[Text], loaded: LoadedRecipe) ->
         ModelError: The model cannot be loaded, a reward is not finite, or it compares and does not score.
     """
     scores, facts = score(subject, texts, loaded, shared_folder(loaded))
-    adapter = None if subject.adapter is None else str(subject.adapter)
-    return Scored(scores.rewards, {"name": subject.name, "adapter": adapter, "dose": subject.dose} | facts)
+    adapter, content = None, None
+    if subject.adapter is not None:
+        adapter, content = shown_path(subject.adapter), file_fingerprint(subject.adapter)
+    own = {"name": shown_target(subject.name), "adapter": adapter, "adapter_content": content, "dose": subject.dose}
+    return Scored(scores.rewards, own | facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +209,7 @@ def _result(
     """Everything that a report shows."""
     quality = "the reference quality that stands in the file"
     return {
-        "responses": responses,
+        "responses": shown_path(responses),
         "scorings": list(scored),
         "models": {label: dict(one.how) for label, one in scored.items()},
         "sizes": list(found.sizes),

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from cda.config.load import LoadedRecipe
-from cda.data.sampled import Output, Outputs, load_outputs
+from cda.data.sampled import Outputs, load_outputs
+from cda.data.sampled_cells import Output
 from cda.errors import DataError
 from cda.files.jsonl import write_json, write_jsonl
 from cda.launch import is_main

@@ -113,7 +113,8 @@ def test_before_and_after_a_training(
     assert result["quality"]["at"][0]["scorings"]["before"]["value"] == pytest.approx(
         np.mean([row["quality"] for row in rows])
     )
-    assert result["models"]["after"]["adapter"] == str(adapter) and result["models"]["before"]["precision"] == "fp32"
+    assert result["models"]["after"]["adapter"] == adapter.name and result["models"]["before"]["precision"] == "fp32"
+    assert str(adapter.parent) not in (out / stage.RESULT).read_text() + printed.replace(str(out), "")
     assert "praise (share)" in printed and str(out / stage.REPORT) in printed
     assert "| praise (share) |" in (out / stage.REPORT).read_text()
     assert len(ElementTree.parse(out / stage.FIGURE).getroot()) > 3
