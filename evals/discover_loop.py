@@ -4,6 +4,8 @@ file; `cda train` on that file (taught as a tie, since nobody has voted on it) r
 The strongest confirmed attribute is taken. It is measured before and after as it was confirmed, by rewriting responses and
 taking the difference of the rewards, and once more on the audit's own texts.
 
+How far training goes is nobody's choice here: the reward may end on the other side of 0, and the result says so.
+
     python evals/discover_loop.py [--work FOLDER]      (about 12 minutes on 2 cores)
 """
 
