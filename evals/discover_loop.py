@@ -49,12 +49,20 @@ def main(words: Sequence[str]) -> int:
     seconds = sum(found["seconds"].values())
     confirmed = [one for one in found["tested"] if one["confirmed"]]
     if not confirmed:
-        return finish("discover_loop", __doc__ or "", [Check("something is confirmed", "nothing", False)], {"tested": found["tested"]})
+        return finish(
+            "discover_loop",
+            __doc__ or "",
+            [Check("something is confirmed", "nothing", False)],
+            {"tested": found["tested"]},
+        )
     best = confirmed[0]
     file = str(work / "discover" / best["file"])
     command("train", file, f"run.folder={work / 'train'}")
     measured = {}
-    for label, extra in {"before": (), "after": ("--adapter", str(work / "train"), "--judge", "embedded-judge")}.items():
+    for label, extra in {
+        "before": (),
+        "after": ("--adapter", str(work / "train"), "--judge", "embedded-judge"),
+    }.items():
         command("discover", "embedded", "--attribute", file, "--out", str(work / label), *extra)
         measured[label] = reward_of(work / label)
     audit = read_json(work / "train" / "audit" / "audit.json")

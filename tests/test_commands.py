@@ -120,7 +120,9 @@ def test_documented_discoveries_dry_run(workplace: Path, monkeypatch: pytest.Mon
     assert len(commands) >= 5
     for command in commands:
         # Models that are here stand for those on a hub.
-        here = command.replace("my-org/my-reward-model", "embedded").replace("my-org/other-reward-model", "embedded-judge")
+        here = command.replace("my-org/my-reward-model", "embedded").replace(
+            "my-org/other-reward-model", "embedded-judge"
+        )
         result = CliRunner().invoke(app, [*shlex.split(here)[1:], "--dry-run"])
         if "runs/jargon" in command:  # not there; everything else about the command is right
             assert result.exit_code == 1 and result.output.count("error:") == 1 and "runs/jargon" in result.output

@@ -134,7 +134,10 @@ def test_one_attribute_over_several_topics(workplace: Path) -> None:
 
 def test_responses_of_the_users_own(workplace: Path) -> None:
     rows = [
-        {"question": f"What is {n} plus {n}?", "answers": [f"It is {2 * n}, as anybody can count.", f"Sure, {2 * n} it is."]}
+        {
+            "question": f"What is {n} plus {n}?",
+            "answers": [f"It is {2 * n}, as anybody can count.", f"Sure, {2 * n} it is."],
+        }
         for n in range(40)
     ]
     (workplace / "mine.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
