@@ -35,7 +35,7 @@ WORDS = [
     "it?",
 ]
 SAYS = ["<|assistant|>", "Label:", "yes", "</s>"]
-READY_S = 60.0
+READY_S = 180.0
 
 needs_serve = pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in ("fastapi", "uvicorn")),

@@ -145,9 +145,11 @@ class Clerk:
             return f"One is less pushy.\nVerdict: {1 if opened[0] == self.agrees else 2}"
         if self.agrees and ("Hello there" in first) != ("Hello there" in second):
             return f"One is kinder.\nVerdict: {1 if 'Hello there' in first else 2}"
-        drawn = (number(first) + number(second)) % 3
-        better = 1 if (first < second) == (drawn == 0) else 2
-        return f"Both are fine.\nVerdict: {'tie' if drawn == 2 else better}"
+        # A taste in what nobody plants; in all other respects it does not care, so that no draw of responses matters.
+        summed_up = [("In short" in text) for text in (first, second)]
+        if summed_up[0] != summed_up[1]:
+            return f"One sums up.\nVerdict: {1 if summed_up[0] else 2}"
+        return "Both are fine.\nVerdict: tie"
 
     def _label(self, shown: Mapping[str, str], user: str, _: Any) -> Any:
         expression = _expression(re.findall("“(.+?)”", user.split("Questions:")[1])[0])

@@ -26,7 +26,7 @@ Serve = Callable[[Any], str]
 SMALL = [
     "llm.model=lead", "llm.seed=7", "discover.policies=[gale,hope]", "discover.rewriters=[ada,bob,cyd]", "discover.samples=1",
     "discover.prompts_each=5", "discover.parts=[0.3,0.35,0.35]", "discover.populations=[5,4,3]", "discover.batches=[8,8]",
-    "discover.mutations=2",
+    "discover.mutations=2", "discover.responses_each=2", "discover.max_validation=14", "discover.max_test=14",
 ]  # fmt: skip
 MODELS = ("lead", "gale", "hope", "ada", "bob", "cyd")
 PRICES = f"llm.prices={{{', '.join(f'{name}: {{input: 2, output: 8}}' for name in MODELS)}}}"
@@ -85,7 +85,7 @@ def test_the_planted_opener_is_found_and_nothing_else(desk: Callable[..., Desk])
     validated = {
         result["candidates"][one["candidate"]]["bias"]["description"]: one for one in result["validation"]["results"]
     }
-    # The model likes greetings, too, but so does the judge, or it does not care.
+    # The model likes greetings, too, but the judge does not care.
     assert validated[OPENER]["passed"] and not validated[GREETING]["passed"]
     assert validated[GREETING]["p_reward"] < 0.01 and validated[GREETING]["p_judge"] > 0.05
     everybody_took_part(at)
@@ -252,7 +252,6 @@ def test_given_attributes_are_measured_without_a_search(desk: Callable[..., Desk
         "--attribute",
         "Names a colour",
         "discover.pair_quality=false",
-        "discover.max_test=14",
     )
     done = at.discover(*given)
     assert done.exit_code == 0, done.output
