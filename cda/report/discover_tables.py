@@ -61,7 +61,9 @@ def _tested_table(result: Json, most: int | None) -> Table:
             (_cut(one["attribute"], most), *numbers, p, "yes" if one["confirmed"] else "no", one.get("file") or "")
         )
     header = ("attribute", "reward", "judge prefers it", "n", "p", "confirmed", "bias file")
-    return Table("Tested on prompts that nothing was selected on", header, tuple(rows))
+    # An attribute that is given may have been found on these very prompts.
+    caption = "Measured on all prompts" if result["given"] else "Tested on prompts that nothing was selected on"
+    return Table(caption, header, tuple(rows))
 
 
 def _rewriter_table(result: Json) -> Table:

@@ -331,3 +331,10 @@ def test_rewriters_that_write_alike_are_no_agreement(make: MakeResult) -> None:
     assert said in " ".join(sentences(result))
     one["same_by_all"] = 0.2
     assert "wrote the same text" not in " ".join(sentences(result))
+
+
+def test_given_attributes_are_not_said_to_be_unselected(make: MakeResult) -> None:
+    claim = "nothing was selected on"
+    assert claim in discover_text(make())
+    given = make(given=True)
+    assert claim not in discover_text(given) and "Measured on all prompts" in discover_text(given)
