@@ -5,43 +5,20 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+from scripted_llm import ScriptedLLM
 
 from cda.discover.asked_attributes import parse_attributes, shortened
 from cda.discover.asked_mutations import LLMMutator, excerpts
 from cda.discover.asked_proposals import LLMProposer, shown_numbers
 from cda.discover.attribute import described
 from cda.discover.records import Candidate, Measured, Parent, PromptSamples, Rated, Standing
-from cda.llm.protocol import Completion, Request
+from cda.llm.protocol import Request
 from cda.records import user_prompt
 
 MEGABYTE = 1_000_000
-
-
-@dataclass
-class ScriptedLLM:
-    """Answers by a function of the request, last request first."""
-
-    answer: Callable[[Request], str | None]
-    name: str = "scripted"
-    asked: list[Request] = field(default_factory=list)
-
-    def answers(
-        self,
-        requests: Iterable[Request],
-        label: str,  # noqa: ARG002
-        total: int | None = None,
-    ) -> Iterator[tuple[int, Completion]]:
-        taken = list(requests)
-        assert total == len(taken)
-        self.asked += taken
-        for position in reversed(range(len(taken))):
-            text = self.answer(taken[position])
-            yield position, Completion(text) if text is not None else Completion(None, "refused")
 
 
 def fence(request: Request, name: str) -> str:

@@ -6,45 +6,23 @@ import importlib.util
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scripted_llm import ScriptedLLM
 
 from cda.biases import Bias
 from cda.discover.asked_groups import LLMGrouper, mended, parse_groups
 from cda.discover.attribute import described
 from cda.discover.embedded_groups import EmbeddedGrouper
 from cda.discover.wordings import WordingGrouper, wording
-from cda.llm.protocol import Completion, Request
+from cda.llm.protocol import Request
 
 NUMBERED = re.compile(r"^(\d+)\. (.*)$", re.MULTILINE)
-
-
-@dataclass
-class ScriptedLLM:
-    """Answers by a function of the request, last request first."""
-
-    answer: Callable[[Request], str | None]
-    name: str = "scripted"
-    asked: list[Request] = field(default_factory=list)
-
-    def answers(
-        self,
-        requests: Iterable[Request],
-        label: str,  # noqa: ARG002
-        total: int | None = None,
-    ) -> Iterator[tuple[int, Completion]]:
-        taken = list(requests)
-        assert total == len(taken)
-        self.asked += taken
-        for position in reversed(range(len(taken))):
-            text = self.answer(taken[position])
-            yield position, Completion(text) if text is not None else Completion(None, "refused")
 
 
 def attributes(*texts: str) -> list[Bias]:

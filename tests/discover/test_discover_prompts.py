@@ -4,40 +4,17 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from scripted_llm import ScriptedLLM
 
 from cda.discover.asked_prompts import parse_items, prompt_request, scenario_request
 from cda.discover.prompts import generated_prompts, split_prompts
 from cda.discover.topics import load_topics, own_topics
 from cda.errors import CdaError, DataError, LLMError
-from cda.llm.protocol import Completion, Request
+from cda.llm.protocol import Request
 from cda.records import Message, prompt_id, user_prompt
-
-
-@dataclass
-class ScriptedLLM:
-    """Answers by a function of the request, last request first."""
-
-    answer: Callable[[Request], str | None]
-    name: str = "scripted"
-    asked: list[Request] = field(default_factory=list)
-
-    def answers(
-        self,
-        requests: Iterable[Request],
-        label: str,  # noqa: ARG002
-        total: int | None = None,
-    ) -> Iterator[tuple[int, Completion]]:
-        taken = list(requests)
-        assert total == len(taken)
-        self.asked += taken
-        for position in reversed(range(len(taken))):
-            text = self.answer(taken[position])
-            yield position, Completion(text) if text is not None else Completion(None, "refused")
 
 
 def between(request: Request, name: str) -> str | None:

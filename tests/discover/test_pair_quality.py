@@ -6,13 +6,13 @@ import gzip
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
+from scripted_llm import ScriptedLLM
 
 from cda.biases import Bias
 from cda.discover.agreement import _weighted, agreements, correlations
@@ -21,7 +21,7 @@ from cda.discover.pair_quality import fidelity, pair_drift, pair_quality
 from cda.discover.pair_questions import EDIT_GRADES, parse_difference, parse_grades, similarity_request
 from cda.discover.records import Measured
 from cda.errors import DataError
-from cda.llm.protocol import Completion, Request
+from cda.llm.protocol import Request
 from cda.records import Direction, Prompt, user_prompt
 
 ROOT = Path(__file__).parent.parent.parent
@@ -36,28 +36,6 @@ SHOUTING = Bias.model_validate(
         "measure": {"feature": "exclamations", "present_above": 0.5},
     }
 )
-
-
-@dataclass
-class ScriptedLLM:
-    """Answers by a function of the request, last request first."""
-
-    answer: Callable[[Request], str | None]
-    name: str = "scripted"
-    asked: list[Request] = field(default_factory=list)
-
-    def answers(
-        self,
-        requests: Iterable[Request],
-        label: str,  # noqa: ARG002
-        total: int | None = None,
-    ) -> Iterator[tuple[int, Completion]]:
-        taken = list(requests)
-        assert total == len(taken)
-        self.asked += taken
-        for position in reversed(range(len(taken))):
-            text = self.answer(taken[position])
-            yield position, Completion(text) if text is not None else Completion(None, "refused")
 
 
 def row(
