@@ -5,16 +5,24 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from cda.inert import short_lines, visible
+
 
 class CdaError(Exception):
-    """Base of every error that is shown to a user as one message, without a traceback."""
+    """Base of every error that is shown to a user as one message, without a traceback.
+
+    Names out of files stand in messages, so control and hidden characters are spelled out here, for all of them.
+    """
+
+    def __init__(self, *parts: object) -> None:
+        super().__init__(*(short_lines(visible(part)) if isinstance(part, str) else part for part in parts))
 
 
 class RecipeError(CdaError):
     """A recipe, preset, override or bias file is wrong. Carries every mistake found, not only the first."""
 
     def __init__(self, problems: Iterable[str]) -> None:
-        self.problems = tuple(problems)
+        self.problems = tuple(short_lines(visible(problem)) for problem in problems)
         super().__init__("\n".join(self.problems))
 
 

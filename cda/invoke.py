@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +14,22 @@ if TYPE_CHECKING:
 
 
 def run_recipe(
-    recipe: str, overrides: list[str], last: str, dry_run: bool = False, only: bool = False, yes: bool = False
+    recipe: str,
+    overrides: list[str],
+    last: str,
+    dry_run: bool = False,
+    only: bool = False,
+    yes: bool = False,
+    figures: str | None = None,
 ) -> None:
-    """Resolve a recipe and run its stages up to `last`; a user's mistake ends in a message and a status."""
+    """Resolve a recipe and run its stages up to `last`; a user's mistake ends in a message and a status.
+
+    With `figures` (svg, pdf), the report's figures are written as files of this format as well.
+    """
     with user_errors():
         from cda.config.load import load_recipe
 
-        _run(lambda: load_recipe(recipe, overrides), last, dry_run, only, yes)
+        _run(lambda: load_recipe(recipe, overrides), last, dry_run, only, yes, figures)
 
 
 # Options of `cda audit MODEL`, and the recipe setting that each of them is.
@@ -41,6 +51,7 @@ def run_audit(
     dry_run: bool = False,
     only: bool = False,
     yes: bool = False,
+    figures: str | None = None,
 ) -> None:
     """Audit a model, a judge or a recipe; a user's mistake ends in a message and a status."""
     with user_errors():
@@ -53,6 +64,10 @@ def run_audit(
                     f"--{name}: not with a recipe, which says it itself; use {'.'.join(_AUDIT_OPTIONS[name])}=..."
                     for name in options
                 )
+            if figures is not None:
+                raise RecipeError(
+                    [f"--figures: not with a recipe, whose report has them: cda report {target} --figures {figures}"]
+                )
             run_recipe(target, overrides, "audit", dry_run, only, yes)
             return
         settings: dict[str, Any] = {}
@@ -63,7 +78,8 @@ def run_audit(
                 settings.setdefault(section, {})[key[0]] = value
             else:
                 settings[section] = value
-        _run(lambda: load_model_audit(target, settings, overrides), "report", dry_run, only=False, yes=yes)
+        load = partial(load_model_audit, target, settings, overrides)
+        _run(load, "report", dry_run, only=False, yes=yes, figures=figures)
 
 
 def asked_model(
@@ -86,6 +102,7 @@ def asked_model(
 
     from cda.config.load import is_recipe, load_model_audit
     from cda.errors import RecipeError
+    from cda.files.paths import user_path
     from cda.launch import use_all_cores
     from cda.quiet import quiet_libraries
     from cda.stages.shown import told_apart
@@ -107,7 +124,7 @@ def asked_model(
     folder = recipe.run.folder or f"runs/{name}"
     # What is kept of an unfinished call lies beside its results, and nothing of another call does.
     run = recipe.run.model_copy(update={"folder": folder})
-    return replace(loaded, recipe=recipe.model_copy(update={"run": run})), Path(folder).expanduser()
+    return replace(loaded, recipe=recipe.model_copy(update={"run": run})), user_path(folder)
 
 
 def columns_of(words: Sequence[str]) -> dict[str, str]:
@@ -131,22 +148,28 @@ def columns_of(words: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _run(load: Callable[[], LoadedRecipe], last: str, dry_run: bool, only: bool, yes: bool) -> None:
+def _run(
+    load: Callable[[], LoadedRecipe], last: str, dry_run: bool, only: bool, yes: bool, figures: str | None = None
+) -> None:
     from dataclasses import replace
 
-    from cda.launch import is_main, use_all_cores
+    from cda.launch import is_main, say, use_all_cores
     from cda.quiet import quiet_libraries
 
     use_all_cores()
     quiet_libraries()
+    if figures is not None:
+        from cda.stages.figures import checked_form
+
+        checked_form(figures)
     from cda.stages import plan as planning
 
     loaded = replace(load(), confirmed=yes)
     if dry_run:
         if is_main():
             planning.check(loaded)
-            print(f"{planning.describe(loaded)}\n\n{planning.plan(loaded)}")
+            say(f"{planning.describe(loaded)}\n\n{planning.plan(loaded)}")
         return
     from cda.stages.pipeline import run_stages
 
-    run_stages(loaded, last, only)
+    run_stages(loaded, last, only, figures)

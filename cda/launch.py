@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cda.errors import RunError
+from cda.inert import visible
 
 _FAILED = ".failed.json"
 # Numbers of processes that MPI launchers set in place of WORLD_SIZE; several copies would each take themselves for the main one.
@@ -101,9 +102,9 @@ def use_all_cores() -> None:
 
 
 def say(text: str) -> None:
-    """Print to the user, once however many processes there are."""
+    """Print to the user, once however many processes there are; names out of files in it, control characters spelled out."""
     if is_main():
-        print(text, flush=True)
+        print(visible(text), flush=True)
 
 
 def wait_until(ready: Callable[[], bool], folder: Path, poll_s: float = 1.0) -> None:

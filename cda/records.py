@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -196,4 +197,4 @@ class Exclusions:
 
 def count_reasons(reasons: Sequence[str]) -> dict[str, int]:
     """Reasons to counts, in alphabetical order so that artifacts do not depend on row order."""
-    return {reason: reasons.count(reason) for reason in sorted(set(reasons))}
+    return dict(sorted(Counter(reasons).items()))

@@ -7,7 +7,8 @@
         superseded/            stages made from earlier settings, kept
 
 A stage writes into `.<stage>.partial` and is renamed when done, so a kill at any moment leaves either the finished
-stage or a partial one that the same command takes up again.
+stage or a partial one that the same command takes up again. A finished stage with a file that is cut, changed or gone
+since counts as not made.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from cda.errors import DataError, RunError
+from cda.files.intact import changed, contents
 from cda.files.jsonl import read_json, write_json
+from cda.files.paths import own_folder, refuse_link
 
 _PACKAGES = (
     "cda",
@@ -39,6 +42,7 @@ _PACKAGES = (
     "openai",
     "scipy",
 )
+_BEGUN, _RECORD = ".begun.json", "stage.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,7 @@ class RunFolder:
         """Hold the folder for this process.
 
         Raises:
-            RunError: Another run holds it, or the folder cannot be written.
+            RunError: Another run holds it, the folder cannot be written, or it was deleted meanwhile.
         """
         from filelock import FileLock, Timeout
 
@@ -111,8 +115,19 @@ class RunFolder:
             ) from None
         try:
             yield
+            self._check_there()
+        except Exception:
+            # Whatever went wrong in a folder that is gone went wrong because of that.
+            self._check_there()
+            raise
         finally:
             lock.release()
+
+    def _check_there(self) -> None:
+        if not (self.path / ".lock").exists():
+            raise RunError(
+                f"{self.path}: was deleted or moved while the run was working in it. The same command starts anew"
+            ) from None
 
     def stage(self, name: str) -> Path:
         """Folder of a finished stage."""
@@ -120,21 +135,22 @@ class RunFolder:
 
     def record(self, name: str) -> dict[str, Any]:
         """What a finished stage says of itself; empty where it has not finished."""
-        path = self.path / name / "stage.json"
-        if not path.is_file():
-            return {}
-        try:
-            content = read_json(path)
-        except DataError:
-            return {}
-        return content if isinstance(content, dict) else {}
+        return _record(self.path / name)
 
     def is_done(self, stage: Stage) -> bool:
-        """Whether the stage is there, made from exactly these settings and inputs."""
-        return self.record(stage.name).get("fingerprint") == stage.fingerprint
+        """Whether the stage is there whole, made from exactly these settings and inputs."""
+        return self.record(stage.name).get("fingerprint") == stage.fingerprint and not self.damaged(stage.name)
+
+    def damaged(self, name: str) -> list[str]:
+        """Files of a finished stage that are cut, changed or gone since it was finished; its record may be one of them."""
+        if self.stage(name).is_dir() and not self.record(name):
+            return [_RECORD]
+        return changed(self.stage(name), self.record(name).get("contents", {}))
 
     def why_redo(self, stage: Stage) -> str | None:
-        """What changed since a finished stage was made; None where nothing was finished or nothing changed."""
+        """What happened since a finished stage was made; None where nothing was finished or nothing happened."""
+        if damaged := self.damaged(stage.name):
+            return f"{', '.join(damaged[:6])}: cut, changed or gone since it was finished"
         old = self.record(stage.name)
         if not old or old.get("fingerprint") == stage.fingerprint:
             return None
@@ -146,15 +162,35 @@ class RunFolder:
 
     def begin(self, stage: Stage) -> Path:
         """Folder to write a stage into. What an interrupted run left there is kept only if it was made from the same
-        settings and inputs; a finished stage made from others is moved to `superseded/`."""
+        settings and inputs; a finished stage made from others is moved to `superseded/`.
+
+        Raises:
+            RunError: The folder to write into, or `superseded/`, is a link.
+        """
         partial = self.partial(stage.name)
+        refuse_link(partial)
         if partial.exists() and _partial_fingerprint(partial) != stage.fingerprint:
             self._set_aside(partial, stage.name + "-partial")
-        if self.stage(stage.name).exists():
+        # One behind a link is read; it is the link that goes, and a link to nothing counts.
+        if self.stage(stage.name).exists() or self.stage(stage.name).is_symlink():
             self._set_aside(self.stage(stage.name), stage.name)
         partial.mkdir(parents=True, exist_ok=True)
-        write_json(partial / ".begun.json", {"fingerprint": stage.fingerprint})
+        write_json(partial / _BEGUN, {"fingerprint": stage.fingerprint})
         return partial
+
+    def complete(self, stage: Stage) -> bool:
+        """Take the last step of a stage whose run was killed right before it, and say whether that was so."""
+        partial = self.partial(stage.name)
+        record = _record(partial)
+        if self.stage(stage.name).exists():
+            (self.stage(stage.name) / _BEGUN).unlink(missing_ok=True)
+            return False
+        if record.get("fingerprint") != stage.fingerprint:
+            return False
+        if not record.get("contents") or changed(partial, record["contents"]):
+            return False
+        self._declare(stage.name)
+        return True
 
     def partial(self, name: str) -> Path:
         """Folder of a stage that is being written."""
@@ -165,15 +201,20 @@ class RunFolder:
         return _partial_fingerprint(self.partial(stage.name)) == stage.fingerprint
 
     def finish(self, stage: Stage, counts: Mapping[str, Any], seconds: float) -> Path:
-        """Declare the partial folder finished."""
+        """Declare the partial folder finished.
+
+        Raises:
+            RunError: It is no longer the folder that `begin` made: what was written into it before is lost.
+        """
         partial = self.partial(stage.name)
-        files = {
-            str(file.relative_to(partial)): file_fingerprint(file)
-            for file in sorted(partial.rglob("*"))
-            if file.is_file() and file.name not in (".begun.json", "stage.json")
-        }
+        if not self.has_begun(stage):
+            raise RunError(f"{partial}: was deleted or replaced while the run was working in it. Start again")
+        for half in [path for path in partial.rglob("*.partial") if path.is_file()]:
+            half.unlink()  # a kill left it half written
+        listed = contents(partial, leave_out=(_BEGUN, _RECORD))
+        files = {name: file_fingerprint(partial / name) for name in listed}
         write_json(
-            partial / "stage.json",
+            partial / _RECORD,
             {
                 "stage": stage.name,
                 "fingerprint": stage.fingerprint,
@@ -182,14 +223,12 @@ class RunFolder:
                 "inputs": dict(stage.inputs),
                 "counts": dict(counts),
                 "files": files,
+                "contents": listed,
                 "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                 "seconds": round(seconds, 1),
             },
         )
-        (partial / ".begun.json").unlink(missing_ok=True)
-        final = self.stage(stage.name)
-        partial.replace(final)
-        return final
+        return self._declare(stage.name)
 
     def output_of(self, name: str) -> str:
         """Fingerprint of what a finished stage contains.
@@ -216,11 +255,17 @@ class RunFolder:
             },
         )
 
+    def _declare(self, name: str) -> Path:
+        final = self.stage(name)
+        self.partial(name).replace(final)
+        # Afterwards: a kill in between would leave a folder that nobody takes up.
+        (final / _BEGUN).unlink(missing_ok=True)
+        return final
+
     def _set_aside(self, folder: Path, name: str) -> None:
-        aside = self.path / "superseded"
-        aside.mkdir(exist_ok=True)
+        aside = own_folder(self.path / "superseded")
         number = 1
-        while (aside / f"{name}-{number}").exists():
+        while (aside / f"{name}-{number}").exists() or (aside / f"{name}-{number}").is_symlink():
             number += 1
         folder.replace(aside / f"{name}-{number}")
 
@@ -251,9 +296,32 @@ def git_commit() -> str | None:
     return commit.stdout.strip() + ("-dirty" if status.stdout.strip() else "")
 
 
+def _record(folder: Path) -> dict[str, Any]:
+    path = folder / _RECORD
+    if not path.is_file():
+        return {}
+    try:
+        content = read_json(path)
+    except DataError:
+        return {}
+    return content if _is_record(content) else {}
+
+
+def _is_record(content: object) -> bool:
+    """Whether it has the form that `finish` writes; what was written by hand or by another version may not."""
+    sections = ("settings", "inputs", "counts", "contents", "files")
+    if not isinstance(content, dict) or not all(isinstance(content.get(name, {}), dict) for name in sections):
+        return False
+    try:
+        json.dumps(content, allow_nan=False)  # it is copied into the manifest
+    except ValueError:
+        return False
+    return True
+
+
 def _partial_fingerprint(partial: Path) -> str | None:
     try:
-        return str(read_json(partial / ".begun.json")["fingerprint"])
+        return str(read_json(partial / _BEGUN)["fingerprint"])
     except (DataError, KeyError, TypeError):
         return None
 

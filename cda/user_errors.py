@@ -10,6 +10,9 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from cda.errors import CdaError
+from cda.inert import short_lines, visible
+
+_FULL = ("No space left on device", "PytorchStreamWriter failed writing", "iostream error", "inline_container.cc")
 
 
 @contextmanager
@@ -31,17 +34,26 @@ def explain(error: BaseException) -> str | None:
     if isinstance(error, CdaError):
         return str(error)
     number = error.errno if isinstance(error, OSError) else None
-    # Some libraries wrap the system's error and leave only its words.
-    if number in (errno.ENOSPC, errno.EDQUOT) or "No space left on device" in str(error):
+    if disk_is_full(error):
         return "the disk is full. Nothing finished is lost: free some space, and the same command goes on from here"
     if number in (errno.EACCES, errno.EPERM, errno.EROFS) and isinstance(error, OSError):
-        return f"{error.filename}: cannot be written ({error.strerror})"
+        return f"{visible(error.filename)}: cannot be written ({error.strerror})"
+    if number == errno.ENAMETOOLONG and isinstance(error, OSError):
+        return f"{short_lines(visible(error.filename), 100)}: no file can have so long a name"
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return (
             "out of memory. Lower train.per_device_train_batch_size, score.batch_tokens or model.max_length_tokens, "
             "or set train.gradient_checkpointing=true"
         )
     return None
+
+
+def disk_is_full(error: BaseException) -> bool:
+    """Whether something could not be written for want of space, or of the size that a file may have (`ulimit -f`)."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return True
+    # Some libraries wrap the system's error and leave only its words, and torch not even these.
+    return any(words in str(error) for words in _FULL)
 
 
 def _fail(message: str, status: int = 1) -> NoReturn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -191,3 +192,50 @@ def test_file_fingerprints_follow_contents_and_names(tmp_path: Path) -> None:
 def test_the_commit_is_a_hash_or_unknown() -> None:
     commit = git_commit()
     assert commit is None or (len(commit.removesuffix("-dirty")) == 40 and int(commit[:40], 16) >= 0)
+
+
+def test_a_finished_stage_with_a_damaged_file_counts_as_not_made(folder: RunFolder) -> None:
+    final = make(folder)
+    (final / "rows.jsonl").write_text("conte", encoding="utf-8")
+    assert not folder.is_done(STAGE)
+    assert folder.damaged("label") == ["rows.jsonl"]
+    assert folder.why_redo(STAGE) == "rows.jsonl: cut, changed or gone since it was finished"
+    make(folder)
+    assert folder.is_done(STAGE) and folder.damaged("label") == []
+    assert (folder.path / "superseded" / "label-1" / "rows.jsonl").read_text() == "conte"
+
+
+def test_a_stage_killed_right_before_its_last_step_is_completed_and_not_made_again(folder: RunFolder) -> None:
+    final = make(folder)
+    final.replace(folder.partial("label"))
+    assert folder.complete(STAGE)
+    assert folder.is_done(STAGE) and not folder.partial("label").exists()
+    assert not folder.complete(STAGE)
+
+
+def test_only_a_whole_stage_of_the_same_settings_is_completed(folder: RunFolder) -> None:
+    make(folder).replace(folder.partial("label"))
+    assert not folder.complete(OTHER)
+    (folder.partial("label") / "rows.jsonl").write_text("conte", encoding="utf-8")
+    assert not folder.complete(STAGE)
+    assert not folder.is_done(STAGE)
+
+
+def test_what_a_kill_left_half_written_is_no_part_of_a_finished_stage(folder: RunFolder) -> None:
+    partial = folder.begin(STAGE)
+    (partial / "stage.json.partial").write_text("{", encoding="utf-8")
+    (partial / "rows.jsonl.partial").write_text("half", encoding="utf-8")
+    make(folder)
+    assert sorted(path.name for path in folder.stage("label").iterdir()) == ["rows.jsonl", "stage.json"]
+    assert folder.is_done(STAGE)
+
+
+def test_a_folder_that_is_deleted_under_way_is_said(folder: RunFolder) -> None:
+    with pytest.raises(RunError, match=r"run: was deleted or moved while the run was working"), folder.lock():
+        partial = folder.begin(STAGE)
+        shutil.rmtree(folder.path)
+        (partial / "rows.jsonl").write_text("content", encoding="utf-8")
+    with pytest.raises(RunError, match=r"label\.partial: was deleted or replaced"):
+        folder.begin(STAGE)
+        (folder.partial("label") / ".begun.json").unlink()
+        folder.finish(STAGE, {}, 0)

@@ -10,17 +10,26 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from cda.errors import RecipeError, did_you_mean
 from cda.features import FEATURE_NAMES, PATTERN_FEATURES, compiled, measure
+from cda.files.paths import is_a_file, is_reserved
 from cda.files.problems import describe
 from cda.files.yaml_file import read_yaml_mapping
 
 Text = Annotated[str, Field(min_length=1)]
 _FOLDER = Path(__file__).parent
+_NO_PATTERN = (re.error, OverflowError, RecursionError)
+"""What `re` raises for a pattern that is none, repeats too often, or is nested too deeply."""
 
 
 def _known(feature: str) -> str:
     if feature not in FEATURE_NAMES:
         raise ValueError(f"unknown feature.{did_you_mean(feature, FEATURE_NAMES)} Known: {', '.join(FEATURE_NAMES)}")
     return feature
+
+
+def _of_a_file(name: str) -> str:
+    if is_reserved(name):
+        raise ValueError("Windows keeps this name for a device, and files are named after biases; choose another")
+    return name
 
 
 Feature = Annotated[str, AfterValidator(_known)]
@@ -81,7 +90,7 @@ class Swap(_Strict):
     def _compiles(cls, find: str) -> str:
         try:
             re.compile(find)
-        except re.error as error:
+        except _NO_PATTERN as error:
             raise ValueError(f"not a regular expression ({error})") from None
         return find
 
@@ -93,7 +102,7 @@ class Swap(_Strict):
                 match = re.compile(f"{self.find}|").match("")
                 if match is not None:
                     match.expand(put)
-            except (re.error, IndexError) as error:
+            except (*_NO_PATTERN, IndexError) as error:
                 raise ValueError(f"put {put!r} does not fit find ({error})") from None
         return self
 
@@ -143,7 +152,7 @@ class Offline(_Strict):
 class Bias(_Strict):
     """All that the pipeline knows about a bias."""
 
-    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$"), AfterValidator(_of_a_file)]
     description: Text
     question: Text
     """Yes/no question about one response, asked when an LLM labels."""
@@ -177,7 +186,7 @@ class Bias(_Strict):
     def _pattern_compiles(cls, pattern: str | None) -> str | None:
         try:
             compiled(pattern or "")
-        except re.error as error:
+        except _NO_PATTERN as error:
             raise ValueError(f"not a regular expression ({error})") from None
         return pattern
 
@@ -262,6 +271,6 @@ def _find(reference: str, base_folder: Path | None) -> Path:
     if base_folder is not None and not Path(reference).is_absolute():
         candidates.append(base_folder / reference)
     for candidate in candidates:
-        if candidate.is_file():
+        if is_a_file(candidate):
             return candidate
     raise RecipeError([f"bias file {reference}: no such file"])

@@ -18,11 +18,13 @@ from cda.config.schema import Recipe
 from cda.config.scoring import bare_name, kind_of
 from cda.embedded.texts import BIASES as EMBEDDED_BIASES
 from cda.errors import RecipeError, did_you_mean
+from cda.files.paths import is_a_file
 from cda.files.problems import describe
 from cda.files.yaml_file import parse_yaml, read_yaml_mapping
 from cda.run import fingerprint
 
 _LONGEST_NAME = 90
+_DEEPEST_KEY = 20
 _PRESET_FOLDERS = {"model": "models", "data": "data"}
 
 
@@ -59,10 +61,10 @@ def find_recipe(reference: str) -> Path:
         RecipeError: Neither.
     """
     path = Path(reference)
-    if path.is_file():
+    if is_a_file(path):
         return path
     shipped = recipes_folder() / f"{reference}.yaml"
-    if shipped.is_file():
+    if is_a_file(shipped):
         return shipped
     names = _names(recipes_folder())
     hint = did_you_mean(path.stem, names)
@@ -95,7 +97,7 @@ def load_recipe(reference: str, overrides: Sequence[str] = ()) -> LoadedRecipe:
 
 def is_recipe(reference: str) -> bool:
     """Whether a reference names a recipe (a YAML file, or a shipped one) rather than a model."""
-    named = (recipes_folder() / f"{reference}.yaml").is_file()
+    named = is_a_file(recipes_folder() / f"{reference}.yaml")
     return named or Path(reference).suffix in (".yaml", ".yml")
 
 
@@ -182,11 +184,11 @@ def _parse_overrides(overrides: Sequence[str], problems: list[str]) -> dict[str,
     for word in overrides:
         path, equals, raw = word.partition("=")
         keys = path.split(".")
-        if not equals or not all(keys):
-            problems.append(f"{word}: an override has the form section.key=value")
+        if not equals or not all(keys) or len(keys) > _DEEPEST_KEY:
+            problems.append(f"{word[:_LONGEST_NAME]}: an override has the form section.key=value")
             continue
         try:
-            value = parse_yaml(raw, word)
+            value = parse_yaml(raw, word[:_LONGEST_NAME])
         except RecipeError as error:
             problems += error.problems
             continue
@@ -232,7 +234,7 @@ def _find_preset(name: str, folder: str, recipe_path: Path) -> Path | None:
     candidates = [recipe_path.parent / folder / f"{name}.yaml", recipes_folder() / folder / f"{name}.yaml"]
     if name.endswith((".yaml", ".yml")):
         candidates = [Path(name), recipe_path.parent / name]
-    return next((candidate for candidate in candidates if candidate.is_file()), None)
+    return next((candidate for candidate in candidates if is_a_file(candidate)), None)
 
 
 def _merge(*layers: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 
 from cda.config.discovery import DiscoverSection
 from cda.config.scoring import ScoreSection
+from cda.files.paths import is_reserved
 
 By = Literal["auto", "llm", "rules"]
 Count = Annotated[int, Field(ge=0)]
@@ -21,6 +22,14 @@ CONTRAST_COLUMNS = (
     "id", "prompt", "base", "perturbed", "response_1", "response_2", "biased", "preferred", "votes", "bias", "direction",
 )  # fmt: skip
 TRIPLE_COLUMNS = ("prompt", "original", "rewrite", "rewrite_of_rewrite", "has_attribute", "bias")
+
+
+def _of_a_folder(name: str) -> str:
+    if is_reserved(name) or name.endswith("."):
+        raise ValueError(
+            "Windows takes no folder of this name, and the run's folder is named after the recipe; choose another"
+        )
+    return name
 
 
 def _known_columns(columns: dict[str, str], known: tuple[str, ...]) -> dict[str, str]:
@@ -274,7 +283,7 @@ class RunSection(_Section):
 class Recipe(_Section):
     """A whole experiment. Everything can be set in the file or as `section.key=value` on the command line."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"), AfterValidator(_of_a_folder)]
     biases: list[str] = Field(min_length=1)
     """Built-in names or paths of bias files."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 42

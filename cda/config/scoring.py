@@ -76,8 +76,8 @@ class LogRatioSection(_Section):
 
 
 class ScoreSection(_Section):
-    batch_tokens: Positive = 8192
-    """Padded tokens in a batch."""
+    batch_tokens: Positive | None = None
+    """Padded tokens in a batch at most. null: 1,024 on a CPU, 8,192 elsewhere (4,096 for log-ratios)."""
     over_length: Literal["cut", "drop", "refuse"] = "cut"
     """Texts beyond model.max_length_tokens: cut at the end and counted, left out and counted, or refused before anything is
     scored."""

@@ -73,7 +73,7 @@ def clean_contrasts(
         values = {ours: row.get(theirs) for ours, theirs in names.items()}
         bias = str(values["bias"]) if names["bias"] in present else biases[0]
         if bias not in biases:
-            reasons.append(f"of another bias ({bias})")
+            reasons.append(f"of another bias ({bias[:40]})")
             continue
         try:
             contrast = _contrast(values, bias, votes or {}, verdicts or {}, unread)

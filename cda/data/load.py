@@ -10,6 +10,7 @@ from typing import Any
 
 from cda.errors import DataError, did_you_mean
 from cda.files.jsonl import read_json_rows, read_jsonl, read_text
+from cda.files.paths import is_a_folder, is_there, user_path
 
 Row = Mapping[str, Any]
 FILE_TYPES = (".jsonl", ".json", ".parquet", ".csv")
@@ -21,7 +22,7 @@ def looks_like_path(reference: str) -> bool:
     A hub id is `name` or `owner/name`; anything that exists, is absolute, dotted or has a data file's ending is a path.
     """
     return (
-        Path(reference).exists()
+        is_there(reference)
         or reference.startswith(("/", "./", "../", "~"))
         or reference.endswith(FILE_TYPES)
         or reference.count("/") > 1
@@ -36,8 +37,8 @@ def load_rows(reference: str, split: str = "train") -> list[Row]:
     """
     if not looks_like_path(reference):
         return _from_hub(reference, split)
-    path = Path(reference).expanduser()
-    if path.is_dir():
+    path = user_path(reference)
+    if is_a_folder(path):
         rows = _from_folder(path, split)
     elif path.suffix == ".jsonl":
         rows = list(read_jsonl(path))
@@ -47,7 +48,7 @@ def load_rows(reference: str, split: str = "train") -> list[Row]:
         rows = _from_csv(path)
     elif path.suffix == ".parquet":
         rows = _from_parquet(path)
-    elif not path.exists():
+    elif not is_there(path):
         raise DataError(f"{path}: no such file or folder")
     else:
         raise DataError(f"{path}: unknown file type; use one of {', '.join(FILE_TYPES)}, a folder or a hub id")
@@ -79,12 +80,25 @@ def check_columns(rows: Sequence[Row], needed: Mapping[str, str], where: str, se
         raise DataError("\n".join(lines))
 
 
+def check_header(names: Sequence[str], where: str) -> None:
+    """Each column of a table once: of two, one would be lost silently. Several without a name are nobody's.
+
+    Raises:
+        DataError: Names those that stand twice.
+    """
+    twice = [name for at, name in enumerate(names) if name.strip() and name in names[:at]]
+    if twice:
+        found = ", ".join(f"'{name}'" for name in dict.fromkeys(twice))
+        raise DataError(f"{where}: column {found} stands twice in the header; rename or remove one")
+
+
 def _from_csv(path: Path) -> list[Row]:
     text = read_text(path)
     csv.field_size_limit(2**27)
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     rows: list[Row] = []
     try:
+        check_header(reader.fieldnames or (), f"{path}:1")
         for row in reader:
             if None in row or None in row.values():
                 raise DataError(f"{path}:{reader.line_num}: not as many fields as the header has columns")
@@ -95,15 +109,15 @@ def _from_csv(path: Path) -> list[Row]:
 
 
 def _from_parquet(path: Path) -> list[Row]:
-    if not path.exists():
+    if not is_there(path):
         raise DataError(f"{path}: no such file")
     import pyarrow
     import pyarrow.parquet
 
     try:
         return list(pyarrow.parquet.read_table(path).to_pylist())
-    except (pyarrow.ArrowException, OSError) as error:
-        raise DataError(f"{path}: not a readable parquet file ({error})") from None
+    except Exception as error:  # pyarrow's own, and those of its conversions: text that is not UTF-8, impossible dates
+        raise DataError(f"{path}: not a readable parquet file ({_first_line(error)})") from None
 
 
 def _from_folder(path: Path, split: str) -> list[Row]:

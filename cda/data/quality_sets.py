@@ -91,7 +91,9 @@ def _short_name(source: str) -> str:
     if not looks_like_path(source):
         return source
     path = Path(source)
-    return path.parent.name if path.stem == "dataset" and path.parent.name else path.stem
+    # Resolved, since a folder is made of the name, and that of `..` would lie elsewhere.
+    folder = path.parent.resolve().name
+    return folder if path.stem == "dataset" and folder else path.stem
 
 
 def _weights(form: Format, items: Sequence[QualityItem]) -> Mapping[str, float] | None:

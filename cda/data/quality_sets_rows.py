@@ -64,7 +64,7 @@ DOMAINS = ("chat", "math", "code", "safety")
 N_STYLES = 3
 
 _SECTION_OF = {subset: section for section, subsets in SECTIONS.items() for subset in subsets}
-_TIES_ID = re.compile(r"(ref|tied):(\d+)")
+_TIES_ID = re.compile(r"(ref|tied):(\d{1,18})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def format_of(rows: Sequence[Row], source: str) -> Format:
         )
     if any(_is_list_of_texts(row.get("chosen")) or _is_list_of_texts(row.get("rejected")) for row in rows):
         return _list_format(rows, present, source)
-    known = any(row.get("subset") in _SECTION_OF or row.get("subset") in PRIOR_SETS for row in rows)
+    known = any(_word(row.get("subset")) in {*_SECTION_OF, *PRIOR_SETS} for row in rows)
     return "rewardbench" if known else "pairs"
 
 
@@ -135,7 +135,7 @@ def quality_item(
 
 def _list_format(rows: Sequence[Row], present: set[str], source: str) -> Format:
     """RewardBench 2 has columns of its own; RM-Bench has three responses on each side."""
-    if {"num_correct", "total_completions"} & present or any(row.get("subset") in SECTIONS_2 for row in rows):
+    if {"num_correct", "total_completions"} & present or any(_word(row.get("subset")) in SECTIONS_2 for row in rows):
         if "subset" not in present:
             raise DataError(f"{source}: looks like RewardBench 2, without its column subset")
         return "rewardbench-2"
@@ -239,6 +239,10 @@ def _texts(value: Any, side: str) -> tuple[str, ...]:
 
 def _is_list_of_texts(value: Any) -> bool:
     return isinstance(value, list | tuple) and bool(value) and all(isinstance(one, str) for one in value)
+
+
+def _word(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _n_texts(value: Any) -> int:

@@ -31,6 +31,7 @@ _CODE = re.compile(
 _PLACEHOLDER = re.compile(r"\bNAME_\d+\b|\[[A-Za-z][^\]]*\]")
 _ABBREVIATION = re.compile(r"\b(?:[A-Za-z]\.){2,}|\b(?:Dr|Mr|Mrs|Ms|St|vs|etc|No|approx)\.")
 _MIN_LATIN = 0.95
+_MOST_CHARACTERS = 5000  # the patterns take the square of the length, and no single question is so long
 # Stems, matched at the beginning of a word: sex, violence, drugs, slurs and swearing that audits can do without.
 OFFENSIVE = (
     "anal", "arsehol", "asshol", "bastard", "bitch", "blowjob", "bomb", "boob", "bullshit", "cocaine", "cock", "crap", "cum",
@@ -119,6 +120,8 @@ def why_not(query: str, rules: QueryRules, offensive: re.Pattern[str] | None = N
     >>> why_not("Tell me a joke about parrots, please.", QueryRules())
     'does not end with a question mark'
     """
+    if len(query) > _MOST_CHARACTERS:
+        return f"longer than {_MOST_CHARACTERS:,} characters"
     if _PLACEHOLDER.search(query):
         return "placeholder"
     if _CODE.search(query):

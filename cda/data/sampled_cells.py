@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import Any
 from cda.data.load import Row
 from cda.data.messages import RowError
 from cda.errors import DataError, did_you_mean
+from cda.files.jsonl import parse_json
 
 COLUMNS = ("prompt", "responses", "response", "quality")
 Quality = float | None
@@ -114,8 +114,8 @@ def _from_json(value: Any) -> Any:
     """A list that stands as JSON text, as CSV files hold it; anything else as it is."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
-            return json.loads(value)
-        except (ValueError, RecursionError):
+            return parse_json(value)
+        except ValueError:
             raise RowError("a list that is not valid JSON") from None
     return value
 
@@ -143,7 +143,7 @@ def _number(value: Any, counted: Counted) -> Quality:
     counted.n_quality += 1
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # the last: a whole number beyond all floats
         number = math.nan
     if not math.isfinite(number):
         counted.bad_quality.append("quality is not a finite number")

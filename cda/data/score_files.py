@@ -122,11 +122,18 @@ def _annotated(rows: Sequence[Row], path: Path) -> tuple[dict[str, Opinion], Exc
             raise DataError(f"{path}: row {number} is about a query of an earlier row: give rows ids of their own")
         base = "response_1" if biased == "response_2" else "response_2"
         sides: dict[str, Preference] = {biased: "perturbed", base: "base"}
-        words = [_name(entry.get("overall_preference")) for entry in row["entries"]]
+        words = [_name(entry.get("overall_preference")) for entry in _entries(row, path, number)]
         found[name] = (words, _name(row.get("most_frequent_preference")) or None, sides)
         texts[name] = (row.get(biased), row.get(base))
     opinions, unread = _read(found)
     return {name: Opinion(one.votes, one.released, texts[name]) for name, one in opinions.items()}, unread
+
+
+def _entries(row: Row, path: Path, number: int) -> list[Mapping[str, Any]]:
+    entries = row["entries"]
+    if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
+        raise DataError(f"{path}: row {number}: entries is not a list of objects, one a person")
+    return entries
 
 
 def _read(
@@ -164,7 +171,7 @@ def _margin(row: Row, sides: tuple[str, str]) -> float:
         if all(row.get(side) not in (None, "") for side in sides):
             return float(row[sides[0]]) - float(row[sides[1]])
         return float(row.get("margin") or "nan") if row.get("margin") != 0 else 0.0
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # the last: a whole number beyond all floats
         return math.nan
 
 

@@ -53,7 +53,7 @@ def clean_triples(rows: Sequence[Row], biases: Sequence[str], columns: Mapping[s
         bias = str(values["bias"]) if names["bias"] in present else biases[0]
         try:
             if bias not in biases:
-                raise RowError(f"of another bias ({bias})")
+                raise RowError(f"of another bias ({bias[:40]})")
             triple = _triple(values, bias)
             if triple in seen:
                 raise RowError("duplicate")

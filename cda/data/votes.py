@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from cda.data.load import load_rows, looks_like_path
 from cda.errors import DataError
-from cda.files.jsonl import read_json
+from cda.files.jsonl import parse_json, read_json
+from cda.files.paths import is_a_file, user_path
 
 Votes = Mapping[str, tuple[str, ...]]
 
@@ -57,7 +56,7 @@ def vote_words(cell: Any) -> list[str]:
         text = cell.strip()
         if text.startswith("["):
             try:
-                return [str(word) for word in json.loads(text)]
+                return [str(word) for word in parse_json(text)]
             except ValueError:
                 return []
         return [word.strip() for word in text.replace(";", ",").split(",") if word.strip()]
@@ -68,8 +67,8 @@ def vote_words(cell: Any) -> list[str]:
 
 def _mapping(reference: str) -> Votes | None:
     """A JSON object of item to votes; None where the file is something else."""
-    path = Path(reference).expanduser()
-    if not looks_like_path(reference) or path.suffix != ".json" or not path.is_file():
+    path = user_path(reference)
+    if not looks_like_path(reference) or path.suffix != ".json" or not is_a_file(path):
         return None
     content = read_json(path)
     if not isinstance(content, dict) or not content:

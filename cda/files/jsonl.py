@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from cda.errors import DataError
+
+MAX_DEPTH = 100
+"""Levels of lists and objects within each other; what is deeper cannot be walked, hashed or printed safely."""
 
 
 def read_text(path: Path) -> str:
@@ -26,6 +29,8 @@ def read_text(path: Path) -> str:
         raise DataError(f"{path}:{line}: not UTF-8 (byte {error.start}); convert the file to UTF-8") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except ValueError as error:
+        raise DataError(f"{path}: cannot be read: {error}") from None  # a NUL in the name
 
 
 def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
@@ -34,6 +39,8 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
     Raises:
         DataError: Missing, unreadable or not UTF-8; or a line is not valid JSON or not an object: names file and line.
     """
+    if "\0" in str(path):
+        raise DataError(f"{path}: no file can have such a name")
     try:
         # Line by line, and by \n alone: JSON strings may hold U+2028 and its like unescaped.
         with path.open("rb") as file:
@@ -56,8 +63,8 @@ def _decoded(raw: bytes, path: Path, number: int) -> str:
 
 def _object(line: str, path: Path, number: int) -> dict[str, Any]:
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        row = parse_json_once(line)
+    except ValueError as error:
         raise DataError(f"{path}:{number}: not valid JSON ({error}); each line holds one object") from None
     if not isinstance(row, dict):
         raise DataError(f"{path}:{number}: expected a JSON object, found {type(row).__name__}")
@@ -72,9 +79,7 @@ def read_json_rows(path: Path) -> list[dict[str, Any]]:
     """
     text = read_text(path)
     try:
-        content = json.loads(text)
-    except RecursionError:
-        raise DataError(f"{path}: nested too deeply") from None
+        content = parse_json_once(text)
     except ValueError as error:
         lines = [line for line in text.split("\n") if line.strip()]
         if len(lines) > 1 and lines[0].strip().startswith("{") and lines[0].strip().endswith("}"):
@@ -105,10 +110,14 @@ def write_jsonl(path: Path, rows: Iterable[object]) -> int:
 
 def write_json(path: Path, content: object) -> None:
     """Write one JSON document; the file appears whole or not at all."""
+    write_text(path, json.dumps(content, indent=1, ensure_ascii=True, allow_nan=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text as UTF-8; the file appears whole or not at all."""
     partial = path.with_name(path.name + ".partial")
     with partial.open("w", encoding="utf-8") as file:
-        json.dump(content, file, indent=1, ensure_ascii=True, allow_nan=False)
-        file.write("\n")
+        file.write(text)
         file.flush()
         os.fsync(file.fileno())
     partial.replace(path)
@@ -121,6 +130,55 @@ def read_json(path: Path) -> Any:
         DataError: Missing or not JSON.
     """
     try:
-        return json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
+        return parse_json_once(read_text(path))
+    except ValueError as error:
         raise DataError(f"{path}: not valid JSON ({error})") from None
+
+
+def parse_json(text: str, of_object: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
+    """One JSON value from anywhere, safe to walk by functions that call themselves.
+
+    Args:
+        text: The JSON.
+        of_object: Makes an object of its keys and values in order; None: a dict, the last value of a key that stands twice.
+
+    Raises:
+        ValueError: Not JSON, a number of thousands of digits, or nested more than MAX_DEPTH levels deep.
+    """
+    try:
+        value = json.loads(text, object_pairs_hook=of_object)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    # Most texts cannot be so deep, and are not walked.
+    if text.count("[") + text.count("{") > MAX_DEPTH and _is_deeper(value, MAX_DEPTH):
+        raise ValueError(f"nested too deeply, more than {MAX_DEPTH} levels")
+    return value
+
+
+def parse_json_once(text: str) -> Any:
+    """As `parse_json`, for files of people: of a key that stands twice in an object, one value would be lost silently.
+
+    Raises:
+        ValueError: As there, or a key stands twice; says which, and where.
+    """
+    twice: list[str] = []
+
+    def known(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            keys = [key for key, _ in pairs]
+            twice.append(next(key for at, key in enumerate(keys) if key in keys[:at]))
+        return found
+
+    value = parse_json(text, known)
+    if twice:
+        raise ValueError(f"key '{twice[0]}' stands twice in one object; keep one of them")
+    return value
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    layer = [value]
+    for _ in range(levels):
+        inside = (one.values() if isinstance(one, dict) else one for one in layer if isinstance(one, dict | list))
+        layer = [one for part in inside for one in part]
+    return any(isinstance(one, dict | list) for one in layer)

@@ -73,5 +73,8 @@ def _model_in(annotation: Any) -> Any:
 
 
 def _short(value: Any, limit: int = 60) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of thousands of digits, or nested too deeply
+        text = f"a {type(value).__name__} too large to be shown"
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,4 +1,4 @@
-"""Safe YAML for files people write: clear positions, no duplicate keys, no aliases, `2e-5` is a number."""
+"""Safe YAML for files people write: clear positions, no duplicate keys, few repeats, `2e-5` is a number."""
 
 from __future__ import annotations
 
@@ -10,31 +10,64 @@ import yaml
 
 from cda.errors import RecipeError
 
-MAX_BYTES = 1_000_000
+MAX_BYTES = 250_000
+"""A larger one takes seconds to read; the largest bias file of ours has 50,000."""
+MAX_REPEATED = 10_000
+"""Values that aliases may stand for in one file, each counted as often as it is meant."""
+_LONGEST_NUMBER = 100
+NO_TEXT = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
 class _Loader(yaml.SafeLoader):
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            # An alias lets ten lines expand to gigabytes, and no recipe needs one.
-            raise yaml.composer.ComposerError(
-                None,
-                None,
-                "aliases (*name) are not allowed",
-                self.peek_event().start_mark,  # type: ignore[no-untyped-call]
-            )
-        return super().compose_node(parent, index)
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._sizes: dict[int, int] = {}
+        self._repeated = 0
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            if not isinstance(key_node, yaml.ScalarNode):
-                raise yaml.constructor.ConstructorError(None, None, "a key is one word", key_node.start_mark)
-            key = key_node.value
-            if key in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"key '{key}' is given twice", key_node.start_mark)
-            seen.add(key)
-        return super().construct_mapping(node, deep)
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+        repeats = self.check_event(yaml.AliasEvent)
+        node = super().compose_node(parent, index)
+        if repeats:
+            self._count_alias(node, mark)
+        elif node is not None:
+            _check_node(node)
+            self._sizes[id(node)] = 1 + sum(self._sizes[id(one)] for one in _inside(node))
+        return node
+
+    def _count_alias(self, node: yaml.Node | None, mark: yaml.Mark) -> None:
+        """Ten lines of aliases to aliases stand for gigabytes; one within its own value for something without an end."""
+        size = self._sizes.get(id(node))
+        if size is None:
+            raise yaml.composer.ComposerError(None, None, "an alias (*name) stands within what it names", mark)
+        self._repeated += size
+        if self._repeated > MAX_REPEATED:
+            problem = f"aliases (*name) stand for more than {MAX_REPEATED:,} values; write them out"
+            raise yaml.composer.ComposerError(None, None, problem, mark)
+
+
+def _inside(node: yaml.Node) -> list[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        return [one for pair in node.value for one in pair]
+    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
+
+
+def _check_node(node: yaml.Node) -> None:
+    """Refuse what a mapping would lose, and values that cannot be printed, sent or used as a name."""
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise yaml.composer.ComposerError(None, None, "a key is one word", key.start_mark)
+            if key.value in seen:
+                raise yaml.composer.ComposerError(None, None, f"key '{key.value}' is given twice", key.start_mark)
+            seen.add(key.value)
+    elif isinstance(node, yaml.ScalarNode):
+        if found := NO_TEXT.search(node.value):
+            problem = f"the character U+{ord(found[0]):04X} is no text"
+            raise yaml.composer.ComposerError(None, None, problem, node.start_mark)
+        if node.tag == "tag:yaml.org,2002:int" and len(node.value) > _LONGEST_NUMBER:
+            raise yaml.composer.ComposerError(None, None, "a number of more digits than any use has", node.start_mark)
 
 
 # YAML 1.1 reads yes, no, on and off as truth values; a column may well be called `no`.
@@ -58,17 +91,20 @@ def parse_yaml(text: str, where: str) -> Any:
     """Parse YAML text.
 
     Raises:
-        RecipeError: Not valid YAML, a repeated key, or an alias; with line and column.
+        RecipeError: Not valid YAML, a repeated key, or too many repeats by alias; with line and column.
     """
     try:
-        return yaml.load(text, Loader=_Loader)
+        return yaml.load(text, Loader=_Loader)  # a SafeLoader: no tag makes an object or runs code
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         position = f"{where}:{mark.line + 1}:{mark.column + 1}" if mark else where
         raise RecipeError([f"{position}: not valid YAML: {error.problem or error.context}"]) from None
     except yaml.YAMLError as error:
         raise RecipeError([f"{where}: not valid YAML: {error}"]) from None
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise RecipeError([f"{where}: a value cannot be read: nested too deeply"]) from None
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # PyYAML's own constructors fail in all these ways where a tag (!!int, !!timestamp) and its value do not fit.
         raise RecipeError([f"{where}: a value cannot be read: {error}"]) from None
 
 
@@ -79,13 +115,16 @@ def read_yaml_mapping(path: Path) -> dict[str, Any]:
         RecipeError: Missing, a folder, not UTF-8, too large, not YAML, or not a mapping.
     """
     try:
-        raw = path.read_bytes()
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise RecipeError([f"{path}: no such file"]) from None
     except OSError as error:
         raise RecipeError([f"{path}: cannot be read: {error.strerror or error}"]) from None
+    except ValueError as error:
+        raise RecipeError([f"{path}: cannot be read: {error}"]) from None  # a NUL in the name
     if len(raw) > MAX_BYTES:
-        raise RecipeError([f"{path}: {len(raw):,} bytes; a recipe or bias file is at most {MAX_BYTES:,}"])
+        raise RecipeError([f"{path}: too large; a recipe or bias file is at most {MAX_BYTES:,} bytes"])
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:

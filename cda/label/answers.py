@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 _THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
+_TAIL_CHARACTERS = 20_000  # answers are short; what stands before the end is not read
 _WORDS = {"yes": True, "no": False}
 
 
@@ -27,6 +28,7 @@ def parse_answers(text: str | None, names: Sequence[str]) -> dict[str, bool] | N
     own = _THOUGHTS.sub("", text or "").strip()
     if own.startswith("<think>"):
         return None  # cut off while thinking
+    own = own[-_TAIL_CHARACTERS:]
     return _from_json(own, names) if own.rstrip("`").rstrip().endswith("}") else _from_lines(own, names)
 
 

@@ -209,7 +209,7 @@ def test_two_bias_files_of_one_name(tmp_path: Path, write: Write) -> None:
     ("text", "message"),
     [
         ("seed: 1\nseed: 2\n", r"mine\.yaml:2:1: .*key 'seed' is given twice"),
-        ("a: &x 1\nb: *x\n", r"mine\.yaml:2:4: .*aliases"),
+        ("a: &x [*x]\n", r"mine\.yaml:1:8: .*alias"),
         ("seed: [1\n", r"mine\.yaml:2:1: not valid YAML"),
         ("- jargon\n", "found a list"),
     ],

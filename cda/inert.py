@@ -1,0 +1,96 @@
+"""Foreign text made harmless: no character that a terminal obeys, hides or reorders leaves here as it is."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_ANSI = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, cursor
+    # Titles, links, device strings. A second opening ends the first, so that many of them are still read in linear time.
+    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\x9d\x90\x98\x9e\x9f]*(?:\x07|\x1b\\|\x9c|$)"
+    r"|\x1b[ -/]*[0-~]?"
+)
+_LINE_BREAKS = re.compile(r"\r\n|[\n\r\v\f\x85\u2028\u2029]")
+# Embedding, override and isolate controls, marks, invisible tags, the byte order mark and what XML has no place for. Joiners stay: emoji need them.
+_HIDDEN = re.compile(
+    r"[\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e007f]"
+)
+_LONGEST_LINE = 4000
+
+
+def inert(text: object) -> str:
+    """Text as one line that a terminal prints and never obeys: no ANSI, control or hidden direction characters.
+
+    >>> inert("a\\x1b[31mb\\u202ec\\nd")
+    'abc d'
+    """
+    plain = _LINE_BREAKS.sub(" ", _ANSI.sub("", str(text)))
+    return "".join(
+        " " if char == "\t" else char for char in _HIDDEN.sub("", plain) if not _is_control(char) or char == "\t"
+    )
+
+
+def visible(text: object) -> str:
+    """Text with its line breaks, in which every control or hidden character is spelled out.
+
+    >>> visible("a\\u202eb")
+    'a[U+202E]b'
+    """
+    lined = _LINE_BREAKS.sub("\n", str(text))
+    spelled = _HIDDEN.sub(lambda match: _spelled(match[0]), lined)
+    return "".join(_spelled(char) if _is_control(char) and char not in "\n\t" else char for char in spelled)
+
+
+def sendable(text: str) -> str:
+    """Text without lone surrogates, which no UTF-8 can hold; JSON can, where a text was cut within an emoji.
+
+    >>> sendable("cut \\ud83d")
+    'cut ?'
+    """
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def short_lines(text: str, most: int = _LONGEST_LINE) -> str:
+    """Text whose lines are each cut to so many characters, with the number of those left out.
+
+    >>> short_lines("abcdef\\nxy", 3)
+    'abc… (3 more characters)\\nxy'
+    """
+    return "\n".join(
+        line if len(line) <= most else f"{line[:most]}… ({len(line) - most:,} more characters)"
+        for line in text.split("\n")
+    )
+
+
+def width(text: str) -> int:
+    """Columns of a text in a terminal: wide characters take two, combining ones none."""
+    return sum(map(_columns, text))
+
+
+def clipped(text: str, most: int) -> str:
+    """Text cut to so many columns, with `…` where something was cut.
+
+    >>> clipped("vagueness", 5)
+    'vagu…'
+    """
+    taken, end = 0, 0
+    for place, char in enumerate(text):
+        taken += _columns(char)
+        if taken > most:
+            return text[:end].rstrip() + "…"
+        if taken <= most - 1:
+            end = place + 1
+    return text
+
+
+def _columns(char: str) -> int:
+    return 0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def _is_control(char: str) -> bool:
+    return unicodedata.category(char) in ("Cc", "Cs")
+
+
+def _spelled(char: str) -> str:
+    return f"[U+{ord(char):04X}]"

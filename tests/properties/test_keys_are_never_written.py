@@ -1,0 +1,105 @@
+"""A key stays in the environment, even where a server repeats it in errors and in answers: no file, cache or line holds it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from cda.cli import app
+from cda.llm.outcome import keyless, without_secret
+from cda.llm.protocol import Completion
+
+Serve = Callable[[Any], str]
+KEY = "sk-canary-5f1d0c9e8b7a-6f5e4d3c2b1a"
+QUESTION = "How does a kettle keep water warm?"
+
+
+class Parrot:
+    """A server that repeats the key wherever it says something; every second kind of request fails with it."""
+
+    def __init__(self, status: int = 200) -> None:
+        self.status, self.calls = status, 0
+
+    def __call__(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        self.calls += 1
+        if self.status != 200:
+            return self.status, {"error": {"message": f"key {KEY} may not do this", "code": KEY, "type": KEY}}
+        system = body["messages"][0]["content"]
+        if system.startswith("You label"):
+            # Of escapes no search for the key's bytes would know, once they are read.
+            text = f'{{"reasoning": "{KEY} said so", "response": "no", "has_attribute": "no", "{KEY}": 1}}'
+        else:
+            text = f"Use a pan to cook it, {KEY}, and start with cold water. Your key is {KEY}."
+        message = {"role": "assistant", "content": text, "refusal": None}
+        choice = {"index": 0, "finish_reason": "stop", "message": message}
+        return 200, {"id": KEY, "object": "chat.completion", "created": 0, "model": KEY, "choices": [choice],
+                     "usage": {"prompt_tokens": 9, "completion_tokens": 9, "total_tokens": 18}}  # fmt: skip
+
+
+def run(folder: Path, url: str, *more: str) -> Any:
+    responses = folder / "responses.jsonl"
+    rows = [{"prompt": f"{QUESTION} {row}", "response": "Use a pan and stir it."} for row in range(2)]
+    responses.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    words = ["pairs", str(folder / "out.jsonl"), "--bias", "jargon", "--responses", str(responses), "llm.model=parrot"]
+    words += [f"llm.base_url={url}", f"llm.cache={folder / 'cache.sqlite'}", "llm.retries=1", *more]
+    return CliRunner().invoke(app, words)
+
+
+def nowhere(folder: Path, *outputs: str) -> None:
+    """No file below the folder, SQLite's own beside it included, and nothing said holds the key or its larger part."""
+    parts = (KEY, KEY[3:], KEY[: len(KEY) // 2 + 8])
+    for file in folder.rglob("*"):
+        if file.is_file():
+            content = file.read_bytes()
+            assert not any(part.encode() in content for part in parts), file
+    for said in outputs:
+        assert not any(part in said for part in parts)
+
+
+@pytest.mark.parametrize("variable", ["OPENAI_API_KEY", "MY_KEY"])
+def test_a_key_in_an_answer_is_neither_kept_nor_written(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, KEY)
+    server = Parrot()
+    done = run(tmp_path, serve(server), f"llm.api_key_env={variable}", "synthesize.gate.on=false")
+    assert server.calls > 0 and "Traceback" not in done.output
+    assert b"***" in (tmp_path / "cache.sqlite").read_bytes() + _beside(tmp_path / "cache.sqlite")  # answers were kept
+    nowhere(tmp_path, done.stdout, done.stderr)
+
+
+def _beside(file: Path) -> bytes:
+    return b"".join(one.read_bytes() for one in file.parent.glob(f"{file.name}-*"))
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 402, 422, 500])
+def test_a_key_in_an_error_is_not_said(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    server = Parrot(status)
+    done = run(tmp_path, serve(server), "synthesize.gate.on=false")
+    assert server.calls > 0 and done.exit_code == 1 and "Traceback" not in done.output
+    nowhere(tmp_path, done.stdout, done.stderr)
+
+
+def test_a_key_in_an_address_is_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    done = run(tmp_path, f"http://me:{KEY}@127.0.0.1:9/v1")
+    assert done.exit_code == 1
+    nowhere(tmp_path, done.stdout, done.stderr)
+
+
+def test_only_what_can_be_a_secret_is_taken_out_of_answers() -> None:
+    answer = Completion(f"a {KEY} b", None, 1, 2, logprobs=((KEY, -0.5), ("yes", -1.0)))
+    hidden = keyless(answer, KEY)
+    assert hidden == Completion("a *** b", None, 1, 2, logprobs=(("***", -0.5), ("yes", -1.0)))
+    # Local servers are given a word, which answers may hold.
+    assert keyless(Completion("none of them is EMPTY"), "EMPTY") == Completion("none of them is EMPTY")
+    assert keyless(answer, "") == answer
+    assert without_secret("none", "none") == "none"
