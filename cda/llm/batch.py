@@ -308,7 +308,7 @@ class _Run:
 
     def _collect(self, part: Part, batch: Batch | None) -> Iterator[tuple[int, Completion]]:
         """The answers of a batch that ended. What it lacks goes to a new input file, or is given up with the reason."""
-        reason = _reason(batch)
+        reason = self.endpoint.hide(_reason(batch))
         for kind in ("output", "error"):
             file_id = getattr(batch, f"{kind}_file_id", None)
             if file_id:
@@ -369,11 +369,11 @@ class _Run:
         if not isinstance(response, dict):
             error = row.get("error")
             code = error.get("code") if isinstance(error, dict) else None
-            self.ledger.note(key, str(code or "no response").replace("_", " "))
+            self.ledger.note(key, self.endpoint.hide(str(code or "no response")).replace("_", " "))
             return None
         status, body = response.get("status_code"), response.get("body")
         if status == 200 and isinstance(body, dict):
-            return self._held(part, key, completion_of(body))
+            return self._held(part, key, self.llm.client.keyless(completion_of(body)))
         if not isinstance(status, int) or status == 200:
             self.ledger.note(key, "unreadable answer")
             return None

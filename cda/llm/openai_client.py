@@ -16,7 +16,17 @@ from cda.errors import LLMError
 from cda.llm.asking import Ask, answered
 from cda.llm.limiter import Limiter
 from cda.llm.money import request_tokens
-from cda.llm.outcome import Again, Endpoint, Outcome, Rejected, Throttled, of_content, of_status
+from cda.llm.outcome import (
+    Again,
+    Endpoint,
+    Outcome,
+    Rejected,
+    Throttled,
+    keyless,
+    of_content,
+    of_status,
+    without_key,
+)
 from cda.llm.parameters import Parameters
 from cda.llm.progress import Answers, say, with_progress
 from cda.llm.protocol import Completion, Request
@@ -73,6 +83,12 @@ class OpenAIClient:
     _said_pause_until: float = field(init=False, repr=False, default=float("-inf"))
 
     def __post_init__(self) -> None:
+        try:
+            urlsplit(self._url)
+        except ValueError as error:
+            raise LLMError(
+                f"{self._url.rpartition('@')[2]}: no address of a server ({error}); set llm.base_url"
+            ) from None
         self._limiter = Limiter(self.concurrency, self.requests_per_minute, self.tokens_per_minute)
         self._parameters = Parameters(self.name, self.max_tokens, self.temperature, self.seed, self.say)
 
@@ -121,6 +137,10 @@ class OpenAIClient:
     def give_up_parameter(self, body: Mapping[str, Any], param: str | None, message: str) -> bool:
         """Leave out from now on what a server has rejected in such a body; whether there was anything."""
         return self._parameters.give_up(body, param, message)
+
+    def keyless(self, completion: Completion) -> Completion:
+        """An answer as it may be kept: without the key, which a server may repeat."""
+        return keyless(completion, self._key)
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Ask]:
@@ -199,7 +219,8 @@ class OpenAIClient:
                 raise LLMError(f"{self._server}: cannot be reached ({error.__cause__}); check llm.base_url") from None
             return Again("connection refused", lost=True)
         self._reached, self._lost_in_a_row = True, 0
-        return of_content(content, one_token=bool(body.get("logprobs")))
+        outcome = of_content(content, one_token=bool(body.get("logprobs")))
+        return self.keyless(outcome) if isinstance(outcome, Completion) else outcome
 
     def _no_logprobs(self, why: str | None) -> LLMError:
         return LLMError(
@@ -255,6 +276,4 @@ class OpenAIClient:
     def endpoint(self) -> Endpoint:
         """The server as messages may name it."""
         key = self._key
-        return Endpoint(
-            self._server, self.name, self.api_key_env, lambda text: text.replace(key, "***") if key else text
-        )
+        return Endpoint(self._server, self.name, self.api_key_env, lambda text: without_key(text, key))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 import re
+import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cda.errors import LLMError
@@ -22,6 +22,8 @@ _CONTEXT = re.compile(
     re.IGNORECASE,
 )
 _SHORT_CHARACTERS = 160
+_SECRET_CHARACTERS = 12
+_LARGEST = sys.float_info.max
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,23 @@ class Rejected:
         """Whether it is token probabilities that the server does not give."""
         # Servers may repeat the whole request further on, prompt and all.
         return "logprobs" in (self.param or self.message[:300])
+
+
+def without_key(text: str, key: str) -> str:
+    """A text of the server's, to be shown: it may repeat the key that it was sent."""
+    return text.replace(key, "***") if key else text
+
+
+def without_secret(text: str, key: str) -> str:
+    """The same of a text that is to be worked with, where a short key is left: it is no secret, but a word (`none`, `EMPTY`)."""
+    return without_key(text, key) if len(key) >= _SECRET_CHARACTERS else text
+
+
+def keyless(completion: Completion, key: str) -> Completion:
+    """An answer to be kept, without the key that the server may have repeated in it."""
+    text = None if completion.text is None else without_secret(completion.text, key)
+    logprobs = completion.logprobs and tuple((without_secret(word, key), value) for word, value in completion.logprobs)
+    return replace(completion, text=text, logprobs=logprobs)
 
 
 Outcome = Completion | Again | Throttled | Rejected
@@ -189,7 +208,7 @@ def _first_logprobs(choice: Mapping[str, Any]) -> tuple[tuple[str, float], ...] 
     found = []
     for one in map(_mapping, listed if isinstance(listed, list) else ()):
         token, logprob = one.get("token"), one.get("logprob")
-        if isinstance(token, str) and isinstance(logprob, int | float) and math.isfinite(logprob):
+        if isinstance(token, str) and isinstance(logprob, int | float) and abs(logprob) <= _LARGEST:
             found.append((sendable(token), float(logprob)))
     return tuple(found) or None
 

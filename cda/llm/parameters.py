@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from cda.inert import sendable as sendable
 from cda.llm.protocol import Request
 from cda.llm.structured import response_format
 
@@ -73,11 +74,6 @@ class Parameters:
             instead = "'max_tokens' is sent instead" if name == "max_completion_tokens" else "it is not sent any more"
             self._say(f"{self._model} does not take '{name}': {instead}")
         return True
-
-
-def sendable(text: str) -> str:
-    """Text without lone surrogates, which no UTF-8 can hold."""
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _named(param: str | None, message: str) -> str | None:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Generator, Iterable, Sized
 from contextlib import closing
 
+from cda.inert import inert, visible
 from cda.llm.protocol import Completion, Request
 
 Answers = Generator[tuple[int, Completion], None, None]
@@ -15,7 +16,7 @@ def say(message: str) -> None:
     """One line on stderr that leaves a progress bar whole."""
     from tqdm import tqdm
 
-    tqdm.write(message, file=sys.stderr)
+    tqdm.write(visible(message), file=sys.stderr)
 
 
 def with_progress(
@@ -39,7 +40,7 @@ def with_progress(
     if total is None and isinstance(requests, Sized):
         total = len(requests)
     hits = 0
-    with closing(found), tqdm(total=total, desc=f"  {label}", unit="call", disable=total == 0) as bar:
+    with closing(found), tqdm(total=total, desc=f"  {inert(label)}", unit="call", disable=total == 0) as bar:
         for position, completion in found:
             hits += completion.cached
             bar.set_postfix_str(_note(spent_usd(), hits), refresh=False)

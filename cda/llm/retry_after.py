@@ -12,6 +12,10 @@ _EPOCH = 1e9
 """Numbers beyond this are points in time, not durations."""
 
 
+_LONGEST = 100
+"""Characters of a wait; over a longer row of digits the pattern would run for minutes."""
+
+
 def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
     """Seconds to wait; None where the headers do not say.
 
@@ -40,6 +44,8 @@ def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
 
 def _wait(value: str | None, now: float) -> float | None:
     """Seconds from a number, or from a duration such as 1h2m3.5s or 120ms."""
+    if len(value or "") > _LONGEST:
+        return None
     number = _number(value)
     if number is not None:
         point = number / 1000 if number > 1000 * _EPOCH else number

@@ -15,7 +15,7 @@ from typing import Any
 
 from cda.llm.protocol import Completion, Request
 
-_FENCE = re.compile(r"^```(?:json)?\s*\n(.*)\n\s*```$", re.DOTALL | re.IGNORECASE)
+_FENCE = re.compile(r"```(?:json)?[ \t]*\r?\n", re.IGNORECASE)
 _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
     "array": (list,),
@@ -111,8 +111,10 @@ def json_of(text: str, schema: Mapping[str, Any]) -> str | None:
     >>> json_of('{"label": "yes"}', {"type": "object", "required": ["label"]})
     '{"label": "yes"}'
     """
-    fenced = _FENCE.match(text.strip())
-    inner = fenced[1].strip() if fenced else text.strip()
+    inner = text.strip()
+    # The end is compared, not matched: servers may send blank lines without end, over which a pattern would run for hours.
+    if (fence := _FENCE.match(inner)) and inner.endswith("```"):
+        inner = inner[fence.end() : -3].strip()
     try:
         value = json.loads(inner)
     except (ValueError, RecursionError):

@@ -518,3 +518,14 @@ def test_memory_stays_bounded(tmp_path: Path) -> None:
         tracemalloc.stop()
     assert answered == count
     assert peak < 0.15 * count * size
+
+
+def test_a_key_that_the_server_repeats_is_not_kept(
+    start: Starter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = "sk-canary-5f1d0c9e8b7a"
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    server = start(answer=lambda _: f"It is {key}.")
+    assert texts(complete(batch_llm(server, tmp_path), questions(2), "asking")) == ["It is ***."] * 2
+    for file in tmp_path.rglob("*"):
+        assert not file.is_file() or key.encode() not in file.read_bytes(), file
