@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import krippendorff
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
@@ -145,7 +144,7 @@ def leading_words(counts: Counts) -> list[str]:
 def agreement(counts: Counts, item_ids: Sequence[str], rng: np.random.Generator, level: Level = "nominal") -> Agreement:
     """Mean majority share and Krippendorff's alpha with 95% intervals from resampled clusters of items.
 
-    Alpha is computed by the `krippendorff` package; its interval takes the draws in which alpha is defined.
+    Alpha is Krippendorff's (2011, "Computing Krippendorff's alpha-reliability"); its interval takes the draws in which alpha is defined.
 
     Args:
         counts: From `count_votes`. Shape (n, 3).
@@ -173,7 +172,10 @@ def agreement(counts: Counts, item_ids: Sequence[str], rng: np.random.Generator,
         if (used[picked].sum(axis=0) > 0).sum() > 1:
             draws.append(_alpha(used[picked], level))
     if len(draws) < 0.99 * _ALPHA_DRAWS:
-        raise DataError("nearly every vote is the same word: Krippendorff's alpha has no interval on so few exceptions")
+        raise DataError(
+            f"{len(names)} prompts, in which too few votes differ: drawn again, they often hold one word alone, so that "
+            "Krippendorff's alpha has no interval"
+        )
     value, (low, high) = _alpha(used, level), np.quantile(draws, (0.025, 0.975))
     bounds = min(value, float(low)), max(value, float(high))
     method = "prompt-clustered bootstrap 95%"
@@ -290,5 +292,23 @@ def _outcomes(n_votes: int) -> Counts:
 
 
 def _alpha(counts: Counts, level: Level) -> float:
-    ordered = counts[:, [_BASE, _TIE, _PERTURBED]]
-    return float(krippendorff.alpha(value_counts=ordered, level_of_measurement=level))
+    """Krippendorff's alpha of items with two votes or more: 1 − observed over expected disagreement.
+
+    Both come from the coincidence matrix: every pair of votes on one item, weighted by 1 / (votes on it − 1).
+    """
+    ordered = counts[:, [_BASE, _TIE, _PERTURBED]].astype(float)
+    ordered = ordered[ordered.sum(axis=1) > 1]
+    weighted = ordered / (ordered.sum(axis=1, keepdims=True) - 1)
+    coincidences = ordered.T @ weighted - np.diag(weighted.sum(axis=0))
+    totals = coincidences.sum(axis=0)
+    distance = _distances(totals, level)
+    expected = (np.outer(totals, totals) * distance).sum() / (totals.sum() - 1)
+    return float(1 - (coincidences * distance).sum() / expected)
+
+
+def _distances(totals: FloatArray, level: Level) -> FloatArray:
+    """Squared distance of each two words: 1 for any two (nominal), or by the votes that lie between them (ordinal)."""
+    if level == "nominal":
+        return 1 - np.eye(len(totals))
+    below = np.cumsum(totals) - totals / 2
+    return np.asarray((below[:, None] - below[None, :]) ** 2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import krippendorff
 import numpy as np
 import pytest
@@ -87,6 +89,15 @@ def test_agreement_by_hand_and_by_the_library() -> None:
     expected = krippendorff.alpha(value_counts=counts[counts.sum(axis=1) > 1], level_of_measurement="nominal")
     assert found.alpha.value == pytest.approx(expected)
     assert found.alpha.low < found.alpha.value < found.alpha.high
+
+
+@pytest.mark.parametrize("level", ["nominal", "ordinal"])
+def test_alpha_is_that_of_the_library_on_uneven_votes(level: Literal["nominal", "ordinal"]) -> None:
+    random = rng(4)
+    counts = np.array([random.multinomial(random.integers(1, 6), random.dirichlet([1, 0.5, 1])) for _ in range(80)])
+    library = counts[counts.sum(axis=1) > 1][:, [1, 2, 0]]  # base, tie, perturbed
+    expected = krippendorff.alpha(value_counts=library, level_of_measurement=level)
+    assert agreement(counts, ids(80), rng(), level).alpha.value == pytest.approx(expected)
 
 
 def test_alpha_of_krippendorff_s_own_example() -> None:
@@ -206,6 +217,8 @@ def test_what_cannot_be_estimated_is_said() -> None:
     same = count_votes([["base", "base"]] * 3)
     with pytest.raises(DataError, match="every vote is the same word"):
         agreement(same, ids(3), rng())
+    with pytest.raises(DataError, match="3 prompts, in which too few votes differ"):
+        agreement(count_votes([["base", "base"], ["base", "base"], ["tie", "tie"]]), ids(3), rng())
     with pytest.raises(DataError, match="one prompt"):
         noise_ceiling(same, majority(same, "drop"), ["p"] * 3, rng())
     with pytest.raises(DataError, match="second majority of 0 votes"):

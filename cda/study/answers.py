@@ -1,0 +1,195 @@
+"""Answers out of what came back: the page's result files, Label Studio's exports, filled tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cda.errors import DataError
+from cda.files.jsonl import read_json, read_text
+from cda.study import label_studio
+from cda.study.records import Study
+from cda.study.sheet import sheet_rows
+from cda.study.words import CHOICES
+
+RESULT = "cda-study-result"
+_LONGEST = 20_000
+"""Characters of a justification that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One judgement as it came back.
+
+    Attributes:
+        participant: Code, or a name made of Label Studio's user.
+        item: Id within the study.
+        choice: `A`, `B` or `tie`; anything else in the file is None.
+        a: Which text stood as A by what came back; None where that is not said (the study then does).
+        texts_as_given: False where a table holds other texts than were exported.
+        seconds: Spent on it; None where unknown.
+        justification: In the participant's words.
+        session: Browser or file it comes from: two sessions of one participant may be two people.
+        revision: Number of the download within its session; the last one counts.
+        assigned: Whether the study's assignments say who answers it (not so in Label Studio).
+    """
+
+    participant: str
+    item: str
+    choice: str | None
+    a: int | None = None
+    texts_as_given: bool = True
+    seconds: float | None = None
+    justification: str = ""
+    session: str = ""
+    revision: int = 0
+    assigned: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """Answers of all files, and rows of tables that nobody filled."""
+
+    answers: tuple[Answer, ...]
+    blank: int
+
+
+def read_answers(files: Sequence[Path], study: Study) -> Returned:
+    """All answers of the files, in file order.
+
+    Raises:
+        DataError: Names every file that cannot be read, is of another kind, or belongs to another study.
+    """
+    answers: list[Answer] = []
+    problems: list[str] = []
+    blank = 0
+    for number, file in enumerate(files):
+        try:
+            found, empty = _of_file(file, study, f"file {number}")
+            answers += found
+            blank += empty
+        except DataError as problem:
+            problems.append(str(problem))
+    if problems:
+        raise DataError("\n".join(problems))
+    return Returned(tuple(answers), blank)
+
+
+def _of_file(file: Path, study: Study, session: str) -> tuple[list[Answer], int]:
+    if file.suffix.lower() in (".csv", ".tsv"):
+        return _of_table(file, study, session)
+    content = read_json(file)
+    if isinstance(content, Mapping) and content.get("format") == RESULT:
+        return _of_page(content, study, file), 0
+    if isinstance(content, list) and all(isinstance(one, Mapping) for one in content):
+        if any("annotations" in one for one in content):
+            return _of_label_studio(content, study, file), 0
+        if any("annotator" in one or "annotation_id" in one for one in content):
+            raise DataError(f"{file}: Label Studio's short form (JSON-MIN); export as JSON")
+    raise DataError(
+        f"{file}: neither a result file of the study's page, nor an export of Label Studio, nor a filled items.csv"
+    )
+
+
+def _of_page(content: Mapping[str, Any], study: Study, file: Path) -> list[Answer]:
+    _check_study(content.get("study"), study, file)
+    rows = content.get("answers")
+    if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
+        raise DataError(f"{file}: has no list of answers; it was cut or changed. Ask for the file again")
+    revision = content.get("revision")
+    return [
+        Answer(
+            str(content.get("participant"))[:80],
+            str(row.get("item"))[:80],
+            _choice(row.get("choice")),
+            row.get("a") if row.get("a") in (0, 1) else -1,
+            seconds=_seconds(row.get("seconds")),
+            justification=_text(row.get("justification")),
+            session=str(content.get("session"))[:80],
+            revision=revision if isinstance(revision, int) else 0,
+        )
+        for row in rows
+    ]
+
+
+def _of_label_studio(content: Sequence[Mapping[str, Any]], study: Study, file: Path) -> list[Answer]:
+    answers = []
+    for data, one in label_studio.annotated(list(content)):
+        _check_study(data.get("study"), study, file)
+        texts = [data.get(name) for name in ("answer_a", "answer_b")]
+        item = study.items.get(str(data.get("item")))
+        answers.append(
+            Answer(
+                label_studio.annotator(one) or "label-studio-unknown",
+                str(data.get("item"))[:80],
+                label_studio.choice_of(one),
+                0,
+                item is None or list(item.texts) == texts,
+                _seconds(one.get("lead_time")),
+                _text(label_studio.justification_of(one)),
+                session=f"annotation {one.get('id')}",
+                assigned=False,
+            )
+        )
+    return answers
+
+
+def _of_table(file: Path, study: Study, session: str) -> tuple[list[Answer], int]:
+    answers, blank = [], 0
+    for number, row in sheet_rows(read_text(file), str(file)):
+        if not row["choice"].strip():
+            blank += 1
+            continue
+        _check_study(row["study"].strip(), study, file, f" (row {number})")
+        answers.append(
+            Answer(
+                row["participant"].strip()[:80],
+                row["item"].strip()[:80],
+                _choice(row["choice"]),
+                texts_as_given=_same_texts(row, study),
+                seconds=_seconds(row.get("seconds")),
+                justification=_text(row.get("justification")),
+                session=session,
+            )
+        )
+    return answers, blank
+
+
+def _check_study(stated: Any, study: Study, file: Path, where: str = "") -> None:
+    if stated != study.fingerprint:
+        raise DataError(
+            f"{file}{where}: answers to another study ({str(stated)[:40]}), not to this one ({study.fingerprint})"
+        )
+
+
+def _same_texts(row: Mapping[str, str], study: Study) -> bool:
+    """Whether a row holds the answers on the sides that its participant was given; a table may leave its texts out."""
+    given = study.participants.get(row["participant"].strip(), ())
+    shown = next((one for one in given if one.item == row["item"].strip()), None)
+    if shown is None:
+        return True  # counted as such later
+    texts = study.items[shown.item].texts
+    wanted = {"answer_a": texts[shown.a], "answer_b": texts[1 - shown.a]}
+    # Spreadsheets change line ends and the spaces at them.
+    return all(name not in row or row[name].split() == text.split() for name, text in wanted.items())
+
+
+def _choice(value: Any) -> str | None:
+    word = str(value).strip().lower()
+    words = {name.lower(): name for name in CHOICES}
+    return words.get(word) or {"t": "tie", "no difference": "tie"}.get(word)
+
+
+def _seconds(value: Any) -> float | None:
+    try:
+        found = float(str(value).replace(",", "."))
+    except ValueError:
+        return None
+    return found if math.isfinite(found) and found >= 0 and not isinstance(value, bool) else None
+
+
+def _text(value: Any) -> str:
+    return value[:_LONGEST] if isinstance(value, str) else ""

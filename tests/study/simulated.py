@@ -1,0 +1,72 @@
+"""Contrasts with a planted human preference, and what people would send back who answer in a given way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from typer.testing import CliRunner, Result
+
+from cda.cli import app
+
+N_ITEMS = 20
+TOPICS = ("kettles", "violins", "glaciers", "passports", "tulips", "engines", "comets", "wallets", "bridges", "lentils")
+Choose = Callable[[str, Mapping[str, Any], int], str]
+"""Participant, item of the key, and the text that stands as A: to A, B or tie."""
+
+
+def contrast_rows(n: int = N_ITEMS) -> list[dict[str, Any]]:
+    """Contrasts on ten subjects that share no words."""
+    rows = []
+    for at in range(n):
+        topic = TOPICS[at % len(TOPICS)]
+        rows.append(
+            {"id": f"c{at}", "bias": "jargon", "prompt": f"What should anybody know about {topic}, part {at}?",
+             "base": f"Plain words on {topic}, number {at}.", "perturbed": f"Leveraged {topic} synergy, number {at}."}
+        )  # fmt: skip
+    return rows
+
+
+def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def cda(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def key_of(folder: Path) -> dict[str, dict[str, Any]]:
+    """Items of the key by their id."""
+    return {one["id"]: one for one in json.loads((folder / "key.json").read_text(encoding="utf-8"))["items"]}
+
+
+def result_of(folder: Path, participant: str, choose: Choose, session: str = "s", revision: int = 1) -> dict[str, Any]:
+    """What the page would hand out, were each item answered as `choose` says."""
+    assignments = json.loads((folder / "assignments.json").read_text(encoding="utf-8"))
+    key = key_of(folder)
+    answers = [
+        {"item": one["item"], "a": one["a"], "choice": choose(participant, key[one["item"]], one["a"]),
+         "justification": "", "seconds": 12.0}
+        for one in assignments["participants"][participant]
+    ]  # fmt: skip
+    return {
+        "format": "cda-study-result", "version": 1, "study": assignments["study"], "participant": participant,
+        "session": session, "revision": revision, "answers": answers,
+    }  # fmt: skip
+
+
+def for_side(item: Mapping[str, Any], a: int, side: str) -> str:
+    """The choice that prefers a side of a contrast; the right answer of an attention check."""
+    if item["right"] is not None:
+        return "A" if item["right"] == a else "B"
+    wanted = item["perturbed"] if side == "perturbed" else 1 - item["perturbed"]
+    return "A" if wanted == a else "B"
+
+
+def planted(_participant: str, item: Mapping[str, Any], a: int) -> str:
+    """People prefer the perturbed side of the first five contrasts, and the base of the others."""
+    number = int(item["contrast"][1:]) if item["contrast"] else 0
+    return for_side(item, a, "perturbed" if number < 5 else "base")
