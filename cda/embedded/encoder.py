@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cda.embedded.model import encoder_folder
+from cda.inert import sendable
 
 _BATCH_TEXTS = 32
 
@@ -34,7 +35,9 @@ def encode_sentences(texts: Sequence[str], max_tokens: int = 256) -> NDArray[np.
     with torch.inference_mode(), tqdm(total=len(distinct), desc="  encoding", unit="text") as bar:
         for start in range(0, len(distinct), _BATCH_TEXTS):
             batch = distinct[start : start + _BATCH_TEXTS]
-            encoded = tokenizer(batch, padding=True, truncation=True, max_length=max_tokens, return_tensors="pt")
+            encoded = tokenizer(
+                list(map(sendable, batch)), padding=True, truncation=True, max_length=max_tokens, return_tensors="pt"
+            )
             mask = encoded["attention_mask"].unsqueeze(-1)
             pooled = (model(**encoded).last_hidden_state * mask).sum(1) / mask.sum(1)
             found.update(zip(batch, pooled.double().numpy(), strict=True))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cda.errors import ModelError
+from cda.files.paths import user_path
 from cda.run import file_fingerprint
 
 NAME = "embedded"
@@ -108,4 +109,4 @@ def save_merged(encoder: Path, adapter: Path, folder: Path) -> None:
 
 def _cache() -> Path:
     own = os.environ.get("CDA_CACHE")
-    return Path(own or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "cda").expanduser()
+    return user_path(own or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "cda")

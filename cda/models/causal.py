@@ -6,7 +6,6 @@ end of the full rendering: the marks that close the turn are the response's, as 
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +13,9 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from cda.errors import ModelError
+from cda.errors import DataError, ModelError
+from cda.files.jsonl import read_json
+from cda.inert import sendable
 from cda.models.load import ModelSpec, load_template, read_weights
 from cda.models.refusals import first_line, folder_problems, why_not_loadable
 from cda.models.template import Encoded, Template, single_bos
@@ -194,7 +195,7 @@ def _apply(template: Template, messages: list[dict[str, str]], add_generation_pr
 def _ids(template: Template, text: str) -> list[int]:
     """Token ids with a single BOS, as `Template.encode` makes them, not cut."""
     special = template.form == "plain text"
-    ids = template.tokenizer(text, add_special_tokens=special, verbose=False)["input_ids"]
+    ids = template.tokenizer(sendable(text), add_special_tokens=special, verbose=False)["input_ids"]
     return single_bos(list(ids), template.tokenizer.bos_token_id)
 
 
@@ -253,9 +254,9 @@ def _check_adapter(adapter: Path) -> None:
             f"{adapter}: not an adapter folder; it needs adapter_config.json and adapter_model.safetensors"
         )
     try:
-        config = json.loads(file.read_text(encoding="utf-8"))
+        config = read_json(file)
         task, kind = config.get("task_type"), str(config.get("peft_type"))
-    except (OSError, ValueError, AttributeError) as error:
+    except (DataError, AttributeError) as error:
         raise ModelError(f"{file}: cannot be read ({first_line(error)}); was it saved completely?") from None
     if task not in (None, "CAUSAL_LM"):
         raise ModelError(f"{adapter}: its task_type is {task}; needed is one of a causal language model (CAUSAL_LM)")

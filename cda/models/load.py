@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from cda.errors import ModelError
+from cda.errors import DataError, ModelError
+from cda.files.jsonl import read_json
 from cda.models.refusals import first_line, folder_problems, why_not_loadable
 from cda.models.template import Template
 
@@ -261,8 +261,8 @@ def _check_task(adapter: Path) -> None:
     """An adapter trained for another task changed the base for that task, whatever head is found beside it."""
     file = adapter / "adapter_config.json"
     try:
-        task = json.loads(file.read_text(encoding="utf-8")).get("task_type")
-    except (OSError, ValueError, AttributeError) as error:
+        task = read_json(file).get("task_type")
+    except (DataError, AttributeError) as error:
         raise ModelError(f"{file}: cannot be read ({first_line(error)}); was it saved completely?") from None
     if task in (None, "SEQ_CLS"):
         return

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from cda.files.paths import is_there
+
 _WEIGHT_FILES = ("*.safetensors", "*.safetensors.index.json")
 
 
 def folder_problems(name_or_path: str) -> list[str]:
     """Why a local name cannot be a model folder with safetensors weights; empty for one, and for a hub id."""
     path = Path(name_or_path)
-    if not path.exists():
+    if not is_there(path):
         if name_or_path.startswith(("/", ".", "~")) or name_or_path.count("/") > 1:
             return [f"{name_or_path}: no such folder"]
         return []

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from cda.errors import ModelError
+from cda.inert import sendable
 from cda.records import Prompt, prompt_text
 
 Form = Literal["chat template", "pair", "plain text"]
@@ -57,7 +58,7 @@ class Template:
         if self.form == "pair":
             return self._pair(prompt, response)
         text = self._chat(prompt, response) if self.form == "chat template" else f"{prompt_text(prompt)}\n\n{response}"
-        ids = self.tokenizer(text, add_special_tokens=self.form == "plain text", verbose=False)["input_ids"]
+        ids = self.tokenizer(sendable(text), add_special_tokens=self.form == "plain text", verbose=False)["input_ids"]
         ids = single_bos(list(ids), self.tokenizer.bos_token_id)
         eos = self.tokenizer.eos_token_id
         if self.form == "plain text" and eos is not None and ids[-1] != eos:
@@ -81,8 +82,8 @@ class Template:
 
     def _pair(self, prompt: Prompt, response: str) -> Encoded:
         tokenizer, limit = self.tokenizer, self.max_length_tokens
-        first = tokenizer(prompt_text(prompt), add_special_tokens=False, verbose=False)["input_ids"]
-        second = tokenizer(response, add_special_tokens=False, verbose=False)["input_ids"]
+        first = tokenizer(sendable(prompt_text(prompt)), add_special_tokens=False, verbose=False)["input_ids"]
+        second = tokenizer(sendable(response), add_special_tokens=False, verbose=False)["input_ids"]
         excess = len(first) + len(second) + 3 - limit
         if excess > 0:
             # The response's end goes first, as in the chat form; a prompt that fills everything is cut to half.

@@ -10,7 +10,9 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from cda.errors import ModelError, RunError
+from cda.files.paths import user_path
 from cda.files.sqlite_file import SqliteFile, transaction
+from cda.inert import visible
 from cda.models.load import ModelSpec
 from cda.models.template import Template
 from cda.run import file_fingerprint, fingerprint, versions
@@ -87,7 +89,7 @@ class ScoreCache:
     """
 
     def __init__(self, path: Path | str, say: Callable[[str], None] | None = None) -> None:
-        self.path = Path(path).expanduser()
+        self.path = user_path(path)
         # NORMAL: what a power cut loses is computed again.
         self._file = SqliteFile(
             self.path,
@@ -96,7 +98,7 @@ class ScoreCache:
             what="score cache",
             kept="what was scored until now is kept",
             error=RunError,
-            say=say or (lambda message: print(message, file=sys.stderr)),
+            say=say or (lambda message: print(visible(message), file=sys.stderr)),
             synchronous="NORMAL",
         )
         self._lock = threading.Lock()

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from cda.errors import DataError, ModelError
 from cda.models.load import RewardModel
 from cda.records import Prompt
-from cda.score.classifier import ClassifierScorer, batches
+from cda.score.classifier import ClassifierScorer, batch_budget, batches
 from cda.score.distinct import text_id
 from cda.score.protocols import FloatArray
 
@@ -27,7 +27,7 @@ def head_inputs(
     reward_model: RewardModel,
     prompts: Sequence[Prompt],
     responses: Sequence[str],
-    batch_tokens: int = 8192,
+    batch_tokens: int | None = None,
     label: str | None = None,
 ) -> FloatArray:
     """The hidden state that the score is computed from, text by text; each distinct text is read once.
@@ -42,7 +42,7 @@ def head_inputs(
         reward_model: Loaded model, with or without an adapter.
         prompts: Length n.
         responses: Length n.
-        batch_tokens: Padded tokens in a batch at most.
+        batch_tokens: Padded tokens in a batch at most; None for what suits the model's device.
         label: Shown beside the progress bar; None for no bar.
 
     Returns:
@@ -63,7 +63,7 @@ def head_inputs(
     scorer = ClassifierScorer(reward_model, batch_tokens)
     states: dict[int, FloatArray] = {}
     with tqdm(total=len(encoded), desc=label, unit="text", disable=label is None) as bar, torch.inference_mode():
-        for rows in batches(encoded, batch_tokens):
+        for rows in batches(encoded, batch_budget(batch_tokens, reward_model.model.device.type)):
             states.update(zip(rows, _read(scorer, [encoded[row].ids for row in rows]), strict=True))
             bar.update(len(rows))
     row_of = {name: row for row, name in enumerate(distinct)}
@@ -118,7 +118,7 @@ class ProjectedScorer:
         reward_model: Loaded model.
         direction: v, of length 1. Shape (h,).
         strength: How much of the component is removed.
-        batch_tokens: Padded tokens in a batch at most.
+        batch_tokens: Padded tokens in a batch at most; None for what suits the model's device.
         label: Shown beside the progress bar; None for no bar.
 
     Raises:
@@ -128,7 +128,7 @@ class ProjectedScorer:
     reward_model: RewardModel
     direction: ArrayLike
     strength: float = 1.0
-    batch_tokens: int = 8192
+    batch_tokens: int | None = None
     label: str | None = None
     scorer: ClassifierScorer = field(init=False, repr=False)
     """Scores while the direction is out; holds `n_truncated` and `read` of the texts scored last."""

@@ -9,19 +9,20 @@ import numpy as np
 
 from cda.errors import ModelError
 from cda.models.causal import CausalModel, ResponseSpan
-from cda.score.classifier import batches
+from cda.score.classifier import batch_budget, batches
 from cda.score.protocols import FloatArray
 
 if TYPE_CHECKING:
     import torch
 
+_ELSEWHERE_TOKENS = 4096  # of 128,000 words, 1 GiB of logits in bf16
 _SLICE_LOGITS = 2**25  # logits that are held in fp32 at once: 128 MiB
 
 
 def log_probabilities(
     causal: CausalModel,
     spans: Sequence[ResponseSpan],
-    batch_tokens: int = 4096,
+    batch_tokens: int | None = None,
     told: Callable[[int], object] = lambda _: None,
 ) -> FloatArray:
     """log π(response | prompt) of each text, summed over the response's tokens.
@@ -32,7 +33,7 @@ def log_probabilities(
     Args:
         causal: Model, in the state in which it is asked.
         spans: Texts, as `response_spans` gives them.
-        batch_tokens: Padded tokens in a batch at most.
+        batch_tokens: Padded tokens in a batch at most; None for 1,024 on a CPU, else 4,096.
         told: Called with the number of texts of each batch that is done.
 
     Returns:
@@ -45,8 +46,9 @@ def log_probabilities(
 
     _check_token_ids(causal, spans)
     found = np.full(len(spans), np.nan)
+    budget = batch_budget(batch_tokens, causal.model.device.type, _ELSEWHERE_TOKENS)
     with torch.inference_mode():
-        for rows in batches([span.encoded for span in spans], batch_tokens):
+        for rows in batches([span.encoded for span in spans], budget):
             found[rows] = _summed(causal.model, [spans[row] for row in rows])
             told(len(rows))
     return found

@@ -71,7 +71,7 @@ class LogRatioScorer:
         reference: π₀; None for π₀ = 1, plain log-probability, which favours short responses where it is summed.
         beta: β; DPO's default is 0.1. It sets the unit of the reward and changes no sign and no rank.
         per_token: Divide by the response's number of tokens.
-        batch_tokens: Padded tokens in a batch at most. The largest array is (response tokens of a batch, vocabulary),
+        batch_tokens: Padded tokens in a batch at most; None for 1,024 on a CPU, else 4,096. The largest array is (response tokens of a batch, vocabulary),
             in the model's precision: 4096 tokens of 128,000 words take 1 GiB in bf16.
         label: Shown beside the progress bar; None for no bar.
 
@@ -83,7 +83,7 @@ class LogRatioScorer:
     reference: Policy | None
     beta: float = 0.1
     per_token: bool = False
-    batch_tokens: int = 4096
+    batch_tokens: int | None = None
     label: str | None = None
     n_truncated: int = field(default=0, init=False)
     """How many of the texts scored last were cut at max_length_tokens."""

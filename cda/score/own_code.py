@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from cda.errors import ModelError, did_you_mean
+from cda.files.paths import user_path
 from cda.records import Prompt
 from cda.score.protocols import FloatArray
 
@@ -107,7 +108,7 @@ def load_code(name: str) -> OwnCode:
 
 
 def _from_file(path: Path) -> ModuleType:
-    path = path.expanduser().resolve()
+    path = user_path(path).resolve()
     if not path.is_file():
         raise ModelError(f"{path}: no such file")
     _search_too(path.parent)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 from urllib.parse import urlsplit, urlunsplit
@@ -11,6 +12,7 @@ from cda.errors import ModelError
 
 Kind = Literal["classify", "pooling", "score"]
 
+_LARGEST = sys.float_info.max
 _FIELDS: Mapping[Kind, str] = {"classify": "probs", "pooling": "data", "score": "score"}
 
 
@@ -23,7 +25,10 @@ def endpoint_of(url: str) -> tuple[str, Kind]:
     >>> endpoint_of("http://localhost:8000/v1"), endpoint_of("https://host/models/7/pooling")
     (('http://localhost:8000', 'classify'), ('https://host/models/7', 'pooling'))
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # brackets that hold no IPv6 address
+        parts = urlsplit("")
     if parts.scheme not in ("http", "https") or not parts.netloc:
         raise ModelError(f"'{url.rpartition('@')[2]}' is no address of a server, like http://localhost:8000/classify")
     path, _, last = parts.path.rstrip("/").rpartition("/")
@@ -65,8 +70,8 @@ def reward_in(items: Sequence[Any], kind: Kind, last_token: bool = False) -> flo
     reward = values[0] if values else None
     if isinstance(reward, bool) or not isinstance(reward, int | float):
         raise ModelError(f"'{_FIELDS[kind]}' holds no number; is this vLLM's /{kind}?")
-    if not math.isfinite(reward):
-        raise ModelError(f"the reward is {reward}. Serve the model with --dtype bfloat16 or float32")
+    if abs(reward) > _LARGEST or reward != reward:  # not isfinite, which whole numbers can be too large for
+        raise ModelError(f"the reward is {reward!s:.40}. Serve the model with --dtype bfloat16 or float32")
     return float(reward)
 
 

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from cda.errors import LLMError, ModelError, did_you_mean
 from cda.llm.asking import Ask
 from cda.llm.limiter import Limiter
-from cda.llm.outcome import Again, Endpoint, Outcome, Rejected, Throttled, of_status
+from cda.llm.outcome import Again, Endpoint, Outcome, Rejected, Throttled, of_status, without_key, without_secret
 from cda.llm.parameters import sendable
 from cda.llm.protocol import Completion, Request
 from cda.llm.reasons import TOO_LONG, gave_up
@@ -118,7 +118,7 @@ class ServedClient:
                 api_key=self._key or "none", base_url=self._root, timeout=timeout_s, max_retries=0
             ) as http:
                 listed = json.loads(http.get("/models" if self._root.endswith("/v1") else "/v1/models", cast_to=str))
-            served = [str(one["id"]) for one in listed["data"]]
+            served = [without_secret(str(one["id"]), self._key) for one in listed["data"]]
             self.listed = tuple(served)
         except openai.APIStatusError as error:
             refused = error.status_code in (401, 403)
@@ -251,6 +251,7 @@ class ServedClient:
                 raise TypeError
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return Again("status 200 without readable data")
+        model = without_secret(model, self._key) if isinstance(model, str) else None
         if self.served_model not in (None, model):
             raise ModelError(f"{self.address}: served '{self.served_model}' first and '{model}' now")
         self.served_model = model
@@ -258,7 +259,7 @@ class ServedClient:
             reward = reward_in(items, self._kind, self.options.last_token)
             reward = undone(reward) if self.options.sigmoid and body["use_activation"] else reward
         except ModelError as error:
-            raise ModelError(f"{self.address}: {text}: {error}") from None
+            raise ModelError(f"{self.address}: {text}: {self._endpoint.hide(str(error))}") from None
         usage = answer.get("usage")
         tokens = usage.get("prompt_tokens") if isinstance(usage, dict) else None
         return Completion(repr(reward), input_tokens=tokens if isinstance(tokens, int) else 0)
@@ -270,5 +271,4 @@ class ServedClient:
     @property
     def _endpoint(self) -> Endpoint:
         key = self._key
-        hide: Callable[[str], str] = lambda text: text.replace(key, "***") if key else text  # noqa: E731
-        return Endpoint(self.address, self.name, self.options.api_key_env, hide)
+        return Endpoint(self.address, self.name, self.options.api_key_env, lambda text: without_key(text, key))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cda.errors import ModelError
+from cda.errors import DataError, ModelError
+from cda.files.jsonl import read_json
+from cda.files.paths import is_there
 from cda.models.load import check_adapter
 
 if TYPE_CHECKING:
@@ -58,10 +59,10 @@ def adapter_config(adapter: Path) -> dict[str, Any]:
     """
     file = adapter / "adapter_config.json"
     try:
-        config = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ModelError(f"{adapter}: not an adapter folder; it holds no adapter_config.json") from None
-    except (OSError, ValueError) as error:
+        config = read_json(file)
+    except DataError as error:
+        if not is_there(file):
+            raise ModelError(f"{adapter}: not an adapter folder; it holds no adapter_config.json") from None
         raise ModelError(f"{file}: cannot be read ({error})") from None
     if not isinstance(config, dict):
         raise ModelError(f"{file}: not an adapter's configuration; expected a JSON object")
@@ -105,9 +106,17 @@ def _layer(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor
     layer = name.removesuffix(SIDE_A)
     a, b = tensors[name], tensors.get(layer + SIDE_B)
     patterns = {key: config.get(key) or {} for key in ("rank_pattern", "alpha_pattern")}
+    if not all(isinstance(one, dict) for one in patterns.values()):
+        raise ModelError(f"{folder}: its configuration has a rank_pattern or alpha_pattern that is no mapping")
     rank = patterns["rank_pattern"].get(get_pattern_key(patterns["rank_pattern"], layer), config.get("r"))
     alpha = patterns["alpha_pattern"].get(get_pattern_key(patterns["alpha_pattern"], layer), config.get("lora_alpha"))
-    if b is None or a.ndim != 2 or b.ndim != 2 or not len(a) == b.shape[1] == rank or alpha is None:
+    if (
+        b is None
+        or a.ndim != 2
+        or b.ndim != 2
+        or not len(a) == b.shape[1] == rank
+        or not isinstance(alpha, int | float)
+    ):
         raise ModelError(
             f"{folder}: {layer} does not fit its configuration (A {tuple(a.shape)}, "
             f"B {None if b is None else tuple(b.shape)}, rank {rank}, alpha {alpha}); only linear layers of one rank can be read"

@@ -86,7 +86,37 @@ def reward_config(
         "disable_tqdm": True,
         "logging_nan_inf_filter": False,
     }
+    if problems := _out_of_range(arguments):
+        raise RecipeError(problems)
     try:
         return RewardConfig(**arguments)
     except (ValueError, TypeError, ImportError) as error:
         raise RecipeError([f"train: {error}"]) from None
+
+
+# What the trainer takes without a word, to train nothing at all, or to fail hours later.
+_ABOVE_ZERO = (
+    "num_train_epochs",
+    "per_device_train_batch_size",
+    "per_device_eval_batch_size",
+    "gradient_accumulation_steps",
+    "eval_steps",
+    "save_steps",
+)
+_NOT_BELOW_ZERO = ("learning_rate", "weight_decay", "max_grad_norm")
+
+
+def _out_of_range(arguments: Mapping[str, Any]) -> list[str]:
+    # With max_steps the epochs decide nothing.
+    asked = {name: value for name, value in arguments.items() if isinstance(value, int | float)}
+    if asked.get("max_steps", -1) > 0:
+        asked.pop("num_train_epochs", None)
+    return [
+        f"train.{name}: input should be greater than 0, found {asked[name]}"
+        for name in _ABOVE_ZERO
+        if name in asked and not asked[name] > 0
+    ] + [
+        f"train.{name}: input should be 0 or greater, found {asked[name]}"
+        for name in _NOT_BELOW_ZERO
+        if name in asked and not asked[name] >= 0
+    ]

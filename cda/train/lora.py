@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-import json
+import shutil
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from cda.errors import DataError, ModelError, RecipeError
-from cda.launch import check_running
+from cda.files.jsonl import read_json, write_json
+from cda.launch import check_running, say
 from cda.models.load import RewardModel
 from cda.records import Lesson
 from cda.train.arguments import reward_config
+from cda.train.checkpoints import newest_whole
 from cda.train.dataset import EncodedPairs, collator, encode_pairs
 
 
@@ -95,15 +97,22 @@ def train_adapter(
     trainer = _trainer(reward_model, train, validation, lora, config)
     check_running(trainer.accelerator.num_processes)
     with _memory_advice(config, train):
-        trainer.train(resume_from_checkpoint=_newest_checkpoint(folder / "checkpoints"))
+        checkpoint = newest_whole(folder / "checkpoints", say)
+        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     adapter = folder / "adapter"
     trainer.check_weights()
+    if trainer.args.should_save:
+        shutil.rmtree(adapter, ignore_errors=True)  # what a kill left of an earlier save is no part of it
+    trainer.accelerator.wait_for_everyone()
     trainer.save_model(str(adapter))
+    if trainer.args.should_save:
+        _sort_names(adapter / "adapter_config.json")
     trainer.accelerator.wait_for_everyone()
     state = trainer.state
     return TrainingResult(
         adapter=adapter,
-        history=[dict(entry) for entry in state.log_history],
+        # The library's last line holds a mean loss of the steps since the last start, which says nothing after a restart.
+        history=[{name: value for name, value in entry.items() if name != "train_loss"} for entry in state.log_history],
         best_step=_step_of(state.best_model_checkpoint),
         n_steps=state.global_step,
         n_train=len(train.dataset),
@@ -226,19 +235,11 @@ def _progress_callback() -> Any:
     return Progress()
 
 
-def _newest_checkpoint(folder: Path) -> str | None:
-    """The newest whole checkpoint; one that a kill left half written is passed over."""
-    whole = [path for path in folder.glob("checkpoint-*") if _is_whole(path)]
-    return str(max(whole, key=lambda path: int(path.name.rsplit("-", 1)[1]))) if whole else None
-
-
-def _is_whole(checkpoint: Path) -> bool:
-    # The trainer writes its state last.
-    try:
-        json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return True
+def _sort_names(config: Path) -> None:
+    """PEFT writes a set of names in an order of chance; the same training has to leave the same files."""
+    content = read_json(config)
+    names = content.get("target_modules")
+    write_json(config, content | {"target_modules": sorted(names)} if isinstance(names, list) else content)
 
 
 def _step_of(checkpoint: str | None) -> int | None:

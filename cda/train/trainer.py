@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 from trl import RewardTrainer
 
 from cda.errors import ModelError
+from cda.train.checkpoints import seal
 from cda.train.chunks import chunked_rewards
 from cda.train.objectives import agreement, preference_loss
 
@@ -18,6 +20,8 @@ class ObjectiveTrainer(RewardTrainer):  # type: ignore[misc]
     Args:
         overhead_tokens: What a further forward pass costs, in tokens; see `cda.train.chunks`.
     """
+
+    _total_train_tokens: int
 
     def __init__(self, *arguments: Any, overhead_tokens: int, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -59,9 +63,24 @@ class ObjectiveTrainer(RewardTrainer):  # type: ignore[misc]
                 "in the run folder"
             )
 
+    @property
+    def _keeps_tokens(self) -> bool:
+        # Otherwise the user asked the trainer to count them there in its own way.
+        return bool(self.args.include_num_input_tokens_seen == "no")
+
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         self.check_weights()
+        if self._keeps_tokens:
+            # TRL counts tokens for its log and forgets the count; the state is what a resumed training gets back.
+            self.state.num_input_tokens_seen = self._total_train_tokens
         super()._save_checkpoint(model, trial)
+
+    def _save_rng_state(self, output_dir: str) -> None:
+        super()._save_rng_state(output_dir)
+        # Every process has written its files now. What is still to come is the state, and then older checkpoints go.
+        self.accelerator.wait_for_everyone()
+        if self.args.should_save:
+            seal(Path(output_dir))
 
     def _note(self, loss: Any, rewards: Any, differences: Any, inputs: Any) -> None:
         """Add to the metrics that TRL averages at the next log, over all processes.
@@ -83,6 +102,8 @@ class ObjectiveTrainer(RewardTrainer):  # type: ignore[misc]
                 f"{totals[5]}. Lower train.learning_rate, or use model.precision=fp32; earlier checkpoints are kept in the run folder"
             )
         if training:
+            if self._keeps_tokens:
+                self._total_train_tokens = max(self._total_train_tokens, self.state.num_input_tokens_seen)
             self._total_train_tokens += int(totals[3])
         every = self.accelerator.gather(rewards)
         metrics["num_tokens"] = [self._total_train_tokens]

@@ -109,13 +109,19 @@ def test_an_interrupted_run_goes_on_from_its_newest_whole_checkpoint_to_the_same
     half = checkpoints / "checkpoint-6"
     half.mkdir()
     (half / "adapter_model.safetensors").write_bytes(b"half")
+    (tmp_path / "broken" / "adapter").mkdir()
+    (tmp_path / "broken" / "adapter" / ".tmp").write_bytes(b"half")
     with watched_training() as steps:
         resumed = train("broken", save_steps=2)
     assert len(steps) == 5  # steps 5 to 9
+    assert not (resumed.adapter / ".tmp").exists()
     assert resumed.n_steps == 9
     assert differ(unbroken.adapter, tmp_path / "unbroken" / "checkpoints" / "checkpoint-6")
     assert_same_weights(resumed.adapter, unbroken.adapter)
     assert losses(resumed) == losses(unbroken)
+    assert [entry.get("num_tokens") for entry in resumed.history] == [
+        entry.get("num_tokens") for entry in unbroken.history
+    ]
 
 
 def test_bert_is_trained_and_scored_through_its_pair_form(

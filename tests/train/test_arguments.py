@@ -1,0 +1,30 @@
+"""Training arguments that the trainer would take without a word, to train nothing, are refused with all of them named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cda.errors import RecipeError
+from cda.train.arguments import reward_config
+
+
+def test_numbers_out_of_range_are_refused_together(tmp_path: Path) -> None:
+    train = {"num_train_epochs": -1, "learning_rate": -1e-5, "per_device_train_batch_size": 0}
+    with pytest.raises(RecipeError) as caught:
+        reward_config(train, tmp_path, 0, has_validation=True)
+    assert caught.value.problems == (
+        "train.num_train_epochs: input should be greater than 0, found -1",
+        "train.per_device_train_batch_size: input should be greater than 0, found 0",
+        "train.learning_rate: input should be 0 or greater, found -1e-05",
+    )
+
+
+def test_with_a_number_of_steps_the_epochs_decide_nothing(tmp_path: Path) -> None:
+    config = reward_config({"max_steps": 5, "num_train_epochs": 0}, tmp_path, 0, has_validation=True)
+    assert config.max_steps == 5
+
+
+def test_a_share_of_the_steps_is_in_range(tmp_path: Path) -> None:
+    assert reward_config({"eval_steps": 0.1, "save_steps": 0.1}, tmp_path, 0, has_validation=True).eval_steps == 0.1
