@@ -10,6 +10,8 @@ from typing import Any
 import yaml
 
 from cda.biases import Bias
+from cda.files.paths import is_reserved
+from cda.files.yaml_file import NO_TEXT
 from cda.llm.protocol import fenced
 from cda.records import content_id
 
@@ -98,6 +100,8 @@ def trouble_with(text: str) -> str | None:
     if len(raw.splitlines()) > 1:
         return "several lines"
     cleaned = _cleaned(raw)
+    if NO_TEXT.search(cleaned):  # a bias file could not hold them
+        return "control characters"
     if len(cleaned) > MAX_CHARACTERS:  # marks that were broken up with spaces
         return f"over {MAX_CHARACTERS} characters"
     return None if any(character.isalpha() for character in cleaned) else "no words"
@@ -204,7 +208,7 @@ def _slug(attribute: str) -> str:
         if len(name) + 1 + len(word) > _NAME_CHARACTERS:
             break
         name += f"-{word}"
-    return name
+    return f"attribute-{name}" if is_reserved(name) else name
 
 
 def _treatment(attribute: str) -> list[str]:

@@ -73,7 +73,8 @@ def found_by(bias: Bias) -> str | None:
     times = max(1, math.floor(rule.present_above) + 1)
     if counted is None or times == 1:
         return counted
-    return rf"(?:(?:{counted})[\s\S]*?){{{times}}}"
+    # Atomic groups: else a text with one match too few is searched in as many ways as there are to choose among its matches.
+    return rf"(?>(?:{counted})(?>[\s\S]*?(?:{counted})){{{times - 1}}})"
 
 
 def scoped(pattern: str) -> str:

@@ -7,7 +7,8 @@ runs/discover-my-model/
     review.yaml   with --review: what a person may drop
     confirm/      the same of the test prompts
     biases/       a bias file for each confirmed attribute, for `cda train`
-    discover.json, discover.md, lineage.jsonl, pairs.jsonl
+    figures/      with --figures: every figure of the report as a file
+    report.html, discover.json, discover.md, lineage.jsonl, pairs.jsonl
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ from cda.stages.discover_result import Found, write_result
 from cda.stages.discover_review import FILE as REVIEW
 from cda.stages.discover_review import reviewed, write_review
 from cda.stages.discover_stages import held_out_stage, material_stage, plan, planned_calls, search_stage
+from cda.stages.figures import checked_form
 from cda.stages.pipeline import run_stage
 from cda.stages.plan import run_folder
 from cda.stages.spending import confirm_all
@@ -68,6 +70,7 @@ class DiscoverOptions:
         formats: Measure the shipped format attributes, too.
         review: Stop between validation and test, for a person to drop candidates.
         dry_run: Check everything, say what would be done and what it would cost, and do nothing.
+        figures: Also write every figure as a file of this format (svg, pdf) into figures/.
     """
 
     adapter: str | None = None
@@ -76,6 +79,7 @@ class DiscoverOptions:
     formats: bool = False
     review: bool = False
     dry_run: bool = False
+    figures: str | None = None
 
 
 def run_discover(loaded: LoadedRecipe, options: DiscoverOptions) -> str:
@@ -89,6 +93,8 @@ def run_discover(loaded: LoadedRecipe, options: DiscoverOptions) -> str:
     """
     if world_size() > 1:
         raise RunError(f"{world_size()} processes would each search by themselves; start one")
+    if options.figures is not None:
+        checked_form(options.figures)
     about = checked(loaded, options.attributes, options.formats, options.adapter, options.dose)
     given, model, judge = about.given, about.model, about.judge
     folder = run_folder(loaded)
@@ -99,7 +105,11 @@ def run_discover(loaded: LoadedRecipe, options: DiscoverOptions) -> str:
         # Agreed to once, for all of it.
         agreed = replace(loaded, confirmed=True)
         run = _Run(
-            agreed, folder, replace(model, loaded=agreed), replace(judge, loaded=replace(judge.loaded, confirmed=True))
+            agreed,
+            folder,
+            replace(model, loaded=agreed),
+            replace(judge, loaded=replace(judge.loaded, confirmed=True)),
+            options.figures,
         )
         return run.given(given) if given else run.searched(options.review)
 
@@ -112,6 +122,7 @@ class _Run:
     folder: RunFolder
     model: Asked
     judge: Asked
+    figures: str | None = None
 
     def searched(self, review: bool) -> str:
         material = self._material()
@@ -125,13 +136,13 @@ class _Run:
             )
         if kept:
             self._confirmed(kept, material.parts["test"])
-        return write_result(self._found(material, generations, finalists, kept))
+        return write_result(self._found(material, generations, finalists, kept), self.figures)
 
     def given(self, candidates: Sequence[Candidate]) -> str:
         material = self._material()
         # Nothing was selected on any of them, so that all prompts may be used.
         self._confirmed(candidates, material.everything())
-        return write_result(self._found(material, [], [], candidates))
+        return write_result(self._found(material, [], [], candidates), self.figures)
 
     def _material(self) -> Material:
         stage = material_stage(self.loaded, self.model)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TypeVar
 
 from cda.config.load import LoadedRecipe
@@ -14,6 +13,7 @@ from cda.discover.sampling import responses_in
 from cda.discover.topics import load_topics
 from cda.embedded.model import NAME as EMBEDDED
 from cda.errors import CdaError, RecipeError
+from cda.files.paths import user_path
 from cda.stages.discover_given import given_candidates
 from cda.stages.discover_material import NARROW, prompts_in
 from cda.stages.discover_parts import Asked, by_llm, judge_subject, party_problems
@@ -87,7 +87,7 @@ def _file_checks(loaded: LoadedRecipe) -> list[Callable[[], object]]:
     section = loaded.recipe.discover
     checks: list[Callable[[], object]] = []
     if section.topics is not None:
-        topics = Path(section.topics).expanduser()
+        topics = user_path(section.topics)
         checks.append(lambda: load_topics(topics))
     if section.prompts is not None and looks_like_path(section.prompts):
         prompts = section.prompts

@@ -25,7 +25,8 @@ from cda.stages.discover_parts import responses_each
 ROWS, RESULT = "rewrites.jsonl", "result.json"
 # Streams of their own, beside those of the generations, which are numbered from 0.
 _VALIDATION_STREAM, _TEST_STREAM = 10**6, 10**6 + 1
-_NOTHING_TO_DO = (ALREADY, "unchanged")
+_UNCHANGED = "unchanged"
+_LAZY = "unchanged, where the other rewriters changed more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +73,9 @@ def rewrite_all(
         found = measured(candidates, originals, rewriter, reward, directions)
         for name in rows:
             rows[name] += found.rows[name]
-            # A response that has the attribute already is no failure of the rewriter's. Of an attribute in words alone, its
-            # rewriter is the one who sees that: otherwise what half of all responses have could never be confirmed.
-            failed[name][rewriter.name] = {why: n for why, n in found.failed[name].items() if why not in _NOTHING_TO_DO}
-            already[name][rewriter.name] = sum(found.failed[name].get(why, 0) for why in _NOTHING_TO_DO)
+            failed[name][rewriter.name] = found.failed[name]
+    for name in rows:
+        failed[name], already[name] = told_apart(failed[name])
     verdicts = iter(judged([row for own in rows.values() for row in own], judge))
     return HeldOut(
         {name: tuple(next(verdicts) for _ in own) for name, own in rows.items()},
@@ -83,6 +83,30 @@ def rewrite_all(
         already,
         len({prompt_id(prompt) for prompt, _ in originals}),
     )
+
+
+def told_apart(
+    reasons: Mapping[str, Mapping[str, int]],
+) -> tuple[dict[str, Mapping[str, int]], dict[str, int]]:
+    """Failures of each rewriter, and how many responses were as they should become.
+
+    A response that has the attribute already is no failure of the rewriter's. Of an attribute in words alone, its rewriter is
+    the one who sees that, and hands the text back unchanged: otherwise what half of all responses have could never be
+    confirmed. What one rewriter hands back more often than the median of the others is laziness, though, and a failure.
+
+    Args:
+        reasons: By rewriter, reasons and counts of the rewrites of one candidate that are missing.
+    """
+    unchanged = {rewriter: counts.get(_UNCHANGED, 0) for rewriter, counts in reasons.items()}
+    failed: dict[str, Mapping[str, int]] = {}
+    already: dict[str, int] = {}
+    for rewriter, counts in reasons.items():
+        others = [n for name, n in unchanged.items() if name != rewriter]
+        agreed = min(unchanged[rewriter], int(np.median(others))) if others else unchanged[rewriter]
+        lazy = {_LAZY: unchanged[rewriter] - agreed} if unchanged[rewriter] > agreed else {}
+        failed[rewriter] = {why: n for why, n in counts.items() if why not in (ALREADY, _UNCHANGED)} | lazy
+        already[rewriter] = counts.get(ALREADY, 0) + agreed
+    return failed, already
 
 
 def confirm_settings(loaded: LoadedRecipe) -> ConfirmSettings:

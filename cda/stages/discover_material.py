@@ -20,6 +20,7 @@ from cda.embedded.model import NAME as EMBEDDED
 from cda.embedded.texts import authored_responses
 from cda.errors import DataError
 from cda.files.jsonl import read_json, read_jsonl, read_text, write_json, write_jsonl
+from cda.files.paths import user_path
 from cda.launch import say
 from cda.llm.money import tokens_of
 from cda.records import Exclusions, Prompt, count_reasons, prompt_id, prompt_text, user_prompt
@@ -149,7 +150,7 @@ def prompts_in(reference: str) -> tuple[list[Prompt], Exclusions]:
         DataError: None can be used.
     """
     if looks_like_path(reference) and Path(reference).suffix == ".txt":
-        values: list[Any] = [line for line in read_text(Path(reference).expanduser()).splitlines() if line.strip()]
+        values: list[Any] = [line for line in read_text(user_path(reference)).splitlines() if line.strip()]
     else:
         values = [row.get("prompt") for row in load_rows(reference)]
     found: dict[str, Prompt] = {}
@@ -204,7 +205,7 @@ def _prompts(loaded: LoadedRecipe) -> tuple[list[Prompt], dict[str, str], dict[s
 
 def _topics(loaded: LoadedRecipe) -> Sequence[str]:
     named = loaded.recipe.discover.topics
-    return own_topics() if named is None else load_topics(Path(named).expanduser())
+    return own_topics() if named is None else load_topics(user_path(named))
 
 
 def _sentence(counts: Mapping[str, Any]) -> str:

@@ -18,6 +18,8 @@ from cda.discover.search import Generation, lineage
 from cda.discover.strength import strength_curve
 from cda.errors import ModelError
 from cda.files.jsonl import read_json, write_json, write_jsonl
+from cda.files.paths import own_folder, refuse_link
+from cda.report.discover_page import discover_page, discover_plots
 from cda.report.discover_tables import discover_markdown, discover_text
 from cda.run import RunFolder, versions
 from cda.stages.discover_confirm import read_result, read_rows
@@ -25,8 +27,10 @@ from cda.stages.discover_history import candidate_row, measured_row, standing_ro
 from cda.stages.discover_material import Material, material_counts
 from cda.stages.discover_pairs import RESULT as PAIRS_RESULT
 from cda.stages.discover_parts import Asked, by_llm, rewriters, search_settings
+from cda.stages.figures import write_figures
 
 RESULT, REPORT, LINEAGE, PAIRS = "discover.json", "discover.md", "lineage.jsonl", "pairs.jsonl"
+PAGE = "report.html"
 BIASES = "biases"
 _THRESHOLDS = tuple(round(0.05 * step, 2) for step in range(1, 21))
 _EXAMPLES = 3
@@ -57,8 +61,8 @@ class Found:
     tested: tuple[Candidate, ...]
 
 
-def write_result(found: Found) -> str:
-    """Write every file into the run folder.
+def write_result(found: Found, figures: str | None = None) -> str:
+    """Write every file into the run folder, and with `figures` (svg, pdf) every figure into figures/.
 
     Returns:
         A table for a terminal.
@@ -73,7 +77,11 @@ def write_result(found: Found) -> str:
     write_jsonl(out / LINEAGE, _lineage_rows(found))
     write_jsonl(out / PAIRS, (measured_row(row) for row in rows))
     (out / REPORT).write_text(discover_markdown(result), encoding="utf-8")
-    return f"{discover_text(result)}\nWritten: {out / REPORT}, {RESULT}, {PAIRS}, {LINEAGE}, {BIASES}/"
+    (out / PAGE).write_text(discover_page(result), encoding="utf-8")
+    written = f"Written: {out / PAGE}, {REPORT}, {RESULT}, {PAIRS}, {LINEAGE}, {BIASES}/"
+    if figures is not None:
+        written += f"\n{write_figures(discover_plots(result), out, figures)}"
+    return f"{discover_text(result)}\n{written}"
 
 
 def _result(found: Found) -> dict[str, Any]:
@@ -205,13 +213,14 @@ def _strength(found: Found, validation: Mapping[str, Any] | None) -> dict[str, A
 
 def _bias_files(found: Found, result: Mapping[str, Any], folder: Path) -> dict[str, str]:
     """A file for each confirmed attribute; files of an earlier result go."""
+    refuse_link(folder)
     for old in folder.glob("*.yaml"):
         old.unlink()
     by_id = {one.id: one for one in found.tested}
     names = {}
     for one in result["tested"]:
         if one["confirmed"]:
-            folder.mkdir(exist_ok=True)
+            own_folder(folder)
             bias: Bias = by_id[one["candidate"]].bias
             (folder / f"{bias.name}.yaml").write_text(bias_yaml(bias, _comment(one, result)), encoding="utf-8")
             names[one["candidate"]] = f"{BIASES}/{bias.name}.yaml"

@@ -11,6 +11,7 @@ import yaml
 
 from cda.discover.records import Candidate
 from cda.errors import DataError
+from cda.files.jsonl import write_text
 from cda.files.yaml_file import read_yaml_mapping
 from cda.report.numbers import inert
 
@@ -24,7 +25,7 @@ _HEAD = """\
 def write_review(path: Path, candidates: Sequence[Candidate], results: Mapping[str, Mapping[str, Any]]) -> None:
     """Write the file that a person edits."""
     body = "".join(_entry(one, results[one.id]["pooled"]) for one in candidates)
-    path.write_text(f"{_HEAD}{body}", encoding="utf-8")
+    write_text(path, f"{_HEAD}{body}")
 
 
 def reviewed(path: Path, candidates: Sequence[Candidate]) -> list[Candidate] | None:

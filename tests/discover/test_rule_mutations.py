@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from cda.biases import Bias, load_bias
+from cda.biases.load import Measure
 from cda.discover.formats import catalogue
 from cda.discover.mined_rules import Phrasing, phrase_bias
 from cda.discover.records import Candidate, Parent, Standing
@@ -163,3 +164,13 @@ def test_rules_that_undo_each_other_are_counted_out() -> None:
     assert round_trips(KNOWN["triple-spaces"], [TEXT]) == 1.0
     broken = KNOWN["triple-spaces"].model_copy(update={"pattern": "x y z"})
     assert round_trips(broken, [TEXT]) == 0.0
+
+
+def test_a_count_in_a_combination_is_found_without_trying_every_choice_of_matches() -> None:
+    """With one match too few, a search through all choices of 40 of 80 would never end."""
+    many = KNOWN["triple-spaces"].model_copy(update={"measure": Measure(feature="pattern_count", present_above=79.5)})
+    both = combined(many, KNOWN["affirmative"])
+    assert both is not None
+    opening, spaced = "Sure. ", "word   "
+    assert both.measured(opening + 80 * spaced + "end", "pattern_count") == 1
+    assert both.measured(opening + 79 * spaced + "end", "pattern_count") == 0

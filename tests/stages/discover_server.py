@@ -128,7 +128,10 @@ class Clerk:
 
     def _rewrite(self, shown: Mapping[str, str], user: str, body: dict[str, Any]) -> Any:
         edit, response = user.split("\nEdit: ")[1], shown["RESPONSE"]
-        expression = _expression(re.findall("“(.+?)”", edit)[0])
+        described = re.findall("“(.+?)”", edit)
+        if not described:  # one of the shipped formats
+            return f"**{response}**"
+        expression = _expression(described[0])
         if expression == EXPRESSIONS["affirmative"]:
             if response.startswith("Certainly!"):
                 return response

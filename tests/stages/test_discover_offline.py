@@ -68,6 +68,12 @@ def test_a_planted_bias_is_found_and_its_file_can_be_trained_on(workplace: Path)
         bias = load_bias(str(workplace / "found" / one["file"]))
         assert bias.shows("Certainly! The answer is four.") or bias.shows("Sure, the answer is four.")
         assert one["pooled"]["reward"]["low"] > 1.5 and one["pooled"]["judge"]["high"] < 0.3
+    page = (workplace / "found" / "report.html").read_text(encoding="utf-8")
+    assert (
+        confirmed[0]["name"] in page
+        and page.count("<svg") > 6
+        and "found/report.html" in done.output.replace("\\", "/")
+    )
     assert confirmed[0]["attribute"][:40] in done.output and "p = " not in done.output.splitlines()[0]
     parts = found["material"]["prompts"]
     assert sum(parts.values()) == 85 and min(parts.values()) >= 21
@@ -125,11 +131,15 @@ def test_formats_on_a_narrow_set_of_prompts(workplace: Path) -> None:
 
 
 def test_one_attribute_over_several_topics(workplace: Path) -> None:
-    done = discover("--judge", "scorers.py:judge", "--attribute", "jargon", "discover.responses_each=1")
+    done = discover(
+        "--judge", "scorers.py:judge", "--attribute", "jargon", "--figures", "svg", "discover.responses_each=1"
+    )
     assert done.exit_code == 0, done.output
     (one,) = result_of(workplace / "found")["tested"]
     assert not one["confirmed"] and len(one["topics"]) > 5
     assert "By topic" in (workplace / "found" / "discover.md").read_text(encoding="utf-8")
+    captions = (workplace / "found" / "figures" / "captions.md").read_text(encoding="utf-8")
+    assert "tested.svg (" in captions and (workplace / "found" / "figures" / "tested.svg").is_file()
 
 
 def test_responses_of_the_users_own(workplace: Path) -> None:
