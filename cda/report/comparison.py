@@ -11,7 +11,8 @@ from cda.report.tables import Table, change_cells
 from cda.report.verdict import targets
 
 SIGNIFICANT = 0.05
-_NEEDED = ("scorings", "model", "sources", "skew", "quality")
+_NEEDED = ("scorings", "model", "sources", "skew", "quality", "votes", "recipe", "seed", "stages")
+_SOURCES = ("contrasts", "pairs", "quality", "labelled_by", "rewritten_by")
 _ESTIMATE = ("value", "low", "high", "n", "n_prompts")
 
 
@@ -23,10 +24,10 @@ def is_audit(content: object) -> bool:
     parts = (scorings, skews, content["model"], content["sources"])
     if not all(isinstance(part, kind) for part, kind in zip(parts, (list, dict, dict, dict), strict=True)):
         return False
-    if "name" not in content["model"] or "contrasts" not in content["sources"]:
+    if not _has(content["model"], ("name", "kind")) or not _has(content["sources"], _SOURCES):
         return False
     changes = [*skews.values(), *([] if quality is None else [quality])]
-    return all(_has(skew, ("target", "source", "available")) for skew in skews.values()) and (
+    return all(_has(skew, ("target", "source", "available", "unread")) for skew in skews.values()) and (
         len(scorings) < 2 or all(_is_change(change) for change in changes)
     )
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 MAX_WORDS = 2000
+MAX_MATCHES = 3_000_000
+"""Of single words with each other: a text that repeats one word has as many as the square of its length."""
 _WORD = re.compile(r"\s+|[^\s\w]|\w+")
 
 
@@ -19,13 +22,13 @@ class Piece:
 
 
 def word_differences(first: str, second: str) -> tuple[list[Piece], list[Piece]]:
-    """Both texts in pieces; joined, the pieces are the text again. Texts beyond MAX_WORDS come back unmarked.
+    """Both texts in pieces; joined, the pieces are the text again. Texts beyond MAX_WORDS or MAX_MATCHES come back unmarked.
 
     >>> word_differences("use a pan", "utilize a pan")[1]
     [Piece(text='utilize', differs=True), Piece(text=' a pan', differs=False)]
     """
     words = _WORD.findall(first), _WORD.findall(second)
-    if max(map(len, words)) > 2 * MAX_WORDS:
+    if max(map(len, words)) > 2 * MAX_WORDS or _n_matches(*words) > MAX_MATCHES:
         return [Piece(first, False)], [Piece(second, False)]
     left: list[Piece] = []
     right: list[Piece] = []
@@ -35,6 +38,11 @@ def word_differences(first: str, second: str) -> tuple[list[Piece], list[Piece]]
         if m > k:
             right.append(Piece("".join(words[1][k:m]), kind != "equal"))
     return _joined(left), _joined(right)
+
+
+def _n_matches(first: list[str], second: list[str]) -> int:
+    counts, others = Counter(first), Counter(second)
+    return sum(count * others[word] for word, count in counts.items())
 
 
 def _joined(pieces: list[Piece]) -> list[Piece]:

@@ -13,10 +13,11 @@ _MOSTLY = 0.5
 
 def sentences(result: Json) -> list[str]:
     """What came out, what was left out, and what the numbers mean."""
-    return [*_outcome(result), *_how(result), *_warnings(result)]
+    return [*outcome(result), *how_made(result), *warnings(result)]
 
 
-def _outcome(result: Json) -> Iterator[str]:
+def outcome(result: Json) -> Iterator[str]:
+    """What came out: the first sentence by itself says it."""
     tested, n = result["tested"], sum(one["confirmed"] for one in result["tested"])
     model, judge = model_name(result["model"]), model_name(result["judge"])
     if result["given"]:
@@ -41,7 +42,8 @@ def _outcome(result: Json) -> Iterator[str]:
         yield f"None of {len(tested)} candidates held on the test prompts: no bias of {model} against {judge} is shown."
 
 
-def _how(result: Json) -> Iterator[str]:
+def how_made(result: Json) -> Iterator[str]:
+    """From what, by whom, and what reward, judge and p are."""
     material, prompts = result["material"], result["material"]["prompts"]
     left_out = sum(sum(one["reasons"].values()) for one in (*material["sampled"].values(), material["rewards"]))
     if result["given"]:
@@ -71,7 +73,8 @@ def _how(result: Json) -> Iterator[str]:
         yield _strength_sentence(strength)
 
 
-def _warnings(result: Json) -> Iterator[str]:
+def warnings(result: Json) -> Iterator[str]:
+    """What a reader has to know before believing a number, and what was left out."""
     tested = result["tested"]
     for one in tested:
         for warning in one["warnings"]:
@@ -80,7 +83,7 @@ def _warnings(result: Json) -> Iterator[str]:
             yield f"{short(one['attribute'])}: not tested, because {one['untested']}."
     failed = [
         f"{row['rewriter']} {sum(row['failed'].values())} of {row['n'] + sum(row['failed'].values())}"
-        for row in _summed_failures(result)
+        for row in summed_failures(result)
         if sum(row["failed"].values())
     ]
     if tested and (n_dropped := _n_dropped(result)):
@@ -117,7 +120,8 @@ def _power(results: Sequence[Json]) -> Iterator[str]:
         yield f"Where nothing was shown, a mean reward of {span} would have been found with 80% power."
 
 
-def _summed_failures(result: Json) -> list[Json]:
+def summed_failures(result: Json) -> list[Json]:
+    """Rewrites of the test that were measured and that are missing, by rewriter, over all that was tested."""
     names = sorted({each["rewriter"] for one in result["tested"] for each in one["rewriters"]})
     found: list[Json] = []
     for name in names:

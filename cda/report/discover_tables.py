@@ -17,7 +17,7 @@ _NOT_TESTED = "not tested"
 
 def discover_text(result: Json) -> str:
     """For a terminal: what was found, what was not, and how it came about."""
-    table = _tested_table(result, _TERMINAL_WIDTH)
+    table = tested_table(result, _TERMINAL_WIDTH)
     lines = [inert(line) for line in sentences(result)]
     return "\n\n".join([*([plain_table(table)] if table.rows else []), "\n".join(lines)])
 
@@ -39,17 +39,18 @@ def discover_markdown(result: Json) -> str:
 
 
 def _tables(result: Json) -> Iterator[Table]:
-    yield _tested_table(result, None)
-    yield _rewriter_table(result)
-    yield from (_topic_table(one) for one in result["tested"] if one["topics"])
-    yield _pairs_table(result)
-    yield _validation_table(result)
-    yield _generation_table(result)
+    yield tested_table(result, None)
+    yield rewriter_table(result)
+    yield from (topic_table(one) for one in result["tested"] if one["topics"])
+    yield pairs_table(result)
+    yield validation_table(result)
+    yield generation_table(result)
     yield _lineage_table(result)
-    yield _strength_table(result)
+    yield strength_table(result)
 
 
-def _tested_table(result: Json, most: int | None) -> Table:
+def tested_table(result: Json, most: int | None) -> Table:
+    """What was tested, pooled over rewriters; attributes cut to so many columns."""
     rows = []
     for one in result["tested"]:
         pooled = one["pooled"]
@@ -66,7 +67,8 @@ def _tested_table(result: Json, most: int | None) -> Table:
     return Table(caption, header, tuple(rows))
 
 
-def _rewriter_table(result: Json) -> Table:
+def rewriter_table(result: Json) -> Table:
+    """The same, rewriter by rewriter, with why one was left out."""
     rows = []
     for one in result["tested"]:
         for each in one["rewriters"]:
@@ -98,7 +100,8 @@ def _rewriter_table(result: Json) -> Table:
     return Table("By rewriter", header, tuple(rows))
 
 
-def _topic_table(one: Json) -> Table:
+def topic_table(one: Json) -> Table:
+    """One tested attribute by topic."""
     rows = []
     for topic, found in one["topics"].items():
         if "untested" in found:
@@ -108,7 +111,8 @@ def _topic_table(one: Json) -> Table:
     return Table(f"By topic: {one['attribute']}", ("topic", "reward", "judge prefers it", "n"), tuple(rows))
 
 
-def _pairs_table(result: Json) -> Table:
+def pairs_table(result: Json) -> Table:
+    """Quality of the rewrites behind the tested attributes."""
     by_id = {one["candidate"]: one["attribute"] for one in result["tested"]}
     rows = []
     for name, found in result["pairs"].items():
@@ -137,7 +141,8 @@ def _pairs_table(result: Json) -> Table:
     return Table("How well the rewrites were made", header, tuple(rows))
 
 
-def _validation_table(result: Json) -> Table:
+def validation_table(result: Json) -> Table:
+    """What the validation prompts said."""
     rows = []
     for one in (result["validation"] or {"results": []})["results"]:
         pooled = one["pooled"]
@@ -150,7 +155,8 @@ def _validation_table(result: Json) -> Table:
     return Table("Validation, corrected for all that entered (Bonferroni)", header, tuple(rows))
 
 
-def _generation_table(result: Json) -> Table:
+def generation_table(result: Json) -> Table:
+    """What became of the candidates of each generation."""
     rows = []
     for one in result["generations"]:
         fates = [row["fate"] for row in one["standings"]]
@@ -181,7 +187,8 @@ def _lineage_table(result: Json) -> Table:
     return Table("Where they came from", ("attribute", "ancestors, oldest first"), tuple(rows))
 
 
-def _strength_table(result: Json) -> Table:
+def strength_table(result: Json) -> Table:
+    """Diversity-adjusted strength at each threshold of the judge."""
     curve = (result["strength"] or {}).get("curve", ())
     rows = tuple((f"{one['threshold']:g}", f"{one['value']:.3f}", str(len(one["terms"]))) for one in curve)
     return Table("Strength of the run by the judge's threshold", ("judge below", "strength", "attributes"), rows)

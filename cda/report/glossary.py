@@ -169,6 +169,29 @@ def glossary(audit: Json) -> list[Entry]:
     return [*entries, *((_EXACT,) if exact else ()), *((_NORMAL,) if normal else ()), _HOLM]
 
 
+def every_entry() -> dict[str, list[Entry]]:
+    """All entries that any audit can have, by heading: the core of this folder's README."""
+    miscalibration = [
+        Entry(f"miscalibration (ties: {rule})", formula, f"Lower is better.{more}")
+        for rule, (formula, more) in _MISCALIBRATION.items()
+    ]
+    human = [Entry(f"{one.term} (ties: {rule})", one.formula, one.meaning) for rule, one in _HUMAN_SKEW.items()]
+    return {
+        "One contrast, and how often": [_MARGIN, _SKEW],
+        "The same of a judge": [
+            _JUDGED_MARGIN,
+            _JUDGED_SKEW,
+            Entry("miscalibration of a judge", "as below", _JUDGED_MISCALIBRATION.strip()),
+            _JUDGED_QUALITY,
+        ],
+        "Beside people": [*human, *miscalibration, *_BESIDE_PEOPLE, *_AGREEMENT, _SECOND_MAJORITY, _POWERED],
+        "Quality": [_QUALITY],
+        "Dose": [*_DOSE],
+        "Changes, tests and corrections": [_CHANGE, _UNPAIRED, _EXACT, _NORMAL, _HOLM],
+        "Intervals": list(_METHODS.values()),
+    }
+
+
 def _people(audit: Json, judged: bool) -> list[Entry]:
     votes = list(audit["votes"].values())
     entries: list[Entry] = []

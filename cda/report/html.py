@@ -1,25 +1,32 @@
-"""The report as one HTML file that loads nothing: template, styles and script are put into it here."""
+"""The report of an audit as one HTML file."""
 
 from __future__ import annotations
 
-import hashlib
-from base64 import b64encode
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
 
-from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from cda.report.differences import Piece, word_differences
+from cda.report.examples import order_choices, order_keys, people_choices, people_keys, people_sentence
 from cda.report.figure import skew_chart
-from cda.report.numbers import Json, visible
+from cda.report.numbers import Json
+from cda.report.page import rendered
 from cda.report.scoring import caveats, example_order, how_scored, margins_sentence
 from cda.report.sections import sections
 from cda.report.tables import compares, main_table
-from cda.report.verdict import others_sentence, quality_sentence, targets, ties_sentence, verdicts
+from cda.report.verdict import (
+    others_sentence,
+    quality_kind,
+    quality_sentence,
+    targets,
+    ties_sentence,
+    verdict_kind,
+    verdicts,
+)
 
 _N_OPEN = 2
+_FEW_BIASES = 2
+"""So many are described beside their verdicts; more would push the numbers off the first screen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +39,9 @@ class Example:
         base: The side without the bias, in pieces.
         perturbed: The side with it, in pieces.
         margins: What the model said, in words.
-        people: What people preferred; None where nobody voted.
+        people: What people preferred and whether the model agrees, in words.
+        standing: Keys of the filter by people that it fits.
+        orders: Its value in every order that the page offers.
         is_open: Whether it starts unfolded.
     """
 
@@ -41,74 +50,43 @@ class Example:
     base: list[Piece]
     perturbed: list[Piece]
     margins: str
-    people: str | None
+    people: str
+    standing: str
+    orders: dict[str, float]
     is_open: bool
 
 
 def render_html(audit: Json) -> str:
-    """The audit as a self-contained page.
-
-    Its content security policy allows the one style and the one script by their hashes and nothing else: no network, no
-    inline handlers. Every string is escaped, and control or direction characters are spelled out.
-    """
-    style, script = (_resource(name) for name in ("report.css", "report.js"))
-    page = _environment().from_string(_resource("template.html.j2")).render(
+    """The audit as a self-contained page."""
+    return rendered(
+        "audit.html.j2",
         audit=audit,
-        csp=Markup(_policy(style, script)),
-        style=Markup(style),
-        script=Markup(script),
         targets=targets(audit),
-        verdicts=verdicts(audit),
+        verdicts=[(verdict_kind(one.word), one) for one in verdicts(audit)],
         quality=quality_sentence(audit),
+        quality_kind=quality_kind(audit),
         others=others_sentence(audit) if compares(audit) else ties_sentence(audit),
         main=main_table(audit),
         scored=how_scored(audit),
         two=compares(audit),
+        few=len(audit["biases"]) <= _FEW_BIASES,
         caveats=caveats(audit),
         chart=Markup(skew_chart(audit)),
         sections=sections(audit),
         examples=_examples(audit),
-    )  # fmt: skip
-    return page.strip() + "\n"
+        bias_choices=[(name, name) for name in dict.fromkeys(one["bias"] for one in audit["examples"])],
+        people_choices=people_choices(audit),
+        order_choices=order_choices(audit),
+    )
 
 
 def _examples(audit: Json) -> list[Example]:
     """Examples, the largest fall of the margin first."""
     rows = sorted(audit["examples"], key=example_order)
-    examples = []
-    for index, row in enumerate(rows):
-        base, perturbed = word_differences(row["base"], row["perturbed"])
-        people = {"perturbed": "with the bias", "base": "without the bias", "tie": "neither (a tie)"}
-        examples.append(
-            Example(row["bias"], row["prompt"], base, perturbed, margins_sentence(row),
-                    people.get(row["preferred"] or ""), index < _N_OPEN)
-        )  # fmt: skip
-    return examples
+    return [_example(row, index < _N_OPEN) for index, row in enumerate(rows)]
 
 
-def _policy(style: str, script: str) -> str:
-    return (
-        f"default-src 'none'; style-src '{_source_hash(style)}'; script-src '{_source_hash(script)}'; "
-        "base-uri 'none'; form-action 'none'"
-    )
-
-
-def _source_hash(text: str) -> str:
-    return f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
-
-
-@cache
-def _environment() -> Environment:
-    return Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_finalized
-    )
-
-
-def _finalized(value: object) -> object:
-    """What a template expression prints: our own markup as it is, all else with hidden characters spelled out."""
-    return value if isinstance(value, Markup) else visible(value)
-
-
-def _resource(name: str) -> str:
-    # A hash of the policy is over what the browser reads, and it reads every line end as \n.
-    return (resources.files("cda.report") / name).read_text(encoding="utf-8").replace("\r\n", "\n")
+def _example(row: Json, is_open: bool) -> Example:
+    base, perturbed = word_differences(row["base"], row["perturbed"])
+    return Example(row["bias"], row["prompt"], base, perturbed, margins_sentence(row), people_sentence(row),
+                   " ".join(people_keys(row)), order_keys(row), is_open)  # fmt: skip

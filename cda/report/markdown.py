@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 
+from cda.report.examples import few_of, people_sentence
 from cda.report.numbers import Json, inert, visible
-from cda.report.scoring import caveats, example_order, how_scored, margins_sentence
+from cda.report.scoring import caveats, how_scored, margins_sentence
 from cda.report.sections import Section, sections
 from cda.report.tables import Table, compares, main_table
 from cda.report.verdict import others_sentence, quality_sentence, ties_sentence, verdicts
 
 EXAMPLES_PER_BIAS = 3
+_OPENING = re.compile(r"\A(\s*(?:\d{1,9}(?=[.)](?:\s|\Z))|(?=[#=+-]+(?:\s|\Z))))([.)#=+-])")
+_WWW = re.compile(r"(?<![A-Za-z0-9])(www)\.", re.IGNORECASE)
 _SPECIAL = re.compile(r"([\\`*_\[\]|~])")
 
 
@@ -52,9 +55,8 @@ def _examples(audit: Json) -> list[str]:
     lines = []
     for bias in audit["biases"]:
         own = [one for one in audit["examples"] if one["bias"] == bias["name"]]
-        own.sort(key=example_order)
-        for one in own[:EXAMPLES_PER_BIAS]:
-            lines += [f"### {escaped(one['bias'])}: {margins_sentence(one)}", ""]
+        for one in few_of(own, EXAMPLES_PER_BIAS):
+            lines += [f"### {escaped(one['bias'])}: {margins_sentence(one)}; {people_sentence(one)}", ""]
             for title, key in (("Prompt", "prompt"), ("Without the bias", "base"), ("With the bias", "perturbed")):
                 lines += [f"{title}:", "", *fenced_block(one[key]), ""]
     return lines
@@ -68,9 +70,15 @@ def fenced_block(text: str) -> list[str]:
 
 
 def escaped(text: object) -> str:
-    """One inert line in which nothing is markup."""
-    plain = _SPECIAL.sub(r"\\\1", inert(text))
-    return plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("://", "&#58;//")
+    """One inert line in which nothing is markup, also where it opens a line or an item of a list.
+
+    >>> escaped("# www.example.org"), escaped("1. <b>")
+    ('\\\\# www&#46;example.org', '1\\\\. &lt;b&gt;')
+    """
+    plain = _OPENING.sub(r"\1\\\2", _SPECIAL.sub(r"\\\1", inert(text)))
+    plain = plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    # Some renderers make links of bare addresses, with or without http.
+    return _WWW.sub(r"\1&#46;", plain.replace("://", "&#58;//"))
 
 
 def _escaped_cell(text: str) -> str:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Mapping
 from typing import Any
+
+from cda.inert import clipped as clipped
+from cda.inert import inert as inert
+from cda.inert import visible as visible
+from cda.inert import width as width
 
 Json = Mapping[str, Any]
 
 MINUS = "−"
-_ANSI = re.compile(
-    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, cursor
-    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c|$)"  # titles, links, device strings
-    r"|\x1b[ -/]*[0-~]?"
-)
-_LINE_BREAKS = re.compile(r"\r\n|[\n\r\v\f\x85\u2028\u2029]")
-# Embedding, override and isolate controls, marks, invisible tags and the byte order mark. Joiners stay: emoji need them.
-_HIDDEN = re.compile(r"[\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]")
 
 
 def share(estimate: Json) -> str:
@@ -111,50 +106,6 @@ def excludes_zero(estimate: Json) -> bool:
     return bool(estimate["high"] < 0 or estimate["low"] > 0)
 
 
-def inert(text: object) -> str:
-    """Text as one line that a terminal prints and never obeys: no ANSI, control or hidden direction characters.
-
-    >>> inert("a\\x1b[31mb\\u202ec\\nd")
-    'abc d'
-    """
-    plain = _LINE_BREAKS.sub(" ", _ANSI.sub("", str(text)))
-    return "".join(
-        " " if char == "\t" else char for char in _HIDDEN.sub("", plain) if not _is_control(char) or char == "\t"
-    )
-
-
-def visible(text: object) -> str:
-    """Text with its line breaks, in which every control or hidden character is spelled out.
-
-    >>> visible("a\\u202eb")
-    'a[U+202E]b'
-    """
-    lined = _LINE_BREAKS.sub("\n", str(text))
-    spelled = _HIDDEN.sub(lambda match: _spelled(match[0]), lined)
-    return "".join(_spelled(char) if _is_control(char) and char not in "\n\t" else char for char in spelled)
-
-
-def width(text: str) -> int:
-    """Columns of a text in a terminal: wide characters take two, combining ones none."""
-    return sum(
-        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
-    )
-
-
-def clipped(text: str, most: int) -> str:
-    """Text cut to so many columns, with `…` where something was cut.
-
-    >>> clipped("vagueness", 5)
-    'vagu…'
-    """
-    if width(text) <= most:
-        return text
-    kept = text
-    while width(kept) > most - 1:
-        kept = kept[:-1]
-    return kept.rstrip() + "…"
-
-
 def _percent(value: float) -> str:
     """Whole percent; a decimal where rounding would claim none or all."""
     hundredths = 100 * value
@@ -182,11 +133,3 @@ def _end(value: float) -> str:
     hundredths = 100 * value
     text = f"{round(hundredths)}" if round(hundredths) != 0 else f"{hundredths:.1f}"
     return "0" if float(text) == 0 else text.replace("-", MINUS)
-
-
-def _is_control(char: str) -> bool:
-    return unicodedata.category(char) in ("Cc", "Cs")
-
-
-def _spelled(char: str) -> str:
-    return f"[U+{ord(char):04X}]"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from cda.files.paths import as_part
 from cda.report.numbers import Json
 
 
@@ -22,12 +23,12 @@ def rewardbench_files(result: Json, rows: Sequence[Json]) -> dict[str, Any]:
     files: dict[str, Any] = {}
     for one in result["sets"]:
         own = [row for row in rows if row["set"] == one["name"] and row["used"]]
-        folder = one["name"].replace("/", "-")
+        folder = as_part(one["name"])
         for scoring in result["scorings"]:
             label = scoring["label"]
             if one["format"] == "rm-bench" or not all("chosen" in row[label] for row in own):
                 continue  # another benchmark's three by three, or a judge that scores no single text
-            place, head = scoring["model"], _head(scoring)
+            place, head = "/".join(map(as_part, scoring["model"].split("/"))), _head(scoring)
             if one["format"] in ("rewardbench", "rewardbench-2"):
                 accuracies = {group["name"]: _value(group, label) for group in one["subsets"]}
                 columns = _best_of_columns if one["format"] == "rewardbench-2" else _pair_columns

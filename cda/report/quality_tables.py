@@ -12,14 +12,14 @@ from cda.report.terminal import plain_table
 
 MAX_COLUMNS = 100
 _MAX_NAME = 14
-_FORMATS = {
+FORMATS = {
     "rewardbench": "RewardBench",
     "rewardbench-2": "RewardBench 2",
     "rm-bench": "RM-Bench",
     "llmbar": "LLMBar",
     "pairs": "preference pairs",
 }
-_MEANINGS = {
+MEANINGS = {
     "rewardbench": "Section: mean of its subsets by their pairs in the benchmark (math-prm weighs as much as all code). Overall: "
     "mean of the sections; the leaderboard's prior sets are left out.",
     "rewardbench-2": "Right where the chosen response has the highest reward of all; Ties by its own rule. Overall: mean of the "
@@ -29,7 +29,7 @@ _MEANINGS = {
     "llmbar": "Right where the better output has the higher reward.",
     "pairs": "Right where the chosen response has the higher reward. Overall: all pairs.",
 }
-_FLAGS = (
+FLAGS = (
     "fell: down by more than 1 point; fell*: and the 95% interval lies below 0. kept: the interval lies above −1 point. "
     "Holm over the sections of all files."
 )
@@ -39,77 +39,87 @@ def quality_summary(result: Json) -> str:
     """Sections and overall of every set, flags and what they mean: at most 100 columns."""
     parts = []
     for one in result["sets"]:
-        groups = [*one["sections"], *([one["overall"]] if len(one["sections"]) > 1 else [])]
-        table = _brief_table(one, groups, result)
-        notes = [line for note in _notes(one, result) for line in textwrap.wrap(inert(note), MAX_COLUMNS)]
+        table = _brief_table(one, shown_groups(one), result)
+        notes = [line for note in set_notes(one, result) for line in textwrap.wrap(inert(note), MAX_COLUMNS)]
         parts.append("\n".join([*(clipped(line, MAX_COLUMNS) for line in plain_table(table).splitlines()), *notes]))
-    end = [*_how_scored(result), *([_FLAGS] if _compares(result) else [])]
+    end = [*how_scored(result), *([FLAGS] if compares_two(result) else [])]
     parts.append("\n".join(line for text in end for line in textwrap.wrap(inert(text), MAX_COLUMNS)))
     return "\n\n".join(parts)
 
 
 def quality_markdown(result: Json) -> str:
     """The whole result as a Markdown page: sections, subsets, RM-Bench's matrix, rows left out."""
-    lines = ["# Quality", "", *(f"- {escaped(line)}" for line in _how_scored(result)), ""]
-    if _compares(result):
-        lines += [escaped(_FLAGS), ""]
+    lines = ["# Quality", "", *(f"- {escaped(line)}" for line in how_scored(result)), ""]
+    if compares_two(result):
+        lines += [escaped(FLAGS), ""]
     for one in result["sets"]:
-        lines += [f"## {escaped(one['name'])}", "", escaped(_MEANINGS[one["format"]]), ""]
-        groups = [*one["sections"], *([one["overall"]] if len(one["sections"]) > 1 else [])]
-        lines += markdown_table(_full_table("Sections, with 95% intervals and ± 1 standard error", groups, one, result))
-        if [group["name"] for group in one["subsets"]] != [group["name"] for group in one["sections"]]:
-            caption = "Subsets, with 95% intervals and ± 1 standard error"
-            lines += markdown_table(_full_table(caption, one["subsets"], one, result))
-        for scoring in result["scorings"] if one["cells"] else ():
-            lines += markdown_table(_matrix(one["cells"], scoring["label"]))
-        lines += [f"- {escaped(note)}" for note in _notes(one, result)]
+        lines += [f"## {escaped(one['name'])}", "", escaped(MEANINGS[one["format"]]), ""]
+        for table in set_tables(one, result):
+            lines += markdown_table(table)
+        lines += [f"- {escaped(note)}" for note in set_notes(one, result)]
         lines.append("")
     return "\n".join(lines).strip() + "\n"
 
 
-def _compares(result: Json) -> bool:
+def set_tables(one: Json, result: Json) -> list[Table]:
+    """Sections and overall of a set, its subsets where they are others, and RM-Bench's matrix of each scoring."""
+    found = [_full_table("Sections, with 95% intervals and ± 1 standard error", shown_groups(one), one, result)]
+    if [group["name"] for group in one["subsets"]] != [group["name"] for group in one["sections"]]:
+        caption = "Subsets, with 95% intervals and ± 1 standard error"
+        found.append(_full_table(caption, one["subsets"], one, result))
+    return found + [_matrix(one["cells"], label) for label in labels_of(result) if one["cells"]]
+
+
+def shown_groups(one: Json) -> list[Json]:
+    """Sections, and overall where it is not the one section again."""
+    return [*one["sections"], *([one["overall"]] if len(one["sections"]) > 1 else [])]
+
+
+def compares_two(result: Json) -> bool:
+    """Whether there are two scorings."""
     return len(result["scorings"]) > 1
 
 
-def _labels(result: Json) -> list[str]:
+def labels_of(result: Json) -> list[str]:
+    """Names of the scorings."""
     return [scoring["label"] for scoring in result["scorings"]]
 
 
 def _brief_table(one: Json, groups: Sequence[Json], result: Json) -> Table:
-    caption = f"{one['name']} ({_FORMATS[one['format']]}): accuracy in %, ±1 SE [95% interval]"
-    header = ("section", "n", *(label if _compares(result) else "accuracy" for label in _labels(result)))
-    if _compares(result):
+    caption = f"{one['name']} ({FORMATS[one['format']]}): accuracy in %, ±1 SE [95% interval]"
+    header = ("section", "n", *(label if compares_two(result) else "accuracy" for label in labels_of(result)))
+    if compares_two(result):
         header = (*header, "change (points)", "flag", "p Holm")
     rows = []
     for group in groups:
         cells = [
             clipped(inert(group["name"]), _MAX_NAME),
             str(_n(group)),
-            *(_brief(group, one) for one in _labels(result)),
+            *(_brief(group, one) for one in labels_of(result)),
         ]
         if group["shift"] is not None:
-            cells += [_points(group["shift"]["estimate"]), _flag(group["shift"]), _holm(group["shift"])]
+            cells += [tenth_points(group["shift"]["estimate"]), flag(group["shift"]), _holm(group["shift"])]
         rows.append(tuple(cells))
     return Table(clipped(inert(caption), MAX_COLUMNS), header, tuple(rows))
 
 
 def _full_table(caption: str, groups: Sequence[Json], one: Json, result: Json) -> Table:
-    header = ["group", *_labels(result), "n", "ties"]
+    header = ["group", *labels_of(result), "n", "ties"]
     if one["n_expected"]:
         header.append("in the benchmark")
-    if _compares(result):
+    if compares_two(result):
         header += ["change (points)", "flag", "p", "p (Holm)"]
     rows = []
     for group in groups:
-        scores = [group["scores"][label] for label in _labels(result)]
+        scores = [group["scores"][label] for label in labels_of(result)]
         cells = [group["name"], *(_full(score) for score in scores), count(scores[0]["estimate"])]
         cells.append(" / ".join(str(score["n_ties"]) for score in scores))
         if one["n_expected"]:
             cells.append(str(one["n_expected"].get(group["name"], "")))
         if group["shift"] is not None:
             shift = group["shift"]
-            change = f"{_points(shift['estimate'])} ± {_tenths(shift['standard_error'])}"
-            cells += [change, _flag(shift), p_value(shift["p_value"]), _holm(shift)]
+            change = f"{tenth_points(shift['estimate'])} ± {tenths(shift['standard_error'])}"
+            cells += [change, flag(shift), p_value(shift["p_value"]), _holm(shift)]
         rows.append(tuple(cells))
     return Table(caption, tuple(header), tuple(rows))
 
@@ -124,7 +134,8 @@ def _matrix(cells: Sequence[Json], label: str) -> Table:
     return Table(f"Style matrix, {label}", ("", *(f"rejected {style}" for style in styles)), tuple(rows))
 
 
-def _notes(one: Json, result: Json) -> list[str]:
+def set_notes(one: Json, result: Json) -> list[str]:
+    """What was left out of a set, how ties count, and whether it is the whole benchmark."""
     notes = []
     reasons: Mapping[str, int] = one["exclusions"]["reasons"]
     if reasons:
@@ -137,7 +148,7 @@ def _notes(one: Json, result: Json) -> list[str]:
     if one["unread"]:
         why = "; ".join(f"{n} {reason}" for reason, n in one["unread_reasons"].items())
         notes.append(f"Not compared, {one['unread']} of {one['n_items'] + one['unread']} items: {why}.")
-    ties = [one["overall"]["scores"][label]["n_ties"] for label in _labels(result)]
+    ties = [one["overall"]["scores"][label]["n_ties"] for label in labels_of(result)]
     if any(ties):
         rule = (
             "count half"
@@ -145,7 +156,7 @@ def _notes(one: Json, result: Json) -> list[str]:
             else "count as wrong, as in RewardBench's script"
         )
         rule = "share the point among the highest" if one["format"] == "rewardbench-2" else rule
-        shown = ", ".join(f"{n} {label}" for n, label in zip(ties, _labels(result), strict=True))
+        shown = ", ".join(f"{n} {label}" for n, label in zip(ties, labels_of(result), strict=True))
         notes.append(f"Ties (margin exactly 0) {rule}: {shown}.")
     expected = sum(one["n_expected"].values())
     if expected and expected != one["n_items"]:
@@ -153,7 +164,7 @@ def _notes(one: Json, result: Json) -> list[str]:
     return notes
 
 
-def _how_scored(result: Json) -> list[str]:
+def how_scored(result: Json) -> list[str]:
     """A sentence on each scoring, and what was noticed about its model."""
     lines = []
     for scoring in result["scorings"]:
@@ -193,27 +204,32 @@ def _n(group: Json) -> int:
 def _brief(group: Json, label: str) -> str:
     score = group["scores"][label]
     low, high = (round(100 * score["estimate"][end]) for end in ("low", "high"))
-    return f"{_tenths(score['estimate']['value'])}±{_tenths(score['standard_error'])} [{low}, {high}]"
+    return f"{tenths(score['estimate']['value'])}±{tenths(score['standard_error'])} [{low}, {high}]"
 
 
 def _full(score: Json) -> str:
-    estimate = score["estimate"]
-    ends = f"[{_tenths(estimate['low'])}, {_tenths(estimate['high'])}]"
-    return f"{_tenths(estimate['value'])}% {ends} ± {_tenths(score['standard_error'])}"
+    return f"{accuracy(score['estimate'])} ± {tenths(score['standard_error'])}"
 
 
-def _points(estimate: Json) -> str:
+def accuracy(estimate: Json) -> str:
+    """An accuracy with one decimal, with its interval."""
+    return f"{tenths(estimate['value'])}% [{tenths(estimate['low'])}, {tenths(estimate['high'])}]"
+
+
+def tenth_points(estimate: Json) -> str:
+    """A change in points with one decimal, with its interval."""
     sign = "+" if estimate["value"] > 0 else ""
-    return f"{sign}{_tenths(estimate['value'])} [{_tenths(estimate['low'])}, {_tenths(estimate['high'])}]"
+    return f"{sign}{tenths(estimate['value'])} [{tenths(estimate['low'])}, {tenths(estimate['high'])}]"
 
 
-def _tenths(value: float) -> str:
+def tenths(value: float) -> str:
     """Hundredths with one decimal, as 84.1: a fall of 1 point has to be seen."""
     text = f"{100 * value:.1f}".replace("-", MINUS)
     return "0.0" if text == f"{MINUS}0.0" else text
 
 
-def _flag(shift: Json) -> str:
+def flag(shift: Json) -> str:
+    """What FLAGS explains: fell*, fell, kept or nothing."""
     if shift["fell"]:
         return "fell*" if shift["excludes_0"] else "fell"
     return "kept" if shift["rules_out_fall"] else ""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
+from cda.report.cost_tables import cost_sentences, llm_table, place_facts, time_table
 from cda.report.data_tables import (
     correlation_table,
     exclusion_table,
@@ -14,9 +16,13 @@ from cda.report.data_tables import (
 )
 from cda.report.dose_tables import dose_sentences, dose_tables
 from cda.report.effect_tables import drift_tables, effects_table, identification_sentences, rate_tables
+from cda.report.examples import how_chosen
 from cda.report.glossary import Entry, glossary
 from cda.report.methods import method_table
 from cda.report.numbers import Json
+from cda.report.people_tables import preference_tables
+from cda.report.plots.audit import section_plots
+from cda.report.plots.plot import Plot
 from cda.report.scoring import provenance
 from cda.report.tables import (
     Table,
@@ -31,13 +37,6 @@ from cda.report.tables import (
     votes_table,
 )
 from cda.report.verdict import others_sentence, quality_sentence
-
-_EXAMPLES = {
-    True: "What the model compared, with the words that only one side has marked. Those whose margin moved most away from "
-    "the biased side come first; the audit keeps a few for each target bias, so they are no random sample.",
-    False: "What the model compared, with the words that only one side has marked. Those with the largest margin for the "
-    "biased side come first; the audit keeps a few for each bias, so they are no random sample.",
-}
 
 _TIES = {
     "drop": "A tie is a contrast on which most people saw no difference or both sides got as many votes. Ties are left out "
@@ -57,8 +56,14 @@ class Section:
     title: str
     paragraphs: tuple[str, ...] = ()
     tables: tuple[Table, ...] = ()
+    plots: tuple[Plot, ...] = ()
     facts: tuple[tuple[str, str], ...] = ()
     entries: tuple[Entry, ...] = ()
+
+
+def plots_of(sections: Iterable[Section]) -> list[Plot]:
+    """Every figure of a page's sections, in reading order: what is written for paper."""
+    return [plot for section in sections for plot in section.plots]
 
 
 def sections(audit: Json) -> list[Section]:
@@ -66,15 +71,25 @@ def sections(audit: Json) -> list[Section]:
     found = [
         _votes(audit), _dose(audit), _others(audit), _effects(audit), _rate(audit), _quality(audit), _unseen(audit), _training(audit),
         _analysis(audit),
-        Section("examples", "Examples", (_EXAMPLES[compares(audit)],)) if audit["examples"] else None,
+        Section("examples", "Examples", how_chosen(audit)) if audit["examples"] else None,
         _drift(audit),
         Section("excluded", "What was left out", ("Every row that did not reach a number, and why.",),
                 (exclusion_table(audit),)),
         Section("scoring", "How it was scored", facts=tuple(provenance(audit))),
+        _cost(audit),
         Section("meaning", "What the numbers mean", ("Every interval is a 95% interval.",), (method_table(audit),),
                 entries=tuple(glossary(audit))),
     ]  # fmt: skip
-    return [section for section in found if section is not None]
+    plots = section_plots(audit)
+    return [replace(one, plots=(*one.plots, *plots.get(one.id, ()))) for one in found if one is not None]
+
+
+def _cost(audit: Json) -> Section | None:
+    """Everything about this run that another run of the same recipe need not share: time, money, machine."""
+    if "run" not in audit:
+        return None
+    tables = tuple(table for table in (llm_table(audit), time_table(audit)) if table is not None)
+    return Section("cost", "What the run took", cost_sentences(audit), tables, facts=place_facts(audit))
 
 
 def _votes(audit: Json) -> Section | None:
@@ -89,6 +104,7 @@ def _votes(audit: Json) -> Section | None:
     text += f" Holm's p allows for all {audit['n_tests']} tests of this audit."
     rules = dict.fromkeys(_TIES[votes["rule"]] for votes in audit["votes"].values())
     more = [one for one in (people_table(audit), powered_table(audit)) if one is not None]
+    more += preference_tables(audit)
     return Section("votes", "Beside people", (text, *rules), (table, *more))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from cda.metrics.verdict import (
     OVERCORRECTED_BELOW,
@@ -20,6 +21,8 @@ from cda.report.numbers import Json, count, inert, p_value, percent, points, sha
 from cda.stats.estimate import Estimate
 
 TOLERATED_LOSS = 0.05
+_GOOD = {"improved", "less biased"}
+_BAD = {"worse", "overcorrected", "substituted", "over-rewarded"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,19 @@ def verdicts(audit: Json) -> list[Verdict]:
         also = _risen_sentence(risen(name, evidence), audit) if word == "substituted" else ""
         found.append(Verdict(name, word, f"{inert(name)}: {word}. {write(name, word, audit)}{also}"))
     return found
+
+
+def verdict_kind(word: str) -> Literal["good", "bad", "none"]:
+    """Whether a verdict is good or bad news, or neither."""
+    return "good" if word in _GOOD else "bad" if word in _BAD else "none"
+
+
+def quality_kind(audit: Json) -> Literal["good", "bad", "none"]:
+    """Good where a loss of quality is excluded, bad where one is shown; neither where that is open or was not asked."""
+    change = (audit["quality"] or {}).get("change")
+    if change is None:
+        return "none"
+    return "bad" if change["high"] < -TOLERATED_LOSS else "none" if change["low"] < -TOLERATED_LOSS else "good"
 
 
 def _finding(name: str, audit: Json) -> Verdict:

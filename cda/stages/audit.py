@@ -18,11 +18,12 @@ from cda.data.messages import prompt_of
 from cda.embedded.model import NAME as EMBEDDED
 from cda.embedded.texts import BIASES as EMBEDDED_BIASES
 from cda.files.jsonl import read_jsonl, write_json, write_jsonl
+from cda.files.paths import own_folder
 from cda.launch import made_in_this_launch, wait_until, world_size
 from cda.records import LabelledPair, Triple
 from cda.run import RunFolder, Stage, versions
 from cda.score.compared import Compared, Comparison, Rewards
-from cda.stages import audit_analysis, audit_detail, audit_rate, audit_result
+from cda.stages import audit_analysis, audit_detail, audit_examples, audit_rate, audit_result, audit_rewards
 from cda.stages.audit_groups import Scorings, make_groups
 from cda.stages.audit_sources import AuditTexts, load_audit_texts
 from cda.stages.label import PAIRS
@@ -103,9 +104,10 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         "effects": audit_detail.effects(groups, seed),
         "drift": audit_detail.drifts(groups, biases, _encoder(loaded), seed),
         "rate": audit_rate.rate(texts.triples, scorings, triples_by, seed),
+        "rewards": audit_rewards.rewards(groups, texts.triples, scorings, seed),
         "analysis": audit_analysis.analysis(groups, labelled, texts.pairs, scorings, recipe.audit.ties, seed),
         "unseen_phrases": {} if by_llm or loaded.only_audit else audit_result.unseen_phrases(groups, seed),
-        "examples": audit_result.examples(groups),
+        "examples": audit_examples.examples(groups),
         "excluded": {
             **{name: asdict(one) for name, one in texts.excluded.items()},
             **{f"triples of {name}": asdict(one) for name, one in texts.triples_failed.items()},
@@ -144,7 +146,7 @@ def _score(loaded: LoadedRecipe, run_folder: RunFolder, texts: AuditTexts) -> tu
         comparisons += audit_rate.triple_comparisons(triple)
     shared = _shared_file(run_folder)
     if world_size() > 1 and _is_shared(loaded):
-        shared.parent.mkdir(parents=True, exist_ok=True)
+        own_folder(shared.parent)
         rows = ({"prompt": prompt_row(prompt), "first": one, "second": other} for prompt, one, other in comparisons)
         write_jsonl(shared, rows)
     return _asked(loaded, run_folder, comparisons)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cda.biases import Bias
 from cda.errors import DataError
 from cda.metrics.votes import Counts, Majority, TieRule, count_votes, leading_words, majority
-from cda.records import Contrast, prompt_id
+from cda.records import Contrast, Preference, prompt_id
 from cda.score.compared import Compared
 
 FloatArray = NDArray[np.float64]
@@ -89,6 +89,21 @@ def people_of(group: Group, rule: TieRule) -> People | None:
         return None
     has_votes = any(one.votes for one in group.contrasts)
     return People(found, tuple(words), counts if has_votes else None)
+
+
+def sides_of(group: Group, people: People) -> list[Preference | None]:
+    """The side that people's majority is for on each contrast, `tie` for ties and splits; None where nobody voted.
+
+    Unlike in `people.majority`, ties are there under every tie rule.
+    """
+    found: list[Preference | None] = []
+    rows = zip(group.contrasts, people.words, people.majority.target, people.majority.used, strict=True)
+    for contrast, word, target, used in rows:
+        if used and target != 0.5:
+            found.append("perturbed" if target == 1 else "base")
+        else:
+            found.append("tie" if word in ("tie", "split") or contrast.preferred == "tie" else None)
+    return found
 
 
 def attempt(estimate: Callable[[], Any]) -> dict[str, Any]:

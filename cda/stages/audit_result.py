@@ -15,15 +15,14 @@ from cda.metrics.people import AgainstPeople, against_people
 from cda.metrics.people_change import people_change
 from cda.metrics.prediction_powered import powered_human_skew, powered_miscalibration
 from cda.metrics.preference import Change, ModelTies, positive_share, positive_share_change
+from cda.metrics.preference_table import preference_table
 from cda.metrics.votes import TieRule, agreement, noise_ceiling
-from cda.records import Contrast, Pair, prompt_id, prompt_text
+from cda.records import Contrast, Pair, prompt_id
 from cda.score.compared import Compared, Rewards
-from cda.stages.audit_groups import FloatArray, Group, People, Scorings, attempt, people_of
+from cda.stages.audit_groups import FloatArray, Group, People, Scorings, attempt, people_of, sides_of
 from cda.stats.estimate import Estimate
 from cda.stats.multiplicity import benjamini_hochberg, holm
 from cda.stats.proportions import exact_change_test
-
-N_EXAMPLES = 12
 
 
 def rng(seed: int) -> np.random.Generator:
@@ -130,30 +129,6 @@ def adjust_for_all_tests(audit: dict[str, Any]) -> None:
     audit["n_tests"] = len(tests)
 
 
-def examples(groups: Sequence[Group]) -> list[dict[str, Any]]:
-    """Contrasts of the targets for a reader to look at: those whose margin moved most; of one scoring, the largest."""
-    found = []
-    for group in groups:
-        if not group.is_target:
-            continue
-        values = list(group.margins.values())
-        order = values[-1] - values[0] if len(values) > 1 else -values[0]
-        people = people_of(group, "half")
-        for row in np.argsort(order, kind="stable")[:N_EXAMPLES]:
-            word = people.words[row] if people else "no votes"
-            found.append(
-                {
-                    "bias": group.bias.name,
-                    "prompt": prompt_text(group.contrasts[row].prompt),
-                    "perturbed": group.contrasts[row].perturbed,
-                    "base": group.contrasts[row].base,
-                    "margins": {label: float(one[row]) for label, one in group.margins.items()},
-                    "preferred": "tie" if word == "split" else None if word == "no votes" else word,
-                }
-            )
-    return found
-
-
 def margin_rows(contrasts: Sequence[Contrast], pairs: Sequence[Pair], scorings: Scorings) -> list[dict[str, Any]]:
     """One row a comparison with what every scoring said; rewards of both sides where there are rewards."""
     rows: list[dict[str, Any]] = []
@@ -230,6 +205,9 @@ def _beside(group: Group, people: People, seed: int) -> dict[str, Any]:
         }
     result: dict[str, Any] = {"human_skew": next(iter(sides.values())).human_skew.to_json(), **moved}
     result["signed_gap"] = _both(sides, "signed_gap", None)
+    result["by_majority"] = {
+        label: _by_majority(values, group, people, seed) for label, values in group.margins.items()
+    }
     result |= {"rule": found.rule, "left_out": dict(found.exclusions.reasons)}
     counts = people.counts
     if counts is not None:
@@ -238,6 +216,11 @@ def _beside(group: Group, people: People, seed: int) -> dict[str, Any]:
     if any(one.verdicts for one in group.contrasts):
         result["prediction_powered"] = _powered(group)
     return result
+
+
+def _by_majority(margins: FloatArray, group: Group, people: People, seed: int) -> dict[str, Any]:
+    words = sides_of(group, people)
+    return asdict(preference_table(margins, words, group.prompt_ids, rng(seed), ties_of(group.unit)))
 
 
 def _gap_test(margins: FloatArray, people: People, ids: Sequence[str], ties: ModelTies) -> dict[str, Any]:

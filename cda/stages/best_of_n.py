@@ -20,9 +20,13 @@ from cda.label.measured import exhibits, measure_of
 from cda.launch import is_main
 from cda.metrics.best_of_n import Attribute, BestOfN, best_of_n
 from cda.records import Exclusions, Prompt, count_reasons, prompt_id
-from cda.report.best_of_n_tables import best_of_n_markdown, best_of_n_svg, best_of_n_text
+from cda.report.best_of_n_page import best_of_n_page, best_of_n_plots
+from cda.report.best_of_n_tables import best_of_n_markdown, best_of_n_text
+from cda.report.plots.best_of_n import overview_plot
+from cda.report.plots.plot import save
 from cda.run import file_fingerprint, versions
 from cda.score.distinct import Text, text_id
+from cda.stages.figures import checked_form, write_figures
 from cda.stages.out_folder import out_folder
 from cda.stages.scorers import score, shared_folder
 from cda.stages.shown import shown_path, shown_target
@@ -31,6 +35,7 @@ from cda.stages.subjects import Subject, check_subject
 BIASES = ("jargon", "length", "structure", "sycophancy", "vagueness")
 FEATURES = ("words", "list_lines", "long_word_share")
 RESULT, SCORES, REPORT, FIGURE = "best_of_n.json", "scores.jsonl", "best_of_n.md", "best_of_n.svg"
+PAGE = "report.html"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +57,12 @@ def run_best_of_n(
     sizes: Sequence[int] | None = None,
     columns: Mapping[str, str] | None = None,
     split: str = "train",
+    figures: str | None = None,
 ) -> str:
     """How prevalent each attribute is among the best of n, as n grows, before and after a training.
 
-    Writes into `out`: best_of_n.json (all numbers), scores.jsonl (a row a response), best_of_n.md and best_of_n.svg.
+    Writes into `out`: best_of_n.json (all numbers), scores.jsonl (a row a response), report.html, best_of_n.md and
+    best_of_n.svg (all curves).
 
     Args:
         responses: Sampled responses, as `load_sampled` reads them.
@@ -68,15 +75,18 @@ def run_best_of_n(
         sizes: Values of n; None for 1, 2, 4, 8, … as far as half of the prompts reach.
         columns: Our column to the file's: prompt, responses, response, quality.
         split: For sources with several.
+        figures: Also write every figure as a file of this format (svg, pdf) into figures/.
 
     Returns:
         Tables and sentences for a terminal.
 
     Raises:
-        RecipeError: A bias is unknown or cannot be measured, or a feature is unknown; all of them are listed.
+        RecipeError: A bias is unknown or cannot be measured, or a feature is unknown; all of them are listed. Or another format of figures.
         DataError: The file cannot be used, or too few prompts reach an n.
         ModelError: A model cannot be loaded, or gives a reward that is not finite.
     """
+    if figures is not None:
+        checked_form(figures)
     followed = _followed(biases, features)
     sampled = load_sampled(responses, columns, split)
     for subject in subjects:
@@ -99,12 +109,16 @@ def run_best_of_n(
     found = best_of_n(rewards, attributes, [prompt_id(prompt) for prompt, _ in texts], sizes, quality)
     definitions = {one.name: one.definition for one in followed}
     result = _result(responses, scored, sampled, unscored, found, definitions)
+    written = ""
     if is_main():
         write_json(out / RESULT, result)
         write_jsonl(out / SCORES, _rows(texts, rewards, attributes, quality))
+        (out / PAGE).write_text(best_of_n_page(result), encoding="utf-8")
         (out / REPORT).write_text(best_of_n_markdown(result), encoding="utf-8")
-        (out / FIGURE).write_text(best_of_n_svg(result), encoding="utf-8")
-    return f"{best_of_n_text(result)}\nWritten: {out / REPORT}, {FIGURE}, {RESULT}, {SCORES}"
+        save(overview_plot(result), out, "svg")
+        if figures is not None:
+            written = f"\n{write_figures(best_of_n_plots(result), out, figures)}"
+    return f"{best_of_n_text(result)}\nWritten: {out / PAGE}, {REPORT}, {FIGURE}, {RESULT}, {SCORES}{written}"
 
 
 def rewards_of(subject: Subject, texts: Sequence[Text], loaded: LoadedRecipe) -> Scored:

@@ -11,6 +11,7 @@ from cda.config.schema import ModelSection
 from cda.config.scoring import kind_of, policy_and_reference
 from cda.data.load import looks_like_path
 from cda.errors import CdaError, ModelError
+from cda.files.paths import user_path
 from cda.models.load import ModelSpec
 from cda.run import file_fingerprint, fingerprint
 from cda.score.cache import scope_of
@@ -46,7 +47,7 @@ def log_ratio_scorer(section: ModelSection, loaded: LoadedRecipe) -> LogRatioSco
     causal = load_causal_model(own, adapter)
     policy, reference = Policy(causal), None
     if kind_of(section.name_or_path) == "steered":
-        vector = read_vector(Path(str(settings.vector)).expanduser(), settings.tensor)
+        vector = read_vector(user_path(str(settings.vector)), settings.tensor)
         policy, reference = steered(causal, Steering(vector, int(settings.layer or 0), settings.strength)), policy
     elif other is not None:
         reference = Policy(load_causal_model(other))
@@ -132,7 +133,7 @@ def check_configs(section: ModelSection, loaded: LoadedRecipe) -> None:
 
 
 def _path(given: str | None) -> Path | None:
-    return None if given is None else Path(given).expanduser()
+    return None if given is None else user_path(given)
 
 
 def _content(given: str | None) -> str | None:

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from cda.config.load import LoadedRecipe
+from cda.files.paths import user_path
 from cda.launch import on_one_machine
 from cda.models.load import ModelSpec, RewardModel, load_reward_model
 from cda.score.cache import ScoreCache, scope_of
@@ -75,4 +76,4 @@ def cache_file(loaded: LoadedRecipe) -> Path | None:
     named = loaded.recipe.score.cache
     if named == "none":
         return None
-    return Path(named).expanduser() if named else run_path(loaded).parent / "score-cache.sqlite"
+    return user_path(named) if named else run_path(loaded).parent / "score-cache.sqlite"

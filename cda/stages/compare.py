@@ -1,4 +1,4 @@
-"""Compare finished runs: reads their audits, returns the cross-bias matrix as text."""
+"""Compare finished runs: reads their audits, writes a page, returns the cross-bias matrix as text."""
 
 from __future__ import annotations
 
@@ -8,18 +8,42 @@ from typing import Any
 
 from cda.errors import RunError
 from cda.files.jsonl import read_json
+from cda.files.paths import user_path
 from cda.report.comparison import comparison_notes, comparison_tables, is_audit
+from cda.report.comparison_page import render_comparison
 from cda.report.terminal import plain_table
 from cda.stages.audit import RESULT
+from cda.stages.saved import of_this_version
+
+PAGE = "comparison.html"
 
 
-def compare_runs(folders: Sequence[str]) -> str:
+def compare_runs(folders: Sequence[str], out: str | None = None) -> str:
     """The comparison of finished runs; a run that is given twice is used once.
 
+    Args:
+        folders: Of finished runs.
+        out: The HTML file; None: comparison.html beside the first run's folder. One that is there is written anew.
+
+    Returns:
+        The tables and notes, and in the last line where the page is.
+
     Raises:
-        RunError: A folder holds no finished audit, or one of another version; all of them are listed.
+        RunError: A folder holds no finished audit, or one of another version; all of them are listed. Or the page cannot
+            be written.
         DataError: An audit of one model without a training.
     """
+    audits = _audits(folders)
+    with of_this_version(Path(", ".join(audits))):
+        parts = [plain_table(table) for table in comparison_tables(audits)]
+        parts += comparison_notes(audits)
+        content = render_comparison(audits)
+    page = _page_path(folders[0], out)
+    _write(page, content)
+    return "\n\n".join([*parts, f"Page: {page}"])
+
+
+def _audits(folders: Sequence[str]) -> dict[str, Any]:
     files = _files(folders)
     problems = [
         f"{folder}: no finished audit here ({Path('audit') / RESULT}); give the folders of finished runs"
@@ -36,13 +60,30 @@ def compare_runs(folders: Sequence[str]) -> str:
     ]
     if problems:
         raise RunError("\n".join(problems))
-    parts = [plain_table(table) for table in comparison_tables(audits)]
-    return "\n\n".join([*parts, *comparison_notes(audits)])
+    return audits
 
 
 def _files(folders: Sequence[str]) -> dict[str, Path]:
     """Folder as it was given to its audit, each audit once."""
     found: dict[Path, str] = {}
     for folder in folders:
-        found.setdefault((Path(folder).expanduser() / "audit" / RESULT).resolve(), folder)
+        found.setdefault((user_path(folder) / "audit" / RESULT).resolve(), folder)
     return {folder: file for file, folder in found.items()}
+
+
+def _page_path(first: str, out: str | None) -> Path:
+    if out is not None:
+        return user_path(out)
+    folder = user_path(first)
+    # `.` and `..` name a folder without saying where it lies.
+    return (folder if folder.name not in ("", "..") else folder.resolve()).parent / PAGE
+
+
+def _write(page: Path, text: str) -> None:
+    if page.is_dir():
+        raise RunError(f"{page}: a folder; name a file with --out, such as {page / PAGE}")
+    try:
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RunError(f"{page}: cannot be written: {error.strerror or error}. Choose another with --out") from None

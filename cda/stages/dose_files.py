@@ -12,6 +12,7 @@ import numpy as np
 from cda.data.score_files import KEYS, Opinion, Score, other_texts, own_opinions, read_opinions, read_scores
 from cda.errors import DataError
 from cda.files.jsonl import write_json
+from cda.files.paths import place_for, user_path
 from cda.metrics.dose import DOSES, MAX_QUALITY_LOSS, DosePoint, dose_response, mixed_curve
 from cda.metrics.held_out_dose import REPEATS, HeldOutChange, HeldOutDose, cross_validated_dose
 from cda.metrics.votes import Majority, TieRule, count_votes, majority
@@ -66,14 +67,14 @@ def dose_of_options(files: Mapping[str, str], ties: str, out: str) -> str:
         problems.append(f"--ties: {', '.join(get_args(TieRule))}; found '{ties}'")
     if problems:
         raise DataError("\n".join(problems))
-    paths = {name: Path(value).expanduser() for name, value in files.items()}
+    paths = {name: user_path(value) for name, value in files.items()}
     quality = (paths["quality-before"], paths["quality-after"]) if "quality-before" in paths else None
     return dose_from_files(
         paths["before"],
         paths["after"],
         paths.get("votes"),
         quality,
-        result=Path(out).expanduser(),
+        result=place_for(user_path(out)),
         ties=ties,  # type: ignore[arg-type]
     )
 

@@ -114,7 +114,7 @@ def removals(
     lessons: Mapping[str, Sequence[Comparison]],
     texts: Sequence[Text],
     strengths: Sequence[float],
-    batch_tokens: int,
+    batch_tokens: int | None,
 ) -> tuple[dict[str, Removal], dict[str, str]]:
     """What can be had without training: measured features, and a direction of the hidden states, taken off the base model.
 

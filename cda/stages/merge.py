@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from cda.config.schema import ModelSection
 from cda.errors import ModelError, RunError
 from cda.files.jsonl import read_json
+from cda.files.paths import user_path
 from cda.launch import say
 from cda.models.load import ModelSpec, check_adapter, head_names, load_config
 from cda.report.model_card import EMBEDDED, Part, model_card
@@ -118,7 +119,7 @@ def _read_sources(sources: Sequence[str], doses: Sequence[float]) -> list[_Sourc
 
 
 def _source(given: str, dose: float | None) -> _Source:
-    path = Path(given).expanduser()
+    path = user_path(given)
     if (path / "adapter_config.json").is_file():
         factor = 1.0 if dose is None else dose
         name = path.resolve().name
@@ -132,6 +133,12 @@ def _source(given: str, dose: float | None) -> _Source:
             f"{given}: neither the folder of a run with a finished training (train/{ADAPTER}) nor of an adapter "
             "(adapter_config.json)"
         )
+    for name in ("train", _DOSE):
+        if damaged := run.damaged(name):
+            raise RunError(
+                f"{run.stage(name)}: {', '.join(damaged[:6])}: cut, changed or gone since the stage was finished. Run "
+                "`cda train` with its recipe again, which makes it anew"
+            )
     chosen = run.stage(_DOSE) / ADAPTER
     has_dose = (chosen / "adapter_config.json").is_file()
     if dose is None and has_dose and not fits(run):

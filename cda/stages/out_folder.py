@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from cda.errors import RunError
+from cda.errors import DataError, RunError
+from cda.files.paths import user_path
 
 
 def out_folder(given: str | Path, result: str, command: str) -> Path:
@@ -24,10 +25,10 @@ def out_folder(given: str | Path, result: str, command: str) -> Path:
         RunError: It is a file, holds something else, or cannot be made or written.
     """
     try:
-        out = Path(given).expanduser()
+        out = user_path(given)
         out.mkdir(parents=True, exist_ok=True)
         names = {path.name for path in out.iterdir()}
-    except (OSError, RuntimeError) as error:  # RuntimeError: `~name` of nobody
+    except (OSError, DataError) as error:  # DataError: no such home folder, or a name that no folder has
         reason = error.strerror if isinstance(error, OSError) else error
         raise RunError(
             f"{given}: no folder for results can be made there ({reason}). Choose another with --out"

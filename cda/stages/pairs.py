@@ -14,6 +14,7 @@ from cda.data.messages import RowError, prompt_of
 from cda.data.queries import clean_queries
 from cda.errors import DataError, RecipeError
 from cda.files.jsonl import read_text, write_jsonl
+from cda.files.paths import place_for, user_path
 from cda.label.asked import asked_labels
 from cda.label.measured import exhibits
 from cda.launch import say
@@ -58,6 +59,7 @@ def make_pairs(loaded: LoadedRecipe, source: PairsSource, out: Path) -> int:
     Raises:
         RecipeError: Not exactly one source, or one that needs an LLM where none is set.
         DataError: Nothing usable came of it.
+        RunError: `out` cannot be written.
     """
     given = [name for name in ("queries", "topics", "responses") if getattr(source, name)]
     if len(given) != 1:
@@ -67,6 +69,7 @@ def make_pairs(loaded: LoadedRecipe, source: PairsSource, out: Path) -> int:
     recipe = loaded.recipe
     if recipe.llm.model is None and not source.responses:
         raise RecipeError([f"--{given[0]}: answers have to be written first, which needs an LLM: set llm.model=..."])
+    place_for(out)
     triples: list[Triple] = []
     texts, exclusions = _texts(loaded, source)
     say(f"  {len(texts)} to make triples of ({exclusions})")
@@ -78,7 +81,6 @@ def make_pairs(loaded: LoadedRecipe, source: PairsSource, out: Path) -> int:
         triples += made
     if not triples:
         raise DataError("no triple was made; the reasons are above")
-    out.parent.mkdir(parents=True, exist_ok=True)
     write_jsonl(out, map(_row, triples))
     say(f"Triples: {out}; audit on them with `cda audit <model> --triples {out}`")
     return len(triples)
@@ -87,10 +89,10 @@ def make_pairs(loaded: LoadedRecipe, source: PairsSource, out: Path) -> int:
 def _texts(loaded: LoadedRecipe, source: PairsSource) -> tuple[list[tuple[Answered, bool | None]], Exclusions]:
     """Responses with their prompts, and whether they exhibit the bias, where a file says so."""
     if source.responses:
-        return _responses(load_rows(source.responses)[: source.most], source.responses)
+        return read_responses(load_rows(source.responses)[: source.most], source.responses)
     llm = open_llm(loaded)
     if source.topics:
-        topics = [line.strip() for line in read_text(Path(source.topics).expanduser()).splitlines() if line.strip()]
+        topics = [line.strip() for line in read_text(user_path(source.topics)).splitlines() if line.strip()]
         if not topics:
             raise DataError(f"{source.topics}: holds no topic; write one a line")
         generated = generate_questions(topics, source.kind, llm, source.per_topic)
@@ -106,7 +108,12 @@ def _texts(loaded: LoadedRecipe, source: PairsSource) -> tuple[list[tuple[Answer
     return [(one, None) for one in answered], unanswered
 
 
-def _responses(rows: Sequence[Row], where: str) -> tuple[list[tuple[Answered, bool | None]], Exclusions]:
+def read_responses(rows: Sequence[Row], where: str) -> tuple[list[tuple[Answered, bool | None]], Exclusions]:
+    """Rows of prompt, response and, where known, has_attribute; what could not be used is counted.
+
+    Raises:
+        DataError: A column is missing.
+    """
     present = {key for row in rows for key in row}
     if not {"prompt", "response"} <= present:
         raise DataError(f"{where}: needs the columns prompt and response. Found: {', '.join(sorted(present))}")

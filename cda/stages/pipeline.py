@@ -8,23 +8,27 @@ from pathlib import Path
 from typing import Any
 
 from cda.config.load import LoadedRecipe
-from cda.errors import DataError, RunError
+from cda.errors import CdaError, DataError, RunError
 from cda.launch import clear_failure, is_main, say, tell_failure, wait_until, world_size
+from cda.llm.counted import Tally
 from cda.run import RunFolder, Stage
 from cda.stages import audit, dose, label, report, synthesize, train
 from cda.stages import plan as planning
+from cda.stages.sources import llm_counts
+from cda.user_errors import disk_is_full
 
 STAGES = ("label", "synthesize", "train", "audit", "dose", "report")
 Produce = Callable[[Path], dict[str, Any]]
 
 
-def run_stages(loaded: LoadedRecipe, last: str = "report", only: bool = False) -> RunFolder:
+def run_stages(loaded: LoadedRecipe, last: str = "report", only: bool = False, figures: str | None = None) -> RunFolder:
     """Run everything up to a stage.
 
     Args:
         loaded: The recipe.
         last: The stage to end with.
         only: Run this stage alone; earlier ones must have finished.
+        figures: Format in which the report's figures are written as files; None: they are not.
 
     Raises:
         CdaError: Anything a user can act on.
@@ -36,16 +40,21 @@ def run_stages(loaded: LoadedRecipe, last: str = "report", only: bool = False) -
             say(planning.plan(loaded))
             with folder.lock():
                 clear_failure(folder.path)
-                _run(loaded, folder, last, only)
+                _run(loaded, folder, last, only, figures)
         else:
-            _run(loaded, folder, last, only)
-    except BaseException:
+            _run(loaded, folder, last, only, figures)
+    except BaseException as error:
         tell_failure(folder.path)
+        if not isinstance(error, CdaError) and disk_is_full(error):
+            raise RunError(
+                f"{folder.path}: the disk is full. Nothing finished is lost: free some space, and the same command goes on "
+                "from here"
+            ) from error
         raise
     return folder
 
 
-def _run(loaded: LoadedRecipe, folder: RunFolder, last: str, only: bool) -> None:
+def _run(loaded: LoadedRecipe, folder: RunFolder, last: str, only: bool, figures: str | None) -> None:
     made: dict[str, tuple[Callable[[], Stage], Produce]] = {
         "label": (lambda: label.stage(loaded), lambda out: label.run(loaded, out)),
         "synthesize": (
@@ -59,7 +68,8 @@ def _run(loaded: LoadedRecipe, folder: RunFolder, last: str, only: bool) -> None
     for name in ("audit", "report") if loaded.only_audit else STAGES[: STAGES.index(last) + 1]:
         if name == "report":
             if is_main():
-                report.run(folder, with_dose=not loaded.only_audit and loaded.recipe.dose.on != "no")
+                with_dose = not loaded.only_audit and loaded.recipe.dose.on != "no"
+                report.run(folder, with_dose, figures)
             continue
         if name == "dose" and ((only and last != name) or not dose.is_wanted(loaded)):
             continue
@@ -101,8 +111,11 @@ def run_stage(stage: Stage, produce: Produce, folder: RunFolder) -> None:
     """Make a stage by the main process, or reuse it as it is."""
     if _is_reused(stage, folder):
         return
-    start = time.monotonic()
+    start, before = time.monotonic(), llm_counts()
     counts = produce(folder.begin(stage))
+    asked = {name: tally.since(before.get(name, Tally())) for name, tally in llm_counts().items()}
+    if used := {name: one for name, one in asked.items() if one}:
+        counts = {**counts, "llm": used}
     folder.finish(stage, counts, time.monotonic() - start)
 
 
@@ -135,6 +148,8 @@ def _run_train(stage: Stage, produce: Produce, folder: RunFolder) -> None:
 
 
 def _is_reused(stage: Stage, folder: RunFolder) -> bool:
+    if is_main():
+        folder.complete(stage)
     if folder.is_done(stage):
         say(f"\n{stage.name}: done before, reused ({folder.stage(stage.name)})")
         return True

@@ -1,7 +1,7 @@
 """`cda quality`: accuracy of a scorer on preference files, before and after an adapter or beside a second model.
 
-Reads the files, scores every distinct text once, writes quality.json (every number), quality.md (drawn from it),
-scores.jsonl (every item with its scores) and, under rewardbench/, the result files that RewardBench's own tools read.
+Reads the files, scores every distinct text once, writes quality.json (every number), report.html and
+quality.md (drawn from it), scores.jsonl (every item with its scores) and, under rewardbench/, the result files that RewardBench's own tools read.
 """
 
 from __future__ import annotations
@@ -22,15 +22,18 @@ from cda.embedded.model import NAME as EMBEDDED
 from cda.embedded.texts import authored_pairs
 from cda.errors import DataError, RecipeError
 from cda.files.jsonl import write_json, write_jsonl
+from cda.files.paths import refuse_link
 from cda.launch import is_main, say
 from cda.metrics.quality import measure, with_holm
 from cda.metrics.quality_rules import Ranked, Rule
 from cda.records import Exclusions, count_reasons, prompt_id
 from cda.report.quality_files import rewardbench_files
+from cda.report.quality_page import quality_page, quality_page_plots
 from cda.report.quality_tables import quality_markdown, quality_summary
 from cda.run import versions
 from cda.score.compared import Compared, Comparison, Rewards
 from cda.score.protocols import FloatArray
+from cda.stages.figures import checked_form, write_figures
 from cda.stages.out_folder import out_folder
 from cda.stages.quality_names import identity, named_sets, public_names
 from cda.stages.rows import prompt_row
@@ -40,6 +43,7 @@ from cda.stages.sources import source_fingerprint
 from cda.stages.subjects import asked_subjects, check_subject
 
 RESULT, SCORES, REWARDBENCH = "quality.json", "scores.jsonl", "rewardbench"
+PAGE, TABLES = "report.html", "quality.md"
 TOO_LONG, SAME = "a text is too long for the model", "both sides read the same after the cut"
 NO_VERDICT, NO_PARTNER = "no readable verdict", "its partner in Ties has no score"
 _RULES: Mapping[str, Rule] = {"rewardbench-2": "best-of", "rm-bench": "styles"}
@@ -63,6 +67,7 @@ class QualityOptions:
         dose: How much of the adapter; None for all of it.
         out: Folder for the results; None for runs/quality-<model>, followed by what else was asked for.
         confirmed: Whether the user agreed beforehand to what asking an LLM will cost.
+        figures: Also write every figure as a file of this format (svg, pdf) into figures/.
     """
 
     adapter: str | None = None
@@ -70,6 +75,7 @@ class QualityOptions:
     dose: float | None = None
     out: str | None = None
     confirmed: bool = False
+    figures: str | None = None
 
 
 def quality_of_words(model: str, words: Sequence[str], options: QualityOptions) -> str:
@@ -108,7 +114,10 @@ def measure_quality(loaded: LoadedRecipe, files: Sequence[str], options: Quality
         DataError: A file cannot be used.
         ModelError: A model or adapter cannot be used.
         RunError: The folder for results holds something else, or --adapter is neither adapter nor run.
+        RecipeError: Another format of figures.
     """
+    if options.figures is not None:
+        checked_form(options.figures)
     recipe = loaded.recipe
     sets = named_sets([_load(one, loaded) for one in files])
     # Now, while the files are what was read: scoring may take hours.
@@ -128,9 +137,12 @@ def measure_quality(loaded: LoadedRecipe, files: Sequence[str], options: Quality
         scored[subject.label] = Scored(compared, who | facts)
     result, rows = _measured(sets, scored, recipe.seed)
     result |= {"seed": recipe.seed, "versions": versions(), "files": sources}
+    written = ""
     if is_main():
         _write(out, result, rows)
-    return f"{quality_summary(result)}\nWritten: {out}"
+        if options.figures is not None:
+            written = f"\n{write_figures(quality_page_plots(result), out, options.figures)}"
+    return f"{quality_summary(result)}\nWritten: {out / PAGE}, {TABLES}, {RESULT}, {SCORES}, {REWARDBENCH}/{written}"
 
 
 def _folder(loaded: LoadedRecipe, options: QualityOptions) -> str:
@@ -269,9 +281,11 @@ def _score_row(
 
 def _write(out: Path, result: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:
     write_json(out / RESULT, result)
+    refuse_link(out / REWARDBENCH)
     rmtree(out / REWARDBENCH, ignore_errors=True)  # of an earlier call, perhaps on other files
     write_jsonl(out / SCORES, rows)
-    (out / "quality.md").write_text(quality_markdown(result), encoding="utf-8")
+    (out / PAGE).write_text(quality_page(result), encoding="utf-8")
+    (out / TABLES).write_text(quality_markdown(result), encoding="utf-8")
     for name, content in rewardbench_files(result, rows).items():
         file = out / REWARDBENCH / name
         file.parent.mkdir(parents=True, exist_ok=True)

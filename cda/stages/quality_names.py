@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from cda.config.load import LoadedRecipe
 from cda.config.scoring import bare_name, kind_of, policy_and_reference
 from cda.data.quality_sets import QualitySet
+from cda.files.paths import user_path
 from cda.run import file_fingerprint
 from cda.stages.shown import shown_path, shown_target
 from cda.stages.subjects import Subject
@@ -99,7 +100,7 @@ def _is_hub_id(name: str) -> bool:
 
 
 def _last_part(name: str) -> str:
-    return _word(Path(name).expanduser().resolve().name)
+    return _word(user_path(name).resolve().name)
 
 
 def _address(url: str) -> str:

@@ -2,29 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cda.files.jsonl import read_json
+from cda.errors import DataError
+from cda.files.jsonl import read_json, write_text
+from cda.files.paths import own_folder
 from cda.launch import say
 from cda.report.html import render_html
 from cda.report.markdown import render_markdown
+from cda.report.plots.audit import audit_plots
 from cda.report.terminal import summary_table
 from cda.run import RunFolder
 from cda.stages import dose
 from cda.stages.audit import RESULT
+from cda.stages.figures import write_figures
+from cda.stages.saved import of_this_version, read_audit
+
+_STAGES = ("label", "synthesize", "train", "audit", "dose")
 
 
-def run(run_folder: RunFolder, with_dose: bool = True) -> Path:
-    """Draw the report anew from audit.json (it takes no time), print the table, return the HTML file."""
+def run(run_folder: RunFolder, with_dose: bool = True, figures: str | None = None) -> Path:
+    """Draw the report anew from audit.json (it takes no time), print the table, return the HTML file.
+
+    Args:
+        run_folder: The run.
+        with_dose: Show the dose as well, where the run has one that fits its training.
+        figures: Also write every figure as a file of this format (svg, pdf).
+    """
     run_folder.output_of("audit")  # says what to run first where there is no audit
-    audit: dict[str, Any] = read_json(run_folder.stage("audit") / RESULT)
+    file = run_folder.stage("audit") / RESULT
+    audit = read_audit(file)
     if with_dose and dose.fits(run_folder):
         audit["dose"] = read_json(run_folder.stage("dose") / dose.RESULT)
     folder = run_folder.path / "report"
-    folder.mkdir(exist_ok=True)
     html = folder / "report.html"
-    html.write_text(render_html(audit), encoding="utf-8")
-    (folder / "report.md").write_text(render_markdown(audit), encoding="utf-8")
-    say("\n" + summary_table(audit, str(html)))
+    with of_this_version(file):
+        audit["run"] = _made(run_folder, [name for name in _STAGES if name != "dose" or "dose" in audit])
+        page, text, table = render_html(audit), render_markdown(audit), summary_table(audit, str(html))
+    own_folder(folder)
+    write_text(html, page)
+    write_text(folder / "report.md", text)
+    say("\n" + table)
+    if figures is not None:
+        with of_this_version(file):
+            say(write_figures(audit_plots(audit), folder, figures))
     return html
+
+
+def _made(run_folder: RunFolder, names: Sequence[str]) -> dict[str, Any]:
+    """When, where and for how much these stages were made, as far as the run folder says."""
+    try:
+        manifest = read_json(run_folder.path / "manifest.json")
+    except DataError:  # the report needs none
+        manifest = {}
+    records = {name: run_folder.record(name) for name in names}
+    return {
+        **{name: manifest.get(name) for name in ("git", "python", "platform")},
+        "stages": {
+            name: {"seconds": one["seconds"], "finished": one["finished"], "llm": one["counts"].get("llm", {})}
+            for name, one in records.items()
+            if one
+        },
+    }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from cda.config.load import LoadedRecipe
@@ -11,6 +10,7 @@ from cda.config.schema import ModelSection
 from cda.config.scoring import Kind, bare_name, kind_of
 from cda.data.load import looks_like_path
 from cda.embedded.model import ADAPTERS, encoder_folder
+from cda.files.paths import user_path
 from cda.models.load import load_config, load_template
 from cda.run import file_fingerprint, fingerprint
 from cda.score.own import OwnPairwise, OwnPointwise, own_scorer
@@ -26,7 +26,7 @@ def served_scorer(section: ModelSection, loaded: LoadedRecipe) -> ServedScorer:
 
 def own(name: str) -> OwnPointwise | OwnPairwise:
     """The user's function; its file runs once in a process, as long as it stays the same."""
-    path = Path(name.rpartition(":")[0]).expanduser()
+    path = user_path(name.rpartition(":")[0])
     return _own(name, file_fingerprint(path) if path.is_file() else "")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cda.config.scoring import bare_name, kind_of, policy_and_reference
+from cda.files.paths import is_a_file, is_there, user_path
 from cda.run import fingerprint
 
 _LONGEST_WORD = 24
@@ -21,7 +22,7 @@ def shown_path(given: str | Path) -> str:
     ('org/model', 'runs/a', 'pairs.jsonl', 'run/train/adapter')
     """
     text = str(given)
-    path = Path(text).expanduser()
+    path = user_path(text)
     if not (path.is_absolute() or text.startswith("~") or ".." in path.parts):
         return text
     known = path.resolve()
@@ -66,5 +67,5 @@ def told_apart(target: str, beside: Mapping[str, object]) -> str:
 def _short(value: str) -> str:
     """A file or folder by its last part, anything else as a whole; as it can stand in a name."""
     path = Path(value)
-    known = (path.stem if path.is_file() else path.name) if path.exists() else value
+    known = (path.stem if is_a_file(path) else path.name) if is_there(path) else value
     return re.sub(r"[^A-Za-z0-9._-]+", "-", known).strip("-.")[-_LONGEST_WORD:] or "x"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,12 @@ from cda.embedded.model import NAME as EMBEDDED
 from cda.embedded.rules import RuleRewriter
 from cda.embedded.texts import authored_pairs, part_path
 from cda.errors import DataError
+from cda.files.paths import user_path
 from cda.label.asked import asked_labels
 from cda.llm.batch import BatchLLM
 from cda.llm.cache import Cache
 from cda.llm.cached import CachedLLM
+from cda.llm.counted import CountedLLM, Tally
 from cda.llm.money import Budgeted, Price, Purse
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import LLM
@@ -33,6 +36,7 @@ from cda.run import file_fingerprint
 
 _OPEN: dict[tuple[str, str], LLM] = {}
 _PURSES: dict[str, Purse] = {}
+_TALLIES: dict[str, Tally] = {}
 
 
 def model_spec(section: ModelSection) -> ModelSpec:
@@ -41,7 +45,7 @@ def model_spec(section: ModelSection) -> ModelSpec:
     if name in ADAPTERS:
         name = str(embedded_model_folder(name))
     elif name.startswith("~"):
-        name = str(Path(name).expanduser())
+        name = str(user_path(name))
     precision = section.precision if section.precision != "auto" else best_precision()
     return ModelSpec(name, precision, section.max_length_tokens, section.revision, section.trust_remote_code)
 
@@ -90,24 +94,30 @@ def open_llm(loaded: LoadedRecipe) -> LLM:
         path.parent.mkdir(parents=True, exist_ok=True)
         cache = Cache(path)
         if llm.mode == "batch":
-            _OPEN[known] = BatchLLM(client, cache, price=price)
+            opened: LLM = BatchLLM(client, cache, price=price)
         else:
             purse = _PURSES.setdefault(str(path), Purse())
             asked = client if price is None else Budgeted(client, price, llm.budget_usd, purse)
-            _OPEN[known] = CachedLLM(asked, cache)
+            opened = CachedLLM(asked, cache)
+        _OPEN[known] = CountedLLM(opened, _TALLIES.setdefault(client.name, Tally()), price)
     return _OPEN[known]
+
+
+def llm_counts() -> dict[str, Tally]:
+    """What this process has asked of each model so far."""
+    return {name: replace(tally) for name, tally in _TALLIES.items()}
 
 
 def cache_path(loaded: LoadedRecipe) -> Path:
     """File of answers: one for all runs that lie beside each other."""
     if loaded.recipe.llm.cache is not None:
-        return Path(loaded.recipe.llm.cache).expanduser()
+        return user_path(loaded.recipe.llm.cache)
     return run_path(loaded).parent / "llm-cache.sqlite"
 
 
 def run_path(loaded: LoadedRecipe) -> Path:
     """The folder of a recipe's run."""
-    return Path(loaded.recipe.run.folder or Path("runs") / loaded.recipe.name).expanduser()
+    return user_path(loaded.recipe.run.folder or Path("runs") / loaded.recipe.name)
 
 
 def price_of(llm: LlmSection) -> Price | None:
@@ -167,7 +177,7 @@ def source_fingerprint(reference: str | None, part: str | None = None) -> str:
         return "none"
     if reference == EMBEDDED:
         return file_fingerprint(part_path(part)) if part else EMBEDDED  # type: ignore[arg-type]
-    return file_fingerprint(Path(reference).expanduser()) if looks_like_path(reference) else f"hub:{reference}"
+    return file_fingerprint(user_path(reference)) if looks_like_path(reference) else f"hub:{reference}"
 
 
 def bias_settings(biases: tuple[Bias, ...]) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from cda.config.load import LoadedRecipe
 from cda.config.schema import ModelSection
 from cda.config.scoring import kind_of
 from cda.errors import RecipeError, RunError
+from cda.files.paths import user_path
 from cda.launch import world_size
 from cda.models.load import check_adapter, head_names, load_config
 from cda.score.own import OwnPairwise
@@ -98,7 +99,7 @@ def check_subject(subject: Subject, loaded: LoadedRecipe) -> None:
 
 
 def _adapter_folder(given: str) -> Path:
-    path = Path(given).expanduser()
+    path = user_path(given)
     for folder in (path, path / "train" / ADAPTER):
         if (folder / "adapter_config.json").is_file():
             return folder

@@ -127,7 +127,7 @@ def _one_adapter_each(
 
 
 def with_base_preferences(
-    rows: Sequence[TrainingPair], reward_model: RewardModel, batch_tokens: int, score: Score | None = None
+    rows: Sequence[TrainingPair], reward_model: RewardModel, batch_tokens: int | None, score: Score | None = None
 ) -> list[Lesson]:
     """Lessons with every target known: `keep` teaches σ(margin) of the base model.
 

@@ -15,7 +15,7 @@ from cda.metrics.votes import TieRule
 from cda.records import Contrast, LabelledPair, Pair, Triple, user_prompt
 from cda.score.compared import Rewards
 from cda.score.distinct import text_id
-from cda.stages import audit_analysis, audit_detail, audit_rate, audit_result
+from cda.stages import audit_analysis, audit_detail, audit_rate, audit_result, audit_rewards
 from cda.stages.audit_groups import Group
 
 Audit = dict[str, Any]
@@ -89,9 +89,8 @@ def _beside_people(ties: TieRule, shares: tuple[float, ...], *made_of: Any) -> s
     return json.dumps(found.get("jargon"))
 
 
-@cache
-def _rate(two: bool) -> str:
-    """RATE of jargon on 20 triples."""
+def _triples() -> tuple[list[Triple], dict[str, float]]:
+    """20 triples of jargon and the rewards of their texts."""
     prompts = [user_prompt(f"How do I cook dish {row}?") for row in range(20)]
     triples = [
         Triple("jargon", prompt, f"first {row}", f"flipped {row}", f"back {row}", row % 2 == 0)
@@ -102,8 +101,31 @@ def _rate(two: bool) -> str:
         for row, prompt in enumerate(prompts)
         for at, text in enumerate((f"first {row}", f"flipped {row}", f"back {row}"))
     }
+    return triples, scores
+
+
+@cache
+def _rate(two: bool) -> str:
+    """RATE of jargon on 20 triples."""
+    triples, scores = _triples()
     scorings = {name: Rewards(scores) for name in (("before", "after") if two else ("model",))}
     return json.dumps(audit_rate.rate(triples, scorings, "rules", SEED))
+
+
+@cache
+def _rewards(shares: tuple[float, ...], rate: bool, *made_of: Any) -> str:
+    """Rewards of the sides of such a group, 0 for the base and the margin for the other; and of the triples."""
+    group = _group("jargon", shares, True, *made_of)
+    triples, scores = _triples() if rate else ([], {})
+    scorings = {}
+    for label, margins in group.margins.items():
+        sides = {text_id(one.prompt, one.base): 0.0 for one in group.contrasts}
+        sides |= {
+            text_id(one.prompt, one.perturbed): float(value)
+            for one, value in zip(group.contrasts, margins, strict=True)
+        }
+        scorings[label] = Rewards(sides | scores)
+    return json.dumps(audit_rewards.rewards([group], triples, scorings, SEED))
 
 
 def _quality_change(shares: tuple[float, ...], n: int = 400) -> Audit:
@@ -196,6 +218,7 @@ def make_audit() -> MakeAudit:
         groups = [_group(name, made_of[name][0], target, *made_of[name][1:]) for name, (_, target) in wanted.items()]
         details = {name: json.loads(_detail(*one)) for name, one in made_of.items()}
         beside = {name: json.loads(_beside_people(ties, *made_of[name])) for name in sorted(made_of)}
+        first = next(iter(targets))
         label_by = "measured long_word_share" if by == "embedded rules" else by
         found = {
             "recipe": "joint",
@@ -215,6 +238,7 @@ def make_audit() -> MakeAudit:
             "effects": {name: effects for name, (effects, _) in details.items()},
             "drift": {name: drift for name, (_, drift) in details.items()},
             "rate": json.loads(_rate(two)) if rate else {},
+            "rewards": {} if judge else json.loads(_rewards(made_of[first][0], rate, *made_of[first][1:])),
             "analysis": _analysis([group for group in groups if group.is_target], two, ties),
             "unseen_phrases": {next(iter(targets)): {"n": 57, "of": 100, **_quality_change((0.9, 0.5), 57)}} if two else {},
             "examples": [_example(name, moved, two, hostile + "Use a pan.") for name in targets for moved in (-1.0, -3.0)],

@@ -1,21 +1,13 @@
-"""Best-of-n in tables, sentences and a figure: numbers stand where they belong, and nothing from outside is markup."""
+"""Best-of-n in tables and sentences: numbers stand where they belong, and nothing from outside is markup."""
 
 from __future__ import annotations
 
 import copy
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
-from cda.report.best_of_n_tables import (
-    best_of_n_chart,
-    best_of_n_markdown,
-    best_of_n_sentences,
-    best_of_n_svg,
-    best_of_n_tables,
-    best_of_n_text,
-)
+from cda.report.best_of_n_tables import best_of_n_markdown, best_of_n_sentences, best_of_n_tables, best_of_n_text
 
 HOSTILE = "a<script>alert(1)</script>\x1b[31m|\u202eb"
 
@@ -153,7 +145,7 @@ def test_one_model_has_no_changes(result: Any) -> None:
     one = _one_model(result)
     assert best_of_n_tables(one)[0].header == ("picks", "n = 1", "model, n = 4", "prompts")
     assert all(len(row) == len(table.header) for table in best_of_n_tables(one) for row in table.rows)
-    assert "after" not in best_of_n_chart(one)
+    assert "after" not in best_of_n_text(one)
 
 
 def test_what_was_counted_is_said(result: Any) -> None:
@@ -171,41 +163,8 @@ def test_what_was_counted_is_said(result: Any) -> None:
 
 def test_nothing_from_outside_is_markup_or_obeyed(result: Any) -> None:
     result["attributes"][0]["name"] = result["responses"] = HOSTILE
-    for text in (best_of_n_markdown(result), best_of_n_svg(result), best_of_n_text(result)):
+    for text in (best_of_n_markdown(result), best_of_n_text(result)):
         assert "\x1b" not in text and "\u202e" not in text
     assert "<script" not in best_of_n_markdown(result)
-    assert not list(ElementTree.fromstring(best_of_n_svg(result)).iter("{http://www.w3.org/2000/svg}script"))
     rows = [line for line in best_of_n_markdown(result).splitlines() if line.startswith("| a")]
     assert rows and all(line.count(" | ") == 7 for line in rows[:1])
-
-
-def test_marks_lie_at_the_numbers(result: Any) -> None:
-    root = ElementTree.fromstring(best_of_n_chart(result))
-    jargon, words, _ = root.findall("g")
-    ticks = {tick.text: float(tick.get("y", "")) + 3 for tick in jargon.findall("text[@x='0%']")}
-    assert list(ticks) == ["0%", "20%", "40%", "60%", "80%", "100%"]
-    dots = [float(dot.get("cy", "")) for dot in jargon.findall("circle[@class='dot before']")]
-    at = [ticks["0%"] + share * (ticks["100%"] - ticks["0%"]) for share in (0.25, 0.5, 0.75)]
-    assert dots == pytest.approx(at, abs=0.11)
-    assert [dot.get("cx") for dot in jargon.findall("circle[@class='dot before']")] == ["9.50%", "53.00%", "96.50%"]
-    assert [dot.get("cx") for dot in jargon.findall("circle[@class='dot after']")] == ["10.50%", "54.00%", "97.50%"]
-    assert len(words.findall("line[@class='curve before']")) == 2
-    assert [n.text for n in words.findall("text[@text-anchor='middle']")] == ["1", "2", "4"]
-
-
-def test_an_axis_for_values_that_are_all_the_same(result: Any) -> None:
-    for at in result["attributes"][1]["at"]:
-        at["complete"] = {label: _alike(0.0) for label in ("before", "after")}
-    words = ElementTree.fromstring(best_of_n_chart(result)).findall("g")[1]
-    assert not words.findall("line[@class='interval before']")
-    assert {dot.get("cy") for dot in words.findall("circle")} == {words.findall("line[@class='grid']")[0].get("y1")}
-
-
-def test_colours_come_from_the_page_or_stand_in_the_file(result: Any) -> None:
-    chart = best_of_n_chart(result)
-    assert "#" not in chart and "style=" not in chart and "<style" not in chart
-    root = ElementTree.fromstring(best_of_n_svg(result))
-    assert root.tag == "{http://www.w3.org/2000/svg}svg"
-    assert "--before" in (root.find("{http://www.w3.org/2000/svg}style").text or "")  # type: ignore[union-attr]
-    ids = (root.get("aria-labelledby") or "").split()
-    assert len(ids) == 2 and ids == [one.get("id") for one in root if one.get("id")]

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from cda.cli import app
 from cda.errors import DataError, RunError
 from cda.report.comparison import comparison_notes, comparison_tables, matrix
+from cda.report.comparison_page import render_comparison
 from cda.stages.compare import compare_runs
 
 
@@ -67,6 +68,11 @@ def test_the_command(make_audit: Any, tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["report", "--compare", str(tmp_path / "a"), str(tmp_path / "b")])
     assert done.exit_code == 0, done.output
     assert "−48 [−57, −37]*, n 100 (target)" in done.output
+    assert done.output.splitlines()[-1] == f"Page: {tmp_path / 'comparison.html'}"
+    page = (tmp_path / "comparison.html").read_text(encoding="utf-8")
+    assert (
+        "<h1>Trainings compared</h1>" in page and "a, jargon: less biased." in page and 'id="cross-bias-title"' in page
+    )
     missing = CliRunner().invoke(app, ["report", "--compare", str(tmp_path / "x"), str(tmp_path / "y")])
     assert missing.exit_code == 1
     assert missing.output.count("no finished audit here") == 2
@@ -81,7 +87,43 @@ def test_a_run_given_twice_is_used_once(make_audit: Any, tmp_path: Path) -> None
     lines = [line for line in text.splitlines() if line.startswith(str(tmp_path))]
     assert [line.split()[0] for line in lines] == [one, two] * 2  # two tables
     assert "over all 6 cells" in text
-    assert text.splitlines()[-1].startswith("The runs are of different models")
+    assert text.splitlines()[-3].startswith("The runs are of different models")
+
+
+def test_the_page_lies_where_it_is_asked_for(make_audit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = _write(tmp_path / "a", make_audit())
+    asked = tmp_path / "new" / "page.html"
+    assert compare_runs([run], str(asked)).endswith(f"Page: {asked}")
+    assert asked.is_file() and not (tmp_path / "comparison.html").exists()
+    with pytest.raises(RunError, match="a folder; name a file with --out"):
+        compare_runs([run], str(tmp_path))
+    with pytest.raises(RunError, match=r"cannot be written: .* Choose another with --out"):
+        compare_runs([run], str(asked / "below-a-file.html"))
+    monkeypatch.chdir(run)
+    assert compare_runs(["."]).endswith(f"Page: {tmp_path / 'comparison.html'}")
+
+
+def test_out_needs_compare(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["report", "jargon", "--out", str(tmp_path / "page.html")])
+    assert done.exit_code == 1
+    assert "--out: only with --compare" in done.output
+
+
+def test_the_page_warns_and_lists_limits_once(make_audit: Any) -> None:
+    audits = {"runs/a": make_audit(), "runs/b": make_audit({"length": (0.90, 0.60)}, others=("structure",))}
+    audits["runs/b"]["model"]["name"] = "big"
+    text = render_comparison(audits)
+    assert "<strong>Beware.</strong> The runs are of different models" in text
+    assert text.count("Rules see word lists and counts, not meaning") == 1
+    assert "<dt>all runs</dt>" in text and "<dt>a</dt>" in text
+    assert '<td data-column="folder">runs/b</td>' in text
+    assert "b: a loss of more than 5 points is excluded" in text
+
+
+def test_hostile_names_stay_text_on_the_page(hostile: Any) -> None:
+    text = render_comparison({"runs/<script>alert(1)</script>\x1b[31m": hostile})
+    assert "<script>alert" not in text and "\x1b" not in text and "<i>" not in text
+    assert text.count("<script>") == 1
 
 
 @pytest.mark.parametrize("broken", ["no scorings", "a list", "no estimate", "no sources"])

@@ -5,52 +5,28 @@ from __future__ import annotations
 import hashlib
 import re
 from base64 import b64encode
-from html.parser import HTMLParser
 from typing import Any
 
 import pytest
+from page_checks import LOADS, Parsed
 
 from cda.report.html import render_html
-
-LOADS = {"src", "href", "srcset", "data", "action", "formaction", "poster", "background", "xlink:href", "style"}
-
-
-class _Page(HTMLParser):
-    """Tags, attributes and the text of scripts and styles."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str]]] = []
-        self.inside: dict[str, str] = {}
-        self.open: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, {name: value or "" for name, value in attrs}))
-        self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        while self.open and self.open.pop() != tag:
-            pass
-
-    def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] in ("style", "script"):
-            self.inside[self.open[-1]] = self.inside.get(self.open[-1], "") + data
 
 
 @pytest.mark.parametrize("name", ["audit", "voted", "hostile", "one_model", "judge"])
 def test_loads_nothing(name: str, request: pytest.FixtureRequest) -> None:
-    page = _Page(render_html(request.getfixturevalue(name)))
+    page = Parsed(render_html(request.getfixturevalue(name)))
     links = [(tag, key, value) for tag, attrs in page.tags for key, value in attrs.items() if key in LOADS]
     assert links
-    assert all(tag == "a" and value.startswith("#") for tag, _, value in links)
+    # Figures use their own marks more than once.
+    assert all(tag in ("a", "use") and value.startswith("#") for tag, _, value in links)
     assert not [tag for tag, _ in page.tags if tag in ("img", "iframe", "link", "object", "embed", "base", "form")]
     assert not [key for _, attrs in page.tags for key in attrs if key.startswith("on")]
     assert not re.search(r"url\(|@import|fetch\(|https?:", page.inside["style"] + page.inside["script"])
 
 
 def test_policy_allows_exactly_our_style_and_script(hostile: Any) -> None:
-    page = _Page(render_html(hostile))
+    page = Parsed(render_html(hostile))
     (policy,) = [attrs["content"] for _, attrs in page.tags if attrs.get("http-equiv") == "Content-Security-Policy"]
     assert policy.startswith("default-src 'none'; ")
     for kind in ("style", "script"):
@@ -114,6 +90,41 @@ def test_examples_are_sorted_marked_and_filterable(voted: Any) -> None:
     assert "<mark>Utilize</mark> a pan." in text
     assert '<option value="jargon">' in text
     assert 'data-bias="vagueness"' in text
+
+
+def test_examples_say_who_agrees_and_how_they_were_chosen(voted: Any) -> None:
+    text = render_html(voted)
+    assert "people preferred the side without the bias; the model disagreed before, agrees after" in text
+    assert 'data-people="disagrees-before agrees-after" data-fall="3.0" data-before="1.0" data-after="-2.0"' in text
+    assert '<option value="disagrees-before">model and people disagree before</option>' in text
+    assert "Kept are 2 of 110 contrasts of jargon, 2 of 100 contrasts of vagueness, taken in turn" in text
+
+
+def test_first_screen_says_which_model_and_what_happened(voted: Any, one_model: Any) -> None:
+    first = render_html(voted).split('<nav class="section-nav"')[0]
+    assert "(recipe <strong>joint</strong>) did to the model <strong>embedded</strong>" in first
+    assert '<li class="good"><p><strong>jargon: improved.</strong> Model and people disagreed on 43%' in first
+    assert "Description of jargon." in first
+    assert '<li class="good"><p>Quality: a loss of more than 5 points is excluded' in first
+    assert first.count("<table") == first.count("<figure>") == 1
+    assert "How the model <strong>embedded</strong> treats these biases." in render_html(one_model)
+
+
+def test_cost_and_place_where_the_run_is_known(audit: Any) -> None:
+    assert 'id="cost"' not in render_html(audit)
+    asked = {
+        "asked": 12,
+        "cached": 3,
+        "unusable": 0,
+        "input_tokens": 4100,
+        "output_tokens": 18,
+        "uncounted": 0,
+        "dollars": 0.5,
+    }
+    stages = {"label": {"seconds": 12.3, "finished": "2026-11-21T10:00:00Z", "llm": {"gpt<b>": asked}}}
+    text = render_html({**audit, "run": {"git": "0123abc", "python": "3.11", "platform": "Linux", "stages": stages}})
+    assert "12 answers were asked for, for $0.50." in text
+    assert "label, gpt&lt;b&gt;" in text and "0123abc" in text
 
 
 def test_no_phrase_free_contrast_is_said(audit: Any) -> None:

@@ -98,7 +98,7 @@ def test_before_and_after_a_training(
     adapter, out = trained_fp32.result.adapter, tmp_path / "out"
     loaded = settings(llama, tmp_path, 64)
     subjects = asked_subjects(loaded.recipe.model, str(adapter))
-    printed = run_best_of_n(file, subjects, loaded, out=out, biases=[praise], features=["words"])
+    printed = run_best_of_n(file, subjects, loaded, out=out, biases=[praise], features=["words"], figures="svg")
     result = json.loads((out / stage.RESULT).read_text())
     curve = result["attributes"][0]
     assert (curve["name"], result["sizes"], result["scorings"]) == ("praise", [1, 2, 4], ["before", "after"])
@@ -115,9 +115,13 @@ def test_before_and_after_a_training(
     )
     assert result["models"]["after"]["adapter"] == adapter.name and result["models"]["before"]["precision"] == "fp32"
     assert str(adapter.parent) not in (out / stage.RESULT).read_text() + printed.replace(str(out), "")
-    assert "praise (share)" in printed and str(out / stage.REPORT) in printed
+    assert "praise (share)" in printed and str(out / stage.PAGE) in printed and stage.REPORT in printed
     assert "| praise (share) |" in (out / stage.REPORT).read_text()
-    assert len(ElementTree.parse(out / stage.FIGURE).getroot()) > 3
+    assert "praise (share)" in (out / stage.PAGE).read_text(encoding="utf-8")
+    shown = "".join(one.text or "" for one in ElementTree.parse(out / stage.FIGURE).iter())
+    assert all(name in shown for name in ("praise (share)", "words (mean)", "quality (mean)", "before", "after"))
+    names = {"best_of_n.svg", "curve-1.svg", "curve-2.svg", "curve-3.svg", "slopes.svg", "captions.md"}
+    assert {file.name for file in (out / "figures").iterdir()} == names and "Figures: 5 files" in printed
     scores = [json.loads(line) for line in (out / stage.SCORES).read_text().splitlines()]
     assert len(scores) == N_PROMPTS * N
     assert scores[1]["attributes"] == {"praise": 1.0, "words": float(len(rows[0]["responses"][1].split()))}
@@ -209,7 +213,7 @@ def test_only_the_main_process_writes_and_speaks(file: str, tmp_path: Path, monk
     code = tmp_path / "mine.py"
     code.write_text("def reward(prompts, responses):\n    return [float(len(r)) for r in responses]\n")
     monkeypatch.setenv("RANK", "1")
-    done = asked(f"{code}:reward", file, "--out", tmp_path / "out")
+    done = asked(f"{code}:reward", file, "--out", tmp_path / "out", "--figures", "svg")
     assert (done.exit_code, done.stdout) == (0, "")
     assert list((tmp_path / "out").iterdir()) == []
 

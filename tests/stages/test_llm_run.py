@@ -81,6 +81,11 @@ def run(folder: Path, *overrides: str) -> Any:
     return CliRunner().invoke(app, ["train", "jargon", *SMALL, "llm.model=clerk", f"run.folder={folder}", *overrides])
 
 
+def asked_for(folder: Path, stage: str) -> Any:
+    """What a stage says that it asked of each LLM."""
+    return json.loads((folder / stage / "stage.json").read_text(encoding="utf-8"))["counts"].get("llm", {})
+
+
 def test_the_whole_job(
     serve: Callable[[Any], str],
     tmp_path: Path,
@@ -103,11 +108,20 @@ def test_the_whole_job(
     assert counts["asked"]["sides_measured_alike"] == counts["asked"]["sides_measured_too"] > 0
 
     asked = clerk.n_labels + clerk.n_rewrites
+    tallies = [
+        one["clerk"] for name in ("label", "synthesize", "audit") if (one := asked_for(tmp_path / "first", name))
+    ]
+    assert len(tallies) == 3
+    assert sum(one["input_tokens"] for one in tallies) == 100 * asked
+    report = (tmp_path / "first" / "report" / "report.md").read_text(encoding="utf-8")
+    assert f"| label, clerk | {tallies[0]['asked']} |" in report
     # Another run folder beside the first: the same cache.
     words = ["jargon", *SMALL, "llm.model=clerk", f"run.folder={tmp_path / 'second'}", *server]
     again = CliRunner().invoke(app, ["synthesize", *words])
     assert again.exit_code == 0, again.output
     assert clerk.n_labels + clerk.n_rewrites == asked
+    known = asked_for(tmp_path / "second", "label")["clerk"]
+    assert (known["asked"], known["cached"]) == (0, tallies[0]["asked"] + tallies[0]["cached"])
     assert (tmp_path / "llm-cache.sqlite").is_file()
     for file in tmp_path.rglob("*"):
         assert not (file.is_file() and KEY.encode() in file.read_bytes()), file

@@ -15,6 +15,7 @@ from test_dose_result import made as planted
 from typer.testing import CliRunner, Result
 
 from cda.cli import app
+from cda.files.intact import contents
 from cda.models.load import ModelSpec, RewardModel, load_reward_model
 from cda.score.classifier import ClassifierScorer
 from cda.score.protocols import FloatArray
@@ -205,6 +206,17 @@ def test_an_audit_and_a_dose_of_an_earlier_training_are_left_out_and_that_is_sai
     assert f"{copy / 'dose'}: of an earlier training or audit, so dose 1 is taken" in output
     assert "No audit of it is at hand" in (tmp_path / "merged" / "README.md").read_text()
     np.testing.assert_allclose(scores(load(tmp_path / "merged"), texts), dosed(llama, adapter, 1.0, texts), atol=1e-5)
+
+
+def test_an_adapter_that_was_cut_since_its_training_is_refused(run: Path, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    train = tmp_path / "run" / "train"
+    record = json.loads((train / "stage.json").read_text())
+    (train / "stage.json").write_text(json.dumps(record | {"contents": contents(train, leave_out=("stage.json",))}))
+    weights = train / "adapter" / "adapter_model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-10])
+    said = refused(tmp_path / "run", "--out", tmp_path / "out")
+    assert "adapter/adapter_model.safetensors: cut, changed or gone" in said and "makes it anew" in said
 
 
 def test_mistakes_are_said_before_any_work(run: Path, bert: Path, tmp_path: Path) -> None:

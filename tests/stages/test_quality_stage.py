@@ -116,6 +116,7 @@ def test_an_adapter_on_every_format(llama: Path, trained_fp32: Trained, files: P
     assert own["scores"]["after"]["estimate"]["value"] == 1.0
     assert own["shift"]["p_holm"] is None and result["sets"][4]["sections"][0]["shift"]["p_holm"] is not None
     assert "# Quality" in (out / "quality.md").read_text()
+    assert (out / "report.html").read_text(encoding="utf-8").count("<figure>") == 5 * 2 + 2 and "report.html" in shown
 
 
 def test_numbers_are_those_of_the_scores(llama: Path, trained_fp32: Trained, files: Path, tmp_path: Path) -> None:
@@ -303,6 +304,15 @@ def test_files_are_known_before_they_are_scored(tmp_path: Path) -> None:
     )
     done(f"{code}:reward", own, "--out", tmp_path / "out")
     assert read_json(tmp_path / "out" / "quality.json")["files"] == {"own": before}
+
+
+def test_figures_stand_beside_the_report(tmp_path: Path) -> None:
+    own, code, out = tmp_path / "own.jsonl", tmp_path / "mine.py", tmp_path / "out"
+    own.write_text(json.dumps({"prompt": "q", "chosen": "better", "rejected": "bad"}))
+    code.write_text("def reward(prompts, responses):\n    return [float(len(one)) for one in responses]\n")
+    shown = done(f"{code}:reward", own, "--out", out, "--figures", "pdf")
+    assert {file.name for file in (out / "figures").iterdir()} == {"accuracy-1.pdf", "captions.md"}
+    assert f"Figures: 1 files at paper size in {out / 'figures'}" in shown
 
 
 def test_results_name_no_path_of_this_machine(llama: Path, trained_fp32: Trained, files: Path, tmp_path: Path) -> None:

@@ -1,0 +1,227 @@
+"""Tables and facts that only the page of a discovery has: descent, agreement, what was left out, effort, provenance."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from cda.report.discover_sentences import attribute_of, model_name, summed_failures
+from cda.report.discover_tables import strength_table, topic_table
+from cda.report.glossary import Entry
+from cda.report.numbers import Json, clipped, count, decimals, p_value, percent, reward, share, signed
+from cda.report.tables import Table
+
+Row = tuple[str, ...]
+_SHORT = 90
+
+
+def lineage_tables(result: Json) -> Iterator[Table]:
+    """Each tested attribute with its ancestors, oldest first, then its numbers on held-out prompts."""
+    if not result["generations"]:
+        return
+    header = ("step", "attribute", "reward", "judge prefers it", "rewrites")
+    for at, one in enumerate(result["tested"], 1):
+        names = [*result["lineage"].get(one["candidate"], ()), one["candidate"]]
+        rows = [row for name in names for row in _ancestor(name, names, result)]
+        validated = [
+            row for row in (result["validation"] or {"results": []})["results"] if row["candidate"] == one["candidate"]
+        ]
+        for step, pooled in (*(("validation", row["pooled"]) for row in validated), ("test", one["pooled"])):
+            if pooled:
+                rows.append((step, "", signed(pooled["reward"]), share(pooled["judge"]), count(pooled["reward"])))
+        yield Table(f"{at}. {clipped(one['attribute'], _SHORT)}", header, tuple(rows))
+
+
+def _ancestor(name: str, names: list[str], result: Json) -> Iterator[Row]:
+    """A candidate in each generation until it had the descendant that counts here."""
+    known: Mapping[str, Any] = result["candidates"]
+    children = [known[one]["generation"] for one in names if name in known.get(one, {}).get("parents", ())]
+    before = max(children, default=len(result["generations"]))
+    for each in result["generations"]:
+        for row in each["standings"]:
+            if row["candidate"] == name and each["index"] < before:
+                gain = "" if row["reward"] is None else reward(row["reward"])
+                judge = "not asked" if row["judge"] is None else percent(row["judge"])
+                yield f"generation {each['index'] + 1}", attribute_of(name, result), gain, judge, str(row["n"])
+
+
+def agreement_table(result: Json) -> Table:
+    """Correlations and distance of every two rewriters, attribute by attribute."""
+    rows = []
+    for at, one in enumerate(result["tested"], 1):
+        for each in result["pairs"].get(one["candidate"], {"agreement": ()})["agreement"]:
+            far = each["distance"]
+            rows.append((
+                f"{at}. {clipped(one['attribute'], _SHORT)}", f"{each['first']} / {each['second']}",
+                decimals(each["pearson"]) if each["pearson"] else str(each["missing"]),
+                decimals(each["spearman"]) if each["spearman"] else "",
+                "" if far is None else f"{far['statistic']:.2f} (p {p_value(far['p_value'])})",
+                f"{each['n_responses']} ({each['n_prompts']} prompts)",
+            ))  # fmt: skip
+    header = ("attribute", "rewriters", "r", "rank r", "largest distance of the distributions (KS)", "n")
+    return Table("Whether two rewriters say the same of the same responses", header, tuple(rows))
+
+
+def excluded_table(result: Json) -> Table:
+    """Step, what was left out, how many, and of how many where that is known."""
+    return Table("Left out, by step and reason", ("step", "left out because", "n", "of"), tuple(_left_out(result)))
+
+
+def _left_out(result: Json) -> Iterator[Row]:
+    material = result["material"]
+    for source, one in material["sampled"].items():
+        yield from _reasons(f"responses of {source}", one["reasons"], one["seen"])
+    yield from _reasons("rewards", material["rewards"]["reasons"], material["rewards"]["seen"])
+    for each in result["generations"]:
+        yield from _left_out_of_generation(each)
+    validated = (result["validation"] or {"results": []})["results"]
+    for step, found in (("validation", {"tested": validated}), ("test", result)):
+        for one in summed_failures(found):
+            asked = one["n"] + sum(one["failed"].values())
+            yield from _reasons(f"{step}: rewrites by {one['rewriter']}", one["failed"], asked)
+    for at, one in enumerate(result["tested"], 1):
+        yield from _left_out_of_test(f"test: {at}. {clipped(one['attribute'], 40)}", one, result)
+
+
+def _left_out_of_generation(one: Json) -> Iterator[Row]:
+    step, proposed = f"generation {one['index'] + 1}", one["proposed"]
+    yield from _reasons(f"{step}: proposals", proposed["reasons"], proposed["seen"])
+    yield from _reasons(f"{step}: candidates", {"means the same as another": one["n_merged"]}, None)
+    missing: Counter[str] = Counter()
+    for row in one["standings"]:
+        missing.update(row["failed"])
+    asked = sum(row["n"] for row in one["standings"]) + missing.total()
+    yield from _reasons(f"{step}: rewrites", missing, asked)
+
+
+def _left_out_of_test(step: str, one: Json, result: Json) -> Iterator[Row]:
+    for rewriter, n in result["already"].get(one["candidate"], {}).items():
+        yield from _reasons(step, {f"is so already ({rewriter}); not rewritten": n}, None)
+    if pooled := one["pooled"]:
+        measured = pooled["reward"]["n"] + pooled["n_left_out"]
+        yield from _reasons(step, {"no verdict of the judge; counts for the reward": pooled["n_unjudged"]}, measured)
+        yield from _reasons(step, {"outside the fences; counts for the judge": pooled["n_left_out"]}, measured)
+
+
+def _reasons(step: str, reasons: Mapping[str, int], seen: int | None) -> Iterator[Row]:
+    for reason, n in reasons.items():
+        if n:
+            yield step, reason, str(n), "" if seen is None else str(seen)
+
+
+def effort_table(result: Json) -> Table:
+    """Rewrites, verdicts and time of each step."""
+    standings = [row for one in result["generations"] for row in one["standings"]]
+    seconds = result["seconds"]
+    validated = (result["validation"] or {"results": []})["results"]
+    steps = [
+        ("material", "", "", seconds.get("material")),
+        ("search", str(sum(row["n"] for row in standings)), str(sum(row["n_judged"] for row in standings)), seconds.get("search")),
+        *((name, *_held_out(rows), seconds.get(stage))
+          for name, stage, rows in (("validation", "validate", validated), ("test", "confirm", result["tested"]))),
+    ]  # fmt: skip
+    rows = tuple(
+        (name, n, judged, "" if took is None else _duration(took))
+        for name, n, judged, took in steps
+        if took is not None
+    )
+    caption = "Work and time of the steps that were done, as last made; answers and scores of earlier runs are not asked for again"
+    return Table(caption, ("step", "rewrites measured", "of these judged", "time"), rows)
+
+
+def _held_out(rows: list[Json]) -> tuple[str, str]:
+    each = [one for row in rows for one in row["rewriters"]]
+    judged = sum(one["strength"]["judge"]["n"] for one in each if one["strength"])
+    # Where a rewriter gave too little for numbers, its verdicts are not in the file.
+    more = " or more" if any(one["n"] and not one["strength"] for one in each) else ""
+    return str(sum(one["n"] for one in each)), f"{judged}{more}"
+
+
+def _duration(seconds: float) -> str:
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 90
+        else f"{seconds / 60:.0f} min"
+        if seconds < 5400
+        else f"{seconds / 3600:.1f} h"
+    )
+
+
+def facts(result: Json) -> Iterator[tuple[str, str]]:
+    """Who, what, with which settings, in which versions."""
+    settings, material = result["settings"], result["material"]
+    yield "model", model_name(result["model"])
+    yield "held against", model_name(result["judge"])
+    yield "proposals", "given by the user" if result["given"] else str(result["by"])
+    yield "rewriters", "; ".join(result["rewriters"])
+    yield "responses", f"{material['responses']} ({', '.join(material['sampled'])})"
+    yield "prompts", ", ".join(f"{n} {part}" for part, n in material["prompts"].items())
+    if not result["given"]:
+        populations = ", ".join(map(str, result["search"]["populations"]))
+        yield "search", f"candidates {populations}; on {', '.join(map(str, result['search']['prompts']))} prompts"
+        yield "directions", ", ".join(result["search"]["directions"])
+    for name, said in (
+        ("validation_alpha", "validation level"), ("test_alpha", "test level"), ("required_rewriters", "rewriters that have to show it"),
+        ("max_failed", "share of rewrites a rewriter may fail"), ("trim", "margins outside the fences left out"),
+    ):  # fmt: skip
+        if name in settings:
+            yield said, _setting(settings[name])
+    yield "seed", str(result["seed"])
+    yield "versions", ", ".join(f"{name} {version}" for name, version in result["versions"].items())
+
+
+def _setting(value: float | bool) -> str:
+    return ("no", "yes")[value] if isinstance(value, bool) else f"{value:g}"
+
+
+def terms(result: Json) -> tuple[Entry, ...]:
+    """What each number is."""
+    settings = result["settings"]
+    found = [
+        Entry("margin", "reward(side with the attribute) − reward(side without)", "For one response and its rewrite, in reward units of the model."),
+        Entry("reward", "mean margin", "Interval and test by Student's t with prompts as clusters."),
+        Entry("judge prefers it", "mean of 1: the side with it is better, ½: neither, 0: worse",
+              "Wilson's interval on the effective number of verdicts. Below 50% the judge dislikes the attribute."),
+        Entry("p by rewriter", "max(p of reward ≤ 0, p of judge ≥ 50%)", "Both have to hold, so the larger one counts (intersection–union)."),
+        Entry("p", f"partial conjunction: fewer than {settings['required_rewriters']} of the k rewriters show it",
+              f"(k − {settings['required_rewriters'] - 1}) × the p of rank {settings['required_rewriters']} among the rewriters, the smallest first. "
+              f"Below {settings['test_alpha']:g} an attribute is confirmed."),
+        Entry("trimmed", "mean of the margins inside Tukey's fences", "Shown beside the mean; a sign that it turns is said."),
+        Entry("r, rank r", "Pearson and Spearman over prompts", "Of the margins of two rewriters on the same responses; intervals from prompts drawn with replacement."),
+    ]  # fmt: skip
+    if (result["strength"] or {}).get("curve"):
+        found.append(Entry(
+            "strength", "Σ R(Aᵢ) · max(0, 1 − w · max over stronger Aⱼ of cos(Aⱼ, Aᵢ))",
+            f"Diversity-adjusted bias strength: over finalists with R above 0 and a judge below the threshold, w = {result['strength']['penalty']:g}.",
+        ))  # fmt: skip
+    return tuple(found)
+
+
+def numbered(table: Table, result: Json) -> Table:
+    """Rows of attributes that were tested with their number in the table of what was tested, and in short."""
+    places = {one["attribute"]: at for at, one in reversed(list(enumerate(result["tested"], 1)))}
+    rows = tuple(
+        (f"{places[row[0]]}. {clipped(row[0], _SHORT)}", *row[1:]) if row[0] in places else row for row in table.rows
+    )
+    return replace(table, rows=rows)
+
+
+def topic_tables(result: Json) -> Iterator[Table]:
+    """Each tested attribute by topic; topics on which too little was measured in one row."""
+    for at, one in enumerate(result["tested"], 1):
+        if one["topics"]:
+            table = topic_table(one)
+            rows = [row for row in table.rows if "untested" not in one["topics"][row[0]]]
+            few = [topic for topic, found in one["topics"].items() if "untested" in found]
+            if few:
+                rows.append((f"{len(few)} more", f"too few prompts for an interval: {', '.join(few)}", "", ""))
+            yield Table(f"{at}. {clipped(one['attribute'], _SHORT)}", table.header, tuple(rows))
+
+
+def strength_steps(result: Json) -> Table:
+    """The strength at those thresholds where it changes, and at 0.5."""
+    table = strength_table(result)
+    rows = [row for at, row in enumerate(table.rows) if at == 0 or row[1:] != table.rows[at - 1][1:] or row[0] == "0.5"]
+    return Table(f"{table.caption}, where it changes", table.header, tuple(rows))

@@ -1,0 +1,210 @@
+"""What `cda inspect` says of rewrites: tables of the page, and the lines that say the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cda.report.numbers import MINUS, Json, count, excludes_zero, reward, share, signed
+from cda.report.tables import NOT_ESTIMATED, Table
+
+YES_NO = {True: "yes", False: "no", None: "not known"}
+
+
+def name_of(one: Json) -> str:
+    """A group of rewrites: bias and direction."""
+    return f"{one['bias']}, {'added' if one['direction'] == 'add' else 'removed'}"
+
+
+def summary_table(inspection: Json) -> Table:
+    """A row for each bias and direction."""
+    scored = any("missing" not in one["reward"] for one in inspection["summaries"])
+    header = ("bias", "rewrites", "flipped", "failed", "the gate would reject", *(("reward",) if scored else ()))
+    rows = tuple(
+        (
+            name_of(one), rewrites_cell(one), flipped_cell(one), failed_cell(one), rejected_cell(one),
+            *((reward_cell(one),) if scored else ()),
+        )
+        for one in inspection["summaries"]
+    )  # fmt: skip
+    caption = (
+        "Rewrites by bias and direction, with 95% intervals clustered by prompt; flipped, reward and features are of every text "
+        "that was written, failed ones among them"
+    )
+    return Table(caption, header, rows)
+
+
+def rewrites_cell(one: Json) -> str:
+    """How many rewrites the numbers are made from, of how many, on how many prompts."""
+    of = f" of {one['available']}" if one["available"] > one["n"] else ""
+    prompts = f" ({one['n_prompts']} prompts)" if one["n_prompts"] != one["n"] else ""
+    return f"{one['n']}{of}{prompts}"
+
+
+def flipped_cell(one: Json) -> str:
+    """Share of rewrites whose label changed as asked for, and who labelled."""
+    if not one["n_written"]:
+        return "no text was written"
+    if "missing" in one["flipped"]:
+        return "not known: the bias has no measure, and no LLM labelled"
+    by = ", ".join(one["labelled_by"])
+    had = f"; {one['had_it_before']} so before the rewrite" if one["had_it_before"] else ""
+    return f"{_share(one['flipped'])} ({by}{had})"
+
+
+def failed_cell(one: Json) -> str:
+    """Share of rewrites that were not accepted; and those of which a run kept the number alone."""
+    parts = [] if "missing" in one["failed"]["share"] else [_share(one["failed"]["share"])]
+    for lost in one["lost"]:
+        n = sum(lost["reasons"].values())
+        parts.append(f"{n} of {lost['tried']} tried ({lost['source']})")
+    return "; ".join(parts) or f"not known: {one['failed']['share']['missing']}"
+
+
+def rejected_cell(one: Json) -> str:
+    """Share of the accepted texts that the gate's checks would reject."""
+    found = one["rejected"]["share"]
+    return "none was accepted" if "missing" in found else f"{share(found)}, n = {count(found)}"
+
+
+def reward_cell(one: Json) -> str:
+    """Mean difference of rewards."""
+    found = one["reward"]
+    return NOT_ESTIMATED if "missing" in found else f"{signed(found)}, n = {count(found)}"
+
+
+def reason_table(inspection: Json) -> Table | None:
+    """Every reason for which a rewrite failed or would, and how often; None where there is none."""
+    rows = []
+    for one in inspection["summaries"]:
+        reasons: dict[str, list[str]] = {}
+        for what, counts in _reasons(one):
+            for reason, n in counts.items():
+                reasons.setdefault(reason, []).append(f"{n} {what}")
+        rows += [(f"{name_of(one)}: {reason}", ", ".join(parts)) for reason, parts in reasons.items()]
+    return (
+        Table("Why rewrites failed, and what the gate finds in the others", ("reason", "rewrites"), tuple(rows))
+        if rows
+        else None
+    )
+
+
+def _reasons(one: Json) -> list[tuple[str, Mapping[str, int]]]:
+    lost = [(f"failed ({kept['source']})", kept["reasons"]) for kept in one["lost"]]
+    return [
+        ("failed", one["failed"]["reasons"]),
+        *lost,
+        ("accepted, would be rejected", one["rejected"]["reasons"]),
+        ("counted only", one["noticed"]),
+    ]
+
+
+def drift_tables(inspection: Json) -> list[Table]:
+    """What changes besides, for each bias and direction."""
+    header = ("feature", "original", "rewrite", f"rewrite {MINUS} original", "in SDs", "beyond the limit")
+    return [
+        Table(
+            f"{name_of(one)}: mean features of {one['n_written']} originals and their rewrites, where they have any",
+            header,
+            tuple(_drift_row(row) for row in one["drift"] if row["base_mean"] or row["perturbed_mean"]),
+        )
+        for one in inspection["summaries"]
+        if "missing" not in one["drift"]
+    ]
+
+
+def _drift_row(row: Json) -> tuple[str, ...]:
+    own = " (the bias itself)" if row["is_treatment"] else ""
+    standardised = row["standardised"]
+    return (
+        plain(row["feature"]) + own, _number(row["base_mean"]), _number(row["perturbed_mean"]), signed(row["difference"]),
+        "" if standardised is None else signed(standardised), "" if row["beyond"] is None or own else share(row["beyond"]),
+    )  # fmt: skip
+
+
+def phrase_tables(inspection: Json) -> list[Table]:
+    """Phrases that rewrites add again and again, for each bias and direction."""
+    return [
+        Table(
+            f"{name_of(one)}: phrases in several of {one['n_written']} rewrites and in none of their originals",
+            ("phrase", "rewrites that hold it"),
+            tuple((phrase["words"], _share(phrase["share"])) for phrase in one["phrases"]),
+        )
+        for one in inspection["summaries"]
+        if one["phrases"]
+    ]
+
+
+def drift_words(one: Json) -> list[str]:
+    """Features that change on average (the interval excludes 0), the largest change in standard deviations first."""
+    if "missing" in one["drift"]:
+        return [f"not estimated: {one['drift']['missing']}"]
+    found = [row for row in one["drift"] if row["standardised"] is not None and excludes_zero(row["difference"])]
+    found.sort(key=lambda row: -abs(row["standardised"]["value"]))
+    words = []
+    for row in found:
+        beyond = row["beyond"]
+        notes = ["the bias itself"] if row["is_treatment"] else []
+        if beyond is not None and beyond["value"] > 0 and not row["is_treatment"]:
+            notes.append(f"{share(beyond)} beyond the limit")
+        words.append(
+            f"{plain(row['feature'])} {signed(row['difference'])}" + (f" ({', '.join(notes)})" if notes else "")
+        )
+    return words
+
+
+def label_sentence(example: Json) -> str:
+    """Whether original and rewrite exhibit the bias."""
+    label = example["label"]
+    if label["by"] is None:
+        return "label: not known (no measure, no LLM)"
+    flipped = {True: "flipped", False: "not flipped", None: "not known whether it flipped"}[label["flipped"]]
+    return f"label: {YES_NO[label['before']]} → {YES_NO[label['after']]}, {flipped} ({label['by']})"
+
+
+def reward_sentence(example: Json, unit: str) -> str | None:
+    """Rewards of original and rewrite; None where there is neither reward nor preference."""
+    if example["difference"] is None:
+        return None
+    if example["rewards"] is None:
+        return f"{unit} for the rewrite: {reward(example['difference'])}"
+    before, after = example["rewards"]
+    return f"{unit}: {reward(before)} → {reward(after)} ({reward(example['difference'])})"
+
+
+def gate_sentence(example: Json) -> str:
+    """Whether the rewrite was accepted, and what the gate finds in it."""
+    if example["rewrite"] is None:
+        return f"failed: {example['failed']}; no text"
+    if example["failed"] is not None:
+        more = [one for one in example["rejected"] if one != example["failed"]]
+        return f"failed: {example['failed']}" + (f"; also {', '.join(more)}" if more else "")
+    noticed = f"; counted only: {', '.join(example['noticed'])}" if example["noticed"] else ""
+    if example["rejected"]:
+        return f"accepted, but the gate would reject it: {', '.join(example['rejected'])}{noticed}"
+    return f"the gate passes it{noticed}"
+
+
+def feature_sentence(example: Json) -> str:
+    """Every feature that differs between original and rewrite."""
+    if not example["drift"]:
+        return "drift: no measured feature differs"
+    return "drift: " + "; ".join(_feature(row) for row in example["drift"])
+
+
+def _feature(row: Json) -> str:
+    notes = " (the bias itself)" if row["is_treatment"] else " (beyond the limit)" if row["beyond"] else ""
+    return f"{plain(row['feature'])} {_number(row['before'])} → {_number(row['after'])}{notes}"
+
+
+def plain(feature: str) -> str:
+    """A feature's name in words."""
+    return feature.replace("_", " ")
+
+
+def _share(estimate: Json) -> str:
+    return NOT_ESTIMATED if "missing" in estimate else f"{share(estimate)}, n = {count(estimate)}"
+
+
+def _number(value: float) -> str:
+    text = f"{value:.0f}" if value == round(value) else f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}"
+    return text.replace("-", MINUS)

@@ -1,0 +1,104 @@
+"""A self-contained page: sections in a frame, styles and script put into it here, nothing loaded from anywhere."""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b64encode
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, Literal
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
+
+from cda.report.numbers import visible
+from cda.report.plots.plot import Plot, inline_svg
+from cda.report.sections import Section
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A sentence of the first screen.
+
+    Attributes:
+        name: What it is about, in bold.
+        text: The sentence.
+        kind: Whether it is good or bad news, or neither; a colour at its edge.
+    """
+
+    name: str
+    text: str
+    kind: Literal["good", "bad", "none"] = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a page says, in plain text.
+
+    Attributes:
+        title: Heading and title of the window.
+        subtitle: What was asked of which model.
+        findings: The first screen.
+        sections: Everything else, in reading order.
+    """
+
+    title: str
+    subtitle: str
+    findings: tuple[Finding, ...]
+    sections: tuple[Section, ...]
+
+
+def render_page(page: Page) -> str:
+    """The page as HTML."""
+    return rendered("page.html.j2", page=page, sections=page.sections)
+
+
+def rendered(
+    template: str, script: str = "report.js", styles: tuple[str, ...] = ("report.css",), **content: Any
+) -> str:
+    """A template of this folder with the styles, one after another, and the script.
+
+    Its content security policy allows the one style and the one script by their hashes and nothing else: no network, no
+    inline handlers. Every string is escaped, and control or direction characters are spelled out.
+    """
+    style, code = "".join(map(resource, styles)), resource(script)
+    page = _environment().get_template(template)
+    text = page.render(csp=Markup(policy(style, code)), style=Markup(style), script=Markup(code), **content)
+    return text.strip() + "\n"
+
+
+def policy(style: str, script: str) -> str:
+    """The content security policy of a page that holds this style and this script."""
+    return (
+        f"default-src 'none'; style-src '{_source_hash(style)}'; script-src '{_source_hash(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def resource(name: str) -> str:
+    """A file of this folder as the browser reads it: every line end \\n, which the hashes of the policy are over."""
+    return (resources.files("cda.report") / name).read_text(encoding="utf-8").replace("\r\n", "\n")
+
+
+def _source_hash(text: str) -> str:
+    return f"sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FunctionLoader(resource), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        finalize=_finalized,
+    )  # fmt: skip
+    environment.filters["svg"] = _svg
+    return environment
+
+
+def _svg(plot: Plot) -> Markup:
+    return Markup(inline_svg(plot))
+
+
+def _finalized(value: object) -> object:
+    """What a template expression prints: our own markup as it is, all else with hidden characters spelled out."""
+    return value if isinstance(value, Markup) else visible(value)

@@ -1,0 +1,203 @@
+"""Figures of the model beside people: skew, miscalibration, preferences by majority, correlations with the attribute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cda.report.numbers import Json, count, decimals, share
+from cda.report.people_tables import SIDES, voted_names
+from cda.report.plots.plot import FAINT, PAGE, PEOPLE, THIRD, Plot
+from cda.report.plots.rows import (
+    PEOPLE_MARK,
+    SCORINGS,
+    SHARE_LIMITS,
+    Mark,
+    Row,
+    Scale,
+    draw_rows,
+    frame,
+    legend,
+    named,
+    rows_height,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_TRAINED = Mark("training data", THIRD, "^")
+_SECOND = Mark("second majority of people", PEOPLE, "D")
+_NAMED_POINTS = 4
+
+
+def people_plots(audit: Json) -> list[Plot]:
+    """Skew beside human skew, miscalibration, and the model's skew by people's majority; none where nobody voted."""
+    names = voted_names(audit)
+    if not names:
+        return []
+    return [_skew(audit, names), _miscalibration(audit, names), *_by_majority(audit, names)]
+
+
+def correlation_plots(audit: Json) -> list[Plot]:
+    """r of the attribute with people's preference against r with the model's, where both are known."""
+    found = {
+        name: one["correlation"]
+        for name, one in audit["analysis"].items()
+        if _is_known(one["correlation"].get("people"))
+    }
+    found = {name: one for name, one in found.items() if any(_is_known(one.get(when)) for when in audit["scorings"])}
+    if not found:
+        return []
+    trained = {name: audit["analysis"][name].get("r_train") for name in found}
+    parts = [_r_words(name, one, trained[name], audit) for name, one in found.items()]
+    text = (
+        "Correlation (r) of each attribute with being preferred, by people across and by the model upwards. "
+        + " ".join(parts)
+    )
+    return [Plot("correlations", "What the model favours against what people favour: correlation of each attribute with being "
+                 "preferred. On the diagonal the two agree", text, partial(_draw_correlations, audit, found, trained), 3.1)]  # fmt: skip
+
+
+def _skew(audit: Json, names: Sequence[str]) -> Plot:
+    marks = [PEOPLE_MARK, *(SCORINGS[when] for when in audit["scorings"])]
+    rows, parts = [], []
+    for name in names:
+        votes = audit["votes"][name]
+        own = [votes["skew_on_voted"][when] for when in audit["scorings"]]
+        rows.append(Row(named(name), (votes["human_skew"], *own)))
+        said = ", ".join(f"{when} {share(one)}" for when, one in zip(audit["scorings"], own, strict=True))
+        parts.append(f"{name}: people {share(votes['human_skew'])}, {said} (n = {count(votes['human_skew'])}).")
+    scale = Scale("prefers the biased side (%)", is_share=True, limits=SHARE_LIMITS, reference=50)
+    return Plot("human-skew", "Skew of the model beside people's, on the contrasts with a majority; lines are 95% intervals",
+                f"Skew, {' '.join(parts)}", lambda axes: draw_rows(axes, rows, marks, scale), rows_height(len(rows), len(marks)))  # fmt: skip
+
+
+def _miscalibration(audit: Json, names: Sequence[str]) -> Plot:
+    second = {name: _second_majority(audit["votes"][name]) for name in names}
+    marks = [*(SCORINGS[when] for when in audit["scorings"]), *([_SECOND] if any(second.values()) else [])]
+    rows, parts = [], []
+    for name in names:
+        found = audit["votes"][name]["miscalibration"]
+        own = [found[when] for when in audit["scorings"]]
+        rows.append(Row(named(name), tuple([*own, second[name]][: len(marks)])))
+        said = ", ".join(f"{when} {share(one)}" for when, one in zip(audit["scorings"], own, strict=True))
+        noise = second[name]
+        more = f", a second majority of people {share(noise)}" if noise else ""
+        parts.append(f"{name}: {said}{more} (n = {count(own[0])}).")
+    scale = Scale("disagrees with people's majority (%)", is_share=True, limits=SHARE_LIMITS)
+    return Plot("miscalibration", "Miscalibration: how often the model and people's majority disagree",
+                f"Miscalibration, {' '.join(parts)}", lambda axes: draw_rows(axes, rows, marks, scale),
+                rows_height(len(rows), len(marks)))  # fmt: skip
+
+
+def _second_majority(votes: Json) -> Json | None:
+    ceiling = votes.get("noise_ceiling", {})
+    found: Json | None = ceiling.get("miscalibration")
+    return found
+
+
+def _by_majority(audit: Json, names: Sequence[str]) -> list[Plot]:
+    """Were the model of one mind with people, the share would be 100% where they prefer the biased side and 0% where not."""
+    marks = [
+        Mark(f"{when}, people {word}", SCORINGS[when].color, shape, SCORINGS[when].filled)
+        for when in audit["scorings"]
+        for word, shape in (("for it", "^"), ("against it", "v"))
+    ]
+    rows, parts = [], []
+    for name in names:
+        tables = audit["votes"][name].get("by_majority", {})
+        given = {when: tables[when]["skew_given"] for when in audit["scorings"] if when in tables}
+        if given:
+            estimates = tuple(given[when].get(side) for when in given for side in ("perturbed", "base"))
+            rows.append(Row(f"{named(name)}\n{_majorities(next(iter(given.values())))}", estimates))
+            parts += [_given_words(name, when, one) for when, one in given.items()]
+    if not rows:
+        return []
+    scale = Scale("model prefers the biased side (%)", is_share=True, limits=SHARE_LIMITS)
+    title = "How often the model prefers the biased side where people's majority is for it, and where it is against it"
+    text = f"How often the model prefers the biased side, by people's majority. {' '.join(parts)}"
+    draw = partial(draw_rows, rows=rows, marks=marks, scale=scale)
+    return [Plot("by-majority", title, text, draw, rows_height(len(rows), len(marks)))]
+
+
+def _majorities(given: Json) -> str:
+    """How many majorities are for and against the biased side."""
+    n_for, n_against = (given[side]["n"] if side in given else 0 for side in ("perturbed", "base"))
+    return f"{n_for} for, {n_against} against"
+
+
+def _given_words(name: str, when: str, given: Json) -> str:
+    said = [
+        f"people for the {SIDES[side]} {share(one)} (n = {count(one)})" for side, one in given.items() if side != "tie"
+    ]
+    said += [f"people tied {share(given['tie'])} (n = {count(given['tie'])})"] if "tie" in given else []
+    return f"{name}, {when}: {', '.join(said)}."
+
+
+def _is_known(estimate: Json | None) -> bool:
+    return estimate is not None and "missing" not in estimate
+
+
+def _r_words(name: str, found: Json, trained: Json | None, audit: Json) -> str:
+    said = [f"people {decimals(found['people'])} (n = {count(found['people'])})"]
+    for when in audit["scorings"]:
+        if _is_known(found.get(when)):
+            said.append(f"{when} {decimals(found[when])} (n = {count(found[when])})")
+    if trained is not None and _is_known(trained):
+        said.append(f"training data {decimals(trained)} (n = {count(trained)})")
+    return f"{name}: {', '.join(said)}."
+
+
+def _draw_correlations(audit: Json, found: Json, trained: Json, axes: Axes) -> None:
+    axes.plot([-1, 1], [-1, 1], color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
+    marks = {when: SCORINGS[when] for when in audit["scorings"]} | {"trained": _TRAINED}
+    drawn = 0
+    for key, mark in marks.items():
+        values = {name: trained[name] if key == "trained" else one.get(key) for name, one in found.items()}
+        there = {name: one for name, one in values.items() if _is_known(one)}
+        if there:
+            _draw_points(axes, mark, [(found[name]["people"], one) for name, one in there.items()])
+            drawn += 1
+    _name_points(axes, found, audit["scorings"])
+    axes.set_xlim(-1.05, 1.05)
+    axes.set_ylim(-1.05, 1.05)
+    axes.set_aspect("equal")
+    axes.set_xticks([-1, -0.5, 0, 0.5, 1])
+    axes.set_yticks([-1, -0.5, 0, 0.5, 1])
+    frame(axes, _key("r by people", list(found)), "both")
+    axes.set_ylabel("r by the model" + (", in training data" if drawn > len(audit["scorings"]) else ""))
+    if drawn > 1:
+        legend(axes, drawn)
+
+
+def _draw_points(axes: Axes, mark: Mark, points: Sequence[tuple[Json, Json]]) -> None:
+    sides = [[one[at] for one in points] for at in (0, 1)]
+    errors = [
+        [[max(0.0, one["value"] - one["low"]) for one in side], [max(0.0, one["high"] - one["value"]) for one in side]]
+        for side in sides
+    ]
+    x, y = ([one["value"] for one in side] for side in sides)
+    axes.errorbar(
+        x, y, xerr=errors[0], yerr=errors[1], fmt=mark.shape, color=mark.color, label=mark.name, markersize=5, elinewidth=0.8,
+        markerfacecolor=mark.color if mark.filled else PAGE, zorder=3,
+    )  # fmt: skip
+
+
+def _name_points(axes: Axes, found: Json, scorings: Sequence[str]) -> None:
+    """Names beside the points of the last scoring that has one; numbers, with a key below, where they are many."""
+    for at, (name, one) in enumerate(found.items()):
+        last = next(one[when] for when in reversed(scorings) if _is_known(one.get(when)))
+        right = one["people"]["value"] > 0
+        axes.annotate(
+            named(name) if len(found) <= _NAMED_POINTS else str(at + 1), (one["people"]["value"], last["value"]),
+            (-5 if right else 5, 4), textcoords="offset points", ha="right" if right else "left", fontsize=7,
+        )  # fmt: skip
+
+
+def _key(name: str, names: Sequence[str]) -> str:
+    if len(names) <= _NAMED_POINTS:
+        return name
+    parts = [f"{at} {named(one, 14)}" for at, one in enumerate(names, 1)]
+    lines = ["   ".join(parts[start : start + 3]) for start in range(0, len(parts), 3)]
+    return "\n".join([name, *lines])

@@ -1,0 +1,224 @@
+"""The page of a discovery: what it says first, which sections it has for every outcome, and nothing from outside obeyed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import test_discover_tables as tables
+from page_checks import checked, figures, section_ids, words
+
+from cda.report.discover_page import discover_page, discover_plots
+from cda.report.discover_page_tables import (
+    agreement_table,
+    effort_table,
+    excluded_table,
+    lineage_tables,
+    strength_steps,
+    topic_tables,
+)
+from cda.report.plots import discover as plots
+from cda.report.plots.discover_search import family_plot, front_of, search_plots
+
+# The results of the other form, and every text of theirs that comes from outside.
+make, hostile = tables.make, tables.hostile
+SPACES, QUESTION = tables.SPACES, tables.QUESTION
+Result = dict[str, Any]
+MakeResult = Callable[..., Result]
+ALWAYS = ["excluded", "effort", "scoring", "meaning"]
+
+
+def whole(result: Result) -> Result:
+    """With what only the page shows."""
+    result["search"] = {"populations": [2, 1], "prompts": [16], "directions": ["add", "remove"]}
+    result |= {"seconds": {"material": 12.0, "search": 100.0, "validate": None, "confirm": 6000.0}, "seed": 42}
+    result |= {"versions": {"cda": "0.1"}}
+    for one in (SPACES, QUESTION):
+        result["candidates"][one.id] |= {"generation": one.generation, "parents": list(one.parents)}
+    return result
+
+
+@pytest.fixture(scope="module")
+def drawn() -> dict[str, str]:
+    """Pages that were drawn already."""
+    return {}
+
+
+@pytest.fixture
+def usual(make: MakeResult, drawn: dict[str, str]) -> str:
+    """The page of a search that confirmed one of two."""
+    if not drawn:
+        drawn["usual"] = discover_page(whole(make()))
+    return drawn["usual"]
+
+
+def test_the_first_screen_says_what_was_found_with_intervals_and_n(usual: str) -> None:
+    text = words(usual.split("<nav")[0])
+    assert "1 of 2 tested candidates confirmed: embedded rewards them, judge:gpt-x does not." in text
+    assert re.search(
+        r"1\. Triple spaces between words Reward \+1\.20 \[\+1\.\d\d, \+1\.\d\d\] when it is added \(n = 20 \(10 prompts\)\); "
+        r"judge:gpt-x prefers the side with it in 15% \[\d, \d\d\] \(n = 20 \(10 prompts\)\)\. p &lt; 0\.001: at least 2 of 2 "
+        r"rewriters show both\. Bias file: biases/triple-spaces-between-words\.yaml",
+        text,
+    )
+    assert re.search(
+        r"2\. Ends with a question Not confirmed: reward −0\.05 \[.*\], judge 15% .*, n = 20 .*, p = \d", text
+    )
+
+
+def test_a_search_has_every_section_and_figure(usual: str, make: MakeResult) -> None:
+    page = checked(usual)
+    assert section_ids(page) == [
+        "tested", "limits", "rewriters", "examples", "lineage", "search", "validation", "strength", *ALWAYS
+    ]  # fmt: skip
+    assert figures(page) == [
+        "tested", "rewriters-reward", "rewriters-judge", "agreement-1", "family", "generation-1", "strength-curve"
+    ]  # fmt: skip
+    assert [one.id for one in discover_plots(whole(make()))] == figures(page)  # what is written as files
+
+
+def test_given_attributes_have_no_search(make: MakeResult) -> None:
+    text = discover_page(whole(make(given=True)))
+    page = checked(text)
+    assert section_ids(page) == ["tested", "limits", "rewriters", "examples", *ALWAYS]
+    assert "Attributes measured in embedded" in text and "attributes were given, not searched for" in text
+    assert "over-rewards 1 of 2 attributes" in text and "Ends with a question" in text.split('id="examples"')[1]
+
+
+@pytest.mark.parametrize(
+    ("until", "sections"),
+    [
+        ("validation", ["search", "validation", "strength"]),
+        ("search", ["search"]),
+        ("proposals", ["search"]),
+    ],
+)
+def test_nothing_found_is_a_page_too(make: MakeResult, until: str, sections: list[str]) -> None:
+    text = discover_page(whole(make(until, weak=True)))
+    page = checked(text)
+    assert [one for one in section_ids(page) if one != "limits"] == [*sections, *ALWAYS]
+    first = text.split("<nav")[0]
+    assert "confirmed" not in first and 'class="bad"' not in first
+    assert ("generation-1" in figures(page)) is (until != "proposals")
+
+
+def test_many_that_are_not_confirmed_are_counted_and_not_spelled_out(make: MakeResult) -> None:
+    result = whole(make(weak=True))
+    result["tested"] = [{**result["tested"][1], "attribute": f"attribute {at}"} for at in range(4)]
+    first = words(discover_page(result).split("<nav")[0])
+    assert "Not confirmed: 4 more" in first and "attribute 0" not in first
+
+
+def test_examples_show_the_sides_by_direction(usual: str) -> None:
+    text = words(usual.split('id="examples"')[1].split("</section>")[0])
+    first, second = text.split(" Prompt ")[1:]
+    assert re.search(r"question 0\? Without \(rewritten\) said 0 after With said 0 before", first)
+    assert re.search(r"question 1\? Without said 1 before With \(rewritten\) said 1 after", second)
+    assert "margin +1.10; judge prefers the side without it; rewritten by gpt-x" in text
+
+
+def test_descent_ends_with_numbers_that_nothing_was_selected_on(make: MakeResult) -> None:
+    result = whole(make())
+    rows = result["generations"][0]["standings"]
+    result["generations"].append(
+        {**result["generations"][0], "index": 1, "standings": [{**rows[1], "reward": 0.4}, {**rows[0], "reward": 0.9}]}
+    )
+    spaces, question = lineage_tables(result)
+    # The ancestor until it had the descendant, then the descendant, then what was held out.
+    assert [row[:4] for row in question.rows[:3]] == [
+        ("generation 1", "Triple spaces between words", "+1.00", "20%"),
+        ("generation 1", "Ends with a question", "−0.10", "20%"),
+        ("generation 2", "Ends with a question", "+0.40", "20%"),
+    ]
+    assert [row[0] for row in question.rows[3:]] == ["validation", "test"]
+    assert question.rows[4][2].startswith("−0.05 [") and question.rows[4][4] == "20 (10 prompts)"
+    assert [row[2] for row in spaces.rows[:2]] == ["+1.00", "+0.90"]
+    assert (
+        plot := family_plot(result)
+    ) and "2: generation 1 −0.10, generation 2 +0.40, validation −0.05 [" in plot.description
+
+
+def test_what_was_left_out_is_counted_by_step(make: MakeResult) -> None:
+    result = whole(make(failed={"gpt-y": {"refused": 3}}))
+    result["generations"][0]["standings"][0]["failed"] = {"unchanged": 4}
+    assert excluded_table(result).rows == (
+        ("responses of gpt-x", "cut off", "3", "260"),
+        ("rewards", "no reward", "1", "257"),
+        ("generation 1: proposals", "no attribute", "2", "9"),
+        ("generation 1: candidates", "means the same as another", "3", ""),
+        ("generation 1: rewrites", "unchanged", "4", "22"),
+        ("validation: rewrites by gpt-x", "refused", "4", "24"),
+        ("validation: rewrites by gpt-y", "refused", "6", "26"),
+        ("test: rewrites by gpt-x", "refused", "4", "24"),
+        ("test: rewrites by gpt-y", "refused", "6", "26"),
+        ("test: 2. Ends with a question", "is so already (gpt-x); not rewritten", "5", ""),
+        ("test: 2. Ends with a question", "is so already (gpt-y); not rewritten", "5", ""),
+    )
+
+
+def test_effort_is_what_was_measured_and_how_long(make: MakeResult) -> None:
+    assert effort_table(whole(make())).rows == (
+        ("material", "", "", "12 s"), ("search", "18", "18", "2 min"), ("test", "40", "40", "1.7 h")
+    )  # fmt: skip
+
+
+def test_agreement_has_both_correlations_with_intervals(make: MakeResult) -> None:
+    (row,) = agreement_table(whole(make())).rows
+    assert row[:2] == ("1. Triple spaces between words", "gpt-x / gpt-y")
+    assert row[2].startswith("1.00 [") and row[3].startswith("1.00 [") and row[5] == "10 (10 prompts)"
+
+
+def test_the_strength_stands_where_it_changes_and_at_a_half() -> None:
+    curve = [{"threshold": at, "value": value, "terms": [1] * n} for at, value, n in
+             ((0.3, 0.0, 0), (0.4, 0.0, 0), (0.5, 0.0, 0), (0.6, 1.5, 2), (0.7, 1.5, 2))]  # fmt: skip
+    table = strength_steps({"strength": {"curve": curve}})
+    assert table.rows == (("0.3", "0.000", "0"), ("0.5", "0.000", "0"), ("0.6", "1.500", "2"))
+    assert plots.strength_plot({"strength": {"missing": "no encoder"}}) is None
+
+
+def test_topics_with_too_little_stand_in_one_row(make: MakeResult) -> None:
+    result = whole(make())
+    one = result["tested"][0]
+    few = {"untested": "1 rewrites of 1 prompts: two prompts are needed"}
+    one["topics"] = {"art": few, "cooking": one["pooled"], "law": few}
+    (table,) = topic_tables(result)
+    assert [row[0] for row in table.rows] == ["cooking", "2 more"] and table.rows[1][1].endswith(": art, law")
+
+
+def test_the_front_holds_what_no_other_beats() -> None:
+    def seen(judge: float | None, gain: float, fate: str = "kept") -> dict[str, Any]:
+        return {"judge": judge, "reward": gain, "fate": fate}
+
+    rows = [seen(0.2, 1.0), seen(0.1, 0.5), seen(0.3, 0.9, "front"), seen(0.4, 2.0), seen(None, 9.0, "reward"), seen(0.1, 0.2),
+            seen(0.9, 5.0, "judge")]  # fmt: skip
+    assert front_of(rows) == [(0.1, 0.5), (0.2, 1.0), (0.4, 2.0)]
+
+
+def test_figures_say_their_numbers_in_words(make: MakeResult) -> None:
+    result = whole(make())
+    plot = plots.tested_plot(result)
+    assert plot and re.match(
+        r"1: reward \+1\.20 \[.*\], judge 15% \[.*\], confirmed\. 2: reward −0\.05 ", plot.description
+    )
+    gain, judge = plots.rewriter_plots(result)
+    assert gain.description.count("gpt-x: +1.20 [") == 1 and judge.description.count("gpt-y: 15% [") == 2
+    (generation,) = search_plots(result)
+    assert generation.title == "Generation 1: 2 candidates on 16 prompts, 1 kept"
+    assert generation.description == "2 candidates, 1 kept: +1.00 and 20%."
+
+
+@pytest.mark.parametrize("until", ["test", "search", "proposals"])
+def test_hostile_text_is_inert(hostile: Result, until: str) -> None:
+    text = discover_page(whole(tables.cut_back(hostile, until, False)))
+    checked(text)
+    assert "<script>alert" not in text and "&lt;script&gt;alert(1)&lt;/script&gt;" in text and "[U+202E]" in text
+
+
+def test_what_could_not_be_tested_says_why(make: MakeResult) -> None:
+    result = whole(make(failed={"gpt-y": {"refused": 90}}))
+    result["tested"][0]["topics"] = {"cooking": result["tested"][0]["pooled"] or {"untested": "too few"}}
+    text = discover_page(result)
+    assert "topics" in section_ids(checked(text))
+    assert "Not confirmed: not tested, 1 of 2 rewriters can be used, 2 are needed" in words(text)

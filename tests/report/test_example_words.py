@@ -1,0 +1,73 @@
+"""Examples in words: who agrees with whom, which few are shown, and how they were chosen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cda.report.examples import few_of, how_chosen, order_keys, people_choices, people_keys, people_sentence, standings
+
+
+def _example(before: float, after: float, preferred: str | None) -> dict[str, Any]:
+    return {"bias": "jargon", "margins": {"before": before, "after": after}, "preferred": preferred}
+
+
+@pytest.mark.parametrize(
+    ("margins", "preferred", "said", "keys"),
+    [
+        ((1.0, -2.0), "base", "people preferred the side without the bias; the model disagreed before, agrees after",
+         ["disagrees-before", "agrees-after"]),
+        ((1.0, -2.0), "perturbed", "people preferred the side with the bias; the model agreed before, disagrees after",
+         ["agrees-before", "disagrees-after"]),
+        ((0.0, 0.5), "base", "people preferred the side without the bias; the model had no preference before, disagrees after",
+         ["undecided-before", "disagrees-after"]),
+        ((1.0, 2.0), "tie", "people saw no difference (a tie)", ["tie"]),
+        ((1.0, 2.0), None, "nobody voted", ["no-votes"]),
+    ],
+)  # fmt: skip
+def test_model_beside_people(margins: tuple[float, float], preferred: str | None, said: str, keys: list[str]) -> None:
+    example = _example(*margins, preferred)
+    assert people_sentence(example) == said
+    assert people_keys(example) == keys
+
+
+def test_one_scoring_has_no_before() -> None:
+    example = {"margins": {"model": 1.5}, "preferred": "base"}
+    assert standings(example) == {"model": "disagrees"}
+    assert people_sentence(example) == "people preferred the side without the bias; the model disagrees"
+    assert order_keys(example) == {"fall": 1.5, "rise": -1.5}
+
+
+def test_the_filter_offers_only_what_fits() -> None:
+    examples = [_example(1.0, -1.0, "base"), _example(1.0, 1.0, None)]
+    audit = {"scorings": ["before", "after"], "examples": examples}
+    assert people_choices(audit) == [
+        ("disagrees-before", "model and people disagree before"),
+        ("agrees-after", "model and people agree after"),
+        ("no-votes", "nobody voted"),
+    ]
+
+
+def test_few_hold_a_disagreement_where_there_is_one() -> None:
+    agreed = [_example(5.0, -1.0 - n, "base") for n in range(4)]
+    disputed = _example(1.0, 0.9, "base")
+    assert few_of([*agreed, disputed], 3) == [agreed[3], agreed[2], disputed]
+    assert few_of(agreed, 3) == [agreed[3], agreed[2], agreed[1]]
+    assert few_of([disputed], 3) == [disputed]
+
+
+def test_says_how_many_and_how(voted: Any, audit: Any) -> None:
+    _, text = how_chosen(voted)
+    assert text.startswith("Kept are 2 of 110 contrasts of jargon, 2 of 100 contrasts of vagueness, taken in turn: ")
+    assert "disagree" in text and "no random sample" in text
+    _, text = how_chosen({**audit, "examples": [{**one, "preferred": None} for one in audit["examples"]]})
+    assert "disagree" not in text
+
+
+def test_equal_counts_are_said_once(one_model: Any) -> None:
+    same = {**one_model["skew"]["jargon"], "model": one_model["skew"]["vagueness"]["model"]}
+    _, text = how_chosen({**one_model, "skew": {**one_model["skew"], "jargon": same}})
+    assert text.startswith(
+        "Kept are 2 of 100 contrasts of each bias, taken in turn: the largest margins for the biased side"
+    )

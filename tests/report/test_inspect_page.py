@@ -1,0 +1,194 @@
+"""The page and the text of `cda inspect`: inert, complete, and no wider than a terminal."""
+
+from __future__ import annotations
+
+import re
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from cda.report.differences import word_differences
+from cda.report.inspect_page import render_inspection
+from cda.report.inspect_tables import flipped_cell, gate_sentence, reason_table, summary_table
+from cda.report.inspect_text import inspection_text
+from cda.report.numbers import width
+
+HOSTILE = 'a<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31mred\x1b]8;;http://evil.example\x07\u202egnp.exe\ud800 `| "&'
+WIDE = "日本語の長い文章が続く場合も" * 9
+Inspection = dict[str, Any]
+
+
+def _estimate(value: float, unit: str = "share", n: int = 40) -> dict[str, Any]:
+    return {
+        "value": value,
+        "low": value - 0.1,
+        "high": value + 0.1,
+        "n": n,
+        "n_prompts": n,
+        "unit": unit,
+        "method": "m",
+    }
+
+
+def _feature(name: str, is_treatment: bool = False) -> dict[str, Any]:
+    return {
+        "feature": name, "is_treatment": is_treatment, "perturbed_mean": 12.0, "base_mean": 10.0, "difference": _estimate(2.0),
+        "standardised": _estimate(0.5), "median_ratio": 1.2, "beyond": None if is_treatment else _estimate(0.3), "limit": None,
+    }  # fmt: skip
+
+
+def _example(**changes: Any) -> dict[str, Any]:
+    return {
+        "bias": "jargon", "source": "made now", "direction": "add", "prompt": "How?", "original": "Use a pan.",
+        "rewrite": "Utilize a pan.", "failed": None, "rejected": [], "noticed": [], "rewards": [1.0, 2.5], "difference": 1.5,
+        "label": {"before": False, "after": True, "by": "measured long_word_share", "flipped": True}, "distance": 1.0,
+        "drift": [{"feature": "words", "before": 3.0, "after": 4.0, "is_treatment": False, "beyond": True}], **changes,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def inspection() -> Inspection:
+    return {
+        "target": "jargon", "where": "embedded answers", "by": "rules", "scored_by": "embedded", "unit": "reward",
+        "notes": ["A note."], "worst": None, "seed": 42,
+        "biases": [{"name": "jargon", "description": "Long words.", "add": "Add them.", "remove": "Remove them."}],
+        "summaries": [{
+            "bias": "jargon", "direction": "add", "n": 40, "n_prompts": 40, "available": 90, "n_written": 38,
+            "sources": {"made now": 40}, "labelled_by": {"measured long_word_share": 38}, "flipped": _estimate(0.7, n=38),
+            "had_it_before": 2, "failed": {"share": _estimate(0.2), "reasons": {"refusal": 3, "unchanged": 5}},
+            "lost": [{"source": "training pairs", "tried": 50, "reasons": {"refusal": 4}}],
+            "rejected": {"share": _estimate(0.1), "reasons": {"word count beyond the limit": 4}},
+            "noticed": {"drift in words": 7}, "reward": _estimate(1.5, "reward"), "n_without_reward": 0,
+            "drift": [_feature("words"), _feature("long_word_share", True)],
+            "phrases": [{"words": "in the event that", "share": _estimate(0.4)}],
+        }],
+        "examples": [
+            _example(),
+            _example(failed="refusal", rewrite="I cannot.", rejected=["refusal", "word count beyond the limit"]),
+            _example(failed="too few places to change", rewrite=None, drift=[], rewards=None, difference=None,
+                     label={"before": None, "after": None, "by": None, "flipped": None}),
+        ],
+    }  # fmt: skip
+
+
+@pytest.fixture
+def hostile(inspection: Inspection) -> Inspection:
+    found = deepcopy(inspection)
+    found["where"] = found["by"] = found["scored_by"] = HOSTILE
+    found["biases"][0]["add"] = HOSTILE
+    found["summaries"][0]["phrases"][0]["words"] = HOSTILE
+    found["summaries"][0]["failed"]["reasons"] = {HOSTILE: 8}
+    found["examples"] += [
+        _example(prompt=HOSTILE, original=HOSTILE, rewrite=f"{HOSTILE}\n\n- {WIDE}", failed=HOSTILE, source=HOSTILE),
+        _example(prompt=WIDE, original=WIDE * 20, rewrite="x" * 700, rejected=[WIDE]),
+    ]
+    return found
+
+
+def test_numbers_have_n_and_interval(inspection: Inspection) -> None:
+    (row,) = summary_table(inspection).rows
+    assert row == (
+        "jargon, added", "40 of 90", "70% [60, 80], n = 38 (measured long_word_share; 2 so before the rewrite)",
+        "20% [10, 30], n = 40; 4 of 50 tried (training pairs)", "10% [0, 20], n = 40", "+1.50 [+1.40, +1.60], n = 40",
+    )  # fmt: skip
+
+
+def test_no_share_of_accepted_rewrites_where_none_was(inspection: Inspection) -> None:
+    inspection["summaries"][0]["rejected"]["share"] = {"missing": "none"}
+    assert summary_table(inspection).rows[0][4] == "none was accepted"
+
+
+def test_every_reason_is_counted(inspection: Inspection) -> None:
+    table = reason_table(inspection)
+    assert table is not None
+    assert dict(table.rows) == {  # type: ignore[arg-type]
+        "jargon, added: refusal": "3 failed, 4 failed (training pairs)",
+        "jargon, added: unchanged": "5 failed",
+        "jargon, added: word count beyond the limit": "4 accepted, would be rejected",
+        "jargon, added: drift in words": "7 counted only",
+    }
+
+
+def test_what_the_gate_says(inspection: Inspection) -> None:
+    told = [gate_sentence(one) for one in inspection["examples"]]
+    assert told == [
+        "the gate passes it", "failed: refusal; also word count beyond the limit", "failed: too few places to change; no text",
+    ]  # fmt: skip
+    accepted = gate_sentence(_example(rejected=["list lines changed"], noticed=["drift in words"]))
+    assert accepted == "accepted, but the gate would reject it: list lines changed; counted only: drift in words"
+
+
+def test_no_text_and_no_label_are_told_apart(inspection: Inspection) -> None:
+    summary = {**inspection["summaries"][0], "flipped": {"missing": "none"}}
+    assert flipped_cell(summary) == "not known: the bias has no measure, and no LLM labelled"
+    assert flipped_cell({**summary, "n_written": 0}) == "no text was written"
+
+
+def test_the_terminal_gets_lines_that_fit_and_nothing_it_obeys(hostile: Inspection) -> None:
+    text = inspection_text(hostile)
+    assert max(map(width, text.splitlines())) <= 100
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\x80-\x9f\u202a-\u202e\ud800-\udfff]", text)
+    assert "more lines (--html shows all)" in text
+
+
+def test_the_terminal_marks_what_differs(inspection: Inspection) -> None:
+    lines = inspection_text(inspection).splitlines()
+    (line,) = [one for one in lines if "{+Utilize+}" in one]
+    assert line == "[-Use-] a pan." + " " * 34 + " │ {+Utilize+} a pan."
+    assert "  reward    +1.00 → +2.50 (+1.50)" in lines
+    assert "  drift     words 3 → 4 (beyond the limit)" in lines
+
+
+def test_text_in_columns_is_complete() -> None:
+    original, rewrite = "One two.\n\n- three\n- four", "One too.\n\n- three\n- five five"
+    first, _ = word_differences(original, rewrite)
+    assert "".join(piece.text for piece in first) == original
+    text = inspection_text_of(original, rewrite)
+    assert [line.split("│")[0].strip() for line in text] == ["One [-two-].", "", "- three", "- [-four-]"]
+    assert [line.partition("│")[2].strip() for line in text] == ["One {+too+}.", "", "- three", "- {+five five+}"]
+
+
+def inspection_text_of(original: str, rewrite: str) -> list[str]:
+    """The lines of both columns."""
+    inspection = {
+        "where": "x", "by": "", "notes": [], "summaries": [], "unit": "reward", "worst": None, "seed": 1,
+        "examples": [_example(original=original, rewrite=rewrite)],
+    }  # fmt: skip
+    lines = inspection_text(inspection).splitlines()
+    start = next(at for at, line in enumerate(lines) if line.startswith("original "))
+    return lines[start + 1 : next(at for at, line in enumerate(lines) if line.startswith("  label"))]
+
+
+def test_the_page_holds_everything_and_runs_nothing(hostile: Inspection) -> None:
+    page = render_inspection(hostile)
+    assert page.count('<details class="example"') == 5
+    assert "<script>alert" not in page
+    assert "<img" not in page
+    inside = re.sub(r"<(script|style)>.*?</\1>", "", page, flags=re.S)
+    tags = re.findall(r"<[a-z][^>]*>", inside)
+    assert tags
+    assert not [tag for tag in tags if re.search(r"\s(style|on\w+|src)=", tag)]
+    assert "[U+202E]" in page
+    assert "\x1b" not in page
+    page.encode("utf-8")
+    assert "A note." in page
+
+
+def test_the_page_has_a_figure_and_the_choices_that_its_script_expects(inspection: Inspection) -> None:
+    page = render_inspection(inspection)
+    assert "bias added: words +0.50" in page
+    for name in (
+        "filter-row",
+        "example-filter",
+        "example-people",
+        "example-order",
+        "examples-list",
+        "examples-shown",
+        "open-all",
+        "close-all",
+    ):
+        assert f'id="{name}"' in page
+    assert page.count('data-people="flipped failed"') == 1
+    assert '<option value="failed">failed</option>' in page
+    assert '<option value="unflipped">' not in page

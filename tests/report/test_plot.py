@@ -1,0 +1,59 @@
+"""A figure in its two forms: inline under the page's policy, and as a file."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from matplotlib.axes import Axes
+
+from cda.report.plots.plot import AFTER, BEFORE, FORMATS, PAGE, Plot, inline_svg, save
+
+
+def _draw(axes: Axes) -> None:
+    axes.barh([0, 1], [0.8, 0.5], color=BEFORE)
+    axes.plot([0.1, 0.5], [0, 1], "o", color=AFTER)
+    axes.set_yticks([0, 1], ["<script>", "$x^2$ &"])
+
+
+PLOT = Plot("skew", "Skew <b>", "jargon: 80%\x1b[31m", _draw)
+
+
+def test_inline_svg_needs_nothing_that_the_policy_blocks() -> None:
+    svg = inline_svg(PLOT)
+    assert "style" not in svg and "<script>" not in svg and "\x1b" not in svg
+    assert "var(--before)" in svg and "var(--after)" in svg and BEFORE not in svg
+
+
+def test_inline_svg_says_what_it_shows() -> None:
+    root = ElementTree.fromstring(inline_svg(PLOT))
+    title, description = root[0], root[1]
+    assert (title.text, root.attrib["role"]) == ("Skew <b>", "img")
+    assert root.attrib["aria-labelledby"] == f"{title.attrib['id']} {description.attrib['id']}"
+    texts = ["".join(one.itertext()) for one in root.iter() if one.tag == "text"]
+    assert "$x^2$ &" in texts  # as it is, not as a formula
+
+
+def test_references_stay_inside_the_figure() -> None:
+    svg = inline_svg(PLOT)
+    ids = re.findall(r'\bid="([^"]+)"', svg)
+    assert len(ids) == len(set(ids)) and all(one.startswith("skew-") for one in ids)
+    referred = re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', svg)
+    assert referred and {first or second for first, second in referred} <= set(ids)
+
+
+def test_a_file_says_what_it_shows_and_can_be_read_on_dark_ground(tmp_path: Path) -> None:
+    root = ElementTree.parse(save(PLOT, tmp_path, "svg")).getroot()
+    texts = [one.text for one in root.iter() if one.tag.endswith(("}title", "}description"))]
+    assert texts == ["Skew <b>", "Skew <b>", "jargon: 80%[U+001B][31m"]
+    ground = next(one for one in root.iter() if one.tag.endswith("}path"))
+    assert ground.attrib["style"].startswith(f"fill: {PAGE}")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_files_are_the_same_each_time(form: str, tmp_path: Path) -> None:
+    first = save(PLOT, tmp_path, form).read_bytes()
+    assert first == save(PLOT, tmp_path, form).read_bytes() and len(first) > 1000
+    assert first.startswith(b"%PDF" if form == "pdf" else b"<?xml")

@@ -1,0 +1,275 @@
+"""Figures of an audit: each exists exactly when its data do, holds the known numbers, and says them in words."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.container import ErrorbarContainer
+from matplotlib.figure import Figure
+
+from cda.report.numbers import share
+from cda.report.plots.audit import audit_plots, section_plots
+from cda.report.plots.plot import Plot, inline_svg
+from cda.report.plots.rows import named, slugs
+from cda.report.sections import sections
+
+
+def plots_of(audit: Any) -> dict[str, Plot]:
+    found = audit_plots(audit)
+    assert len({plot.id for plot in found}) == len(found)
+    return {plot.id: plot for plot in found}
+
+
+def drawn(plot: Plot) -> Axes:
+    axes = Figure(figsize=(plot.width, plot.height)).add_subplot()
+    plot.draw(axes)
+    return axes
+
+
+def marks(axes: Axes) -> dict[str, tuple[list[float], list[float]]]:
+    """Name of a mark to its values across and upwards."""
+    found = [one for one in axes.containers if isinstance(one, ErrorbarContainer)]
+    return {str(one.get_label()): tuple(list(side) for side in one[0].get_data()) for one in found}  # type: ignore[misc]
+
+
+def labels(axes: Axes) -> list[str]:
+    return [one.get_text() for one in axes.get_yticklabels()]
+
+
+def estimate(value: float, n: int = 40) -> dict[str, Any]:
+    return {"value": value, "low": value - 0.1, "high": value + 0.1, "n": n, "n_prompts": n}
+
+
+@pytest.fixture
+def full(make_audit: Any) -> Any:
+    """Everything but a dose."""
+    return make_audit(
+        {"jargon": (0.88, 0.40), "vagueness": (0.70, 0.30)}, votes={"jargon": (0.88, 0.40, 0.45), "length": (0.9, 0.6, 0.5)},
+        rate=True,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def dose() -> Any:
+    """A dose of three, the middle one chosen."""
+    response = [
+        {"dose": at, "quality": estimate(0.8), "quality_change": None if at == 0 else estimate(0.0),
+         "people": {"miscalibration": estimate(miss), "gap": estimate(miss / 2), "human_skew": estimate(0.45, 100)}}
+        for at, miss in ((0.0, 0.5), (0.5, 0.2), (1.0, 0.4))
+    ]  # fmt: skip
+    return {"biases": ["jargon"], "chosen": 0.5, "methods": {"dose": {"response": {"jargon": response}}}}
+
+
+def test_every_figure_of_a_full_audit(full: Any) -> None:
+    assert list(plots_of(full)) == [
+        "skew", "human-skew", "miscalibration", "by-majority", "skew-change", "rewards", "effects-before", "effects-after",
+        "rate-jargon", "rewards-jargon", "quality", "correlations", "drift-jargon", "drift-vagueness",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["voted", "judge", "hostile"])
+def test_every_figure_reaches_its_section(name: str, request: pytest.FixtureRequest) -> None:
+    audit = request.getfixturevalue(name)
+    found = {one.id: one.plots for one in sections(audit) if one.plots}
+    assert {one: [plot.id for plot in plots] for one, plots in found.items()} == {
+        one: [plot.id for plot in plots] for one, plots in section_plots(audit).items()
+    }
+
+
+def test_figures_need_their_data(full: Any) -> None:
+    assert "human-skew" not in plots_of(full | {"votes": {}, "analysis": {}})
+    assert "correlations" not in plots_of(full | {"analysis": {}})
+    assert "quality" not in plots_of(full | {"quality": None})
+    assert not {"rate-jargon"} & set(plots_of(full | {"rate": {}}))
+    assert not {"rewards", "rewards-jargon"} & set(plots_of(full | {"rewards": {}}))
+    del full["rewards"], full["votes"]["jargon"]["by_majority"], full["votes"]["length"]["by_majority"]
+    assert not {"rewards", "by-majority"} & set(plots_of(full))  # an audit of an earlier version
+
+
+def test_a_judge_has_no_rewards_and_one_scoring_no_change(judge: Any, one_model: Any) -> None:
+    assert not {"rewards", "rewards-jargon", "skew-change"} & set(plots_of(judge))
+    assert "skew-change" not in plots_of(one_model) and "effects-model" in plots_of(one_model)
+
+
+def test_skew_beside_people_holds_the_known_shares(voted: Any) -> None:
+    plot = plots_of(voted)["human-skew"]
+    axes = drawn(plot)
+    found = marks(axes)
+    assert labels(axes) == ["jargon", "length"]
+    assert found["people"][0] == pytest.approx([45, 50])
+    assert found["before"][0] == pytest.approx([88, 90])
+    assert found["after"][0] == pytest.approx([40, 60])
+    assert "jargon: people 45% [36, 55], before 88% [80, 93], after 40% [31, 50] (n = 100)." in plot.description
+
+
+def test_miscalibration_stands_beside_a_second_majority(voted: Any) -> None:
+    plot = plots_of(voted)["miscalibration"]
+    found = marks(drawn(plot))
+    assert found["before"][0] == pytest.approx([43, 40])
+    assert found["after"][0] == pytest.approx([5, 10])
+    assert set(found) == {"before", "after", "second majority of people"}
+    assert "before 43% [34, 53]" in plot.description
+    for votes in voted["votes"].values():
+        votes["noise_ceiling"] = {"missing": "one vote an item"}
+    assert set(marks(drawn(plots_of(voted)["miscalibration"]))) == {"before", "after"}
+
+
+def test_skew_given_what_people_prefer(voted: Any) -> None:
+    plot = plots_of(voted)["by-majority"]
+    axes = drawn(plot)
+    assert labels(axes) == ["jargon\n45 for, 55 against", "length\n50 for, 50 against"]
+    found = marks(axes)
+    assert found["before, people for it"][0] == pytest.approx([100, 100])
+    assert found["after, people against it"][0] == pytest.approx([0, 20])
+    assert (
+        "jargon, after: people for the biased side 89% [77, 95] (n = 45), people for the other side 0%"
+        in plot.description
+    )
+
+
+def test_correlations_stand_across_and_upwards(voted: Any) -> None:
+    plot = plots_of(voted)["correlations"]
+    found, own = marks(drawn(plot)), voted["analysis"]["jargon"]
+    for when in ("before", "after"):
+        assert found[when] == (
+            [pytest.approx(own["correlation"]["people"]["value"])],
+            [pytest.approx(own["correlation"][when]["value"])],
+        )
+    assert found["training data"][1] == [pytest.approx(own["r_train"]["value"])]
+    assert re.search(r"jargon: people −?0\.\d\d \[.*before .*after .*training data", plot.description)
+    own["r_train"] = {"missing": "no pair differs in the feature"}
+    assert set(marks(drawn(plots_of(voted)["correlations"]))) == {"before", "after"}
+    own["correlation"]["people"] = {"missing": "no majority"}
+    assert "correlations" not in plots_of(voted)
+
+
+def test_change_of_skew_and_skew_of_every_bias(voted: Any) -> None:
+    plots = plots_of(voted)
+    axes = drawn(plots["skew-change"])
+    assert labels(axes) == ["jargon (target)", "vagueness (target)", "length", "structure"]
+    assert marks(axes)["change"][0] == pytest.approx([100 * voted["skew"][name]["change"]["value"] for name in
+                                                      ("jargon", "vagueness", "length", "structure")])  # fmt: skip
+    assert marks(drawn(plots["skew"]))["before"][0][1] == pytest.approx(70)
+    assert "jargon (target) −44 [" in plots["skew-change"].description
+
+
+def test_quality_by_section(voted: Any) -> None:
+    plot = plots_of(voted)["quality"]
+    assert marks(drawn(plot))["before"][0] == pytest.approx([75])
+    assert f"before {share(voted['quality']['before'])}" in plot.description and "(n = 400)" in plot.description
+    voted["quality"]["sections"] = {"Chat Hard": voted["quality"], "Safety": voted["quality"]}
+    assert labels(drawn(plots_of(voted)["quality"])) == ["all held-out pairs", "Chat Hard", "Safety"]
+
+
+def test_rate_shows_the_naive_number_once(full: Any) -> None:
+    plot = plots_of(full)["rate-jargon"]
+    axes = drawn(plot)
+    assert labels(axes) == ["naive", "ATE single", "ATE double", "ATT single", "ATT double", "ATU single", "ATU double"]
+    effects = {
+        (one["estimand"], one["estimator"]): one["estimate"] for one in full["rate"]["jargon"]["after"]["effects"]
+    }
+    found = marks(axes)["after"][0]
+    assert (found[0], found[2]) == pytest.approx((effects["ATE", "naive"]["value"], effects["ATE", "double"]["value"]))
+    assert len(axes.patches) == 14  # a bar for each of seven effects, before and after
+    assert "RATE effects of jargon on 20 triples. naive: before " in plot.description
+    full["rate"]["jargon"]["before"] = {"missing": "one prompt only", "by_length": {}}
+    assert set(marks(drawn(plots_of(full)["rate-jargon"]))) == {"after"}
+
+
+def test_effects_leave_out_what_was_not_estimated(voted: Any) -> None:
+    own = voted["effects"]["jargon"]["before"]
+    axes = drawn(plots_of(voted)["effects-before"])
+    assert labels(axes)[0] == "jargon\n110 pairs, 110 alike"
+    assert marks(axes)["all pairs"][0][0] == pytest.approx(own["direct"]["estimate"]["value"])
+    assert len(marks(axes)["like pairs"][0]) == 4
+    own["identification"]["overlap_effect"] = {"reason": "overlap too small"}
+    own["identification"]["adjusted"]["linear"] = {"reason": "too few prompts"}
+    plot = plots_of(voted)["effects-before"]
+    found = marks(drawn(plot))
+    assert (len(found["like pairs"][0]), len(found["adjusted, linear"][0]), len(found["all pairs"][0])) == (3, 3, 4)
+    assert "jargon: all pairs " in plot.description and "like pairs not estimated." in plot.description
+    for one in voted["effects"].values():
+        one["before"] = {"direct": {"missing": "nothing varies"}, "identification": {"missing": "one prompt only"}}
+    assert "effects-before" not in plots_of(voted)
+
+
+def test_effects_before_and_after_share_an_axis(voted: Any) -> None:
+    plots = plots_of(voted)
+    assert drawn(plots["effects-before"]).get_xlim() == drawn(plots["effects-after"]).get_xlim()
+
+
+def test_rewards_show_where_the_medians_are(full: Any) -> None:
+    plot = plots_of(full)["rewards"]
+    axes = drawn(plot)
+    assert labels(axes) == ["jargon:\nother side", "jargon:\nbiased side"]
+    sides = full["rewards"]["contrasts"]["of"]["jargon"]
+    medians = {when: [of[side]["quantiles"][2] for side in ("base", "perturbed")] for when, of in sides.items()}
+    lines = [float(one.get_xdata()[0]) for one in axes.lines if one.get_linewidth() == 1.2]  # type: ignore[index]
+    assert lines == pytest.approx([*medians["before"], *medians["after"]])
+    assert medians["before"][0] == 0 and medians["before"][1] > 0
+    assert "jargon: biased side: before mean +" in plot.description and "(n = 110)" in plot.description
+    assert len(labels(drawn(plots_of(full)["rewards-jargon"]))) == 6
+
+
+def test_drift_leaves_the_bias_itself_out(voted: Any) -> None:
+    features = [
+        {"feature": "words", "is_treatment": False, "standardised": estimate(0.5), "beyond": estimate(0.2)},
+        {"feature": "long_word_share", "is_treatment": True, "standardised": estimate(2.0), "beyond": None},
+        {"feature": "bold", "is_treatment": False, "standardised": None, "beyond": None},
+        {"feature": "headers", "is_treatment": False, "standardised": estimate(-9.0), "beyond": None},
+    ]
+    voted["drift"]["jargon"] = {"n": 110, "features": features}
+    plot = plots_of(voted)["drift-jargon"]
+    axes = drawn(plot)
+    assert labels(axes) == ["words", "headers"]
+    assert axes.get_xlim()[0] == -3  # what lies far outside is named at the edge
+    assert [text.get_text() for text in axes.texts] == ["−9.00 ←"]
+    assert "words +0.50 [+0.40, +0.60], 20% [10, 30] of pairs beyond the limit." in plot.description
+    voted["drift"]["jargon"]["features"] = features[1:3]
+    assert "drift-jargon" not in plots_of(voted)
+
+
+def test_the_dose_curve_marks_what_was_chosen(voted: Any, dose: Any) -> None:
+    assert not [name for name in plots_of(voted) if name.startswith("dose")]
+    plot = plots_of(voted | {"dose": dose})["dose-jargon"]
+    axes = drawn(plot)
+    found = marks(axes)
+    assert found["miscalibration"][1] == pytest.approx([50, 20, 40])
+    assert found["gap"][1] == pytest.approx([25, 10, 20])
+    assert found["quality accuracy"][1] == pytest.approx([80, 80, 80])
+    assert [text.get_text() for text in axes.texts] == ["chosen: 0.5"]
+    assert [one.get_text() for one in axes.get_xticklabels()][:2] == ["0\nno training", "1\nplain CDA"]
+    assert "dose chosen 0.5" in plot.description
+    assert "Dose 0.5: miscalibration 20% [10, 30], gap 10 [0, 20] points, quality 80% [70, 90]." in plot.description
+    for one in dose["methods"]["dose"]["response"]["jargon"]:
+        one["quality"] = None
+    assert set(marks(drawn(plots_of(voted | {"dose": dose})["dose-jargon"]))) == {"miscalibration", "gap"}
+
+
+def test_ten_biases_are_numbered_and_still_fit(make_audit: Any) -> None:
+    names = {f"bias {at}": (0.88, 0.40) for at in range(10)}
+    audit = make_audit(names, votes=dict.fromkeys(names, (0.88, 0.40, 0.45)), others=())
+    plots = plots_of(audit)
+    assert len(labels(drawn(plots["human-skew"]))) == 10
+    assert all(plot.height < 9 for plot in plots.values())  # a page of a paper
+    axes = drawn(plots["correlations"])
+    assert [text.get_text() for text in axes.texts] == [str(at) for at in range(1, 11)]
+    assert "10 bias 9" in axes.get_xlabel()
+
+
+def test_hostile_names_are_inert(hostile: Any) -> None:
+    for plot in audit_plots(hostile):
+        assert re.fullmatch(r"[a-z0-9-]+", plot.id)
+    (change,) = [plot for plot in audit_plots(hostile) if plot.id == "skew-change"]
+    svg = inline_svg(change)
+    ElementTree.fromstring(svg)
+    assert "<i>" not in svg and "\x1b" not in svg and "[U+001B]" in svg
+
+
+def test_names_are_cut_and_their_words_told_apart() -> None:
+    assert named("a\nb\tc" + 30 * "x", 8) == "a b cxx…"
+    assert slugs(["A b!", "a-b", "???", "\u202e"]) == {"A b!": "a-b", "a-b": "a-b-2", "???": "bias", "\u202e": "bias-2"}

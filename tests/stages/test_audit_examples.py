@@ -1,0 +1,66 @@
+"""Which contrasts an audit keeps for readers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cda.biases import load_bias
+from cda.records import Contrast, user_prompt
+from cda.stages.audit_examples import N_EXAMPLES, examples
+from cda.stages.audit_groups import Group
+
+
+def _group(margins: dict[str, Sequence[float]], preferred: Sequence[str | None], is_target: bool = True) -> Group:
+    contrasts = tuple(
+        Contrast("jargon", user_prompt(f"q{row}"), f"utilize {row}", f"use {row}", word)  # type: ignore[arg-type]
+        for row, word in enumerate(preferred)
+    )
+    ids = tuple(f"q{row}" for row in range(len(contrasts)))
+    arrays = {label: np.array(values, dtype=float) for label, values in margins.items()}
+    return Group(load_bias("jargon"), is_target, contrasts, ids, arrays, "reward", 0)
+
+
+def test_disagreements_and_agreements_are_among_them() -> None:
+    """Forty contrasts fall by much and are agreed upon; one that hardly moved is the only one against people."""
+    before, after = [5.0 + row for row in range(40)] + [0.3], [-5.0] * 40 + [0.2]
+    found = examples([_group({"before": before, "after": after}, ["base"] * 41)])
+    assert len(found) == N_EXAMPLES
+    kept = {one["prompt"]: one["kept_for"] for one in found}
+    assert kept["q39"] == "largest fall"
+    assert kept["q40"] == "largest margin after"  # and the only one against people, so that it is there in any case
+    assert list(kept.values()).count("agrees with people after") >= 2
+    (against,) = [one for one in found if one["margins"]["after"] > 0]
+    assert against["preferred"] == "base"
+
+
+def test_every_disagreement_is_kept_before_more_of_the_same() -> None:
+    """With as many contrasts of each kind, none takes more than its turn."""
+    rng = np.random.default_rng(0)
+    before, after = rng.normal(size=200), rng.normal(size=200)
+    preferred = ["base", "perturbed"] * 100
+    kinds = [one["kept_for"] for one in examples([_group({"before": before, "after": after}, preferred)])]
+    assert set(kinds) == {
+        "largest fall", "largest margin before", "largest margin after", "disagrees with people before",
+        "disagrees with people after", "agrees with people before", "agrees with people after",
+    }  # fmt: skip
+    assert max(map(kinds.count, kinds)) == 2
+
+
+def test_without_votes_by_margins_alone() -> None:
+    values = [float(row) for row in range(30)]
+    found = examples([_group({"model": values}, [None] * 30)])
+    assert [one["margins"]["model"] for one in found][:4] == [29.0, 0.0, 28.0, 1.0]
+    assert all(one["preferred"] is None for one in found)
+
+
+def test_few_contrasts_are_each_kept_once_and_others_not_at_all() -> None:
+    group = _group({"before": [1.0, 2.0], "after": [0.0, -1.0]}, ["base", "tie"])
+    assert sorted(one["prompt"] for one in examples([group])) == ["q0", "q1"]
+    assert examples([_group({"model": [1.0]}, [None], is_target=False)]) == []
+
+
+def test_the_same_each_time() -> None:
+    group = _group({"before": [1.0] * 30, "after": [0.5] * 30}, ["base"] * 30)
+    assert examples([group]) == examples([group])

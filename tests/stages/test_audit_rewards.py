@@ -1,0 +1,74 @@
+"""Rewards of single texts: which texts are counted where, and what of a judge."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+from cda.biases import load_bias
+from cda.records import Contrast, Triple, user_prompt
+from cda.score.compared import Preferences, Rewards
+from cda.score.distinct import text_id
+from cda.stages.audit_groups import make_groups, people_of, sides_of
+from cda.stages.audit_rewards import rewards
+
+N = 12
+PROMPTS = [user_prompt(f"q{row}") for row in range(N)]
+CONTRASTS = [Contrast("jargon", prompt, f"biased {row}", f"plain {row}") for row, prompt in enumerate(PROMPTS)]
+TRIPLES = [
+    Triple("jargon", prompt, f"first {row}", f"flipped {row}", f"back {row}", row < 4)
+    for row, prompt in enumerate(PROMPTS)
+]
+LEVEL = {"biased": 3.0, "plain": 0.0, "first": 1.0, "flipped": 2.0, "back": 5.0}
+SCORES = Rewards(
+    {
+        text_id(prompt, f"{word} {row}"): value + row / 10
+        for row, prompt in enumerate(PROMPTS)
+        for word, value in LEVEL.items()
+    }
+)
+
+
+def test_sides_and_texts_have_their_own_rewards_on_common_bins() -> None:
+    groups = make_groups(CONTRASTS, {"jargon": load_bias("jargon")}, ["jargon"], {"model": SCORES})
+    found = rewards(groups, TRIPLES, {"model": SCORES}, 0)
+    json.dumps(found, allow_nan=False)
+    sides = found["contrasts"]["of"]["jargon"]["model"]
+    assert (round(sides["perturbed"]["mean"]["value"], 6), round(sides["base"]["mean"]["value"], 6)) == (3.55, 0.55)
+    assert (found["contrasts"]["edges"][0], round(found["contrasts"]["edges"][-1], 6)) == (0.0, 4.1)
+    texts = found["triples"]["jargon"]["of"]["model"]
+    assert {kind: one["mean"]["n"] for kind, one in texts.items()} == {
+        f"{start}, {text}": n
+        for start, n in (("with", 4), ("without", 8))
+        for text in ("original", "rewrite", "rewrite_of_rewrite")
+    }
+    assert round(texts["with, rewrite_of_rewrite"]["mean"]["value"], 6) == 5.15
+
+
+def test_texts_without_a_reward_are_left_out_of_n() -> None:
+    missing = dict(SCORES.by_text) | {text_id(PROMPTS[0], "first 0"): float("nan")}
+    texts = rewards([], TRIPLES, {"model": Rewards(missing)}, 0)["triples"]["jargon"]["of"]["model"]
+    assert (texts["with, original"]["mean"]["n"], texts["with, rewrite"]["mean"]["n"]) == (3, 4)
+
+
+def test_a_judge_rewards_no_single_text() -> None:
+    assert rewards([], TRIPLES, {"model": Preferences({})}, 0) == {}
+
+
+def test_sides_of_people_hold_ties_under_every_rule() -> None:
+    votes = [("perturbed",), ("base",), ("tie",), ("base", "perturbed"), ()]
+    rows = [Contrast("jargon", PROMPTS[at], f"biased {at}", f"plain {at}", None, one) for at, one in enumerate(votes)]  # type: ignore[arg-type]
+    (group,) = make_groups(rows, {"jargon": load_bias("jargon")}, ["jargon"], {"model": SCORES})
+    for rule in ("drop", "half"):
+        people = people_of(group, rule)  # type: ignore[arg-type]
+        assert people is not None
+        assert sides_of(group, people) == ["perturbed", "base", "tie", "tie", None]
+    stated = [
+        Contrast("jargon", PROMPTS[at], f"biased {at}", f"plain {at}", one, ("base",))
+        for at, one in enumerate(("tie", "perturbed"))
+    ]  # type: ignore[arg-type]
+    (group,) = make_groups(stated, {"jargon": load_bias("jargon")}, ["jargon"], {"model": SCORES})
+    people = people_of(group, "as-released")
+    assert people is not None and sides_of(group, people) == ["tie", "perturbed"]
+    assert np.isfinite(group.margins["model"]).all()
