@@ -1,0 +1,14 @@
+# ruff: noqa: I001 (the order of these imports is that of `cda --help`)
+"""The `cda` command: one subcommand a stage. Imports nothing heavy until a stage runs."""
+
+from __future__ import annotations
+
+from cda.cli import recipes, audit, benchmarks, discover, study, inspect, files
+from cda.cli.app import app
+
+__all__ = ["app", "audit", "benchmarks", "discover", "files", "inspect", "main", "recipes", "study"]
+
+
+def main() -> None:
+    """Entry point of the `cda` command."""
+    app()

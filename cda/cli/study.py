@@ -1,0 +1,87 @@
+"""`cda study`: contrasts to people, and their votes back."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cda.cli.app import app
+from cda.cli.options import Column
+from cda.user_errors import user_errors
+
+study = typer.Typer(no_args_is_help=True, help="Have people judge contrasts: write a study's folder, read the answers.")
+app.add_typer(study, name="study")
+
+
+@study.command("export")
+def export_(
+    contrasts: Annotated[
+        str, typer.Argument(help="Contrasts (prompt, base, perturbed) or RATE triples, as for `cda audit`.")
+    ],
+    out: Annotated[str, typer.Argument(help="New folder for the study.")],
+    bias: Annotated[
+        list[str] | None,
+        typer.Option("--bias", help="Name or bias file; several times for several. Default: those in the file."),
+    ] = None,
+    judgements: Annotated[int, typer.Option("--judgements", help="Wanted on each contrast, by different people.")] = 3,
+    quota: Annotated[
+        int | None,
+        typer.Option("--quota", help="Most contrasts of a participant. Default: all (experts), 40 (crowd)."),
+    ] = None,
+    people: Annotated[
+        int | None, typer.Option("--people", help="Number of participants. Default: as many as are needed.")
+    ] = None,
+    participants: Annotated[
+        str, typer.Option("--participants", help="experts (asked for reasons) or crowd.")
+    ] = "experts",
+    attention: Annotated[
+        int | None,
+        typer.Option("--attention", help="Attention checks of each participant. Default: 0 (experts), 3 (crowd)."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Of assignments, orders and sides.")] = 0,
+    column: Column = None,
+) -> None:
+    """Write a folder with a page on which people judge, assignments, a key, a table and Label Studio tasks."""
+    with user_errors():
+        from cda.errors import RecipeError
+        from cda.files.paths import user_path
+        from cda.invoke import columns_of
+        from cda.stages.study_export import ExportOptions, export_study
+        from cda.study.records import KINDS
+
+        if participants not in KINDS:
+            raise RecipeError([f"--participants: {' or '.join(KINDS)}, found '{participants}'"])
+        columns = columns_of(column or [])
+        options = ExportOptions(
+            tuple(bias or ()), participants, judgements, quota, people, attention, seed, columns
+        )  # fmt: skip
+        export_study(contrasts, user_path(out), options)
+
+
+@study.command("import")
+def import_(
+    folder: Annotated[str, typer.Argument(help="Folder of `cda study export`.")],
+    results: Annotated[
+        list[str], typer.Argument(help="Files of the page, exports of Label Studio (JSON), filled tables (CSV).")
+    ],
+    out: Annotated[
+        str | None, typer.Option("--out", help="Where the votes go. Default: votes.jsonl in the folder.")
+    ] = None,
+    min_seconds: Annotated[
+        float, typer.Option("--min-seconds", help="Leave out answers given in less time. Default: none.")
+    ] = 0.0,
+    attention_pass: Annotated[
+        float,
+        typer.Option("--attention-pass", help="Share of attention checks to be right, or the participant is left out."),
+    ] = 0.75,
+) -> None:
+    """Check what people sent back, and write votes for `cda audit --votes` and a summary of who said what."""
+    with user_errors():
+        from cda.files.paths import user_path
+        from cda.stages.study_import import import_study
+        from cda.study.screen import Rules
+
+        place = user_path(out) if out else None
+        files = [user_path(one) for one in results]
+        import_study(user_path(folder), files, place, Rules(attention_pass, min_seconds))
