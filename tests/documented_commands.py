@@ -1,0 +1,78 @@
+"""The commands that the documents show, and the files of a user that they name."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+READMES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "recipes" / "README.md",
+    *(ROOT / "cda").rglob("README.md"),
+]
+RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
+_FENCED = re.compile(r"^```\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_COMMAND = re.compile(r"^(?:cda|accelerate|torchrun|pip|python|pytest) .+|^pytest$", re.MULTILINE)
+_HEADER = re.compile(r"^#\s+((?:cda|accelerate) .+)$", re.MULTILINE)
+_INLINE = re.compile(r"`(cda [a-z][^`]*)`")
+_PYTHON = re.compile(r"`python (?:-m )?([\w./]+)")
+
+
+def commands() -> list[str]:
+    """Every command in a code block of a README or in the header of a recipe, parts joined by && apart; none twice."""
+    texts = [path.read_text(encoding="utf-8") for path in READMES]
+    found = [line for text in texts for block in _FENCED.findall(text) for line in _COMMAND.findall(block)]
+    found += [line for path in RECIPES for line in _HEADER.findall(path.read_text(encoding="utf-8"))]
+    return sorted({part.strip() for line in found for part in line.split(" && ")})
+
+
+def inline_commands() -> list[str]:
+    """Every `cda …` within a sentence; most have placeholders."""
+    found = [one for path in READMES for one in _INLINE.findall(path.read_text(encoding="utf-8").replace("\n", " "))]
+    return sorted(set(found))
+
+
+def python_programs() -> list[str]:
+    """Files and modules that a sentence tells the reader to run."""
+    return sorted({one for path in READMES for one in _PYTHON.findall(path.read_text(encoding="utf-8"))})
+
+
+def worked_example() -> str:
+    """The bias file that the README shows."""
+    (shown,) = re.findall(
+        r"^```yaml\n(.*?)^```$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+    return str(shown)
+
+
+def write_user_files(folder: Path) -> None:
+    """What the documents take the reader to have: pairs, contrasts, votes, triples, scores, queries, a bias file."""
+    why = {"question": "Why is the sky blue?", "prompt": "Why is the sky blue?"}
+    pair = why | {"chosen": "Light scatters.", "rejected": "It is."}
+    contrast = {"id": "a", "prompt": "Why?", "base": "So.", "perturbed": "Henceforth thus.", "preferred": "base"}
+    ids = [f"r{number}" for number in range(24)]
+    triple = {
+        "prompt": "Why?",
+        "original": "So.",
+        "rewrite": "Thus.",
+        "rewrite_of_rewrite": "So!",
+        "has_attribute": "no",
+    }
+    _write(folder / "my_pairs.jsonl", [pair])
+    _write(folder / "my_heldout.jsonl", [pair])
+    _write(folder / "my_contrasts.jsonl", [contrast, *(contrast | {"id": one, "prompt": f"Why {one}?"} for one in ids)])
+    _write(folder / "my_taught.jsonl", [contrast | {"prompt": "How?"}])
+    _write(folder / "my_triples.jsonl", [triple])
+    _write(folder / "before.jsonl", [{"id": one, "margin": 1.0} for one in ids])
+    _write(folder / "after.jsonl", [{"id": one, "margin": -0.5} for one in ids])
+    votes = ["id,vote", "a,base", "a,tie", *(f"{one},base" for one in ids)]
+    (folder / "my_votes.csv").write_text("\n".join(votes) + "\n", encoding="utf-8")
+    (folder / "worth-noting.yaml").write_text(worked_example(), encoding="utf-8")
+    (folder / "recipes").symlink_to(ROOT / "recipes")
+
+
+def _write(path: Path, rows: list[dict[str, str]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")

@@ -1,0 +1,132 @@
+"""Parts of documents that are made from the code: `python tests/documents.py` writes them, test_documents.py compares."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import metadata
+from pathlib import Path
+from typing import Any
+
+from model_memory import memory_table
+
+ROOT = Path(__file__).parent.parent
+NOTICES = ROOT / "THIRD_PARTY_NOTICES.md"
+READING = ROOT / "cda" / "report" / "README.md"
+RECIPES = ROOT / "recipes" / "README.md"
+_MARK = "<!-- {} -->\n(.*?)<!-- end of {} -->"
+
+
+def made_parts() -> dict[tuple[Path, str], str]:
+    """Document and name of each part to what the code says stands there."""
+    return {
+        (NOTICES, "dependencies"): dependencies(),
+        (READING, "glossary"): glossary_text(),
+        (READING, "methods"): methods_text(),
+        (RECIPES, "memory"): memory_table(),
+    }
+
+
+def part(document: Path, name: str) -> str:
+    """What stands in a document between the two marks of this name."""
+    found = re.search(_MARK.format(name, name), document.read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None, f"{document}: no part {name}"
+    return found[1]
+
+
+def dependencies() -> str:
+    """Every direct dependency with the licence that its own metadata state, by what it is needed for."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    groups = {"running": project["dependencies"], **project["optional-dependencies"]}
+    rows = ["| needed for | package | licence |", "| --- | --- | --- |"]
+    for group, requirements in groups.items():
+        names = sorted(re.split(r"[\[<>=!~ ]", one)[0] for one in requirements)
+        rows += [f"| {group} | {name} | {licence(name)} |" for name in names if name != "cda"]
+    return "\n".join(rows) + "\n"
+
+
+def licence(package: str) -> str:
+    """As its metadata state it: an SPDX expression, else classifiers, else the first line of free text."""
+    found = metadata(package)
+    classified = [one.rpartition(" :: ")[2] for one in found.get_all("Classifier") or () if one.startswith("License")]
+    stated = found.get("License-Expression") or "; ".join(one for one in classified if one != "OSI Approved")
+    return stated or (found.get("License") or "not stated").strip().splitlines()[0]
+
+
+def glossary_text() -> str:
+    """Every entry of the reports' glossary, by heading."""
+    from cda.report.glossary import every_entry
+
+    lines = []
+    for heading, entries in every_entry().items():
+        lines += [f"### {heading}", "", "| number | formula | meaning |", "| --- | --- | --- |"]
+        lines += [f"| {_cell(entry.term)} | {_cell(entry.formula)} | {_cell(entry.meaning)} |" for entry in entries]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def methods_text() -> str:
+    """Which methods make each measure's interval, change and test, over audits of every kind."""
+    rows: dict[str, list[list[str]]] = {}
+    for audit in audits():
+        for name, *cells in _method_rows(audit):
+            known = rows.setdefault(name, [[], [], []])
+            for place, cell in enumerate(cells):
+                known[place] += [one for one in cell.split("; ") if one and one not in known[place]]
+    lines = ["| measure | interval | interval of the change | test |", "| --- | --- | --- | --- |"]
+    lines += [f"| {name} | {' | '.join(_cell('; '.join(cell)) for cell in cells)} |" for name, cells in rows.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _method_rows(audit: Any) -> Iterator[tuple[str, ...]]:
+    """Rows of the table of methods, always with a column for the change."""
+    from cda.report.methods import method_table
+
+    table = method_table(audit)
+    for row in table.rows:
+        yield row if len(table.header) == 4 else (row[0], row[1], "", row[2])
+
+
+def audits() -> list[Any]:
+    """Audits of every kind that the tests of the report draw: trained, with votes, one model, a judge."""
+    make = _report_audits().make_audit.__wrapped__()
+    votes = {"jargon": (0.88, 0.45)}
+    alone: dict[str, Any] = {"quality": (0.75,), "others": (), "rate": True, "votes": votes}
+    two_voted = {"jargon": (0.88, 0.40, 0.45), "length": (0.9, 0.6, 0.5)}
+    return [
+        make(),
+        make({"jargon": (0.88, 0.40), "vagueness": (0.70, 0.30)}, votes=two_voted),
+        make({"jargon": (0.88,), "vagueness": (0.5,)}, **alone),
+        make({"jargon": (0.88,)}, ties="half", judge=True, verdicts=True, unread=2, **alone),
+    ]
+
+
+def _report_audits() -> Any:
+    """The module that makes the report's audits, which pytest knows to that folder alone."""
+    name = "report_audits"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, ROOT / "tests" / "report" / "conftest.py")
+        assert spec is not None and spec.loader is not None
+        sys.modules[name] = importlib.util.module_from_spec(spec)  # its dataclasses look themselves up there
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+def _cell(text: str) -> str:
+    """Text that stays in its cell and as it is: bars, stars and angle brackets mean something in Markdown."""
+    return re.sub(r"([|*<>])", r"\\\1", text)
+
+
+def write() -> None:
+    for (document, name), made in made_parts().items():
+        text = document.read_text(encoding="utf-8")
+        text = text.replace(f"<!-- {name} -->\n{part(document, name)}", f"<!-- {name} -->\n{made}")
+        document.write_text(text, encoding="utf-8")
+        print(f"{document.relative_to(ROOT)}: {name} written")
+
+
+if __name__ == "__main__":
+    write()

@@ -1,0 +1,92 @@
+"""Documents say what the code does: parts made from it are up to date, and every setting of a bias file is explained."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from documented_commands import READMES, worked_example
+from documents import NOTICES, READING, RECIPES, ROOT, made_parts, part
+from pydantic import BaseModel
+
+from cda.biases.load import Bias, Instructions, Measure, Offline, Swap, Tolerance, load_bias
+from cda.embedded.rules import RuleRewriter
+from cda.features import FEATURE_NAMES
+from cda.records import RewriteRequest, user_prompt
+from cda.report import glossary
+
+BIASES = ROOT / "cda" / "biases" / "README.md"
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[tuple[Path, str], str]:
+    return made_parts()
+
+
+@pytest.mark.parametrize(
+    ("document", "name", "fewest"),
+    [(NOTICES, "dependencies", 20), (READING, "glossary", 50), (READING, "methods", 25), (RECIPES, "memory", 6)],
+)
+def test_made_parts_are_up_to_date(document: Path, name: str, fewest: int, made: dict[tuple[Path, str], str]) -> None:
+    assert len(made[document, name].splitlines()) >= fewest
+    assert part(document, name) == made[document, name], "run `python tests/documents.py`"
+
+
+def test_no_entry_of_the_glossary_is_missing() -> None:
+    listed = {entry.formula for entries in glossary.every_entry().values() for entry in entries}
+    held: list[object] = [value for name, value in vars(glossary).items() if not name.startswith("__")]
+    for value in list(held):
+        held += list(value.values()) if isinstance(value, dict) else list(value) if isinstance(value, tuple) else []
+    formulas = {one.formula for one in held if isinstance(one, glossary.Entry)}
+    assert len(formulas) > 35
+    assert formulas <= listed
+
+
+@pytest.mark.parametrize("model", [Bias, Instructions, Measure, Tolerance, Offline, Swap])
+def test_every_field_of_a_bias_file_is_explained(model: type[BaseModel]) -> None:
+    explained = set(re.findall(r"^\| `([a-z_.]+)`", BIASES.read_text(encoding="utf-8"), re.MULTILINE))
+    prefix = {
+        Bias: "", Instructions: "instructions.", Measure: "measure.", Tolerance: "limits.", Offline: "offline.", Swap: "swap.",
+    }[model]  # fmt: skip
+    assert {f"{prefix}{name}" for name in model.model_fields} <= explained
+
+
+def test_every_feature_is_explained() -> None:
+    text = BIASES.read_text(encoding="utf-8")
+    assert [name for name in FEATURE_NAMES if f"`{name}`" not in text] == []
+
+
+@pytest.mark.parametrize("document", READMES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(document: Path) -> None:
+    for target in re.findall(r"\]\((?!https?:)([^)]+)\)", document.read_text(encoding="utf-8")):
+        name, _, anchor = target.partition("#")
+        file = document.parent / name if name else document
+        assert file.exists(), f"{document}: {target}"
+        assert not anchor or anchor in _anchors(file), f"{document}: {target}"
+
+
+def _anchors(document: Path) -> set[str]:
+    """Headings as GitHub names them."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_worked_example_says_what_it_does(tmp_path: Path) -> None:
+    path = tmp_path / "worth-noting.yaml"
+    path.write_text(worked_example(), encoding="utf-8")
+    bias = load_bias(str(path))
+    plain = "Salt lowers the melting point of ice. That is why roads are salted. Grit helps the tyres grip."
+    prompt = user_prompt("Why are roads salted?")
+    (added,) = RuleRewriter(seed=1).rewrite([RewriteRequest(prompt, plain, "add")], bias)
+    assert added.text is not None and bias.shows(added.text) and not bias.shows(plain)
+    (removed,) = RuleRewriter(seed=1).rewrite([RewriteRequest(prompt, added.text, "remove")], bias)
+    assert removed.text == plain
+
+
+def test_every_section_of_the_report_is_listed() -> None:
+    source = (ROOT / "cda" / "report" / "sections.py").read_text(encoding="utf-8")
+    titles = set(re.findall(r'Section\(\s*"[a-z]+",\s*"([^"]+)"', source))
+    listed = READING.read_text(encoding="utf-8")
+    assert len(titles) >= 14
+    assert [title for title in titles if title not in listed] == []
