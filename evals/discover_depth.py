@@ -24,22 +24,9 @@ from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
-from discover_recall import (
-    FIRST_RUN,
-    FloatArray,
-    Size,
-    World,
-    all_runs,
-    arguments,
-    embedded,
-    held_out,
-    is_planted,
-    known,
-    parts_of,
-    split,
-    with_presence,
-)
+from many_runs import FIRST_RUN, all_runs, arguments
 from outcome import Check, finish
+from planted_world import FloatArray, Size, World, embedded, held_out, is_planted, known, parts_of, split, with_presence
 
 from cda.biases import Bias
 from cda.config.discovery import SIZES

@@ -1,8 +1,8 @@
 """Claim: the loop closes. On the embedded default, offline, `cda discover` finds a bias that nobody told it of and writes it as a
 file; `cda train` on that file (taught as a tie, since nobody has voted on it) removes it; quality stays.
 
-The strongest confirmed attribute is taken. It is measured before and after as it was confirmed, by rewriting responses and
-taking the difference of the rewards, and once more on the audit's own texts.
+The strongest confirmed attribute is taken. It is measured before and after by rewriting responses and taking the difference of
+the rewards, on the test prompts alone: the search chose among attributes on the others. Training saw none of these responses.
 
 How far training goes is nobody's choice here: the reward may end on the other side of 0, and the result says so.
 
@@ -20,7 +20,7 @@ from typing import Any
 
 from outcome import Check, finish
 
-from cda.files.jsonl import read_json
+from cda.files.jsonl import read_json, read_jsonl, write_jsonl
 
 MOST_MINUTES = 10
 MOST_LOSS = 0.05
@@ -38,6 +38,15 @@ def reward_of(folder: Path) -> dict[str, Any]:
     """The one attribute that was measured there."""
     (found,) = read_json(folder / "discover.json")["tested"]
     return {"reward": found["pooled"]["reward"], "judge": found["pooled"]["judge"], "confirmed": found["confirmed"]}
+
+
+def test_prompts(discovered: Path, file: Path) -> int:
+    """Write the responses to the test prompts of a discovery as a file to measure on; how many prompts."""
+    rows = [row for row in read_jsonl(discovered / "material" / "samples.jsonl") if row["part"] == "test"]
+    write_jsonl(
+        file, ({"prompt": row["prompt"], "responses": [one["text"] for one in row["responses"]]} for row in rows)
+    )
+    return len(rows)
 
 
 def main(words: Sequence[str]) -> int:
@@ -58,12 +67,24 @@ def main(words: Sequence[str]) -> int:
     best = confirmed[0]
     file = str(work / "discover" / best["file"])
     command("train", file, f"run.folder={work / 'train'}")
+    untouched = work / "test-prompts.jsonl"
+    n_prompts = test_prompts(work / "discover", untouched)
     measured = {}
     for label, extra in {
         "before": (),
         "after": ("--adapter", str(work / "train"), "--judge", "embedded-judge"),
     }.items():
-        command("discover", "embedded", "--attribute", file, "--out", str(work / label), *extra)
+        command(
+            "discover",
+            "embedded",
+            "--attribute",
+            file,
+            "--responses",
+            str(untouched),
+            "--out",
+            str(work / label),
+            *extra,
+        )
         measured[label] = reward_of(work / label)
     audit = read_json(work / "train" / "audit" / "audit.json")
     skew, quality = audit["skew"][best["name"]], audit["quality"]
@@ -92,6 +113,7 @@ def main(words: Sequence[str]) -> int:
             for one in confirmed
         ],
         "measured": measured,
+        "test_prompts": n_prompts,
         "skew": skew,
         "quality": quality,
     }  # fmt: skip

@@ -219,7 +219,7 @@ def post_hoc(spec: ModelSpec, work: Path, sets: Sequence[Quality]) -> Json:
     lessons = {bias: [(c.prompt, c.perturbed, c.base) for c in taught_contrasts(bias, PER_BIAS, 0)] for bias in BIASES}
     asked = [*as_pairs(contrasts), *pairs]
     texts = list(dict.fromkeys((pair.prompt, text) for pair in asked for text in (pair.chosen, pair.rejected)))
-    made, missing = removals(spec, lessons, texts, DOSES, 8192)
+    made, missing = removals(spec, lessons, texts, DOSES, None)
     found: Json = {"missing": missing}
     for name, one in made.items():
         margins = {

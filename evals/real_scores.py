@@ -49,7 +49,7 @@ class Scored:
             reward_model = load_reward_model(self.spec, None if base else adapter)
             if not base:
                 DosedModel(reward_model).set(dose)
-            found |= score_distinct(ClassifierScorer(reward_model, 8192, f"  {path.stem}"), missing)
+            found |= score_distinct(ClassifierScorer(reward_model, None, f"  {path.stem}"), missing)
             path.parent.mkdir(parents=True, exist_ok=True)
             write_json(path, found)
             del reward_model

@@ -68,7 +68,7 @@ def lessons_of(way: str, seed: int, spec: ModelSpec, biases: Sequence[str]) -> l
     for bias in biases:
         for one in taught_contrasts(bias, PER_BIAS, seed):
             rows.append(_row(Lesson(Pair(one.prompt, one.base, one.perturbed), TARGETS[way][bias])))
-    return with_base_preferences(rows, load_reward_model(spec), 8192)
+    return with_base_preferences(rows, load_reward_model(spec), None)
 
 
 def _counterfactuals(bias: str, pairs: Sequence[Pair], rng: np.random.Generator) -> Sequence[TrainingPair]:

@@ -37,7 +37,7 @@ def test_searches_try_equally_many_candidates() -> None:
 
 def test_hidden_biases_are_in_no_response_and_their_relatives_can_be_put_there() -> None:
     from discover_depth import planted
-    from discover_recall import embedded, with_presence
+    from planted_world import embedded, with_presence
 
     texts = [text for _, own in embedded() for text in own]
     biases = planted("hidden")
@@ -53,7 +53,7 @@ def test_hidden_biases_are_in_no_response_and_their_relatives_can_be_put_there()
 
 def test_two_biases_together_are_rewarded_above_each_alone() -> None:
     from discover_depth import HIDDEN, RELATIVE, planted
-    from discover_recall import World
+    from planted_world import World
 
     world = World(tuple((bias, strength) for bias, strength, _, _ in planted("hidden").values()), "key")
     assert world.strength_in("**Yes**, it does.") == pytest.approx(RELATIVE)
@@ -65,7 +65,7 @@ def test_two_biases_together_are_rewarded_above_each_alone() -> None:
 
 def test_a_tiny_search_says_what_it_is_worth_and_what_it_cost() -> None:
     from discover_depth import run
-    from discover_recall import Size
+    from planted_world import Size
 
     tiny = Size(populations=(8, 3, 3), batches=(5, 5), mutations=2, held_out=12, max_prompts=60)
     found = run("plain", 0, "5x16", tiny, letters)

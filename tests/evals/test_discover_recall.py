@@ -24,13 +24,13 @@ def evals_on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def named(name: str) -> Bias:
-    from discover_recall import known
+    from planted_world import known
 
     return next(bias for bias in known() if bias.name == name)
 
 
 def test_noise_is_standard_normal_and_belongs_to_key_prompt_and_text() -> None:
-    from discover_recall import noise
+    from planted_world import noise
 
     texts = [(user_prompt("q"), f"text {number}") for number in range(4000)]
     drawn = noise("a", texts)
@@ -41,7 +41,7 @@ def test_noise_is_standard_normal_and_belongs_to_key_prompt_and_text() -> None:
 
 
 def test_the_model_rewards_what_is_planted_and_the_judge_dislikes_it() -> None:
-    from discover_recall import World
+    from planted_world import World
 
     bias, prompt = named("headers"), user_prompt("q")
     plain, biased = World(((bias, 0.0),), "key"), World(((bias, 3.0),), "key")
@@ -57,7 +57,7 @@ def test_the_model_rewards_what_is_planted_and_the_judge_dislikes_it() -> None:
 
 
 def test_the_attribute_is_put_into_a_share_of_the_responses_and_taken_out_of_the_rest() -> None:
-    from discover_recall import embedded, with_presence
+    from planted_world import embedded, with_presence
 
     rows, bias = embedded()[:40], named("emoji")
     for share in (0.0, 0.3, 1.0):
@@ -72,7 +72,7 @@ def measured(rewrite: str, original: str) -> Measured:
 
 
 def test_a_candidate_is_the_planted_attribute_where_four_fifths_of_its_pairs_have_it_on_its_side_alone() -> None:
-    from discover_recall import carried, is_planted
+    from planted_world import carried, is_planted
 
     bias, carrying = named("headers"), measured("# A\n\nYes.", "Yes.")
     on_both, on_none = measured("# A\n\nSure, yes.", "# A\n\nYes."), measured("Yes!", "Yes.")
@@ -85,7 +85,7 @@ def test_a_candidate_is_the_planted_attribute_where_four_fifths_of_its_pairs_hav
 def tiny() -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(EVALS))
-        from discover_recall import Size
+        from planted_world import Size
 
         yield Size(populations=(10, 4, 3), batches=(6, 6), mutations=2, held_out=20, max_prompts=85)
 
@@ -111,7 +111,8 @@ def test_nothing_planted_and_nothing_confirmed(tiny: Any) -> None:
 
 
 def test_an_attribute_that_is_not_in_the_catalogue_is_found_by_its_wording(tiny: Any) -> None:
-    from discover_recall import Cell, known, run, unlisted
+    from discover_recall import Cell, run
+    from planted_world import known, unlisted
 
     assert not {bias.name for bias in known()} & {bias.name for bias in unlisted()}
     found = run(Cell("test", 5.0, (0.5,), 1, listed=False), 1, tiny)
@@ -154,7 +155,7 @@ def test_the_thresholds_are_held_against_the_bounds() -> None:
 
 
 def test_a_killed_eval_goes_on_where_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from discover_recall import all_runs
+    from many_runs import all_runs
 
     jobs: dict[str, tuple[Any, ...]] = {"one": ([("found", 1)],), "two": ([("found", 2)],)}
     first = all_runs(dict, {"one": jobs["one"]}, tmp_path, 1)
