@@ -1,6 +1,6 @@
 """A real reward model with natural biases: the MiniLM encoder, trained whole on AlpacaEval's preferences.
 
-python evals/real_model.py FOLDER --seed 0      (about 40 minutes on 2 cores)
+python evals/real_model.py FOLDER --seed 0      (about 25 minutes on 2 cores)
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ TRAINING: dict[str, Any] = {
     "warmup_steps": 25,
     "weight_decay": 0.01,
     "per_device_train_batch_size": 16,
+    # Weights stay in float32; a step takes half the time where the CPU multiplies bf16.
+    "bf16": True,
 }
 
 
@@ -45,7 +47,6 @@ def train_base(folder: Path, seed: int) -> None:
             output_dir=temporary,
             seed=seed,
             use_cpu=True,
-            bf16=False,
             max_length=None,
             gradient_checkpointing=False,
             save_strategy="no",

@@ -28,6 +28,7 @@ TRAINING: dict[str, Any] = {
     "per_device_train_batch_size": 16,
     "lr_scheduler_type": "linear",
     "save_strategy": "no",
+    "bf16": True,
 }
 # Contrasts of each bias, and AlpacaEval's pairs on which the base model's own preference is taught.
 PER_BIAS, KEPT = 150, 600
