@@ -212,17 +212,15 @@ class RunFolder:
         for half in [path for path in partial.rglob("*.partial") if path.is_file()]:
             half.unlink()  # a kill left it half written
         listed = contents(partial, leave_out=(_BEGUN, _RECORD))
-        files = {name: file_fingerprint(partial / name) for name in listed}
         write_json(
             partial / _RECORD,
             {
                 "stage": stage.name,
                 "fingerprint": stage.fingerprint,
-                "output": fingerprint(files),
+                "output": fingerprint(listed),
                 "settings": json.loads(json.dumps(stage.settings, default=str)),
                 "inputs": dict(stage.inputs),
                 "counts": dict(counts),
-                "files": files,
                 "contents": listed,
                 "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                 "seconds": round(seconds, 1),
@@ -309,7 +307,7 @@ def _record(folder: Path) -> dict[str, Any]:
 
 def _is_record(content: object) -> bool:
     """Whether it has the form that `finish` writes; what was written by hand or by another version may not."""
-    sections = ("settings", "inputs", "counts", "contents", "files")
+    sections = ("settings", "inputs", "counts", "contents")
     if not isinstance(content, dict) or not all(isinstance(content.get(name, {}), dict) for name in sections):
         return False
     try:

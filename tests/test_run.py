@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cda.errors import DataError, RunError
+from cda.files.intact import contents
 from cda.run import RunFolder, Stage, file_fingerprint, fingerprint, git_commit, versions
 
 STAGE = Stage("label", {"seed": 1, "data": {"pairs": "a"}}, {"pairs": "f00"})
@@ -45,7 +46,9 @@ def test_begin_and_finish(folder: RunFolder) -> None:
     record = folder.record("label")
     assert record["counts"] == {"rows": 1}
     assert record["settings"] == STAGE.settings
-    assert record["files"] == {"rows.jsonl": file_fingerprint(final / "rows.jsonl")}
+    assert record["contents"] == contents(final, leave_out=("stage.json",)) and list(record["contents"]) == [
+        "rows.jsonl"
+    ]
     assert record["seconds"] == 0.3
 
 

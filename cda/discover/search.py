@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from cda.biases import builtin_names
 from cda.discover.attribute import distinct_names
 from cda.discover.measure import Original, judged, measured, standing
 from cda.discover.protocols import Grouper, Judge, Mutator, Proposer, Reward
@@ -276,8 +277,8 @@ def _telling(one: Standing, rows: Sequence[Measured]) -> tuple[Measured, ...]:
 
 
 def _named(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Names are files in the end, so that no two may be alike."""
-    biases = distinct_names([one.bias for one in candidates])
+    """Names are files and words of recipes in the end: no two may be alike, nor one a built-in bias's."""
+    biases = distinct_names([one.bias for one in candidates], builtin_names())
     return [replace(one, bias=bias) for one, bias in zip(candidates, biases, strict=True)]
 
 

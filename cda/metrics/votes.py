@@ -52,17 +52,20 @@ class Agreement:
 
     Attributes:
         majority_share: Mean share of an item's votes that its most frequent word has (1: unanimous; ties are a word).
-        alpha: Krippendorff's alpha: 1 full agreement, 0 what chance gives, below 0 systematic disagreement.
+        alpha: Krippendorff's alpha: 1 full agreement, 0 what chance gives, below 0 systematic disagreement. None where it has
+            no interval.
         level: Distance between words: `nominal` (all alike) or `ordinal` (base < tie < perturbed).
         n_votes: Votes behind both.
         exclusions: Items with fewer than two votes.
+        no_alpha: Why there is no alpha; empty where there is.
     """
 
     majority_share: Estimate
-    alpha: Estimate
+    alpha: Estimate | None
     level: Level
     n_votes: int
     exclusions: Exclusions
+    no_alpha: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +147,8 @@ def leading_words(counts: Counts) -> list[str]:
 def agreement(counts: Counts, item_ids: Sequence[str], rng: np.random.Generator, level: Level = "nominal") -> Agreement:
     """Mean majority share and Krippendorff's alpha with 95% intervals from resampled clusters of items.
 
-    Alpha is Krippendorff's (2011, "Computing Krippendorff's alpha-reliability"); its interval takes the draws in which alpha is defined.
+    Alpha is Krippendorff's (2011, "Computing Krippendorff's alpha-reliability"); its interval takes the draws in which alpha
+    is defined. Where the votes give it none, `alpha` is None and `no_alpha` says why; the majority share stands.
 
     Args:
         counts: From `count_votes`. Shape (n, 3).
@@ -153,17 +157,36 @@ def agreement(counts: Counts, item_ids: Sequence[str], rng: np.random.Generator,
         level: Distance between words for alpha.
 
     Raises:
-        DataError: No item with two votes, one prompt only, or one word throughout (chance agreement is then full).
+        DataError: No item with two votes, or one prompt only.
     """
     several = counts.sum(axis=1) >= 2
     used, ids = counts[several], np.asarray(item_ids, dtype=str)[several]
     exclusions = Exclusions(len(counts), {"fewer than two votes": int((~several).sum())} if not several.all() else {})
     if not several.any():
         raise DataError(f"no item of {len(counts)} has two votes: agreement between people cannot be estimated")
+    share = bootstrap_mean(used.max(axis=1) / used.sum(axis=1), ids.tolist(), rng).estimate("share")
+    if share.high - share.low < 1e-12:
+        # Every prompt has the same share: no draw differs, which does not show that no other prompt would.
+        low, high = wilson(share.value * share.n_prompts, share.n_prompts)
+        share = replace(share, low=low, high=high, method="Wilson 95% over prompts")
+    n_votes = int(used.sum())
+    try:
+        alpha = _estimated_alpha(used, ids, rng, level, share)
+    except DataError as problem:
+        return Agreement(share, None, level, n_votes, exclusions, str(problem))
+    return Agreement(share, alpha, level, n_votes, exclusions)
+
+
+def _estimated_alpha(
+    used: Counts, ids: NDArray[np.str_], rng: np.random.Generator, level: Level, share: Estimate
+) -> Estimate:
+    """Krippendorff's alpha with its interval; `share` is the majority share of the same items.
+
+    Raises:
+        DataError: One word throughout (chance agreement is then full), or in too many draws.
+    """
     if (used.sum(axis=0) > 0).sum() < 2:
         raise DataError("every vote is the same word: Krippendorff's alpha is undefined, chance alone would agree")
-    top_share = used.max(axis=1) / used.sum(axis=1)
-    share = bootstrap_mean(top_share, ids.tolist(), rng).estimate("share")
     names, item_clusters = np.unique(ids, return_inverse=True)
     members = [np.flatnonzero(item_clusters == cluster) for cluster in range(len(names))]
     draws = []
@@ -177,18 +200,12 @@ def agreement(counts: Counts, item_ids: Sequence[str], rng: np.random.Generator,
             "Krippendorff's alpha has no interval"
         )
     value, (low, high) = _alpha(used, level), np.quantile(draws, (0.025, 0.975))
-    bounds = min(value, float(low)), max(value, float(high))
-    method = "prompt-clustered bootstrap 95%"
-    if share.high - share.low < 1e-12:
-        # Every prompt has the same share: no draw differs, which does not show that no other prompt would.
-        bound = wilson(share.value * len(names), len(names))
-        share = replace(share, low=bound[0], high=bound[1], method="Wilson 95% over prompts")
-        if share.value == 1:
-            # Nobody disagreed: alpha as if each item that Wilson's bound allows to be split disagreed as much as chance.
-            expected = float(1 - ((used.sum(axis=0) / used.sum()) ** 2).sum())
-            bounds, method = (max(-1.0, 1 - (1 - bound[0]) / expected), value), "from Wilson 95% over prompts"
-    alpha = Estimate(value, *bounds, len(used), len(names), "alpha", method)
-    return Agreement(share, alpha, level, int(used.sum()), exclusions)
+    bounds, method = (min(value, float(low)), max(value, float(high))), "prompt-clustered bootstrap 95%"
+    if share.value == 1:
+        # Nobody disagreed: alpha as if each item that Wilson's bound allows to be split disagreed as much as chance.
+        expected = float(1 - ((used.sum(axis=0) / used.sum()) ** 2).sum())
+        bounds, method = (max(-1.0, 1 - (1 - share.low) / expected), value), "from Wilson 95% over prompts"
+    return Estimate(value, *bounds, len(used), len(names), "alpha", method)
 
 
 def noise_ceiling(

@@ -244,7 +244,8 @@ document.addEventListener("keydown", (event) => {
     return;
   }
   const choice = KEYS[event.key.toLowerCase()];
-  if (!writing && !event.ctrlKey && choice) {
+  // Someone who dictates, or whose hand slips, can switch single keys off.
+  if (!writing && !event.ctrlKey && choice && $("shortcuts").checked) {
     event.preventDefault();
     choose(choice);
   }

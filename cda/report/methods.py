@@ -185,12 +185,12 @@ def _changed(name: str, parts: list[object], tested: bool = True) -> _Measure:
 
 
 def _at(value: object, *path: str) -> list[object]:
-    """What lies at a path, as a list; empty where something on the way is missing."""
+    """What lies at a path, as a list; empty where it or something on the way is missing."""
     for key in path:
         if not isinstance(value, dict) or key not in value:
             return []
         value = value[key]
-    return [value]
+    return [] if value is None else [value]
 
 
 def _joined(names: Iterable[str]) -> str:

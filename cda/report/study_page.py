@@ -54,12 +54,14 @@ def findings(result: Json) -> list[Finding]:
         skew = one["skew"]
         found.append(Finding(name, f"People prefer the side with the bias on {share(skew)} of pairs with a majority for a side "
                                    f"(n = {count(skew)})." if skew else f"human skew {NOT_ESTIMATED}: {one['why_not']['skew']}."))  # fmt: skip
-    if every["agreement"]:
-        alpha = every["agreement"]["alpha"]
+    if agreed := every["agreement"]:
+        alpha, top = agreed["alpha"], agreed["majority_share"]
+        first = f"alpha {decimals(alpha)}" if alpha else f"no alpha ({agreed['no_alpha']})"
         found.append(
             Finding(
                 "Agreement",
-                f"alpha {decimals(alpha)}, from {every['agreement']['n_votes']} votes on pairs with two or more (n = {count(alpha)}).",
+                f"{first}; {share(top)} of a pair's votes are for its most frequent answer, from {agreed['n_votes']} votes on "
+                f"pairs with two or more (n = {count(top)}).",
             )
         )
     else:
@@ -126,7 +128,7 @@ def _bias_cells(one: Json) -> tuple[str, ...]:
         " / ".join(str(majorities.get(word, 0)) for word in (*words, "split")),
         share(one["skew"]) if one["skew"] else NOT_ESTIMATED,
         count(one["skew"]) if one["skew"] else "",
-        decimals(agreed["alpha"]) if agreed else NOT_ESTIMATED,
+        decimals(agreed["alpha"]) if agreed and agreed["alpha"] else NOT_ESTIMATED,
         share(agreed["majority_share"]) if agreed else NOT_ESTIMATED,
     )
 

@@ -136,7 +136,8 @@ def people_table(audit: Json) -> Table | None:
             rows.append((name, agreed["missing"], "", "", ""))
             continue
         second = ceiling["missing"] if "missing" in ceiling else share(ceiling["miscalibration"])
-        cells = share(agreed["majority_share"]), decimals(agreed["alpha"]), second, str(agreed["n_votes"])
+        alpha = decimals(agreed["alpha"]) if agreed["alpha"] else agreed["no_alpha"]
+        cells = share(agreed["majority_share"]), alpha, second, str(agreed["n_votes"])
         rows.append((name, *cells))
     if not rows:
         return None

@@ -15,7 +15,7 @@ from cda.config.scoring import kind_of
 from cda.data.sampled import CleanSampled, load_sampled
 from cda.errors import DataError, RecipeError, did_you_mean
 from cda.features import TEXT_FEATURES
-from cda.files.jsonl import write_json, write_jsonl
+from cda.files.jsonl import write_json, write_jsonl, write_text
 from cda.label.measured import exhibits, measure_of
 from cda.launch import is_main
 from cda.metrics.best_of_n import Attribute, BestOfN, best_of_n
@@ -113,8 +113,8 @@ def run_best_of_n(
     if is_main():
         write_json(out / RESULT, result)
         write_jsonl(out / SCORES, _rows(texts, rewards, attributes, quality))
-        (out / PAGE).write_text(best_of_n_page(result), encoding="utf-8")
-        (out / REPORT).write_text(best_of_n_markdown(result), encoding="utf-8")
+        write_text(out / PAGE, best_of_n_page(result))
+        write_text(out / REPORT, best_of_n_markdown(result))
         save(overview_plot(result), out, "svg")
         if figures is not None:
             written = f"\n{write_figures(best_of_n_plots(result), out, figures)}"

@@ -17,7 +17,7 @@ from cda.discover.records import Candidate, Measured
 from cda.discover.search import Generation, lineage
 from cda.discover.strength import strength_curve
 from cda.errors import ModelError
-from cda.files.jsonl import read_json, write_json, write_jsonl
+from cda.files.jsonl import read_json, write_json, write_jsonl, write_text
 from cda.files.paths import own_folder, refuse_link
 from cda.report.discover_page import discover_page, discover_plots
 from cda.report.discover_tables import discover_markdown, discover_text
@@ -76,8 +76,8 @@ def write_result(found: Found, figures: str | None = None) -> str:
     write_json(out / RESULT, result)
     write_jsonl(out / LINEAGE, _lineage_rows(found))
     write_jsonl(out / PAIRS, (measured_row(row) for row in rows))
-    (out / REPORT).write_text(discover_markdown(result), encoding="utf-8")
-    (out / PAGE).write_text(discover_page(result), encoding="utf-8")
+    write_text(out / REPORT, discover_markdown(result))
+    write_text(out / PAGE, discover_page(result))
     written = f"Written: {out / PAGE}, {REPORT}, {RESULT}, {PAIRS}, {LINEAGE}, {BIASES}/"
     if figures is not None:
         written += f"\n{write_figures(discover_plots(result), out, figures)}"
@@ -222,7 +222,7 @@ def _bias_files(found: Found, result: Mapping[str, Any], folder: Path) -> dict[s
         if one["confirmed"]:
             own_folder(folder)
             bias: Bias = by_id[one["candidate"]].bias
-            (folder / f"{bias.name}.yaml").write_text(bias_yaml(bias, _comment(one, result)), encoding="utf-8")
+            write_text(folder / f"{bias.name}.yaml", bias_yaml(bias, _comment(one, result)))
             names[one["candidate"]] = f"{BIASES}/{bias.name}.yaml"
     return names
 

@@ -23,7 +23,7 @@ from cda.records import Exclusions, Prompt, Triple, count_reasons
 from cda.rewrite.questions import Answered, baseline_responses, generate_questions
 from cda.rewrite.triples import Original, make_triples, triples_of_responses
 from cda.stages.rows import prompt_row
-from cda.stages.sources import open_llm, rewriter, uses_llm
+from cda.stages.sources import llm_client, open_llm, rewriter, uses_llm
 from cda.stages.spending import Planned, confirm
 
 Kind = Literal["opinion", "technical"]
@@ -57,7 +57,7 @@ def make_pairs(loaded: LoadedRecipe, source: PairsSource, out: Path) -> int:
     """Write triples in both directions, as `cda audit --triples` reads them; return how many.
 
     Raises:
-        RecipeError: Not exactly one source, or one that needs an LLM where none is set.
+        RecipeError: Not exactly one source, one that needs an LLM where none is set, or an LLM without its key.
         DataError: Nothing usable came of it.
         RunError: `out` cannot be written.
     """
@@ -69,6 +69,9 @@ def make_pairs(loaded: LoadedRecipe, source: PairsSource, out: Path) -> int:
     recipe = loaded.recipe
     if recipe.llm.model is None and not source.responses:
         raise RecipeError([f"--{given[0]}: answers have to be written first, which needs an LLM: set llm.model=..."])
+    asks = not source.responses or any(uses_llm(by, recipe.llm) for by in (recipe.label.by, recipe.synthesize.by))
+    if asks and (problems := llm_client(recipe.llm).check()):
+        raise RecipeError(problems)
     place_for(out)
     triples: list[Triple] = []
     texts, exclusions = _texts(loaded, source)

@@ -21,7 +21,7 @@ from cda.data.quality_sets_rows import QualityItem
 from cda.embedded.model import NAME as EMBEDDED
 from cda.embedded.texts import authored_pairs
 from cda.errors import DataError, RecipeError
-from cda.files.jsonl import write_json, write_jsonl
+from cda.files.jsonl import write_json, write_jsonl, write_text
 from cda.files.paths import refuse_link
 from cda.launch import is_main, say
 from cda.metrics.quality import measure, with_holm
@@ -284,8 +284,8 @@ def _write(out: Path, result: Mapping[str, Any], rows: Sequence[Mapping[str, Any
     refuse_link(out / REWARDBENCH)
     rmtree(out / REWARDBENCH, ignore_errors=True)  # of an earlier call, perhaps on other files
     write_jsonl(out / SCORES, rows)
-    (out / PAGE).write_text(quality_page(result), encoding="utf-8")
-    (out / TABLES).write_text(quality_markdown(result), encoding="utf-8")
+    write_text(out / PAGE, quality_page(result))
+    write_text(out / TABLES, quality_markdown(result))
     for name, content in rewardbench_files(result, rows).items():
         file = out / REWARDBENCH / name
         file.parent.mkdir(parents=True, exist_ok=True)

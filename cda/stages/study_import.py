@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cda.errors import DataError, RunError
-from cda.files.jsonl import read_json, write_json, write_jsonl
+from cda.files.jsonl import read_json, write_json, write_jsonl, write_text
 from cda.files.paths import is_a_file
 from cda.inert import inert
 from cda.launch import say
@@ -43,7 +43,7 @@ def import_study(folder: Path, files: Sequence[Path], out: Path | None, rules: R
         votes.parent.mkdir(parents=True, exist_ok=True)
         write_jsonl(votes, [_row(one, study) for one in found.votes])
         write_json(votes.with_name(f"{votes.stem}.summary.json"), result)
-        page.write_text(render_page(study_page(result)), encoding="utf-8")
+        write_text(page, render_page(study_page(result)))
     except OSError as error:
         raise RunError(
             f"{votes}: cannot be written ({error.strerror or error}). Choose another place with --out"

@@ -16,6 +16,7 @@ from cda.study.sheet import sheet_rows
 from cda.study.words import CHOICES
 
 RESULT = "cda-study-result"
+_FORMS = "as a result file of the study's page, an export of Label Studio (JSON), or a filled items.csv"
 _LONGEST = 20_000
 """Characters of a justification that are kept."""
 
@@ -81,6 +82,8 @@ def read_answers(files: Sequence[Path], study: Study) -> Returned:
 def _of_file(file: Path, study: Study, session: str) -> tuple[list[Answer], int]:
     if file.suffix.lower() in (".csv", ".tsv"):
         return _of_table(file, study, session)
+    if file.suffix.lower() == ".jsonl":
+        raise DataError(f"{file}: JSON lines, as contrasts and votes are written; answers come back {_FORMS}")
     content = read_json(file)
     if isinstance(content, Mapping) and content.get("format") == RESULT:
         return _of_page(content, study, file), 0
@@ -89,9 +92,7 @@ def _of_file(file: Path, study: Study, session: str) -> tuple[list[Answer], int]
             return _of_label_studio(content, study, file), 0
         if any("annotator" in one or "annotation_id" in one for one in content):
             raise DataError(f"{file}: Label Studio's short form (JSON-MIN); export as JSON")
-    raise DataError(
-        f"{file}: neither a result file of the study's page, nor an export of Label Studio, nor a filled items.csv"
-    )
+    raise DataError(f"{file}: holds no answers; they come back {_FORMS}")
 
 
 def _of_page(content: Mapping[str, Any], study: Study, file: Path) -> list[Answer]:

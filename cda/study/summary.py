@@ -80,7 +80,8 @@ def _group(items: Sequence[Item], by_item: Mapping[str, Sequence[Vote]], seed: i
     try:
         agreed = agreement(counts, prompts, np.random.default_rng(seed))
         result["agreement"] = {
-            "alpha": agreed.alpha.to_json(), "majority_share": agreed.majority_share.to_json(),
+            "alpha": agreed.alpha and agreed.alpha.to_json(), "no_alpha": agreed.no_alpha,
+            "majority_share": agreed.majority_share.to_json(),
             "n_votes": agreed.n_votes, "level": agreed.level,
         }  # fmt: skip
     except DataError as problem:

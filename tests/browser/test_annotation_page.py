@@ -190,3 +190,15 @@ def test_without_storage_or_clipboard_the_answers_are_still_handed_out(browser: 
     result = json.loads(page.input_value("#copied"))
     context.close()
     assert len(result["answers"]) == 3 and result["complete"] is True
+
+
+def test_single_keys_can_be_switched_off(page: Page, crowd: Path) -> None:
+    """WCAG 2.1.4: who dictates to the browser would choose by speaking."""
+    start(page, crowd, "p03")
+    page.uncheck("#shortcuts")
+    page.keyboard.press("1")
+    page.keyboard.press("t")
+    assert not page.is_checked("input[value=A]") and not page.is_checked("input[value=tie]")
+    page.check("#shortcuts")
+    page.keyboard.press("t")
+    assert page.is_checked("input[value=tie]")

@@ -381,6 +381,16 @@ def test_names_are_distinct_and_survivors_keep_theirs() -> None:
     assert "ends" in names[0].values()
 
 
+def test_a_built_in_name_is_not_taken() -> None:
+    class Jargon(Proposer):
+        def propose(self, samples: Sequence[PromptSamples], n: int, rng: np.random.Generator) -> Proposals:
+            made = super().propose(samples, n, rng)
+            return replace(made, biases=tuple(one.model_copy(update={"name": "jargon"}) for one in made.biases))
+
+    found = search(SAMPLES, parts(proposer=Jargon()), SMALL)[0].standings
+    assert all(one.candidate.bias.name.startswith("jargon-") for one in found)
+
+
 def standing_of(name: str, generation: int, parents: tuple[str, ...] = (), reward: float = 1.0) -> Standing:
     origin = "mutated" if parents else "proposed"
     return Standing(Candidate(attribute(name), origin, generation, parents), 4, reward)  # type: ignore[arg-type]

@@ -215,10 +215,6 @@ def test_what_cannot_be_estimated_is_said() -> None:
     with pytest.raises(DataError, match="no item of 2 has two votes: with one vote an item"):
         noise_ceiling(single, majority(single, "drop"), ids(2), rng())
     same = count_votes([["base", "base"]] * 3)
-    with pytest.raises(DataError, match="every vote is the same word"):
-        agreement(same, ids(3), rng())
-    with pytest.raises(DataError, match="3 prompts, in which too few votes differ"):
-        agreement(count_votes([["base", "base"], ["base", "base"], ["tie", "tie"]]), ids(3), rng())
     with pytest.raises(DataError, match="one prompt"):
         noise_ceiling(same, majority(same, "drop"), ["p"] * 3, rng())
     with pytest.raises(DataError, match="second majority of 0 votes"):
@@ -239,3 +235,12 @@ def test_the_same_split_everywhere_is_no_certainty_and_no_agreement() -> None:
     assert found.majority_share.low < 2 / 3 < found.majority_share.high
     assert found.alpha.low <= found.alpha.value <= found.alpha.high
     assert found.alpha.value < 0.1
+
+
+def test_without_alpha_the_majority_share_stands() -> None:
+    one_word = agreement(count_votes([["base", "base"]] * 3), ids(3), rng())
+    assert one_word.alpha is None and "every vote is the same word" in one_word.no_alpha
+    assert (one_word.majority_share.value, one_word.n_votes) == (1.0, 6)
+    few = agreement(count_votes([["base", "base"], ["base", "base"], ["tie", "base"]]), ids(3), rng())
+    assert few.alpha is None and "3 prompts, in which too few votes differ" in few.no_alpha
+    assert few.majority_share.value == pytest.approx(2.5 / 3)

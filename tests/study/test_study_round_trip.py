@@ -149,10 +149,12 @@ def test_files_that_are_no_results_are_all_named(study: Path, save: Save, tmp_pa
     cut = tmp_path / "cut.json"
     cut.write_text('{"format": "cda-study-result", ', encoding="utf-8")
     short = save([{"annotator": 1, "choice": "A is better"}], "min.json")
-    result = cda("study", "import", study, other, odd, cut, tmp_path / "none.json", short)
+    contrasts = tmp_path / "contrasts.jsonl"
+    contrasts.write_text('{"id": "c0"}\n{"id": "c1"}\n', encoding="utf-8")
+    result = cda("study", "import", study, other, odd, cut, tmp_path / "none.json", short, contrasts)
     assert result.exit_code == 1 and "Traceback" not in result.output
-    for words in ("other.json: answers to another study (0123456789abcdef)", "odd.json: neither", "cut.json: not valid JSON",
-                  "none.json: no such file", "min.json: Label Studio's short form"):  # fmt: skip
+    for words in ("other.json: answers to another study (0123456789abcdef)", "odd.json: holds no answers; they come back as a result file", "cut.json: not valid JSON",
+                  "none.json: no such file", "min.json: Label Studio's short form", "contrasts.jsonl: JSON lines"):  # fmt: skip
         assert words in result.stderr, words
 
 
