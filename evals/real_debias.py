@@ -16,7 +16,8 @@ Thresholds, for `neutral` and `paired` at the chosen dose, held out: the mean ga
 less; on no bias does the paired 95% interval of miscalibration allow a rise of more than 3 points; on the pooled human
 preferences the paired 95% interval of accuracy excludes a loss of more than 3 points.
 
-    python evals/real_debias.py --work FOLDER --seeds 0 1 2     (40 minutes for the model, 70 for each seed, on 2 cores)
+    python evals/real_debias.py --work FOLDER --seeds 0 1 2     (25 minutes for the model, 25 for each way and seed, and 20
+                                                                 for the matrix, on 2 cores)
 
 What is finished stays in FOLDER, under a name of its settings, and is not done again.
 """
@@ -283,6 +284,7 @@ def main() -> int:
     parser.add_argument("--work", type=Path, required=True, help="folder for the model, adapters and scores")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
+    parser.add_argument("--once", nargs="*", default=[], choices=WAYS, help="ways trained with the first seed alone")
     asked = parser.parse_args()
     if not (DATA / "fff").is_dir():
         print(f"skipped: {DATA} holds no fff; set CDA_DATA")
@@ -292,14 +294,15 @@ def main() -> int:
         train_base(base, 0)
     spec, sets = ModelSpec(str(base), "fp32", MAX_LENGTH_TOKENS), quality_sets()
     scored = Scored(asked.work / "scores", spec)
-    runs = {
-        f"{way}-{seed}": measured_way(way, seed, spec, asked.work, scored, sets)
-        for seed in asked.seeds
-        for way in asked.ways
-    }
+    wanted = [(way, seed) for seed in asked.seeds for way in asked.ways]
+    wanted += [(way, asked.seeds[0]) for way in asked.once if way not in asked.ways]
+    runs = {f"{way}-{seed}": measured_way(way, seed, spec, asked.work, scored, sets) for way, seed in wanted}
     numbers = {
-        "command": f"python evals/real_debias.py --work FOLDER --seeds {' '.join(map(str, asked.seeds))} --ways {' '.join(asked.ways)}",
-        "settings": {way: settings(way) for way in asked.ways} | {"doses": DOSES},
+        "command": " ".join(
+            ["python evals/real_debias.py --work FOLDER --seeds", *map(str, asked.seeds), "--ways", *asked.ways]
+            + (["--once", *asked.once] if asked.once else [])
+        ),
+        "settings": {way: settings(way) for way, _ in wanted} | {"doses": DOSES},
         "quality_pairs": {one.name: len(one.pairs) for one in sets} | {"pooled": len(pooled(sets))},
         "runs": runs,
         "cross_bias": cross_bias(asked.ways[0], asked.seeds[0], spec, asked.work, scored),

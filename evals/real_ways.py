@@ -30,7 +30,8 @@ TRAINING: dict[str, Any] = {
     "save_strategy": "no",
     "bf16": True,
 }
-# Contrasts of each bias, and AlpacaEval's pairs on which the base model's own preference is taught.
+# Contrasts of each bias, and AlpacaEval's pairs on which the base model's own preference is taught (with one bias alone, its
+# share of them).
 PER_BIAS, KEPT = 150, 600
 # Taught probability that the unbiased side is better; None keeps what the base model has.
 TARGETS: Mapping[str, Mapping[str, float | None]] = {
@@ -65,7 +66,7 @@ def lessons_of(way: str, seed: int, spec: ModelSpec, biases: Sequence[str]) -> l
     pairs = [pairs[row] for row in rng.permutation(len(pairs))]
     if way == "paper":
         return [row.lesson for bias in biases for row in _counterfactuals(bias, pairs, rng)]
-    rows = [_row(Lesson(pair, None)) for pair in pairs[:KEPT]]
+    rows = [_row(Lesson(pair, None)) for pair in pairs[: KEPT * len(biases) // len(BIASES)]]
     for bias in biases:
         for one in taught_contrasts(bias, PER_BIAS, seed):
             rows.append(_row(Lesson(Pair(one.prompt, one.base, one.perturbed), TARGETS[way][bias])))
