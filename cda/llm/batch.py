@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import sqlite3
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -14,19 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cda.errors import LLMError
+from cda.llm.batch_server import ENDED, AwayError, BatchServer, NotOfferedError, is_queue_full, why_unanswered
 from cda.llm.cache import Cache, key_of
-from cda.llm.ledger import TRIES, InputFiles, Ledger, Part, on_disk
+from cda.llm.ledger import TRIES, InputFiles, Ledger, Part
 from cda.llm.money import Price
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.outcome import Again, Rejected, Throttled, completion_of, of_status
 from cda.llm.progress import Answers, with_progress
 from cda.llm.protocol import Completion, Request
 from cda.llm.reasons import is_lasting
-from cda.llm.retry_after import retry_after_s
 from cda.llm.structured import in_plain_words, json_of
 
 if TYPE_CHECKING:
-    from openai import OpenAI
     from openai.types import Batch
 
 T = TypeVar("T")
@@ -36,26 +34,11 @@ MAX_BYTES = 200_000_000
 """Size of an input file, by OpenAI's rules."""
 ABSENCES = 20
 """Looks in a row at which the server may be away; at the longest pause this is an hour and a half."""
-ENDED = ("completed", "failed", "expired", "cancelled")
-QUEUE_FULL = "token_limit_exceeded"
-"""Error code of a batch that came while too many others wait; it may come again once they are through."""
-LISTED = 1000
-"""Batches looked through, newest first, for one that was submitted but not recorded."""
 GROUP = 64
 """Requests looked up, and answers written, together."""
-LONGEST_WAIT_S = 600.0
-"""Between two attempts of a call, whatever the server asks for."""
 _SENT = dict.fromkeys(("max_completion_tokens", "temperature", "seed"), 0)
 """Parameters of a request that a server may reject and that can be left out."""
 NOT_HELD = "the answer does not follow its schema"
-
-
-class _NotOfferedError(LLMError):
-    """Status 404, 405 or 501: there is no such thing on this server."""
-
-
-class _AwayError(LLMError):
-    """No usable answer after all attempts; another time there may be one."""
 
 
 @dataclass(slots=True)
@@ -146,8 +129,6 @@ class _Run:
     """One call of `answers`: its connection, its ledger and its files."""
 
     def __init__(self, llm: BatchLLM, stack: ExitStack) -> None:
-        import openai
-
         self.llm = llm
         self.counts = llm.counts
         self.endpoint = llm.client.endpoint
@@ -156,15 +137,7 @@ class _Run:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.ledger = stack.enter_context(closing(Ledger(Path(f"{llm.cache.path}.batches.sqlite"), self.where)))
         self.input = stack.enter_context(closing(InputFiles(self.folder, self.ledger, llm.max_requests, llm.max_bytes)))
-        # Retries of its own are off: a batch that is submitted twice is paid twice.
-        self.server: OpenAI = stack.enter_context(
-            openai.OpenAI(
-                api_key=_key(llm.client.api_key_env),
-                base_url=llm.client.settings["base_url"],
-                timeout=llm.client.timeout_s,
-                max_retries=0,
-            )
-        )
+        self.server = stack.enter_context(closing(BatchServer(llm.client, llm.sleep, llm.attempts, llm.max_bytes)))
         self.own: set[str] = set()
         self.queued: set[str] = set()
 
@@ -192,8 +165,8 @@ class _Run:
                 if part.batch_id is None:
                     continue
                 try:
-                    batch = self._polled(part.batch_id)
-                except _AwayError as error:
+                    batch = self.server.polled(part.batch_id)
+                except AwayError as error:
                     # A day is long: a server that is away for a while ends nothing.
                     absences += 1
                     if absences >= ABSENCES:
@@ -202,7 +175,7 @@ class _Run:
                         ) from None
                     continue
                 absences = 0
-                if batch is not None and self._is_queue_full(part, batch):
+                if batch is not None and self._has_to_queue(part, batch):
                     self.ledger.set_state(part.id, "uploaded", batch_id=None)
                     self.queued.add(part.id)
                 elif batch is None or batch.status in ENDED:
@@ -232,17 +205,22 @@ class _Run:
             return
         file_id = part.file_id
         if file_id is None:
-            file_id = self._call(lambda: self._uploaded(part), f"the upload of {part.n_requests} requests")
+            path = self.input.path(part.id)
+            if not path.is_file():
+                raise LLMError(
+                    f"{path} is gone, and with it the requests of a batch; delete {self.ledger.path} and run again"
+                )
+            file_id = self.server.uploaded(path, part.n_requests)
             self.ledger.set_state(part.id, "uploaded", file_id=file_id)
         # `creating` without a batch: an earlier process died around the call, and the batch may be running.
-        batch = self._listed(part.id, file_id) if part.state == "creating" else None
+        batch = self.server.listed(part.id, file_id) if part.state == "creating" else None
         if batch is not None:
             self.counts.adopted += 1
         else:
             self.ledger.set_state(part.id, "creating")
             try:
-                batch = self._created(part, file_id)
-            except _AwayError:
+                batch = self.server.created(part.id, file_id)
+            except AwayError:
                 raise
             except LLMError:
                 # Refused, so nothing runs. It may be the file, which servers delete after a while: upload it anew next time.
@@ -256,66 +234,21 @@ class _Run:
             "to collect the answers"
         )
 
-    def _uploaded(self, part: Part) -> str:
-        path = self.input.path(part.id)
-        if not path.is_file():
-            raise LLMError(
-                f"{path} is gone, and with it the requests of a batch; delete {self.ledger.path} and run again"
-            )
-        # A handle, not a path: openai would read a path's 200 MB into memory.
-        with path.open("rb") as file:
-            return self.server.files.create(file=(path.name, file, "application/jsonl"), purpose="batch").id
-
-    def _created(self, part: Part, file_id: str) -> Batch:
-        def create() -> Batch:
-            return self.server.batches.create(
-                input_file_id=file_id,
-                endpoint="/v1/chat/completions",
-                completion_window="24h",
-                metadata={"cda_part": part.id},
-            )
-
-        # The answer may be lost and the batch run all the same.
-        return self._call(create, "a batch", look=lambda: self._listed(part.id, file_id))
-
-    def _listed(self, part_id: str, file_id: str) -> Batch | None:
-        """The batch of this part, where the server lists batches and has one."""
-
-        def find() -> Batch | None:
-            for batch in itertools.islice(self.server.batches.list(limit=100), LISTED):
-                ours = (batch.metadata or {}).get("cda_part") == part_id or batch.input_file_id == file_id
-                if ours and batch.status != "failed":
-                    return batch
-            return None
-
-        try:
-            return self._call(find, "the list of batches")
-        except _NotOfferedError:
-            return None
-
-    def _polled(self, batch_id: str) -> Batch | None:
-        """The batch as it is now; None where the server knows it no longer."""
-        try:
-            return self._call(lambda: self.server.batches.retrieve(batch_id), f"the state of {batch_id}", attempts=1)
-        except _NotOfferedError:
-            return None
-
-    def _is_queue_full(self, part: Part, batch: Batch) -> bool:
+    def _has_to_queue(self, part: Part, batch: Batch) -> bool:
         """Whether it failed only because other batches, which will end, take up all that the account may have waiting."""
-        codes = [one.code for one in (batch.errors.data if batch.errors else None) or []]
         others = (one for one in self.ledger.wanted_parts() if one.batch_id is not None and one.id != part.id)
-        return batch.status == "failed" and QUEUE_FULL in codes and any(others)
+        return is_queue_full(batch) and any(others)
 
     def _collect(self, part: Part, batch: Batch | None) -> Iterator[tuple[int, Completion]]:
         """The answers of a batch that ended. What it lacks goes to a new input file, or is given up with the reason."""
-        reason = self.endpoint.hide(_reason(batch))
+        reason = self.endpoint.hide(why_unanswered(batch))
         for kind in ("output", "error"):
             file_id = getattr(batch, f"{kind}_file_id", None)
             if file_id:
                 path = self.folder / f"{part.id}.{kind}"
                 try:
-                    self._call(lambda: self._download(file_id, path), f"the {kind} file of a batch")  # noqa: B023
-                except _NotOfferedError:
+                    self.server.download(file_id, path, f"the {kind} file of a batch")
+                except NotOfferedError:
                     reason = f"the {kind} file of the batch is gone"
                     continue
                 yield from self._merge(part, path)
@@ -326,17 +259,6 @@ class _Run:
         self.input.finish(instead_of=part.id, reason=reason)
         self._drop_strays()
         yield from self._given_up()
-
-    def _download(self, file_id: str, path: Path) -> None:
-        """Stream a file to disk; it has its name only when it is whole."""
-        if path.is_file():
-            return
-        partial = path.with_name(f"{path.name}.partial")
-        with self.server.files.with_streaming_response.content(file_id) as response, on_disk(partial):
-            with partial.open("wb") as file:
-                for chunk in response.iter_bytes(1 << 16):
-                    file.write(chunk)
-            partial.replace(path)
 
     def _merge(self, part: Part, path: Path) -> Iterator[tuple[int, Completion]]:
         """Result lines into the cache and, once safe there, to whoever waits. Strangers and second lines are counted."""
@@ -451,64 +373,6 @@ class _Run:
             if path.name.split(".")[0] not in known:
                 path.unlink(missing_ok=True)
 
-    def _call(
-        self,
-        action: Callable[[], T],
-        what: str,
-        look: Callable[[], T | None] | None = None,
-        attempts: int | None = None,
-    ) -> T:
-        """Act, again after 429, 5xx and lost connections. `look` may find that a lost attempt did its work.
-
-        Raises:
-            LLMError: Trying again would not help.
-            _NotOfferedError: Status 404, 405 or 501.
-            _AwayError: All attempts failed.
-        """
-        import httpx2
-        import openai
-
-        wanted = attempts or self.llm.attempts
-        pause_s = 1.0
-        for attempt in range(1, wanted + 1):
-            wait_s = pause_s
-            try:
-                return action()
-            except openai.APIStatusError as error:
-                self._raise_if_final(error, what)
-                problem = f"status {error.status_code}"
-                wait_s = max(wait_s, min(retry_after_s(error.response.headers, time.time()) or 0.0, LONGEST_WAIT_S))
-            # ValueError: an answer that is not JSON.
-            except (openai.APIConnectionError, httpx2.HTTPError, ValueError) as error:
-                problem = self.endpoint.hide(str(error.__cause__ or error) or type(error).__name__)
-            if attempt == wanted:
-                break
-            self.llm.sleep(wait_s)
-            pause_s = min(2 * pause_s, 60.0)
-            if look is not None and (found := look()) is not None:
-                return found
-        raise _AwayError(f"{self.where}: {what} failed {wanted} times, at last with: {problem}")
-
-    def _raise_if_final(self, error: Any, what: str) -> None:
-        """Raise where the same call would fail again."""
-        status = error.status_code
-        if status in (401, 403):
-            raise LLMError(f"{self.where}: the key in {self.llm.client.api_key_env} is refused ({status})") from None
-        if status in (404, 405, 501):
-            raise _NotOfferedError(
-                f"{self.where}: {what} is not possible ({status}); the server may offer no batches: ask without them"
-            ) from None
-        if status == 413:
-            raise LLMError(
-                f"{self.where}: {what} is too large for this server (413); it takes less than {self.llm.max_bytes} bytes"
-            ) from None
-        if status == 402 or error.code == "insufficient_quota":
-            raise LLMError(
-                f"{self.where}: no money left on the account of the key in {self.llm.client.api_key_env}"
-            ) from None
-        if status < 500 and status not in (408, 409, 429):
-            raise LLMError(f"{self.where}: {what} is refused ({status}): {self.endpoint.hide(error.message)}") from None
-
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
@@ -521,25 +385,3 @@ def _alone(path: Path) -> Iterator[None]:
             yield
     except filelock.Timeout:
         raise LLMError(f"{path}: another process works with these batches; wait for it or stop it") from None
-
-
-def _reason(batch: Batch | None) -> str:
-    """Why a request of this batch may have no answer."""
-    if batch is None:
-        return "the server does not know the batch any more"
-    if batch.status == "completed":
-        return "left out of the batch's results"
-    said = [one.message or one.code or "" for one in (batch.errors.data if batch.errors else None) or []]
-    return f"batch {batch.status}" + (f": {said[0]}" if said and said[0] else "")
-
-
-def _key(variable: str) -> str:
-    """The key for the connection; a local server asks for none, but the openai package wants one.
-
-    Raises:
-        LLMError: It cannot be a key.
-    """
-    key = os.environ.get(variable, "").strip() or "none"
-    if not key.isascii() or not key.isprintable():
-        raise LLMError(f"the environment variable {variable} holds characters that no key has (llm.api_key_env)")
-    return key

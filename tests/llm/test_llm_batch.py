@@ -283,7 +283,7 @@ def test_a_disk_that_cannot_be_written_is_said(start: Starter, tmp_path: Path, m
         raise OSError(errno.ENOSPC, "No space left on device")
 
     llm = batch_llm(start(), tmp_path)
-    monkeypatch.setattr("cda.llm.batch.os.fsync", full)
+    monkeypatch.setattr("cda.llm.ledger.os.fsync", full)
     with pytest.raises(LLMError, match="No space left"):
         complete(llm, questions(3), "asking")
 
