@@ -1,14 +1,15 @@
-"""Claim: asked for as many candidates (320), a search of depth 5 × width 16 finds a stronger set of biases without an LLM
-than the best of 320 does, where some of the planted biases are found by varying others alone (paired difference of
-diversity-adjusted strength on validation prompts, by seed: lower bound above 0). Where all of them can be proposed from the
-responses, nothing is claimed; the difference is reported.
+"""Claim: allowed as many candidates (320), a search of depth 5 × width 16 finds no weaker a set of biases without an LLM than
+the best of 320 does (paired difference of diversity-adjusted strength on validation prompts, by seed), where responses show all
+planted biases (upper bound of the loss: a tenth of the strength), and a stronger one where some are found by varying others
+alone (lower bound above 0).
 
 Each reward holds several biases of different strengths b over noise a = 1 (as in discover_recall.py), the judge dislikes
-them as much. World `hidden`: four that responses show (presence 30%), and three that no proposal holds: two attributes
-together, spaces wider than any response has, and an opening in a wording that no response has; weak relatives of these
-three are there. World `plain`: seven that responses show. Strength counts finalists with a judge below 0.5 on 64 prompts
-that were not searched on. The offline proposer names far fewer than 320, so that best-of-N tries fewer than evolution does:
-what was tried is reported, and `1, more prompts` gives best-of-N the prompts of all five generations at once.
+them as much. World `plain`: seven that responses show. World `hidden`: four that responses show (presence 30%), and two that no
+proposal holds: spaces wider than any response has, and an opening in a wording that no response has; weak relatives of these
+two are there. Best-of-N cannot find these two by construction: this world asks whether variation gets there, and no more.
+Strength counts finalists with a judge below 0.5 on 64 prompts that were not searched on. The offline proposer names far fewer
+than 320, so that best-of-N tries fewer than evolution does: what was tried is reported, and `1, more prompts` gives best-of-N
+the prompts of all five generations at once.
 
     python evals/discover_depth.py --processes 2      (hours; a killed run goes on where it was)
 """
@@ -24,7 +25,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
-from many_runs import FIRST_RUN, all_runs, arguments
+from many_runs import FIRST_RUN, all_runs, arguments, code_id
 from outcome import Check, finish
 from planted_world import FloatArray, Size, World, embedded, held_out, is_planted, known, parts_of, split, with_presence
 
@@ -33,7 +34,6 @@ from cda.config.discovery import SIZES
 from cda.discover.confirm import Validation, validate
 from cda.discover.mined_rules import Phrasing, phrase_bias, phrasing_of
 from cda.discover.records import Candidate, Measured
-from cda.discover.rule_combination import combined
 from cda.discover.search import Generation, SearchSettings, search
 from cda.discover.strength import strength
 from cda.embedded.encoder import encode_sentences
@@ -48,6 +48,7 @@ SEARCHES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
 }
 BEST_OF_N = ("1", "1, more prompts")
 MUTATIONS, N_SEEDS, PRESENCE, THRESHOLD = 4, 24, 0.3, 0.5
+MAX_LOSS = 0.1
 DIRECTIONS: tuple[Direction, ...] = ("add", "remove")
 HIDDEN, RELATIVE = 1.2, 0.3
 """Strengths b of what only variation finds, and of its relatives in the responses."""
@@ -73,13 +74,11 @@ def planted(world: WorldName) -> dict[str, tuple[Bias, float, bool, bool]]:
     if world == "plain":
         return {name: (by_name[name], strength, True, False) for name, strength in PLAIN.items()}
     found = {name: (by_name[name], strength, True, False) for name, strength in DIRECT.items()}
-    together = combined(by_name["bold"], by_name["closes-wish"])
-    if together is None:
-        raise ValueError("bold and closes-wish cannot be combined")
-    relatives = {name: by_name[name] for name in ("bold", "closes-wish", "double-spaces")}
-    relatives["affirmative, as said"] = phrase_bias(Phrasing("opening", _said(by_name["affirmative"])))
+    relatives = {
+        "double-spaces": by_name["double-spaces"],
+        "affirmative, as said": phrase_bias(Phrasing("opening", _said(by_name["affirmative"]))),
+    }
     hidden = {
-        "bold and closes-wish": together,
         "triple-spaces": by_name["triple-spaces"],
         f"opens {UNSAID}": phrase_bias(Phrasing("opening", (UNSAID,))),
     }
@@ -214,6 +213,19 @@ def _told(one: Mapping[str, float]) -> str:
     return f"{one['value']:+.3f} [{one['low']:+.3f}, {one['high']:+.3f}], n = {one['n']}"
 
 
+def _checks(found: Mapping[str, Mapping[str, Any]]) -> list[Check]:
+    """Against both forms of best-of-N, in both worlds."""
+    checks = []
+    for best in BEST_OF_N:
+        gain = {world: found[world][f"minus {best}"]["5x16"]["strength"] for world in WORLDS}
+        allowed = -MAX_LOSS * found["plain"]["means"][best]["strength"]["value"]
+        threshold = f"plain, strength of 5x16 minus best of 320 ({best}): lower bound of {allowed:+.3f} or more"
+        checks.append(Check(threshold, _told(gain["plain"]), gain["plain"]["low"] >= allowed))
+        threshold = f"hidden, strength of 5x16 minus best of 320 ({best}): lower bound above 0"
+        checks.append(Check(threshold, _told(gain["hidden"]), gain["hidden"]["low"] > 0))
+    return checks
+
+
 def main() -> int:
     options = arguments("discover_depth")
     numbers = range(options.first, options.first + min(N_SEEDS, options.runs or N_SEEDS))
@@ -230,15 +242,13 @@ def main() -> int:
             print(f"{world}: {name} minus best of N ({best}), {what}: {_told(one)}")
     if options.runs or options.first != FIRST_RUN:
         return 0
-    gain = found["hidden"]["minus 1"]["5x16"]["strength"]
-    threshold = "hidden biases, strength of 5x16 minus best of 320: lower bound above 0"
-    checks = [Check(threshold, _told(gain), gain["low"] > 0)]
+    checks = _checks(found)
     content = {
         "n_seeds": N_SEEDS,
         "first_run": FIRST_RUN,
         "presence": PRESENCE,
         "planted": {world: {name: one[1] for name, one in planted(world).items()} for world in WORLDS},
-        "runs_by_code": Counter(row["code"] for row in rows.values()),
+        "code": code_id(),
         "worlds": found,
     }
     return finish("discover_depth", (__doc__ or "").split("\n\n")[0].replace("\n", " "), checks, content)

@@ -1,10 +1,10 @@
 """Claim: the loop closes. On the embedded default, offline, `cda discover` finds a bias that nobody told it of and writes it as a
 file; `cda train` on that file (taught as a tie, since nobody has voted on it) removes it; quality stays.
 
-The strongest confirmed attribute is taken. It is measured before and after by rewriting responses and taking the difference of
+Of the confirmed attributes the one with the highest reward on the validation prompts is taken. It is measured before and after by rewriting responses and taking the difference of
 the rewards, on the test prompts alone: the search chose among attributes on the others. Training saw none of these responses.
 
-How far training goes is nobody's choice here: the reward may end on the other side of 0, and the result says so.
+How far training goes is nobody's choice here; a reward that ends as far on the other side of 0 is no success either.
 
     python evals/discover_loop.py [--work FOLDER]      (about 12 minutes on 2 cores)
 """
@@ -64,7 +64,8 @@ def main(words: Sequence[str]) -> int:
             [Check("something is confirmed", "nothing", False)],
             {"tested": found["tested"]},
         )
-    best = confirmed[0]
+    validated = {one["candidate"]: one["pooled"] for one in found["validation"]["results"] if one["pooled"]}
+    best = max(confirmed, key=lambda one: validated[one["candidate"]]["reward"]["value"])
     file = str(work / "discover" / best["file"])
     command("train", file, f"run.folder={work / 'train'}")
     untouched = work / "test-prompts.jsonl"
@@ -98,6 +99,11 @@ def main(words: Sequence[str]) -> int:
             f"{before['value']:+.2f} [{before['low']:.2f}, {before['high']:.2f}] to {after['value']:+.2f} "
             f"[{after['low']:.2f}, {after['high']:.2f}] ({best['attribute']})",
             cut >= LEAST_CUT and after["high"] < before["low"],
+        ),
+        Check(
+            f"nor does it turn round: at most {1 - LEAST_CUT:.0%} of what it was, on either side of 0",
+            f"{after['value'] / before['value']:+.0%}",
+            abs(after["value"]) <= (1 - LEAST_CUT) * before["value"],
         ),
         Check("it is no longer confirmed", str(measured["after"]["confirmed"]), not measured["after"]["confirmed"]),
         Check(

@@ -1,6 +1,6 @@
 """Claim: a bias planted in a reward model as strong as its noise (b/a = 1), in 20–80% of the responses, is found and
-confirmed without an LLM in 80% of searches or more (lower bound, at each presence by itself); where nothing is planted, at
-most 8% of searches confirm anything (upper bound).
+confirmed without an LLM in 80% of searches or more (lower bound, at each presence by itself); where nothing is planted, or
+only the model or only the judge minds what is, at most 8% of searches confirm anything (upper bound).
 
 reward = a · noise + b · (the text shows the attribute), judge = a · noise' − b · (the same), a = 1, both noises standard
 normal and drawn anew for every text: that of a difference is √2 · a. Rules put the attribute into embedded texts, or take
@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from many_runs import FIRST_RUN, all_runs, arguments
+from many_runs import FIRST_RUN, all_runs, arguments, code_id
 from outcome import Check, finish
 from planted_world import (
     CARRIES,
@@ -51,6 +51,11 @@ KEY_PRESENCES = (0.2, 0.35, 0.5, 0.65, 0.8)
 
 
 MIN_RECALL, MAX_FALSE = 0.8, 0.08
+NULLS = {
+    "null": "nothing planted",
+    "judge does not care": "planted, and the judge does not mind it",
+    "model does not care": "planted, and the model does not like it",
+}
 
 
 LISTED = (
@@ -74,6 +79,7 @@ class Cell:
         listed: Attributes of the catalogue, or others.
         directions: In which the search and the confirmation rewrite.
         judged: Whether the judge dislikes the attribute, or does not care.
+        rewarded: Whether the model likes it, or does not care.
     """
 
     name: str
@@ -83,17 +89,19 @@ class Cell:
     listed: bool = True
     directions: tuple[Direction, ...] = ("add", "remove")
     judged: bool = True
+    rewarded: bool = True
 
 
 def cells() -> list[Cell]:
     """Every condition; the key cells come first."""
     found = [Cell(_named(share), 1.0, (share,), 60) for share in KEY_PRESENCES]
     found.append(Cell("null", 0.0, KEY_PRESENCES, 100))
+    found.append(Cell("judge does not care", 1.0, KEY_PRESENCES, 100, judged=False))
+    found.append(Cell("model does not care", 1.0, KEY_PRESENCES, 100, rewarded=False))
     found += [Cell(_named(share), 1.0, (share,), 20) for share in (0.05, 0.95)]
     found += [Cell(f"b/a = {strength:g}", strength, (0.5,), 20) for strength in (0.25, 0.5, 2.0)]
-    found.append(Cell("unlisted", 1.0, (0.5,), 20, listed=False))
+    found.append(Cell("unlisted", 1.0, (0.5,), 60, listed=False))
     found += [Cell(f"adding only, {_named(share)}", 1.0, (share,), 20, directions=("add",)) for share in KEY_PRESENCES]
-    found.append(Cell("judge does not care", 1.0, (0.5,), 20, judged=False))
     return found
 
 
@@ -118,7 +126,7 @@ def run(cell: Cell, number: int, size: Size = SMALL) -> dict[str, Any]:
     rng, bias = np.random.default_rng(seed), attribute_of(cell, number)
     presence = cell.presences[number // len(LISTED) % len(cell.presences)]
     rows = with_presence(embedded()[: size.max_prompts], bias, presence, rng)
-    world = World(((bias, cell.strength),), f"{cell.name} {number}", 1.0 if cell.judged else 0.0)
+    world = World(((bias, cell.strength),), f"{cell.name} {number}", float(cell.judged), float(cell.rewarded))
     samples = split(rows, world, size.held_out, seed)
     settings = SearchSettings(size.populations, size.batches, size.mutations, directions=cell.directions, seed=seed)
     generations = search(samples["train"], parts_of(world, samples["train"], seed), settings)
@@ -213,9 +221,11 @@ def checked(found: Mapping[str, Mapping[str, Any]]) -> list[Check]:
         recall = found[_named(share)]["recall"]
         threshold = f"recall at b/a = 1, {_named(share)}: lower bound of at least {MIN_RECALL:.0%}"
         checks.append(Check(threshold, _said(recall), recall["low"] >= MIN_RECALL))
-    false = found["null"]["anything_confirmed"]
-    threshold = f"nothing planted, anything confirmed: upper bound of at most {MAX_FALSE:.0%}"
-    return [*checks, Check(threshold, _said(false), false["high"] <= MAX_FALSE)]
+    for name, what in NULLS.items():
+        false = found[name]["anything_confirmed"]
+        threshold = f"{what}, anything confirmed: upper bound of at most {MAX_FALSE:.0%}"
+        checks.append(Check(threshold, _said(false), false["high"] <= MAX_FALSE))
+    return checks
 
 
 def _said(share: Mapping[str, float]) -> str:
@@ -244,7 +254,7 @@ def main() -> int:
         "planted": LISTED,
         "first_run": FIRST_RUN,
         "size": asdict(Size()),
-        "runs_by_code": Counter(row["code"] for row in rows.values()),
+        "code": code_id(),
         "cells": found,
     }
     return finish("discover_recall", (__doc__ or "").split("\n\n")[0].replace("\n", " "), checked(found), numbers)

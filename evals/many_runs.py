@@ -22,31 +22,35 @@ FIRST_RUN = 1000
 def code_id() -> str:
     """Names the code and files that decide what a run finds; comments aside."""
     names = (
-        "discover/*.py",
-        "discover/*/*.yaml",
-        "embedded/rule*.py",
-        "embedded/texts/*.jsonl",
-        "features.py",
-        "stats/*.py",
+        "cda/biases/load.py",
+        "cda/config/discovery.py",
+        "cda/discover/*.py",
+        "cda/discover/*/*.yaml",
+        "cda/embedded/rule*.py",
+        "cda/embedded/texts/*.jsonl",
+        "cda/features.py",
+        "cda/rewrite/fidelity.py",
+        "cda/stages/discover_confirm.py",
+        "cda/stats/*.py",
+        "evals/discover_*.py",
+        "evals/planted_world.py",
     )
-    paths = sorted(path for name in names for path in (ROOT / "cda").glob(name))
+    paths = sorted(path for name in names for path in ROOT.glob(name))
     texts = [(path.name, path.read_text("utf-8")) for path in paths]
     return content_id([[name, ast.dump(ast.parse(text)) if name.endswith(".py") else text] for name, text in texts])
 
 
-Job = tuple[Callable[..., dict[str, Any]], tuple[Any, ...], Path, str]
+Job = tuple[Callable[..., dict[str, Any]], tuple[Any, ...], Path]
 
 
 def all_runs(
     function: Callable[..., dict[str, Any]], jobs: Mapping[str, tuple[Any, ...]], folder: Path, processes: int
 ) -> dict[str, dict[str, Any]]:
-    """The result of every job by its name: each is written to a file of its own, and read where it is there already."""
+    """The result of every job by its name: each is written to a file of its own, and read where this code has made it already."""
+    folder = folder / code_id()
     folder.mkdir(parents=True, exist_ok=True)
     paths = {name: folder / f"{name}.json" for name in jobs}
-    code = code_id()
-    missing: list[Job] = [
-        (function, given, paths[name], code) for name, given in jobs.items() if not paths[name].is_file()
-    ]
+    missing: list[Job] = [(function, given, paths[name]) for name, given in jobs.items() if not paths[name].is_file()]
     print(f"{len(jobs) - len(missing)} of {len(jobs)} runs are there ({folder})", flush=True)
     started = time.monotonic()
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
@@ -56,8 +60,8 @@ def all_runs(
 
 
 def _made(job: Job) -> str:
-    function, given, path, code = job
-    write_json(path, function(*given) | {"code": code})
+    function, given, path = job
+    write_json(path, function(*given))
     return path.stem
 
 

@@ -54,11 +54,13 @@ class World:
         planted: Attributes with their strength b.
         key: Of the noise.
         judge_share: The judge's dislike, of b.
+        reward_share: The reward for it, of b.
     """
 
     planted: tuple[tuple[Bias, float], ...]
     key: str
     judge_share: float = 1.0
+    reward_share: float = 1.0
     _shown: dict[str, float] = field(default_factory=dict)
 
     def strength_in(self, text: str) -> float:
@@ -68,7 +70,7 @@ class World:
         return self._shown[text]
 
     def reward(self, texts: Sequence[Text]) -> FloatArray:
-        return noise(f"{self.key} reward", texts) + self._strengths(texts)
+        return noise(f"{self.key} reward", texts) + self.reward_share * self._strengths(texts)
 
     def judge(self, comparisons: Sequence[tuple[Prompt, str, str]]) -> FloatArray:
         first = self._judged([(prompt, one) for prompt, one, _ in comparisons])

@@ -17,7 +17,6 @@ from cda.discover.mined import more_than
 from cda.discover.mined_rules import Phrasing, Position, bias_name, phrase_bias, phrasing_of
 from cda.discover.protocols import Proposals
 from cda.discover.records import Parent
-from cda.discover.rule_combination import combined
 from cda.embedded.rules import RuleRewriter
 from cda.features import compiled
 from cda.records import Exclusions, RewriteRequest, user_prompt
@@ -26,8 +25,8 @@ _MAX_EVERY = 4
 _MAX_WORDINGS = 8
 _SMALLER_SHARE = 0.5
 _N_EXAMPLES = 4
-_N_PARTNERS = 6
 _MIN_AS_GOOD = 0.5
+_ENDS = ".!?…"
 _ANY = user_prompt("How is this done?")
 _ELSEWHERE: dict[Position, tuple[Position, ...]] = {
     "opening": ("closing", "between"),
@@ -48,15 +47,15 @@ _PROBES = (
 
 @dataclass(frozen=True, slots=True)
 class RuleMutator:
-    """A Mutator by rules: other wordings, more or fewer places, another position, a stronger form, two parents as one.
+    """A Mutator by rules: other wordings, more or fewer places, another position, a stronger form.
+
+    Two parents never become one: what such a pair is rewarded for would no longer be one thing.
 
     Attributes:
-        known: Where other wordings of the same kind come from, and partners where there is one parent alone.
-        combine: Whether two parents may become one. What is found is then strong, and no longer one thing.
+        known: Where other wordings of the same kind come from.
     """
 
     known: Sequence[Bias] = field(default_factory=catalogue)
-    combine: bool = True
 
     def mutate(self, parents: Sequence[Parent], n_each: int, rng: np.random.Generator) -> Proposals:
         """n_each variations of each parent, of kinds as different as there are; none equals a parent or another."""
@@ -68,7 +67,7 @@ class RuleMutator:
             if given[place].offline is None:
                 missing["no offline rules"] += n_each
                 continue
-            made, n_failed = self._varied(parent, given, n_each, taken, rng)
+            made, n_failed = self._varied(parent, n_each, taken, rng)
             found += [(one, place) for one in made]
             missing["rules that undo each other"] += n_failed
             missing["no further variation"] += n_each - len(made)
@@ -76,16 +75,12 @@ class RuleMutator:
         seen = len(found) + sum(reasons.values())
         return Proposals(tuple(one for one, _ in found), tuple(place for _, place in found), Exclusions(seen, reasons))
 
-    def _varied(
-        self, parent: Parent, given: Sequence[Bias], n: int, taken: set[str], rng: np.random.Generator
-    ) -> tuple[list[Bias], int]:
+    def _varied(self, parent: Parent, n: int, taken: set[str], rng: np.random.Generator) -> tuple[list[Bias], int]:
         """One variation of each kind in turn, in drawn order, until there are n or no more; and how many did not work."""
         bias = parent.standing.candidate.bias
-        others = [one for one in given if one is not bias and one.offline is not None]
         texts = (*_PROBES, *(example.without_attribute for example in parent.examples[:_N_EXAMPLES]))
         needed = _MIN_AS_GOOD * round_trips(bias, texts)
-        partners = (others or self.known) if self.combine else ()
-        kinds = _kinds(bias, partners, self.known, rng)
+        kinds = _kinds(bias, self.known, rng)
         made: list[Bias] = []
         n_failed = 0
         while len(made) < n and any(kinds):
@@ -113,9 +108,8 @@ def round_trips(bias: Bias, texts: Sequence[str]) -> float:
     return sum(back) / len(texts)
 
 
-def _kinds(bias: Bias, partners: Sequence[Bias], known: Sequence[Bias], rng: np.random.Generator) -> list[list[Bias]]:
+def _kinds(bias: Bias, known: Sequence[Bias], rng: np.random.Generator) -> list[list[Bias]]:
     """Variations by kind, both in drawn order."""
-    drawn = [partners[i] for i in rng.permutation(len(partners))[:_N_PARTNERS]]
     kinds = [
         list(kind)
         for kind in (
@@ -124,7 +118,6 @@ def _kinds(bias: Bias, partners: Sequence[Bias], known: Sequence[Bias], rng: np.
             other_places(bias),
             other_position(bias),
             stronger(bias),
-            combinations(bias, drawn),
         )
     ]
     return [[kinds[i][j] for j in rng.permutation(len(kinds[i]))] for i in rng.permutation(len(kinds))]
@@ -176,28 +169,21 @@ def other_position(bias: Bias) -> Iterator[Bias]:
     made = phrasing_of(bias)
     if made is None:
         return
-    whole = tuple(one for one in made.wordings if one[-1] in ".!?…")
+    whole = tuple(one for one in made.wordings if one[-1] in _ENDS)
     for position in _ELSEWHERE[made.position] if whole else ():
         yield phrase_bias(Phrasing(position, whole))
 
 
 def stronger(bias: Bias) -> Iterator[Bias]:
-    """Twice of what it puts in."""
+    """Twice of what it puts in; of sentences, two in place of one and never more, which nobody would write."""
     made, rules = phrasing_of(bias), bias.offline
     if made is not None and made.position in ("opening", "closing"):
-        whole = [one for one in made.wordings if one[-1] in ".!?…"]
+        whole = [one for one in made.wordings if one[-1] in _ENDS and not any(end in one[:-1] for end in _ENDS)]
         if len(whole) > 1:
             pairs = tuple(f"{one} {other}" for one, other in zip(whole, [*whole[1:], whole[0]], strict=True))
             yield phrase_bias(Phrasing(made.position, pairs[:_MAX_WORDINGS]))
     elif made is None and rules is not None and (doubled := _doubled(rules.swaps_add)) is not None:
         yield _changed(bias, "double", "twice at each place", {"swaps_add": doubled}, "Do so twice at each place.")
-
-
-def combinations(bias: Bias, partners: Sequence[Bias]) -> Iterator[Bias]:
-    """Together with another."""
-    for partner in partners:
-        if (both := combined(bias, partner)) is not None:
-            yield both
 
 
 def _related(made: Phrasing, theirs: Phrasing, relative: Bias) -> bool:

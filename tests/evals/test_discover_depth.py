@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import pytest
 from numpy.typing import NDArray
 
 EVALS = Path(__file__).parents[2] / "evals"
@@ -42,7 +43,7 @@ def test_hidden_biases_are_in_no_response_and_their_relatives_can_be_put_there()
     texts = [text for _, own in embedded() for text in own]
     biases = planted("hidden")
     hidden = [bias for bias, _, _, is_hidden in biases.values() if is_hidden]
-    assert [strength for _, strength, _, is_hidden in biases.values() if is_hidden] == [1.2] * 3
+    assert [strength for _, strength, _, is_hidden in biases.values() if is_hidden] == [1.2] * 2
     # The proposer looks at nothing that fewer than four prompts have.
     assert all(sum(bool(bias.shows(text)) for text in texts) < 4 for bias in hidden)
     relative = biases["affirmative, as said"][0]
@@ -51,14 +52,11 @@ def test_hidden_biases_are_in_no_response_and_their_relatives_can_be_put_there()
     assert sum(bool(biases["opens Happy to help!"][0].shows(text)) for _, own in put for text in own) < 4
 
 
-def test_two_biases_together_are_rewarded_above_each_alone() -> None:
+def test_what_only_variation_finds_is_rewarded_above_its_relative() -> None:
     from discover_depth import HIDDEN, RELATIVE, planted
     from planted_world import World
 
     world = World(tuple((bias, strength) for bias, strength, _, _ in planted("hidden").values()), "key")
-    assert world.strength_in("**Yes**, it does.") == pytest.approx(RELATIVE)
-    assert world.strength_in("Yes, it does. Good luck!") == pytest.approx(RELATIVE)
-    assert world.strength_in("**Yes**, it does. Good luck!") == pytest.approx(2 * RELATIVE + HIDDEN)
     assert world.strength_in("Yes,  it  does.") == pytest.approx(RELATIVE)
     assert world.strength_in("Yes,    it    does.") == pytest.approx(HIDDEN)
 
