@@ -1,8 +1,9 @@
 """Claim: the loop closes. On the embedded default, offline, `cda discover` finds a bias that nobody told it of and writes it as a
 file; `cda train` on that file (taught as a tie, since nobody has voted on it) removes it; quality stays.
 
-Of the confirmed attributes the one with the highest reward on the validation prompts is taken. It is measured before and after by rewriting responses and taking the difference of
-the rewards, on the test prompts alone: the search chose among attributes on the others. Training saw none of these responses.
+Of the confirmed attributes the one with the highest reward on the validation prompts is taken. It is measured before and
+after by rewriting responses and taking the difference of the rewards, on the test prompts alone: the search chose among
+attributes on the others. Training saw none of these responses.
 
 How far training goes is nobody's choice here; a reward that ends as far on the other side of 0 is no success either.
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import pytest
 from numpy.typing import NDArray
 
 EVALS = Path(__file__).parents[2] / "evals"
