@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import sys
 import tomllib
@@ -17,6 +18,8 @@ ROOT = Path(__file__).parent.parent
 NOTICES = ROOT / "THIRD_PARTY_NOTICES.md"
 READING = ROOT / "cda" / "report" / "README.md"
 RECIPES = ROOT / "recipes" / "README.md"
+DISCOVER = ROOT / "cda" / "discover" / "README.md"
+EVALS = ROOT / "evals" / "README.md"
 _MARK = "<!-- {} -->\n(.*?)<!-- end of {} -->"
 
 
@@ -27,6 +30,8 @@ def made_parts() -> dict[tuple[Path, str], str]:
         (READING, "glossary"): glossary_text(),
         (READING, "methods"): methods_text(),
         (RECIPES, "memory"): memory_table(),
+        (DISCOVER, "recall"): recall_text(),
+        (EVALS, "results"): results_table(),
     }
 
 
@@ -113,6 +118,39 @@ def _report_audits() -> Any:
         sys.modules[name] = importlib.util.module_from_spec(spec)  # its dataclasses look themselves up there
         spec.loader.exec_module(sys.modules[name])
     return sys.modules[name]
+
+
+def results_table() -> str:
+    """Every eval's claim and what came of it, thresholds that were missed in words, from its result file."""
+    lines = ["| eval | claim | thresholds | date |", "| --- | --- | --- | --- |"]
+    for path in sorted((ROOT / "evals" / "results").glob("*.json")):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        claim = " ".join(found["claim"].removeprefix("Claim: ").split("\n\n")[0].split())
+        name = f"[`{path.stem}`](results/{path.name})"
+        lines.append(f"| {name} | {_cell(claim)} | {_met(found)} | {found['date']} |")
+    return "\n".join(lines) + "\n"
+
+
+def _met(found: Any) -> str:
+    missed = [one for one in found.get("checks", ()) if not one["passed"]]
+    if found["passed"]:
+        return f"all {len(found['checks'])} met" if found.get("checks") else "met"
+    said = _cell("; ".join(f"{one.get('threshold') or one['name']}: {one['found']}" for one in missed))
+    return f"**{len(missed)} of {len(found['checks'])} missed**: {said}"
+
+
+def recall_text() -> str:
+    """What a search without an LLM finds of what was planted, condition by condition, from the result file."""
+    found = json.loads((ROOT / "evals" / "results" / "discover_recall.json").read_text(encoding="utf-8"))
+    lines = ["| planted in a reward model | found and confirmed | n | anything confirmed |", "| --- | --- | --- | --- |"]
+    for name, cell in found["numbers"]["cells"].items():
+        recall = "" if name in ("null", "judge does not care", "model does not care") else _interval(cell["recall"])
+        lines.append(f"| {name} | {recall} | {cell['n']} | {_interval(cell['anything_confirmed'])} |")
+    return "\n".join(lines) + "\n"
+
+
+def _interval(share: Any) -> str:
+    return f"{share['value']:.0%} [{100 * share['low']:.0f}, {100 * share['high']:.0f}]"
 
 
 def _cell(text: str) -> str:
