@@ -1,8 +1,8 @@
 """Claim: contrasts of the embedded texts differ in their bias alone, no question is in two parts, and readers agree.
 
 Thresholds: every side of a contrast within 15% of the other's words except for length, list lines on the biased side of
-structure alone; the nearest questions of two parts are no paraphrases (MiniLM cosine below 0.75); of a random fifth of each
-part, read without knowing which side is which, at least 90% pass on first reading.
+structure alone; the nearest questions of two parts are no paraphrases (MiniLM cosine below 0.75); of a random fifth of
+contrasts and pairs, read without knowing which side is which, at least 90% pass on first reading.
 
     python evals/embedded_texts.py                  check, and write the measured part of the data card
     python evals/embedded_texts.py --draw FOLDER    sheets for readers: a random fifth, sides in random order, and the key
@@ -179,7 +179,8 @@ def card_block(drift: Sequence[Json], nearest: Json, read_rows: Mapping[str, Jso
         f"Nearest questions of two parts, of {nearest['questions']}: cosine {nearest['cosine']:.2f} "
         f"(\u201c{nearest['pair'][0][1]}\u201d, {nearest['pair'][0][0]}; \u201c{nearest['pair'][1][1]}\u201d, {nearest['pair'][1][0]}).",
         "",
-        "A random fifth of each part was read by language models that had not written it, sides in random order, the key hidden.",
+        "Of the contrasts, the quality pairs and the training pairs that there were then, a random fifth was read by language models",
+        "that had not written it, sides in random order, the key hidden; training pairs added later and the lessons were not.",
         "A contrast passes where the reader named the side with the bias, found nothing else changed and the plain side correct; a",
         "pair where the reader chose the sound side. What failed was rewritten afterwards (`readings.jsonl` keeps the first reading).",
         "",
