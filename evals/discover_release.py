@@ -1,10 +1,11 @@
 """Claim: from the counterfactual pairs released with "Automatically Finding Reward Model Biases", confirmation's own code gives
 the numbers that the reference prints for triple spaces between words (to the last digit, unclustered as printed there), and
-says of every attribute whether it holds, with all rewriters and with the three of that table.
+says of every attribute whether it holds, with all rewriters and with the three of that table; there every rewrite equal to
+its original counts as failed, also one that all rewriters left as it was, which to `cda discover` is so already.
 
 The reference's ± is half of Student's 95% interval with rows as independent; its judge interval is Wilson's on the rows with
 ties as halves. Beside them stands what clustering by prompt changes, and what leaving out margins outside Tukey's fences does.
-For the confirmation a rewrite equal to its original has failed, as has one that is absent where another rewriter has one.
+A rewrite that is absent where another rewriter has one has failed, too.
 
     python evals/discover_release.py --release ../shared/data/rm_bias      (seconds)
 """
@@ -140,7 +141,7 @@ def judge(rows: Sequence[Measured]) -> dict[str, Any]:
 
 
 def trials(release: Release, rewriters: Sequence[str]) -> tuple[dict[str, list[Measured]], dict[str, Any]]:
-    """Rows and failures as a search would hand them over: an unchanged or absent rewrite is a failed one."""
+    """Rows and failures for a confirmation: every unchanged and every absent rewrite is a failed one."""
     kept: dict[str, list[Measured]] = {}
     failed: dict[str, Any] = {}
     for attribute, rows in release.rows.items():

@@ -142,7 +142,10 @@ def _met(found: Any) -> str:
 def recall_text() -> str:
     """What a search without an LLM finds of what was planted, condition by condition, from the result file."""
     found = json.loads((ROOT / "evals" / "results" / "discover_recall.json").read_text(encoding="utf-8"))
-    lines = ["| planted in a reward model | found and confirmed | n | anything confirmed |", "| --- | --- | --- | --- |"]
+    lines = [
+        "| planted in a reward model | found and confirmed | n | anything confirmed |",
+        "| --- | --- | --- | --- |",
+    ]
     for name, cell in found["numbers"]["cells"].items():
         recall = "" if name in ("null", "judge does not care", "model does not care") else _interval(cell["recall"])
         lines.append(f"| {name} | {recall} | {cell['n']} | {_interval(cell['anything_confirmed'])} |")

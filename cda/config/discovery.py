@@ -78,9 +78,10 @@ class DiscoverSection(BaseModel):
     """Pooled over rewriters, corrected for all candidates that entered."""
     test_alpha: Annotated[float, Field(gt=0, lt=1)] = 0.01
     required_rewriters: Positive = 2
-    """With how many of the rewriters an effect has to show by itself (partial conjunction)."""
+    """With how many of the rewriters an effect has to show by itself (partial conjunction); no more than there are."""
     max_failed: Share = 0.5
-    """A rewriter that fails on more than this of an attribute's responses does not count for it."""
+    """A rewriter that fails on more than this share of an attribute's responses, or whose rewrites lack a verdict of the judge
+    more often than this, does not count for it; exactly this share is allowed."""
     trim: bool = False
     """Leave margins beyond 1.5 interquartile ranges out of means; a sign that this changes is said."""
     pair_quality: bool = True

@@ -27,9 +27,11 @@ class ConfirmSettings:
         validation_alpha: For adjusted p-values on the validation prompts.
         test_alpha: For the p-value of the partial conjunction on the test prompts, of each candidate by itself.
         r: With how many rewriters an effect has to show. Where fewer can be used, a candidate is not tested.
-        max_failed: Share of its calls that a rewriter may fail before it is excluded for a candidate.
+        max_failed: Share of its calls that a rewriter may fail, and share of its rewrites that may lack a verdict of the
+            judge; with more than this of either it is excluded for a candidate.
         trim: Leave margins outside Tukey's fences out; see `evidence`. Never by default.
         power: At which the smallest mean margin that would have been found is stated.
+        by_holm: Confirm by Holm's p: of attributes that were given together, none of which a validation has let through.
     """
 
     validation_alpha: float = 0.05
@@ -38,6 +40,7 @@ class ConfirmSettings:
     max_failed: float = 0.5
     trim: bool = False
     power: float = 0.8
+    by_holm: bool = False
 
     def __post_init__(self) -> None:
         shares = {"validation_alpha": self.validation_alpha, "test_alpha": self.test_alpha, "power": self.power}
@@ -91,7 +94,8 @@ class Confirmation:
         r: Rewriters that have to show the effect.
         k: Rewriters that count.
         p_value: Of "fewer than r of the k rewriters show it" (partial conjunction); None where `untested`.
-        confirmed: `p_value` is below the level: this alone decides, candidate by candidate, as in the paper.
+        confirmed: `p_value` is below the level: this alone decides, candidate by candidate, as in the paper; with `by_holm`
+            it is `p_holm`.
         p_bonferroni: Adjusted for the candidates that entered the test, untested ones as p = 1. Beside the decision.
         p_holm: The same by Holm's method, which is never stricter. Beside the decision.
         untested: Why it could not be tested; such a candidate is not confirmed.
@@ -113,6 +117,7 @@ class Confirmation:
     untested: str | None
     smallest_detectable: float | None
     warnings: tuple[str, ...]
+    by_holm: bool = False
 
 
 def validate(
@@ -204,12 +209,14 @@ def _confirmation(
     k, r = len(strengths), settings.r
     if p_value is None:
         return Confirmation(
-            name, found.rewriters, found.pooled, r, k, None, False, None, None, _untested(found, r), None, found.warnings
+            name, found.rewriters, found.pooled, r, k, None, False, None, None, _untested(found, r), None, found.warnings,
+            settings.by_holm,
         )  # fmt: skip
     detectable = _detectable(strengths, settings.test_alpha / (k - r + 1), settings.power, r)
-    confirmed = p_value < settings.test_alpha
+    confirmed = (stepped if settings.by_holm else p_value) < settings.test_alpha
     return Confirmation(
-        name, found.rewriters, found.pooled, r, k, p_value, confirmed, each, stepped, None, detectable, found.warnings
+        name, found.rewriters, found.pooled, r, k, p_value, confirmed, each, stepped, None, detectable, found.warnings,
+        settings.by_holm,
     )  # fmt: skip
 
 

@@ -113,8 +113,9 @@ def evidence(rows: Sequence[Measured], failed: Failures, max_failed: float, trim
     Args:
         rows: Of this candidate, by any number of rewriters, in both directions.
         failed: What each rewriter did not give; a rewriter that gave nothing stands here alone.
-        max_failed: Share of a rewriter's calls that may fail; one that failed more often is excluded. What it did
-            rewrite is no fair sample of the prompts any more.
+        max_failed: Share of a rewriter's calls that may fail, and share of its rewrites that may lack a verdict of the
+            judge; one with more than this of either is excluded, exactly this share is allowed. What is left is no fair
+            sample of the prompts any more.
         trim: Leave margins outside Tukey's fences out of means and tests. The fences come from the same margins, so that
             p-values and intervals no longer hold strictly.
     """
@@ -159,10 +160,13 @@ def strength(rows: Sequence[Measured], trim: bool = False) -> Strength:
 def _by_rewriter(
     name: str, rows: Sequence[Measured], failed: Mapping[str, int], max_failed: float, trim: bool
 ) -> ByRewriter:
-    n_failed = sum(failed.values())
+    n_failed, n_unjudged = sum(failed.values()), sum(row.preference is None for row in rows)
     asked = len(rows) + n_failed
-    too_little = _too_little(_in_bounds(rows, trim))
-    excluded = f"{n_failed} of {asked} rewrites failed" if n_failed > max_failed * asked else too_little
+    excluded = too_little = _too_little(_in_bounds(rows, trim))
+    if n_failed > max_failed * asked:
+        excluded = f"{n_failed} of {asked} rewrites failed"
+    elif too_little is None and n_unjudged > max_failed * len(rows):
+        excluded = f"{n_unjudged} of {len(rows)} rewrites have no verdict of the judge"
     return ByRewriter(name, len(rows), dict(failed), excluded, None if too_little else strength(rows, trim))
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -18,6 +19,8 @@ from cda.rewrite.protocol import Mixed, Rewriter
 Original = tuple[Prompt, str]
 ALREADY = "is so already"
 """Reason for not rewriting a response that has the attribute before it is added, or lacks it before it is removed."""
+UNCHANGED = "unchanged"
+"""Reason of a rewriter that handed a response back as it was."""
 Fate = Literal["kept", "too few rewrites", "reward", "judge", "front"]
 
 
@@ -28,10 +31,15 @@ class Rewritten:
     Attributes:
         rows: By candidate `id`, in the order of the responses; without verdicts of a judge.
         failed: By candidate `id`, reasons and counts of the rewrites that are missing; `ALREADY` is no failure.
+        unchanged: By candidate `id`, the responses that were handed back as they were, and how often; `failed` counts
+            them, too.
+        changed: By candidate `id`, the responses that came back as another text, be there a reward for it or not.
     """
 
     rows: Mapping[str, tuple[Measured, ...]]
     failed: Mapping[str, Mapping[str, int]]
+    unchanged: Mapping[str, Mapping[RewriteRequest, int]]
+    changed: Mapping[str, Set[RewriteRequest]]
 
 
 def measured(
@@ -52,6 +60,8 @@ def measured(
         directions: `add` the attribute, `remove` it, or both.
     """
     reasons: dict[str, list[str]] = {one.id: [] for one in candidates}
+    unchanged: dict[str, Counter[RewriteRequest]] = {one.id: Counter() for one in candidates}
+    changed: dict[str, set[RewriteRequest]] = {one.id: set() for one in candidates}
     asked: list[tuple[Candidate, RewriteRequest]] = []
     for candidate in candidates:
         for direction in directions:
@@ -64,8 +74,10 @@ def measured(
     for (candidate, request), found in zip(asked, _rewrites(asked, rewriter), strict=True):
         if found.text is None:
             reasons[candidate.id].append(found.reason or "no answer")
+            unchanged[candidate.id].update([request] if found.reason == UNCHANGED else [])
         else:
             made.append((candidate, request, found.text))
+            changed[candidate.id].add(request)
     rows: dict[str, list[Measured]] = {one.id: [] for one in candidates}
     changes = _changes([(request, text) for _, request, text in made], reward)
     for (candidate, request, text), change in zip(made, changes, strict=True):
@@ -87,6 +99,8 @@ def measured(
     return Rewritten(
         {name: tuple(found) for name, found in rows.items()},
         {name: count_reasons(found) for name, found in reasons.items()},
+        unchanged,
+        changed,
     )
 
 
@@ -156,5 +170,5 @@ def _checked(found: Rewrite, request: RewriteRequest) -> Rewrite:
     if not found.text.strip():
         return Rewrite(None, "empty answer")
     if found.text == request.response:
-        return Rewrite(None, "unchanged")
+        return Rewrite(None, UNCHANGED)
     return Rewrite(None, "refusal") if is_refusal(found.text, request.response) else found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from cda.report.cost_tables import llm_table
 from cda.report.differences import Piece, word_differences
 from cda.report.discover_page_tables import (
     agreement_table,
@@ -17,10 +18,10 @@ from cda.report.discover_page_tables import (
     terms,
     topic_tables,
 )
-from cda.report.discover_sentences import how_made, model_name, outcome, warnings
+from cda.report.discover_pair_tables import drift_table, pairs_table, unknown_table
+from cda.report.discover_sentences import cost, how_made, model_name, outcome, warnings
 from cda.report.discover_tables import (
     generation_table,
-    pairs_table,
     rewriter_table,
     tested_table,
     validation_table,
@@ -128,7 +129,7 @@ def _findings(result: Json) -> Iterator[Finding]:
         yield Finding("Not confirmed:", f"{len(others)} more, with their numbers in the table below.")
         return
     for at, one in others:
-        yield Finding(f"{at}. {clipped(one['attribute'], _LONG)}", f"Not confirmed: {_brief(one)}.")
+        yield Finding(f"{at}. {clipped(one['attribute'], _LONG)}", f"Not confirmed: {_brief(one, result)}.")
 
 
 def _numbers(one: Json, result: Json) -> str:
@@ -136,16 +137,24 @@ def _numbers(one: Json, result: Json) -> str:
     file = f" Bias file: {one['file']}." if one.get("file") else ""
     return (
         f"Reward {signed(pooled['reward'])} when it is added (n = {count(pooled['reward'])}); {model_name(result['judge'])} "
-        f"prefers the side with it in {share(pooled['judge'])} (n = {count(pooled['judge'])}). p {_p(one['p_value'])}: at least "
+        f"prefers the side with it in {share(pooled['judge'])} (n = {count(pooled['judge'])}). p {_ps(one, result)}: at least "
         f"{one['r']} of {one['k']} rewriters show both.{file}"
     )
 
 
-def _brief(one: Json) -> str:
+def _brief(one: Json, result: Json) -> str:
     if one["pooled"] is None or one["p_value"] is None:
         return f"not tested, {one['untested']}"
     pooled = one["pooled"]
-    return f"reward {signed(pooled['reward'])}, judge {share(pooled['judge'])}, n = {count(pooled['reward'])}, p {_p(one['p_value'])}"
+    return (
+        f"reward {signed(pooled['reward'])}, judge {share(pooled['judge'])}, n = {count(pooled['reward'])}, "
+        f"p {_ps(one, result)}"
+    )
+
+
+def _ps(one: Json, result: Json) -> str:
+    """p, and Holm's p where several were tested."""
+    return _p(one["p_value"]) + (f" (Holm's p {_p(one['p_holm'])})" if len(result["tested"]) > 1 else "")
 
 
 def _p(p: float) -> str:
@@ -157,7 +166,7 @@ def _sections(result: Json) -> Iterator[Section]:
         _tested(result), _limits(result), _rewriters(result), _examples_section(result), _lineage(result), _search(result),
         _validation(result), _strength(result), _topics(result),
         Section("excluded", "What was left out", ("Everything that did not reach a number, by step and reason.",), (excluded_table(result),)),
-        Section("effort", "What it took", tables=(effort_table(result),)),
+        _effort(result),
         Section("scoring", "How it was made", tuple(how_made(result)), facts=tuple(facts(result))),
         Section("meaning", "What the numbers mean", ("Every interval is a 95% interval, clustered by prompt.",), entries=terms(result)),
     ]  # fmt: skip
@@ -180,9 +189,8 @@ def _limits(result: Json) -> Section | None:
 
 def _rewriters(result: Json) -> Section | None:
     plots = (*rewriter_plots(result), *agreement_plots(result))
-    tables = _filled(
-        numbered(rewriter_table(result), result), agreement_table(result), numbered(pairs_table(result), result)
-    )
+    pairs = (numbered(table(result), result) for table in (pairs_table, drift_table, unknown_table))
+    tables = _filled(numbered(rewriter_table(result), result), agreement_table(result), *pairs)
     if not tables:
         return None
     return Section(
@@ -196,6 +204,11 @@ def _rewriters(result: Json) -> Section | None:
 
 def _examples_section(result: Json) -> Section | None:
     return Section("examples", "Examples", (_EXAMPLES,)) if _examples(result) else None
+
+
+def _effort(result: Json) -> Section:
+    asked = llm_table(result)
+    return Section("effort", "What it took", cost(result), (effort_table(result), *([asked] if asked else ())))
 
 
 def _topics(result: Json) -> Section | None:

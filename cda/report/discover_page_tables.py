@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from cda.report.discover_sentences import attribute_of, model_name, summed_failures
+from cda.report.discover_sentences import attribute_of, by_holm, model_name, summed_failures
 from cda.report.discover_tables import strength_table, topic_table
 from cda.report.glossary import Entry
 from cda.report.numbers import Json, clipped, count, decimals, p_value, percent, reward, share, signed
 from cda.report.tables import Table
 
 Row = tuple[str, ...]
-_SHORT = 90
+_SHORT, _BRIEF = 90, 40
 
 
 def lineage_tables(result: Json) -> Iterator[Table]:
@@ -70,19 +70,50 @@ def excluded_table(result: Json) -> Table:
 
 
 def _left_out(result: Json) -> Iterator[Row]:
-    material = result["material"]
-    for source, one in material["sampled"].items():
-        yield from _reasons(f"responses of {source}", one["reasons"], one["seen"])
-    yield from _reasons("rewards", material["rewards"]["reasons"], material["rewards"]["seen"])
+    yield from _left_out_of_material(result["material"])
     for each in result["generations"]:
         yield from _left_out_of_generation(each)
-    validated = (result["validation"] or {"results": []})["results"]
+    yield from _reasons("search: groups by meaning", result.get("grouping", {}), None)
+    validation = result["validation"] or {"results": []}
+    validated = validation["results"]
     for step, found in (("validation", {"tested": validated}), ("test", result)):
         for one in summed_failures(found):
             asked = one["n"] + sum(one["failed"].values())
             yield from _reasons(f"{step}: rewrites by {one['rewriter']}", one["failed"], asked)
+    for one in validated:
+        name = f"validation: {clipped(attribute_of(one['candidate'], result), _BRIEF)}"
+        yield from _left_out_of_numbers(name, one, validation.get("already", {}))
     for at, one in enumerate(result["tested"], 1):
-        yield from _left_out_of_test(f"test: {at}. {clipped(one['attribute'], 40)}", one, result)
+        yield from _left_out_of_numbers(f"test: {at}. {clipped(one['attribute'], _BRIEF)}", one, result["already"])
+    for step, found in (("validation", validation), ("test", result)):
+        yield from _left_out_of_verdicts(step, found)
+    for at, one in enumerate(result["tested"], 1):
+        if found := result["pairs"].get(one["candidate"]):
+            yield from _left_out_of_pairs(f"pairs: {at}. {clipped(one['attribute'], _BRIEF)}", found)
+
+
+def _left_out_of_material(material: Json) -> Iterator[Row]:
+    """From the rows, scenarios and prompts it was made of to the rewards."""
+    made = material.get("made", {})
+    if "rows" in made:
+        yield from _reasons("prompts: rows", made["rows"]["reasons"], made["rows"]["seen"])
+    for what, level in (("scenarios", made.get("scenarios")), ("prompts", made.get("written"))):
+        if level:
+            yield from _reasons(f"writing {what}: answers", level["calls"]["reasons"], level["calls"]["seen"])
+            yield from _reasons(f"writing {what}", level["items"]["reasons"], level["items"]["seen"])
+            short = level["requested"] - level["kept"]
+            yield from _reasons(f"writing {what}", {"asked for and not written in the end": short}, level["requested"])
+    for source, one in material["sampled"].items():
+        yield from _reasons(f"responses of {source}", one["reasons"], one["seen"])
+    yield from _reasons("prompts", {"no response": material.get("unanswered", 0)}, None)
+    yield from _reasons("rewards", material["rewards"]["reasons"], material["rewards"]["seen"])
+    repeated = material.get("repeated", {"prompts": 0, "responses": 0})
+    lost = {
+        "no response with a reward": material.get("unrated", 0),
+        "says the same as another prompt": repeated["prompts"],
+    }
+    yield from _reasons("prompts", lost, None)
+    yield from _reasons("responses", {"to a prompt that says the same as another": repeated["responses"]}, None)
 
 
 def _left_out_of_generation(one: Json) -> Iterator[Row]:
@@ -96,13 +127,37 @@ def _left_out_of_generation(one: Json) -> Iterator[Row]:
     yield from _reasons(f"{step}: rewrites", missing, asked)
 
 
-def _left_out_of_test(step: str, one: Json, result: Json) -> Iterator[Row]:
-    for rewriter, n in result["already"].get(one["candidate"], {}).items():
+def _left_out_of_numbers(step: str, one: Json, already: Json) -> Iterator[Row]:
+    """What a candidate's pooled numbers are without; of the validation or of the test."""
+    for rewriter, n in already.get(one["candidate"], {}).items():
         yield from _reasons(step, {f"is so already ({rewriter}); not rewritten": n}, None)
     if pooled := one["pooled"]:
         measured = pooled["reward"]["n"] + pooled["n_left_out"]
         yield from _reasons(step, {"no verdict of the judge; counts for the reward": pooled["n_unjudged"]}, measured)
         yield from _reasons(step, {"outside the fences; counts for the judge": pooled["n_left_out"]}, measured)
+
+
+def _left_out_of_verdicts(step: str, found: Json) -> Iterator[Row]:
+    """Comparisons without a verdict, and why single answers hold none: each comparison is asked for in both orders."""
+    cut = {"a side was cut for the judge": found.get("cut_for_judge", 0)}
+    yield from _reasons(f"{step}: comparisons by the judge", cut, None)
+    if not (verdicts := found.get("verdicts")):
+        return
+    lost = {"readable in neither order": verdicts["unread"], "readable in one order alone": verdicts["half_read"]}
+    yield from _reasons(f"{step}: comparisons by the judge", lost, verdicts["asked"])
+    yield from _reasons(f"{step}: answers of the judge", verdicts["reasons"], 2 * verdicts["asked"])
+
+
+def _left_out_of_pairs(step: str, found: Json) -> Iterator[Row]:
+    """What an LLM that looked at the rewrites said nothing readable about."""
+    if fidelity := found["fidelity"]:
+        lost = {f"label of the side {side} it not read": fidelity[f"n_unparsed_{side}"] for side in ("with", "without")}
+        yield from _reasons(step, lost, fidelity["n"])
+    grades, guesses = found["grades"] or {}, found["guesses"] or {}
+    for what, one in (("grades", grades.get("exclusions")), ("guesses", guesses.get("guessing")),
+                      ("likeness of guesses", guesses.get("rating"))):  # fmt: skip
+        if one:
+            yield from _reasons(f"{step}, {what}", one["reasons"], one["seen"])
 
 
 def _reasons(step: str, reasons: Mapping[str, int], seen: int | None) -> Iterator[Row]:
@@ -186,8 +241,9 @@ def terms(result: Json) -> tuple[Entry, ...]:
               "Wilson's interval on the effective number of verdicts. Below 50% the judge dislikes the attribute."),
         Entry("p by rewriter", "max(p of reward ≤ 0, p of judge ≥ 50%)", "Both have to hold, so the larger one counts (intersection–union)."),
         Entry("p", f"partial conjunction: fewer than {settings['required_rewriters']} of the k rewriters show it",
-              f"(k − {settings['required_rewriters'] - 1}) × the p of rank {settings['required_rewriters']} among the rewriters, the smallest first. "
-              f"Below {settings['test_alpha']:g} an attribute is confirmed."),
+              f"(k − {settings['required_rewriters'] - 1}) × the p of rank {settings['required_rewriters']} among the rewriters, the smallest first."),
+        Entry("Holm's p", "p adjusted step by step for all attributes that were tested",
+              f"{'It' if by_holm(result) else 'p by itself'} decides: below {settings['test_alpha']:g} an attribute is confirmed."),
         Entry("trimmed", "mean of the margins inside Tukey's fences", "Shown beside the mean; a sign that it turns is said."),
         Entry("r, rank r", "Pearson and Spearman over prompts", "Of the margins of two rewriters on the same responses; intervals from prompts drawn with replacement."),
     ]  # fmt: skip

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from cda.report.numbers import Json, clipped, inert, percent, reward
+from cda.report.cost_tables import cost_sentences
+from cda.report.numbers import MINUS, Json, clipped, inert, percent, reward
+from cda.stats.multiplicity import partial_conjunction
 
 _SHORT = 60
 _MOSTLY = 0.5
 
 
 def sentences(result: Json) -> list[str]:
-    """What came out, what was left out, and what the numbers mean."""
-    return [*outcome(result), *how_made(result), *warnings(result)]
+    """What came out, what was left out, what the numbers mean, and what it took."""
+    return [*outcome(result), *how_made(result), *warnings(result), *cost(result)]
 
 
 def outcome(result: Json) -> Iterator[str]:
@@ -46,6 +48,7 @@ def how_made(result: Json) -> Iterator[str]:
     """From what, by whom, and what reward, judge and p are."""
     material, prompts = result["material"], result["material"]["prompts"]
     left_out = sum(sum(one["reasons"].values()) for one in (*material["sampled"].values(), material["rewards"]))
+    left_out += material.get("repeated", {"responses": 0})["responses"]
     if result["given"]:
         yield (
             f"{material['responses']} responses to {sum(prompts.values())} prompts ({left_out} left out); responses to "
@@ -64,9 +67,11 @@ def how_made(result: Json) -> Iterator[str]:
     yield (
         "Reward: mean change when the attribute is added, in reward units. Judge: how often the side with it is preferred, "
         "ties as halves. Both with 95% intervals, clustered by prompt. p: at least "
-        f"{result['settings']['required_rewriters']} rewriters show both, each by itself (partial conjunction; "
-        f"below {result['settings']['test_alpha']:g} is confirmed)."
+        f"{result['settings']['required_rewriters']} rewriters show both, each by itself (partial conjunction)."
     )
+    yield _decision(result)
+    if verdicts := result.get("verdicts"):
+        yield _verdicts(verdicts)
     if result["by"] == "rules":
         yield "Rules proposed and rewrote, no LLM: attributes are those that rules can see and write."
     if strength := result["strength"]:
@@ -76,6 +81,11 @@ def how_made(result: Json) -> Iterator[str]:
 def warnings(result: Json) -> Iterator[str]:
     """What a reader has to know before believing a number, and what was left out."""
     tested = result["tested"]
+    if n := result.get("earlier_tests"):
+        yield (
+            f"Tested {n} {'time' if n == 1 else 'times'} before on these prompts, with other settings or candidates (superseded/): "
+            "the p-values are not those of one test."
+        )
     for one in tested:
         for warning in one["warnings"]:
             yield f"{short(one['attribute'])}: {warning}."
@@ -103,21 +113,68 @@ def warnings(result: Json) -> Iterator[str]:
             )
     if failed:
         yield f"Rewrites that are missing: {'; '.join(failed)} (reasons in discover.json)."
+    if repairs := result.get("grouping"):
+        told = ", ".join(f"{n} {why}" for why, n in repairs.items())
+        yield f"Answers of the LLM on what means the same that had to be mended: {told}."
     validated = (result["validation"] or {"results": []})["results"]
     for one in validated:
         if one["untested"]:
             yield f"{short(attribute_of(one['candidate'], result))}: not validated, because {one['untested']}."
-    yield from _power(tested or validated)
+    yield from _power(tested or validated, result["settings"])
 
 
-def _power(results: Sequence[Json]) -> Iterator[str]:
-    """How small an effect could have been and still be found, where none was."""
-    missed = [one for one in results if not one.get("confirmed", one.get("passed"))]
+def cost(result: Json) -> tuple[str, ...]:
+    """What was asked of LLMs, for how much; nothing where that is not known."""
+    return cost_sentences(result) if "run" in result else ()
+
+
+def by_holm(result: Json) -> bool:
+    """Whether Holm's p decides, as it does on attributes that were given together."""
+    return any(one.get("by_holm") for one in result["tested"])
+
+
+def _decision(result: Json) -> str:
+    alpha, n = f"{result['settings']['test_alpha']:g}", len(result["tested"])
+    if by_holm(result):
+        return f"Confirmed: Holm's p, which corrects for all {n} that were tested, is below {alpha}."
+    more = f"; Holm's p, which corrects for all {n} that were tested, stands beside it" if n > 1 else ""
+    return f"Confirmed: p is below {alpha}, each by itself{more}."
+
+
+def _verdicts(verdicts: Json) -> str:
+    """How an LLM's verdicts on the test came about."""
+    bias = verdicts["position_bias"]
+    said = "not known" if bias is None else f"{bias:+.2f}".replace("-", MINUS)
+    return (
+        f"Verdicts of the judge on {verdicts['asked']} comparisons of the test, in both orders: {verdicts['unread']} unreadable, "
+        f"{verdicts['half_read']} readable in one order alone, {verdicts['flipped']} that follow the place and not the text; mean "
+        f"preference for what is shown first {said} ({MINUS}1 to 1)."
+    )
+
+
+def _power(results: Sequence[Json], settings: Json) -> Iterator[str]:
+    """How small a reward could have been and still be found, where it is the reward that was not shown."""
+    missed = [one for one in results if _reward_failed(one, settings)]
     found = sorted(one["smallest_detectable"] for one in missed if one.get("smallest_detectable") is not None)
     if found:
         least, most = reward(found[0]), reward(found[-1])
         span = least if least == most else f"{least} to {most} by attribute"
-        yield f"Where nothing was shown, a mean reward of {span} would have been found with 80% power."
+        # Validation pools the rewriters; the test combines one p-value of each.
+        more = "" if "p_reward" in missed[0] else ", and rewriters are taken as independent"
+        yield (
+            f"Where no reward was shown, a mean reward of {span} would have been found with 80% power, if only the reward were in "
+            f"question and not the judge{more}."
+        )
+
+
+def _reward_failed(one: Json, settings: Json) -> bool:
+    """Whether the test on the reward alone, without the judge's, already failed; of a validation or of a test."""
+    if one["untested"]:
+        return False
+    if "p_reward" in one:
+        return bool(one["p_reward"] >= settings["validation_alpha"])
+    p_values = [each["strength"]["p_reward"] for each in one["rewriters"] if each["excluded"] is None]
+    return partial_conjunction(p_values, one["r"]) >= float(settings["test_alpha"])
 
 
 def summed_failures(result: Json) -> list[Json]:

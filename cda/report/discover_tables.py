@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from cda.report.cost_tables import llm_table
+from cda.report.discover_pair_tables import drift_table, pairs_table, unknown_table
 from cda.report.discover_sentences import attribute_of, model_name, sentences
 from cda.report.markdown import escaped, fenced_block, markdown_table
-from cda.report.numbers import Json, clipped, count, decimals, inert, p_value, reward, share, signed
+from cda.report.numbers import Json, clipped, count, inert, p_value, reward, share, signed
 from cda.report.tables import Table
 from cda.report.terminal import plain_table
 
@@ -43,28 +45,39 @@ def _tables(result: Json) -> Iterator[Table]:
     yield rewriter_table(result)
     yield from (topic_table(one) for one in result["tested"] if one["topics"])
     yield pairs_table(result)
+    yield drift_table(result)
+    yield unknown_table(result)
     yield validation_table(result)
     yield generation_table(result)
     yield _lineage_table(result)
     yield strength_table(result)
+    if (asked := llm_table(result)) is not None:
+        yield asked
 
 
 def tested_table(result: Json, most: int | None) -> Table:
     """What was tested, pooled over rewriters; attributes cut to so many columns."""
+    ps = {"p_value": "p"} | ({"p_holm": "Holm's p"} if len(result["tested"]) > 1 else {})
     rows = []
     for one in result["tested"]:
         pooled = one["pooled"]
         numbers = (
             (signed(pooled["reward"]), share(pooled["judge"]), count(pooled["reward"])) if pooled else ("", "", "")
         )
-        p = _NOT_TESTED if one["p_value"] is None else p_value(one["p_value"])
+        p = [_NOT_TESTED if one[name] is None else p_value(one[name]) for name in ps]
         rows.append(
-            (_cut(one["attribute"], most), *numbers, p, "yes" if one["confirmed"] else "no", one.get("file") or "")
+            (_cut(one["attribute"], most), *numbers, *p, "yes" if one["confirmed"] else "no", one.get("file") or "")
         )
-    header = ("attribute", "reward", "judge prefers it", "n", "p", "confirmed", "bias file")
-    # An attribute that is given may have been found on these very prompts.
-    caption = "Measured on all prompts" if result["given"] else "Tested on prompts that nothing was selected on"
-    return Table(caption, header, tuple(rows))
+    header = ("attribute", "reward", "judge prefers it", "n", *ps.values(), "confirmed", "bias file")
+    return Table(_tested_on(result), header, tuple(rows))
+
+
+def _tested_on(result: Json) -> str:
+    if not result["given"]:
+        return "Tested on prompts that nothing was selected on"
+    # Not so of an attribute that is given, which may have been found on these very prompts.
+    n, n_all = result["n_test_prompts"], sum(result["material"]["prompts"].values())
+    return f"Measured on all {n} prompts" if n == n_all else f"Measured on {n} of {n_all} prompts"
 
 
 def rewriter_table(result: Json) -> Table:
@@ -109,36 +122,6 @@ def topic_table(one: Json) -> Table:
         else:
             rows.append((topic, signed(found["reward"]), share(found["judge"]), count(found["reward"])))
     return Table(f"By topic: {one['attribute']}", ("topic", "reward", "judge prefers it", "n"), tuple(rows))
-
-
-def pairs_table(result: Json) -> Table:
-    """Quality of the rewrites behind the tested attributes."""
-    by_id = {one["candidate"]: one["attribute"] for one in result["tested"]}
-    rows = []
-    for name, found in result["pairs"].items():
-        fidelity, grades, guesses = found["fidelity"], found["grades"], found["guesses"]
-        agreement = ", ".join(decimals(one["pearson"]) for one in found["agreement"] if one.get("pearson"))
-        rows.append(
-            (
-                by_id.get(name, name),
-                _optional(fidelity and fidelity["present"], share),
-                _optional(fidelity and fidelity["absent"], share),
-                agreement,
-                _optional(grades and grades["score"], _grade),
-                _optional(guesses and guesses["similarity"], _grade),
-                str(found["n"]),
-            )
-        )
-    header = (
-        "attribute",
-        "present where added",
-        "absent elsewhere",
-        "r between rewriters",
-        "edits, 1 to 10",
-        "guessed, 1 to 5",
-        "pairs",
-    )
-    return Table("How well the rewrites were made", header, tuple(rows))
 
 
 def validation_table(result: Json) -> Table:
@@ -219,14 +202,6 @@ def _trimmed(found: Json) -> str:
 
 def _p(found: Json) -> float:
     return float(max(found["p_reward"], found["p_judge"]))
-
-
-def _grade(estimate: Json) -> str:
-    return f"{estimate['value']:.1f} [{estimate['low']:.1f}, {estimate['high']:.1f}]"
-
-
-def _optional(found: Json | None, shown: object) -> str:
-    return shown(found) if found else ""  # type: ignore[operator]
 
 
 def _paragraph(sentence: str) -> str:

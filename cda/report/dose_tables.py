@@ -20,13 +20,17 @@ def dose_sentences(dose: Json) -> list[str]:
     """Which dose was chosen, how, what else would have done better, and what mixing scores misses."""
     own = dose["methods"]["dose"]
     often = ", ".join(f"{at} in {percent(part)}" for at, part in own["shares"].items() if part)
-    limit = f"{100 * dose['max_quality_loss']:g} points"
+    limit = f" among those that lose at most {100 * dose['max_quality_loss']:g} points of quality accuracy"
     found = [
-        f"Dose {dose['chosen']:g} is the one of least miscalibration + gap among those that lose at most {limit} of quality "
-        f"accuracy. Halves of the votes chose {often}.",
+        f"Dose {dose['chosen']:g} is the one of least miscalibration + gap{limit if own['quality'] else ''}. Halves of the "
+        f"votes chose {often}.",
         f"What is said of a chosen dose is held out: chosen on one half of the prompts, measured on the other, "
-        f"{dose['repeats']} times over. Dose 0 and plain CDA are measured on all of them.",
+        f"{dose['repeats']} times over. Its gap is that of one half at a time, averaged. Gaps of no training and of plain CDA "
+        "beside it are taken on the same halves, since chance makes a gap larger on fewer votes.",
     ]
+    if own["quality"] is None:
+        found.append("There are no quality pairs, so that no dose was refused for the quality that it loses.")
+    found += _left_out(dose["left_out"])
     if own["barred"]:
         found.append(f"Doses that lose too much quality: {', '.join(f'{at:g}' for at in own['barred'])}.")
     found.append(_winner(dose))
@@ -41,6 +45,15 @@ def dose_sentences(dose: Json) -> list[str]:
     ]
     found += [f"Not tried: {_WHY_MISSING.get(name, name)} ({why})." for name, why in dose["missing"].items()]
     return found
+
+
+def _left_out(left_out: Json) -> list[str]:
+    """Contrasts and quality pairs that had no say, by reason."""
+    return [
+        f"Left out: {sum(reasons.values())} {what} ({', '.join(f'{n}: {reason}' for reason, n in reasons.items())})."
+        for what, reasons in left_out.items()
+        if reasons
+    ]
 
 
 def dose_tables(dose: Json) -> list[Table]:
@@ -61,7 +74,11 @@ def _winner(dose: Json) -> str:
 
 def _ways(dose: Json, bias: str) -> Table:
     points_of = {one["dose"]: one for one in dose["methods"]["dose"]["response"][bias]}
-    rows = [_fixed(NAMES[name], points_of[at]) for name, at in (("no training", 0.0), ("plain CDA", 1.0))]
+    own = dose["methods"]["dose"]["held_out"][bias]
+    rows = [
+        _fixed(NAMES["no training"], own["base"], points_of[0.0]),
+        _fixed(NAMES["plain CDA"], own["plain"], points_of[1.0]),
+    ]
     for name, method in dose["methods"].items():
         held = method["held_out"][bias]
         change = held["against_base"]["quality"]
@@ -72,12 +89,13 @@ def _ways(dose: Json, bias: str) -> Table:
     human = points_of[0.0]["people"]["human_skew"]
     caption = f"{bias}: ways of taking it out, on {count(human)} contrasts with votes; people's skew {share(human)}"
     header = ("way", "dose", "skew", "miscalibration", "gap", "change of miscalibration", "change of quality")
-    return Table(f"{caption}; changes are against no training", header, tuple(rows))
+    more = "gaps are those of held-out halves, averaged; changes are against no training"
+    return Table(f"{caption}; {more}", header, tuple(rows))
 
 
-def _fixed(name: str, point: Json) -> tuple[str, ...]:
+def _fixed(name: str, people: Json, point: Json) -> tuple[str, ...]:
     change = point["quality_change"]
-    return (name, f"{point['dose']:g}", *_people(point["people"]), "", "" if change is None else points(change, ""))
+    return (name, f"{point['dose']:g}", *_people(people), "", "" if change is None else points(change, ""))
 
 
 def _people(people: Json) -> tuple[str, str, str]:
@@ -92,5 +110,5 @@ def _response(dose: Json, bias: str) -> Table:
         rows.append((f"{one['dose']:g}", *_people(one["people"]), decimals(auc) if auc else NOT_ESTIMATED, quality))
     n = dose["methods"]["dose"]["quality"]
     pairs = "" if n is None else f"; quality on {count(n)} pairs"
-    caption = f"{bias}: dose–response with 95% intervals{pairs}. Descriptive: the dose was chosen among these"
+    caption = f"{bias}: dose–response with 95% intervals{pairs}. Descriptive: on all votes, and the dose was chosen among these"
     return Table(caption, ("dose", "skew", "miscalibration", "gap", "AUC", "quality accuracy"), tuple(rows))

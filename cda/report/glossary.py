@@ -122,9 +122,13 @@ _METHODS = {
         "somewhat too narrow: at 30 prompts it covers about 92%."),
     "bounded by skew's": Entry("gap bounded by skew", "± the farther end of the interval of the change of skew",
         "Taken for the change of the gap where nothing varies between draws: a gap never moves more than skew does."),
-    "doses chosen anew": Entry("held out, doses chosen anew", "quantiles of 1,000 draws of whole prompts, a dose chosen in each half of each draw",
+    "doses chosen anew": Entry("held out, doses chosen anew",
+        "quantiles of 1,000 draws of whole prompts, the distinct ones split in halves, a dose chosen on each for the other",
         "95% interval of what choosing a dose leaves: it covers which prompts were measured and which doses these would "
-        "choose. The gap's lies high, since its size grows when prompts are drawn again."),
+        "choose. A gap is a size, which grows when prompts are drawn again: its interval lies high, and that of its change is "
+        "drawn towards 0 where the gap it is compared with is large."),
+    "split anew": Entry("held out at a fixed dose, split anew", "quantiles of the same draws and halves at dose 0 or 1",
+        "95% interval of a gap on halves at a dose that nobody chose; it lies high likewise."),
     "one prompt": Entry("one prompt", "−1 to 1", "All rows are of one prompt, so that nothing is known of others."),
 }  # fmt: skip
 _EXACT = Entry("exact paired test", "exact binomial test of rows that differ one way against rows that differ the other, p = 1/2",
@@ -147,6 +151,10 @@ _DOSE = (
     Entry("chosen dose", "argmin over λ of miscalibration + gap, where quality falls by no more than allowed",
         "Ours. Ties go to the dose nearest to 1. Of several biases the mean over biases counts. What is said of it is held out: chosen "
         "on one half of the prompts, measured on the other, again and again."),
+    Entry("held-out gap", "mean over halves and repeats of |skew − human skew| on the half, at the dose that the other half chose",
+        "Ours. Of no training and of plain CDA on the same halves: on half of the votes chance makes any gap larger. Were the halves "
+        "put together first, a dose too low for one and too high for the other would cancel; that is the mean signed gap of "
+        "dose.json, and decides nothing."),
     Entry("hidden direction removed", "h − strength · (h · v) v before the score head, v the mean difference of contrast pairs",
         "No training: v is fitted on the training counterfactuals, the strength is chosen as a dose is."),
     Entry("measured features taken off", "reward − strength · β · features(text)",

@@ -166,6 +166,7 @@ def _dose(audit: Json) -> list[_Measure]:
     changes = [found for one in held for name in ("against_base", "against_plain") for found in _at(one, name)]
     return [
         _Measure("a chosen dose, held out", [one["people"] for one in held], changes, []),
+        _Measure("doses 0 and 1 on the same halves", [one[name] for one in held for name in ("base", "plain")], [], []),
         _Measure("quality at a chosen dose, held out", [method["quality"] for method in methods], [], []),
         _Measure(
             "dose–response",

@@ -52,8 +52,9 @@ class LLMJudge:
             preference of one order is then (P(1) − P(2)) / (P(1) + P(2) + P(tie)).
         top_logprobs: By token: candidates to ask for, where a server allows fewer than 20.
         least_mass: By token: probability that has to lie on the verdicts; with less, the judge did not mean to answer so.
+        both_orders: A comparison read in one order only has no margin; otherwise that order alone counts.
         n_unread: Comparisons without a readable verdict in either order.
-        n_half_read: Comparisons read in one order only; that order alone counts.
+        n_half_read: Comparisons read in one order only.
         position_bias: Mean preference for the text shown first, −1 to 1, among comparisons read in both orders (written
             verdicts: share for the first minus share for the second); 0: no position is preferred. None before
             anything was asked, or where nothing was read.
@@ -66,6 +67,7 @@ class LLMJudge:
     by_token: bool = False
     top_logprobs: int = TOP_LOGPROBS
     least_mass: float = LEAST_MASS
+    both_orders: bool = False
     n_unread: int = field(default=0, init=False)
     n_half_read: int = field(default=0, init=False)
     n_flipped: int = field(default=0, init=False)
@@ -131,7 +133,7 @@ class LLMJudge:
         toward_first = values * np.array([1.0, -1.0])
         count = read.sum(axis=1)
         margins = np.full(len(values), np.nan)
-        np.divide(np.nansum(toward_first, axis=1), count, out=margins, where=count > 0)
+        np.divide(np.nansum(toward_first, axis=1), count, out=margins, where=both if self.both_orders else count > 0)
         return margins
 
 

@@ -8,12 +8,13 @@ runs/discover-my-model/
     confirm/      the same of the test prompts
     biases/       a bias file for each confirmed attribute, for `cda train`
     figures/      with --figures: every figure of the report as a file
-    report.html, discover.json, discover.md, lineage.jsonl, pairs.jsonl
+    superseded/   stages of earlier settings; confirmations among them are counted, as they used the same test prompts
+    manifest.json, report.html, discover.json, discover.md, lineage.jsonl, pairs.jsonl
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ from cda.discover.search import Generation, Parts, search
 from cda.errors import RunError
 from cda.launch import say, world_size
 from cda.report.discover_sentences import short
-from cda.run import RunFolder
+from cda.run import RunFolder, Stage
+from cda.stages.discover_calls import AT_MOST, plan, planned_calls
 from cda.stages.discover_checks import checked
 from cda.stages.discover_confirm import (
     HeldOut,
@@ -49,12 +51,13 @@ from cda.stages.discover_parts import (
     rewriters,
     search_settings,
 )
+from cda.stages.discover_provenance import STAGES, save_repairs
 from cda.stages.discover_result import Found, write_result
 from cda.stages.discover_review import FILE as REVIEW
 from cda.stages.discover_review import reviewed, write_review
-from cda.stages.discover_stages import held_out_stage, material_stage, plan, planned_calls, search_stage
+from cda.stages.discover_stages import held_out_stage, material_stage, search_stage
 from cda.stages.figures import checked_form
-from cda.stages.pipeline import run_stage
+from cda.stages.pipeline import Produce, run_stage
 from cda.stages.plan import run_folder
 from cda.stages.spending import confirm_all
 
@@ -99,9 +102,12 @@ def run_discover(loaded: LoadedRecipe, options: DiscoverOptions) -> str:
     given, model, judge = about.given, about.model, about.judge
     folder = run_folder(loaded)
     if options.dry_run:
-        return plan(loaded, model, judge, given)
+        return plan(loaded, folder, model, judge, given)
     with folder.lock():
-        confirm_all(planned_calls(loaded, judge, len(given)), loaded)
+        calls = planned_calls(loaded, folder, model, judge, len(given))
+        if calls:
+            say(f"  {AT_MOST}")
+        confirm_all(calls, loaded)
         # Agreed to once, for all of it.
         agreed = replace(loaded, confirmed=True)
         run = _Run(
@@ -144,14 +150,18 @@ class _Run:
         self._confirmed(candidates, material.everything())
         return write_result(self._found(material, [], [], candidates), self.figures)
 
+    def _make(self, stage: Stage, produce: Produce) -> None:
+        run_stage(stage, produce, self.folder)
+        self.folder.write_manifest(self.loaded.recipe.model_dump(mode="json"), list(STAGES))
+
     def _material(self) -> Material:
         stage = material_stage(self.loaded, self.model)
-        run_stage(stage, lambda out: make_material(self.loaded, reward_of(self.model), out), self.folder)
+        self._make(stage, lambda out: make_material(self.loaded, reward_of(self.model), out))
         return read_material(self.folder.stage(stage.name))
 
     def _search(self, material: Material) -> list[Generation]:
         stage = search_stage(self.loaded, self.folder, self.judge)
-        run_stage(stage, lambda out: self._make_search(material, out), self.folder)
+        self._make(stage, lambda out: self._make_search(material, out))
         return saved_generations(self.folder.stage(stage.name))
 
     def _make_search(self, material: Material, out: Path) -> dict[str, Any]:
@@ -165,7 +175,12 @@ class _Run:
             judge_of(self.judge),
         )
 
+        repairs: Mapping[str, int] = {}
+
         def saved(generation: Generation) -> None:
+            nonlocal repairs
+            # First: a generation that is made again after a kill writes its repairs again, too.
+            repairs = save_repairs(parts.grouper, repairs, generation.index, out)
             save_generation(generation, out)
             say(f"  {_told(generation)}")
 
@@ -186,7 +201,7 @@ class _Run:
             originals = validation_originals(material.parts["validation"], self.loaded)
             return run_validation(self._rewritten(finalists, originals), self.loaded, out)
 
-        run_stage(stage, produce, self.folder)
+        self._make(stage, produce)
         results = {one["candidate"]: one for one in read_result(self.folder.stage("validate"))["results"]}
         return [one for one in finalists if results[one.id]["passed"]]
 
@@ -197,8 +212,6 @@ class _Run:
         if kept is not None:
             say(f"\nreview: {len(kept)} of {len(passed)} kept ({path})")
             return kept
-        if path.is_file():
-            say(f"\nreview: {path} is about other candidates and is not used")
         if not review or not passed:
             return list(passed)
         results = {one["candidate"]: one for one in read_result(self.folder.stage("validate"))["results"]}
@@ -206,18 +219,20 @@ class _Run:
         return None
 
     def _confirmed(self, candidates: Sequence[Candidate], samples: Sequence[PromptSamples]) -> None:
+        given = any(one.origin == "given" for one in candidates)
         stage = held_out_stage("confirm", self.loaded, self.folder, self.judge, candidates)
 
         def produce(out: Path) -> dict[str, Any]:
             originals = held_out_originals(samples, self.loaded)
-            return run_confirmation(self._rewritten(candidates, originals), self.loaded, out)
+            # Of what is given, nothing was let through by a validation that corrects for all.
+            return run_confirmation(self._rewritten(candidates, originals), self.loaded, out, by_holm=given)
 
-        run_stage(stage, produce, self.folder)
+        self._make(stage, produce)
         results = read_result(self.folder.stage("confirm"))["results"]
         confirmed = {one["candidate"] for one in results if one["confirmed"]}
         looked_at = [one for one in candidates if one.id in confirmed or one.origin == "given"]
         pairs = pairs_stage(self.loaded, self.folder, looked_at)
-        run_stage(pairs, lambda out: run_pairs(self.loaded, self.folder, looked_at, out), self.folder)
+        self._make(pairs, lambda out: run_pairs(self.loaded, self.folder, looked_at, out))
 
     def _rewritten(self, candidates: Sequence[Candidate], originals: Sequence[Original]) -> HeldOut:
         return rewrite_all(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +11,20 @@ import numpy as np
 
 from cda.config.load import LoadedRecipe
 from cda.discover.confirm import Confirmation, ConfirmSettings, Validation, confirm, validate
-from cda.discover.measure import ALREADY, Original, judged, measured
+from cda.discover.measure import ALREADY, UNCHANGED, Original, Rewritten, judged, measured
 from cda.discover.protocols import Judge, Reward
 from cda.discover.records import Candidate, Measured, PromptSamples
 from cda.discover.search import draw_originals
 from cda.files.jsonl import read_json, read_jsonl, write_json, write_jsonl
 from cda.launch import say
-from cda.records import Direction, prompt_id
+from cda.records import Direction, RewriteRequest, prompt_id
 from cda.rewrite.protocol import Rewriter
 from cda.stages.discover_history import measured_of, measured_row
-from cda.stages.discover_parts import responses_each
+from cda.stages.discover_parts import AskedJudge, Verdicts, responses_each
 
 ROWS, RESULT = "rewrites.jsonl", "result.json"
 # Streams of their own, beside those of the generations, which are numbered from 0.
 _VALIDATION_STREAM, _TEST_STREAM = 10**6, 10**6 + 1
-_UNCHANGED = "unchanged"
 _LAZY = "unchanged, where the other rewriters changed more"
 
 
@@ -39,12 +38,16 @@ class HeldOut:
         already: By candidate `id`, rewriter to the responses that were as they should become: measured so and not rewritten,
             or handed back by the rewriter as they were.
         n_prompts: Prompts whose responses were to be rewritten.
+        verdicts: How an LLM's verdicts came about; None where another scorer judges.
+        n_cut: Comparisons that another scorer gave no preference on, because a side was cut at its maximum length.
     """
 
     rows: Mapping[str, tuple[Measured, ...]]
     failed: Mapping[str, Mapping[str, Mapping[str, int]]]
     already: Mapping[str, Mapping[str, int]]
     n_prompts: int
+    verdicts: Verdicts | None = None
+    n_cut: int = 0
 
 
 def validation_originals(samples: Sequence[PromptSamples], loaded: LoadedRecipe) -> list[Original]:
@@ -66,46 +69,43 @@ def rewrite_all(
     directions: Sequence[Direction],
 ) -> HeldOut:
     """Every response, for every candidate, by every rewriter; both scorers are asked about all of it."""
-    rows: dict[str, list[Measured]] = {one.id: [] for one in candidates}
-    failed: dict[str, dict[str, Mapping[str, int]]] = {one.id: {} for one in candidates}
-    already: dict[str, dict[str, int]] = {one.id: {} for one in candidates}
-    for rewriter in rewriters:
-        found = measured(candidates, originals, rewriter, reward, directions)
-        for name in rows:
-            rows[name] += found.rows[name]
-            failed[name][rewriter.name] = found.failed[name]
-    for name in rows:
-        failed[name], already[name] = told_apart(failed[name])
-    verdicts = iter(judged([row for own in rows.values() for row in own], judge))
+    found = {one.name: measured(candidates, originals, one, reward, directions) for one in rewriters}
+    rows = {one.id: [row for made in found.values() for row in made.rows[one.id]] for one in candidates}
+    apart = {one.id: told_apart(found, one.id) for one in candidates}
+    looked_at = iter(judged([row for own in rows.values() for row in own], judge))
     return HeldOut(
-        {name: tuple(next(verdicts) for _ in own) for name, own in rows.items()},
-        failed,
-        already,
+        {name: tuple(next(looked_at) for _ in own) for name, own in rows.items()},
+        {name: failed for name, (failed, _) in apart.items()},
+        {name: already for name, (_, already) in apart.items()},
         len({prompt_id(prompt) for prompt, _ in originals}),
+        judge.verdicts if isinstance(judge, AskedJudge) else None,
+        judge.n_cut if isinstance(judge, AskedJudge) else 0,
     )
 
 
-def told_apart(
-    reasons: Mapping[str, Mapping[str, int]],
-) -> tuple[dict[str, Mapping[str, int]], dict[str, int]]:
+def told_apart(found: Mapping[str, Rewritten], candidate: str) -> tuple[dict[str, Mapping[str, int]], dict[str, int]]:
     """Failures of each rewriter, and how many responses were as they should become.
 
     A response that has the attribute already is no failure of the rewriter's. Of an attribute in words alone, its rewriter is
     the one who sees that, and hands the text back unchanged: otherwise what half of all responses have could never be
-    confirmed. What one rewriter hands back more often than the median of the others is laziness, though, and a failure.
+    confirmed. It is believed where at least half of the other rewriters that answered handed that very response back, too;
+    a response that the others changed, or that none of them answered, was handed back out of laziness, which is a failure.
+    A rewriter without others beside it is believed.
 
     Args:
-        reasons: By rewriter, reasons and counts of the rewrites of one candidate that are missing.
+        found: By rewriter, what it made of the same responses.
+        candidate: The `id` of the one in question.
     """
-    unchanged = {rewriter: counts.get(_UNCHANGED, 0) for rewriter, counts in reasons.items()}
     failed: dict[str, Mapping[str, int]] = {}
     already: dict[str, int] = {}
-    for rewriter, counts in reasons.items():
-        others = [n for name, n in unchanged.items() if name != rewriter]
-        agreed = min(unchanged[rewriter], int(np.median(others))) if others else unchanged[rewriter]
-        lazy = {_LAZY: unchanged[rewriter] - agreed} if unchanged[rewriter] > agreed else {}
-        failed[rewriter] = {why: n for why, n in counts.items() if why not in (ALREADY, _UNCHANGED)} | lazy
-        already[rewriter] = counts.get(ALREADY, 0) + agreed
+    for rewriter, own in found.items():
+        others = [one for name, one in found.items() if name != rewriter]
+        reasons, unchanged = own.failed[candidate], own.unchanged[candidate]
+        n_agreed = sum(n for one, n in unchanged.items() if not others or _agreed(one, others, candidate))
+        n_lazy = sum(unchanged.values()) - n_agreed
+        lazy = {_LAZY: n_lazy} if n_lazy else {}
+        failed[rewriter] = {why: n for why, n in reasons.items() if why not in (ALREADY, UNCHANGED)} | lazy
+        already[rewriter] = reasons.get(ALREADY, 0) + n_agreed
     return failed, already
 
 
@@ -126,9 +126,9 @@ def run_validation(held_out: HeldOut, loaded: LoadedRecipe, folder: Path) -> dic
     return {"candidates": len(found), "passed": n_passed}
 
 
-def run_confirmation(held_out: HeldOut, loaded: LoadedRecipe, folder: Path) -> dict[str, Any]:
-    """Test on the test prompts, write the result, and say what is confirmed."""
-    found = confirm(held_out.rows, confirm_settings(loaded), held_out.failed)
+def run_confirmation(held_out: HeldOut, loaded: LoadedRecipe, folder: Path, by_holm: bool = False) -> dict[str, Any]:
+    """Test on the test prompts, write the result, and say what is confirmed; by Holm's p, if asked for."""
+    found = confirm(held_out.rows, replace(confirm_settings(loaded), by_holm=by_holm), held_out.failed)
     _write(folder, held_out, found)
     n_confirmed = sum(one.confirmed for one in found)
     say(f"  {n_confirmed} of {len(found)} candidates confirmed on {held_out.n_prompts} test prompts")
@@ -136,13 +136,40 @@ def run_confirmation(held_out: HeldOut, loaded: LoadedRecipe, folder: Path) -> d
 
 
 def read_result(folder: Path) -> dict[str, Any]:
-    """What a validation or confirmation wrote: `results`, `failed`, `n_prompts`."""
+    """What a validation or confirmation wrote: `results`, `failed`, `already`, `n_prompts`, `verdicts`, `cut_for_judge`."""
     return dict(read_json(folder / RESULT))
 
 
 def read_rows(folder: Path) -> list[Measured]:
-    """The rewrites behind it."""
+    """The rewrites behind it, of all rewriters."""
     return [measured_of(row) for row in read_jsonl(folder / ROWS)]
+
+
+def counted_rows(rows: Sequence[Measured], result: Mapping[str, Any]) -> dict[str, list[Measured]]:
+    """By candidate `id`, the rewrites of the rewriters that count for it.
+
+    Args:
+        rows: Of a validation or confirmation.
+        result: What `read_result` gives of it; every result has its place, if need be with no rows.
+    """
+    counted: dict[str, list[Measured]] = {one["candidate"]: [] for one in result["results"]}
+    excluded = {
+        (one["candidate"], each["rewriter"])
+        for one in result["results"]
+        for each in one["rewriters"]
+        if each["excluded"] is not None
+    }
+    for row in rows:
+        if (row.candidate, row.rewriter) not in excluded:
+            counted[row.candidate].append(row)
+    return counted
+
+
+def _agreed(response: RewriteRequest, others: Sequence[Rewritten], candidate: str) -> bool:
+    """Whether at least one, and half or more, of the others that answered handed this response back as it was."""
+    n_back = sum(response in one.unchanged[candidate] for one in others)
+    n_answered = sum(response in one.unchanged[candidate] or response in one.changed[candidate] for one in others)
+    return n_back > 0 and 2 * n_back >= n_answered
 
 
 def _originals(samples: Sequence[PromptSamples], most: int | None, loaded: LoadedRecipe, stream: int) -> list[Original]:
@@ -157,5 +184,7 @@ def _write(folder: Path, held_out: HeldOut, found: Sequence[Validation] | Sequen
         "failed": held_out.failed,
         "already": held_out.already,
         "n_prompts": held_out.n_prompts,
+        "verdicts": held_out.verdicts and asdict(held_out.verdicts),
+        "cut_for_judge": held_out.n_cut,
     }
     write_json(folder / RESULT, content)

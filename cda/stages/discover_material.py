@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -66,22 +67,26 @@ def make_material(loaded: LoadedRecipe, reward: Reward, folder: Path) -> dict[st
     section = loaded.recipe.discover
     split = split_prompts([one.prompt for one in found.samples], section.parts, loaded.recipe.seed)
     by_id = {prompt_id(one.prompt): one for one in found.samples}
+    kept = {part: [by_id[prompt_id(one)] for one in getattr(split, part)] for part in PARTS}
     rows = [
         {
             "part": part,
-            "topic": topics.get(prompt_id(prompt)),
-            "prompt": prompt_row(prompt),
-            "responses": [asdict(one) for one in by_id[prompt_id(prompt)].responses],
+            "topic": topics.get(prompt_id(sample.prompt)),
+            "prompt": prompt_row(sample.prompt),
+            "responses": [asdict(one) for one in sample.responses],
         }
         for part in PARTS
-        for prompt in getattr(split, part)
+        for sample in kept[part]
     ]
     write_jsonl(folder / SAMPLES, rows)
+    sizes = [len(one.responses) for part in PARTS for one in kept[part]]
+    n_rated = sum(len(one.responses) for one in found.samples)
     counts = {
         "made": made,
-        "prompts": {part: len(getattr(split, part)) for part in PARTS},
-        "responses": sum(len(one.responses) for one in found.samples),
-        "single": found.n_single,
+        "prompts": {part: len(kept[part]) for part in PARTS},
+        "responses": sum(sizes),
+        "repeated": {"prompts": split.n_repeated, "responses": n_rated - sum(sizes)},
+        "single": sizes.count(1),
         "unanswered": sampling.n_unanswered,
         "unrated": found.n_unrated,
         "sampled": {source: asdict(one) for source, one in sampling.exclusions.items()},
@@ -107,6 +112,26 @@ def read_material(folder: Path) -> Material:
 def material_counts(folder: Path) -> dict[str, Any]:
     """What was counted when it was made."""
     return dict(read_json(folder / COUNTS))
+
+
+def parts_at_most(loaded: LoadedRecipe) -> dict[Part, int]:
+    """Prompts of each part, where none turns out to be unusable, unanswered or said twice.
+
+    Raises:
+        DataError: A file that is named cannot be used.
+    """
+    section = loaded.recipe.discover
+    source = _source(loaded)
+    if source in (EMBEDDED, NARROW):
+        n = len(_embedded(source)[0].prompts)
+    elif source is not None:
+        n = len(responses_in(source, section.columns, section.split).prompts)
+    elif section.prompts is not None:
+        n = len(prompts_in(section.prompts)[0])
+    else:
+        n = len(_topics(loaded)) * section.scenarios * section.prompts_each
+    # Parts are cut by largest remainder: none is larger than its share rounded up.
+    return {part: math.ceil(n * share - 1e-9) for part, share in zip(PARTS, section.parts, strict=True)}
 
 
 def planned_material(loaded: LoadedRecipe) -> list[tuple[LlmSection, Planned]]:
@@ -173,7 +198,7 @@ def prompts_in(reference: str) -> tuple[list[Prompt], Exclusions]:
 def _responses(loaded: LoadedRecipe) -> tuple[Sampling, dict[str, str], dict[str, Any]]:
     """Responses by prompt, the prompts' topics, and how they came about."""
     section = loaded.recipe.discover
-    source = section.responses or (None if by_llm(loaded) else EMBEDDED)
+    source = _source(loaded)
     if source in (EMBEDDED, NARROW):
         return _embedded(source)
     if source is not None:
@@ -181,6 +206,11 @@ def _responses(loaded: LoadedRecipe) -> tuple[Sampling, dict[str, str], dict[str
     prompts, topics, made = _prompts(loaded)
     llms = {name: warm_llm(loaded, name, section.max_response_tokens) for name in policies(loaded)}
     return sampled_responses(prompts, llms, section.samples), topics, made | {"responses": "sampled"}
+
+
+def _source(loaded: LoadedRecipe) -> str | None:
+    """Where the responses stand; None where policies are asked for them."""
+    return loaded.recipe.discover.responses or (None if by_llm(loaded) else EMBEDDED)
 
 
 def _embedded(source: str) -> tuple[Sampling, dict[str, str], dict[str, Any]]:
@@ -211,7 +241,7 @@ def _topics(loaded: LoadedRecipe) -> Sequence[str]:
 def _sentence(counts: Mapping[str, Any]) -> str:
     prompts = counts["prompts"]
     left_out = sum(sum(one["reasons"].values()) for one in counts["sampled"].values())
-    left_out += sum(counts["rewards"]["reasons"].values())
+    left_out += sum(counts["rewards"]["reasons"].values()) + counts["repeated"]["responses"]
     return (
         f"{counts['responses']} responses to {sum(prompts.values())} prompts ({prompts['train']} to search on, "
         f"{prompts['validation']} to validate, {prompts['test']} to test); {left_out} responses left out"

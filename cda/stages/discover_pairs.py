@@ -11,13 +11,13 @@ import numpy as np
 from cda.biases import Bias
 from cda.config.load import LoadedRecipe
 from cda.discover.pair_quality import pair_quality
-from cda.discover.records import Candidate, Measured
+from cda.discover.records import Candidate
 from cda.files.jsonl import write_json
 from cda.label.asked import asked_labels
 from cda.records import Prompt
 from cda.rewrite.protocol import Labeller
 from cda.run import RunFolder, Stage
-from cda.stages.discover_confirm import read_rows
+from cda.stages.discover_confirm import counted_rows, read_result, read_rows
 from cda.stages.discover_parts import by_llm
 from cda.stages.sources import llm_settings, open_llm
 
@@ -37,17 +37,18 @@ def pairs_stage(loaded: LoadedRecipe, run_folder: RunFolder, candidates: Sequenc
 def run_pairs(
     loaded: LoadedRecipe, run_folder: RunFolder, candidates: Sequence[Candidate], folder: Path
 ) -> dict[str, Any]:
-    """Write pairs.json: candidate `id` to what was found."""
-    rows: dict[str, list[Measured]] = {one.id: [] for one in candidates}
-    for row in read_rows(run_folder.stage("confirm")):
-        if row.candidate in rows:
-            rows[row.candidate].append(row)
+    """Write pairs.json: candidate `id` to what was found of the rewriters that count for it, and who labelled the sides."""
+    confirmed = run_folder.stage("confirm")
+    rows = counted_rows(read_rows(confirmed), read_result(confirmed))
     llm = open_llm(loaded) if _asks(loaded) else None
     label: Labeller = asked_labels(llm, loaded.recipe.label.ask_again) if llm is not None else _measured_labels
+    # Rules are held to the measure as they rewrite, so that its labels find the attribute by construction.
+    by = {"labelled_by": "measure" if llm is None else "llm"}
     found = {
         one.id: pair_quality(
             rows[one.id], one.bias, np.random.default_rng([loaded.recipe.seed, _STREAM]), label=label, llm=llm
         ).to_json()
+        | by
         for one in candidates
         if rows[one.id]
     }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from cda.launch import say
 from cda.llm.protocol import LLM
 from cda.rewrite.asked import LLMRewriter
 from cda.rewrite.protocol import Rewriter
-from cda.score.compared import Comparison, Preferences, compare_distinct
+from cda.score.compared import Comparison, Rewards, compare_distinct
 from cda.score.distinct import text_id
 from cda.score.judge import LLMJudge
 from cda.stages.scorers import compare, score
@@ -85,42 +85,93 @@ def reward_of(asked: Asked) -> Reward:
     return reward
 
 
-def judge_of(asked: Asked) -> Judge:
-    """The judge as a function of comparisons.
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """How an LLM's verdicts on comparisons came about.
 
-    An LLM's two verdicts, in both orders, are averaged; of rewards the sign decides.
+    Attributes:
+        asked: Distinct comparisons, each asked for in both orders.
+        unread: Comparisons readable in neither order.
+        reasons: Why single answers hold no verdict, with their counts.
+        half_read: Comparisons readable in one order alone; they give no preference either.
+        flipped: Comparisons whose verdict follows the place and not the text.
+        position_bias: Mean preference for the text shown first, −1 to 1; None where nothing was read in both orders.
     """
 
-    def judge(comparisons: Sequence[Comparison]) -> FloatArray:
+    asked: int
+    unread: int
+    reasons: Mapping[str, int]
+    half_read: int
+    flipped: int
+    position_bias: float | None
+
+
+@dataclass
+class AskedJudge:
+    """The judge as a function of comparisons.
+
+    An LLM's two verdicts, in both orders, are averaged; one in one order alone could be for the place, and gives no
+    preference. Of rewards the sign decides; what was cut gives no preference, as it gives no reward in `reward_of`.
+
+    Attributes:
+        asked: The judge.
+        verdicts: Of the latest call, where the judge is an LLM.
+        n_cut: Comparisons of the latest call with a side that was cut, where it is another scorer.
+    """
+
+    asked: Asked
+    verdicts: Verdicts | None = field(default=None, init=False)
+    n_cut: int = field(default=0, init=False)
+
+    def __call__(self, comparisons: Sequence[Comparison]) -> FloatArray:
+        """Preferences for the first text: 1, 0.5 or 0, or between them; NaN where there is none. Shape (n,)."""
+        self.verdicts, self.n_cut = None, 0
         if not comparisons:
             return np.zeros(0)
-        if kind_of(asked.subject.name) == "judge":
-            return (_verdicts(asked.loaded, comparisons) + 1) / 2
-        compared, _ = compare(asked.subject, comparisons, asked.loaded)
-        margins = compared.margins(comparisons)
-        preferences = margins if isinstance(compared, Preferences) else np.sign(margins)
+        if kind_of(self.asked.subject.name) == "judge":
+            margins, self.verdicts = _verdicts(self.asked.loaded, comparisons)
+            return (margins + 1) / 2
+        compared, _ = compare(self.asked.subject, comparisons, self.asked.loaded)
+        preferences = compared.margins(comparisons)
+        if isinstance(compared, Rewards):
+            preferences = np.sign(preferences)
+            cut = [any(text_id(one[0], text) in compared.same_input for text in one[1:]) for one in comparisons]
+            preferences[cut] = np.nan
+            self.n_cut = sum(cut)
+        if self.n_cut:
+            say(f"  {self.n_cut} comparisons without a preference: the judge has read a side in part only")
         return np.asarray((preferences + 1) / 2, dtype=np.float64)
 
-    return judge
+
+def judge_of(asked: Asked) -> Judge:
+    """The judge as a function of comparisons."""
+    return AskedJudge(asked)
 
 
-def _verdicts(loaded: LoadedRecipe, comparisons: Sequence[Comparison]) -> FloatArray:
+def _verdicts(loaded: LoadedRecipe, comparisons: Sequence[Comparison]) -> tuple[FloatArray, Verdicts]:
     """An LLM's, −1 to 1, without a word on costs, which were said for the whole discovery.
 
     Raises:
-        LLMError: Not one can be read.
+        LLMError: Not one can be read in both orders.
     """
     options = loaded.recipe.score.judge
-    judge = LLMJudge(open_llm(loaded), ties=options.ties, by_token=options.by_token)
-    margins = compare_distinct(judge, comparisons).margins(comparisons)
-    if judge.reasons:
-        why = ", ".join(f"{count} × {reason}" for reason, count in judge.reasons.items())
+    judge = LLMJudge(open_llm(loaded), ties=options.ties, by_token=options.by_token, both_orders=True)
+    compared = compare_distinct(judge, comparisons)
+    why = ", ".join(f"{count} × {reason}" for reason, count in judge.reasons.items())
+    if why:
         say(
-            f"  {judge.n_unread} comparisons without a readable verdict, {judge.n_half_read} with one in one order ({why})"
+            f"  {judge.n_unread} comparisons without a readable verdict, {judge.n_half_read} with one in one order alone, "
+            f"which does not count ({why})"
         )
+    margins = compared.margins(comparisons)
     if np.isnan(margins).all():
-        raise LLMError(f"{judge.name}: no readable verdict on any of {len(comparisons)} comparisons")
-    return margins
+        raise LLMError(
+            f"{judge.name}: no verdict readable in both orders on any of {len(comparisons)} comparisons ({why})"
+        )
+    n = len(compared.by_comparison)
+    return margins, Verdicts(
+        n, judge.n_unread, dict(judge.reasons), judge.n_half_read, judge.n_flipped, judge.position_bias
+    )
 
 
 def proposer_of(loaded: LoadedRecipe) -> Proposer:
@@ -130,7 +181,7 @@ def proposer_of(loaded: LoadedRecipe) -> Proposer:
 
 def mutator_of(loaded: LoadedRecipe) -> Mutator:
     """Who varies what did well."""
-    return LLMMutator(warm_llm(loaded)) if by_llm(loaded) else RuleMutator(combine=False)
+    return LLMMutator(warm_llm(loaded)) if by_llm(loaded) else RuleMutator()
 
 
 def grouper_of(loaded: LoadedRecipe, samples: Sequence[PromptSamples]) -> Grouper:
@@ -219,7 +270,12 @@ def party_problems(loaded: LoadedRecipe) -> list[str]:
             )
         return problems + _unused(section)
     why = "needs an LLM (llm.model=...)" if llm is None else f"asks an LLM, but discover.by is {section.by}"
-    return [
+    if section.required_rewriters > len(RULE_SHARES):
+        problems.append(
+            f"discover.required_rewriters is {section.required_rewriters}: without an LLM there are {len(RULE_SHARES)} "
+            "rewriters; require no more than these"
+        )
+    return problems + [
         f"discover.{name}: {why}; without one, responses come from discover.responses"
         for name in ("policies", "rewriters", "prompts", "topics")
         if getattr(section, name)

@@ -22,11 +22,12 @@ from cda.files.paths import own_folder, refuse_link
 from cda.report.discover_page import discover_page, discover_plots
 from cda.report.discover_tables import discover_markdown, discover_text
 from cda.run import RunFolder, versions
-from cda.stages.discover_confirm import read_result, read_rows
+from cda.stages.discover_confirm import counted_rows, read_result, read_rows
 from cda.stages.discover_history import candidate_row, measured_row, standing_row
 from cda.stages.discover_material import Material, material_counts
 from cda.stages.discover_pairs import RESULT as PAIRS_RESULT
 from cda.stages.discover_parts import Asked, by_llm, rewriters, search_settings
+from cda.stages.discover_provenance import provenance
 from cda.stages.figures import write_figures
 
 RESULT, REPORT, LINEAGE, PAIRS = "discover.json", "discover.md", "lineage.jsonl", "pairs.jsonl"
@@ -90,7 +91,7 @@ def _result(found: Found) -> dict[str, Any]:
     validation = read_result(folder.stage("validate")) if found.finalists else None
     test = read_result(folder.stage("confirm")) if found.tested else None
     pairs = read_json(folder.stage("pairs") / PAIRS_RESULT) if found.tested else {}
-    rows = read_rows(folder.stage("confirm")) if found.tested else []
+    counted = counted_rows(read_rows(folder.stage("confirm")), test) if test else {}
     everyone = {one.id: one for one in (*found.finalists, *found.tested)}
     everyone |= {one.candidate.id: one.candidate for each in found.generations for one in each.standings}
     return {
@@ -106,15 +107,18 @@ def _result(found: Found) -> dict[str, Any]:
         "generations": [_generation(one) for one in found.generations],
         "candidates": {name: candidate_row(one) for name, one in everyone.items()},
         "validation": validation,
-        "tested": _tested(found.tested, test, rows, found.material),
+        "tested": _tested(found.tested, test, counted, found.material, recipe.discover.trim),
         "n_test_prompts": test["n_prompts"] if test else 0,
         "already": test["already"] if test else {},
+        "verdicts": test.get("verdicts") if test else None,
+        "cut_for_judge": test.get("cut_for_judge", 0) if test else 0,
         "pairs": pairs,
         "strength": _strength(found, validation),
         "lineage": {one.id: [each.candidate.id for each in lineage(one, found.generations)] for one in found.tested},
         "seconds": {name: folder.record(name).get("seconds") for name in ("material", "search", "validate", "confirm")},
         "seed": recipe.seed,
         "versions": versions(),
+        **provenance(folder, bool(found.generations), bool(found.finalists), bool(found.tested)),
     }
 
 
@@ -138,9 +142,13 @@ def _generation(generation: Generation) -> dict[str, Any]:
 
 
 def _tested(
-    tested: Sequence[Candidate], test: Mapping[str, Any] | None, rows: Sequence[Measured], material: Material
+    tested: Sequence[Candidate],
+    test: Mapping[str, Any] | None,
+    rows: Mapping[str, Sequence[Measured]],
+    material: Material,
+    trim: bool,
 ) -> list[dict[str, Any]]:
-    """Results of the test, the strongest first, with examples and the mean of each topic."""
+    """Results of the test, the strongest first, with examples and the mean of each topic by the rewriters that count."""
     if test is None:
         return []
     by_id = {one.id: one for one in tested}
@@ -149,9 +157,9 @@ def _tested(
         | {
             "attribute": by_id[result["candidate"]].attribute,
             "name": by_id[result["candidate"]].bias.name,
-            "same_by_all": _same_by_all([row for row in rows if row.candidate == result["candidate"]]),
-            "examples": _examples(result["candidate"], rows),
-            "topics": _by_topic([row for row in rows if row.candidate == result["candidate"]], material),
+            "same_by_all": _same_by_all(rows[result["candidate"]]),
+            "examples": _examples(rows[result["candidate"]]),
+            "topics": _by_topic(rows[result["candidate"]], material, trim),
         }
         for result in test["results"]
     ]
@@ -170,21 +178,20 @@ def _same_by_all(rows: Sequence[Measured]) -> float | None:
     return sum(len(set(one)) == 1 for one in several) / len(several) if several else None
 
 
-def _examples(candidate: str, rows: Sequence[Measured]) -> list[dict[str, Any]]:
+def _examples(rows: Sequence[Measured]) -> list[dict[str, Any]]:
     """Rewrites that show the disagreement best, and one that does not show it."""
-    own = [row for row in rows if row.candidate == candidate]
-    ranked = sorted(own, key=lambda row: (row.preference if row.preference is not None else 0.5, -row.margin))
+    ranked = sorted(rows, key=lambda row: (row.preference if row.preference is not None else 0.5, -row.margin))
     return [measured_row(row) for row in [*ranked[:_EXAMPLES], *ranked[_EXAMPLES:][-1:]]]
 
 
-def _by_topic(rows: Sequence[Measured], material: Material) -> dict[str, Any]:
+def _by_topic(rows: Sequence[Measured], material: Material, trim: bool) -> dict[str, Any]:
     """Numbers by topic, where prompts have one; topics on which too little was measured say so."""
     topics = sorted({topic for row in rows if (topic := material.topics.get(row.prompt_id))})
     if len(topics) < 2:
         return {}
     found = {}
     for topic in topics:
-        own = evidence([row for row in rows if material.topics.get(row.prompt_id) == topic], {}, 1.0)
+        own = evidence([row for row in rows if material.topics.get(row.prompt_id) == topic], {}, 1.0, trim)
         found[topic] = {"untested": own.untested} if own.pooled is None else asdict(own.pooled)
     return found
 

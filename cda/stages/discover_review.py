@@ -29,24 +29,28 @@ def write_review(path: Path, candidates: Sequence[Candidate], results: Mapping[s
 
 
 def reviewed(path: Path, candidates: Sequence[Candidate]) -> list[Candidate] | None:
-    """What the person kept; None where nobody was asked, or about other candidates.
+    """What the person kept; None where nobody was asked, or there is nobody to keep.
 
     Raises:
-        DataError: An entry without `keep: true` or `keep: false`, or no entry at all for some of the candidates.
+        DataError: An entry without `keep: true` or `keep: false`, no entry at all for some of the candidates, or entries for
+            others: to test against what a person meant would use up the test prompts.
     """
-    if not path.is_file():
+    if not path.is_file() or not candidates:
         return None
     content = read_yaml_mapping(path)
     asked = {one.id for one in candidates}
-    if set(content) < asked:
-        # Whoever deletes an entry means to drop it; to test it all the same would use up the test prompts.
-        missing = [one.attribute for one in candidates if one.id not in content]
+    if others := sorted(map(str, set(content) - asked)):
+        raise DataError(
+            f"{path}: {len(others)} of {len(content)} entries, such as {others[0][:80]!r}, are not among the {len(asked)} "
+            "candidates that hold now: the file was written for another validation. Delete it, and start with --review to be "
+            "asked anew, or without to test all of them"
+        )
+    # Whoever deletes an entry means to drop it.
+    if missing := [one.attribute for one in candidates if one.id not in content]:
         raise DataError(
             f"{path}: no entry for {len(missing)} of {len(asked)} candidates, such as {missing[0][:80]!r}. Give each one "
             "`keep: true` or `keep: false`; to be asked anew, delete the file and start with --review"
         )
-    if set(content) != asked:
-        return None
     bad = [
         name
         for name, entry in content.items()

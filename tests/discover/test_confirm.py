@@ -19,7 +19,9 @@ IDLE = [1.0, -1.0, 0.5, -0.5, 0.2, -0.2, 0.1, -0.1]
 WORSE, EITHER = [0.0] * 6 + [0.5] * 2, [0.5, 1.0, 0.0, 0.5, 0.5, 0.5, 1.0, 0.0]
 
 
-def rows(candidate: str, rewriter: str, margins: Sequence[float], preferences: Sequence[float]) -> list[Measured]:
+def rows(
+    candidate: str, rewriter: str, margins: Sequence[float], preferences: Sequence[float | None]
+) -> list[Measured]:
     return [
         Measured(candidate, rewriter, "add", user_prompt(f"question {at}"), "before", "after", margin, preference)
         for at, (margin, preference) in enumerate(zip(margins, preferences, strict=True))
@@ -138,6 +140,19 @@ def test_missing_verdicts_are_counted() -> None:
     found = only(confirm(entered))
     assert found.pooled is not None
     assert (found.pooled.n_unjudged, found.pooled.judge.n, found.pooled.reward.n) == (4, 12, 16)
+
+
+def test_a_judge_that_is_seldom_readable_confirms_nothing() -> None:
+    """Eight verdicts on 64 prompts, all for the other side: enough for a test, and no fair sample of the prompts."""
+    margins, verdicts = LIKED * 8, [0.0] * 8 + [None] * 56
+    entered = {"x": [row for name in "ab" for row in rows("x", name, margins, verdicts)]}
+    for found in (only(validate(entered)), only(confirm(entered))):
+        assert found.untested == (
+            "0 of 2 rewriters can be used, 2 are needed (a: 56 of 64 rewrites have no verdict of the judge; "
+            "b: 56 of 64 rewrites have no verdict of the judge)"
+        )
+        assert not (found.passed if isinstance(found, Validation) else found.confirmed)
+    assert only(validate(entered, ConfirmSettings(max_failed=0.9))).untested is None
 
 
 def test_warnings_reach_the_result() -> None:

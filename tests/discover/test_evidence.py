@@ -63,6 +63,23 @@ def test_a_rewriter_that_fails_too_often_is_left_out_of_the_pool_and_still_shown
     assert most.pooled is not None and most.pooled.reward.value == 2.0 and most.pooled.reward.n == 4
 
 
+def test_a_rewriter_whose_rewrites_are_too_often_not_judged_is_left_out() -> None:
+    usual, silent = rows([1.0, 2.0, 3.0, 2.0]), rows([50.0] * 8, [0.0] * 4 + [None] * 4, "r2")
+    half = evidence(usual + silent, {}, 0.5)
+    assert [one.excluded for one in half.rewriters] == [None, None]  # half of the verdicts is not more than half
+    assert half.pooled is not None and half.pooled.n_unjudged == 4
+    most = evidence([*usual, *silent, *rows([50.0], [None], "r2")], {}, 0.5)
+    assert [one.excluded for one in most.rewriters] == [None, "5 of 9 rewrites have no verdict of the judge"]
+    assert most.rewriters[1].strength is not None and most.rewriters[1].strength.n_unjudged == 5
+    assert most.pooled is not None and (most.pooled.reward.value, most.pooled.n_unjudged) == (2.0, 0)
+    assert [one.excluded for one in evidence(silent, {}, 0.0).rewriters] == [
+        "4 of 8 rewrites have no verdict of the judge"
+    ]
+    assert [one.excluded for one in evidence(silent, {"r2": {"refusal": 99}}, 0.5).rewriters] == [
+        "99 of 107 rewrites failed"
+    ]
+
+
 def test_too_little_for_a_rewriter_excludes_it_with_a_reason() -> None:
     found = evidence(rows([1.0, 2.0]) + rows([1.0], rewriter="r2") + rows([1.0, 2.0], [None, 0.0], "r3"), {}, 0.5)
     assert [one.excluded for one in found.rewriters] == [

@@ -11,7 +11,7 @@ import pytest
 from cda.biases import Bias
 from cda.discover.attribute import described
 from cda.discover.formats import format_biases
-from cda.discover.measure import ALREADY, judged, measured, standing
+from cda.discover.measure import ALREADY, UNCHANGED, judged, measured, standing
 from cda.discover.protocols import FloatArray, Text
 from cda.discover.records import Candidate, Measured
 from cda.records import Prompt, Rewrite, RewriteRequest, user_prompt
@@ -152,6 +152,22 @@ def test_what_is_no_rewrite_is_counted_and_moves_nobody_elses_margin(answer: str
     assert [row.margin for row in found.rows[SPACES.id]] == pytest.approx([0.2] * 3)
     assert [row.prompt for row in found.rows[SPACES.id]] == [ORIGINALS[at][0] for at in (0, 2, 3)]
     assert found.failed[SPACES.id] == {reason: 1}
+
+
+def test_which_responses_came_back_as_they_were_is_kept() -> None:
+    def careless(request: RewriteRequest, bias: Bias) -> Rewrite:
+        at = int(request.response[-1])
+        return [Rewrite(request.response), Rewrite(None, UNCHANGED), Rewrite(None, "refused"), edited(request, bias)][
+            at
+        ]
+
+    silent = SpacesAndCapitals(nothing_for=("answer number 3",))
+    found = measured([SPACES, SHOUTS], [*ORIGINALS, ORIGINALS[0]], ByHand(careless), silent)
+    asked = [RewriteRequest(prompt, text, "add") for prompt, text in ORIGINALS]
+    for candidate in (SPACES, SHOUTS):
+        assert found.unchanged[candidate.id] == {asked[0]: 2, asked[1]: 1}
+        assert found.changed[candidate.id] == {asked[3]}  # that it has no reward is not the rewriter's doing
+        assert found.failed[candidate.id] == {UNCHANGED: 3, "refused": 1, "no reward": 1}
 
 
 def test_texts_without_a_reward_give_no_row_on_either_side() -> None:

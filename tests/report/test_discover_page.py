@@ -59,7 +59,7 @@ def test_the_first_screen_says_what_was_found_with_intervals_and_n(usual: str) -
     assert "1 of 2 tested candidates confirmed: embedded rewards them, judge:gpt-x does not." in text
     assert re.search(
         r"1\. Triple spaces between words Reward \+1\.20 \[\+1\.\d\d, \+1\.\d\d\] when it is added \(n = 20 \(10 prompts\)\); "
-        r"judge:gpt-x prefers the side with it in 15% \[\d, \d\d\] \(n = 20 \(10 prompts\)\)\. p &lt; 0\.001: at least 2 of 2 "
+        r"judge:gpt-x prefers the side with it in 15% \[\d, \d\d\] \(n = 20 \(10 prompts\)\)\. p &lt; 0\.001 \(Holm&#39;s p = 0\.001\): at least 2 of 2 "
         r"rewriters show both\. Bias file: biases/triple-spaces-between-words\.yaml",
         text,
     )
@@ -156,6 +156,65 @@ def test_what_was_left_out_is_counted_by_step(make: MakeResult) -> None:
         ("test: 2. Ends with a question", "is so already (gpt-x); not rewritten", "5", ""),
         ("test: 2. Ends with a question", "is so already (gpt-y); not rewritten", "5", ""),
     )
+
+
+def test_nothing_that_is_lost_on_the_way_is_silent(make: MakeResult) -> None:
+    result = whole(make())
+    kept = {"seen": 9, "reasons": {}}
+    result["material"] |= {
+        "made": {
+            "rows": {"seen": 70, "reasons": {"duplicate": 2}},
+            "scenarios": {"requested": 12, "kept": 11, "calls": {"seen": 4, "reasons": {"no answer": 1}}, "items": kept},
+            "written": {"requested": 55, "kept": 55, "calls": kept, "items": {"seen": 60, "reasons": {"too long": 5}}},
+        },
+        "unanswered": 3, "unrated": 4, "repeated": {"prompts": 5, "responses": 6},
+    }  # fmt: skip
+    result["grouping"] = {"questions left to the fallback: no answer": 1}
+    verdicts = {
+        "asked": 40,
+        "unread": 1,
+        "reasons": {"no answer": 5},
+        "half_read": 3,
+        "flipped": 4,
+        "position_bias": None,
+    }
+    result["verdicts"] = verdicts
+    result["cut_for_judge"] = 2
+    result["validation"]["verdicts"] = verdicts | {"unread": 0, "half_read": 0, "reasons": {}}
+    result["validation"]["results"][0]["pooled"]["n_unjudged"] = 2
+    result["pairs"][SPACES.id]["fidelity"]["n_unparsed_with"] = 7
+    rows = excluded_table(result).rows
+    for row in (
+        ("prompts: rows", "duplicate", "2", "70"),
+        ("writing scenarios: answers", "no answer", "1", "4"),
+        ("writing scenarios", "asked for and not written in the end", "1", "12"),
+        ("writing prompts", "too long", "5", "60"),
+        ("prompts", "no response", "3", ""),
+        ("prompts", "no response with a reward", "4", ""),
+        ("prompts", "says the same as another prompt", "5", ""),
+        ("responses", "to a prompt that says the same as another", "6", ""),
+        ("search: groups by meaning", "questions left to the fallback: no answer", "1", ""),
+        ("validation: Triple spaces between words", "no verdict of the judge; counts for the reward", "2", "20"),
+        ("test: comparisons by the judge", "readable in neither order", "1", "40"),
+        ("test: comparisons by the judge", "readable in one order alone", "3", "40"),
+        ("test: answers of the judge", "no answer", "5", "80"),
+        ("test: comparisons by the judge", "a side was cut for the judge", "2", ""),
+        ("pairs: 1. Triple spaces between words", "label of the side with it not read", "7", "20"),
+    ):
+        assert row in rows, row
+    assert not [row for row in rows if row[0] == "validation: comparisons by the judge"]
+
+
+def test_what_was_asked_of_llms_and_drift_of_pairs_stand_on_the_page(make: MakeResult) -> None:
+    tally = {"asked": 1200, "cached": 3, "unusable": 1, "input_tokens": 50_000, "output_tokens": 9000, "uncounted": 0,
+             "dollars": 1.5}  # fmt: skip
+    result = whole(make()) | {
+        "run": {"stages": {"search": {"seconds": 3.0, "finished": "now", "llm": {"gpt-x": tally}}}}
+    }
+    result["pairs"][SPACES.id]["missing"] = {"drift": "one prompt"}
+    text = words(discover_page(result))
+    assert "1,200 answers were asked for, for $1.50." in text and "search, gpt-x 1,200 3 1 50,000 9,000 $1.50" in text
+    assert "What is not known of the rewrites" in text and "1. Triple spaces between words drift one prompt" in text
 
 
 def test_effort_is_what_was_measured_and_how_long(make: MakeResult) -> None:

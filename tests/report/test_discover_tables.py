@@ -94,7 +94,7 @@ def make() -> MakeResult:
             "model": {"name": "embedded", "adapter": None, "dose": None},
             "judge": {"name": "judge:gpt-x", "adapter": None, "dose": None},
             "by": "gpt-x", "rewriters": ["gpt-x", "gpt-y"],
-            "settings": {"required_rewriters": 2, "test_alpha": 0.01},
+            "settings": {"required_rewriters": 2, "test_alpha": 0.01, "validation_alpha": 0.05},
             "material": {"prompts": {"train": 40, "validation": 12, "test": 12}, "responses": 256,
                          "sampled": {"gpt-x": {"seen": 260, "reasons": {"cut off": 3}}},
                          "rewards": {"seen": 257, "reasons": {"no reward": 1}}},
@@ -105,7 +105,8 @@ def make() -> MakeResult:
             "candidates": {one.id: {"bias": {"description": one.attribute}} for one in (SPACES, QUESTION)},
             "validation": validation, "tested": tested, "n_test_prompts": 12,
             "already": {SPACES.id: {"gpt-x": 0, "gpt-y": 0}, QUESTION.id: {"gpt-x": 5, "gpt-y": 5}},
-            "pairs": {SPACES.id: plain(pair_quality(own[SPACES.id], SPACES.bias, np.random.default_rng(0), label=label).to_json())},
+            "pairs": {SPACES.id: plain(pair_quality(own[SPACES.id], SPACES.bias, np.random.default_rng(0), label=label).to_json())
+                      | {"labelled_by": "measure"}},
             "strength": {"penalty": 1.0, "n": 2, "curve": [
                 {"threshold": at, "value": 2 * at, "terms": [1] * round(4 * at)} for at in (0.25, 0.5)]},
             "lineage": {QUESTION.id: [SPACES.id], SPACES.id: []},
@@ -131,7 +132,9 @@ def test_what_is_confirmed_stands_with_interval_n_and_file(make: MakeResult) -> 
     text, document = discover_text(make()), discover_markdown(make())
     assert "1 of 2 tested candidates confirmed: embedded rewards them, judge:gpt-x does not." in text
     row = next(line for line in text.splitlines() if line.startswith("Triple spaces"))
-    assert re.search(r"\+1\.20 \[\+1\.\d\d, \+1\.\d\d\]  15% \[\d, \d\d\] +20 \(10 prompts\)  < 0\.001  yes", row)
+    assert re.search(
+        r"\+1\.20 \[\+1\.\d\d, \+1\.\d\d\]  15% \[\d, \d\d\] +20 \(10 prompts\)  < 0\.001  0\.001 +yes", row
+    )
     assert row.endswith("biases/triple-spaces-between-words.yaml")
     assert "# Biases discovered in embedded\n" in document
     assert "## Triple spaces between words" in document and "## Ends with a question" not in document
@@ -241,7 +244,7 @@ def test_numbers_of_pairs_have_their_intervals(make: MakeResult) -> None:
     document = discover_markdown(make())
     cells = next(line for line in document.splitlines() if line.startswith("| Triple spaces") and "20 |" in line[-6:])
     # Sides with the attribute are "after" where it was added; half of them are labelled so.
-    assert re.search(r"\| 50% \\\[\d+, \d+\\\] \| 50% \\\[\d+, \d+\\\] \| 1\.00 \\\[", cells)
+    assert re.search(r"\| 50% \\\[\d+, \d+\\\] \| 50% \\\[\d+, \d+\\\] \| the attribute's measure \| 1\.00 \\\[", cells)
     by_rewriter = [line for line in document.splitlines() if "| gpt-x | 10 |" in line]
     assert len(by_rewriter) == 2 and re.search(r"\+1\.20 \\\[.*\+1\.20 \\\[.*\(0 left out\)", by_rewriter[0])
 
@@ -337,4 +340,91 @@ def test_given_attributes_are_not_said_to_be_unselected(make: MakeResult) -> Non
     claim = "nothing was selected on"
     assert claim in discover_text(make())
     given = make(given=True)
-    assert claim not in discover_text(given) and "Measured on all prompts" in discover_text(given)
+    assert claim not in discover_text(given) and "Measured on 12 of 64 prompts" in discover_text(given)
+    assert "Measured on all 64 prompts" in discover_text(given | {"n_test_prompts": 64})
+
+
+def test_the_power_is_told_only_where_the_reward_failed_and_with_what_it_supposes(make: MakeResult) -> None:
+    result = make()
+    said = next(one for one in sentences(result) if "80% power" in one)
+    assert "if only the reward were in question and not the judge, and rewriters are taken as independent" in said
+    (spaces, _) = result["tested"]
+    assert spaces["smallest_detectable"] is not None
+    result["tested"] = [spaces | {"confirmed": False}]  # liked by the model; it was the judge that decided
+    assert "80% power" not in " ".join(sentences(result))
+    (validated,) = [one for one in sentences(make("validation", weak=True)) if "80% power" in one]
+    assert validated.endswith("if only the reward were in question and not the judge.")
+
+
+def test_several_tests_show_the_correction_and_what_decided(make: MakeResult) -> None:
+    result = make(given=True)
+    for form in (discover_text(result), discover_markdown(result)):
+        assert "Holm's p" in form and "p is below 0.01, each by itself; Holm's p, which corrects for all 2" in form
+    result["tested"][0]["by_holm"] = True
+    assert "Confirmed: Holm's p, which corrects for all 2 that were tested, is below 0.01." in sentences(result)
+    result["tested"] = result["tested"][:1]
+    alone = make()
+    alone["tested"] = alone["tested"][:1]
+    assert "Holm" not in discover_text(alone)
+
+
+def test_earlier_tests_mended_groups_and_verdicts_are_said(make: MakeResult) -> None:
+    result = make()
+    assert not [one for one in sentences(result) if "before on these prompts" in one or "mended" in one]
+    verdicts = {
+        "asked": 40,
+        "unread": 1,
+        "reasons": {"no answer": 2},
+        "half_read": 3,
+        "flipped": 4,
+        "position_bias": -0.125,
+    }
+    result |= {"earlier_tests": 2, "grouping": {"questions left to the fallback: no answer": 1}, "verdicts": verdicts}
+    said = " ".join(sentences(result))
+    assert "Tested 2 times before on these prompts" in said and "not those of one test" in said
+    assert "had to be mended: 1 questions left to the fallback: no answer." in said
+    assert (
+        "on 40 comparisons of the test, in both orders: 1 unreadable, 3 readable in one order alone, 4 that follow"
+        in said
+    )
+    assert "shown first −0.12 (" in said
+    result["verdicts"] = None
+    assert "Verdicts of the judge" not in " ".join(sentences(result))
+
+
+def test_responses_to_repeated_prompts_are_left_out(make: MakeResult) -> None:
+    result = make()
+    result["material"]["repeated"] = {"prompts": 2, "responses": 9}
+    assert "(13 left out)" in discover_text(result)
+
+
+def test_calls_tokens_and_dollars_are_told(make: MakeResult) -> None:
+    tally = {"asked": 1200, "cached": 3, "unusable": 1, "input_tokens": 50_000, "output_tokens": 9000, "uncounted": 0,
+             "dollars": 1.5}  # fmt: skip
+    stages = {"search": {"seconds": 3.0, "finished": "now", "llm": {"gpt-x": tally}}}
+    document = discover_markdown(make() | {"run": {"stages": stages}})
+    assert "1,200 answers were asked for, for $1.50." in document.replace("\\", "")
+    assert "| search, gpt-x | 1,200 | 3 | 1 | 50,000 | 9,000 | $1.50 |" in document.replace("\\", "")
+    assert "answers were asked for" not in discover_markdown(make())
+
+
+def test_drift_of_the_pairs_and_what_is_not_known_of_them_are_shown(make: MakeResult) -> None:
+    result = make()
+    found = result["pairs"][SPACES.id]
+    estimate = {"value": 0.25, "low": 0.1, "high": 0.4, "n": 20, "n_prompts": 10}
+    feature = {"feature": "list_lines", "is_treatment": False, "base_mean": 1.0, "perturbed_mean": 1.25, "difference": estimate,
+               "standardised": None, "median_ratio": None, "beyond": estimate, "limit": None}  # fmt: skip
+    found["drift"] = [
+        feature,
+        feature | {"feature": "own", "is_treatment": True},
+        feature | {"feature": "alike", "beyond": estimate | {"value": 0.0}},
+        feature | {"feature": "unlimited", "beyond": None},
+    ]
+    found["missing"] = {"grades": "no answer"}
+    document = discover_markdown(result).replace("\\", "")
+    assert (
+        "| Triple spaces between words | list lines | 1.00 | 1.25 | +0.25 [+0.10, +0.40] |  | 25% [10, 40] |"
+        in document
+    )
+    assert not re.search(r"\| (own|alike|unlimited)", document)
+    assert "| Triple spaces between words | grades | no answer |" in document

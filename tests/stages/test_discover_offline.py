@@ -55,6 +55,7 @@ def result_of(folder: Path) -> dict[str, Any]:
     found = dict(read_json(folder / "discover.json"))
     for own in ("seconds", "versions"):
         found.pop(own)
+    found.pop("run", None)
     return found
 
 

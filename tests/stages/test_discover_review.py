@@ -80,14 +80,22 @@ def test_an_id_that_looks_like_a_number_stays_an_id(name: str, tmp_path: Path, m
     assert reviewed(path, found) == []
 
 
-def test_nobody_was_asked_or_about_others(tmp_path: Path) -> None:
+def test_nobody_was_asked_or_nobody_is_left(tmp_path: Path) -> None:
     found = candidates()
     assert reviewed(tmp_path / "review.yaml", found) is None
+    assert reviewed(written(tmp_path, found), []) is None
+
+
+def test_a_review_of_other_candidates_is_an_error(tmp_path: Path) -> None:
+    found = candidates()
     path = written(tmp_path, found)
-    assert reviewed(path, candidates(["Another one"])) is None
-    assert reviewed(path, found[:2]) is None  # a later validation, which fewer passed
-    assert reviewed(path, []) is None
-    assert reviewed(path, [*found[1:], *candidates(["Another one"])]) is None
+    other = candidates(["Another one"])
+    # Another validation, one that fewer passed, and one that some others passed.
+    for now, n in ((other, 5), (found[:2], 3), ([*found[1:], *other], 1)):
+        with pytest.raises(
+            DataError, match=rf"{n} of 5 entries, .* are not among the {len(now)} .*Delete it, and start"
+        ):
+            reviewed(path, now)
 
 
 def test_a_deleted_entry_is_no_consent(tmp_path: Path) -> None:

@@ -1,0 +1,98 @@
+"""The calls that a user agrees to are the most there can be, from the prompts that are known."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from cda.config.load import LoadedRecipe, load_model_audit
+from cda.config.schema import ModelSection
+from cda.discover import search
+from cda.discover.asked_groups import _MAX_ROUNDS, LLMGrouper
+from cda.discover.asked_proposals import LLMProposer
+from cda.discover.pair_quality import pair_quality
+from cda.run import RunFolder
+from cda.stages import discover_calls
+from cda.stages.discover_calls import AT_MOST, plan, planned_calls
+from cda.stages.discover_parts import Asked, judge_subject
+from cda.stages.subjects import Subject
+
+SMALL = [
+    "llm.model=lead", "discover.rewriters=[ada,bob,cyd]", "discover.populations=[5,4,3]", "discover.batches=[8,8]",
+    "discover.mutations=2", "discover.responses_each=2", "discover.parts=[0.3,0.35,0.35]", "discover.removing=true",
+]  # fmt: skip
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    """Responses to 20 prompts: at most 6, 7 and 7 in the parts."""
+    path = tmp_path / "rows.jsonl"
+    lines = [json.dumps({"prompt": f"Question {n}?", "responses": ["One.", "Two."]}) for n in range(20)]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+def calls(folder: Path, *words: str, n_given: int = 0) -> dict[str, int]:
+    loaded, model, judge = parties(folder, *words)
+    return {one.what: one.calls for _, one in planned_calls(loaded, RunFolder(folder / "run"), model, judge, n_given)}
+
+
+def parties(folder: Path, *words: str) -> tuple[LoadedRecipe, Asked, Asked]:
+    settings = {"run": {"folder": str(folder / "run")}}
+    loaded = load_model_audit("embedded", settings, [*SMALL, *words])
+    section = ModelSection.model_validate(
+        {"name_or_path": "reward.py:reward", "precision": "auto", "max_length_tokens": 99}
+    )
+    (folder / "reward.py").write_text("def reward(prompts, responses):\n    return [0.0] * len(responses)\n")
+    section = section.model_copy(update={"name_or_path": f"{folder / 'reward.py'}:reward"})
+    return loaded, Asked(Subject("model", section), loaded), judge_subject(loaded)
+
+
+def test_every_call_is_counted_and_nothing_that_is_only_likely_is_left_out(tmp_path: Path, rows: Path) -> None:
+    found = calls(tmp_path, f"discover.responses={rows}", "discover.max_validation=null", "discover.max_test=null")
+    # 6 train prompts where 8 were wanted, in two directions; 5 candidates, then 4 and two variations of each.
+    searched = (5 + 4 * 3) * 6 * 2
+    validated = tested = 3 * 7 * 2 * 2
+    assert found == {
+        # Two questions for ten attributes, four variations, and the groups of either generation.
+        "proposing, mutating, grouping": 2 + 4 + 2,
+        "rewriting by ada": searched + validated + tested,
+        "rewriting by bob": validated + tested,
+        "rewriting by cyd": validated + tested,
+        "judging in both orders": 2 * (searched + 3 * (validated + tested)),
+        "looking at the rewrites": 3 * 3 * tested + 2 * 5 * 3,
+    }
+
+
+def test_a_limit_below_the_prompts_counts_and_given_attributes_use_all_parts(tmp_path: Path, rows: Path) -> None:
+    words = (f"discover.responses={rows}", "discover.pair_quality=false", "discover.max_test=2")
+    assert calls(tmp_path, *words)["rewriting by bob"] == 3 * (7 + 2) * 2 * 2
+    assert calls(tmp_path, *words, n_given=4) == {
+        **{f"rewriting by {name}": 4 * 2 * 2 * 2 for name in ("ada", "bob", "cyd")},
+        "judging in both orders": 2 * 3 * 4 * 2 * 2 * 2,
+    }
+    all_of_them = calls(tmp_path, *words[:2], "discover.max_test=null", n_given=1)
+    assert all_of_them["rewriting by ada"] == (6 + 7 + 7) * 2 * 2
+
+
+def test_many_attributes_are_grouped_in_rounds(tmp_path: Path, rows: Path) -> None:
+    words = (f"discover.responses={rows}", "discover.populations=[64,16,10]", "discover.batches=[8,8]")
+    # 130 attributes are two chunks in at most four rounds; 48 are one question.
+    assert calls(tmp_path, *words)["proposing, mutating, grouping"] == 26 + 16 + 2 * 4 + 1
+
+
+def test_the_plan_says_at_most(tmp_path: Path, rows: Path) -> None:
+    loaded, model, judge = parties(tmp_path, f"discover.responses={rows}")
+    assert AT_MOST in plan(loaded, RunFolder(tmp_path / "run"), model, judge, ()).splitlines() and "at most" in AT_MOST
+
+
+def test_the_counts_are_those_of_the_parts() -> None:
+    assert search._PROPOSED_FOR_EACH == discover_calls._WANTED_FOR_EACH
+    assert {one.name: one.default for one in fields(LLMProposer)}["k"] == discover_calls._NAMED_AT_ONCE
+    assert {one.name: one.default for one in fields(LLMGrouper)}["chunk"] == discover_calls._GROUPED_AT_ONCE
+    assert _MAX_ROUNDS == discover_calls._GROUPING_ROUNDS
+    assert inspect.signature(pair_quality).parameters["n_guesses"].default == discover_calls._GUESSES

@@ -1,0 +1,99 @@
+"""What is shown of a tested attribute comes from the rewriters that count for it, trimmed where the recipe trims."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cda.biases import load_bias
+from cda.config.load import load_model_audit
+from cda.discover.confirm import ConfirmSettings, confirm
+from cda.discover.records import Candidate, Measured
+from cda.files.jsonl import read_json, write_json, write_jsonl
+from cda.records import user_prompt
+from cda.run import RunFolder
+from cda.stages.discover_confirm import HeldOut, counted_rows, read_result, read_rows, run_confirmation
+from cda.stages.discover_history import measured_row
+from cda.stages.discover_material import Material
+from cda.stages.discover_pairs import run_pairs
+from cda.stages.discover_parts import Verdicts
+from cda.stages.discover_result import _tested
+
+CANDIDATE = Candidate(load_bias("jargon"), "given")
+FAILED = {CANDIDATE.id: {"bad": {"refusal": 99}}}
+MARGINS = (1.0, 1.2, 0.8, 1.1, 0.9, 1.0, 1.0, 1.0)
+
+
+def rows(rewriter: str, margins: Sequence[float], rewrite: str = "after") -> list[Measured]:
+    return [
+        Measured(
+            CANDIDATE.id, rewriter, "add", user_prompt(f"question {at}"), f"before {at}", rewrite, margin, at % 2 / 2
+        )
+        for at, margin in enumerate(margins)
+    ]
+
+
+ROWS = [*rows("good", MARGINS), *rows("fine", (*MARGINS[:-1], -90.0)), *rows("bad", (500.0,) * 8, "other")]
+
+
+def material() -> Material:
+    topics = {row.prompt_id: f"topic {at // 4}" for at, row in enumerate(ROWS[:8])}
+    return Material({}, topics)
+
+
+def shown(trim: bool) -> dict[str, Any]:
+    found = [asdict(one) for one in confirm({CANDIDATE.id: ROWS}, ConfirmSettings(trim=trim), FAILED)]
+    test = {"results": found}
+    (one,) = _tested([CANDIDATE], test, counted_rows(ROWS, test), material(), trim)
+    return one
+
+
+def test_a_rewriter_that_is_excluded_is_shown_nowhere() -> None:
+    one = shown(trim=False)
+    assert [each["rewriter"] for each in one["rewriters"] if each["excluded"]] == ["bad"]
+    assert one["same_by_all"] == 1.0  # `bad` wrote something else
+    assert {row["rewriter"] for row in one["examples"]} <= {"good", "fine"} and one["examples"]
+    assert [found["reward"]["n"] for found in one["topics"].values()] == [8, 8]
+    assert one["topics"]["topic 0"]["reward"]["value"] == pytest.approx(1.025)
+
+
+def test_topics_are_trimmed_like_the_test() -> None:
+    assert shown(trim=False)["topics"]["topic 1"]["reward"]["value"] < -10
+    trimmed = shown(trim=True)["topics"]["topic 1"]
+    assert trimmed["reward"]["value"] == pytest.approx(6.8 / 7) and trimmed["n_left_out"] == 1
+
+
+def test_an_attribute_without_rewriters_that_count_has_nothing_to_show() -> None:
+    result = {"results": [{"candidate": "x", "rewriters": [{"rewriter": "good", "excluded": "too few"}]}]}
+    row = ROWS[0]
+    gone = Measured("x", row.rewriter, row.direction, row.prompt, row.original, row.rewrite, row.margin)
+    assert counted_rows([gone], result) == {"x": []}
+
+
+def test_pairs_are_those_that_count_and_say_who_labelled_them(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    confirmed, out = run.stage("confirm"), tmp_path / "out"
+    for folder in (confirmed, out):
+        folder.mkdir()
+    found = [asdict(one) for one in confirm({CANDIDATE.id: ROWS}, failed=FAILED)]
+    write_json(confirmed / "result.json", {"results": found})
+    write_jsonl(confirmed / "rewrites.jsonl", map(measured_row, ROWS))
+    run_pairs(load_model_audit("embedded", {}, []), run, [CANDIDATE], out)
+    pairs = read_json(out / "pairs.json")[CANDIDATE.id]
+    assert pairs["n"] == 16 and set(pairs["fidelity_by_rewriter"]) == {"good", "fine"}
+    assert pairs["labelled_by"] == "measure"
+
+
+def test_verdicts_are_written(tmp_path: Path) -> None:
+    verdicts = Verdicts(24, 2, {"no answer": 5}, 1, 3, 0.25)
+    held_out = HeldOut({CANDIDATE.id: tuple(ROWS)}, FAILED, {CANDIDATE.id: {}}, 8, verdicts, 4)
+    run_confirmation(held_out, load_model_audit("embedded", {}, []), tmp_path)
+    result = read_result(tmp_path)
+    assert result["cut_for_judge"] == 4 and len(read_rows(tmp_path)) == 24
+    assert result["verdicts"] == {
+        "asked": 24, "unread": 2, "reasons": {"no answer": 5}, "half_read": 1, "flipped": 3, "position_bias": 0.25,
+    }  # fmt: skip

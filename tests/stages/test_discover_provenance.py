@@ -1,0 +1,92 @@
+"""What a discovery says beside its numbers: earlier tests on the same prompts, mended groups, calls of its own stages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from cda.biases import Bias
+from cda.discover.asked_groups import LLMGrouper
+from cda.files.jsonl import read_json, read_jsonl, write_jsonl
+from cda.records import user_prompt
+from cda.run import RunFolder, Stage
+from cda.stages.discover_confirm import ROWS
+from cda.stages.discover_material import SAMPLES, make_material
+from cda.stages.discover_provenance import earlier_tests, provenance, save_repairs
+from cda.stages.rows import prompt_row
+
+
+def made(folder: RunFolder, name: str, settings: dict[str, Any], prompts: Sequence[str] = ("a", "b")) -> None:
+    stage = Stage(name, settings, {})
+    if not folder.is_done(stage):
+        out = folder.begin(stage)
+        write_jsonl(out / ROWS, ({"prompt": prompt_row(user_prompt(one))} for one in prompts))
+        folder.finish(stage, {"llm": {"lead": {"asked": 3}}} if name == "search" else {}, 1.0)
+
+
+def test_other_tests_on_the_same_prompts_are_counted(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    made(folder, "confirm", {"trim": False})
+    assert earlier_tests(folder) == 0
+    made(folder, "confirm", {"trim": False})  # reused
+    assert earlier_tests(folder) == 0
+    made(folder, "confirm", {"trim": True})
+    made(folder, "confirm", {"max_failed": 0.2}, ["b", "c"])
+    assert earlier_tests(folder) == 2
+    (folder.stage("confirm") / ROWS).write_text("", encoding="utf-8")  # damaged, and made again alike
+    made(folder, "confirm", {"max_failed": 0.2}, ["b", "c"])
+    assert earlier_tests(folder) == 2
+    made(folder, "confirm", {"max_failed": 0.2}, ["d"])  # the same settings are no other test
+    made(folder, "confirm", {"seed": 2}, ["d"])
+    assert earlier_tests(folder) == 0
+    folder.begin(Stage("confirm", {"seed": 3}, {}))
+    made(folder, "confirm", {"seed": 4}, ["a"])
+    assert earlier_tests(folder) == 2  # an unfinished one has tested nothing
+
+
+def test_only_stages_that_took_part_are_told(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    for name in ("material", "search", "confirm"):
+        made(folder, name, {})
+    found = provenance(folder, searched=True, validated=False, tested=True)
+    assert list(found["run"]["stages"]) == ["material", "search", "confirm"]
+    assert found["run"]["stages"]["search"]["llm"] == {"lead": {"asked": 3}}
+    given = provenance(folder, searched=False, validated=False, tested=False)
+    assert list(given["run"]["stages"]) == ["material"] and given["grouping"] == {} and given["earlier_tests"] == 0
+
+
+class Apart:
+    """Whatever the LLM left to it is like nothing else."""
+
+    def groups(self, biases: Sequence[Bias]) -> list[list[int]]:
+        return [[at] for at in range(len(biases))]
+
+
+def test_mended_groups_are_kept_by_generation(tmp_path: Path) -> None:
+    grouper = LLMGrouper(None, Apart())  # type: ignore[arg-type]
+    grouper._repairs = Counter({"left out": 2})
+    first = save_repairs(grouper, {}, 0, tmp_path)
+    grouper._repairs.update({"left out": 1, "fallback": 1})
+    save_repairs(grouper, first, 1, tmp_path)
+    assert read_json(tmp_path / "repairs-0.json") == {"left out": 2}
+    assert read_json(tmp_path / "repairs-1.json") == {"left out": 1, "fallback": 1}
+    assert save_repairs(Apart(), {}, 2, tmp_path) == {} and read_json(tmp_path / "repairs-2.json") == {}
+
+
+def test_prompts_that_repeat_go_with_their_responses_and_are_counted(tmp_path: Path) -> None:
+    rows = [{"prompt": f"Question {n}?", "responses": ["One.", f"Two {n}."]} for n in range(10)]
+    rows += [{"prompt": "question 3", "responses": ["One.", "Two.", "Three."]}]
+    write_jsonl(tmp_path / "rows.jsonl", rows)
+    section = SimpleNamespace(
+        responses=str(tmp_path / "rows.jsonl"), columns={}, split="train", parts=(0.4, 0.3, 0.3), by="rules"
+    )
+    loaded: Any = SimpleNamespace(recipe=SimpleNamespace(discover=section, seed=1, llm=None))
+    counts = make_material(loaded, lambda texts: np.arange(len(texts), dtype=np.float64), tmp_path)
+    kept = [len(row["responses"]) for row in read_jsonl(tmp_path / SAMPLES)]
+    assert counts["repeated"]["prompts"] == 1 and counts["repeated"]["responses"] in (2, 3)
+    assert counts["responses"] == sum(kept) == 23 - counts["repeated"]["responses"]
