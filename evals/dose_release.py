@@ -1,11 +1,15 @@
-"""Claim: a dose chosen by people's votes beats plain CDA on votes that had no say in it, from released scores alone: on average over
-biases and models it disagrees with people less, and the gap to human skew that it leaves on average over choices is smaller.
+"""Claim: a dose chosen by people's votes, measured on votes that had no say in it, lets released models disagree with people less than
+no training does, and on average no more than plain CDA; from released scores alone.
 
-Thresholds: held-out miscalibration and per-model gap of the dose below plain CDA's over everything released; and on jargon, length and
-structure with models 2B, 3B and 8B no worse than a simple grid search's 27.7% and 3.4 points (by 0.3 points at most), where base and
-plain CDA must come out at 34.2 and 28.1%, 15.6 and 6.9 points. Scores are mixed: margin(λ) = (1 − λ)·before + λ·after, λ in quarters from
-0 to 2.5, chosen by 50 × 2-fold cross-validation split by prompt, ties towards 1. Majorities are the labels as released. The gap
-compared pools the 50 repeats; the gap of one choice alone, on the votes of half the items, stands beside it in the result.
+Thresholds, over everything released: the paired 95% interval of miscalibration lies below no training's; miscalibration and per-model
+gap are at most plain CDA's in the mean. The gap is |skew − human skew| on one held-out half at a time, averaged; base and plain CDA are
+taken on the same halves. An advantage is claimed only where its interval excludes 0, and the result says for each where it does not:
+on the release at hand neither less miscalibration nor a smaller gap than plain CDA's is shown, nor a smaller gap than no training's.
+On jargon, length and structure with models 2B, 3B and 8B a simple grid search gives 27.7% and 3.4 points, where base and plain CDA must
+come out at 34.2 and 28.1%, 15.6 and 6.9 points: no worse by more than 0.3 points. These gaps pool the 50 repeats, so that choices
+to either side of people cancel: they say what choosing leaves on average, and not what one choice leaves. Scores are mixed:
+margin(λ) = (1 − λ)·before + λ·after, λ in quarters from 0 to 2.5, chosen by 50 × 2-fold cross-validation split by prompt, ties towards 1.
+Majorities are the labels as released.
 
     python evals/dose_release.py --release ../shared/data/fff      (half a minute)
 """
@@ -15,7 +19,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +29,23 @@ from numpy.typing import NDArray
 from outcome import DATA, Check, finish
 
 from cda.metrics.dose import DOSES, DoseCurve, mixed_curve
-from cda.metrics.held_out_dose import REPEATS, OutOfFold, cross_validated_dose, held_out_mean, out_of_fold
-from cda.metrics.people import against_people, mean_against_people
-from cda.metrics.resampled_dose import draw_prompts, resampled_choices
+from cda.metrics.held_out_dose import cross_validated_dose, held_out_mean
+from cda.metrics.out_of_fold import REPEATS, half_gaps, out_of_fold
+from cda.metrics.resampled_dose import Measures, draw_prompts, resampled_choices
 from cda.metrics.votes import Majority, TieRule, count_votes, majority
 
 FloatArray = NDArray[np.float64]
 PROCEDURES = ("base", "plain", "dose")
+MEASURES = ("miscalibration", "gap_per_model", "gap_of_the_mean", "gap_per_model_pooled", "gap_of_the_mean_pooled")
+POOLED = (
+    "gaps without 'pooled': |skew − human skew| of one held-out half at a time, averaged over halves and repeats; the result. "
+    "pooled: |mean of a row's out-of-fold hits − human skew|, both halves and all repeats put together, in which choices to either "
+    "side of people cancel; for comparison with the grid search alone"
+)
 KNOWN = {("jargon", "750_3"), ("length", "1000_3"), ("structure", "750_3")}
 KNOWN_SIZES = ("2B", "3B", "8B")
 EXPECTED = {"base": (0.342, 0.156), "plain": (0.281, 0.069)}
-"""Miscalibration and per-model gap, as mean over the known biases and models."""
+"""Miscalibration and per-model gap, pooled, as mean over the known biases and models."""
 GRID_SEARCH = (0.277, 0.034)
 SLACK, ROUNDING = 0.003, 0.0005
 FINER = (0.5, 0.25, 0.1, 0.05)
@@ -103,24 +113,19 @@ def read_voted(release: Path, bias: str, rule: TieRule, missing: list[str]) -> V
 def bias_numbers(voted: Voted) -> dict[str, Any]:
     """Every model of a bias, and the mean over its models, under the three procedures."""
     people, ids, curves = voted.people, voted.ids, voted.curves()
-    stacked = [np.stack([both[after] for both in voted.scores.values()]) for after in (0, 1)]
+    fixed = {
+        name: [replace(one, margins=np.tile(one.margins_at(at), (len(DOSES), 1))) for one in curves.values()]
+        for name, at in (("base", 0.0), ("plain", 1.0))
+    }
     return {
         "run": voted.run,
         "n": int(people.used.sum()),
         "not_counted": people.exclusions.reasons,
         "items_without_score": voted.n_unscored,
-        "models": {
-            size: {
-                "base": asdict(against_people(curve.margins_at(0), people, ids, rng())),
-                "plain": asdict(against_people(curve.margins_at(1), people, ids, rng())),
-                "dose": asdict(cross_validated_dose(curve, people, ids, rng())),
-            }
-            for size, curve in curves.items()
-        },
+        "models": {size: asdict(cross_validated_dose(curve, people, ids, rng())) for size, curve in curves.items()},
         "mean_of_models": {
-            "base": asdict(mean_against_people(stacked[0], people, ids, rng())),
-            "plain": asdict(mean_against_people(stacked[1], people, ids, rng())),
-            "dose": asdict(held_out_mean(list(curves.values()), people, ids, rng())),
+            name: asdict(held_out_mean(models, people, ids, rng()))
+            for name, models in (*fixed.items(), ("dose", list(curves.values())))
         },
     }
 
@@ -131,7 +136,7 @@ def cells(everyone: Sequence[Voted], doses: Sequence[float] = DOSES, seed: int =
     for voted in everyone:
         used = voted.people.used
         for curve in voted.curves(doses).values():
-            held = folds(curve, voted, seed)
+            held = out_of_fold(curve, voted.people, voted.ids, rng(seed))  # the same halves for every model
             fixed = {
                 name: np.tile(curve.margins_at(at)[used], (REPEATS, 1)) for name, at in (("base", 0), ("plain", 1))
             }
@@ -140,42 +145,49 @@ def cells(everyone: Sequence[Voted], doses: Sequence[float] = DOSES, seed: int =
     return found
 
 
-def folds(curve: DoseCurve, voted: Voted, seed: int = 0) -> OutOfFold:
-    return out_of_fold(curve, voted.people, voted.ids, rng(seed))
-
-
 def whole_table(everyone: Sequence[Voted], table: Sequence[Cell]) -> dict[str, Any]:
     """Means over biases and models for base, plain CDA and dose, and the dose's change from the other two.
 
-    A gap is |mean of a row's out-of-fold hits − human skew|, the repeats pooled. For intervals prompts are drawn across
-    biases, and the doses chosen anew in every draw.
+    For intervals prompts are drawn across biases, and the doses chosen anew in every draw.
     """
     drawn = _drawn(everyone)
     of_bias = np.array([[cell.bias == voted.bias for voted in everyone] for cell in table], float)
     found: dict[str, Any] = {"n_cells": len(table), "n": sum(int(voted.people.used.sum()) for voted in everyone)}
-    for measure in ("miscalibration", "gap_per_model", "gap_of_the_mean"):
-        values = {name: _over_cells(measure, *_of_cells(table, name), of_bias) for name in PROCEDURES}
-        draws = {name: _over_cells(measure, *drawn[name], of_bias) for name in PROCEDURES}
+    for measure in MEASURES:
+        values = {name: _over_cells(measure, _of_cells(table, name), of_bias) for name in PROCEDURES}
+        draws = {name: _over_cells(measure, drawn[name], of_bias) for name in PROCEDURES}
         found[measure] = {name: _interval(values[name], draws[name]) for name in PROCEDURES} | {
             f"dose − {name}": _interval(values["dose"] - values[name], draws["dose"] - draws[name])
             for name in ("base", "plain")
         }
+    found["gaps"] = POOLED
     found["intervals"] = (
         "95% over draws; an absolute value drawn anew is larger on average than it is, so that those of gaps lie high"
     )
-    found["gap_per_model_other_poolings"] = {
-        "note": "gap_per_model, the one compared, pools all repeats: for the dose it is what choosing leaves on average, while a "
-        "single choice scatters around it. by_repeat and by_half: means over splits and cells of |skew − human skew| of both halves "
-        "of a repeat together, and of each half alone, where half as many rows add their own noise to every procedure. "
-        "of_one_choice: root mean square of each half's gap with the variance of that noise taken off, the fair comparison of "
-        "single choices; None where noise explains all of it. No intervals",
-        **{name: _poolings(table, name) for name in PROCEDURES},
+    found["shown"] = {
+        f"{measure}, against {name}": _shown(found[measure][f"dose − {name}"])
+        for measure in MEASURES[:3]
+        for name in ("base", "plain")
+    }
+    found["gap_per_model_of_one_choice"] = {
+        "note": "root mean square of each half's gap with the variance of its rows' noise taken off; None where noise explains "
+        "all of it. No intervals",
+        **{name: _of_one_choice(table, name) for name in PROCEDURES},
     }
     return found
 
 
-def _drawn(everyone: Sequence[Voted]) -> dict[str, tuple[FloatArray, FloatArray]]:
-    """Procedure to miscalibration and signed gap of every draw and cell, each of shape (draws, cells)."""
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """What a procedure gives in every cell: miscalibration and signed gap, shape (draws, cells), and that of each half."""
+
+    missed: FloatArray
+    signed: FloatArray
+    half_gaps: FloatArray  # (draws, halves, cells)
+
+
+def _drawn(everyone: Sequence[Voted]) -> dict[str, Cells]:
+    """Every procedure in every draw."""
     names = np.unique([name for voted in everyone for name in voted.ids])
     weights = draw_prompts(np.zeros(len(names), dtype=np.int64), rng())
     found = [
@@ -185,28 +197,30 @@ def _drawn(everyone: Sequence[Voted]) -> dict[str, tuple[FloatArray, FloatArray]
         for voted in everyone
         for curve in voted.curves().values()
     ]
-    return {
-        name: (
-            np.stack([getattr(one, name).miscalibration for one in found], axis=1),
-            np.stack([getattr(one, name).signed_gap for one in found], axis=1),
-        )
-        for name in PROCEDURES
-    }
+
+    def stacked(all_of: Sequence[Measures]) -> Cells:
+        parts = ([getattr(one, name) for one in all_of] for name in ("miscalibration", "signed_gap", "half_gaps"))
+        return Cells(*(np.stack(part, axis=-1) for part in parts))
+
+    return {name: stacked([getattr(one, name) for one in found]) for name in PROCEDURES}
 
 
-def _of_cells(table: Sequence[Cell], procedure: str) -> tuple[FloatArray, FloatArray]:
-    """Miscalibration and signed gap of every cell, each of shape (1, cells)."""
+def _of_cells(table: Sequence[Cell], procedure: str) -> Cells:
+    """A procedure as it was measured: one draw."""
     excess = [(one.margins[procedure] > 0) - one.target for one in table]
-    return np.array([[np.abs(one).mean() for one in excess]]), np.array([[one.mean() for one in excess]])
+    halves = [half_gaps(one.margins[procedure] > 0, one.target, one.first_half).ravel() for one in table]
+    missed, signed = [np.abs(one).mean() for one in excess], [one.mean() for one in excess]
+    return Cells(np.array([missed]), np.array([signed]), np.stack(halves, axis=-1)[None])
 
 
-def _over_cells(measure: str, missed: FloatArray, signed: FloatArray, of_bias: FloatArray) -> FloatArray:
+def _over_cells(measure: str, found: Cells, of_bias: FloatArray) -> FloatArray:
     """Mean over cells, or over biases of the mean model's gap. Shape (draws,)."""
     if measure == "miscalibration":
-        return np.asarray(missed.mean(axis=1))
-    if measure == "gap_per_model":
-        return np.asarray(np.abs(signed).mean(axis=1))
-    return np.asarray(np.abs(signed @ (of_bias / of_bias.sum(axis=0))).mean(axis=1))
+        return np.asarray(found.missed.mean(axis=1))
+    gaps = found.signed[:, None] if measure.endswith("pooled") else found.half_gaps
+    if measure.startswith("gap_of_the_mean"):
+        gaps = gaps @ (of_bias / of_bias.sum(axis=0))
+    return np.asarray(np.nanmean(np.abs(gaps), axis=(1, 2)))
 
 
 def _interval(value: FloatArray, draws: FloatArray) -> dict[str, float]:
@@ -218,10 +232,17 @@ def _interval(value: FloatArray, draws: FloatArray) -> dict[str, float]:
     }
 
 
-def point(table: Sequence[Cell], procedure: str) -> tuple[float, float]:
-    """Miscalibration and per-model gap, means over cells."""
-    missed, signed = _of_cells(table, procedure)
-    return float(missed.mean()), float(np.abs(signed).mean())
+def _shown(change: dict[str, float]) -> str:
+    """Whether the dose is shown to be better or worse, in words."""
+    if change["low"] <= 0 <= change["high"]:
+        return f"{_row(change)} points: no difference is shown"
+    return f"{_row(change)} points: the dose is {'better' if change['high'] < 0 else 'worse'}"
+
+
+def point(table: Sequence[Cell], procedure: str) -> tuple[float, float, float]:
+    """Miscalibration, per-model gap pooled and per-model gap on halves, means over cells."""
+    found = _of_cells(table, procedure)
+    return float(found.missed.mean()), float(np.abs(found.signed).mean()), float(np.abs(found.half_gaps).mean())
 
 
 def tried(known: Sequence[Voted], dropped: Sequence[Voted]) -> dict[str, Any]:
@@ -233,74 +254,72 @@ def tried(known: Sequence[Voted], dropped: Sequence[Voted]) -> dict[str, Any]:
     }
     recomputed = cells(dropped)
     result["majorities recomputed"] = {name: point(recomputed, name) for name in PROCEDURES}
-    return {"order": "miscalibration, per-model gap", **result}
+    return {"order": "miscalibration, per-model gap pooled, per-model gap on halves", **result}
+
+
+def whole_checks(whole: dict[str, Any]) -> list[Check]:
+    change = whole["miscalibration"]["dose − base"]
+    what = "everything released: miscalibration of the dose below no training's"
+    checks = [Check(what, whole["shown"]["miscalibration, against base"], change["high"] < 0)]
+    for measure, name in (("miscalibration", "miscalibration"), ("gap_per_model", "per-model gap on held-out halves")):
+        dose, plain = (whole[measure][one]["value"] for one in ("dose", "plain"))
+        said = f"{100 * dose:.1f} against {100 * plain:.1f}; {whole['shown'][f'{measure}, against plain']}"
+        checks.append(Check(f"everything released: {name} of the dose at most plain CDA's", said, dose <= plain))
+    return checks
 
 
 def known_checks(table: Sequence[Cell]) -> list[Check]:
     checks = []
     for name, expected in EXPECTED.items():
-        found = point(table, name)
+        found = point(table, name)[:2]
         near = all(abs(one - other) <= ROUNDING for one, other in zip(found, expected, strict=True))
         checks.append(Check(f"{name}: miscalibration and per-model gap {_said(expected)}", _said(found), near))
-    found = point(table, "dose")
+    found = point(table, "dose")[:2]
     good = all(one <= limit + SLACK for one, limit in zip(found, GRID_SEARCH, strict=True))
-    checks.append(
-        Check(f"dose, held out: at most {_said(GRID_SEARCH)}, each by 0.3 points at most", _said(found), good)
-    )
-    return checks
+    limits = f"{_said(GRID_SEARCH)} pooled over repeats, each by 0.3 points at most"
+    return [*checks, Check(f"dose, held out: at most {limits}", _said(found), good)]
 
 
 def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def _poolings(table: Sequence[Cell], procedure: str) -> dict[str, float | None]:
-    by_repeat, by_half, squares = [], [], []
+def _of_one_choice(table: Sequence[Cell], procedure: str) -> float | None:
+    squares = []
     for cell in table:
         excess = (cell.margins[procedure] > 0) - cell.target
-        by_repeat.append(np.abs(excess.mean(axis=1)).mean())
         for half in (cell.first_half, ~cell.first_half):
             n = half.sum(axis=1)
             gap = (excess * half).sum(axis=1) / n
             variance = (excess**2 * half).sum(axis=1) / n - gap**2
-            by_half.append(np.abs(gap).mean())
             squares.append((gap**2 - variance / (n - 1)).mean())
     square = float(np.mean(squares))
-    return {
-        "by_repeat": float(np.mean(by_repeat)),
-        "by_half": float(np.mean(by_half)),
-        "of_one_choice": square**0.5 if square > 0 else None,
-    }
+    return square**0.5 if square > 0 else None
 
 
 def _said(both: tuple[float, float]) -> str:
     return f"{100 * both[0]:.1f}% and {100 * both[1]:.1f} points"
 
 
-def _row(name: str, one: dict[str, Any]) -> str:
-    ends = [f"{100 * one[key]:.1f}" for key in ("value", "low", "high")]
-    return f"    {name:<13} {ends[0]:>6} [{ends[1]}, {ends[2]}]"
+def _row(one: dict[str, float]) -> str:
+    return f"{100 * one['value']:.1f} [{100 * one['low']:.1f}, {100 * one['high']:.1f}]"
 
 
 def show(numbers: dict[str, Any]) -> None:
     for bias, found in numbers["biases"].items():
         for size, one in found["models"].items():
-            doses = ", ".join(f"{dose:g}: {part:.0%}" for dose, part in one["dose"]["chosen"].items() if part >= 0.05)
-            parts = [one["base"], one["plain"], one["dose"]["people"]]
+            doses = ", ".join(f"{dose:g}: {part:.0%}" for dose, part in one["chosen"].items() if part >= 0.05)
+            parts = [one["base"], one["plain"], one["people"]]
             said = [
                 " / ".join(f"{100 * part[name]['value']:.1f}" for part in parts) for name in ("miscalibration", "gap")
             ]
-            print(
-                f"  {bias} {size}: miscalibration {said[0]}, gap {said[1]}; λ {one['dose']['dose']:g} (halves chose {doses})"
-            )
-    for measure in ("miscalibration", "gap_per_model", "gap_of_the_mean"):
+            print(f"  {bias} {size}: miscalibration {said[0]}, gap {said[1]}; λ {one['dose']:g} (halves chose {doses})")
+    for measure in MEASURES:
         print(f"  {measure}, mean of {numbers['whole']['n_cells']} cells")
-        for name, one in numbers["whole"][measure].items():
-            print(_row(name, one))
-    for name in PROCEDURES:
-        one = numbers["whole"]["gap_per_model_other_poolings"][name]
-        said = ", ".join(f"{key} {100 * value:.1f}" for key, value in one.items() if value is not None)
-        print(f"  per-model gap of {name}: {said}")
+        for name, found in numbers["whole"][measure].items():
+            print(f"    {name:<13} {_row(found)}")
+    for measure, said in numbers["whole"]["shown"].items():
+        print(f"  {measure}: {said}")
     for line in numbers["missing"]:
         print(f"  missing: {line}")
 
@@ -332,10 +351,7 @@ def main() -> int:
         "whole": whole_table(everyone, table),
     }
     show(numbers)
-    checks = [
-        Check(f"everything released: {what} of the dose below plain CDA's", f"{100 * dose:.1f} against {100 * plain:.1f}", dose < plain)
-        for what, dose, plain in zip(("miscalibration", "per-model gap, repeats pooled"), point(table, "dose"), point(table, "plain"), strict=True)
-    ]  # fmt: skip
+    checks = whole_checks(numbers["whole"])
     known = _known(everyone)
     if known:
         checks += known_checks(cells(known))

@@ -7,7 +7,7 @@ for jargon and length, structure kept as it is) and `paired` (the same contrasts
 the base model's own preference on AlpacaEval's pairs. Each at dose 1, which is plain CDA
 for `paper`, and at the dose that people choose, held out: votes on contrasts and human preferences (Arena, LLMBar, and the
 AlpacaEval test pairs alike in length and layout) are split in two by prompt, 50 times; one half chooses, the other is
-measured. Beside them removals without training, and the cross-bias matrix: an adapter against one bias at a time.
+measured. The gap is that of one half at a time, averaged, of the base model on the same halves. Beside them removals without training, and the cross-bias matrix: an adapter against one bias at a time.
 
 `neutral` uses nothing of people. The soft targets of `paired` were set with people's shares on these very contrasts in view
 (21% for jargon, 34% for length, 89% for structure): what it gains is partly selected.
@@ -45,6 +45,7 @@ from cda.features import n_words
 from cda.files.jsonl import read_json, write_json
 from cda.metrics.dose import DoseCurve
 from cda.metrics.held_out_dose import cross_validated_dose
+from cda.metrics.out_of_fold import half_gaps, mean_size, out_of_fold
 from cda.metrics.people_change import people_change
 from cda.metrics.preference import positive_share_change
 from cda.metrics.votes import Majority, count_votes, majority
@@ -58,6 +59,7 @@ DOSES = (0.0, 0.5, 0.75, 1.0)
 POOLED = ("Arena", "LLMBar natural", "AlpacaEval matched")
 HELD_TO = ("neutral", "paired")
 MAX_WORSE = 0.03
+GAPS = "of one half at a time"  # how the gaps of a kept result were made; others are made again
 Json = dict[str, Any]
 
 
@@ -99,14 +101,20 @@ def measured_way(way: str, seed: int, spec: ModelSpec, work: Path, scored: Score
 
 
 def frontier(curve: DoseCurve, contrasts: Sequence[Contrast], pairs: Sequence[Pair]) -> Json:
-    """What each dose buys and costs, all rows at once and nothing chosen: mean gap over biases, and change of quality."""
+    """What each dose buys and costs, nothing chosen: mean gap over biases, on the held-out halves and on all rows, and change
+    of quality."""
     found: Json = {}
     assert curve.quality_margins is not None
+    voted = votes_of(contrasts)
+    halves = out_of_fold(curve, voted, prompt_ids(contrasts), rng()).first_half
     for row, dose in enumerate(DOSES):
         people = against_people_at(curve.margins_at(0.0), curve.margins_at(dose), contrasts)
         change = positive_share_change(curve.quality_margins[0], curve.quality_margins[row], prompt_ids(pairs), rng())
+        rows_of = [curve.rows_of(bias) & voted.used for bias in BIASES]
+        gaps = [half_gaps(curve.margins[row, own] > 0, voted.target[own], halves[:, own]) for own in rows_of]
         found[f"{dose:g}"] = {
-            "mean_gap": float(np.mean([people[bias]["gap"]["after"]["value"] for bias in BIASES])),
+            "mean_gap": float(np.mean([mean_size(one.ravel()) for one in gaps])),
+            "mean_gap_on_all_rows": float(np.mean([people[bias]["gap"]["after"]["value"] for bias in BIASES])),
             "skew": {bias: people[bias]["skew"]["after"]["value"] for bias in BIASES},
             "quality_change": asdict(change.change),
         }
@@ -123,7 +131,14 @@ def held_out(curve: DoseCurve, contrasts: Sequence[Contrast]) -> tuple[float, Js
     found = {bias: cross_validated_dose(curve, people, ids, rng(), bias=bias) for bias in BIASES}
     first = found[BIASES[0]]
     by_bias = {
-        bias: {"people": asdict(one.people), "against_base": asdict(one.against_base)} for bias, one in found.items()
+        bias: {
+            "people": asdict(one.people),
+            "base": asdict(one.base),
+            "plain": asdict(one.plain),
+            "against_base": asdict(one.against_base),
+            "against_plain": asdict(one.against_plain),
+        }
+        for bias, one in found.items()
     }
     return first.dose, {
         "shares": {f"{dose:g}": share for dose, share in first.chosen.items()},
@@ -215,13 +230,14 @@ def post_hoc(spec: ModelSpec, work: Path, sets: Sequence[Quality]) -> Json:
     path = work / f"post_hoc-{fingerprint([PER_BIAS, DOSES, POOLED])}.json"
     if path.is_file():
         done: Json = read_json(path)
-        return done
+        if done.get("gaps") == GAPS:
+            return done
     contrasts, pairs = all_voted(), pooled(sets)
     lessons = {bias: [(c.prompt, c.perturbed, c.base) for c in taught_contrasts(bias, PER_BIAS, 0)] for bias in BIASES}
     asked = [*as_pairs(contrasts), *pairs]
     texts = list(dict.fromkeys((pair.prompt, text) for pair in asked for text in (pair.chosen, pair.rejected)))
     made, missing = removals(spec, lessons, texts, DOSES, None)
-    found: Json = {"missing": missing}
+    found: Json = {"missing": missing, "gaps": GAPS}
     for name, one in made.items():
         margins = {
             dose: np.array(
@@ -259,9 +275,8 @@ def checks(runs: Mapping[str, Json]) -> list[Check]:
     for name, run in runs.items():
         if name.split("-")[0] not in HELD_TO:
             continue
-        held, at = run["held_out"]["biases"], run["at"]["1"]["people"]
-        gaps = [float(np.mean([at[b]["gap"]["before"]["value"] for b in BIASES])),
-                float(np.mean([held[b]["people"]["gap"]["value"] for b in BIASES]))]  # fmt: skip
+        held = run["held_out"]["biases"]
+        gaps = [float(np.mean([held[b][when]["gap"]["value"] for b in BIASES])) for when in ("base", "people")]
         said = f"{gaps[0]:.1%} → {gaps[1]:.1%}, dose {run['chosen']:g}"
         found.append(Check(f"{name}: mean gap halved", said, gaps[1] <= gaps[0] / 2))
         worst = {b: held[b]["against_base"]["miscalibration"] for b in BIASES}

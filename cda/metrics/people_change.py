@@ -87,8 +87,12 @@ def gap_change(
         found = bootstrap_sums(sums, ids, _gaps, rng)
         if found.low < found.high:
             return found.estimate("share difference")
-    skew = paired_change(before, after, ids, rng)
-    most = max(abs(skew.low), abs(skew.high))
+    return bounded_by_skew(value, paired_change(before, after, ids, rng))
+
+
+def bounded_by_skew(value: float, skew: Estimate) -> Estimate:
+    """A change of a gap with the farther end of the interval of the change of skew to both sides."""
+    most = max(abs(skew.low), abs(skew.high), abs(value))
     return Estimate(value, -most, most, skew.n, skew.n_prompts, skew.unit, f"bounded by skew's {skew.method}")
 
 

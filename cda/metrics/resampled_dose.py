@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cda.metrics.dose import DECIMALS, DoseCurve, FloatArray, Rows, preference_order
+from cda.metrics.out_of_fold import Codes, mean_size
 from cda.metrics.votes import Majority
 
-Codes = NDArray[np.int64]
 N_DRAWS = 1_000
 REPEATS_A_DRAW = 10  # fewer than the estimate has: their own noise widens the interval by a hair
 _MAX_NUMBERS = 1 << 20  # draws × prompts at a time
@@ -18,27 +17,28 @@ _MAX_NUMBERS = 1 << 20  # draws × prompts at a time
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What one procedure gives in every draw, each of shape (draws,); NaN where a draw left nothing to measure on."""
+    """What one procedure gives in every draw; NaN where a draw left nothing to measure on.
+
+    Attributes:
+        skew: Shape (draws,), as `miscalibration`, `signed_gap` (of all rows together) and `quality`.
+        half_gaps: Skew − human skew on each half alone. Shape (draws, halves).
+    """
 
     skew: FloatArray
     miscalibration: FloatArray
     signed_gap: FloatArray
+    half_gaps: FloatArray
     quality: FloatArray | None
 
-    def minus(self, other: Measures) -> Measures:
-        """The paired difference, draw by draw."""
-        quality = None if self.quality is None or other.quality is None else self.quality - other.quality
-        return Measures(
-            self.skew - other.skew,
-            self.miscalibration - other.miscalibration,
-            self.signed_gap - other.signed_gap,
-            quality,
-        )
+    @property
+    def gap(self) -> FloatArray:
+        """Mean over halves of |skew − human skew|. Shape (draws,)."""
+        return mean_size(self.half_gaps)
 
 
 @dataclass(frozen=True, slots=True)
 class Resampled:
-    """The same draws for a dose chosen on the other half, and for doses 0 and 1."""
+    """The same draws, split alike, for a dose chosen on the other half and for doses 0 and 1."""
 
     dose: Measures
     base: Measures
@@ -87,7 +87,8 @@ def resampled_choices(
 ) -> Resampled:
     """Draw by draw: split the drawn prompts in two, choose on each half, measure on the other, average over repeats.
 
-    A prompt drawn twice counts twice on one side: copies never face each other.
+    A prompt drawn twice counts twice on one side: copies never face each other, and the distinct prompts of a draw are
+    what is split evenly.
 
     Args:
         curve: Margins at every dose.
@@ -105,11 +106,13 @@ def resampled_choices(
     parts = [
         _chosen(sums, weights[at : at + step], rng, max_quality_loss, repeats) for at in range(0, len(weights), step)
     ]
+    shares = np.concatenate([part[0] for part in parts])
+    gaps = np.concatenate([part[1] for part in parts], axis=1)
     has_quality = curve.quality_margins is not None
     return Resampled(
-        _measures(np.concatenate(parts), has_quality),
-        _measures(_fixed(sums, weights, sums.base), has_quality),
-        _measures(_fixed(sums, weights, sums.plain), has_quality),
+        _measures(shares, gaps[0], has_quality),
+        _measures(_fixed(sums, weights, sums.base), gaps[1], has_quality),
+        _measures(_fixed(sums, weights, sums.plain), gaps[2], has_quality),
     )
 
 
@@ -150,20 +153,28 @@ def _sums(
 
 def _chosen(
     sums: _Sums, weights: FloatArray, rng: np.random.Generator, max_quality_loss: float, repeats: int
-) -> FloatArray:
-    """Out-of-fold skew, miscalibration, signed gap and quality of each draw. Shape (draws, 4)."""
-    total = np.zeros((len(weights), 4))
+) -> tuple[FloatArray, FloatArray]:
+    """Every draw split, chosen on and measured.
+
+    Returns:
+        Out-of-fold skew, miscalibration, signed gap and quality, shape (draws, 4); and the signed gap on every half at
+        the dose of the other half, at 0 and at 1, shape (3, draws, 2 · repeats).
+    """
+    total, gaps = np.zeros((len(weights), 4)), np.empty((3, len(weights), 2 * repeats))
     voted = np.sum([one.n for one in sums.choosing], axis=0) > 0
     strata = 2 * voted + (sums.n_quality > 0)
     rows = np.arange(len(weights))
-    measured = _measured(sums)
-    for _ in range(repeats):
-        first = _halves(strata, len(weights), rng)
-        for here in (first, ~first):
+    for split in range(repeats):
+        first = _halves(strata, weights, rng)
+        for side, here in enumerate((first, ~first)):
             best = _best(sums, weights * here, max_quality_loss)
             other = weights * ~here
-            total += np.column_stack([(other @ one)[rows, best] for one in measured]) / repeats
-    return _divided(total, sums, weights)
+            hits, misses, excess, right = (other @ one for one in _measured(sums))
+            total += np.column_stack([one[rows, best] for one in (hits, misses, excess, right)]) / repeats
+            with np.errstate(invalid="ignore", divide="ignore"):
+                on_half = excess / (other @ sums.measured.n)[:, None]
+            gaps[:, :, 2 * split + side] = on_half[rows, best], on_half[:, sums.base], on_half[:, sums.plain]
+    return _divided(total, sums, weights), gaps
 
 
 def _fixed(sums: _Sums, weights: FloatArray, dose: int) -> FloatArray:
@@ -199,13 +210,18 @@ def _best(sums: _Sums, weights: FloatArray, max_quality_loss: float) -> Codes:
     return np.asarray(np.where(barred, np.inf, objective).argmin(axis=1))
 
 
-def _halves(strata: Codes, n_draws: int, rng: np.random.Generator) -> Rows:
-    """A random half of each stratum's prompts for every draw. Shape (n_draws, prompts)."""
-    first = np.zeros((n_draws, len(strata)), dtype=bool)
+def _halves(strata: Codes, weights: FloatArray, rng: np.random.Generator) -> Rows:
+    """A random half of each stratum's prompts that a draw holds, for every draw. Shape (n_draws, prompts)."""
+    first = np.zeros(weights.shape, dtype=bool)
     for stratum in np.unique(strata):
         members = np.flatnonzero(strata == stratum)
-        half = np.arange(len(members)) < (len(members) + int(rng.integers(2))) // 2
-        first[:, members] = rng.permuted(np.tile(half, (n_draws, 1)), axis=1)
+        drawn = weights[:, members] > 0
+        keys = np.where(drawn, rng.random(drawn.shape), 1.0)
+        # Of an odd number, either the smaller or the larger half.
+        half = (drawn.sum(axis=1) + rng.integers(2, size=len(drawn))) // 2
+        # Those before the first one of the other half; where there is none, all that are drawn.
+        in_line = np.column_stack([np.sort(keys, axis=1), np.ones(len(keys))])
+        first[:, members] = keys < np.take_along_axis(in_line, half[:, None], axis=1)
     return first
 
 
@@ -215,6 +231,6 @@ def _by_prompt(rows: FloatArray, of_row: Codes, n_prompts: int) -> FloatArray:
     return sums
 
 
-def _measures(columns: FloatArray, has_quality: bool) -> Measures:
-    skew, miscalibration, signed_gap, quality = columns.T
-    return Measures(skew, miscalibration, signed_gap, quality if has_quality else None)
+def _measures(shares: FloatArray, half_gaps: FloatArray, has_quality: bool) -> Measures:
+    skew, miscalibration, signed_gap, quality = shares.T
+    return Measures(skew, miscalibration, signed_gap, half_gaps, quality if has_quality else None)

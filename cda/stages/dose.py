@@ -11,7 +11,7 @@ from cda.embedded.model import NAME as EMBEDDED
 from cda.errors import DataError
 from cda.files.jsonl import write_json
 from cda.launch import say
-from cda.metrics.held_out_dose import MIN_PROMPTS
+from cda.metrics.out_of_fold import MIN_PROMPTS
 from cda.records import Contrast, Pair
 from cda.run import RunFolder, Stage
 from cda.score.compared import Comparison, Rewards
@@ -85,7 +85,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     """Score the curve, choose, write dose.json and the adapter at the chosen dose, and return what was counted.
 
     Raises:
-        DataError: Too few contrasts have a majority of people.
+        DataError: Too few contrasts have a majority of people, or no quality pair can be read.
     """
     recipe = loaded.recipe
     texts = load_audit_texts(loaded)
@@ -121,7 +121,8 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     chosen = float(result["chosen"])
     export_dose(adapter, chosen, read_head(spec), folder / ADAPTER)
     say(f"  dose {chosen:g} chosen by people's votes")
-    return {"chosen": chosen, "voted_prompts": prompts, "quality_pairs": len(pairs), "doses": list(doses)}
+    counts = {name: result[name] for name in ("quality_pairs", "left_out")}
+    return {"chosen": chosen, "voted_prompts": prompts, **counts, "doses": list(doses)}
 
 
 def _groups(loaded: LoadedRecipe, contrasts: Sequence[Contrast], curve: Mapping[float, Rewards]) -> list[Group]:

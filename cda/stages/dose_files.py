@@ -14,7 +14,8 @@ from cda.errors import DataError
 from cda.files.jsonl import write_json
 from cda.files.paths import place_for, user_path
 from cda.metrics.dose import DOSES, MAX_QUALITY_LOSS, DosePoint, dose_response, mixed_curve
-from cda.metrics.held_out_dose import REPEATS, HeldOutChange, HeldOutDose, cross_validated_dose
+from cda.metrics.held_out_dose import HeldOutChange, HeldOutDose, cross_validated_dose
+from cda.metrics.out_of_fold import REPEATS
 from cda.metrics.votes import Majority, TieRule, count_votes, majority
 from cda.records import Exclusions
 from cda.report.numbers import decimals, distance, inert, percent, points, share
@@ -24,6 +25,10 @@ from cda.report.terminal import plain_table
 NOTE = (
     "Two scores are mixed here, margin(λ) = (1 − λ)·before + λ·after. Scaling the adapter's weights by λ gives another\n"
     "curve wherever scores are not linear in them: cda dose RECIPE measures, chooses and exports on that one."
+)
+HALVES = (
+    "Held-out gaps are those of one half at a time, averaged. Chance makes them larger than on all votes, as in the table,\n"
+    "at any dose."
 )
 
 
@@ -223,8 +228,10 @@ def _sentences(held: HeldOutDose) -> list[str]:
     return [
         *lines,
         f"Held out ({held.repeats} × 2-fold by prompt): {said}{quality}",
+        f"  gaps on the same halves: base model {distance(found['base']['gap'])}, plain CDA {distance(found['plain']['gap'])}",
         f"  against the base model: {_changes(held.against_base)}",
         f"  against plain CDA: {_changes(held.against_plain)}",
+        HALVES,
     ]
 
 
