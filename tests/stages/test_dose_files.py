@@ -46,6 +46,9 @@ def test_the_planted_dose_is_chosen_shown_and_written(tmp_path: Path) -> None:
     assert "Chosen dose: 1.25 (halves chose 1.25 100%)" in text
     assert "Held out (5 × 2-fold by prompt): skew 50% [" in text and "miscalibration 0% [0, " in text
     assert "against plain CDA: miscalibration −50 [" in text
+    halves = next(line for line in text.splitlines() if "gaps on the same halves" in line)
+    assert "base model 50 [" in halves and "plain CDA 50 [" in halves
+    assert "Held-out gaps are those of one half at a time, averaged." in text
     assert "cda dose RECIPE" in text and text.endswith(f"Written: {result}")
     lines = text.splitlines()
     assert next(line for line in lines if line.startswith("dose ")).split() == [
@@ -60,6 +63,7 @@ def test_the_planted_dose_is_chosen_shown_and_written(tmp_path: Path) -> None:
     assert found["held_out"]["dose"] == 1.25 and found["held_out"]["chosen"]["1.25"] == 1
     assert [one["dose"] for one in found["response"]] == [step / 4 for step in range(11)]
     assert found["response"][0]["people"]["miscalibration"]["value"] == 0.5
+    assert found["held_out"]["base"]["gap"]["value"] == pytest.approx(0.5, abs=0.02)
     assert "weights" in found["note"] and found["left_out"] == [] and found["files"]["votes"].endswith("votes.jsonl")
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cda.biases import load_bias
 from cda.config.schema import DoseSection
+from cda.errors import DataError
 from cda.records import Contrast, Pair, user_prompt
 from cda.report.dose_tables import dose_sentences, dose_tables
 from cda.score.compared import Rewards
@@ -41,10 +43,10 @@ WORSE = rewards(lambda row: row % 4 == 0, lambda row: row % 2)
 """As people do, and with a third of the quality lost."""
 
 
-def made(**curves: tuple[Rewards, ...]) -> dict[str, Any]:
+def made(pairs: list[Pair] = PAIRS, **curves: tuple[Rewards, ...]) -> dict[str, Any]:
     by_dose = {name: dict(zip(DOSES, curve, strict=True)) for name, curve in curves.items()}
     settings = DoseSection(doses=list(DOSES), repeats=4)
-    return result(by_dose, {name: groups(curve) for name, curve in by_dose.items()}, PAIRS, "drop", settings, 0) | {
+    return result(by_dose, {name: groups(curve) for name, curve in by_dose.items()}, pairs, "drop", settings, 0) | {
         "missing": {"direction": "its head is not given hidden states"}
     }
 
@@ -99,3 +101,45 @@ def test_mixing_scores_is_compared_with_the_adapter_s_own_curve() -> None:
     differs = made(dose=(ALWAYS, AS_PEOPLE, NEVER))["mixing_differs"]
     assert differs["0"]["preferences"] == differs["1"]["preferences"] == 0
     assert differs["0.5"]["preferences"] == pytest.approx(0.25)  # (1 + 0)/2 − 0.5 = 0: no preference
+
+
+def test_a_chosen_dose_is_compared_on_the_halves_that_it_was_measured_on() -> None:
+    """On all votes at once the gap of plain CDA is 0 and that of the adapter's own curve too; on halves chance adds to both."""
+    draw = np.random.default_rng(2).permutation(N)
+    as_often = rewards(lambda row: draw[row] < N / 4, lambda row: row % 5)
+    found = made(dose=(ALWAYS, ALWAYS, as_often))
+    held = found["methods"]["dose"]["held_out"]["jargon"]
+    assert held["plain"]["mean_signed_gap"]["value"] == 0 and held["plain"]["gap"]["value"] > 0.02
+    plain = held["plain"]["miscalibration"]["value"] + held["plain"]["gap"]["value"]
+    assert found["best"]["losses"]["plain CDA"] == pytest.approx(plain)
+    assert found["chosen"] == 1 and found["best"]["losses"]["dose"] == pytest.approx(plain)
+    assert held["against_plain"]["gap"]["value"] == 0
+    rows = {row[0]: row for row in dose_tables(found)[0].rows}
+    assert rows["plain CDA (dose 1)"][4].startswith(f"{100 * held['plain']['gap']['value']:.0f} [")
+    sentences = " ".join(dose_sentences(found))
+    assert "on the same halves" in sentences and "measured on all" not in sentences
+
+
+def unread(first: int, curve: tuple[Rewards, ...]) -> tuple[Rewards, ...]:
+    """The first quality pairs were too long at the last dose."""
+    lost = {text_id(pair.prompt, pair.chosen): float("nan") for pair in PAIRS[:first]}
+    return (*curve[:-1], Rewards({**curve[-1].by_text, **lost}))
+
+
+def test_quality_pairs_that_some_dose_cannot_read_are_counted_and_said() -> None:
+    found = made(dose=unread(6, (ALWAYS, AS_PEOPLE, NEVER)))
+    assert found["quality_pairs"] == N - 6 == found["methods"]["dose"]["quality"]["n"]
+    assert found["left_out"]["contrasts"] == {}
+    assert list(found["left_out"]["quality pairs"].values()) == [6]
+    said = next(line for line in dose_sentences(found) if line.startswith("Left out"))
+    assert said == "Left out: 6 quality pairs (6: a text too long, or both sides the same after cutting)."
+    assert not any(line.startswith("Left out") for line in dose_sentences(made(dose=(ALWAYS, AS_PEOPLE, NEVER))))
+
+
+def test_without_one_readable_quality_pair_no_dose_is_chosen_and_without_any_it_is_said() -> None:
+    with pytest.raises(DataError, match=r"none of 40 quality pairs can be read at every dose .*audit\.quality=null"):
+        made(dose=unread(N, (ALWAYS, WORSE, NEVER)))
+    found = made([], dose=(ALWAYS, WORSE, NEVER))
+    assert found["chosen"] == 0.5 and found["quality_pairs"] == 0
+    sentences = " ".join(dose_sentences(found))
+    assert "There are no quality pairs" in sentences and "quality accuracy" not in sentences
