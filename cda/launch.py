@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -115,14 +116,22 @@ def wait_until(ready: Callable[[], bool], folder: Path, poll_s: float = 1.0) -> 
     """
     while not ready():
         marker = folder / _FAILED
-        if made_in_this_launch(marker) and _launch_of(marker) == _launch():
+        if made_in_this_launch(marker) and _launch_of(marker) == launch_id():
             raise RunError("the main process failed; see its message")
         time.sleep(poll_s)
 
 
 def made_in_this_launch(path: Path) -> bool:
-    """Whether a file is there, and no earlier launch left it."""
-    return path.is_file() and path.stat().st_mtime > _STARTED
+    """Whether a file is there, and no earlier launch left it.
+
+    Files of several machines are dated by the clock of the one that holds them, so this process's start is read off that.
+    """
+    return path.is_file() and path.stat().st_mtime > _STARTED + _clock_ahead_s(path.parent)
+
+
+def launch_id() -> str:
+    """The same for all processes of one launch, on all machines; a later launch may have it too."""
+    return ":".join(os.environ.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"))
 
 
 def tell_failure(folder: Path) -> None:
@@ -130,7 +139,7 @@ def tell_failure(folder: Path) -> None:
     if is_main() and world_size() > 1 and folder.is_dir():
         # Where the folder cannot be written, that is the error to be shown, and the launcher ends the others.
         with contextlib.suppress(OSError):
-            (folder / _FAILED).write_text(json.dumps({"launch": _launch()}), encoding="utf-8")
+            (folder / _FAILED).write_text(json.dumps({"launch": launch_id()}), encoding="utf-8")
 
 
 def clear_failure(folder: Path) -> None:
@@ -171,9 +180,15 @@ def _parent_words(file: str) -> list[str]:
     return content.decode("utf-8", "replace").split("\0")
 
 
-def _launch() -> str:
-    """The same for all processes of one launch, on all machines."""
-    return f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}:{os.environ.get('TORCHELASTIC_RUN_ID')}"
+def _clock_ahead_s(folder: Path) -> float:
+    """By how many seconds the clock that dates a folder's files is ahead of this machine's; 0 where that cannot be seen."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".clock-") as probe:
+            probe.write(b".")
+            probe.flush()
+            return Path(probe.name).stat().st_mtime - time.time()
+    except OSError:
+        return 0.0
 
 
 def _launch_of(marker: Path) -> str | None:

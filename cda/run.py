@@ -175,6 +175,7 @@ class RunFolder:
         if self.stage(stage.name).exists() or self.stage(stage.name).is_symlink():
             self._set_aside(self.stage(stage.name), stage.name)
         partial.mkdir(parents=True, exist_ok=True)
+        (partial / _RECORD).unlink(missing_ok=True)  # of files that have changed since: see `complete`
         write_json(partial / _BEGUN, {"fingerprint": stage.fingerprint})
         return partial
 
@@ -197,8 +198,9 @@ class RunFolder:
         return self.path / f".{name}.partial"
 
     def has_begun(self, stage: Stage) -> bool:
-        """Whether the stage is being written from exactly these settings and inputs."""
-        return _partial_fingerprint(self.partial(stage.name)) == stage.fingerprint
+        """Whether the stage is being written from exactly these settings and inputs, and lacks more than the last step."""
+        partial = self.partial(stage.name)
+        return _partial_fingerprint(partial) == stage.fingerprint and not (partial / _RECORD).exists()
 
     def finish(self, stage: Stage, counts: Mapping[str, Any], seconds: float) -> Path:
         """Declare the partial folder finished.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 
+from cda import launch
 from cda.errors import RunError
 from cda.launch import is_main, rank, say, tell_failure, wait_until, world_size
 
@@ -98,3 +100,13 @@ def test_without_a_launcher_there_is_one_process(monkeypatch: pytest.MonkeyPatch
     monkeypatch.delenv("WORLD_SIZE")
     monkeypatch.delenv("RANK")
     assert (world_size(), rank(), is_main()) == (1, 0, True)
+
+
+def test_a_failure_is_dated_by_the_clock_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder's machine is an hour behind this one: a failure of now looks older than this process."""
+    monkeypatch.setattr(launch.time, "time", lambda now=time.time: now() + 3600)
+    monkeypatch.setattr(launch, "_STARTED", time.time() - 1)  # files are dated some milliseconds early
+    tell_failure(tmp_path)
+    with pytest.raises(RunError, match="the main process failed"):
+        wait_until(Ready(at=40), tmp_path, poll_s=0)
+    assert [path.name for path in tmp_path.iterdir()] == [MARKER]

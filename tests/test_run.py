@@ -122,6 +122,18 @@ def test_a_kill_in_the_middle_of_a_write_leaves_no_finished_stage(folder: RunFol
     assert folder.is_done(STAGE)
 
 
+def test_a_stage_that_lacks_the_last_step_alone_is_not_being_written(folder: RunFolder) -> None:
+    """Another process of the launch must not work in it: the main one is about to declare it finished."""
+    final = make(folder)
+    final.replace(folder.partial("label"))
+    (folder.partial("label") / ".begun.json").write_text(json.dumps({"fingerprint": STAGE.fingerprint}), "utf-8")
+    assert not folder.has_begun(STAGE) and not folder.is_done(STAGE)
+    (folder.partial("label") / "rows.jsonl").write_text("changed", encoding="utf-8")
+    assert not folder.complete(STAGE)
+    folder.begin(STAGE)
+    assert folder.has_begun(STAGE)
+
+
 def test_a_damaged_record_is_no_finished_stage(folder: RunFolder) -> None:
     (make(folder) / "stage.json").write_text("{", encoding="utf-8")
     assert folder.record("label") == {}

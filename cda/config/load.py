@@ -135,7 +135,10 @@ def _resolved(path: Path, content: Mapping[Any, Any], overrides: Sequence[str], 
     layers = [_checked_layer(content, str(path), problems)]
     layers.append(_parse_overrides(overrides, problems))
     own = _merge(*layers)
-    merged = _merge(*_preset_layers(own, path, problems), own)
+    presets = _merge(*_preset_layers(own, path, problems))
+    biases_asked = own.get("biases", presets.get("biases"))
+    several = isinstance(biases_asked, list) and len(biases_asked) > 1
+    merged = _merge(_joint_alone(presets) if several else presets, own)
     merged.setdefault("name", path.stem)
 
     recipe: Recipe | None = None
@@ -219,6 +222,21 @@ def _preset_layers(own: Mapping[str, Any], path: Path, problems: list[str]) -> l
         except RecipeError as error:
             problems += error.problems
     return layers
+
+
+def _joint_alone(presets: Mapping[str, Any]) -> dict[str, Any]:
+    """Presets for a recipe of several biases: numbers for `joint` in place of those for a bias by itself.
+
+    So a bias's own number is one that the recipe or the command line gave, and goes before `joint`.
+    """
+    synthesize = presets.get("synthesize")
+    if not isinstance(synthesize, Mapping):
+        return dict(presets)
+    counts = {
+        setting: {"joint": count["joint"]} if isinstance(count, Mapping) and "joint" in count else count
+        for setting, count in synthesize.items()
+    }
+    return {**presets, "synthesize": counts}
 
 
 def _unknown_presets(own: Mapping[str, Any], path: Path) -> list[str]:
@@ -312,6 +330,13 @@ def _cross_checks(recipe: Recipe, biases: Sequence[Bias], path: Path) -> list[st
                     f"{path}: synthesize.{setting}.{name}: no such bias here.{did_you_mean(name, known)} "
                     f"Known: {', '.join(sorted(known))}"
                 )
+        if isinstance(counts, dict) and not (len(names) > 1 and "joint" in counts):
+            problems += [
+                f"{path}: synthesize.{setting}: has no number for '{name}'; add synthesize.{setting}.{name}=<number of pairs>, "
+                f"or give one number for all: synthesize.{setting}=<number of pairs>"
+                for name in names
+                if name not in counts
+            ]
     for number, objective in enumerate(recipe.objectives):
         for name in objective.target if isinstance(objective.target, dict) else ():
             if name not in names:

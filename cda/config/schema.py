@@ -128,7 +128,7 @@ class DataSection(_Section):
     supplement_columns: PairColumns = {}
     contrasts: str | None = None
     """File of contrasts (prompt, base, perturbed) to teach the objectives paired and neutral on, beside or in place of
-    rewrites (synthesize.counterfactuals=0). Prompts that the audit has contrasts of are left out, and counted."""
+    rewrites (synthesize.counterfactuals=0). Prompts that the audit measures on are left out, and counted, as of all pairs."""
     contrast_columns: ContrastColumns = {}
     max_contrasts: Positive | None = None
     """Take at most this many for each bias, drawn with the seed."""
@@ -157,8 +157,9 @@ class GateSection(_Section):
 class SynthesizeSection(_Section):
     by: By = "auto"
     counterfactuals: Count | dict[str, Count] | None = None
-    """How many for each bias: one number, or a number by bias name (`joint` where several are trained together);
-    null takes every eligible pair; 0 makes none, and data.contrasts is all that is taught."""
+    """How many for each bias: one number, or a number by bias name. Where several are trained together, `joint` is for each
+    of those that the recipe or the command line gives no number of its own (a preset's are for a bias by itself). null takes
+    every eligible pair; 0 makes none, and data.contrasts is all that is taught."""
     supplementary: Count | dict[str, Count] = 0
     """Unchanged pairs beside them, in proportion to the label frequencies; same forms."""
     show_prompt: bool = True

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from cda.errors import DataError, ModelError
 from cda.files.jsonl import read_json
+from cda.models.head import compute_in_float32
 from cda.models.refusals import first_line, folder_problems, why_not_loadable
 from cda.models.template import Template
 
@@ -79,6 +80,8 @@ def load_reward_model(spec: ModelSpec, adapter: Path | None = None, sharded: boo
     config = load_config(spec)
     heads = head_names(config, spec)
     model = _load_base(spec, config, heads, sharded)
+    if spec.precision != "fp32" and not sharded:  # sharding casts weights by itself, and in blocks
+        compute_in_float32(model, heads)
     if adapter is not None:
         model = _with_adapter(model, adapter, heads)
     template = load_template(spec, config)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
-import os
 import signal
 import threading
 import time
@@ -21,7 +20,7 @@ from typing import Any
 
 from cda.errors import CdaError, DataError, ModelError, RunError
 from cda.files.jsonl import read_json, read_jsonl, write_json, write_jsonl
-from cda.launch import rank, world_size
+from cda.launch import launch_id, made_in_this_launch, rank, world_size
 from cda.models.load import Precision, RewardModel
 from cda.records import user_prompt
 from cda.score.classifier import Batch, forward
@@ -32,7 +31,6 @@ Load = Callable[[], RewardModel]
 
 # Of 1 or the score: how far two runs of one model may lie apart.
 _SAME: Mapping[Precision, float] = {"fp32": 1e-4, "8bit": 2e-2, "bf16": 2e-2}
-_STARTED = time.time()
 
 
 class WorkerPool:
@@ -207,7 +205,7 @@ class Exchange:
                 write_jsonl(part, own())
             except BaseException as error:
                 with contextlib.suppress(OSError):
-                    write_json(self._file("failed.json"), {"launch": _launch(), "error": described(error)})
+                    write_json(self._file("failed.json"), {"launch": launch_id(), "error": described(error)})
                 raise
         parts = [self._file("rows.jsonl", number) for number in range(world_size())]
         for number, one in enumerate(parts):
@@ -221,7 +219,7 @@ class Exchange:
             marker = self._file("failed.json", number)
             with contextlib.suppress(DataError, OSError):
                 # One of an earlier launch says nothing of this one.
-                if marker.stat().st_mtime > _STARTED and (content := read_json(marker))["launch"] == _launch():
+                if made_in_this_launch(marker) and (content := read_json(marker))["launch"] == launch_id():
                     raise RunError(
                         f"process {number} of {world_size()} failed while process {rank()} waited for process {waited_for}: "
                         f"{content['error']}"
@@ -269,8 +267,3 @@ def _no_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before or signal.SIG_DFL)
-
-
-def _launch() -> str:
-    """The same for all processes of one launch."""
-    return ":".join(os.environ.get(name, "") for name in ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"))

@@ -19,9 +19,9 @@ from cda.embedded.model import NAME as EMBEDDED
 from cda.embedded.texts import BIASES as EMBEDDED_BIASES
 from cda.files.jsonl import read_jsonl, write_json, write_jsonl
 from cda.files.paths import own_folder
-from cda.launch import made_in_this_launch, wait_until, world_size
+from cda.launch import launch_id, wait_until, world_size
 from cda.records import LabelledPair, Triple
-from cda.run import RunFolder, Stage, versions
+from cda.run import RunFolder, Stage, fingerprint, versions
 from cda.score.compared import Compared, Comparison, Rewards
 from cda.stages import audit_analysis, audit_detail, audit_examples, audit_rate, audit_result, audit_rewards
 from cda.stages.audit_groups import Scorings, make_groups
@@ -144,9 +144,10 @@ def _score(loaded: LoadedRecipe, run_folder: RunFolder, texts: AuditTexts) -> tu
     comparisons += [(one.prompt, one.chosen, one.rejected) for one in texts.pairs]
     for triple in texts.triples:
         comparisons += audit_rate.triple_comparisons(triple)
-    shared = _shared_file(run_folder)
     if world_size() > 1 and _is_shared(loaded):
-        own_folder(shared.parent)
+        shared = _shared_file(stage(loaded, run_folder), run_folder)
+        for old in own_folder(shared.parent).glob("comparisons-*.jsonl"):
+            old.unlink(missing_ok=True)
         rows = ({"prompt": prompt_row(prompt), "first": one, "second": other} for prompt, one, other in comparisons)
         write_jsonl(shared, rows)
     return _asked(loaded, run_folder, comparisons)
@@ -156,9 +157,10 @@ def assist(loaded: LoadedRecipe, run_folder: RunFolder) -> None:
     """The other processes of a launch: score a share of what the main one audits on, once it has said what that is."""
     if not _is_shared(loaded):
         return
-    expected, shared = stage(loaded, run_folder), _shared_file(run_folder)
-    wait_until(lambda: made_in_this_launch(shared) or run_folder.is_done(expected), run_folder.path)
-    if made_in_this_launch(shared):
+    expected = stage(loaded, run_folder)
+    shared = _shared_file(expected, run_folder)
+    wait_until(lambda: shared.is_file() or run_folder.is_done(expected), run_folder.path)
+    if not run_folder.is_done(expected):
         rows = [(prompt_of(row["prompt"]), row["first"], row["second"]) for row in read_jsonl(shared)]
         _asked(loaded, run_folder, rows)
 
@@ -167,8 +169,10 @@ def _is_shared(loaded: LoadedRecipe) -> bool:
     return kind_of(loaded.recipe.model.name_or_path) == "classifier"
 
 
-def _shared_file(run_folder: RunFolder) -> Path:
-    return run_folder.path / "scoring" / "comparisons.jsonl"
+def _shared_file(expected: Stage, run_folder: RunFolder) -> Path:
+    """Named by what decides its content, so that none of an earlier launch is taken for it, whatever clocks say."""
+    name = fingerprint([expected.fingerprint, launch_id()])
+    return run_folder.path / "scoring" / f"comparisons-{name}.jsonl"
 
 
 def _asked(

@@ -134,7 +134,10 @@ def _run_train(stage: Stage, produce: Produce, folder: RunFolder) -> None:
     if is_main():
         partial = folder.begin(stage)
     else:
-        wait_until(lambda: folder.has_begun(stage), folder.path)
+        # Done after all: the main process may only have had to take the last step of a launch that was killed.
+        wait_until(lambda: folder.has_begun(stage) or folder.is_done(stage), folder.path)
+        if folder.is_done(stage):
+            return
         partial = folder.partial(stage.name)
     counts = produce(partial)
     if world_size() > 1:

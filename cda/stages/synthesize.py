@@ -19,7 +19,7 @@ from cda.records import Exclusions, LabelledPair, Pair, RewriteRequest, Training
 from cda.rewrite.asked import rewrite_request
 from cda.rewrite.gate import Gated
 from cda.rewrite.protocol import Rewriter
-from cda.run import RunFolder, Stage
+from cda.run import RunFolder, Stage, fingerprint
 from cda.stages import label
 from cda.stages.audit_sources import audited_prompts, drawn, taught_contrasts
 from cda.stages.label import LABEL_TOKENS
@@ -28,6 +28,7 @@ from cda.stages.sources import bias_settings, llm_settings, rewriter, source_fin
 from cda.stages.spending import Planned, confirm
 from cda.synthesize.counterfactuals import Counterfactuals, eligible_pairs, make_counterfactuals
 from cda.synthesize.lessons import (
+    IN_AUDIT,
     Objective,
     contrast_lessons,
     counterfactual_lessons,
@@ -38,7 +39,6 @@ from cda.synthesize.lessons import (
 from cda.synthesize.supplementary import label_frequencies, supplementary_pairs
 
 MIX = "train.jsonl"
-_AUDITED = {"contrasts", "columns", "triples", "triple_columns", "quality", "quality_columns", "quality_split"}
 NO_COUNTERFACTUALS = Counterfactuals((), 0, 0, 0, Exclusions(0, {}))
 
 
@@ -51,19 +51,13 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
         "biases": bias_settings(loaded.biases),
         "seed": recipe.seed,
     }
-    inputs = {"label": run_folder.output_of("label")}
+    # What the audit measures is not taught.
+    inputs = {"label": run_folder.output_of("label"), "audited prompts": fingerprint(sorted(_audited(loaded)))}
     if recipe.data.contrasts is not None:
         settings |= recipe.data.model_dump(
             mode="json", include={"contrast_columns", "max_contrasts", "validation_share"}
         )
-        # What the audit measures is not taught.
-        settings["audited"] = recipe.audit.model_dump(mode="json", include=_AUDITED)
-        inputs |= {
-            "contrasts": source_fingerprint(recipe.data.contrasts),
-            "audited contrasts": source_fingerprint(recipe.audit.contrasts, "audit"),
-            "audited triples": source_fingerprint(recipe.audit.triples),
-            "audited quality": source_fingerprint(recipe.audit.quality, "quality"),
-        }
+        inputs["contrasts"] = source_fingerprint(recipe.data.contrasts)
     if uses_llm(recipe.synthesize.by, recipe.llm):
         settings["llm"] = llm_settings(recipe.llm)
     return Stage("synthesize", settings, inputs)
@@ -72,12 +66,16 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
 def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, Any]:
     """Write the training mix and return what was counted."""
     source = run_folder.stage("label")
-    rows = list(read_labelled(source / label.PAIRS))
-    supplement_path = source / label.SUPPLEMENT
-    supplement = list(read_labelled(supplement_path)) if supplement_path.is_file() else rows
+    audited = _audited(loaded)
+    counts: dict[str, Any] = {"in_audit": {}}
+    rows = _not_audited(source / label.PAIRS, audited, loaded.recipe.data.pairs, counts["in_audit"])
+    supplement = rows
+    if (source / label.SUPPLEMENT).is_file():
+        supplement = _not_audited(
+            source / label.SUPPLEMENT, audited, str(loaded.recipe.data.supplement), counts["in_audit"]
+        )
     objectives = _objectives(loaded)
     mix: list[TrainingPair] = []
-    counts: dict[str, Any] = {}
     for number, bias in enumerate(loaded.biases):
         rng = np.random.default_rng([loaded.recipe.seed, 2, number])
         by = rewriter(loaded)
@@ -100,7 +98,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         if isinstance(by, Gated):
             counts[bias.name]["gate"] = by.report(bias)
     if loaded.recipe.data.contrasts is not None:
-        taught, counts["contrasts"] = _contrasts(loaded, [*rows, *supplement], objectives)
+        taught, counts["contrasts"] = _contrasts(loaded, [*rows, *supplement], objectives, audited)
         mix += taught
     _check_lessons(mix, loaded)
     write_jsonl(folder / MIX, map(training_row, mix))
@@ -109,6 +107,30 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     counts["kinds"] = dict(sorted(Counter(row.kind for row in mix).items()))
     say(f"  training mix: {len(mix) - n_validation} pairs, and {n_validation} for validation")
     return counts
+
+
+def _audited(loaded: LoadedRecipe) -> set[str]:
+    """`prompt_id` of everything that the audit measures on."""
+    return {prompt_id(prompt) for prompt in audited_prompts(loaded)}
+
+
+def _not_audited(path: Path, audited: set[str], name: str, counts: dict[str, Any]) -> list[LabelledPair]:
+    """Labelled pairs whose prompt is none of the audit's; the others are counted and said.
+
+    Raises:
+        DataError: None is left.
+    """
+    rows = list(read_labelled(path))
+    kept, in_audit = teachable(rows, audited)
+    counts[path.stem] = {"seen": in_audit.seen, "dropped": dict(in_audit.reasons)}
+    if in_audit.dropped:
+        say(f"  {name}: {in_audit}: nothing is audited on what was taught")
+    if not kept:
+        raise DataError(
+            f"{name}: the audit measures on the prompts of all {len(rows)} pairs; teach on others (data.pairs, "
+            "data.supplement), or audit on others (audit.contrasts, audit.quality, audit.triples)"
+        )
+    return kept
 
 
 def _check_lessons(mix: Sequence[TrainingPair], loaded: LoadedRecipe) -> None:
@@ -139,12 +161,11 @@ def _objectives(loaded: LoadedRecipe) -> list[Objective]:
 
 
 def _contrasts(
-    loaded: LoadedRecipe, rows: Sequence[LabelledPair], objectives: Sequence[Objective]
+    loaded: LoadedRecipe, rows: Sequence[LabelledPair], objectives: Sequence[Objective], audited: set[str]
 ) -> tuple[list[TrainingPair], dict[str, Any]]:
     """Lessons on the contrasts of the recipe's file, and what was counted."""
     recipe = loaded.recipe
     cleaned = taught_contrasts(loaded)
-    audited = {prompt_id(prompt) for prompt in audited_prompts(loaded)}
     kept, in_audit = teachable(cleaned.contrasts, audited)
     say(f"  {recipe.data.contrasts}: {cleaned.exclusions}")
     if in_audit.dropped:
@@ -173,7 +194,7 @@ def _contrasts(
     used = {
         "file": _dropped(cleaned.exclusions),
         "left_out": {
-            "prompt is in the audit": in_audit.dropped,
+            IN_AUDIT: in_audit.dropped,
             "not drawn (data.max_contrasts)": len(kept) - len(drawn_ones),
             "no objective teaches its bias": sum(one.id not in taught_ids for one in drawn_ones),
         },
@@ -210,9 +231,9 @@ def planned_calls(pairs: Sequence[Pair], bias: Bias, loaded: LoadedRecipe) -> Pl
 
 
 def wanted(count: int | dict[str, int] | None, bias: Bias, n_biases: int) -> int | None:
-    """The number meant for a bias by one number, a number by name (`joint` for several together), or null."""
+    """The number meant for a bias by one number, a number by name (`joint` for the others of several), or null."""
     if isinstance(count, dict):
-        return count.get("joint", count.get(bias.name)) if n_biases > 1 else count.get(bias.name)
+        return count[bias.name] if n_biases == 1 or bias.name in count else count["joint"]
     return count
 
 

@@ -44,6 +44,9 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
         "seed": recipe.seed,
         "processes": world_size(),
     }
+    if any(one.kind == "keep" for one in recipe.objectives):
+        # What is kept are the base's own scores, and those in 8-bit move with their batches.
+        settings["score"] = {"batch_tokens": recipe.score.batch_tokens}
     return Stage(
         "train",
         settings,

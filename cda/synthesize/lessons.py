@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from cda.records import (
     LabelledPair,
     Lesson,
     Pair,
+    Prompt,
     Split,
     TrainingPair,
     count_reasons,
@@ -21,6 +22,8 @@ from cda.records import (
 )
 
 ObjectiveKind = Literal["pairs", "paired", "neutral", "keep"]
+Row = TypeVar("Row", bound=Contrast | LabelledPair)
+IN_AUDIT = "prompt is in the audit"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +101,20 @@ def unchanged_lessons(pairs: Iterable[TrainingPair], objectives: Sequence[Object
     return [one if keep is None else replace(one, lesson=keep.lesson(one.pair, str(one.bias))) for one in pairs]
 
 
-def teachable(contrasts: Sequence[Contrast], audited_prompts: set[str]) -> tuple[list[Contrast], Exclusions]:
-    """Contrasts whose prompt is none of the audit's, and how many were left out: nothing is audited on what was taught.
+def teachable(rows: Sequence[Row], audited_prompts: set[str]) -> tuple[list[Row], Exclusions]:
+    """Rows whose prompt is none of the audit's, and how many were left out: nothing is audited on what was taught.
 
     Args:
-        contrasts: Of the user's file.
-        audited_prompts: `prompt_id` of every contrast that the audit measures.
+        rows: Contrasts or labelled pairs.
+        audited_prompts: `prompt_id` of everything that the audit measures on.
     """
-    kept = [one for one in contrasts if prompt_id(one.prompt) not in audited_prompts]
-    left = ["prompt is in the audit"] * (len(contrasts) - len(kept))
-    return kept, Exclusions(len(contrasts), count_reasons(left))
+
+    def prompt(row: Row) -> Prompt:
+        return row.pair.prompt if isinstance(row, LabelledPair) else row.prompt
+
+    kept = [one for one in rows if prompt_id(prompt(one)) not in audited_prompts]
+    left = [IN_AUDIT] * (len(rows) - len(kept))
+    return kept, Exclusions(len(rows), count_reasons(left))
 
 
 def split_prompts(

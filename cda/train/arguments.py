@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cda.errors import RecipeError
+from cda.models.load import Precision
 
 # "Flattery, Fluff, and Fog", training details: AdamW at a constant rate, weight decay 0.01, no warm-up, three epochs,
 # validation accuracy checked every 20 steps and the best checkpoint kept.
@@ -43,7 +44,7 @@ def reward_config(
     output_dir: Path,
     seed: int,
     has_validation: bool,
-    bf16_base: bool = False,
+    precision: Precision = "8bit",
     best_by_loss: bool = False,
 ) -> Any:
     """The trl.RewardConfig of a run.
@@ -53,7 +54,7 @@ def reward_config(
         output_dir: Where checkpoints go.
         seed: For head, data order and dropout.
         has_validation: Without validation pairs nothing is evaluated, and the last weights are kept.
-        bf16_base: The base is in bf16, so its hidden states meet the float32 head under autocast.
+        precision: Of the base weights; decides whether activations are in bf16, unless `train` says so itself.
         best_by_loss: Ties and soft targets are taught, of which accuracy says little: the best checkpoint is the one with the
             lowest validation loss.
 
@@ -67,7 +68,7 @@ def reward_config(
     arguments: dict[str, Any] = {
         **PAPER_DEFAULTS,
         "use_cpu": not on_gpu,
-        "bf16": on_gpu or bf16_base,
+        "bf16": in_bf16(precision, on_gpu),
         "dataloader_pin_memory": on_gpu,
     }
     if best_by_loss:
@@ -89,9 +90,18 @@ def reward_config(
     if problems := _out_of_range(arguments):
         raise RecipeError(problems)
     try:
-        return RewardConfig(**arguments)
+        config = RewardConfig(**arguments)
     except (ValueError, TypeError, ImportError) as error:
         raise RecipeError([f"train: {error}"]) from None
+    if not (config.bf16 or config.fp16):
+        # Otherwise `accelerate launch`, whose files here say bf16, would decide over the recipe's precision.
+        config.mixed_precision = "no"
+    return config
+
+
+def in_bf16(precision: Precision, on_gpu: bool) -> bool:
+    """Whether training computes under bf16 autocast: with a bf16 base, and with an 8-bit one on a GPU; never with fp32."""
+    return precision == "bf16" or (precision == "8bit" and on_gpu)
 
 
 # What the trainer takes without a word, to train nothing at all, or to fail hours later.

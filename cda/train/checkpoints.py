@@ -37,10 +37,18 @@ def newest_whole(folder: Path, say: Callable[[str], None]) -> Path | None:
     return None
 
 
-def _best_is_whole(checkpoint: Path) -> bool:
+def best_until(checkpoint: Path) -> Path | None:
+    """The best checkpoint until then; None where none was chosen.
+
+    By its name, beside this one: the run folder may have been moved since its whole path was written down.
+    """
     best = read_json(checkpoint / _STATE).get("best_model_checkpoint")
-    # By its name: the run folder may have been moved since.
-    return best is None or _is_whole(checkpoint.parent / Path(best).name)
+    return None if best is None else checkpoint.parent / Path(best).name
+
+
+def _best_is_whole(checkpoint: Path) -> bool:
+    best = best_until(checkpoint)
+    return best is None or _is_whole(best)
 
 
 def _is_whole(checkpoint: Path) -> bool:

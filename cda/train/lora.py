@@ -17,8 +17,11 @@ from cda.launch import check_running, say
 from cda.models.load import RewardModel
 from cda.records import Lesson
 from cda.train.arguments import reward_config
-from cda.train.checkpoints import newest_whole
+from cda.train.checkpoints import best_until, newest_whole
 from cda.train.dataset import EncodedPairs, collator, encode_pairs
+
+_MOST_IDENTICAL = 0.5
+"""Share of the training pairs that may become the same on both sides by cutting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,22 +73,24 @@ def train_adapter(
         Where the adapter is, and what happened.
 
     Raises:
-        DataError: No pair left to train on.
+        DataError: No pair left to train on, or too few: more than half are the same on both sides after cutting.
         ModelError: LoRA targets match nothing, the loss is not finite, or memory is too small.
         RecipeError: A training argument is refused.
     """
     train = encode_pairs(train_lessons, reward_model.template)
     validation = encode_pairs(validation_lessons, reward_model.template)
-    if not len(train.dataset):
-        raise DataError(
-            "no training pair is left: every pair is the same on both sides after cutting to max_length_tokens"
+    _check_left(train, reward_model.template.max_length_tokens)
+    if len(validation_lessons) and not len(validation.dataset):
+        say(
+            f"  no validation pair is left: all {validation.n_identical} are the same on both sides after cutting, so nothing "
+            "chooses a checkpoint, and the last one is kept (model.max_length_tokens)"
         )
     config = reward_config(
         arguments,
         folder / "checkpoints",
         seed,
         has_validation=len(validation.dataset) > 0,
-        bf16_base=reward_model.spec.precision == "bf16",
+        precision=reward_model.spec.precision,
         best_by_loss=any(lesson.target != 1 for lesson in validation_lessons),
     )
     decided = any(lesson.target != 0.5 for lesson in validation_lessons)
@@ -98,6 +103,7 @@ def train_adapter(
     check_running(trainer.accelerator.num_processes)
     with _memory_advice(config, train):
         checkpoint = newest_whole(folder / "checkpoints", say)
+        trainer.add_callback(_find_best_callback(checkpoint))
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     adapter = folder / "adapter"
     trainer.check_weights()
@@ -120,6 +126,21 @@ def train_adapter(
         n_truncated=train.n_truncated + validation.n_truncated,
         n_identical=train.n_identical + validation.n_identical,
     )
+
+
+def _check_left(train: EncodedPairs, max_length_tokens: int) -> None:
+    """Most training pairs must still differ after cutting: what the others teach lies behind the cut.
+
+    Raises:
+        DataError: No pair is left, or more than the stated share became identical.
+    """
+    n = len(train.dataset) + train.n_identical
+    if not n or train.n_identical > _MOST_IDENTICAL * n:
+        raise DataError(
+            f"{train.n_identical} of {n} training pairs are the same on both sides after cutting to {max_length_tokens} tokens "
+            f"(at most {_MOST_IDENTICAL:.0%} may be): what they differ in lies behind the cut. Raise model.max_length_tokens, as "
+            "far as the model goes, or train on shorter texts"
+        )
 
 
 def _trainer(reward_model: RewardModel, train: EncodedPairs, validation: EncodedPairs, lora: Lora, config: Any) -> Any:
@@ -204,6 +225,23 @@ def _memory_advice(config: Any, train: EncodedPairs) -> Iterator[None]:
             "train.gradient_accumulation_steps by as much), lower model.max_length_tokens, or set "
             "train.gradient_checkpointing=true, which costs 20 to 60% of the time"
         ) from None
+
+
+def _find_best_callback(checkpoint: Path | None) -> Any:
+    """Has a resumed training know its best checkpoint, to keep it and to load it at the end, in a moved folder too.
+
+    The library forgets one that is not where its whole path says, with a warning.
+    """
+    from transformers import TrainerCallback
+
+    best = None if checkpoint is None else best_until(checkpoint)
+
+    class FindBest(TrainerCallback):  # type: ignore[misc]
+        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
+            if best is not None:
+                state.best_model_checkpoint = str(best)
+
+    return FindBest()
 
 
 def _progress_callback() -> Any:

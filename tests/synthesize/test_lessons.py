@@ -75,6 +75,9 @@ def test_nothing_that_the_audit_measures_is_taught() -> None:
     kept, exclusions = teachable(contrasts, {prompt_id(contrasts[1].prompt), prompt_id(user_prompt("else"))})
     assert kept == [contrasts[0], contrasts[2], contrasts[3]]
     assert (exclusions.seen, exclusions.reasons) == (4, {"prompt is in the audit": 1})
+    pairs, exclusions = teachable([ROW], {prompt_id(SOURCE.prompt)})
+    assert pairs == [] and exclusions.reasons == {"prompt is in the audit": 1}
+    assert teachable([ROW], set())[0] == [ROW]
 
 
 def test_a_prompt_stays_on_the_side_it_has_and_a_share_of_the_others_is_held() -> None:

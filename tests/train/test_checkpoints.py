@@ -55,3 +55,17 @@ def test_a_state_that_is_written_after_the_seal_is_no_change(checkpoints: Path) 
     state = checkpoints / "checkpoint-10" / "trainer_state.json"
     state.write_text('{"best_model_checkpoint": null, "step": 10}', encoding="utf-8")
     assert found(checkpoints) == ("checkpoint-10", [])
+
+
+def test_in_a_moved_folder_a_training_goes_on_with_the_best_where_it_lies_now(checkpoints: Path) -> None:
+    """The library looks for it by the whole path, and forgets it with a warning where there is nothing."""
+    from transformers import TrainerState
+
+    from cda.train.lora import _find_best_callback
+
+    state = TrainerState(best_model_checkpoint=None)
+    _find_best_callback(checkpoints / "checkpoint-10").on_train_begin(None, state, None)
+    assert state.best_model_checkpoint == str(checkpoints / "checkpoint-4")
+    fresh = TrainerState(best_model_checkpoint=None)
+    _find_best_callback(None).on_train_begin(None, fresh, None)
+    assert fresh.best_model_checkpoint is None

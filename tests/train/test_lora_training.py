@@ -80,6 +80,16 @@ def test_the_checkpoint_with_the_best_validation_accuracy_is_saved(trained_fp32:
     assert differ(result.adapter, checkpoints / "checkpoint-3")
 
 
+def test_a_validation_part_that_cutting_empties_is_told(
+    train: Train, words: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before a wrong rate stops it: nothing is trained here."""
+    alike = [Pair(user_prompt(words(5)), words(70), words(75))]
+    with pytest.raises(RecipeError):
+        train(validation=alike, learning_rate=-1.0)
+    assert "no validation pair is left: all 1 are the same on both sides after cutting" in capsys.readouterr().out
+
+
 def test_without_validation_pairs_nothing_is_evaluated_and_the_last_weights_are_kept(
     train: Train, tmp_path: Path
 ) -> None:
@@ -168,12 +178,17 @@ def test_cut_and_identical_pairs_of_both_splits_reach_the_result(
     assert (result.n_truncated, result.n_identical) == (3, 1)
 
 
-def test_no_pair_left_is_a_data_error(train: Train, words: Callable[..., str]) -> None:
+@pytest.mark.parametrize("n_sound", [0, 1])
+def test_most_pairs_alike_after_cutting_are_a_data_error(
+    train: Train, preference_pairs: list[Pair], words: Callable[..., str], n_sound: int
+) -> None:
+    alike = [Pair(user_prompt(words(5, start)), words(70), words(75)) for start in range(2)]
     with pytest.raises(DataError) as error:
-        train(pairs=[Pair(user_prompt(words(5)), words(70), words(75))])
-    assert str(error.value) == (
-        "no training pair is left: every pair is the same on both sides after cutting to max_length_tokens"
+        train(pairs=[*preference_pairs[:n_sound], *alike])
+    assert f"2 of {2 + n_sound} training pairs are the same on both sides after cutting to 64 tokens" in str(
+        error.value
     )
+    assert "Raise model.max_length_tokens" in str(error.value)
 
 
 def test_targets_that_match_nothing_are_a_model_error_that_lists_the_layers(train: Train, llama: Path) -> None:
