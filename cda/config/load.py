@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from cda.biases import Bias, builtin_names, load_bias
 from cda.config.schema import Recipe
 from cda.config.scoring import bare_name, kind_of
+from cda.config.train_keys import unknown_train_keys
 from cda.embedded.texts import BIASES as EMBEDDED_BIASES
 from cda.errors import RecipeError, did_you_mean
 from cda.files.paths import is_a_file
@@ -149,7 +150,7 @@ def _resolved(path: Path, content: Mapping[Any, Any], overrides: Sequence[str], 
         without = tuple(f"{path}: {section}." for section in _unknown_presets(own, path))
         problems += [line for line in describe(error, Recipe, str(path)) if not line.startswith(without or "\0")]
     biases = _load_biases(merged.get("biases"), path, problems)
-    problems += _unknown_train_keys(merged.get("train"), path)
+    problems += unknown_train_keys(merged.get("train"), path)
     if recipe is not None:
         problems += _cross_checks(recipe, biases, path)
         judge = bare_name(recipe.model.name_or_path)
@@ -275,45 +276,6 @@ def _load_biases(names: object, path: Path, problems: list[str]) -> list[Bias]:
         except RecipeError as error:
             problems += [f"{path}: biases: {problem}" for problem in error.problems]
     return biases
-
-
-# Set by cda from other parts of the recipe; two places for one value would let them disagree.
-_OWNED_TRAIN_KEYS = {
-    "output_dir": "run.folder",
-    "seed": "seed",
-    "max_length": "model.max_length_tokens",
-    "model_init_kwargs": "model.*",
-    "trust_remote_code": "model.trust_remote_code",
-    "disable_dropout": "lora.dropout",
-    "resume_from_checkpoint": "the same command, which resumes by itself",
-    "disable_tqdm": "nothing: progress is always shown",
-    "logging_nan_inf_filter": "nothing: a loss that is no number stops the training",
-}
-
-
-def _unknown_train_keys(train: object, path: Path) -> list[str]:
-    if not isinstance(train, dict) or not train:
-        return []
-    import dataclasses
-
-    from trl import RewardConfig  # late: takes seconds
-
-    types = {field.name: str(field.type) for field in dataclasses.fields(RewardConfig) if field.init}
-    known = sorted(types)
-    problems = []
-    for key in train:
-        if key in _OWNED_TRAIN_KEYS:
-            problems.append(f"{path}: train.{key}: set it by {_OWNED_TRAIN_KEYS[key]}")
-        elif key not in known:
-            problems.append(f"{path}: train.{key}: not a field of trl.RewardConfig.{did_you_mean(str(key), known)}")
-        elif _is_text_for_a_number(train[key], types[key]):
-            problems.append(f"{path}: train.{key}: expected a number, found {train[key]!r}")
-    return problems
-
-
-def _is_text_for_a_number(value: object, annotation: str) -> bool:
-    numeric = "int" in annotation or "float" in annotation
-    return isinstance(value, str) and numeric and "str" not in annotation
 
 
 def _cross_checks(recipe: Recipe, biases: Sequence[Bias], path: Path) -> list[str]:

@@ -73,6 +73,8 @@ def _exclusions(audit: Json) -> Iterable[tuple[str, str, dict[str, int]]]:
         )
     for name, tally in label.get("labels", {}).items():
         yield f"labelling {name}", str(tally["n"]), _positive({"unparsed": tally["unparsed"]})
+    for name, one in synthesize.get("in_audit", {}).items():
+        yield f"choosing what to teach of {name}", str(one["seen"]), dict(one["dropped"])
     for name, one in _by_bias(synthesize).items():
         yield f"rewriting for {name}", str(one["tried"]), dict(one["rejected"])
     taught = synthesize.get("contrasts")

@@ -17,7 +17,7 @@ def pairs_table(result: Json) -> Table:
     for attribute, found in _looked_at(result):
         fidelity, grades, guesses = found["fidelity"], found["grades"], found["guesses"]
         agreement = ", ".join(decimals(one["pearson"]) for one in found["agreement"] if one.get("pearson"))
-        by = found.get("labelled_by")
+        by = str(found.get("labelled_by"))
         rows.append(
             (
                 attribute,

@@ -130,3 +130,11 @@ def test_votes_without_any_majority_are_not_called_no_votes(audit: Any) -> None:
     text = " ".join(caveats(audit))
     assert "People voted on 40 contrasts of jargon, and on none of them more" in text
     assert "Nobody voted on the contrasts of jargon" not in text
+
+
+def test_what_is_not_taught_because_it_is_audited_is_listed(make_audit: Any) -> None:
+    audit = make_audit()
+    dropped = {"seen": 336, "dropped": {"prompt is in the audit": 12}}
+    audit["stages"].setdefault("synthesize", {})["in_audit"] = {"pairs": dropped}
+    rows = exclusion_table(audit).rows
+    assert ("choosing what to teach of pairs", "prompt is in the audit", "12", "336") in rows

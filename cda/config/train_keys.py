@@ -1,0 +1,46 @@
+"""The recipe's `train:` section: keys that trl.RewardConfig has, and that nothing else sets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cda.errors import did_you_mean
+
+# Set by cda from other parts of the recipe; two places for one value would let them disagree.
+_OWNED_TRAIN_KEYS = {
+    "output_dir": "run.folder",
+    "seed": "seed",
+    "max_length": "model.max_length_tokens",
+    "model_init_kwargs": "model.*",
+    "trust_remote_code": "model.trust_remote_code",
+    "disable_dropout": "lora.dropout",
+    "resume_from_checkpoint": "the same command, which resumes by itself",
+    "disable_tqdm": "nothing: progress is always shown",
+    "logging_nan_inf_filter": "nothing: a loss that is no number stops the training",
+}
+
+
+def unknown_train_keys(train: object, path: Path) -> list[str]:
+    """What is wrong with the keys and values of a recipe's `train:` section, each in a line; `path` is the recipe's."""
+    if not isinstance(train, dict) or not train:
+        return []
+    import dataclasses
+
+    from trl import RewardConfig  # late: takes seconds
+
+    types = {field.name: str(field.type) for field in dataclasses.fields(RewardConfig) if field.init}
+    known = sorted(types)
+    problems = []
+    for key in train:
+        if key in _OWNED_TRAIN_KEYS:
+            problems.append(f"{path}: train.{key}: set it by {_OWNED_TRAIN_KEYS[key]}")
+        elif key not in known:
+            problems.append(f"{path}: train.{key}: not a field of trl.RewardConfig.{did_you_mean(str(key), known)}")
+        elif _is_text_for_a_number(train[key], types[key]):
+            problems.append(f"{path}: train.{key}: expected a number, found {train[key]!r}")
+    return problems
+
+
+def _is_text_for_a_number(value: object, annotation: str) -> bool:
+    numeric = "int" in annotation or "float" in annotation
+    return isinstance(value, str) and numeric and "str" not in annotation
