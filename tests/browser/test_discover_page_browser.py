@@ -21,7 +21,7 @@ def _example(prompt: str, margin: float, preference: float | None) -> dict[str, 
 
 def _tested(attribute: str, examples: list[dict[str, Any]]) -> dict[str, Any]:
     """Of an attribute without numbers, so that no figure is drawn."""
-    return {"candidate": attribute, "attribute": attribute, "name": "name", "confirmed": False, "pooled": None, "p_value": None,
+    return {"candidate": attribute, "attribute": attribute, "name": "name", "confirmed": False, "pooled": None, "p_value": None, "p_holm": None,
             "untested": "too few", "warnings": [], "rewriters": [], "examples": examples, "topics": {}, "same_by_all": None, "file": None,
             "r": 2, "k": 2}  # fmt: skip
 

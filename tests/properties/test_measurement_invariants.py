@@ -708,10 +708,6 @@ NOTHING: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: preference_correlation([1, 2], [1, 1], ["a", "b"], rng()),
         "a correlation is undefined",
     ),
-    "votes of one word": (
-        lambda: agreement(count_votes([["base", "base"]] * 3), ["a", "b", "c"], rng()),
-        "alpha is undefined",
-    ),
     "covariate of one value": (lambda: quantile_groups([1, 1, 1], 2), "do not split"),
     # Nothing is left.
     "share of nothing": (lambda: share([], [], rng()), "no rows"),
