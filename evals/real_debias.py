@@ -300,6 +300,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
     parser.add_argument("--once", nargs="*", default=[], choices=WAYS, help="ways trained with the first seed alone")
+    parser.add_argument("--matrix", choices=WAYS, help="way of the cross-bias matrix; by default the first of --ways")
     asked = parser.parse_args()
     if not (DATA / "fff").is_dir():
         print(f"skipped: {DATA} holds no fff; set CDA_DATA")
@@ -312,15 +313,17 @@ def main() -> int:
     wanted = [(way, seed) for seed in asked.seeds for way in asked.ways]
     wanted += [(way, asked.seeds[0]) for way in asked.once if way not in asked.ways]
     runs = {f"{way}-{seed}": measured_way(way, seed, spec, asked.work, scored, sets) for way, seed in wanted}
+    matrix_way = asked.matrix or asked.ways[0]
     numbers = {
         "command": " ".join(
             ["python evals/real_debias.py --work FOLDER --seeds", *map(str, asked.seeds), "--ways", *asked.ways]
             + (["--once", *asked.once] if asked.once else [])
+            + (["--matrix", asked.matrix] if asked.matrix else [])
         ),
         "settings": {way: settings(way) for way, _ in wanted} | {"doses": DOSES},
         "quality_pairs": {one.name: len(one.pairs) for one in sets} | {"pooled": len(pooled(sets))},
         "runs": runs,
-        "cross_bias": cross_bias(asked.ways[0], asked.seeds[0], spec, asked.work, scored),
+        "cross_bias": {"way": matrix_way, "change": cross_bias(matrix_way, asked.seeds[0], spec, asked.work, scored)},
         "post_hoc": post_hoc(spec, asked.work, sets),
     }
     return finish("real_debias", (__doc__ or "").split("\n\n")[0].replace("\n", " "), checks(runs), numbers)
