@@ -55,6 +55,10 @@ def search_stage(loaded: LoadedRecipe, run_folder: RunFolder, judge: Asked) -> S
     return Stage("search", settings, {"material": run_folder.output_of("material"), "judge": _asked_source(judge)})
 
 
+_COUNTING = 2
+"""Raised when rewrites or verdicts are counted otherwise, so that what was confirmed by the old counts is made anew."""
+
+
 def held_out_stage(
     name: str, loaded: LoadedRecipe, run_folder: RunFolder, judge: Asked, candidates: Sequence[Candidate]
 ) -> Stage:
@@ -64,6 +68,8 @@ def held_out_stage(
         "responses_each": responses_each(loaded),
         "rewriters": [one.name for one in rewriters(loaded)],
         "candidates": [one.id for one in candidates],
+        "given": any(one.origin == "given" for one in candidates),
+        "counting": _COUNTING,
         "judge": _asked_settings(judge),
         "seed": loaded.recipe.seed,
     }

@@ -113,6 +113,9 @@ def test_the_level_is_each_candidate_s_own_and_corrections_stand_beside() -> Non
     assert weak.p_holm == pytest.approx(2 * one_p(shaky, WORSE))  # above the level, and still confirmed
     assert weak.p_bonferroni == pytest.approx(3 * one_p(shaky, WORSE))
     assert (none.p_value, none.p_holm, none.confirmed) == (None, None, False)
+    # Attributes that were given, which no validation has let through, are held to Holm's p.
+    given = confirm(entered | {"none": []}, ConfirmSettings(by_holm=True))
+    assert [one.confirmed for one in given] == [True, False, False]
 
 
 def test_a_rewriter_that_refuses_makes_k_smaller_until_nothing_can_be_confirmed() -> None:
