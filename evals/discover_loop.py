@@ -1,13 +1,14 @@
 """Claim: the loop closes. On the embedded default, offline, `cda discover` finds a bias that nobody told it of and writes it as a
-file; `cda train` on that file (taught as a tie, since nobody has voted on it) removes it; quality stays.
+file, with contrasts of it from the validation prompts; `cda train` on that file (taught as a tie, since nobody has voted on
+it) removes it, at a dose chosen for a tie; quality stays.
 
 Of the confirmed attributes the one with the highest reward on the validation prompts is taken. It is measured before and
 after by rewriting responses and taking the difference of the rewards, on the test prompts alone: the search chose among
 attributes on the others. Training saw none of these responses.
 
-How far training goes is nobody's choice here; a reward that ends as far on the other side of 0 is no success either.
+A reward that ends as far on the other side of 0 is no success either.
 
-    python evals/discover_loop.py [--work FOLDER]      (about 12 minutes on 2 cores)
+    python evals/discover_loop.py [--work FOLDER]      (about 15 minutes on 2 cores)
 """
 
 from __future__ import annotations
@@ -71,10 +72,13 @@ def main(words: Sequence[str]) -> int:
     command("train", file, f"run.folder={work / 'train'}")
     untouched = work / "test-prompts.jsonl"
     n_prompts = test_prompts(work / "discover", untouched)
+    dose = read_json(work / "train" / "dose" / "dose.json")
+    trained = ("--adapter", str(work / "train"), "--judge", "embedded-judge")
     measured = {}
     for label, extra in {
         "before": (),
-        "after": ("--adapter", str(work / "train"), "--judge", "embedded-judge"),
+        "after": (*trained, "--dose", str(dose["chosen"])),
+        "at dose 1": trained,
     }.items():
         command(
             "discover",
@@ -84,15 +88,15 @@ def main(words: Sequence[str]) -> int:
             "--responses",
             str(untouched),
             "--out",
-            str(work / label),
+            str(work / label.replace(" ", "-")),
             *extra,
         )
-        measured[label] = reward_of(work / label)
+        measured[label] = reward_of(work / label.replace(" ", "-"))
     audit = read_json(work / "train" / "audit" / "audit.json")
-    skew, quality = audit["skew"][best["name"]], audit["quality"]
+    # At the chosen dose held out: on halves other than those that choose it.
+    change = dose["methods"]["dose"]["held_out"][best["name"]]["against_base"]["quality"]
     before, after = (measured[label]["reward"] for label in ("before", "after"))
     cut = 1 - after["value"] / before["value"]
-    change = quality["change"]
     checks = [
         Check(f"found offline in at most {MOST_MINUTES} minutes", f"{seconds / 60:.1f} minutes", seconds <= 60 * MOST_MINUTES),
         Check(
@@ -121,8 +125,10 @@ def main(words: Sequence[str]) -> int:
         ],
         "measured": measured,
         "test_prompts": n_prompts,
-        "skew": skew,
-        "quality": quality,
+        "dose": {name: dose[name] for name in ("chosen", "aim")} | {"chosen by halves": dose["methods"]["dose"]["shares"]},
+        "skew_at_dose_1": audit["skew"][best["name"]],
+        "quality_at_dose_1": audit["quality"],
+        "change_of_quality_held_out": change,
     }  # fmt: skip
     return finish("discover_loop", __doc__ or "", checks, numbers)
 

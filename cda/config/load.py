@@ -86,6 +86,8 @@ _FOR_A_BIAS_FILE: dict[str, Any] = {
 def load_recipe(reference: str, overrides: Sequence[str] = ()) -> LoadedRecipe:
     """Resolve a recipe; a bias file stands for the recipe that debiases it, on the embedded model and data unless overridden.
 
+    Contrasts that a discovery left beside a bias file are taught too, unless `data.contrasts` says otherwise.
+
     Raises:
         RecipeError: Carries every mistake found in the file, its presets, its bias files and the overrides.
     """
@@ -93,7 +95,14 @@ def load_recipe(reference: str, overrides: Sequence[str] = ()) -> LoadedRecipe:
     content = read_yaml_mapping(path)
     if "instructions" in content and "biases" not in content:
         content = {"name": content.get("name"), "biases": [str(path)], **_FOR_A_BIAS_FILE}
+        if is_a_file(contrasts_beside(path)):
+            content["data"] = {"preset": content["data"], "contrasts": str(contrasts_beside(path))}
     return _resolved(path, content, overrides, only_audit=False)
+
+
+def contrasts_beside(bias_file: Path) -> Path:
+    """Where a discovery puts contrasts of a bias: beside its file, under its name."""
+    return bias_file.with_name(bias_file.stem + ".contrasts.jsonl")
 
 
 def is_recipe(reference: str) -> bool:

@@ -244,10 +244,15 @@ class AuditSection(_Section):
 
 
 class DoseSection(_Section):
-    """How much of the adapter to apply: λ times its update, chosen by people's votes under a limit on quality loss."""
+    """How much of the adapter to apply: λ times its update, chosen under a limit on quality loss."""
 
     on: Literal["auto", "yes", "no"] = "auto"
-    """auto: where people voted on enough of the recipe's contrasts to choose by. `cda dose` always does it."""
+    """auto: where people voted on enough of the recipe's contrasts to choose by, or the recipe teaches ties alone. `cda
+    dose` always does it."""
+    aim: Literal["auto", "votes", "tie"] = "auto"
+    """What a dose should come near. votes: people's majorities. tie: each side preferred equally often, which is an
+    assumption and nobody's vote. auto: votes where there are enough, otherwise a tie where the recipe teaches that the two
+    sides are worth the same (neutral, without pairs or paired)."""
     doses: list[Annotated[float, Field(ge=0)]] = [0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 1.75, 2, 2.25, 2.5]
     """0 is the base model, 1 plain CDA; both are always scored, by the audit."""
     repeats: Positive = 50

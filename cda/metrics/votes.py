@@ -133,6 +133,11 @@ def majority(counts: Counts, rule: TieRule, released: Sequence[Preference | None
     return Majority(target, used, rule, exclusions)
 
 
+def assumed_ties(n: int) -> Majority:
+    """Where nobody voted: both sides of every item are taken to be worth the same. An assumption, and no one's opinion."""
+    return Majority(np.full(n, 0.5), np.ones(n, dtype=bool), "half", Exclusions(n, {}))
+
+
 def leading_words(counts: Counts) -> list[str]:
     """Most frequent word of each item: one of `WORDS`, `split` where two lead together, or `no votes`."""
     top = counts.max(axis=1)

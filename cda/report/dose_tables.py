@@ -18,15 +18,19 @@ _WHY_MISSING = {"direction": "removing a hidden direction", "features": "taking 
 
 def dose_sentences(dose: Json) -> list[str]:
     """Which dose was chosen, how, what else would have done better, and what mixing scores misses."""
-    own = dose["methods"]["dose"]
+    own, tie = dose["methods"]["dose"], dose["aim"] == "tie"
     often = ", ".join(f"{at} in {percent(part)}" for at, part in own["shares"].items() if part)
     limit = f" among those that lose at most {100 * dose['max_quality_loss']:g} points of quality accuracy"
     found = [
-        f"Dose {dose['chosen']:g} is the one of least miscalibration + gap{limit if own['quality'] else ''}. Halves of the "
-        f"votes chose {often}.",
+        "Nobody voted on these contrasts. The dose aims at a tie, each side preferred as often as the other: what the recipe "
+        "says the bias is worth, and no one's opinion. The gap is the distance of skew from 50%."
+    ] if tie else []  # fmt: skip
+    found += [
+        f"Dose {dose['chosen']:g} is the one of least {_objective(dose)}{limit if own['quality'] else ''}. Halves of the "
+        f"{'contrasts' if tie else 'votes'} chose {often}.",
         f"What is said of a chosen dose is held out: chosen on one half of the prompts, measured on the other, "
         f"{dose['repeats']} times over. Its gap is that of one half at a time, averaged. Gaps of no training and of plain CDA "
-        "beside it are taken on the same halves, since chance makes a gap larger on fewer votes.",
+        "beside it are taken on the same halves, since chance makes a gap larger on fewer contrasts.",
     ]
     if own["quality"] is None:
         found.append("There are no quality pairs, so that no dose was refused for the quality that it loses.")
@@ -40,11 +44,15 @@ def dose_sentences(dose: Json) -> list[str]:
         f"another side on {percent(far[1]['preferences'])} of {far[1]['n']:.0f} contrasts."
     )
     found += [
-        f"{name}: people's majorities on {n} prompts, too few to have a say in the dose."
-        for name, n in dose.get("too_few_votes", {}).items()
+        f"{name}: {'contrasts' if tie else 'people’s majorities'} on {n} prompts, too few to have a say in the dose."
+        for name, n in dose["too_few"].items()
     ]
     found += [f"Not tried: {_WHY_MISSING.get(name, name)} ({why})." for name, why in dose["missing"].items()]
     return found
+
+
+def _objective(dose: Json) -> str:
+    return "gap" if dose["aim"] == "tie" else "miscalibration + gap"
 
 
 def _left_out(left_out: Json) -> list[str]:
@@ -64,10 +72,10 @@ def dose_tables(dose: Json) -> list[Table]:
 def _winner(dose: Json) -> str:
     best, losses = dose["best"]["name"], dose["best"]["losses"]
     if best == "dose":
-        return "No other way tried leaves less miscalibration + gap, held out, at that quality."
+        return f"No other way tried leaves less {_objective(dose)}, held out, at that quality."
     own = f", against {100 * losses['dose']:.1f} of the chosen dose" if "dose" in losses else ""
     return (
-        f"Here another way does better: {NAMES[best]} leaves {100 * losses[best]:.1f} points of miscalibration + gap (mean "
+        f"Here another way does better: {NAMES[best]} leaves {100 * losses[best]:.1f} points of {_objective(dose)} (mean "
         f"over biases){own}. Differences of a few points are within the intervals below."
     )
 
@@ -75,40 +83,54 @@ def _winner(dose: Json) -> str:
 def _ways(dose: Json, bias: str) -> Table:
     points_of = {one["dose"]: one for one in dose["methods"]["dose"]["response"][bias]}
     own = dose["methods"]["dose"]["held_out"][bias]
+    tie = dose["aim"] == "tie"
     rows = [
-        _fixed(NAMES["no training"], own["base"], points_of[0.0]),
-        _fixed(NAMES["plain CDA"], own["plain"], points_of[1.0]),
+        _fixed(NAMES["no training"], own["base"], points_of[0.0], tie),
+        _fixed(NAMES["plain CDA"], own["plain"], points_of[1.0], tie),
     ]
     for name, method in dose["methods"].items():
         held = method["held_out"][bias]
         change = held["against_base"]["quality"]
+        moved = points(held["against_base"]["skew" if tie else "miscalibration"], "")
         rows.append(
-            (NAMES[name], f"{method['chosen']:g}", *_people(held["people"]),
-             points(held["against_base"]["miscalibration"], ""), "" if change is None else points(change, ""))
+            (NAMES[name], f"{method['chosen']:g}", *_people(held["people"], tie), moved,
+             "" if change is None else points(change, ""))
         )  # fmt: skip
     human = points_of[0.0]["people"]["human_skew"]
-    caption = f"{bias}: ways of taking it out, on {count(human)} contrasts with votes; people's skew {share(human)}"
-    header = ("way", "dose", "skew", "miscalibration", "gap", "change of miscalibration", "change of quality")
+    on = (
+        f"{count(human)} contrasts that nobody voted on"
+        if tie
+        else f"{count(human)} contrasts with votes; people's skew {share(human)}"
+    )
+    header = ("way", "dose", *_columns(tie), f"change of {'skew' if tie else 'miscalibration'}", "change of quality")
     more = "gaps are those of held-out halves, averaged; changes are against no training"
-    return Table(f"{caption}; {more}", header, tuple(rows))
+    return Table(f"{bias}: ways of taking it out, on {on}; {more}", header, tuple(rows))
 
 
-def _fixed(name: str, people: Json, point: Json) -> tuple[str, ...]:
+def _fixed(name: str, people: Json, point: Json, tie: bool) -> tuple[str, ...]:
     change = point["quality_change"]
-    return (name, f"{point['dose']:g}", *_people(people), "", "" if change is None else points(change, ""))
+    return (name, f"{point['dose']:g}", *_people(people, tie), "", "" if change is None else points(change, ""))
 
 
-def _people(people: Json) -> tuple[str, str, str]:
-    return share(people["skew"]), share(people["miscalibration"]), distance(people["gap"])
+def _columns(tie: bool) -> tuple[str, ...]:
+    """Miscalibration needs someone to miss: where a tie is aimed at, it is the same at every dose."""
+    return ("skew", "gap to 50%") if tie else ("skew", "miscalibration", "gap")
+
+
+def _people(people: Json, tie: bool) -> tuple[str, ...]:
+    return share(people["skew"]), *(() if tie else (share(people["miscalibration"]),)), distance(people["gap"])
 
 
 def _response(dose: Json, bias: str) -> Table:
+    tie = dose["aim"] == "tie"
     rows = []
     for one in dose["methods"]["dose"]["response"][bias]:
         auc = one["people"]["auc"]
+        apart = () if tie else (decimals(auc) if auc else NOT_ESTIMATED,)
         quality = "" if one["quality"] is None else share(one["quality"])
-        rows.append((f"{one['dose']:g}", *_people(one["people"]), decimals(auc) if auc else NOT_ESTIMATED, quality))
+        rows.append((f"{one['dose']:g}", *_people(one["people"], tie), *apart, quality))
     n = dose["methods"]["dose"]["quality"]
     pairs = "" if n is None else f"; quality on {count(n)} pairs"
-    caption = f"{bias}: dose–response with 95% intervals{pairs}. Descriptive: on all votes, and the dose was chosen among these"
-    return Table(caption, ("dose", "skew", "miscalibration", "gap", "AUC", "quality accuracy"), tuple(rows))
+    on = "contrasts" if tie else "votes"
+    caption = f"{bias}: dose–response with 95% intervals{pairs}. Descriptive: on all {on}, and the dose was chosen among these"
+    return Table(caption, ("dose", *_columns(tie), *(() if tie else ("AUC",)), "quality accuracy"), tuple(rows))

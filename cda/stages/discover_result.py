@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cda.biases import Bias
-from cda.config.load import LoadedRecipe
+from cda.config.load import LoadedRecipe, contrasts_beside
 from cda.discover.attribute import bias_yaml
 from cda.discover.evidence import evidence
 from cda.discover.records import Candidate, Measured
@@ -23,6 +23,7 @@ from cda.report.discover_page import discover_page, discover_plots
 from cda.report.discover_tables import discover_markdown, discover_text
 from cda.run import RunFolder, versions
 from cda.stages.discover_confirm import counted_rows, read_result, read_rows
+from cda.stages.discover_contrasts import write_contrasts
 from cda.stages.discover_history import candidate_row, measured_row, standing_row
 from cda.stages.discover_material import Material, material_counts
 from cda.stages.discover_pairs import RESULT as PAIRS_RESULT
@@ -219,17 +220,24 @@ def _strength(found: Found, validation: Mapping[str, Any] | None) -> dict[str, A
 
 
 def _bias_files(found: Found, result: Mapping[str, Any], folder: Path) -> dict[str, str]:
-    """A file for each confirmed attribute; files of an earlier result go."""
+    """A file for each confirmed attribute, and its contrasts beside it; files of an earlier result go."""
     refuse_link(folder)
-    for old in folder.glob("*.yaml"):
+    for old in (*folder.glob("*.yaml"), *folder.glob("*.contrasts.jsonl")):
         old.unlink()
+    rows: Mapping[str, Sequence[Measured]] = {}
+    if found.finalists:
+        validated = found.folder.stage("validate")
+        rows = counted_rows(read_rows(validated), read_result(validated))
     by_id = {one.id: one for one in found.tested}
     names = {}
     for one in result["tested"]:
         if one["confirmed"]:
             own_folder(folder)
             bias: Bias = by_id[one["candidate"]].bias
-            write_text(folder / f"{bias.name}.yaml", bias_yaml(bias, _comment(one, result)))
+            file = folder / f"{bias.name}.yaml"
+            write_text(file, bias_yaml(bias, _comment(one, result)))
+            if own := rows.get(one["candidate"]):
+                write_contrasts(own, bias.name, contrasts_beside(file))
             names[one["candidate"]] = f"{BIASES}/{bias.name}.yaml"
     return names
 

@@ -1,4 +1,5 @@
-"""Stage `dose`: how much of the adapter to apply, chosen by people's votes and measured on votes that had no say in it."""
+"""Stage `dose`: how much of the adapter to apply, chosen by people's votes (or for a tie) on contrasts other than those it is
+measured on."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ from cda.score.distinct import Text
 from cda.stages import dose_result
 from cda.stages.audit_groups import Group, make_groups, people_of
 from cda.stages.audit_sources import audited_contrasts, drawn, load_audit_texts, load_quality
+from cda.stages.dose_result import Aim
 from cda.stages.dose_scores import audit_rewards, dosed_rewards, read_alike, removals
 from cda.stages.label import PAIRS
 from cda.stages.rows import read_labelled, read_training
@@ -28,6 +30,7 @@ from cda.stages.train import ADAPTER
 from cda.train.dose import export_dose, read_head
 
 RESULT = "dose.json"
+_COUNTED = {"votes": "people's majorities", "tie": "contrasts"}
 
 
 def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
@@ -38,18 +41,30 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
 
 
 def is_wanted(loaded: LoadedRecipe) -> bool:
-    """Whether the recipe gets a dose: it asks for one, or people voted on enough contrasts of its biases."""
+    """Whether the recipe gets a dose: it asks for one, teaches ties, or people voted on enough contrasts of its biases."""
     on = loaded.recipe.dose.on
     if on != "auto":
         return on == "yes"
-    audit = loaded.recipe.audit
-    if audit.contrasts == EMBEDDED and audit.votes is None:
-        return False  # embedded contrasts have no votes but those of a file
+    if not may_have_votes(loaded) and not aims_at_ties(loaded):
+        return False
     try:
         check(loaded)
     except DataError:
         return False
     return True
+
+
+def may_have_votes(loaded: LoadedRecipe) -> bool:
+    """Embedded contrasts have no votes but those of a file."""
+    audit = loaded.recipe.audit
+    return audit.contrasts != EMBEDDED or audit.votes is not None
+
+
+def aims_at_ties(loaded: LoadedRecipe) -> bool:
+    """Whether the dose may aim at a tie: the recipe says so, or teaches that the two sides are worth the same."""
+    kinds = {one.kind for one in loaded.recipe.objectives}
+    taught = "neutral" in kinds and not kinds & {"pairs", "paired"}
+    return loaded.recipe.dose.aim == "tie" or (loaded.recipe.dose.aim == "auto" and taught)
 
 
 def check(loaded: LoadedRecipe) -> None:
@@ -63,7 +78,11 @@ def check(loaded: LoadedRecipe) -> None:
     own = [one for bias in loaded.biases for one in _of(contrasts, bias.name, audit.max_contrasts, seed)]
     quality = load_quality(loaded)
     pairs = drawn(quality.pairs if quality else (), audit.max_quality, seed)
-    _check_enough(_voted(loaded, own)[1], drawn(pairs, loaded.recipe.dose.max_quality, seed))
+    aim, _, prompts = aimed(loaded, own)
+    if aim == "tie":
+        # A bias without contrasts of its own gets them in the audit; how many is known then.
+        prompts = {name: n for name, n in prompts.items() if n}
+    _check_enough(aim, prompts, drawn(pairs, loaded.recipe.dose.max_quality, seed))
 
 
 def _of(contrasts: Sequence[Contrast], bias: str, most: int | None, seed: int) -> list[Contrast]:
@@ -85,16 +104,16 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     """Score the curve, choose, write dose.json and the adapter at the chosen dose, and return what was counted.
 
     Raises:
-        DataError: Too few contrasts have a majority of people, or no quality pair can be read.
+        DataError: Too few contrasts, or too few with a majority of people; or no quality pair can be read.
     """
     recipe = loaded.recipe
     texts = load_audit_texts(loaded)
-    contrasts, prompts = _voted(loaded, texts.contrasts)
+    aim, contrasts, prompts = aimed(loaded, texts.contrasts)
     pairs = drawn(texts.pairs, recipe.dose.max_quality, recipe.seed)
-    _check_enough(prompts, pairs)
+    _check_enough(aim, prompts, pairs)
     for name, n in prompts.items():
         if n < MIN_PROMPTS:
-            say(f"  {name}: majorities on {n} prompts, too few to have a say in the dose ({MIN_PROMPTS} needed)")
+            say(f"  {name}: {_COUNTED[aim]} on {n} prompts, too few to have a say in the dose ({MIN_PROMPTS} needed)")
     spec, adapter = model_spec(recipe.model), run_folder.stage("train") / ADAPTER
     scored = audit_rewards(run_folder.stage("audit") / "margins.jsonl", contrasts, pairs)
     doses = tuple(recipe.dose.doses)
@@ -114,15 +133,15 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         }
         fitted = {name: dict(one.fitted) for name, one in removed.items()}
     groups = {name: _groups(loaded, contrasts, curve) for name, curve in curves.items()}
-    result = dose_result.result(curves, groups, pairs, recipe.audit.ties, recipe.dose, recipe.seed)
-    result |= {"too_few_votes": {name: n for name, n in prompts.items() if n < MIN_PROMPTS}}
+    result = dose_result.result(curves, groups, pairs, recipe.audit.ties, recipe.dose, recipe.seed, aim)
+    result |= {"too_few": {name: n for name, n in prompts.items() if n < MIN_PROMPTS}}
     result |= {"missing": missing, "fitted": fitted, "available_quality": len(texts.pairs)}
     write_json(folder / RESULT, result)
     chosen = float(result["chosen"])
     export_dose(adapter, chosen, read_head(spec), folder / ADAPTER)
-    say(f"  dose {chosen:g} chosen by people's votes")
+    say(f"  dose {chosen:g} chosen {'by votes of people' if aim == 'votes' else 'for a tie; nobody voted'}")
     counts = {name: result[name] for name in ("quality_pairs", "left_out")}
-    return {"chosen": chosen, "voted_prompts": prompts, **counts, "doses": list(doses)}
+    return {"chosen": chosen, "aim": aim, "prompts": prompts, **counts, "doses": list(doses)}
 
 
 def _groups(loaded: LoadedRecipe, contrasts: Sequence[Contrast], curve: Mapping[float, Rewards]) -> list[Group]:
@@ -130,6 +149,17 @@ def _groups(loaded: LoadedRecipe, contrasts: Sequence[Contrast], curve: Mapping[
     biases = {bias.name: bias for bias in loaded.biases}
     voted = [name for name in biases if any(one.bias == name for one in contrasts)]
     return make_groups(contrasts, biases, voted, {f"{dose:g}": rewards for dose, rewards in curve.items()})
+
+
+def aimed(loaded: LoadedRecipe, contrasts: Sequence[Contrast]) -> tuple[Aim, list[Contrast], dict[str, int]]:
+    """What the dose is chosen for, the contrasts that choose it, and how many prompts each bias has of them."""
+    if loaded.recipe.dose.aim != "tie":
+        kept, prompts = _voted(loaded, contrasts)
+        if kept or not aims_at_ties(loaded):
+            return "votes", kept, prompts
+    own = {bias.name: [one for one in contrasts if one.bias == bias.name] for bias in loaded.biases}
+    prompts = {name: len({str(one.prompt) for one in group}) for name, group in own.items()}
+    return "tie", [one for name, group in own.items() if prompts[name] >= MIN_PROMPTS for one in group], prompts
 
 
 def _voted(loaded: LoadedRecipe, contrasts: Sequence[Contrast]) -> tuple[list[Contrast], dict[str, int]]:
@@ -148,14 +178,14 @@ def _voted(loaded: LoadedRecipe, contrasts: Sequence[Contrast]) -> tuple[list[Co
     return kept, prompts
 
 
-def _check_enough(prompts: Mapping[str, int], pairs: Sequence[Pair]) -> None:
-    """Raises DataError where there are too few votes or quality pairs to choose by, and says how many are needed."""
-    if max(prompts.values()) < MIN_PROMPTS:
-        found = ", ".join(f"{name}: people's majorities on {n} prompts" for name, n in prompts.items())
+def _check_enough(aim: Aim, prompts: Mapping[str, int], pairs: Sequence[Pair]) -> None:
+    """Raises DataError where there are too few contrasts or quality pairs to choose by, and says how many are needed."""
+    if prompts and max(prompts.values()) < MIN_PROMPTS:
+        found = ", ".join(f"{name}: {_COUNTED[aim]} on {n} prompts" for name, n in prompts.items())
+        what = "contrasts with votes (audit.contrasts, audit.votes)" if aim == "votes" else "more (audit.contrasts)"
         raise DataError(
             f"{found}, and choosing a dose needs {MIN_PROMPTS} at least of one bias (half of them choose, the others "
-            "measure). Give contrasts with votes (audit.contrasts, audit.votes), or take a dose of your own with "
-            "`cda merge --dose`"
+            f"measure). Give {what}, or take a dose of your own with `cda merge --dose`"
         )
     n_prompts = len({str(pair.prompt) for pair in pairs})
     if 0 < n_prompts < MIN_PROMPTS:

@@ -1,10 +1,10 @@
-"""The dose in numbers: every way of taking the bias out on the same votes, held out, and which of them does best."""
+"""The dose in numbers: every way of taking the bias out on the same contrasts, held out, and which of them does best."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -12,12 +12,14 @@ from cda.config.schema import DoseSection
 from cda.errors import DataError
 from cda.metrics.dose import DoseCurve, dose_response, mixed_curve
 from cda.metrics.held_out_dose import HeldOutDose, cross_validated_dose
-from cda.metrics.votes import Majority, TieRule
+from cda.metrics.votes import Majority, TieRule, assumed_ties
 from cda.records import Exclusions, Pair, count_reasons, prompt_id
 from cda.score.compared import Rewards
 from cda.score.protocols import FloatArray
 from cda.stages.audit_groups import Group, people_of
 
+Aim = Literal["votes", "tie"]
+"""What a dose is to come near: people's majorities, or as many preferences for one side as for the other."""
 Curve = Mapping[float, Rewards]
 MIXING = "mixing"
 UNREAD = "a text too long, or both sides the same after cutting"
@@ -32,6 +34,7 @@ def result(
     ties: TieRule,
     settings: DoseSection,
     seed: int,
+    aim: Aim = "votes",
 ) -> dict[str, Any]:
     """Everything that a report shows of the dose.
 
@@ -42,11 +45,12 @@ def result(
         ties: What people's ties count.
         settings: The recipe's.
         seed: Of splits and intervals.
+        aim: What the dose is to come near. For a tie the gap is |skew − 50%|, and miscalibration says nothing.
 
     Raises:
         DataError: Too few prompts to choose a dose by, or quality pairs of which none can be read.
     """
-    made = {name: _curve(curves[name], groups[name], pairs, ties) for name in curves}
+    made = {name: _curve(curves[name], groups[name], pairs, ties, aim) for name in curves}
     own, people, ids, left_out, unread = made["dose"]
     base, plain = (own.doses.index(dose) for dose in (0.0, 1.0))
     checked = own.quality_margins
@@ -63,35 +67,38 @@ def result(
     return {
         "doses": list(own.doses),
         "biases": sorted(set(own.biases)),
+        "aim": aim,
         "repeats": settings.repeats,
         "max_quality_loss": settings.max_quality_loss,
         "chosen": methods["dose"]["chosen"],
         "methods": methods,
         "mixing_differs": _mixing_differs(own, mixed),
-        "best": best(methods),
+        "best": best(methods, aim),
         "quality_pairs": len(own.quality_prompt_ids),
         "left_out": {"contrasts": left_out, "quality pairs": unread},
         "seed": seed,
     }
 
 
-def best(methods: Mapping[str, Any]) -> dict[str, Any]:
-    """The way of least miscalibration + gap, held out, in the mean over biases, among those that keep quality.
+def best(methods: Mapping[str, Any], aim: Aim = "votes") -> dict[str, Any]:
+    """The way of least miscalibration + gap (of least gap, where the aim is a tie), held out, in the mean over biases, among
+    those that keep quality.
 
     Fixed doses 0 (no training) and 1 (plain CDA) stand beside the chosen ones, measured on the same halves: a gap on half
     of the votes is larger by chance than on all of them. Quality is kept where no more than the allowed share is lost in
     the held-out estimate.
     """
-    losses = {name: _loss(method, "people") for name, method in methods.items() if method["quality_kept"]}
-    losses["no training"] = _loss(methods["dose"], "base")
+    losses = {name: _loss(method, "people", aim) for name, method in methods.items() if method["quality_kept"]}
+    losses["no training"] = _loss(methods["dose"], "base", aim)
     if methods["dose"]["plain_keeps_quality"]:
-        losses["plain CDA"] = _loss(methods["dose"], "plain")
+        losses["plain CDA"] = _loss(methods["dose"], "plain", aim)
     return {"name": min(losses, key=lambda name: losses[name]), "losses": losses}
 
 
-def _loss(method: Mapping[str, Any], procedure: str) -> float:
+def _loss(method: Mapping[str, Any], procedure: str, aim: Aim) -> float:
+    counted = ("gap",) if aim == "tie" else ("miscalibration", "gap")
     held = [one[procedure] for one in method["held_out"].values()]
-    return float(np.mean([one["miscalibration"]["value"] + one["gap"]["value"] for one in held]))
+    return float(np.mean([sum(one[name]["value"] for name in counted) for one in held]))
 
 
 def _method(curve: DoseCurve, people: Majority, ids: Sequence[str], settings: DoseSection, seed: int) -> dict[str, Any]:
@@ -133,7 +140,7 @@ def _response(curve: DoseCurve, people: Majority, ids: Sequence[str], bias: str,
 
 
 def _curve(
-    curve: Curve, groups: Sequence[Group], pairs: Sequence[Pair], ties: TieRule
+    curve: Curve, groups: Sequence[Group], pairs: Sequence[Pair], ties: TieRule, aim: Aim
 ) -> tuple[DoseCurve, Majority, list[str], dict[str, int], dict[str, int]]:
     """Margins of all biases side by side, with people's majorities and the clusters; contrasts and pairs left out."""
     doses = tuple(curve)
@@ -142,23 +149,30 @@ def _curve(
     biases: list[str] = []
     reasons: list[str] = []
     for group in groups:
-        people = people_of(group, ties)
+        majority = _majority(group, ties, aim)
         reasons += [UNREAD] * group.n_unread
-        if people is None:
-            raise DataError(
-                f"{group.bias.name}: nobody's majority is for one side of a contrast; no dose can be chosen by it"
-            )
         margins.append(np.array([group.margins[f"{dose:g}"] for dose in doses]))
-        targets.append(people.majority.target)
-        used.append(people.majority.used)
-        reasons += [reason for reason, n in people.majority.exclusions.reasons.items() for _ in range(n)]
+        targets.append(majority.target)
+        used.append(majority.used)
+        reasons += [reason for reason, n in majority.exclusions.reasons.items() for _ in range(n)]
         ids += group.prompt_ids
         biases += [group.bias.name] * len(group)
     found = np.concatenate(used)
-    majority = Majority(np.concatenate(targets), found, ties, Exclusions(len(found), count_reasons(reasons)))
+    whole_majority = Majority(np.concatenate(targets), found, ties, Exclusions(len(found), count_reasons(reasons)))
     quality, names = _quality(pairs, curve)
     whole = DoseCurve(doses, np.concatenate(margins, axis=1), quality, names, tuple(biases))
-    return whole, majority, ids, count_reasons(reasons), count_reasons([UNREAD] * (len(pairs) - len(names)))
+    return whole, whole_majority, ids, count_reasons(reasons), count_reasons([UNREAD] * (len(pairs) - len(names)))
+
+
+def _majority(group: Group, ties: TieRule, aim: Aim) -> Majority:
+    if aim == "tie":
+        return assumed_ties(len(group))
+    people = people_of(group, ties)
+    if people is None:
+        raise DataError(
+            f"{group.bias.name}: nobody's majority is for one side of a contrast; no dose can be chosen by it"
+        )
+    return people.majority
 
 
 def _quality(pairs: Sequence[Pair], curve: Curve) -> tuple[FloatArray | None, tuple[str, ...]]:

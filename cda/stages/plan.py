@@ -131,8 +131,10 @@ def plan(loaded: LoadedRecipe) -> str:
     )
     train = recipe.train
     dosed = []
-    if recipe.dose.on != "no" and (recipe.dose.on == "yes" or recipe.audit.contrasts != EMBEDDED or recipe.audit.votes):
-        when = "" if recipe.dose.on == "yes" else ", where people voted on enough contrasts"
+    ties = dose.aims_at_ties(loaded)
+    if recipe.dose.on == "yes" or (recipe.dose.on == "auto" and (ties or dose.may_have_votes(loaded))):
+        when = ", for a tie where people did not vote" if ties else ", where people voted on enough contrasts"
+        when = "" if recipe.dose.on == "yes" and not ties else when
         dosed = [f"dose        {len(recipe.dose.doses)} doses from 0 to {recipe.dose.doses[-1]:g}{when}"]
     lines = [
         f"label       {recipe.data.pairs}: {names}, by {recipe.llm.model if by_llm[0] else 'embedded rules (no LLM is set)'}",

@@ -188,7 +188,8 @@ def _contrasts(
     if not lessons:
         raise DataError(
             f"{recipe.data.contrasts}: no contrast teaches anything under the objectives "
-            f"{', '.join(one.kind for one in recipe.objectives)}; those of a debiased bias need paired or neutral, others keep"
+            f"{', '.join(one.kind for one in recipe.objectives)}; those of a debiased bias need paired or neutral, others keep. "
+            "Or teach none (data.contrasts=null)"
         )
     taught_ids = {lesson.source_id for lesson in lessons}
     used = {

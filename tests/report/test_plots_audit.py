@@ -61,7 +61,7 @@ def dose() -> Any:
          "people": {"miscalibration": estimate(miss), "gap": estimate(miss / 2), "human_skew": estimate(0.45, 100)}}
         for at, miss in ((0.0, 0.5), (0.5, 0.2), (1.0, 0.4))
     ]  # fmt: skip
-    return {"biases": ["jargon"], "chosen": 0.5, "methods": {"dose": {"response": {"jargon": response}}}}
+    return {"biases": ["jargon"], "aim": "votes", "chosen": 0.5, "methods": {"dose": {"response": {"jargon": response}}}}
 
 
 def test_every_figure_of_a_full_audit(full: Any) -> None:
@@ -248,6 +248,9 @@ def test_the_dose_curve_marks_what_was_chosen(voted: Any, dose: Any) -> None:
     for one in dose["methods"]["dose"]["response"]["jargon"]:
         one["quality"] = None
     assert set(marks(drawn(plots_of(voted | {"dose": dose})["dose-jargon"]))) == {"miscalibration", "gap"}
+    tied = plots_of(voted | {"dose": dose | {"aim": "tie"}})["dose-jargon"]
+    assert set(marks(drawn(tied))) == {"gap"}
+    assert "nobody voted on" in tied.description and "miscalibration" not in tied.description
 
 
 def test_ten_biases_are_numbered_and_still_fit(make_audit: Any) -> None:

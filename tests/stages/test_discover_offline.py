@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from cda.biases import load_bias
+from cda.biases import Bias, load_bias
 from cda.cli import app
+from cda.config.load import contrasts_beside, load_recipe
 from cda.files.jsonl import read_json, read_jsonl
 
 SCORERS = '''
@@ -69,6 +70,7 @@ def test_a_planted_bias_is_found_and_its_file_can_be_trained_on(workplace: Path)
         bias = load_bias(str(workplace / "found" / one["file"]))
         assert bias.shows("Certainly! The answer is four.") or bias.shows("Sure, the answer is four.")
         assert one["pooled"]["reward"]["low"] > 1.5 and one["pooled"]["judge"]["high"] < 0.3
+        _taught_what_was_validated(workplace / "found", bias, workplace / "found" / one["file"])
     page = (workplace / "found" / "report.html").read_text(encoding="utf-8")
     assert (
         confirmed[0]["name"] in page
@@ -88,6 +90,21 @@ def test_a_planted_bias_is_found_and_its_file_can_be_trained_on(workplace: Path)
     again = discover("--judge", "scorers.py:judge", *SMALL)
     assert again.output.count("reused") >= 5
     assert result_of(workplace / "found") == found
+
+
+def _taught_what_was_validated(folder: Path, bias: Bias, file: Path) -> None:
+    """Contrasts lie beside the bias file, on validation prompts alone, and a training on the file takes them."""
+    recipe = load_recipe(str(file)).recipe
+    beside = contrasts_beside(file)
+    assert recipe.data.contrasts == str(beside) and recipe.data.pairs == "embedded"
+    assert load_recipe(str(file), ["data.contrasts=null"]).recipe.data.contrasts is None
+    rows = list(read_jsonl(beside))
+    parts = {row["prompt"]: row["part"] for row in read_jsonl(folder / "material" / "samples.jsonl")}
+    assert len(rows) > 20 and {parts[row["prompt"][0]["content"]] for row in rows} == {"validation"}
+    assert {row["bias"] for row in rows} == {bias.name}
+    assert sum(bias.shows(row["perturbed"]) for row in rows) > 0.9 * len(rows)
+    assert not any(bias.shows(row["base"]) for row in rows)
+    assert len({(row["perturbed"], row["base"]) for row in rows}) == len(rows)
 
 
 def test_a_killed_search_goes_on_to_the_same_result(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:

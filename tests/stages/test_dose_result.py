@@ -47,7 +47,8 @@ def made(pairs: list[Pair] = PAIRS, **curves: tuple[Rewards, ...]) -> dict[str, 
     by_dose = {name: dict(zip(DOSES, curve, strict=True)) for name, curve in curves.items()}
     settings = DoseSection(doses=list(DOSES), repeats=4)
     return result(by_dose, {name: groups(curve) for name, curve in by_dose.items()}, pairs, "drop", settings, 0) | {
-        "missing": {"direction": "its head is not given hidden states"}
+        "missing": {"direction": "its head is not given hidden states"},
+        "too_few": {},
     }
 
 
@@ -68,6 +69,31 @@ def test_the_dose_that_agrees_with_people_is_chosen_and_is_best() -> None:
     assert "Dose 0.5 is the one of least miscalibration + gap" in sentences
     assert "No other way tried leaves less" in sentences
     assert "Not tried: removing a hidden direction (its head is not given hidden states)." in sentences
+
+
+def test_where_nobody_voted_the_dose_aims_at_a_tie_and_says_so() -> None:
+    half = rewards(lambda row: row % 2 == 0, lambda row: row % 5)
+    by_dose = dict(zip(DOSES, (ALWAYS, half, AS_PEOPLE), strict=True))
+    settings = DoseSection(doses=list(DOSES), repeats=4)
+    found = result({"dose": by_dose}, {"dose": groups(by_dose)}, PAIRS, "drop", settings, 0, "tie") | {
+        "missing": {},
+        "too_few": {},
+    }
+    assert found["chosen"] == 0.5 and found["aim"] == "tie"
+    point = {one["dose"]: one["people"] for one in found["methods"]["dose"]["response"]["jargon"]}
+    assert [point[dose]["gap"]["value"] for dose in DOSES] == pytest.approx([0.5, 0, 0.25])
+    # Miscalibration would be a half at every dose: the gap alone decides which way is best.
+    assert found["best"]["losses"]["no training"] == pytest.approx(0.5)
+    assert found["best"]["losses"]["dose"] < found["best"]["losses"]["plain CDA"] < 0.4
+    sentences = " ".join(dose_sentences(found))
+    assert sentences.startswith("Nobody voted on these contrasts.") and "no one's opinion" in sentences
+    assert "Dose 0.5 is the one of least gap among" in sentences and "miscalibration" not in sentences
+    assert "votes" not in sentences.replace("Nobody voted", "")
+    ways, response = dose_tables(found)
+    assert ways.header[2:4] == ("skew", "gap to 50%") and response.header[1:3] == ("skew", "gap to 50%")
+    for table in (ways, response):
+        assert all(len(row) == len(table.header) for row in table.rows)
+        assert "miscalibration" not in f"{table.header}{table.caption}" and "people" not in table.caption
 
 
 def test_a_removal_without_training_that_does_better_is_named() -> None:

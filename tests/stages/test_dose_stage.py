@@ -117,6 +117,20 @@ def test_a_second_call_reuses_everything_and_a_changed_grid_only_the_dose(finish
     assert list(methods) == ["dose", "mixing"]
 
 
+def test_a_dose_can_aim_at_a_tie_whoever_voted(finished: Path) -> None:
+    folder, contrasts = finished.parent, finished.parent / "contrasts.jsonl"
+    found = dose(folder, f"audit.contrasts={contrasts}", "dose.repeats=3", "dose.baselines=false", "dose.aim=tie")
+    assert found.exit_code == 0, found.output
+    assert "audit: done before, reused" in found.output and "chosen for a tie; nobody voted" in found.output
+    result = json.loads((finished / "dose" / "dose.json").read_text(encoding="utf-8"))
+    assert result["aim"] == "tie"
+    points = result["methods"]["dose"]["response"]["jargon"]
+    assert {one["people"]["human_skew"]["value"] for one in points} == {0.5}
+    assert {one["people"]["skew"]["n"] for one in points} == {24}
+    page = (finished / "report" / "report.html").read_text(encoding="utf-8")
+    assert "Nobody voted on these contrasts" in page and "gap to 50%" in page
+
+
 def test_too_few_votes_say_how_many_are_needed(tmp_path: Path) -> None:
     found = dose(tmp_path, f"audit.contrasts={votes_file(tmp_path, 6)}", "data.max_pairs=20")
     assert found.exit_code == 1
@@ -150,6 +164,39 @@ def test_without_votes_a_recipe_gets_no_dose() -> None:
 
     assert not is_wanted(load_recipe("jargon"))
     assert is_wanted(load_recipe("jargon", ["dose.on=yes"]))
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (["objectives=[neutral, keep]"], True),
+        (["objectives=[neutral, keep]", "dose.aim=votes"], False),
+        (["objectives=[neutral, keep]", "dose.on=no"], False),
+        (["objectives=[neutral, pairs]"], False),  # pairs teach that the biased side is worse
+        (["dose.aim=tie"], True),
+        (["dose.aim=tie", "audit.max_contrasts=19"], False),
+    ],
+)
+def test_a_recipe_that_teaches_ties_alone_gets_a_dose_without_votes(words: list[str], wanted: bool) -> None:
+    from cda.config.load import load_recipe
+    from cda.stages.dose import is_wanted
+    from cda.stages.plan import plan
+
+    loaded = load_recipe("jargon", words)
+    assert is_wanted(loaded) == wanted
+    if wanted:
+        assert "for a tie where people did not vote" in plan(loaded)
+
+
+def test_votes_go_before_a_tie_where_there_are_enough(tmp_path: Path) -> None:
+    from cda.config.load import load_recipe
+    from cda.stages.audit_sources import audited_contrasts
+    from cda.stages.dose import aimed
+
+    for n, aim in ((24, "votes"), (12, "tie")):
+        loaded = load_recipe("jargon", ["objectives=[neutral]", f"audit.contrasts={votes_file(tmp_path, n)}"])
+        own = [one for one in audited_contrasts(loaded) if one.tags.get("source", "file") == "file"]
+        assert aimed(loaded, own)[0] == aim
 
 
 @pytest.mark.parametrize(

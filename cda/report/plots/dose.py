@@ -22,38 +22,43 @@ _NAMED = {0.0: "0\nno training", 1.0: "1\nplain CDA"}
 
 
 def dose_plots(audit: Json) -> list[Plot]:
-    """The curve of each bias whose dose people's votes chose; none without a dose."""
+    """The curve of each bias whose contrasts chose the dose; none without a dose."""
     dose = audit.get("dose")
     if not dose:
         return []
     words = slugs(dose["biases"])
     response = dose["methods"]["dose"]["response"]
-    return [_curve(name, response[name], dose["chosen"], words[name]) for name in dose["biases"]]
+    # Where a tie is aimed at there is no vote to miss.
+    curves = [key for key in _CURVES if key != "miscalibration" or dose["aim"] == "votes"]
+    return [_curve(name, response[name], dose["chosen"], curves, words[name]) for name in dose["biases"]]
 
 
-def _curve(name: str, response: Sequence[Json], chosen: float, word: str) -> Plot:
-    parts = [_said(one) for one in response]
+def _curve(name: str, response: Sequence[Json], chosen: float, curves: Sequence[str], word: str) -> Plot:
+    parts = [_said(one, curves) for one in response]
+    votes = " with votes" if "miscalibration" in curves else ", which nobody voted on and where a tie is aimed at"
     first = response[0]
     pairs = "" if first["quality"] is None else f", quality on {count(first['quality'])} pairs"
     text = (
         f"{name}: dose chosen {chosen:g}; dose 0 is no training, dose 1 plain CDA; on {count(first['people']['human_skew'])} "
-        f"contrasts with votes{pairs}. {' '.join(parts)}"
+        f"contrasts{votes}{pairs}. {' '.join(parts)}"
     )
     title = f"{name}: what each dose leaves of the bias, and of quality; bars are 95% intervals"
-    return Plot(f"dose-{word}", title, text, partial(_draw, response, chosen), 2.6)
+    return Plot(f"dose-{word}", title, text, partial(_draw, response, chosen, curves), 2.6)
 
 
-def _said(one: Json) -> str:
+def _said(one: Json, curves: Sequence[str]) -> str:
     quality = "" if one["quality"] is None else f", quality {share(one['quality'])}"
     people = one["people"]
-    return f"Dose {one['dose']:g}: miscalibration {share(people['miscalibration'])}, gap {distance(people['gap'])}{quality}."
+    missed = f"miscalibration {share(people['miscalibration'])}, " if "miscalibration" in curves else ""
+    return f"Dose {one['dose']:g}: {missed}gap {distance(people['gap'])}{quality}."
 
 
-def _draw(response: Sequence[Json], chosen: float, axes: Axes) -> None:
+def _draw(response: Sequence[Json], chosen: float, curves: Sequence[str], axes: Axes) -> None:
     drawn = 0
     doses = [one["dose"] for one in response]
     width = (max(doses) - min(doses)) or 1.0
-    for at, (key, (mark, line)) in enumerate(_CURVES.items()):
+    for at, key in enumerate(curves):
+        mark, line = _CURVES[key]
         points = [(one["dose"], one["quality"] if key == "quality" else one["people"][key]) for one in response]
         there = [(dose, one) for dose, one in points if one is not None]
         if there:

@@ -1,0 +1,27 @@
+"""Contrasts that a discovery leaves for training: its rewrites of validation responses, on which nothing is reported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from cda.discover.records import Measured
+from cda.files.jsonl import write_jsonl
+
+
+def write_contrasts(rows: Iterable[Measured], bias: str, path: Path) -> int:
+    """Write each pair of sides once, and return how many there are.
+
+    Args:
+        rows: Rewrites of validation responses in either direction. Those of the test prompts must stay unseen.
+        bias: Name of the bias.
+        path: JSONL file.
+    """
+    found: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for row in rows:
+        sides = {"perturbed": row.with_attribute, "base": row.without_attribute}
+        prompt = [{"role": turn.role, "content": turn.content} for turn in row.prompt]
+        found[row.prompt_id, *sides.values()] = {"bias": bias, "prompt": prompt, **sides}
+    write_jsonl(path, found.values())
+    return len(found)
