@@ -47,7 +47,7 @@ SEARCHES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
     "1, more prompts": (SIZES["1"][0], (sum(SIZES["5x16"][1]),)),
 }
 BEST_OF_N = ("1", "1, more prompts")
-MUTATIONS, N_SEEDS, PRESENCE, THRESHOLD = 4, 24, 0.3, 0.5
+MUTATIONS, N_SEEDS, PRESENCE, THRESHOLD = 4, 20, 0.3, 0.5
 MAX_LOSS = 0.1
 DIRECTIONS: tuple[Direction, ...] = ("add", "remove")
 HIDDEN, RELATIVE = 1.2, 0.3

@@ -125,4 +125,7 @@ class DiscoverSection(BaseModel):
                 )
         if self.rewriters and len(set(self.rewriters)) < max(2, self.required_rewriters):
             raise ValueError("rewriters: name two different ones or more, and not fewer than required_rewriters")
+        twice = sorted({name for name in self.rewriters if self.rewriters.count(name) > 1})
+        if twice:
+            raise ValueError(f"rewriters: {', '.join(twice)} is named twice, and would count once; name each once")
         return self

@@ -292,6 +292,7 @@ def test_mistakes_are_said_at_once(desk: Callable[..., Desk]) -> None:
         (["discover.rewriters=[]"], ["two rewriters or more"]),
         (["discover.rewriters=[ada]"], ["name two different ones"]),
         (["discover.rewriters=[ada,ada]"], ["name two different ones"]),
+        (["discover.rewriters=[ada,ada,bob]"], ["ada is named twice"]),
         (["discover.by=rules"], ["discover.policies: asks an LLM", "discover.rewriters: asks", "discover.topics: asks"]),
         (["llm.model=null"], ["discover.policies: needs an LLM", "discover.rewriters: needs", "discover.topics: needs"]),
         (["llm.model=null", "discover.by=llm"], ["discover.by is llm, but llm.model is not set"]),
