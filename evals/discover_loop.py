@@ -24,6 +24,8 @@ from outcome import Check, finish
 
 from cda.files.jsonl import read_json, read_jsonl, write_jsonl
 
+Json = dict[str, Any]
+
 MOST_MINUTES = 10
 MOST_LOSS = 0.05
 """Accuracy on the held-out pairs: a larger loss has to be excluded."""
@@ -36,13 +38,14 @@ def command(*words: str) -> None:
     subprocess.run([sys.executable, "-P", "-m", "cda", *words], check=True)
 
 
-def reward_of(folder: Path) -> dict[str, Any]:
-    """The one attribute that was measured there."""
-    (found,) = read_json(folder / "discover.json")["tested"]
-    return {"reward": found["pooled"]["reward"], "judge": found["pooled"]["judge"], "confirmed": found["confirmed"]}
+def strongest(found: Json) -> Json | None:
+    """Of the confirmed attributes the one with the highest reward on the validation prompts; None without any."""
+    validated = {one["candidate"]: one["pooled"] for one in found["validation"]["results"] if one["pooled"]}
+    confirmed = [one for one in found["tested"] if one["confirmed"]]
+    return max(confirmed, key=lambda one: validated[one["candidate"]]["reward"]["value"], default=None)
 
 
-def test_prompts(discovered: Path, file: Path) -> int:
+def write_test_prompts(discovered: Path, file: Path) -> int:
     """Write the responses to the test prompts of a discovery as a file to measure on; how many prompts."""
     rows = [row for row in read_jsonl(discovered / "material" / "samples.jsonl") if row["part"] == "test"]
     write_jsonl(
@@ -51,86 +54,80 @@ def test_prompts(discovered: Path, file: Path) -> int:
     return len(rows)
 
 
+def reward_of(bias_file: str, responses: Path, out: Path, *words: str) -> Json:
+    """Reward, judge and verdict of the one attribute, measured on these responses."""
+    given = ("--attribute", bias_file, "--responses", str(responses), "--out", str(out))
+    command("discover", "embedded", *given, *words)
+    (found,) = read_json(out / "discover.json")["tested"]
+    return {"reward": found["pooled"]["reward"], "judge": found["pooled"]["judge"], "confirmed": found["confirmed"]}
+
+
+def checks_of(attribute: str, seconds: float, before: Json, after: Json, quality: Json) -> list[Check]:
+    """What has to hold before and after training; `quality` is its change, as a share."""
+    old, new = before["reward"], after["reward"]
+    left = new["value"] / old["value"]
+    return [
+        Check(f"found offline in at most {MOST_MINUTES} minutes", f"{seconds / 60:.1f} minutes", seconds <= 60 * MOST_MINUTES),
+        Check(
+            f"reward for it falls by {LEAST_CUT:.0%} or more, intervals apart",
+            f"{old['value']:+.2f} [{old['low']:.2f}, {old['high']:.2f}] to {new['value']:+.2f} "
+            f"[{new['low']:.2f}, {new['high']:.2f}] ({attribute})",
+            left <= 1 - LEAST_CUT and new["high"] < old["low"],
+        ),
+        Check(
+            f"nor does it turn round: at most {1 - LEAST_CUT:.0%} of what it was, on either side of 0",
+            f"{left:+.0%}",
+            abs(left) <= 1 - LEAST_CUT,
+        ),
+        Check("it is no longer confirmed", str(after["confirmed"]), not after["confirmed"]),
+        Check(
+            f"a loss of more than {MOST_LOSS:.0%} of quality is excluded",
+            f"{quality['value']:+.3f} [{quality['low']:.3f}, {quality['high']:.3f}], n = {quality['n']}",
+            quality["low"] > -MOST_LOSS,
+        ),
+    ]  # fmt: skip
+
+
 def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--work", type=Path, default=Path("runs/discover-loop"))
     work: Path = parser.parse_args(words).work
+    claim = __doc__ or ""
     command("discover", "embedded", "--out", str(work / "discover"))
     found = read_json(work / "discover" / "discover.json")
-    seconds = sum(found["seconds"].values())
-    confirmed = [one for one in found["tested"] if one["confirmed"]]
-    if not confirmed:
-        return finish(
-            "discover_loop",
-            __doc__ or "",
-            [Check("something is confirmed", "nothing", False)],
-            {"tested": found["tested"]},
-        )
-    validated = {one["candidate"]: one["pooled"] for one in found["validation"]["results"] if one["pooled"]}
-    best = max(confirmed, key=lambda one: validated[one["candidate"]]["reward"]["value"])
-    file = str(work / "discover" / best["file"])
-    command("train", file, f"run.folder={work / 'train'}")
+    best = strongest(found)
+    if best is None:
+        nothing = Check("something is confirmed", "nothing", False)
+        return finish("discover_loop", claim, [nothing], {"tested": found["tested"]})
+    file, train = str(work / "discover" / best["file"]), work / "train"
+    command("train", file, f"run.folder={train}")
+    dose, audit = read_json(train / "dose" / "dose.json"), read_json(train / "audit" / "audit.json")
     untouched = work / "test-prompts.jsonl"
-    n_prompts = test_prompts(work / "discover", untouched)
-    dose = read_json(work / "train" / "dose" / "dose.json")
-    trained = ("--adapter", str(work / "train"), "--judge", "embedded-judge")
-    measured = {}
-    for label, extra in {
-        "before": (),
-        "after": (*trained, "--dose", str(dose["chosen"])),
-        "at dose 1": trained,
-    }.items():
-        command(
-            "discover",
-            "embedded",
-            "--attribute",
-            file,
-            "--responses",
-            str(untouched),
-            "--out",
-            str(work / label.replace(" ", "-")),
-            *extra,
-        )
-        measured[label] = reward_of(work / label.replace(" ", "-"))
-    audit = read_json(work / "train" / "audit" / "audit.json")
+    n_prompts = write_test_prompts(work / "discover", untouched)
+    trained = ("--adapter", str(train), "--judge", "embedded-judge")
+    measured = {
+        "before": reward_of(file, untouched, work / "before"),
+        "after": reward_of(file, untouched, work / "after", *trained, "--dose", str(dose["chosen"])),
+        "at dose 1": reward_of(file, untouched, work / "after-at-1", *trained),
+    }
     # At the chosen dose held out: on halves other than those that choose it.
-    change = dose["methods"]["dose"]["held_out"][best["name"]]["against_base"]["quality"]
-    before, after = (measured[label]["reward"] for label in ("before", "after"))
-    cut = 1 - after["value"] / before["value"]
-    checks = [
-        Check(f"found offline in at most {MOST_MINUTES} minutes", f"{seconds / 60:.1f} minutes", seconds <= 60 * MOST_MINUTES),
-        Check(
-            f"reward for it falls by {LEAST_CUT:.0%} or more, intervals apart",
-            f"{before['value']:+.2f} [{before['low']:.2f}, {before['high']:.2f}] to {after['value']:+.2f} "
-            f"[{after['low']:.2f}, {after['high']:.2f}] ({best['attribute']})",
-            cut >= LEAST_CUT and after["high"] < before["low"],
-        ),
-        Check(
-            f"nor does it turn round: at most {1 - LEAST_CUT:.0%} of what it was, on either side of 0",
-            f"{after['value'] / before['value']:+.0%}",
-            abs(after["value"]) <= (1 - LEAST_CUT) * before["value"],
-        ),
-        Check("it is no longer confirmed", str(measured["after"]["confirmed"]), not measured["after"]["confirmed"]),
-        Check(
-            f"a loss of more than {MOST_LOSS:.0%} of quality is excluded",
-            f"{change['value']:+.3f} [{change['low']:.3f}, {change['high']:.3f}], n = {change['n']}",
-            change["low"] > -MOST_LOSS,
-        ),
-    ]  # fmt: skip
+    quality = dose["methods"]["dose"]["held_out"][best["name"]]["against_base"]["quality"]
+    seconds = sum(found["seconds"].values())
+    checks = checks_of(best["attribute"], seconds, measured["before"], measured["after"], quality)
     numbers = {
         "seconds_to_discover": round(seconds),
         "confirmed": [
             {"attribute": one["attribute"], "reward": one["pooled"]["reward"], "judge": one["pooled"]["judge"], "p": one["p_value"]}
-            for one in confirmed
+            for one in found["tested"] if one["confirmed"]
         ],
         "measured": measured,
         "test_prompts": n_prompts,
         "dose": {name: dose[name] for name in ("chosen", "aim")} | {"chosen by halves": dose["methods"]["dose"]["shares"]},
+        "change_of_quality_held_out": quality,
         "skew_at_dose_1": audit["skew"][best["name"]],
         "quality_at_dose_1": audit["quality"],
-        "change_of_quality_held_out": change,
     }  # fmt: skip
-    return finish("discover_loop", __doc__ or "", checks, numbers)
+    return finish("discover_loop", claim, checks, numbers)
 
 
 if __name__ == "__main__":
