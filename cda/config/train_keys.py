@@ -19,10 +19,20 @@ _OWNED_TRAIN_KEYS = {
     "logging_nan_inf_filter": "nothing: a loss that is no number stops the training",
 }
 
+# Fields that recipes usually set, and whether they are numbers. Anything else asks TRL, which takes seconds to import.
+USUAL_TRAIN_KEYS = {
+    "num_train_epochs": True, "per_device_train_batch_size": True, "gradient_accumulation_steps": True,
+    "learning_rate": True, "lr_scheduler_type": False, "warmup_steps": True, "optim": False, "weight_decay": True,
+    "max_grad_norm": True, "eval_strategy": False, "eval_steps": True, "save_strategy": False, "save_steps": True,
+    "load_best_model_at_end": False, "metric_for_best_model": False, "greater_is_better": False,
+    "gradient_checkpointing": False, "train_sampling_strategy": False, "max_steps": True, "report_to": False,
+    "run_name": False, "push_to_hub": False, "hub_model_id": False, "logging_steps": True, "bf16": False,
+}  # fmt: skip
+
 
 def unknown_train_keys(train: object, path: Path) -> list[str]:
     """What is wrong with the keys and values of a recipe's `train:` section, each in a line; `path` is the recipe's."""
-    if not isinstance(train, dict) or not train:
+    if not isinstance(train, dict) or all(_is_usual(key, value) for key, value in train.items()):
         return []
     import dataclasses
 
@@ -39,6 +49,10 @@ def unknown_train_keys(train: object, path: Path) -> list[str]:
         elif _is_text_for_a_number(train[key], types[key]):
             problems.append(f"{path}: train.{key}: expected a number, found {train[key]!r}")
     return problems
+
+
+def _is_usual(key: object, value: object) -> bool:
+    return key in USUAL_TRAIN_KEYS and not (USUAL_TRAIN_KEYS[str(key)] and isinstance(value, str))
 
 
 def _is_text_for_a_number(value: object, annotation: str) -> bool:

@@ -61,7 +61,12 @@ def dose() -> Any:
          "people": {"miscalibration": estimate(miss), "gap": estimate(miss / 2), "human_skew": estimate(0.45, 100)}}
         for at, miss in ((0.0, 0.5), (0.5, 0.2), (1.0, 0.4))
     ]  # fmt: skip
-    return {"biases": ["jargon"], "aim": "votes", "chosen": 0.5, "methods": {"dose": {"response": {"jargon": response}}}}
+    return {
+        "biases": ["jargon"],
+        "aim": "votes",
+        "chosen": 0.5,
+        "methods": {"dose": {"response": {"jargon": response}}},
+    }
 
 
 def test_every_figure_of_a_full_audit(full: Any) -> None:
