@@ -99,7 +99,7 @@ def _taught_what_was_validated(folder: Path, bias: Bias, file: Path) -> None:
     assert recipe.data.contrasts == str(beside) and recipe.data.pairs == "embedded"
     assert load_recipe(str(file), ["data.contrasts=null"]).recipe.data.contrasts is None
     rows = list(read_jsonl(beside))
-    parts = {row["prompt"]: row["part"] for row in read_jsonl(folder / "material" / "samples.jsonl")}
+    parts = {row["prompt"][0]["content"]: row["part"] for row in read_jsonl(folder / "material" / "samples.jsonl")}
     assert len(rows) > 20 and {parts[row["prompt"][0]["content"]] for row in rows} == {"validation"}
     assert {row["bias"] for row in rows} == {bias.name}
     assert sum(bias.shows(row["perturbed"]) for row in rows) > 0.9 * len(rows)
