@@ -155,8 +155,11 @@ class RunFolder:
         if not old or old.get("fingerprint") == stage.fingerprint:
             return None
         changes = _differences(old.get("settings", {}), json.loads(json.dumps(stage.settings, default=str)))
+        before = old.get("inputs", {})
         changes += [
-            f"{name} is new" for name, value in stage.inputs.items() if old.get("inputs", {}).get(name) != value
+            f"{name} {'is new' if before.get(name) is None else 'is gone' if value is None else 'has changed'}"
+            for name, value in stage.inputs.items()
+            if before.get(name) != value
         ]
         return "; ".join(changes[:6]) or "its definition changed"
 

@@ -50,8 +50,8 @@ def worked_example() -> str:
 
 def write_user_files(folder: Path) -> None:
     """What the documents take the reader to have: pairs, contrasts, votes, triples, scores, queries, a bias file."""
-    why = {"question": "Why is the sky blue?", "prompt": "Why is the sky blue?"}
-    pair = why | {"chosen": "Light scatters.", "rejected": "It is."}
+    sides = {"chosen": "Light scatters.", "rejected": "It is."}
+    pair = {"prompt": "Why is the sky blue?"} | sides
     contrast = {"id": "a", "prompt": "Why?", "base": "So.", "perturbed": "Henceforth thus.", "preferred": "base"}
     ids = [f"r{number}" for number in range(24)]
     triple = {
@@ -62,6 +62,7 @@ def write_user_files(folder: Path) -> None:
         "has_attribute": "no",
     }
     _write(folder / "my_pairs.jsonl", [pair])
+    _write(folder / "their_pairs.jsonl", [{"question": "Why is the sky blue?"} | sides])
     _write(folder / "my_heldout.jsonl", [pair])
     _write(folder / "my_contrasts.jsonl", [contrast, *(contrast | {"id": one, "prompt": f"Why {one}?"} for one in ids)])
     _write(folder / "my_taught.jsonl", [contrast | {"prompt": "How?"}])

@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
-Recipe = Annotated[str, typer.Argument(help="Path of a recipe, or the name of a shipped one (jargon, length, …).")]
+Recipe = Annotated[
+    str, typer.Argument(help="Path of a recipe or of a bias file, or the name of a shipped recipe (jargon, length, …).")
+]
 Overrides = Annotated[list[str] | None, typer.Argument(help="section.key=value, as many as you like.")]
 DryRun = Annotated[
     bool,

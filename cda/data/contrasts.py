@@ -160,7 +160,8 @@ def _check_layout(names: Mapping[str, str], present: set[str], biases: Sequence[
         problems.append(f"{where}: no column '{names['prompt']}'. Map it with {setting}.prompt=<your column>")
     if len(biases) > 1 and names["bias"] not in present:
         problems.append(
-            f"{where}: {len(biases)} biases are meant ({', '.join(biases)}), so each row needs a column 'bias'"
+            f"{where}: {len(biases)} biases are meant ({', '.join(biases)}), so each row needs a column 'bias'; or name the one "
+            f"that they are of (--bias {biases[0]}; in a recipe `biases`)"
         )
     if problems:
         raise DataError("\n".join(problems))

@@ -118,7 +118,7 @@ def why_not(query: str, rules: QueryRules, offensive: re.Pattern[str] | None = N
     >>> why_not("How do vaccines train the immune system?", QueryRules()) is None
     True
     >>> why_not("Tell me a joke about parrots, please.", QueryRules())
-    'does not end with a question mark'
+    'no question mark at the end'
     """
     if len(query) > _MOST_CHARACTERS:
         return f"longer than {_MOST_CHARACTERS:,} characters"
@@ -127,7 +127,7 @@ def why_not(query: str, rules: QueryRules, offensive: re.Pattern[str] | None = N
     if _CODE.search(query):
         return "code or address"
     if not query.endswith("?"):
-        return "does not end with a question mark"
+        return "no question mark at the end"
     if "\n" in query or len(sentences(_ABBREVIATION.sub("A", query))) != 1 or query.count("?") > 1:
         return "more than one sentence"
     if n_words(query) < rules.min_words:

@@ -33,6 +33,7 @@ class Part:
         audited_dose: Dose at which that audit was made.
         settings: How it was trained, as name to value.
         chosen: How its dose was chosen (dose.json), where that is the dose of the export.
+        form: How prompt and response were put together in training, where that is known and there is no audit to say it.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Part:
     audited_dose: float = 1.0
     settings: Mapping[str, Any] = field(default_factory=dict)
     chosen: Json | None = None
+    form: str | None = None
 
 
 def model_card(parts: Sequence[Part], base: str, merged: str | None) -> str:
@@ -149,9 +151,10 @@ def _limits(part: Part, merged: str | None) -> list[str]:
 
 
 def _loading(parts: Sequence[Part], base: str, merged: str | None) -> list[str]:
-    """A program that scores one response; it takes the form of the text from the audit."""
+    """A program that scores one response; it takes the form of the text from the audit, or from the training."""
     models = [part.audit["model"] for part in parts if part.audit is not None]
-    form = models[0].get("form", "chat template") if models else "chat template"
+    forms = [*(model.get("form") for model in models), *(part.form for part in parts)]
+    form = next((one for one in forms if one), None)
     length = int(models[0].get("max_length_tokens", 512)) if models else 512
     lines = ["import torch", *([] if merged else ["from peft import PeftModel"])]
     lines += ["from transformers import AutoModelForSequenceClassification, AutoTokenizer"]
@@ -173,7 +176,14 @@ def _loading(parts: Sequence[Part], base: str, merged: str | None) -> list[str]:
     return ["```python", *lines, "```"]
 
 
-def _encoding(form: str, length: int) -> list[str]:
+def _encoding(form: str | None, length: int) -> list[str]:
+    if form is None:
+        either = [("if tokenizer.chat_template:", "chat template"), ("else:", "pair")]
+        lines = [line for when, one in either for line in (when, *(f"    {each}" for each in _encoding(one, length)))]
+        return [
+            "# How texts were put together in training is not known here: a chat template where there is one.",
+            *lines,
+        ]
     cut = f'truncation=True, max_length={length}, return_tensors="pt"'
     if form == "pair":
         return [f'ids = tokenizer(prompt, response, {cut})["input_ids"]  # and no token_type_ids']

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from cda.report.numbers import Json, clipped, count, inert, percent, share, width
+from cda.report.numbers import Json, clipped, count, inert, percent, share, signed, width
 from cda.report.scoring import how_scored
 from cda.report.tables import NO_VOTES, Table, change_cells, compares, estimates, gap_cells, model_table
 from cda.report.verdict import Verdict, others_sentence, quality_sentence, targets, ties_sentence, verdicts
@@ -49,7 +49,19 @@ def _model_summary(audit: Json, report_path: str) -> str:
     scored = textwrap.wrap(inert(how_scored(audit)), MAX_COLUMNS)
     words = textwrap.wrap(_verdict_line(verdicts(audit)).replace("Verdict: ", "Biased side: "), MAX_COLUMNS)
     words += textwrap.wrap(ties_sentence(audit), MAX_COLUMNS)
+    words += textwrap.wrap(_rate_sentence(audit), MAX_COLUMNS)
     return "\n".join([*_aligned(rows), *words, *scored, f"Report: {inert(report_path)}"])
+
+
+def _rate_sentence(audit: Json) -> str:
+    """The double-rewrite average effect of each bias that has triples; empty without any."""
+    parts = []
+    for name, one in audit["rate"].items():
+        effects = one.get(audit["scorings"][-1], {}).get("effects", ())
+        average = next((each for each in effects if (each["estimand"], each["estimator"]) == ("ATE", "double")), None)
+        found = "not estimated" if average is None else f"{signed(average['estimate'])} on {one['n']} triples"
+        parts.append(f"{inert(name)} {found}")
+    return f"Causal effect (RATE, double-rewrite ATE): {'; '.join(parts)}" if parts else ""
 
 
 def _fitted(audit: Json, found: list[Verdict], room: int) -> tuple[list[Row], list[str], list[str]]:

@@ -20,8 +20,8 @@ def write_contrasts(rows: Iterable[Measured], bias: str, path: Path) -> int:
     """
     found: dict[tuple[str, str, str], dict[str, Any]] = {}
     for row in rows:
-        sides = {"perturbed": row.with_attribute, "base": row.without_attribute}
+        perturbed, base = row.with_attribute, row.without_attribute
         prompt = [{"role": turn.role, "content": turn.content} for turn in row.prompt]
-        found[row.prompt_id, *sides.values()] = {"bias": bias, "prompt": prompt, **sides}
+        found[row.prompt_id, perturbed, base] = {"bias": bias, "prompt": prompt, "perturbed": perturbed, "base": base}
     write_jsonl(path, found.values())
     return len(found)

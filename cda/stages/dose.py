@@ -49,7 +49,9 @@ def is_wanted(loaded: LoadedRecipe) -> bool:
         return False
     try:
         check(loaded)
-    except DataError:
+    except DataError as error:
+        if aims_at_ties(loaded):
+            say(f"\ndose\n  left out: {error}")
         return False
     return True
 

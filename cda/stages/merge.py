@@ -151,7 +151,8 @@ def _source(given: str, dose: float | None) -> _Source:
     adapter_config(adapter)
     settings = record.get("settings", {})
     name = path.resolve().name
-    part = Part(name, shown, _audit(run), settings=_shown_settings(settings), chosen=_chosen(run, shown))
+    form = run.record("train").get("counts", {}).get("form")
+    part = Part(name, shown, _audit(run), settings=_shown_settings(settings), chosen=_chosen(run, shown), form=form)
     return _Source(name, adapter, factor, _trained_model(path, settings), part)
 
 

@@ -26,11 +26,12 @@ from cda.stages import dose
 from cda.stages.audit_sources import load_quality, own_contrasts, own_triples, taught_contrasts
 from cda.stages.label import planned_calls as label_calls
 from cda.stages.scorer_sources import scorer_problems
-from cda.stages.sources import cache_path, llm_client, load_pairs, run_path, uses_llm
+from cda.stages.sources import cache_path, llm_client, load_pairs, model_spec, run_path, uses_llm
 from cda.stages.spending import sentence
 from cda.stages.synthesize import planned_calls as rewrite_calls
 from cda.stages.synthesize import wanted
 from cda.train.arguments import reward_config
+from cda.train.lora import check_targets
 
 _MIN_FREE_BYTES = 500 * 2**20
 _ASKED = {"judge": "an LLM, in both orders", "served": "a server", "function": "code of your own"}
@@ -85,6 +86,8 @@ def _check_training(loaded: LoadedRecipe, attempt: Callable[[Callable[[], Any]],
             attempt(partial(measure_of, bias))
         if not uses_llm(recipe.synthesize.by, recipe.llm):
             attempt(partial(rules_of, bias))
+    if Path(recipe.model.name_or_path).is_dir():
+        attempt(lambda: check_targets(model_spec(recipe.model), recipe.lora.target_modules))
     data = recipe.data
     if _is_local(data.pairs):
         attempt(lambda: load_pairs(data.pairs, data.split, data.columns, "data.columns"))
@@ -179,7 +182,8 @@ def _rate(recipe: Recipe) -> str:
 def _objectives(recipe: Recipe) -> str:
     """What is taught, and on which file of contrasts."""
     kinds = ", ".join(one.kind for one in recipe.objectives)
-    return f"objectives: {kinds}" + (f"; contrasts: {recipe.data.contrasts}" if recipe.data.contrasts else "")
+    each = "; an adapter for each bias, and their sum" if recipe.lora.per_bias and len(recipe.biases) > 1 else ""
+    return f"objectives: {kinds}{each}" + (f"; contrasts: {recipe.data.contrasts}" if recipe.data.contrasts else "")
 
 
 def _precision(section: ModelSection) -> str:

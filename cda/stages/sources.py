@@ -18,6 +18,7 @@ from cda.embedded.rules import RuleRewriter
 from cda.embedded.texts import authored_pairs, part_path
 from cda.errors import DataError
 from cda.files.paths import user_path
+from cda.inert import inert
 from cda.label.asked import asked_labels
 from cda.llm.batch import BatchLLM
 from cda.llm.cache import Cache
@@ -167,7 +168,13 @@ def load_pairs(reference: str, split: str, columns: Mapping[str, str], setting: 
     check_columns(rows, needed, reference, setting)
     cleaned = clean_pairs(rows, columns)
     if not cleaned.pairs:
-        raise DataError(f"{reference}: no usable pair; {cleaned.exclusions}")
+        found = dict.fromkeys(name for row in rows for name in row)
+        unread = (
+            f". No column '{columns.get('prompt', 'prompt')}' is there; the columns are {', '.join(map(inert, found))}. Name the "
+            f"prompts' with {setting}.prompt=<your column>"
+        )
+        has_prompt = columns.get("prompt", "prompt") in found
+        raise DataError(f"{reference}: no usable pair; {cleaned.exclusions}{'' if has_prompt else unread}")
     return cleaned
 
 

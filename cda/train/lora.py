@@ -14,7 +14,7 @@ from typing import Any
 from cda.errors import DataError, ModelError, RecipeError
 from cda.files.jsonl import read_json, write_json
 from cda.launch import check_running, say
-from cda.models.load import RewardModel
+from cda.models.load import ModelSpec, RewardModel, load_config
 from cda.records import Lesson
 from cda.train.arguments import reward_config
 from cda.train.checkpoints import best_until, newest_whole
@@ -166,10 +166,8 @@ def _trainer(reward_model: RewardModel, train: EncodedPairs, validation: Encoded
             )
         except ValueError as error:
             if "arget modules" in str(error):
-                raise ModelError(
-                    f"lora.target_modules {list(lora.target_modules)} match no layer of {reward_model.spec.name_or_path}. "
-                    f"Its linear layers are: {', '.join(linear_layer_names(reward_model.model))}"
-                ) from None
+                names = linear_layer_names(reward_model.model)
+                raise ModelError(no_such_layer(lora.target_modules, reward_model.spec.name_or_path, names)) from None
             raise
     # TRL casts the trainable weights of a quantized base to bf16, where steps of 2e-5 are rounded away.
     for parameter in trainer.model.parameters():
@@ -199,6 +197,32 @@ def lora_config(lora: Lora, head_names: Sequence[str]) -> Any:
         lora_dropout=lora.dropout,
         target_modules=list(lora.target_modules),
         modules_to_save=list(head_names),
+    )
+
+
+def check_targets(spec: ModelSpec, targets: Sequence[str]) -> None:
+    """Whether LoRA would find its layers; told from the model's configuration, before any weights are read.
+
+    Raises:
+        ModelError: None of the targets is a layer; names the layers that there are. As `load_config` does.
+    """
+    from accelerate import init_empty_weights
+    from transformers import AutoModelForSequenceClassification
+
+    config = load_config(spec)
+    with init_empty_weights():
+        model = AutoModelForSequenceClassification.from_config(config, trust_remote_code=spec.trust_remote_code)
+    # As PEFT matches: the whole name, or its end behind a dot.
+    if not any(f".{name}".endswith(f".{target}") for name, _ in model.named_modules() for target in targets):
+        raise ModelError(no_such_layer(targets, spec.name_or_path, linear_layer_names(model)))
+
+
+def no_such_layer(targets: Sequence[str], model: str, linear_layers: Sequence[str]) -> str:
+    """That LoRA's targets are not in a model, and what to set in their place."""
+    attention = [name for letter in "qv" for name in linear_layers if name.lower().startswith(letter)]
+    return (
+        f"lora.target_modules {list(targets)} match no layer of {model}. Its linear layers are: {', '.join(linear_layers)}. "
+        f"Name some of them, as in lora.target_modules=[{','.join((attention or list(linear_layers))[:2])}]"
     )
 
 

@@ -112,7 +112,7 @@ def test_pairs_on_prompts_of_the_audit_are_left_out_and_counted(tmp_path: Path) 
     }
     # Another audit, another training mix.
     again = synthesize(tmp_path / "run", *words, *audit[1:])
-    assert again.exit_code == 0 and "audited prompts is new" in again.output, again.output
+    assert again.exit_code == 0 and "audited prompts has changed" in again.output, again.output
 
 
 def test_pairs_that_are_all_audited_are_an_error_that_says_so(tmp_path: Path) -> None:

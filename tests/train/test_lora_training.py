@@ -13,7 +13,7 @@ from cda.errors import DataError, ModelError, RecipeError
 from cda.models.load import ModelSpec, load_reward_model
 from cda.records import Lesson, Pair, user_prompt
 from cda.score.classifier import ClassifierScorer
-from cda.train.lora import Lora, TrainingResult, train_adapter
+from cda.train.lora import Lora, TrainingResult, check_targets, train_adapter
 
 if TYPE_CHECKING:
     from conftest import ModelMaker, Trained
@@ -196,8 +196,18 @@ def test_targets_that_match_nothing_are_a_model_error_that_lists_the_layers(trai
         train(lora=Lora(8, 16, 0.05, ["query", "value"]))
     assert str(error.value) == (
         f"lora.target_modules ['query', 'value'] match no layer of {llama}. "
-        "Its linear layers are: down_proj, gate_proj, k_proj, o_proj, q_proj, score, up_proj, v_proj"
+        "Its linear layers are: down_proj, gate_proj, k_proj, o_proj, q_proj, score, up_proj, v_proj. "
+        "Name some of them, as in lora.target_modules=[q_proj,v_proj]"
     )
+
+
+def test_targets_are_checked_from_the_configuration_alone(llama: Path) -> None:
+    from cda.models.load import ModelSpec
+
+    check_targets(ModelSpec(str(llama), "fp32", 64), ["q_proj", "value"])  # one that is there will do, as PEFT has it
+    check_targets(ModelSpec(str(llama), "fp32", 64), ["self_attn.v_proj"])
+    with pytest.raises(ModelError, match=r"match no layer .* as in lora\.target_modules=\[q_proj,v_proj\]"):
+        check_targets(ModelSpec(str(llama), "fp32", 64), ["proj"])
 
 
 @pytest.mark.parametrize(
