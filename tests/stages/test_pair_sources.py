@@ -1,0 +1,30 @@
+"""Pairs of a recipe that cannot be used: the message names the columns and the setting."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cda.errors import DataError
+from cda.stages.sources import load_pairs
+
+
+def test_prompts_under_another_name_are_told_how_to_be_mapped(tmp_path: Path) -> None:
+    path = tmp_path / "theirs.jsonl"
+    path.write_text(json.dumps({"question": "Why?", "chosen": "So.", "rejected": "Thus."}) + "\n", encoding="utf-8")
+    with pytest.raises(DataError) as error:
+        load_pairs(str(path), "train", {}, "data.columns")
+    assert "no usable pair" in str(error.value)
+    assert "the columns are question, chosen, rejected" in str(error.value)
+    assert "data.columns.prompt=<your column>" in str(error.value)
+    assert len(load_pairs(str(path), "train", {"prompt": "question"}, "data.columns").pairs) == 1
+
+
+def test_where_the_prompts_are_there_the_reason_stands_alone(tmp_path: Path) -> None:
+    path = tmp_path / "same.jsonl"
+    path.write_text(json.dumps({"prompt": "Why?", "chosen": "So.", "rejected": "So."}) + "\n", encoding="utf-8")
+    with pytest.raises(DataError, match="identical sides") as error:
+        load_pairs(str(path), "train", {}, "data.columns")
+    assert "your column" not in str(error.value)
