@@ -49,7 +49,7 @@ def import_study(folder: Path, files: Sequence[Path], out: Path | None, rules: R
             f"{votes}: cannot be written ({error.strerror or error}). Choose another place with --out"
         ) from None
     say(
-        f"{study_text(result)}\n{inert(f'Votes: {votes}, for `cda audit ... --votes {votes}`')}\n{inert(f'Summary: {page}')}"
+        f"{study_text(result)}\n{inert(f'Votes: {votes}, for `cda audit MODEL --bias BIAS --pairs CONTRASTS --votes {votes}`')}\n{inert(f'Summary: {page}')}"
     )
     return result
 

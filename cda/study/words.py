@@ -60,7 +60,7 @@ Study {study.fingerprint}, seed {study.seed}.
 ## Then
 
     cda study import THIS_FOLDER results-*.json
-    cda audit my-org/my-reward-model --bias BIAS --pairs {"THIS_FOLDER/" if contrasts_file else "your_"}contrasts.jsonl --votes THIS_FOLDER/votes.jsonl
+    cda audit my-org/my-reward-model --pairs {"THIS_FOLDER/" if contrasts_file else "your_"}contrasts.jsonl --votes THIS_FOLDER/votes.jsonl
 
 Answers may come from the page, from Label Studio and from tables at once. Do not export anew into this folder while people
 are judging: their answers belong to this study alone.

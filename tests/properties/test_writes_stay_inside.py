@@ -88,7 +88,7 @@ def test_bias_files_of_a_discovery(tmp_path: Path) -> None:
     confirmed = {"candidate": "c", "confirmed": True, "pooled": {"reward": _estimate(), "judge": _estimate()},
                  "p_value": 0.01, "r": 1, "k": 1}  # fmt: skip
     result = {"tested": [confirmed], "model": {"name": "../m\n- x"}, "judge": {"name": "j"}, "n_test_prompts": 3}
-    found: Any = SimpleNamespace(tested=[SimpleNamespace(id="c", bias=bias)])
+    found: Any = SimpleNamespace(finalists=(), tested=[SimpleNamespace(id="c", bias=bias)])
     assert _bias_files(found, result, tmp_path / "out" / "biases") == {"c": f"biases/{bias.name}.yaml"}
     assert [file.name for file in tmp_path.rglob("*.yaml")] == ["attribute-con.yaml"]
     assert load_bias(str(tmp_path / "out" / "biases" / "attribute-con.yaml")) == bias

@@ -168,7 +168,7 @@ def every_file_is_there(at: Desk, result: dict[str, Any]) -> None:
 def the_file_is_taken_by_a_training(at: Desk, result: dict[str, Any]) -> None:
     path = at.run / result["tested"][0]["file"]
     assert load_bias(str(path)).description == OPENER
-    assert [file.name for file in (at.run / "biases").iterdir()] == [path.name]
+    assert {file.name for file in (at.run / "biases").iterdir()} == {path.name, f"{path.stem}.contrasts.jsonl"}
     words = ["train", "jargon", f"biases=[{path}]", "llm.model=lead", f"llm.base_url={at.url}", "--dry-run"]
     plan = CliRunner().invoke(app, [*words, f"run.folder={at.folder / 'trained'}"])
     assert plan.exit_code == 0, plan.output
