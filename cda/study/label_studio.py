@@ -26,7 +26,7 @@ def tasks(study: Study) -> list[dict[str, Any]]:
 
 
 def config(study: Study) -> str:
-    """The labelling configuration."""
+    """The labelling configuration. Label Studio folds spaces and tabs, unless it is told to keep them."""
     told = "\n".join(f'  <Header size="5" value={quoteattr(line)}/>' for line in instructions(study))
     required = str(study.kind == "experts").lower()
     choices = "\n".join(
@@ -35,8 +35,8 @@ def config(study: Study) -> str:
     return f"""<View>
   <Header value={quoteattr(TITLE)}/>
 {told}
-  <Text name="prompt" value="$prompt"/>
-  <View style="display: grid; grid-template-columns: 1fr 1fr; gap: 1rem">
+  <View style="white-space: pre-wrap"><Text name="prompt" value="$prompt"/></View>
+  <View style="white-space: pre-wrap; display: grid; grid-template-columns: 1fr 1fr; gap: 1rem">
     <View><Header size="4" value="A"/><Text name="answer_a" value="$answer_a"/></View>
     <View><Header size="4" value="B"/><Text name="answer_b" value="$answer_b"/></View>
   </View>

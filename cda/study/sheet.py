@@ -81,6 +81,8 @@ def sheet_rows(text: str, where: str) -> Iterator[tuple[int, dict[str, Any]]]:
     csv.field_size_limit(2**27)
     reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     check_header(reader.fieldnames or (), where)
+    if "annotation_id" in (reader.fieldnames or ()):
+        raise DataError(f"{where}: Label Studio's table of annotations; export as JSON")
     missing = [name for name in _NEEDED if name not in (reader.fieldnames or ())]
     if missing:
         raise DataError(

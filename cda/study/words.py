@@ -54,8 +54,9 @@ Study {study.fingerprint}, seed {study.seed}.
 - `key.json`: which answer is which. **Keep it to yourself**: it is not in the page, and a participant who knows it is no judge.
 {contrasts}- `items.csv`: the same as a table, a row a judgement, for those who work on paper or in a spreadsheet: fill the column
   `choice` with A, B or tie. A cell that a spreadsheet could take for a formula starts with an apostrophe; the import undoes it.
-- `label_studio.json`, `label_studio.xml`: tasks and labelling configuration for Label Studio. Let each task be annotated
-  {study.judgements} times, and export as JSON.
+- `label_studio.json`, `label_studio.xml`: tasks and labelling configuration for Label Studio. Each task is to be annotated
+  {study.judgements} times, which the Community edition sets by its API alone: POST to `/api/projects` with
+  `"maximum_annotations": {study.judgements}` as you create the project. Export as JSON.
 
 ## Then
 

@@ -151,10 +151,13 @@ def test_files_that_are_no_results_are_all_named(study: Path, save: Save, tmp_pa
     short = save([{"annotator": 1, "choice": "A is better"}], "min.json")
     contrasts = tmp_path / "contrasts.jsonl"
     contrasts.write_text('{"id": "c0"}\n{"id": "c1"}\n', encoding="utf-8")
-    result = cda("study", "import", study, other, odd, cut, tmp_path / "none.json", short, contrasts)
+    table = tmp_path / "ls.csv"
+    table.write_text('"annotation_id","annotator","choice"\n1,"3","A is better"\n', encoding="utf-8")
+    result = cda("study", "import", study, other, odd, cut, tmp_path / "none.json", short, contrasts, table)
     assert result.exit_code == 1 and "Traceback" not in result.output
     for words in ("other.json: answers to another study (0123456789abcdef)", "odd.json: holds no answers; they come back as a result file", "cut.json: not valid JSON",
-                  "none.json: no such file", "min.json: Label Studio's short form", "contrasts.jsonl: JSON lines"):  # fmt: skip
+                  "none.json: no such file", "min.json: Label Studio's short form", "contrasts.jsonl: JSON lines",
+                  "ls.csv: Label Studio's table of annotations; export as JSON"):  # fmt: skip
         assert words in result.stderr, words
 
 
@@ -203,6 +206,9 @@ def test_label_studio_tasks_come_back_as_votes(study: Path, save: Save, tmp_path
     names = [one.get("value") for one in config.iter("Choice")]
     assert names == ["A is better", "B is better", "No difference"]
     assert {one.get("value", "")[1:] for one in config.iter("Text")} <= tasks[0]["data"].keys()
+    # Spaces and tabs are part of an answer: a view around each text keeps them.
+    kept = [view for view in config.iter("View") if "white-space: pre-wrap" in view.get("style", "")]
+    assert {text for view in kept for text in view.iter("Text")} == set(config.iter("Text"))
     key = key_of(study)
     words = {"A": {"choices": ["A is better"]}, "B": {"selected": "right"}, "tie": {"choices": ["No difference"]}}
     for at, task in enumerate(tasks):
