@@ -22,7 +22,7 @@ def dose_sentences(dose: Json) -> list[str]:
     often = ", ".join(f"{at} in {percent(part)}" for at, part in own["shares"].items() if part)
     limit = f" among those that lose at most {100 * dose['max_quality_loss']:g} points of quality accuracy"
     found = [
-        "Nobody voted on these contrasts. The dose aims at a tie, each side preferred as often as the other: what the recipe "
+        "No votes chose this dose. It aims at a tie, each side preferred as often as the other: what the recipe "
         "says the bias is worth, and no one's opinion. The gap is the distance of skew from 50%."
     ] if tie else []  # fmt: skip
     found += [
@@ -97,11 +97,7 @@ def _ways(dose: Json, bias: str) -> Table:
              "" if change is None else points(change, ""))
         )  # fmt: skip
     human = points_of[0.0]["people"]["human_skew"]
-    on = (
-        f"{count(human)} contrasts that nobody voted on"
-        if tie
-        else f"{count(human)} contrasts with votes; people's skew {share(human)}"
-    )
+    on = f"{count(human)} contrasts" if tie else f"{count(human)} contrasts with votes; people's skew {share(human)}"
     header = ("way", "dose", *_columns(tie), f"change of {'skew' if tie else 'miscalibration'}", "change of quality")
     more = "gaps are those of held-out halves, averaged; changes are against no training"
     return Table(f"{bias}: ways of taking it out, on {on}; {more}", header, tuple(rows))

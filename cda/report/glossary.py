@@ -149,7 +149,7 @@ _DOSE = (
         "Ours, after task arithmetic (Ilharco et al. 2023): how much of the adapter is applied: 0 is the model before training, 1 plain CDA. Where an adapter is strong the score "
         "is not linear in λ, so that mixing two scores gives another curve."),
     Entry("chosen dose", "argmin over λ of miscalibration + gap, where quality falls by no more than allowed",
-        "Ours. Where nobody voted and the recipe teaches ties, the gap is |skew − 50%| and it alone counts: an assumption, "
+        "Ours. Where too few people voted and the recipe teaches ties (or asks for it), the gap is |skew − 50%| and it alone counts: an assumption, "
         "which the report names. Ties go to the dose nearest to 1. Of several biases the mean over biases counts. What is said of it is held out: chosen "
         "on one half of the prompts, measured on the other, again and again."),
     Entry("held-out gap", "mean over halves and repeats of |skew − human skew| on the half, at the dose that the other half chose",

@@ -141,7 +141,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     write_json(folder / RESULT, result)
     chosen = float(result["chosen"])
     export_dose(adapter, chosen, read_head(spec), folder / ADAPTER)
-    say(f"  dose {chosen:g} chosen {'by votes of people' if aim == 'votes' else 'for a tie; nobody voted'}")
+    say(f"  dose {chosen:g} chosen {'by votes of people' if aim == 'votes' else 'for a tie, not by votes'}")
     counts = {name: result[name] for name in ("quality_pairs", "left_out")}
     return {"chosen": chosen, "aim": aim, "prompts": prompts, **counts, "doses": list(doses)}
 

@@ -73,7 +73,7 @@ def check(loaded: LoadedRecipe) -> None:
         problems += llm_client(recipe.llm).check()
     problems += _disk_problems(run_folder(loaded).path)
     if problems:
-        raise RunError("\n".join(problems))
+        raise RunError("\n".join(dict.fromkeys(problems)))  # two checks may find the same
 
 
 def _check_training(loaded: LoadedRecipe, attempt: Callable[[Callable[[], Any]], None]) -> None:
@@ -136,7 +136,11 @@ def plan(loaded: LoadedRecipe) -> str:
     dosed = []
     ties = dose.aims_at_ties(loaded)
     if recipe.dose.on == "yes" or (recipe.dose.on == "auto" and (ties or dose.may_have_votes(loaded))):
-        when = ", for a tie where people did not vote" if ties else ", where people voted on enough contrasts"
+        when = (
+            f", for a tie{'' if recipe.dose.aim == 'tie' else ' where too few people voted'}"
+            if ties
+            else ", where people voted on enough contrasts"
+        )
         when = "" if recipe.dose.on == "yes" and not ties else when
         dosed = [f"dose        {len(recipe.dose.doses)} doses from 0 to {recipe.dose.doses[-1]:g}{when}"]
     lines = [

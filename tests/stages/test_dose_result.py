@@ -86,9 +86,9 @@ def test_where_nobody_voted_the_dose_aims_at_a_tie_and_says_so() -> None:
     assert found["best"]["losses"]["no training"] == pytest.approx(0.5)
     assert found["best"]["losses"]["dose"] < found["best"]["losses"]["plain CDA"] < 0.4
     sentences = " ".join(dose_sentences(found))
-    assert sentences.startswith("Nobody voted on these contrasts.") and "no one's opinion" in sentences
+    assert sentences.startswith("No votes chose this dose.") and "no one's opinion" in sentences
     assert "Dose 0.5 is the one of least gap among" in sentences and "miscalibration" not in sentences
-    assert "votes" not in sentences.replace("Nobody voted", "")
+    assert "votes" not in sentences.replace("No votes chose", "") and "obody voted" not in sentences
     ways, response = dose_tables(found)
     assert ways.header[2:4] == ("skew", "gap to 50%") and response.header[1:3] == ("skew", "gap to 50%")
     for table in (ways, response):

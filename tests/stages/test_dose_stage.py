@@ -121,14 +121,15 @@ def test_a_dose_can_aim_at_a_tie_whoever_voted(finished: Path) -> None:
     folder, contrasts = finished.parent, finished.parent / "contrasts.jsonl"
     found = dose(folder, f"audit.contrasts={contrasts}", "dose.repeats=3", "dose.baselines=false", "dose.aim=tie")
     assert found.exit_code == 0, found.output
-    assert "audit: done before, reused" in found.output and "chosen for a tie; nobody voted" in found.output
+    assert "audit: done before, reused" in found.output and "chosen for a tie, not by votes" in found.output
     result = json.loads((finished / "dose" / "dose.json").read_text(encoding="utf-8"))
     assert result["aim"] == "tie"
     points = result["methods"]["dose"]["response"]["jargon"]
     assert {one["people"]["human_skew"]["value"] for one in points} == {0.5}
     assert {one["people"]["skew"]["n"] for one in points} == {24}
     page = (finished / "report" / "report.html").read_text(encoding="utf-8")
-    assert "Nobody voted on these contrasts" in page and "gap to 50%" in page
+    assert "No votes chose this dose" in page and "gap to 50%" in page
+    assert "Nobody voted" not in page  # people did, and had no say
 
 
 def test_too_few_votes_say_how_many_are_needed(tmp_path: Path) -> None:
@@ -185,7 +186,9 @@ def test_a_recipe_that_teaches_ties_alone_gets_a_dose_without_votes(words: list[
     loaded = load_recipe("jargon", words)
     assert is_wanted(loaded) == wanted
     if wanted:
-        assert "for a tie where people did not vote" in plan(loaded)
+        asked = words == ["dose.aim=tie"]
+        (line,) = [one for one in plan(loaded).splitlines() if one.startswith("dose ")]
+        assert line.endswith(", for a tie" if asked else ", for a tie where too few people voted")
 
 
 def test_votes_go_before_a_tie_where_there_are_enough(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def dose_plots(audit: Json) -> list[Plot]:
 
 def _curve(name: str, response: Sequence[Json], chosen: float, curves: Sequence[str], word: str) -> Plot:
     parts = [_said(one, curves) for one in response]
-    votes = " with votes" if "miscalibration" in curves else ", which nobody voted on and where a tie is aimed at"
+    votes = " with votes" if "miscalibration" in curves else ", where a tie is aimed at"
     first = response[0]
     pairs = "" if first["quality"] is None else f", quality on {count(first['quality'])} pairs"
     text = (
