@@ -12,6 +12,7 @@ of a large matrix product on the same cores in the same run; largest difference 
 random model, short texts, a process of its own for each size).
 
     python evals/bench_scoring.py            (about 10 minutes on 2 cores that do nothing else)
+    python evals/bench_scoring.py --gpu      (a large random model, see bench_scoring_gpu.py)
 """
 
 from __future__ import annotations
@@ -251,6 +252,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--texts", type=int, default=400)
     parser.add_argument("--rounds", type=int, default=5)
+    gpu = {"nargs": "*", "metavar": "PRECISION", "help": "a large random model on a CUDA GPU, in place of the rest"}
+    parser.add_argument("--gpu", **gpu)
     parser.add_argument("--size", type=int, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.size:
@@ -259,6 +262,10 @@ def main() -> int:
     if not (DATA / "fff").is_dir():
         print(f"skipped: {DATA} holds no fff; set CDA_DATA")
         return 0
+    if asked.gpu is not None:
+        from bench_scoring_gpu import on_a_gpu
+
+        return on_a_gpu(asked.gpu)
     found = measured(asked.texts, asked.rounds)
     sizes = [sized(n) for n in SIZES]
     checks = [

@@ -12,7 +12,7 @@ alone, tokens are real ones, and what was computed is counted at the model's emb
 With --gpu: large models with random weights, see bench_training_gpu.py.
 
     python evals/bench_training.py            (15 to 20 minutes on 2 cores that do nothing else; see --pairs and --rounds)
-    python evals/bench_training.py --gpu      (untried: a few minutes on a GPU with 80 GB or more)
+    python evals/bench_training.py --gpu      (about 6 minutes on a GPU with 80 GB)
 """
 
 from __future__ import annotations
@@ -248,7 +248,12 @@ def checks(name: str, table: dict[str, dict[str, Any]]) -> list[Check]:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--one", nargs=4, metavar=("VARIANT", "PAIRS", "SEED", "EPOCHS"), help=argparse.SUPPRESS)
-    parser.add_argument("--gpu", action="store_true", help="large random models on a CUDA GPU, in place of the rest")
+    shapes = {
+        "nargs": "*",
+        "metavar": "SHAPE",
+        "help": "large random models on a CUDA GPU, in place of the rest; all, or these",
+    }
+    parser.add_argument("--gpu", **shapes)
     parser.add_argument("--pairs", type=int, default=N_PAIRS, help="of each data set")
     parser.add_argument("--rounds", type=int, default=N_ROUNDS, help="each with another seed")
     parser.add_argument("--epochs", type=int, default=1)
@@ -259,10 +264,10 @@ def main(arguments: list[str] | None = None) -> int:
         pairs = json.loads(Path(file).read_text(encoding="utf-8"))
         print(json.dumps(one_run(variant, pairs, int(seed), int(epochs))))
         return 0
-    if asked.gpu:
+    if asked.gpu is not None:
         from bench_training_gpu import on_a_gpu
 
-        return on_a_gpu()
+        return on_a_gpu(asked.gpu)
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
         tables = {name: summary(all_rounds(name, asked, Path(folder))) for name in SETS}

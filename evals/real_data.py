@@ -65,7 +65,7 @@ def taught_contrasts(bias: str, most: int, seed: int) -> list[Contrast]:
 def quality_sets() -> list[Quality]:
     """Arena and LLMBar (people), AlpacaEval's test split whole and matched (a judge), RM-Bench chat by style."""
     test = alpaca_pairs("test")
-    matched = [pair for pair in test if _alike(pair)]
+    matched = [pair for pair in test if alike(pair)]
     return [
         Quality("Arena", tuple(_arena()), "people"),
         Quality("LLMBar natural", tuple(_llmbar()), "people"),
@@ -75,7 +75,7 @@ def quality_sets() -> list[Quality]:
     ]
 
 
-def _alike(pair: Pair) -> bool:
+def alike(pair: Pair) -> bool:
     """Within a quarter in words, and lists, headers and bold text on both sides or on neither."""
     words = n_words(pair.chosen), n_words(pair.rejected)
     layout = [(n_list_lines(text) > 0, n_headers(text) > 0, n_bold(text) > 0) for text in (pair.chosen, pair.rejected)]

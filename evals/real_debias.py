@@ -36,7 +36,7 @@ from outcome import DATA, Check, finish
 from real_data import BIASES, Quality, quality_sets, taught_contrasts, voted_contrasts
 from real_model import MAX_LENGTH_TOKENS, train_base
 from real_scores import Scored, as_pairs
-from real_ways import PER_BIAS, WAYS, settings, trained
+from real_ways import WAYS, settings, trained, trained_on
 
 from cda.biases import load_bias
 from cda.effects.drift import DEFAULT_LIMITS, measured
@@ -55,7 +55,8 @@ from cda.run import fingerprint
 from cda.score.distinct import text_id
 from cda.stages.dose_scores import removals
 
-DOSES = (0.0, 0.5, 0.75, 1.0)
+DOSES = (0.0, 0.25, 0.5, 0.625, 0.75, 0.875, 1.0)
+POST_HOC_CONTRASTS = 150  # of each bias
 POOLED = ("Arena", "LLMBar natural", "AlpacaEval matched")
 HELD_TO = ("neutral", "paired")
 MAX_WORSE = 0.03
@@ -215,25 +216,28 @@ def cross_bias(way: str, seed: int, spec: ModelSpec, work: Path, scored: Scored)
     contrasts = all_voted()
     before = scored.margins(None, 0.0, as_pairs(contrasts))
     found: Json = {}
-    for trained_on in BIASES:
-        after = scored.margins(trained(way, seed, spec, work, (trained_on,)), 1.0, as_pairs(contrasts))
-        found[trained_on] = {}
+    for taught in BIASES:
+        after = scored.margins(trained(way, seed, spec, work, (taught,)), 1.0, as_pairs(contrasts))
+        found[taught] = {}
         for bias in BIASES:
             rows = [row for row, one in enumerate(contrasts) if one.bias == bias]
             ids = prompt_ids([contrasts[row] for row in rows])
-            found[trained_on][bias] = asdict(positive_share_change(before[rows], after[rows], ids, rng()))
+            found[taught][bias] = asdict(positive_share_change(before[rows], after[rows], ids, rng()))
     return found
 
 
 def post_hoc(spec: ModelSpec, work: Path, sets: Sequence[Quality]) -> Json:
     """Removals without training, fitted on the contrasts that training is taught on; strength chosen as a dose is."""
-    path = work / f"post_hoc-{fingerprint([PER_BIAS, DOSES, POOLED])}.json"
+    path = work / f"post_hoc-{fingerprint([POST_HOC_CONTRASTS, DOSES, POOLED])}.json"
     if path.is_file():
         done: Json = read_json(path)
         if done.get("gaps") == GAPS:
             return done
     contrasts, pairs = all_voted(), pooled(sets)
-    lessons = {bias: [(c.prompt, c.perturbed, c.base) for c in taught_contrasts(bias, PER_BIAS, 0)] for bias in BIASES}
+    lessons = {
+        bias: [(c.prompt, c.perturbed, c.base) for c in taught_contrasts(bias, POST_HOC_CONTRASTS, 0)]
+        for bias in BIASES
+    }
     asked = [*as_pairs(contrasts), *pairs]
     texts = list(dict.fromkeys((pair.prompt, text) for pair in asked for text in (pair.chosen, pair.rejected)))
     made, missing = removals(spec, lessons, texts, DOSES, None)
@@ -300,7 +304,9 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
     parser.add_argument("--once", nargs="*", default=[], choices=WAYS, help="ways trained with the first seed alone")
-    parser.add_argument("--matrix", choices=WAYS, help="way of the cross-bias matrix; by default the first of --ways")
+    parser.add_argument(
+        "--matrix", nargs="*", default=[], choices=WAYS, help="ways with a cross-bias matrix, by the first seed"
+    )
     asked = parser.parse_args()
     if not (DATA / "fff").is_dir():
         print(f"skipped: {DATA} holds no fff; set CDA_DATA")
@@ -313,17 +319,17 @@ def main() -> int:
     wanted = [(way, seed) for seed in asked.seeds for way in asked.ways]
     wanted += [(way, asked.seeds[0]) for way in asked.once if way not in asked.ways]
     runs = {f"{way}-{seed}": measured_way(way, seed, spec, asked.work, scored, sets) for way, seed in wanted}
-    matrix_way = asked.matrix or asked.ways[0]
     numbers = {
         "command": " ".join(
             ["python evals/real_debias.py --work FOLDER --seeds", *map(str, asked.seeds), "--ways", *asked.ways]
             + (["--once", *asked.once] if asked.once else [])
-            + (["--matrix", asked.matrix] if asked.matrix else [])
+            + (["--matrix", *asked.matrix] if asked.matrix else [])
         ),
         "settings": {way: settings(way) for way, _ in wanted} | {"doses": DOSES},
         "quality_pairs": {one.name: len(one.pairs) for one in sets} | {"pooled": len(pooled(sets))},
+        "trained_on": {f"{way}-{seed}": trained_on(way, seed, asked.work) for way, seed in wanted},
         "runs": runs,
-        "cross_bias": {"way": matrix_way, "change": cross_bias(matrix_way, asked.seeds[0], spec, asked.work, scored)},
+        "cross_bias": {way: cross_bias(way, asked.seeds[0], spec, asked.work, scored) for way in asked.matrix},
         "post_hoc": post_hoc(spec, asked.work, sets),
     }
     return finish("real_debias", (__doc__ or "").split("\n\n")[0].replace("\n", " "), checks(runs), numbers)

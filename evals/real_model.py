@@ -32,6 +32,7 @@ TRAINING: dict[str, Any] = {
 
 def train_base(folder: Path, seed: int) -> None:
     """Train and save the model; every weight is trained, the head from zero."""
+    import torch
     from transformers import AutoTokenizer, set_seed
     from trl import RewardConfig, RewardTrainer
     from trl.trainer.reward_trainer import DataCollatorForPreference
@@ -46,7 +47,7 @@ def train_base(folder: Path, seed: int) -> None:
             **TRAINING,
             output_dir=temporary,
             seed=seed,
-            use_cpu=True,
+            use_cpu=not torch.cuda.is_available(),
             max_length=None,
             gradient_checkpointing=False,
             save_strategy="no",

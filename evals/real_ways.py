@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from real_data import BIASES, alpaca_pairs, taught_contrasts
+from real_data import BIASES, alike, alpaca_pairs, taught_contrasts
 
 from cda.biases import load_bias
 from cda.embedded.rules import RuleRewriter
-from cda.files.jsonl import write_json
+from cda.files.jsonl import read_json, write_json
 from cda.label.measured import label_pair
 from cda.models.load import ModelSpec, free_memory, load_reward_model
 from cda.records import LabelledPair, Lesson, Pair, TrainingPair
@@ -30,21 +30,39 @@ TRAINING: dict[str, Any] = {
     "save_strategy": "no",
     "bf16": True,
 }
-# Contrasts of each bias, and AlpacaEval's pairs on which the base model's own preference is taught (with one bias alone, its
-# share of them).
-PER_BIAS, KEPT = 150, 600
-# Taught probability that the unbiased side is better; None keeps what the base model has.
-TARGETS: Mapping[str, Mapping[str, float | None]] = {
-    "paired": {"jargon": 0.75, "structure": 0.3, "length": 0.55},
-    "neutral": {"jargon": 0.5, "structure": None, "length": 0.5},
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """What an adapter is taught.
+
+    Attributes:
+        targets: By bias, the taught probability that the side without it is better; None within keeps what the base model
+            says. None in its place: the paper's counterfactuals.
+        per_bias: Contrasts, or counterfactuals, of each bias.
+        kept: Pairs of AlpacaEval on which the base model's own preference is taught; with one bias alone, its share of them.
+        matched: Whether AlpacaEval's train pairs that are alike in length and layout are taught too, with the judge's verdict.
+        training: What differs from TRAINING.
+    """
+
+    targets: Mapping[str, float | None] | None
+    per_bias: int = 150
+    kept: int = 0
+    matched: bool = False
+    training: Mapping[str, Any] = field(default_factory=dict)
+
+
+WAYS: dict[str, Way] = {
+    "neutral": Way({"jargon": 0.5, "structure": None, "length": 0.5}, kept=600),
+    "paired": Way({"jargon": 0.75, "structure": 0.3, "length": 0.55}, kept=1500),
+    "paper": Way(None),
 }
-WAYS = ("neutral", "paired", "paper")
 
 
 def settings(way: str) -> dict[str, Any]:
     """Everything that decides what a way's adapter is, beside the seed."""
-    found: dict[str, Any] = {"lora": asdict(LORA), "training": TRAINING, "per_bias": PER_BIAS}
-    return found if way == "paper" else found | {"targets": TARGETS[way], "kept": KEPT}
+    one = WAYS[way]
+    return {"lora": asdict(LORA)} | asdict(one) | {"training": {**TRAINING, **one.training}}
 
 
 def trained(way: str, seed: int, spec: ModelSpec, work: Path, biases: Sequence[str] = BIASES) -> Path:
@@ -53,31 +71,45 @@ def trained(way: str, seed: int, spec: ModelSpec, work: Path, biases: Sequence[s
     folder = work / f"{name}-{fingerprint(settings(way))}"
     if not (folder / "trained.json").is_file():
         lessons = lessons_of(way, seed, spec, biases)
-        result = train_adapter(load_reward_model(spec), lessons, [], LORA, TRAINING, folder, seed)
-        write_json(folder / "trained.json", {"lessons": len(lessons), "steps": result.n_steps})
+        result = train_adapter(load_reward_model(spec), lessons, [], LORA, settings(way)["training"], folder, seed)
+        done = {"lessons": len(lessons), "steps": result.n_steps, "device": _device()}
+        write_json(folder / "trained.json", done)
         free_memory()
     return folder / "adapter"
 
 
+def trained_on(way: str, seed: int, work: Path) -> Any:
+    """The device that a way's adapter was trained on."""
+    return read_json(work / f"{way}-{seed}-{fingerprint(settings(way))}" / "trained.json").get("device")
+
+
+def _device() -> str:
+    import torch
+
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
+
+
 def lessons_of(way: str, seed: int, spec: ModelSpec, biases: Sequence[str]) -> list[Lesson]:
     """What a way teaches, drawn with the seed."""
-    rng = np.random.default_rng([seed, 1])
+    rng, chosen = np.random.default_rng([seed, 1]), WAYS[way]
     pairs = alpaca_pairs("train")
     pairs = [pairs[row] for row in rng.permutation(len(pairs))]
-    if way == "paper":
-        return [row.lesson for bias in biases for row in _counterfactuals(bias, pairs, rng)]
-    rows = [_row(Lesson(pair, None)) for pair in pairs[: KEPT * len(biases) // len(BIASES)]]
+    if chosen.targets is None:
+        return [row.lesson for bias in biases for row in _counterfactuals(bias, pairs, chosen.per_bias, rng)]
+    rows = [_row(Lesson(pair, None)) for pair in pairs[: chosen.kept * len(biases) // len(BIASES)]]
+    if chosen.matched:
+        rows += [_row(Lesson(pair)) for pair in pairs if alike(pair)]
     for bias in biases:
-        for one in taught_contrasts(bias, PER_BIAS, seed):
-            rows.append(_row(Lesson(Pair(one.prompt, one.base, one.perturbed), TARGETS[way][bias])))
+        for one in taught_contrasts(bias, chosen.per_bias, seed):
+            rows.append(_row(Lesson(Pair(one.prompt, one.base, one.perturbed), chosen.targets[bias])))
     return with_base_preferences(rows, load_reward_model(spec), None)
 
 
-def _counterfactuals(bias: str, pairs: Sequence[Pair], rng: np.random.Generator) -> Sequence[TrainingPair]:
+def _counterfactuals(bias: str, pairs: Sequence[Pair], most: int, rng: np.random.Generator) -> Sequence[TrainingPair]:
     """The paper's: chosen over rejected rewritten by rules, where neither side shows the bias."""
     found = load_bias(bias)
     rows = [LabelledPair(pair, "train", {bias: label_pair(pair, found)}) for pair in pairs]
-    return make_counterfactuals(rows, found, RuleRewriter(0), PER_BIAS, rng, check_measure=True).pairs
+    return make_counterfactuals(rows, found, RuleRewriter(0), most, rng, check_measure=True).pairs
 
 
 def _row(lesson: Lesson) -> TrainingPair:

@@ -147,6 +147,7 @@ def _trainer(reward_model: RewardModel, train: EncodedPairs, validation: Encoded
     from transformers import PrinterCallback, set_seed
 
     from cda.train.chunks import default_overhead_tokens
+    from cda.train.eight_bit import free_inputs
     from cda.train.trainer import ObjectiveTrainer
 
     set_seed(config.seed)
@@ -173,6 +174,8 @@ def _trainer(reward_model: RewardModel, train: EncodedPairs, validation: Encoded
     for parameter in trainer.model.parameters():
         if parameter.requires_grad:
             parameter.data = parameter.data.float()
+    if reward_model.spec.precision == "8bit":
+        free_inputs(trainer.model)
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(_progress_callback())
     return trainer
