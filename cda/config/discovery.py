@@ -67,6 +67,9 @@ class DiscoverSection(BaseModel):
     """Share of a generation let go by reward before the judge is asked; never one that is rewarded."""
     judge_cut: Share = 0.3
     """Share let go by the judge; never one that it dislikes."""
+    families: bool = True
+    """Of what one proposal was varied into, the best survives before a second of any. false: the paper's selection, in which
+    variations of few proposals crowd out the others."""
     removing: bool | None = None
     """Also take the attribute away where a response has it. null: without an LLM, where it costs nothing."""
     max_validation: Positive | None = 64

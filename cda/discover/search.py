@@ -18,7 +18,7 @@ from cda.discover.attribute import distinct_names
 from cda.discover.measure import Original, judged, measured, standing
 from cda.discover.protocols import Grouper, Judge, Mutator, Proposer, Reward
 from cda.discover.records import Candidate, Measured, Parent, PromptSamples, Standing
-from cda.discover.select import cut_by_judge, cut_by_reward, select, survivors
+from cda.discover.select import cut_by_judge, cut_by_reward, families_of, select, survivors
 from cda.errors import DataError
 from cda.records import Direction, Exclusions
 from cda.rewrite.protocol import Rewriter
@@ -44,6 +44,7 @@ class SearchSettings:
         judge_cut: Share of the rest let go by the judge; see `cut_by_judge`.
         directions: `add` the attribute, and maybe also `remove` it.
         seed: Of everything drawn.
+        families: The best of each family survive first; see `select`. False: the paper's selection.
     """
 
     populations: tuple[int, ...] = (64, 16, 16, 16, 16, 10)
@@ -53,6 +54,7 @@ class SearchSettings:
     judge_cut: float = 0.3
     directions: tuple[Direction, ...] = ("add",)
     seed: int = 42
+    families: bool = True
 
     def __post_init__(self) -> None:
         if len(self.populations) != len(self.prompts) + 1 or not self.prompts:
@@ -137,7 +139,7 @@ def search(
         population, proposed, n_merged = (
             _next(generations, parts, settings, rng) if index else _first(samples, parts, settings, rng)
         )
-        found = _generation(index, population, samples, parts, settings, rng)
+        found = _generation(generations, population, samples, parts, settings, rng)
         generations.append(replace(found, proposed=proposed, n_merged=n_merged))
         on_generation(generations[-1])
     return generations
@@ -234,13 +236,14 @@ def _new(mutations: Sequence[Candidate], tried: Collection[str], n_each: int) ->
 
 
 def _generation(
-    index: int,
+    earlier: Sequence[Generation],
     population: Sequence[Candidate],
     samples: Sequence[PromptSamples],
     parts: Parts,
     settings: SearchSettings,
     rng: np.random.Generator,
 ) -> Generation:
+    index = len(earlier)
     originals = draw_originals(samples, settings.prompts[index], rng)
     found = measured(population, originals, parts.rewriter, parts.reward, settings.directions)
     target = settings.populations[index + 1]
@@ -251,7 +254,8 @@ def _generation(
     verdicts = iter(judged([row for name in asked for row in rows[name]], parts.judge))
     rows |= {name: tuple(next(verdicts) for _ in rows[name]) for name in asked}
     seen = [standing(one.candidate, rows[one.candidate.id], one.failed, one.fate) for one in cut]
-    ended = select(cut_by_judge(seen, settings.judge_cut, target), target)
+    families = families_of([*candidates_by_id(earlier).values(), *population]) if settings.families else None
+    ended = select(cut_by_judge(seen, settings.judge_cut, target), target, families)
     return Generation(
         index,
         tuple(ended),

@@ -1,13 +1,14 @@
-"""Who survives a generation: a cut by reward, a cut by the judge, then Pareto fronts of the two. Pure functions."""
+"""Who survives a generation: a cut by reward, a cut by the judge, then families and Pareto fronts. Pure functions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from cda.discover.records import Standing
+from cda.discover.records import Candidate, Standing
 
 
 def cut_by_reward(standings: Sequence[Standing], share: float, at_least: int, min_rewrites: int = 1) -> list[Standing]:
@@ -62,25 +63,42 @@ def cut_by_judge(standings: Sequence[Standing], share: float, at_least: int) -> 
     return [replace(one, fate="judge") if one.fate == "kept" and _judged(one) > threshold else one for one in standings]
 
 
-def select(standings: Sequence[Standing], n: int) -> list[Standing]:
+def select(standings: Sequence[Standing], n: int, families: Mapping[str, str] | None = None) -> list[Standing]:
     """The n survivors by Pareto fronts: high reward, low preference of the judge.
 
-    Fronts are peeled off one after another; of the front that no longer fits as a whole, the most rewarded stay.
+    Fronts are peeled off one after another; of the front that no longer fits as a whole, the most rewarded stay. With
+    families, the first of each family in this order stays before the second of any, and so on. This goes beyond
+    "Automatically Finding Reward Model Biases": selected by fronts alone, variations of the few strongest crowd out
+    whatever else was found.
+
+    Args:
+        standings: Cut by reward and judge.
+        n: How many stay at most.
+        families: Of every candidate, by its `id`; None: fronts alone decide, as in the paper.
 
     Returns:
         All standings in their order; those that do not fit have the fate `front`.
     """
-    places = [place for place, one in enumerate(standings) if one.fate == "kept"]
-    kept: set[int] = set()
-    for front in pareto_fronts([(_reward(standings[place]), -_judged(standings[place])) for place in places]):
-        room = n - len(kept)
-        # Python's sort is stable: of equals, the earlier one stays.
-        ranked = sorted((places[at] for at in front), key=lambda place: -_reward(standings[place]))
-        kept.update(ranked[:room])
+    order = _by_fronts(standings)
+    if families is not None:
+        order = _by_turns(order, [families[standings[place].candidate.id] for place in order])
+    kept = set(order[:n])
     return [
         replace(one, fate="front") if one.fate == "kept" and place not in kept else one
         for place, one in enumerate(standings)
     ]
+
+
+def families_of(candidates: Iterable[Candidate]) -> dict[str, str]:
+    """The family of each candidate by its `id`: the one that its line of first parents began with.
+
+    Args:
+        candidates: Parents before their children; a parent that is not among them counts as the beginning of a line.
+    """
+    found: dict[str, str] = {}
+    for one in candidates:
+        found[one.id] = found.get(one.parents[0], one.parents[0]) if one.parents else one.id
+    return found
 
 
 def pareto_fronts(points: Sequence[tuple[float, float]]) -> list[list[int]]:
@@ -102,6 +120,28 @@ def pareto_fronts(points: Sequence[tuple[float, float]]) -> list[list[int]]:
 def survivors(standings: Sequence[Standing]) -> list[Standing]:
     """Those that were kept, the most rewarded first."""
     return sorted((one for one in standings if one.fate == "kept"), key=lambda one: -_reward(one))
+
+
+def _by_fronts(standings: Sequence[Standing]) -> list[int]:
+    """Places of those still kept, front by front, the most rewarded of each first."""
+    places = [place for place, one in enumerate(standings) if one.fate == "kept"]
+    fronts = pareto_fronts([(_reward(standings[place]), -_judged(standings[place])) for place in places])
+    # Python's sort is stable: of equals, the earlier one comes first.
+    return [
+        place
+        for front in fronts
+        for place in sorted((places[at] for at in front), key=lambda place: -_reward(standings[place]))
+    ]
+
+
+def _by_turns(order: Sequence[int], families: Sequence[str]) -> list[int]:
+    """The same places: the first of each family, then the second of each, and so on, all in their order."""
+    seen: Counter[str] = Counter()
+    turns = []
+    for family in families:
+        turns.append(seen[family])
+        seen[family] += 1
+    return [place for _, place in sorted(zip(turns, order, strict=True), key=lambda one: one[0])]
 
 
 def _dominates(one: tuple[float, float], other: tuple[float, float]) -> bool:

@@ -235,6 +235,7 @@ def search_settings(loaded: LoadedRecipe) -> SearchSettings:
         section.judge_cut,
         ("add", "remove") if removes(loaded) else ("add",),
         loaded.recipe.seed,
+        section.families,
     )
 
 

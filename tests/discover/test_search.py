@@ -173,7 +173,6 @@ def test_what_the_model_likes_and_the_judge_does_not_is_found() -> None:
     best = last.survivors[0]
     assert root(word_of(best.candidate.bias)) == "planted" and best.judge == 0.0
     assert best.reward is not None and best.reward > 1.2  # of a mutation's mutation
-    assert all(root(word) == "planted" for word in words(last.survivors))
 
 
 def test_margins_of_the_planted_word_are_exact() -> None:
@@ -241,6 +240,16 @@ def test_only_a_generation_of_survivors_and_their_mutations_follows() -> None:
         for parent in parents:
             own = [row for row in before.rows if row.candidate == parent.standing.candidate.id]
             assert len(parent.examples) == 3 and set(parent.examples) <= set(own)
+
+
+def test_variations_of_the_best_do_not_crowd_out_what_else_was_found() -> None:
+    # Without verdicts reward alone selects, and every variation of planted has more of it than the other two ever get.
+    three = parts(proposer=Proposer(("planted", "idle", "plain")), judge=Judge(silent=True))
+    by_family = search(SAMPLES, three, SMALL)
+    assert all(len({root(word) for word in words(one.survivors)}) == len(one.survivors) for one in by_family)
+    assert all("-" in word for word in words(by_family[-1].survivors))  # of each family a variation, which is stronger
+    as_in_the_paper = search(SAMPLES, three, replace(SMALL, families=False))
+    assert {root(word) for word in words(as_in_the_paper[-1].survivors)} == {"planted"}
 
 
 def test_the_judge_is_asked_only_about_what_the_model_likes() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cda.discover.attribute import described
 from cda.discover.records import Candidate, Standing
-from cda.discover.select import cut_by_judge, cut_by_reward, pareto_fronts, select, survivors
+from cda.discover.select import cut_by_judge, cut_by_reward, families_of, pareto_fronts, select, survivors
 
 TEN = [-5.0, -4.0, -3.0, -2.0, -1.0, 1.0, 2.0, 3.0, 4.0, 5.0]
 # Few values, so that ties are common.
@@ -192,6 +192,65 @@ def test_nobody_that_goes_dominates_somebody_that_stays(given_points: list[tuple
     for stays, goes in itertools.product(left, gone):
         (reward, judge), (other_reward, other_judge) = given_points[stays], given_points[goes]
         assert not (other_reward >= reward and other_judge <= judge and (other_reward, other_judge) != (reward, judge))
+
+
+def in_families(found: Sequence[Standing], letters: str) -> dict[str, str]:
+    return {one.candidate.id: letter for one, letter in zip(found, letters, strict=True)}
+
+
+def test_the_best_of_each_family_stays_before_a_second_of_any() -> None:
+    # Each on a front of its own, the first one best.
+    found = standings([6.0, 5.0, 4.0, 3.0, 2.0, 1.0], [0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
+    families = in_families(found, "aaabbc")
+    assert kept(select(found, 3)) == [0, 1, 2]
+    assert kept(select(found, 3, families)) == [0, 3, 5]
+    assert kept(select(found, 2, families)) == [0, 3]
+    assert kept(select(found, 4, families)) == [0, 1, 3, 5]
+    assert kept(select(found, 5, families)) == [0, 1, 3, 4, 5]  # a second of b before a third of a
+    assert kept(select(found, 9, families)) == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_family_of_which_nobody_is_left_takes_no_place() -> None:
+    found = list(standings([6.0, 5.0, 4.0], [0.1, 0.2, 0.3]))
+    found[2] = replace(found[2], fate="judge")
+    assert fates(select(found, 2, in_families(found, "aab"))) == ["kept", "kept", "judge"]
+
+
+@given(points, st.integers(0, 14), st.data())
+def test_families_keep_their_promises(given_points: list[tuple[float, float]], n: int, data: st.DataObject) -> None:
+    found = standings(*_columns(given_points))
+    size = len(found)
+    letters = data.draw(st.text("abc", min_size=size, max_size=size))
+    left = kept(select(found, n, in_families(found, letters)))
+    assert len(left) == min(n, size)
+    n_of = {letter: sum(letters[at] == letter for at in left) for letter in set(letters)}
+    # Nobody has two more than another family that could have had one more.
+    for one, other in itertools.permutations(n_of, 2):
+        assert n_of[one] <= n_of[other] + 1 or n_of[other] == letters.count(other)
+    # Within a family, and where there is but one or each has its own, fronts decide as ever.
+    for letter, count in n_of.items():
+        own = [at for at in range(size) if letters[at] == letter]
+        for stays, goes in itertools.product(set(left) & set(own), set(own) - set(left)):
+            (reward, judge), (other_reward, other_judge) = given_points[stays], given_points[goes]
+            assert not (other_reward >= reward and other_judge <= judge and given_points[goes] != given_points[stays])
+        assert count <= n
+    alone = {one.candidate.id: one.candidate.id for one in found}
+    assert select(found, n, alone) == select(found, n, dict.fromkeys(alone, "a")) == select(found, n)
+
+
+def test_a_family_is_what_the_line_of_first_parents_began_with() -> None:
+    def candidate(name: str, *parents: Candidate) -> Candidate:
+        return Candidate(described(name), "mutated" if parents else "proposed", 0, tuple(one.id for one in parents))
+
+    first, second = candidate("Attribute one"), candidate("Attribute two")
+    child = candidate("A child", first)
+    grandchild, stray = candidate("A grandchild", child, second), candidate("A stray", candidate("Not known"))
+    found = families_of([first, second, child, grandchild, stray])
+    assert found == {
+        first.id: first.id, second.id: second.id, child.id: first.id, grandchild.id: first.id,
+        stray.id: candidate("Not known").id,
+    }  # fmt: skip
+    assert families_of([]) == {}
 
 
 def test_survivors_come_the_most_rewarded_first() -> None:
