@@ -10,7 +10,7 @@ def free_inputs(model: Any) -> list[Any]:
 
     bitsandbytes 0.50 keeps the input of every layer on the node of its product, in the place where only the gradient of the
     weights would look. Gradient checkpointing without reentry cannot reach it there, so that an 8-bit model of 8B parameters
-    takes three times the memory of one in bf16 (evals/results/bench_training_gpu.json).
+    took two to three times the memory of one in bf16 on an H100 (evals/results/bench_training_gpu.json).
 
     Returns:
         A handle for each layer; `remove()` on it undoes this.

@@ -85,23 +85,25 @@ def test_a_small_run_counts_its_tokens(tmp_path: Path, capsys: pytest.CaptureFix
     assert found["peak_megabytes"] > found["added_megabytes"] >= 0
 
 
-@pytest.mark.parametrize("family", ["Llama", "Gemma2"])
+@pytest.mark.parametrize(("name", "family"), [("Llama-3.1-8B", "Llama"), ("Gemma-2-27B", "Gemma2")])
 @pytest.mark.parametrize("precision", ["8bit", "bf16"])
-def test_large_models_made_small(family: str, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_models_made_small(name: str, family: str, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import bench_training_gpu as gpu
     import torch
 
-    for name, value in {"MAX_LENGTH_TOKENS": 32, "N_PAIRS": 2, "N_STEPS": 1, "N_WARM_UP": 0}.items():
-        monkeypatch.setattr(gpu, name, value)
+    for setting, value in {"MAX_LENGTH_TOKENS": 32, "N_PAIRS": 2, "N_STEPS": 1}.items():
+        monkeypatch.setattr(gpu, setting, value)
     sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "vocab_size": 128}
     heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16}
-    found = gpu.gpu_run((family, sizes | heads), precision, "cpu")
+    found = gpu.gpu_run(name, precision, "cpu", (family, sizes | heads))
     # Queries and outputs 32 × 32, keys and values 32 × 16, three MLP matrices; norms and the head make the rest.
     weights = 2 * (2 * 32 * 32 + 2 * 32 * 16 + 3 * 32 * 64)
     assert weights < found["parameters"] < weights + 20 * 32
     assert set(gpu.LAYOUTS) < set(found)
     for layout in gpu.LAYOUTS:
         assert found[layout]["tokens_per_s"] > 0 and found[layout]["share_of_matmul_rate"] > 0
+    assert isinstance(found["one more pass, tokens"]["value"], float)
+    assert found["as in recipes/models"]["peak_gigabytes"] > 0
     model = gpu.random_model((family, sizes | heads), precision, "cpu")
     kinds = {str(p.dtype) for n, p in model.named_parameters() if "_proj" in n}
     assert kinds == {"torch.int8" if precision == "8bit" else "torch.bfloat16"}

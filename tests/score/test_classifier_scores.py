@@ -33,7 +33,7 @@ def alone_and_unpadded(reward_model: RewardModel, texts: Texts) -> list[float]:
 
     scores = []
     for prompt, response in zip(texts.prompts, texts.responses, strict=True):
-        ids = torch.tensor([reward_model.template.encode(prompt, response).ids])
+        ids = torch.tensor([reward_model.template.encode(prompt, response).ids], device=reward_model.model.device)
         with torch.no_grad():
             scores.append(reward_model.model(input_ids=ids).logits[0, 0].item())
     return scores

@@ -46,7 +46,7 @@ def states_of(reward_model: RewardModel, texts: Texts, batch_tokens: int = 8192)
 def linear_head(module: Any) -> tuple[FloatArray, float]:
     """Weights, shape (h,), and bias of a linear layer with one output."""
     bias = 0.0 if module.bias is None else module.bias.item()
-    return module.weight.detach().double().numpy()[0], bias
+    return module.weight.detach().cpu().double().numpy()[0], bias
 
 
 def direction(width: int = 64, seed: int = 0) -> FloatArray:
@@ -111,7 +111,9 @@ def test_the_first_position_enters_a_roberta_head(roberta: Path, texts: Texts) -
     states, scores = states_of(reward_model, texts), scores_of(reward_model, texts)
     head = reward_model.model.classifier
     assert np.ptp(scores) > 0.1
-    hidden = np.tanh(states @ head.dense.weight.detach().double().numpy().T + head.dense.bias.detach().double().numpy())
+    hidden = np.tanh(
+        states @ head.dense.weight.detach().cpu().double().numpy().T + head.dense.bias.detach().cpu().double().numpy()
+    )
     weights, bias = linear_head(head.out_proj)
     np.testing.assert_allclose(hidden @ weights + bias, scores, atol=EXACT, rtol=0)
     np.testing.assert_allclose(head_scores(reward_model, states), scores, atol=EXACT, rtol=0)

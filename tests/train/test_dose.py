@@ -57,7 +57,7 @@ def make_adapter(tmp_path_factory: pytest.TempPathFactory) -> AdapterMaker:
         with torch.no_grad():
             for parameter in model.parameters():
                 if parameter.requires_grad:
-                    parameter += size * torch.randn(parameter.shape, generator=generator)
+                    parameter += size * torch.randn(parameter.shape, generator=generator).to(parameter)
         model.save_pretrained(str(root / name))
         return root / name
 
@@ -244,8 +244,8 @@ def test_the_base_head_is_read_without_loading_the_model(base: Path, adapters: d
         1 if "score.weight" in read else len(read)
     )
     for name, weights in loaded.items():
-        np.testing.assert_array_equal(read[name].numpy(), weights.numpy())
-        np.testing.assert_array_equal(under_adapter[name].numpy(), weights.numpy())
+        np.testing.assert_array_equal(read[name].numpy(), weights.cpu().numpy())
+        np.testing.assert_array_equal(under_adapter[name].cpu().numpy(), weights.cpu().numpy())
 
 
 def test_the_base_head_is_read_from_shards(llama: Path, tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_the_base_head_is_read_from_shards(llama: Path, tmp_path: Path) -> None:
     model.save_pretrained(str(tmp_path), max_shard_size="50KB")
     assert (tmp_path / "model.safetensors.index.json").is_file()
     np.testing.assert_array_equal(
-        read_head(ModelSpec(str(tmp_path)))["score.weight"].numpy(), model.score.weight.detach().numpy()
+        read_head(ModelSpec(str(tmp_path)))["score.weight"].numpy(), model.score.weight.detach().cpu().numpy()
     )
 
 

@@ -1,0 +1,41 @@
+"""The GPU benchmark of scoring, with a model small enough for a CPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cda.models.load import Precision
+from cda.records import user_prompt
+
+EVALS = Path(__file__).parents[2] / "evals"
+TEXTS = [(user_prompt(f"question {number}"), "word " * (1 + 3 * number)) for number in range(6)]
+
+
+@pytest.fixture(autouse=True)
+def evals_on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EVALS))
+
+
+@pytest.mark.parametrize("precision", ["bf16", "8bit"])
+def test_all_variants_score_the_same_model(precision: Precision, tmp_path: Path) -> None:
+    import bench_scoring_gpu as gpu
+
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "vocab_size": 31000}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1}
+    folder = gpu.saved(("Llama", sizes | heads), tmp_path, "cpu")
+    found = gpu.measured(folder, precision, TEXTS, "cpu", 1)
+    assert set(found["speed_up"]) == {*gpu.TARGETS, "ours"} and found["speed_up"]["ours"] == 1
+    assert found["tokens"] > len(TEXTS)
+    # Each reads the same weights and tokens: what is left is rounding in bf16.
+    assert found["spread_of_scores"] > 10 * max(found["difference"].values())
+    asked = gpu.checks({precision: found})
+    assert len(asked) == len(gpu.TARGETS) + (precision == "bf16")
+
+
+def test_without_a_gpu_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    from bench_scoring_gpu import on_a_gpu
+
+    assert on_a_gpu() == 0
+    assert capsys.readouterr().out == "skipped: no CUDA GPU\n"
