@@ -59,7 +59,7 @@ def main_table(audit: Json) -> Table:
 
 
 def model_table(audit: Json, brief: bool = False) -> Table:
-    """One model or judge: every bias in a row, beside people where they voted, then quality accuracy.
+    """One model or judge: every bias in a row, beside people where they voted.
 
     Args:
         audit: The audit's JSON.
@@ -80,9 +80,6 @@ def model_table(audit: Json, brief: bool = False) -> Table:
             cells.append(_mean_margin(audit["effects"][name]["model"]["direct"]))
         voted_rows = f", {audit['votes'][name]['human_skew']['n']} voted" if name in audit["votes"] else ""
         rows.append((*cells, count(skew["model"]) + voted_rows))
-    if audit["quality"] is not None:
-        empty = [""] * (len(header) - 3)
-        rows.append(("quality accuracy", share(audit["quality"]["model"]), *empty, count(audit["quality"]["model"])))
     return Table("How often the model prefers the side with the bias, with 95% intervals", header, tuple(rows))
 
 

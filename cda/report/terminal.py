@@ -49,6 +49,7 @@ def _model_summary(audit: Json, report_path: str) -> str:
     scored = textwrap.wrap(inert(how_scored(audit)), MAX_COLUMNS)
     words = textwrap.wrap(_verdict_line(verdicts(audit)).replace("Verdict: ", "Biased side: "), MAX_COLUMNS)
     words += textwrap.wrap(ties_sentence(audit), MAX_COLUMNS)
+    words += textwrap.wrap(quality_sentence(audit), MAX_COLUMNS)
     words += textwrap.wrap(_rate_sentence(audit), MAX_COLUMNS)
     return "\n".join([*_aligned(rows), *words, *scored, f"Report: {inert(report_path)}"])
 
