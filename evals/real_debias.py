@@ -16,8 +16,8 @@ Thresholds, for `neutral` and `paired` at the chosen dose, held out: the mean ga
 less; on no bias does the paired 95% interval of miscalibration allow a rise of more than 3 points; on the pooled human
 preferences the paired 95% interval of accuracy excludes a loss of more than 3 points.
 
-    python evals/real_debias.py --work FOLDER --seeds 0 1 2     (25 minutes for the model, 25 for each way and seed, and 20
-                                                                 for the matrix, on 2 cores)
+    python evals/real_debias.py --work FOLDER --seeds 0 1 2     (6 minutes on an H100 with five processes that fill FOLDER; on
+                                                                 2 cores 25 for the model, and 25 and more for each adapter)
 
 What is finished stays in FOLDER, under a name of its settings, and is not done again.
 """
