@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import torch
+from devices import on_a_cpu
 from peft import LoraConfig, get_peft_model
 
 from cda.models.load import ModelSpec, RewardModel, load_reward_model
@@ -32,7 +33,7 @@ def adapter(llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def weights_of(loaded: RewardModel) -> torch.Tensor:
     head = score_head(loaded)
-    return (head.modules_to_save["default"] if hasattr(head, "modules_to_save") else head).weight.detach()
+    return (head.modules_to_save["default"] if hasattr(head, "modules_to_save") else head).weight.detach().cpu()
 
 
 @pytest.mark.parametrize("with_adapter", [False, True])
@@ -55,13 +56,15 @@ def test_autocast_ends_before_the_head(llama: Path, precision: str) -> None:
     """Under which a trainer computes, on a GPU with an 8-bit base too."""
     loaded = load_reward_model(ModelSpec(str(llama), precision, 64))  # type: ignore[arg-type]
     head = score_head(loaded)
-    states = torch.randn(3, head.in_features, dtype=torch.bfloat16)
-    with torch.inference_mode(), torch.autocast("cpu", dtype=torch.bfloat16):
+    device = head.weight.device
+    states = torch.randn(3, head.in_features, dtype=torch.bfloat16, device=device)
+    with torch.inference_mode(), torch.autocast(device.type, dtype=torch.bfloat16):
         rewards = head(states)
     assert rewards.dtype == torch.float32 and isinstance(head, torch.nn.Linear)
     torch.testing.assert_close(rewards, states.float() @ head.weight.T)
 
 
+@on_a_cpu
 def test_the_default_on_a_cpu_scores_as_the_library_does(llama: Path, texts: Texts) -> None:
     """8-bit with float32 activations: nothing is to be cast there."""
     loaded = load_reward_model(ModelSpec(str(llama), "8bit", 64))

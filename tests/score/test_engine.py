@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from devices import on_a_cpu
 from summed import summed_model
 
 from cda.errors import ModelError
@@ -328,6 +329,7 @@ def test_memory_does_not_grow_with_the_number_of_texts(monkeypatch: pytest.Monke
     assert large - small < 9_500 * 150  # the ids of a text take 7,200
 
 
+@on_a_cpu
 def test_the_number_of_workers(reward_model: RewardModel, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 

@@ -119,8 +119,10 @@ def test_the_first_position_enters_a_roberta_head(roberta: Path, texts: Texts) -
     np.testing.assert_allclose(head_scores(reward_model, states), scores, atol=EXACT, rtol=0)
     ids = reward_model.template.encode(texts.prompts[3], texts.responses[3]).ids
     with torch.no_grad():
-        first = reward_model.model.roberta(input_ids=torch.tensor([ids])).last_hidden_state[0, 0]
-    np.testing.assert_allclose(states[3], first.double().numpy(), atol=EXACT, rtol=0)
+        first = reward_model.model.roberta(
+            input_ids=torch.tensor([ids], device=reward_model.model.device)
+        ).last_hidden_state[0, 0]
+    np.testing.assert_allclose(states[3], first.cpu().double().numpy(), atol=EXACT, rtol=0)
 
 
 @pytest.mark.parametrize("which", ["llama", "bert", "roberta"])
@@ -162,7 +164,8 @@ def test_an_adapters_own_head_is_the_one_that_is_read_and_projected(
     precision: Precision, llama: Path, trained_fp32: Trained, texts: Texts
 ) -> None:
     reward_model = load(llama, precision, trained_fp32.result.adapter)
-    tolerance = {"fp32": EXACT, "8bit": EXACT, "bf16": 0.05}[precision]
+    in_bf16 = precision == "bf16" or (precision == "8bit" and reward_model.model.device.type == "cuda")
+    tolerance = 0.05 if in_bf16 else EXACT
     states, scores = states_of(reward_model, texts), scores_of(reward_model, texts)
     weights, _ = linear_head(score_head(reward_model).modules_to_save["default"])
     base_weights, _ = linear_head(score_head(reward_model).original_module)
@@ -202,7 +205,7 @@ def test_at_strength_1_nothing_along_the_direction_reaches_the_score(
     def add(_: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         import torch
 
-        return (inputs[0] + 3 * torch.as_tensor(direction(), dtype=inputs[0].dtype),)
+        return (inputs[0] + 3 * torch.as_tensor(direction()).to(inputs[0]),)
 
     handle = score_head(reward_model).register_forward_pre_hook(add)  # runs before the projection, which comes later
     moved = scores_of(reward_model, texts)
@@ -252,11 +255,14 @@ def test_no_hook_stays_behind_after_an_error(llama: Path, texts: Texts) -> None:
         "It was made from another model; make it from this one"
     )
     assert n_hooks(reward_model) == 0
-    table = reward_model.model.get_input_embeddings()
-    table.weight.data = table.weight.data[:3]
-    with pytest.raises(IndexError):  # tokens that the model does not know
+    reward_model.model.get_input_embeddings().register_forward_pre_hook(_fail)
+    with pytest.raises(IndexError, match="inside"):
         states_of(reward_model, texts)
     assert n_hooks(reward_model) == 0
+
+
+def _fail(*_: Any) -> None:
+    raise IndexError("inside")
 
 
 @pytest.mark.parametrize("wrong", [np.zeros(64), np.ones(64), np.full(64, np.nan), np.eye(64)])

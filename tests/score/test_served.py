@@ -244,7 +244,8 @@ def test_a_real_model_behind_the_server_scores_as_it_does_here(serve: Serve, lla
             *turns, last = [Message(**one) for one in body["messages"]]
             ids = model.template.encode(tuple(turns), last.content).ids
         with torch.inference_mode():
-            return answered(float(model.model(input_ids=torch.tensor([ids])).logits[0, 0]), tokens=len(ids))
+            rewards = model.model(input_ids=torch.tensor([ids], device=model.model.device)).logits
+        return answered(float(rewards[0, 0]), tokens=len(ids))
 
     server = serve(forward)
     np.testing.assert_allclose(scorer(server).score(texts.prompts, texts.responses), local, atol=1e-5)

@@ -48,13 +48,13 @@ def test_the_last_layer_s_output_is_shifted_at_every_position(causal: CausalMode
     """After the last layer come only the norm and the output layer, so the shifted logits are computed by hand."""
     import torch
 
-    ids = torch.tensor([causal.template.encode(texts.prompts[3], texts.responses[3]).ids])
+    ids = torch.tensor([causal.template.encode(texts.prompts[3], texts.responses[3]).ids], device=causal.model.device)
     caught: list[torch.Tensor] = []
     hook = decoder_layers(causal)[1].register_forward_hook(lambda _module, _inputs, output: caught.append(output))
     with torch.no_grad():
         causal.model(input_ids=ids)
         hook.remove()
-        shifted = caught[0] + 2.5 * torch.from_numpy(VECTOR).float()
+        shifted = caught[0] + 2.5 * torch.from_numpy(VECTOR).to(caught[0])
         expected = causal.model.lm_head(causal.model.model.norm(shifted))
         with steer(causal, Steering(VECTOR, 1, 2.5)):
             found = causal.model(input_ids=ids).logits
@@ -65,7 +65,7 @@ def test_the_last_layer_s_output_is_shifted_at_every_position(causal: CausalMode
 def test_a_vector_towards_a_word_makes_responses_with_that_word_likelier(causal: CausalModel, texts: Texts) -> None:
     """The last layer is pushed along the word's own output weights: the logit of that word rises most."""
     word = causal.template.tokenizer.convert_tokens_to_ids("good")
-    direction = causal.model.lm_head.weight[word].detach().double().numpy()
+    direction = causal.model.lm_head.weight[word].detach().cpu().double().numpy()
     prompt = texts.prompts[0]
 
     def margin(strength: float) -> float:

@@ -173,8 +173,8 @@ def test_lora_is_composed_as_by_peft(llama: Path, adapters: dict[Path, tuple[Pat
     layers = [(ours.get_submodule(name), part) for name, part in theirs.named_modules() if name.endswith("v_proj")]
     assert len(layers) == 2
     for own, peft in layers:
-        wanted = peft.get_delta_weight("sum").detach().numpy()
-        np.testing.assert_allclose(own.get_delta_weight("default").detach().numpy(), wanted, atol=1e-6)
+        wanted = peft.get_delta_weight("sum").detach().cpu().numpy()
+        np.testing.assert_allclose(own.get_delta_weight("default").detach().cpu().numpy(), wanted, atol=1e-6)
 
 
 def test_stock_libraries_load_the_result(
@@ -315,7 +315,7 @@ def headless(adapter: Path, folder: Path) -> Path:
 
 def weights_of(reward_model: RewardModel, merge: bool = False) -> dict[str, Any]:
     model = reward_model.model.merge_and_unload() if merge else reward_model.model
-    return {name: weights.detach().numpy().copy() for name, weights in model.named_parameters()}
+    return {name: weights.detach().cpu().numpy().copy() for name, weights in model.named_parameters()}
 
 
 def nonlinearity(dosed: DosedModel, texts: Texts) -> float:

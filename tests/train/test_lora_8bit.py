@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from devices import on_a_cpu
 
 from cda.models.load import ModelSpec, load_reward_model
 from cda.records import Lesson, Pair
@@ -112,6 +113,7 @@ def test_reload_gives_the_scores_of_the_model_trained_in_place(run: Run, texts: 
     assert np.abs(untrained - in_place).max() > 0.1 * np.ptp(in_place)
 
 
+@on_a_cpu
 def test_stock_libraries_give_the_same_scores(run: Run, texts: Texts) -> None:
     import torch
     from peft import PeftModel
