@@ -148,6 +148,7 @@ def _trainer(reward_model: RewardModel, train: EncodedPairs, validation: Encoded
 
     from cda.train.chunks import default_overhead_tokens
     from cda.train.eight_bit import free_inputs
+    from cda.train.sharding import shard_blocks
     from cda.train.trainer import ObjectiveTrainer
 
     set_seed(config.seed)
@@ -176,6 +177,7 @@ def _trainer(reward_model: RewardModel, train: EncodedPairs, validation: Encoded
             parameter.data = parameter.data.float()
     if reward_model.spec.precision == "8bit":
         free_inputs(trainer.model)
+    shard_blocks(getattr(trainer.accelerator.state, "fsdp_plugin", None), trainer.model)
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(_progress_callback())
     return trainer
