@@ -6,7 +6,7 @@ Transformers text-classification pipeline with batches of 8 in the given order, 
 (sorted by length, batches of 32), and ours. All run the same weights on the device. Medians over rounds; real tokens are
 counted, padding is not. Thresholds as on the CPU (bench_scoring.py): 3, 2 and 1.2 times the speed; 75% of the measured rate
 of bf16 matrix products is asked of bf16 alone. Of 8-bit, the difference from one at a time is reported and not held to a
-threshold: its products round each batch by the largest value in a row.
+threshold: its products round each batch by the largest value in a row. A profile of ours says where the GPU's time goes.
 
     python evals/bench_scoring.py --gpu      (about 5 minutes on a GPU with 80 GB)
 """
@@ -99,13 +99,36 @@ def measured(folder: Path, precision: Precision, texts: Sequence[Text], device: 
         rounds.append({name: seconds_of(variants[name]) for name in turn})
     rate = matmul_rate(device)
     return {
-        "tokens": n_tokens, "rounds": rounds, "matmul_teraflops": rate / 1e12,
+        "tokens": n_tokens, "rounds": rounds, "matmul_teraflops": rate / 1e12, "profile": profile(variants["ours"], device),
         "spread_of_scores": float(scores["one at a time"].std()),
         "difference": {name: float(np.abs(one - scores["one at a time"]).max()) for name, one in scores.items()},
         "speed_up": {name: statistics.median(one[name] / one["ours"] for one in rounds) for name in variants},
         "tokens_a_second": {name: statistics.median(n_tokens / one[name] for one in rounds) for name in variants},
         "share_of_matmul": statistics.median(done / one["ours"] for one in rounds) / rate,
     }  # fmt: skip
+
+
+def profile(score: Callable[[], object], device: str) -> dict[str, float]:
+    """Seconds of one run by the clock, and those in which the GPU computed products, attention, and all else."""
+    from torch.autograd import DeviceType
+    from torch.profiler import ProfilerActivity, profile
+
+    activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if device != "cpu" else [])
+    found = {"by the clock": seconds_of(score), "matrix products": 0.0, "attention": 0.0, "all else": 0.0}
+    with profile(activities=activities) as seen:
+        score()
+    for kernel in seen.key_averages():
+        if kernel.device_type == DeviceType.CUDA and kernel.key != "Command Buffer Full":
+            found[kind_of(kernel.key)] += kernel.self_device_time_total / 1e6
+    return found
+
+
+def kind_of(kernel: str) -> str:
+    """What a kernel computes, by the names that PyTorch's libraries give theirs."""
+    name = kernel.lower()
+    if any(word in name for word in ("sdpa", "flash", "fmha", "attention")):
+        return "attention"
+    return "matrix products" if any(word in name for word in ("nvjet", "gemm", "cutlass")) else "all else"
 
 
 def one_at_a_time(scorer: ClassifierScorer, texts: Sequence[Text]) -> Callable[[], list[float]]:

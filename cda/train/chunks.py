@@ -34,8 +34,8 @@ Layout = Literal["longest", "max_length", "chunks"]
 # CPU: some hundred small operations, and products of matrices that are efficient from a few dozen rows on. Chosen so
 # that a single text may be a chunk of its own.
 CPU_OVERHEAD_TOKENS = 64
-# GPU: a pass of a 27B model in 8-bit cost 1,500 to 1,700 tokens on an H100 (evals/results/bench_training_gpu.json). An 8B
-# model waits for its kernels to be launched there, which goes on beside the pass before: two passes took less than one padded.
+# GPU: on an H100 1,100 to 1,700 tokens in 8-bit, 100 to 800 in bf16 (models of 27B and 8B; evals/results/bench_training_gpu.json).
+# Above all of them, for cards that compute more in the time of a launch.
 GPU_OVERHEAD_TOKENS = 2048
 
 

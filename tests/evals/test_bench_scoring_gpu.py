@@ -30,8 +30,23 @@ def test_all_variants_score_the_same_model(precision: Precision, tmp_path: Path)
     assert found["tokens"] > len(TEXTS)
     # Each reads the same weights and tokens: what is left is rounding in bf16.
     assert found["spread_of_scores"] > 10 * max(found["difference"].values())
+    assert (
+        found["profile"]["by the clock"] > 0 and found["profile"]["matrix products"] == 0
+    )  # no GPU, no kernels of one
     asked = gpu.checks({precision: found})
     assert len(asked) == len(gpu.TARGETS) + (precision == "bf16")
+
+
+def test_kernels_are_told_apart_by_their_names() -> None:
+    from bench_scoring_gpu import kind_of
+
+    assert (
+        kind_of("nvjet_sm90_tst_320x128_64x3_1x2_h_bz_coopB_TNT")
+        == kind_of("ampere_bf16_s1688gemm")
+        == "matrix products"
+    )
+    assert kind_of("cudnn_generated_fort_native_sdpa_sm90_flash_fprop") == kind_of("fmha_cutlassF_bf16") == "attention"
+    assert kind_of("void at::native::vectorized_elementwise_kernel<4, at::native::silu>") == "all else"
 
 
 def test_without_a_gpu_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
