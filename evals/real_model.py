@@ -13,6 +13,7 @@ from typing import Any
 from real_data import alpaca_pairs
 
 from cda.embedded.model import encoder_folder, fresh_classifier
+from cda.models.load import ModelSpec
 from cda.models.template import Template
 from cda.records import Lesson
 from cda.train.dataset import encode_pairs
@@ -28,6 +29,14 @@ TRAINING: dict[str, Any] = {
     # Weights stay in float32; a step takes half the time where the CPU multiplies bf16.
     "bf16": True,
 }
+
+
+def base_model(folder: Path, seed: int) -> ModelSpec:
+    """The model of a seed in `folder`/base, trained unless it is there already."""
+    base = folder / "base"
+    if not (base / "model.safetensors").is_file():
+        train_base(base, seed)
+    return ModelSpec(str(base), "fp32", MAX_LENGTH_TOKENS)
 
 
 def train_base(folder: Path, seed: int) -> None:

@@ -1,11 +1,13 @@
 """Claim: variants of teaching soft targets and ties on the real model (real_debias.py) halve the mean gap to people at some dose
 where a loss of 3 points on the pooled human preferences is excluded.
 
-Exploration that real_debias.py's `paired` came from: one training each (seed 0), on one base model, doses not chosen but all
-looked at, on the same votes that real_debias.py measures on. What a variant gains here is partly selected.
+Exploration that real_debias.py's `paired` came from, doses not chosen but all looked at, on the same votes that real_debias.py
+measures on: what a variant gains here is partly selected. First (FIRST) one training each on the base model of seed 0; then
+(NEXT) on those of seeds 1 to 3 whether what is shorter because something is missing, taught beside what is longer for nothing,
+keeps what people like about long answers (`c`), what leaving the length alone, or half of it, saves (`l`, `h`), and whether
+keeping preferences on pairs that the base model never saw keeps more (`f`).
 
-    python evals/real_variants.py --work FOLDER      (a quarter of an hour on a GPU; FOLDER as of real_debias.py, but one of its
-                                                      own where the base model should be another)
+    python evals/real_variants.py --work FOLDER      (half an hour on a GPU; FOLDER as of real_debias.py)
 """
 
 from __future__ import annotations
@@ -19,56 +21,63 @@ import numpy as np
 from outcome import DATA, Check, finish
 from real_data import quality_sets
 from real_debias import DOSES, MAX_WORSE, all_voted, dose_curve, frontier, points, pooled
-from real_model import MAX_LENGTH_TOKENS, train_base
+from real_model import base_model
 from real_scores import Scored, as_pairs
 from real_ways import WAYS, Way, settings, trained, trained_on
-
-from cda.models.load import ModelSpec
 
 SOFT = WAYS["paired"].targets or {}
 TIES = WAYS["neutral"].targets or {}
 SOFTER, NEARER = {**SOFT, "jargon": 0.65}, {"jargon": 0.6, "structure": 0.4, "length": 0.5}
+HALF, LEFT = {**SOFT, "length": 0.45}, {**SOFT, "length": None}
 SLOWER = {"learning_rate": 2e-4, "num_train_epochs": 4}
-VARIANTS: dict[str, Way] = {
+FIRST: dict[str, Way] = {
     "p600": Way(SOFT, kept=600),
     "p1500": Way(SOFT, kept=1500),
     "p2154": Way(SOFT, kept=2154),
-    "p1500c300": Way(SOFT, 300, 1500),
+    "p1500x300": Way(SOFT, 300, 1500),
     "p1500s": Way(SOFT, kept=1500, training=SLOWER),
     "p600m": Way(SOFT, kept=600, matched=True),
     "p1500m": Way(SOFT, kept=1500, matched=True),
     "j1500": Way(SOFTER, kept=1500),
     "j1500m": Way(SOFTER, kept=1500, matched=True),
     "j1500ms": Way(SOFTER, kept=1500, matched=True, training=SLOWER),
-    "j2154m300": Way(SOFTER, 300, 2154, True),
+    "j2154mx300": Way(SOFTER, 300, 2154, True),
     "k1500m": Way(NEARER, kept=1500, matched=True),
     "n600": Way(TIES, kept=600),
     "n600m": Way(TIES, kept=600, matched=True),
     "n1500": Way(TIES, kept=1500),
     "n1500m": Way(TIES, kept=1500, matched=True),
 }
-"""p: soft targets; j, k: with others; n: ties. Then how many pairs are kept; c300: contrasts of each bias; m: with matched pairs
+"""p: soft targets; j, k: with others; n: ties. Then how many pairs are kept; x300: contrasts of each bias; m: with matched pairs
 and the judge's verdict; s: slower steps."""
-SEED = 0
+NEXT: dict[str, Way] = {
+    "p1500": FIRST["p1500"],
+    "p1500c300": Way(SOFT, kept=1500, cut=300),
+    "p1500c600": Way(SOFT, kept=1500, cut=600),
+    "h1500c300": Way(HALF, kept=1500, cut=300),
+    "l1500": Way(LEFT, kept=1500),
+    "p3000f": Way(SOFT, kept=3000, fresh=True),
+}
+"""c: responses beside their own first half; h: length half as far; l: length left as the base model has it; f: pairs kept that the
+base model was not trained on."""
+RUNS = [(name, 0) for name in FIRST] + [(name, seed) for name in NEXT for seed in (1, 2, 3)]
 
 
 def measured(work: Path) -> dict[str, Any]:
-    spec, contrasts, pairs = (
-        ModelSpec(str(work / "base-0"), "fp32", MAX_LENGTH_TOKENS),
-        all_voted(),
-        pooled(quality_sets()),
-    )
-    scored, found = Scored(work / "scores", spec), {}
-    WAYS.update(VARIANTS)
-    for name in VARIANTS:
-        adapter = trained(name, SEED, spec, work)
+    contrasts, pairs = all_voted(), pooled(quality_sets())
+    WAYS.update(FIRST | NEXT)
+    found = {}
+    for name, seed in RUNS:
+        folder = work / f"seed-{seed}"
+        spec = base_model(folder, seed)
+        scored, adapter = Scored(folder / "scores", spec), trained(name, seed, spec, folder)
         rows = [
             (scored.margins(adapter, dose, as_pairs(contrasts)), scored.margins(adapter, dose, pairs)) for dose in DOSES
         ]
         voted, quality = (np.array(side) for side in zip(*rows, strict=True))
-        found[name] = {
+        found[f"{name}-{seed}"] = {
             "settings": settings(name),
-            "trained_on": trained_on(name, SEED, work),
+            "trained_on": trained_on(name, seed, folder),
             "frontier": frontier(dose_curve(voted, quality, contrasts, pairs), contrasts, pairs),
         }
     return found
@@ -89,8 +98,6 @@ def main() -> int:
     if not (DATA / "fff").is_dir():
         print(f"skipped: {DATA} holds no fff; set CDA_DATA")
         return 0
-    if not (work / "base-0" / "model.safetensors").is_file():
-        train_base(work / "base-0", 0)
     found = measured(work)
     numbers = {"command": "python evals/real_variants.py --work FOLDER", "doses": DOSES, "variants": found}
     asked = [check(name, one["frontier"]) for name, one in found.items()]

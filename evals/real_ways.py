@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -12,6 +14,7 @@ from real_data import BIASES, alike, alpaca_pairs, taught_contrasts
 
 from cda.biases import load_bias
 from cda.embedded.rules import RuleRewriter
+from cda.features import n_words
 from cda.files.jsonl import read_json, write_json
 from cda.label.measured import label_pair
 from cda.models.load import ModelSpec, free_memory, load_reward_model
@@ -30,6 +33,7 @@ TRAINING: dict[str, Any] = {
     "save_strategy": "no",
     "bf16": True,
 }
+SHORTEST_WORDS = 40  # of a response that is cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +45,19 @@ class Way:
             says. None in its place: the paper's counterfactuals.
         per_bias: Contrasts, or counterfactuals, of each bias.
         kept: Pairs of AlpacaEval on which the base model's own preference is taught; with one bias alone, its share of them.
+        fresh: Whether the pairs kept are of other two responses to a prompt than those that the base model was trained on.
         matched: Whether AlpacaEval's train pairs that are alike in length and layout are taught too, with the judge's verdict.
+        cut: Responses of AlpacaEval beside their own first half, on which the base model's own preference is taught: what
+            is shorter because something is missing.
         training: What differs from TRAINING.
     """
 
     targets: Mapping[str, float | None] | None
     per_bias: int = 150
     kept: int = 0
+    fresh: bool = False
     matched: bool = False
+    cut: int = 0
     training: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -96,13 +105,45 @@ def lessons_of(way: str, seed: int, spec: ModelSpec, biases: Sequence[str]) -> l
     pairs = [pairs[row] for row in rng.permutation(len(pairs))]
     if chosen.targets is None:
         return [row.lesson for bias in biases for row in _counterfactuals(bias, pairs, chosen.per_bias, rng)]
-    rows = [_row(Lesson(pair, None)) for pair in pairs[: chosen.kept * len(biases) // len(BIASES)]]
+    kept = fresh_pairs(pairs, rng) if chosen.fresh else pairs
+    rows = [_row(Lesson(pair, None)) for pair in kept[: chosen.kept * len(biases) // len(BIASES)]]
     if chosen.matched:
         rows += [_row(Lesson(pair)) for pair in pairs if alike(pair)]
+    if chosen.cut:
+        rows += [_row(Lesson(pair, None)) for pair in cut_pairs(pairs, chosen.cut, rng)]
     for bias in biases:
         for one in taught_contrasts(bias, chosen.per_bias, seed):
             rows.append(_row(Lesson(Pair(one.prompt, one.base, one.perturbed), chosen.targets[bias])))
     return with_base_preferences(rows, load_reward_model(spec), None)
+
+
+def fresh_pairs(pairs: Sequence[Pair], rng: np.random.Generator) -> list[Pair]:
+    """Every two responses to the same prompt that are no pair yet, shuffled; which is chosen means nothing."""
+    responses: dict[Any, list[str]] = {}
+    for pair in pairs:
+        responses.setdefault(pair.prompt, []).extend([pair.chosen, pair.rejected])
+    known = {(pair.prompt, frozenset((pair.chosen, pair.rejected))) for pair in pairs}
+    found = [
+        Pair(prompt, *two)
+        for prompt, texts in responses.items()
+        for two in itertools.combinations(dict.fromkeys(texts), 2)
+        if (prompt, frozenset(two)) not in known
+    ]
+    return [found[row] for row in rng.permutation(len(found))]
+
+
+def cut_pairs(pairs: Sequence[Pair], most: int, rng: np.random.Generator) -> list[Pair]:
+    """Responses over their own first half; one side of each pair, drawn, where it can be cut."""
+    whole = [(pair.prompt, pair.chosen if rng.random() < 0.5 else pair.rejected) for pair in pairs]
+    halves = ((prompt, text, first_half(text)) for prompt, text in whole)
+    return [Pair(prompt, text, half) for prompt, text, half in halves if half][:most]
+
+
+def first_half(text: str) -> str:
+    """What of a text ends with a sentence or a line in its third to sixth tenth, as long as can be; empty if none does."""
+    ends = [end.end() for end in re.finditer(r"[.!?](?=\s)|\S(?=\n)", text)]
+    within = [end for end in ends if 0.3 * len(text) <= end <= 0.6 * len(text)]
+    return text[: within[-1]] if within and n_words(text) >= SHORTEST_WORDS else ""
 
 
 def _counterfactuals(bias: str, pairs: Sequence[Pair], most: int, rng: np.random.Generator) -> Sequence[TrainingPair]:
