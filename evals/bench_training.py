@@ -12,7 +12,7 @@ alone, tokens are real ones, and what was computed is counted at the model's emb
 With --gpu: large models with random weights, see bench_training_gpu.py.
 
     python evals/bench_training.py            (15 to 20 minutes on 2 cores that do nothing else; see --pairs and --rounds)
-    python evals/bench_training.py --gpu      (about 6 minutes on a GPU with 80 GB)
+    python evals/bench_training.py --gpu      (about 12 minutes on a GPU with 80 GB)
 """
 
 from __future__ import annotations

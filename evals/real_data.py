@@ -36,6 +36,11 @@ class Quality:
     styles: tuple[tuple[int, int], ...] = ()
 
 
+def missing_data() -> list[str]:
+    """Folders of real data that are not there."""
+    return [name for name in ("alpaca_eval", "fff", "llmbar", "rm_bench") if not (DATA / name).is_dir()]
+
+
 def alpaca_pairs(split: str) -> list[Pair]:
     """Preference pairs of AlpacaEval, `train` or `test` (other instructions); a judge's preferences."""
     with gzip.open(DATA / "alpaca_eval" / "pairs.jsonl.gz", "rt", encoding="utf-8") as lines:

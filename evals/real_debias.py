@@ -10,7 +10,7 @@ AlpacaEval test pairs alike in length and layout) are split in two by prompt, 50
 measured. The gap is that of one half at a time, averaged, of the base model on the same halves. Beside them removals without
 training, and the cross-bias matrix: an adapter against one bias at a time.
 
-`neutral` uses nothing of people. The soft targets of `paired` were set with people's shares on these very contrasts in view
+`neutral` uses nothing of people but that structure, which they like, is left as it is. The soft targets of `paired` were set with people's shares on these very contrasts in view
 (21% for jargon, 34% for length, 89% for structure): what it gains is partly selected.
 
 Thresholds, for `neutral` and `paired` at the chosen dose, held out: the mean gap over biases is half the base model's or
@@ -20,8 +20,10 @@ preferences the paired 95% interval of accuracy excludes a loss of more than 3 p
 Each seed has a base model of its own. Quality that people judged is also told apart by whether both sides are alike in length and
 layout; beside it how often the longer one is the better one.
 
-    python evals/real_debias.py --work FOLDER --seeds 1 2 3     (9 minutes on an H100 with six processes that fill FOLDER, real_variants.py
-                                                                 with it; on 2 cores 25 for a model, and 25 and more for each adapter)
+    python evals/real_debias.py --work FOLDER --seeds 1 2 3 --matrix paired paper
+
+On 2 cores a base model takes 25 minutes, and each of the 9 adapters as long or longer. On an H100 six processes beside each other,
+each with adapters of its own in FOLDER, made these and those of real_variants.py in 9 minutes.
 
 What is finished stays in FOLDER, under a name of its settings, and is not done again.
 """
@@ -37,7 +39,7 @@ from typing import Any
 
 import numpy as np
 from outcome import DATA, Check, finish
-from real_data import BIASES, Quality, alike, quality_sets, taught_contrasts, voted_contrasts
+from real_data import BIASES, Quality, alike, missing_data, quality_sets, taught_contrasts, voted_contrasts
 from real_model import base_model
 from real_scores import Scored, as_pairs
 from real_ways import WAYS, settings, trained, trained_on
@@ -327,8 +329,8 @@ def main() -> int:
         "--matrix", nargs="*", default=[], choices=WAYS, help="ways with a cross-bias matrix, by the first seed"
     )
     asked = parser.parse_args()
-    if not (DATA / "fff").is_dir():
-        print(f"skipped: {DATA} holds no fff; set CDA_DATA")
+    if missing := missing_data():
+        print(f"skipped: {DATA} holds no {', '.join(missing)}; set CDA_DATA")
         return 0
     sets = quality_sets()
     wanted = {seed: list(asked.ways) for seed in asked.seeds}

@@ -3,11 +3,11 @@ where a loss of 3 points on the pooled human preferences is excluded.
 
 Exploration that real_debias.py's `paired` came from, doses not chosen but all looked at, on the same votes that real_debias.py
 measures on: what a variant gains here is partly selected. First (FIRST) one training each on the base model of seed 0; then
-(NEXT) on those of seeds 1 to 3 whether what is shorter because something is missing, taught beside what is longer for nothing,
-keeps what people like about long answers (`c`), what leaving the length alone, or half of it, saves (`l`, `h`), and whether
+(NEXT) on those of seeds 1 to 3 whether answers beside their own first half keep what people like about long answers: there the
+shorter one lacks something, where GPT-4o's contrasts are longer for nothing (`c`); what leaving the length alone, or half of it, saves (`l`, `h`), and whether
 keeping preferences on pairs that the base model never saw keeps more (`f`).
 
-    python evals/real_variants.py --work FOLDER      (half an hour on a GPU; FOLDER as of real_debias.py)
+    python evals/real_variants.py --work FOLDER      (FOLDER and times as of real_debias.py; 34 adapters)
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 from outcome import DATA, Check, finish
-from real_data import quality_sets
+from real_data import missing_data, quality_sets
 from real_debias import DOSES, MAX_WORSE, all_voted, dose_curve, frontier, points, pooled
 from real_model import base_model
 from real_scores import Scored, as_pairs
@@ -95,8 +95,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--work", type=Path, required=True, help="folder for the model, adapters and scores")
     work = parser.parse_args().work
-    if not (DATA / "fff").is_dir():
-        print(f"skipped: {DATA} holds no fff; set CDA_DATA")
+    if missing := missing_data():
+        print(f"skipped: {DATA} holds no {', '.join(missing)}; set CDA_DATA")
         return 0
     found = measured(work)
     numbers = {"command": "python evals/real_variants.py --work FOLDER", "doses": DOSES, "variants": found}
