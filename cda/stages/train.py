@@ -94,12 +94,20 @@ def _train(loaded: LoadedRecipe, rows: Sequence[TrainingPair], folder: Path, lau
     free_memory()
     if is_main():
         write_jsonl(folder / "history.jsonl", result.history)
-        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+        _clear(folder)
     if result.n_truncated:
         say(f"  {result.n_truncated} of {len(rows)} pairs were cut at {recipe.model.max_length_tokens} tokens")
     if result.n_identical:
         say(f"  {result.n_identical} pairs left out: both sides the same after cutting")
     return _counts(result) | {"form": form, "notes": notes}
+
+
+def _clear(folder: Path) -> None:
+    """Checkpoints go; what a tracker wrote beside them, as TensorBoard does (`train.report_to`), stays as `logs/`."""
+    written = folder / "checkpoints" / "runs"
+    if written.is_dir():
+        written.rename(folder / "logs")
+    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
 
 
 def _one_adapter_each(
