@@ -84,9 +84,11 @@ def _ways(dose: Json, bias: str) -> Table:
     points_of = {one["dose"]: one for one in dose["methods"]["dose"]["response"][bias]}
     own = dose["methods"]["dose"]["held_out"][bias]
     tie = dose["aim"] == "tie"
+    plain = own.get("plain_change")  # results of an earlier version have none
+    moved = points(plain["skew" if tie else "miscalibration"], "") if plain else ""
     rows = [
-        _fixed(NAMES["no training"], own["base"], points_of[0.0], tie),
-        _fixed(NAMES["plain CDA"], own["plain"], points_of[1.0], tie),
+        _fixed(NAMES["no training"], own["base"], points_of[0.0], tie, ""),
+        _fixed(NAMES["plain CDA"], own["plain"], points_of[1.0], tie, moved),
     ]
     for name, method in dose["methods"].items():
         held = method["held_out"][bias]
@@ -103,9 +105,9 @@ def _ways(dose: Json, bias: str) -> Table:
     return Table(f"{bias}: ways of taking it out, on {on}; {more}", header, tuple(rows))
 
 
-def _fixed(name: str, people: Json, point: Json, tie: bool) -> tuple[str, ...]:
+def _fixed(name: str, people: Json, point: Json, tie: bool, moved: str) -> tuple[str, ...]:
     change = point["quality_change"]
-    return (name, f"{point['dose']:g}", *_people(people, tie), "", "" if change is None else points(change, ""))
+    return (name, f"{point['dose']:g}", *_people(people, tie), moved, "" if change is None else points(change, ""))
 
 
 def _columns(tie: bool) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from cda.records import Exclusions, Pair, count_reasons, prompt_id
 from cda.score.compared import Rewards
 from cda.score.protocols import FloatArray
 from cda.stages.audit_groups import Group, people_of
+from cda.stats.proportions import paired_change
 
 Aim = Literal["votes", "tie"]
 """What a dose is to come near: people's majorities, or as many preferences for one side as for the other."""
@@ -122,6 +123,7 @@ def _method(curve: DoseCurve, people: Majority, ids: Sequence[str], settings: Do
                 "people": asdict(one.people),
                 "base": asdict(one.base),
                 "plain": asdict(one.plain),
+                "plain_change": _plain_change(curve, people, ids, bias, seed),
                 "against_base": asdict(one.against_base),
                 "against_plain": asdict(one.against_plain),
             }
@@ -129,6 +131,20 @@ def _method(curve: DoseCurve, people: Majority, ids: Sequence[str], settings: Do
         },
         "response": response,
     }
+
+
+def _plain_change(
+    curve: DoseCurve, people: Majority, ids: Sequence[str], bias: str, seed: int
+) -> dict[str, dict[str, Any]]:
+    """What dose 1 changes against dose 0: nothing is chosen, so it is measured on all rows of a bias."""
+    rows = np.flatnonzero(curve.rows_of(bias) & people.used)
+    before, after, target = curve.margins_at(0.0)[rows] > 0, curve.margins_at(1.0)[rows] > 0, people.target[rows]
+    kept = [ids[row] for row in rows.tolist()]
+    changes = {
+        "skew": (before * 1.0, after * 1.0),
+        "miscalibration": (np.abs(before - target), np.abs(after - target)),
+    }
+    return {name: asdict(paired_change(*sides, kept, _rng(seed))) for name, sides in changes.items()}
 
 
 def _response(curve: DoseCurve, people: Majority, ids: Sequence[str], bias: str, seed: int) -> list[dict[str, Any]]:

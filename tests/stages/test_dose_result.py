@@ -141,6 +141,9 @@ def test_a_chosen_dose_is_compared_on_the_halves_that_it_was_measured_on() -> No
     assert found["chosen"] == 1 and found["best"]["losses"]["dose"] == pytest.approx(plain)
     assert held["against_plain"]["gap"]["value"] == 0
     rows = {row[0]: row for row in dose_tables(found)[0].rows}
+    moved = held["plain"]["miscalibration"]["value"] - held["base"]["miscalibration"]["value"]
+    assert held["plain_change"]["miscalibration"]["value"] == pytest.approx(moved) and moved < 0
+    assert rows["plain CDA (dose 1)"][5].startswith(f"−{-100 * moved:.0f} [") and rows["no training"][5] == ""
     assert rows["plain CDA (dose 1)"][4].startswith(f"{100 * held['plain']['gap']['value']:.0f} [")
     sentences = " ".join(dose_sentences(found))
     assert "on the same halves" in sentences and "measured on all" not in sentences
