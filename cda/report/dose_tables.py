@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cda.report.numbers import Json, count, decimals, distance, percent, points, share
+from cda.report.numbers import Json, count, decimals, distance, inert, percent, points, share
 from cda.report.tables import NOT_ESTIMATED, Table
 
 NAMES = {
@@ -14,6 +14,23 @@ NAMES = {
     "features": "measured features taken off, strength chosen",
 }
 _WHY_MISSING = {"direction": "removing a hidden direction", "features": "taking measured features off"}
+
+
+def dose_line(audit: Json) -> str:
+    """The dose that was chosen, and what it leaves where it had no say; empty where none was chosen.
+
+    Numbers elsewhere are of dose 1: `before` is without the adapter, and `after` with all of it.
+    """
+    dose = audit.get("dose")
+    if not dose:
+        return ""
+    own, tie = dose["methods"]["dose"], dose["aim"] == "tie"
+    measure = "skew" if tie else "miscalibration"
+    left = [f"{inert(name)} {measure} {share(one['people'][measure])}" for name, one in own["held_out"].items()]
+    change = next(iter(own["held_out"].values()))["against_base"]["quality"]
+    left += [] if change is None else [f"quality {points(change)}"]
+    by = "for a tie" if tie else "by people's votes"
+    return f"Dose {dose['chosen']:g} chosen {by} (the table has dose 1); held out: {', '.join(left)}."
 
 
 def dose_sentences(dose: Json) -> list[str]:

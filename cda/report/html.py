@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from cda.report.differences import Piece, word_differences
+from cda.report.dose_tables import dose_line
 from cda.report.examples import order_choices, order_keys, people_choices, people_keys, people_sentence
 from cda.report.figure import skew_chart
 from cda.report.numbers import Json
@@ -65,6 +66,7 @@ def render_html(audit: Json) -> str:
         verdicts=[(verdict_kind(one.word), one) for one in verdicts(audit)],
         quality=quality_sentence(audit),
         quality_kind=quality_kind(audit),
+        dose=dose_line(audit),
         others=others_sentence(audit) if compares(audit) else ties_sentence(audit),
         main=main_table(audit),
         scored=how_scored(audit),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from cda.report.dose_tables import dose_line
 from cda.report.examples import few_of, people_sentence
 from cda.report.numbers import Json, inert, visible
 from cda.report.scoring import caveats, how_scored, margins_sentence
@@ -24,7 +25,7 @@ def render_markdown(audit: Json) -> str:
     lines = [f"# Bias audit: {escaped(names)}", "", f"Model {escaped(audit['model']['name'])}{recipe}.", ""]
     for verdict in verdicts(audit):
         lines += [f"**{escaped(verdict.sentence)}**", ""]
-    lines += [escaped(quality_sentence(audit)), ""]
+    lines += [escaped(quality_sentence(audit)), "", escaped(dose_line(audit)), ""]
     lines += [escaped(others_sentence(audit) if compares(audit) else ties_sentence(audit)), ""]
     lines += [*markdown_table(main_table(audit)), escaped(how_scored(audit)), ""]
     lines += [*(f"- {escaped(note)}" for note in caveats(audit)), ""]

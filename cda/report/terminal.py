@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
+from cda.report.dose_tables import dose_line
 from cda.report.numbers import Json, clipped, count, inert, percent, share, signed, width
 from cda.report.scoring import how_scored
 from cda.report.tables import NO_VOTES, Table, change_cells, compares, estimates, gap_cells, model_table
@@ -31,7 +32,8 @@ def summary_table(audit: Json, report_path: str) -> str:
     found = verdicts(audit)
     below = [others_sentence(audit, MAX_COLUMNS)]
     scored = clipped(inert(how_scored(audit)), MAX_COLUMNS)
-    end = [scored, f"Report: {inert(report_path)}"]
+    dose = textwrap.wrap(dose_line(audit), MAX_COLUMNS, max_lines=2, placeholder=" …")
+    end = [*dose, scored, f"Report: {inert(report_path)}"]
     quality = [("quality accuracy", *_quality_cells(audit))]
     room = MAX_LINES - 1 - len(quality) - len(below) - len(end)
     rows, notes, verdict = _fitted(audit, found, room)

@@ -11,7 +11,7 @@ from cda.biases import load_bias
 from cda.config.schema import DoseSection
 from cda.errors import DataError
 from cda.records import Contrast, Pair, user_prompt
-from cda.report.dose_tables import dose_sentences, dose_tables
+from cda.report.dose_tables import dose_line, dose_sentences, dose_tables
 from cda.score.compared import Rewards
 from cda.score.distinct import text_id
 from cda.stages.audit_groups import Group, make_groups
@@ -68,6 +68,10 @@ def test_the_dose_that_agrees_with_people_is_chosen_and_is_best() -> None:
     sentences = " ".join(dose_sentences(found))
     assert "Dose 0.5 is the one of least miscalibration + gap" in sentences
     assert "No other way tried leaves less" in sentences
+    assert dose_line({}) == ""
+    assert dose_line({"dose": found}).startswith(
+        "Dose 0.5 chosen by people's votes (the table has dose 1); held out: jargon miscalibration 0% ["
+    )
     assert "Not tried: removing a hidden direction (its head is not given hidden states)." in sentences
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,9 @@ def test_a_second_call_reuses_everything_and_a_changed_grid_only_the_dose(finish
     folder, contrasts = finished.parent, finished.parent / "contrasts.jsonl"
     again = dose(folder, f"audit.contrasts={contrasts}")
     assert again.exit_code == 0 and "dose: done before, reused" in again.output
+    assert re.search(
+        r"^Dose [\d.]+ chosen by people's votes \(the table has dose 1\); held out: ", again.output, re.MULTILINE
+    )
     other = dose(folder, f"audit.contrasts={contrasts}", "dose.repeats=3", "dose.baselines=false")
     assert "audit: done before, reused" in other.output
     assert "dose: made again, because" in other.output
