@@ -106,7 +106,7 @@ def _clear(folder: Path) -> None:
     """Checkpoints go; what a tracker wrote beside them, as TensorBoard does (`train.report_to`), stays as `logs/`."""
     written = folder / "checkpoints" / "runs"
     if written.is_dir():
-        written.rename(folder / "logs")
+        shutil.copytree(written, folder / "logs", dirs_exist_ok=True)  # a run killed just here has some already
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
 
 

@@ -15,6 +15,10 @@ def test_checkpoints_go_and_a_tracker_s_files_stay(tmp_path: Path) -> None:
     _clear(tmp_path)
     assert (tmp_path / "logs" / "Nov22_host" / "events.out.tfevents.1").read_bytes() == b"losses"
     assert not (tmp_path / "checkpoints").exists()
+    events.parent.mkdir(parents=True)  # killed here, and trained again
+    (events.parent / "events.out.tfevents.2").write_bytes(b"more")
+    _clear(tmp_path)
+    assert len(list((tmp_path / "logs" / "Nov22_host").iterdir())) == 2
 
 
 def test_without_a_tracker_nothing_stays(tmp_path: Path) -> None:
