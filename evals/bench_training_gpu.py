@@ -1,8 +1,8 @@
 """Claim: on a GPU, chunks train large models at least as fast as batches padded to their longest text.
 
 Llama-3.1-8B- and Gemma-2-27B-shaped reward models with random weights made on the device, in 8-bit and bf16, LoRA as in
-recipes/models but for its dropout, texts of at most 512 tokens. Reported for each layout of a batch of 16 pairs, with gradient checkpointing: real
-tokens a second, peak memory, and share of the chip's measured rate of bf16 matrix products (a real token does 4 operations
+recipes/models but for its dropout, texts of at most 512 tokens. Reported for each layout of a batch of 16 pairs, with gradient
+checkpointing: real tokens a second, peak memory, and share of the chip's measured rate of bf16 matrix products (a real token does 4 operations
 a weight: forward, and back to the inputs; what checkpointing computes again is no work done). `longest` is what TRL does;
 `chunks` is ours, with 8-bit layers that let go of their inputs; `longest, freed` shows what that alone does. Beside
 them what one more pass costs, in tokens that could be computed in its place, and the memory of the recipe's own batch and

@@ -10,8 +10,8 @@ AlpacaEval test pairs alike in length and layout) are split in two by prompt, 50
 measured. The gap is that of one half at a time, averaged, of the base model on the same halves. Beside them removals without
 training, and the cross-bias matrix: an adapter against one bias at a time.
 
-`neutral` uses nothing of people but that structure, which they like, is left as it is. The soft targets of `paired` were set with people's shares on these very contrasts in view
-(21% for jargon, 34% for length, 89% for structure): what it gains is partly selected.
+`neutral` uses nothing of people but that structure, which they like, is left as it is. The soft targets of `paired` were set with
+people's shares on these very contrasts in view (21% for jargon, 34% for length, 89% for structure): what it gains is partly selected.
 
 Thresholds, for `neutral` and `paired` at the chosen dose, held out: the mean gap over biases is half the base model's or
 less; on no bias does the paired 95% interval of miscalibration allow a rise of more than 3 points; on the pooled human

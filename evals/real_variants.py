@@ -2,12 +2,13 @@
 where a loss of 3 points on the pooled human preferences is excluded.
 
 Exploration that real_debias.py's `paired` came from, doses not chosen but all looked at, on the same votes that real_debias.py
-measures on: what a variant gains here is partly selected. First (FIRST) one training each on the base model of seed 0; then
-(NEXT) on those of seeds 1 to 3 whether answers beside their own first half keep what people like about long answers: there the
-shorter one lacks something, where GPT-4o's contrasts are longer for nothing (`c`); what leaving the length alone, or half of it, saves (`l`, `h`), and whether
-keeping preferences on pairs that the base model never saw keeps more (`f`).
+measures on: what a variant gains here is partly selected. First (FIRST) one training each on the base model of seed 0; then (NEXT)
+on those of seeds 1 to 3: whether answers beside their own first half keep what people like about long answers, since there the
+shorter one lacks something, where GPT-4o's contrasts are longer for nothing (`c`); what leaving the length alone, or half of it,
+saves (`l`, `h`); and whether keeping preferences on pairs that the base model never saw keeps more (`f`). `p1500` of seeds 1 to 3 is
+real_debias.py's `paired`, and its adapters were taken from there.
 
-    python evals/real_variants.py --work FOLDER      (FOLDER and times as of real_debias.py; 34 adapters)
+    python evals/real_variants.py --work FOLDER      (FOLDER and times as of real_debias.py; 31 adapters more)
 """
 
 from __future__ import annotations

@@ -104,7 +104,10 @@ def test_the_report_shows_the_dose(finished: Path) -> None:
         "hidden direction removed",
     ):
         assert part in report
-    assert "How much of it to apply" in (finished / "report" / "report.html").read_text(encoding="utf-8")
+    page = (finished / "report" / "report.html").read_text(encoding="utf-8")
+    assert "How much of it to apply" in page
+    # Beside the verdict, and not only in the section.
+    assert report.index("(the table has dose 1)") < report.index("## ") and page.count("(the table has dose 1)") == 1
 
 
 def test_a_second_call_reuses_everything_and_a_changed_grid_only_the_dose(finished: Path) -> None:

@@ -14,6 +14,9 @@ import pytest
 from devices import on_a_cpu
 
 from cda.models.load import ModelSpec, load_reward_model
+from cda.records import Lesson, Pair
+from cda.train import sharding
+from cda.train.lora import Lora, train_adapter
 from cda.train.sharding import block_names, shard_blocks
 
 # Accelerate takes FSDP up on accelerators alone, so what its `prepare` calls is called here.
@@ -113,6 +116,29 @@ def test_blocks_are_what_the_model_names_without_its_embeddings(llama: Path, ber
 
     assert names(llama) == ["LlamaDecoderLayer"]
     assert names(bert) == ["BertLayer"]
+
+
+class StoppedError(Exception):
+    """Ends a training once it has come this far."""
+
+
+def test_every_training_asks_for_its_blocks(
+    llama: Path, preference_pairs: list[Pair], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def asked(plugin: Any, model: Any) -> None:
+        seen.append((plugin, block_names(model)))
+        raise StoppedError
+
+    monkeypatch.setattr(sharding, "shard_blocks", asked)
+    lessons = [Lesson(pair) for pair in preference_pairs]
+    with pytest.raises(StoppedError):
+        train_adapter(
+            load_reward_model(ModelSpec(str(llama), "fp32", 64)), lessons, [],
+            Lora(2, 4, 0.0, ("q_proj",)), {"max_steps": 1}, tmp_path, 0,
+        )  # fmt: skip
+    assert seen == [(None, ["LlamaDecoderLayer"])]  # through the adapter's wrapper; no FSDP here
 
 
 def test_parts_that_somebody_named_stay(llama: Path) -> None:
