@@ -1,15 +1,18 @@
 """Claim: contrasts of the embedded texts differ in their bias alone, no question is in two parts, and readers agree.
 
 Thresholds: every side of a contrast within 15% of the other's words except for length, list lines on the biased side of
-structure alone; the nearest questions of two parts are no paraphrases (MiniLM cosine below 0.75); of a random fifth of
-contrasts and pairs, read without knowing which side is which, at least 90% pass on first reading.
+structure alone; the nearest questions of two parts are no paraphrases (MiniLM cosine below 0.75); of contrasts and pairs
+read without knowing which side is which, at least 90% pass: of a random fifth, and of all of them in a later reading.
 
-    python evals/embedded_texts.py                  check, and write the measured part of the data card
-    python evals/embedded_texts.py --draw FOLDER    sheets for readers: a random fifth, sides in random order, and the key
-    python evals/embedded_texts.py --read FOLDER    what readers wrote there, against the key, into texts/readings.jsonl
+    python evals/embedded_texts.py                    check, and write the measured part of the data card
+    python evals/embedded_texts.py --draw FOLDER      sheets for readers, sides in random order, and the key: a random fifth,
+                                                      or with --share 1 everything
+    python evals/embedded_texts.py --read FOLDER      what readers wrote there, against the key, into texts/readings.jsonl,
+                                                      in place of what this --reading (1, 2, …) has there
 
 Readers answer each row of a sheet with `id`; for a contrast `shows` (A, B or neither: which side has the bias), `otherwise_same`
-and `correct` (the side without it); for a pair `better` (A, B or neither) and `flaw` (what is wrong with the other one).
+and `correct` (the side without it); for a pair `better` (A, B or neither) and `flaw` (what is wrong with the other one); and
+for either `severity` (0 nothing, 1 taste, 2 should be rewritten, 3 wrong or silly) and a `remark`; those of 2 and 3 do not pass.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ CARD, READINGS = FOLDER / "README.md", FOLDER / "readings.jsonl"
 START, END = "<!-- measured -->", "<!-- end of measured -->"
 FEATURES = ("words", "list_lines", "flesch_reading_ease", "long_word_share", "specifics", "hedges", "exclamations")
 WITHIN, ALIKE, PASSED, FIFTH = 0.15, 0.75, 0.9, 0.2
+TO_MEND = 2  # a reader's severity from which a text is rewritten
 SEED = 0
 Json = dict[str, Any]
 
@@ -92,25 +96,25 @@ def rows_of_part(part: str) -> list[Json]:
     """What a reader judges one by one: contrasts and pairs with sides named by their key."""
     found = []
     for row in read_jsonl(part_path(part)):  # type: ignore[arg-type]
-        if part == "audit":
+        if "base" in row:
             found += [
                 {"id": f"{row['id']}-{bias}", "question": row["question"], "bias": bias, "yes": row[bias], "no": row["base"]}
                 for bias in BIASES
             ]  # fmt: skip
-        elif part == "shown":
+        elif "shown" in row:
             found.append({"id": row["id"], "question": row["question"], "bias": row["bias"], "yes": row["shown"], "no": row["without"]})  # fmt: skip
         else:
             found.append({"id": row["id"], "question": row["question"], "yes": row["sound"], "no": row["flawed"], "flaw": row["flaw"]})  # fmt: skip
     return found
 
 
-def draw(folder: Path) -> None:
+def draw(folder: Path, part_read: float) -> None:
     """Sheets with sides in random order, and the key beside them."""
     folder.mkdir(parents=True, exist_ok=True)
     generator, keys = rng(), []
-    for part in ("audit", "shown", "train", "quality"):
+    for part in ("audit", "shown", "train", "quality", "lessons"):
         rows = rows_of_part(part)
-        chosen = sorted(generator.choice(len(rows), size=round(FIFTH * len(rows)), replace=False))
+        chosen = sorted(generator.choice(len(rows), size=round(part_read * len(rows)), replace=False))
         sheet = []
         for row in (rows[index] for index in chosen):
             yes_first = bool(generator.random() < 0.5)
@@ -125,43 +129,50 @@ def draw(folder: Path) -> None:
     write_jsonl(folder / "key.jsonl", keys)
 
 
-def read(folder: Path) -> None:
+def read(folder: Path, reading: int) -> None:
     """Answers against the key: one row an item, whether it passed and what the reader wrote."""
     keys = {row["id"]: row for row in read_jsonl(folder / "key.jsonl")}
-    found = []
+    found = [dict(row) for row in read_jsonl(READINGS) if row["reading"] != reading] if READINGS.exists() else []
     for path in sorted(folder.glob("answers-*.jsonl")):
         for row in read_jsonl(path):
             key = keys.pop(row["id"])
-            if "shows" in row:
-                passed = row["shows"] == key["yes"] and row["otherwise_same"] is True and row["correct"] is True
-            else:
-                passed = row["better"] == key["yes"]
-            note = {name: row[name] for name in ("flaw", "note") if row.get(name)}
             right = (row.get("shows") or row.get("better")) == key["yes"]
             more = {name: row[name] for name in ("otherwise_same", "correct") if name in row}
-            found.append({"id": row["id"], "part": key["part"], "side_right": right} | more | {"passed": passed} | note)
+            severity = row.get("severity", 0)
+            passed = right and severity < TO_MEND and ("shows" not in row or all(more.values()))
+            note = {name: row[name] for name in ("flaw", "note") if row.get(name)} if reading == 1 else {}
+            note |= {"severity": severity, "remark": row["remark"]} if severity else {}
+            found.append(
+                {"id": row["id"], "part": key["part"], "reading": reading, "side_right": right}
+                | more
+                | {"passed": passed}
+                | note
+            )
     if keys:
         print(f"{len(keys)} items have no answer: {', '.join(list(keys)[:10])}")
-    write_jsonl(READINGS, sorted(found, key=lambda row: str(row["id"])))
+    write_jsonl(READINGS, sorted(found, key=lambda row: (row["reading"], str(row["id"]))))
 
 
-def readings() -> dict[str, Json]:
+def readings(reading: int) -> dict[str, Json]:
     """Share that passed, by part, and by bias for contrasts."""
-    rows = list(read_jsonl(READINGS))
     groups: dict[str, list[Json]] = {}
-    for row in rows:
+    for row in read_jsonl(READINGS):
+        if row["reading"] != reading:
+            continue
         name = next((bias for bias in BIASES if row["part"] in ("audit", "shown") and bias in row["id"]), None)
-        groups.setdefault(f"contrasts, {name}" if name else f"pairs, {row['part']}", []).append(dict(row))
+        kind = "contrasts" if row["part"] == "lessons" else "pairs"
+        groups.setdefault(f"contrasts, {name}" if name else f"{kind}, {row['part']}", []).append(dict(row))
     return {
         name: {
             "passed": share([row["passed"] for row in group], [row["id"] for row in group], rng()).to_json(),
+            "right_side": sum(row["side_right"] for row in group),
             "failed": [row["id"] for row in group if not row["passed"]],
         }
         for name, group in sorted(groups.items())
     }
 
 
-def card_block(drift: Sequence[Json], nearest: Json, read_rows: Mapping[str, Json]) -> str:
+def card_block(drift: Sequence[Json], nearest: Json, first: Mapping[str, Json], second: Mapping[str, Json]) -> str:
     """The measured part of the data card."""
     lines = [
         START,
@@ -179,19 +190,28 @@ def card_block(drift: Sequence[Json], nearest: Json, read_rows: Mapping[str, Jso
         f"Nearest questions of two parts, of {nearest['questions']}: cosine {nearest['cosine']:.2f} "
         f"(\u201c{nearest['pair'][0][1]}\u201d, {nearest['pair'][0][0]}; \u201c{nearest['pair'][1][1]}\u201d, {nearest['pair'][1][0]}).",
         "",
-        "Of the contrasts, the quality pairs and the training pairs that there were then, a random fifth was read by language models",
-        "that had not written it, sides in random order, the key hidden; training pairs added later and the lessons were not.",
-        "A contrast passes where the reader named the side with the bias, found nothing else changed and the plain side correct; a",
-        "pair where the reader chose the sound side. What failed was rewritten afterwards (`readings.jsonl` keeps the first reading).",
+        "Twice language models that had not written the texts read them, sides in random order, the key hidden: first a random fifth",
+        "of the contrasts, the quality pairs and the training pairs that there were then, and later, after what had failed was",
+        "rewritten, everything that is measured or taught. A contrast passes where the reader named the side with the bias, found",
+        "nothing else changed and the plain side correct; a pair where the reader chose the sound side. In the second reading an item",
+        "also fails where anything in it should be rewritten, a clumsy phrase among them; a fault of a plain answer fails up to five",
+        "contrasts. What failed was rewritten afterwards (`readings.jsonl` keeps both readings as they were).",
         "",
-        "| read | passed on first reading | n |",
-        "| --- | --- | --- |",
+        "| read | a fifth: passed | n | everything: passed | right side named | n |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]
-    for name, one in read_rows.items():
-        passed = one["passed"]
-        said = f"{100 * passed['value']:.0f}% [{100 * passed['low']:.0f}, {100 * passed['high']:.0f}]"
-        lines.append(f"| {name} | {said} | {passed['n']} |")
+    for name, again in second.items():
+        before = _passed(first[name]) if name in first else "not read | "
+        lines.append(f"| {name} | {before} | {_passed(again, again['right_side'])} |")
     return "\n".join([*lines, END])
+
+
+def _passed(one: Json, right_side: int | None = None) -> str:
+    passed = one["passed"]
+    named = "" if right_side is None else f" | {right_side}"
+    return (
+        f"{100 * passed['value']:.0f}% [{100 * passed['low']:.0f}, {100 * passed['high']:.0f}]{named} | {passed['n']}"
+    )
 
 
 def _difference(one: Json) -> str:
@@ -215,31 +235,36 @@ def checks(nearest: Json) -> list[Check]:
         for one in contrasts
         if (n_list_lines(one.perturbed) > 0) != (one.bias == "structure") or n_list_lines(one.base) > 0
     ]
-    passed = Counter(row["passed"] for row in read_jsonl(READINGS))
-    rate = passed[True] / max(1, passed.total())
+    rows = list(read_jsonl(READINGS))
+    passed = {reading: Counter(row["passed"] for row in rows if row["reading"] == reading) for reading in (1, 2)}
+    rate = {reading: one[True] / max(1, one.total()) for reading, one in passed.items()}
     return [
         Check("words within 15%, length aside", f"{len(far)} of {len(contrasts)} beyond", not far),
         Check("list lines on the biased side of structure alone", f"{len(lists)} otherwise", not lists),
         Check("no paraphrase in two parts", f"nearest {nearest['cosine']:.2f}", nearest["cosine"] < ALIKE),
-        Check("a random fifth passes on first reading", f"{rate:.1%} of {passed.total()}", rate >= PASSED),
+        Check("90% of a random fifth pass", f"{rate[1]:.1%} of {passed[1].total()}", rate[1] >= PASSED),
+        Check("90% of all pass a second reading", f"{rate[2]:.1%} of {passed[2].total()}", rate[2] >= PASSED),
     ]  # fmt: skip
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--draw", type=Path)
+    parser.add_argument("--share", type=float, default=FIFTH)
     parser.add_argument("--read", type=Path)
+    parser.add_argument("--reading", type=int, default=1)
     asked = parser.parse_args()
     if asked.draw:
-        draw(asked.draw)
+        draw(asked.draw, asked.share)
         return 0
     if asked.read:
-        read(asked.read)
-    drift, nearest, read_rows = drift_rows(), nearest_questions(), readings()
-    block = card_block(drift, nearest, read_rows)
+        read(asked.read, asked.reading)
+    drift, nearest, first, second = drift_rows(), nearest_questions(), readings(1), readings(2)
+    block = card_block(drift, nearest, first, second)
     CARD.write_text(with_block(CARD.read_text(encoding="utf-8"), block), encoding="utf-8")
     numbers = {
-        "command": "python evals/embedded_texts.py", "drift": drift, "nearest": nearest, "readings": read_rows,
+        "command": "python evals/embedded_texts.py", "drift": drift, "nearest": nearest,
+        "readings": {"a fifth": first, "everything": second},
     }  # fmt: skip
     return finish("embedded_texts", (__doc__ or "").split("\n\n")[0], checks(nearest), numbers)
 
