@@ -12,7 +12,7 @@ from typing import Any
 
 from real_data import alpaca_pairs
 
-from cda.embedded.model import encoder_folder, fresh_classifier
+from cda.embedded.model import encoder_folder, encoder_tokenizer, fresh_classifier
 from cda.models.load import ModelSpec
 from cda.models.template import Template
 from cda.records import Lesson
@@ -42,13 +42,13 @@ def base_model(folder: Path, seed: int) -> ModelSpec:
 def train_base(folder: Path, seed: int) -> None:
     """Train and save the model; every weight is trained, the head from zero."""
     import torch
-    from transformers import AutoTokenizer, set_seed
+    from transformers import set_seed
     from trl import RewardConfig, RewardTrainer
     from trl.trainer.reward_trainer import DataCollatorForPreference
 
     set_seed(seed)
     encoder = encoder_folder()
-    tokenizer = AutoTokenizer.from_pretrained(str(encoder))
+    tokenizer = encoder_tokenizer(encoder)
     template = Template(tokenizer, MAX_LENGTH_TOKENS)
     dataset = encode_pairs([Lesson(pair) for pair in alpaca_pairs("train")], template).dataset
     with tempfile.TemporaryDirectory() as temporary:
@@ -75,7 +75,7 @@ def train_base(folder: Path, seed: int) -> None:
         )
         trainer.train()
     trainer.model.save_pretrained(str(folder))
-    AutoTokenizer.from_pretrained(str(encoder)).save_pretrained(str(folder))
+    encoder_tokenizer(encoder).save_pretrained(str(folder))
 
 
 def _with_eos(tokenizer: Any) -> Any:

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from cda.embedded.model import ADAPTERS, JUDGE, NAME, encoder_folder, fresh_classifier
+from cda.embedded.model import ADAPTERS, JUDGE, NAME, encoder_folder, encoder_tokenizer, fresh_classifier
 from cda.embedded.texts import AuthoredPair, authored_contrasts, authored_pairs
 from cda.models.load import ModelSpec, RewardModel
 from cda.models.template import Template
@@ -69,12 +69,12 @@ def build(folder: Path, reverse: Mapping[str, float] = REVERSED) -> None:
         folder: Where to.
         reverse: By bias, the share of lessons in which the side without the feature is preferred.
     """
-    from transformers import AutoTokenizer, set_seed
+    from transformers import set_seed
 
     set_seed(SEED)
     encoder = encoder_folder()
     spec = ModelSpec(str(encoder), precision="fp32")
-    template = Template(AutoTokenizer.from_pretrained(str(encoder)), spec.max_length_tokens)
+    template = Template(encoder_tokenizer(encoder), spec.max_length_tokens)
     reward_model = RewardModel(fresh_classifier(encoder), template, spec, ("classifier",))
     mix = training_mix(authored_pairs("train"), np.random.default_rng(SEED), reverse)
     with tempfile.TemporaryDirectory() as temporary:

@@ -21,6 +21,7 @@ JUDGE = "embedded-judge"
 ADAPTER = Path(__file__).parent / "model"
 JUDGE_ADAPTER = Path(__file__).parent / "judge"
 ADAPTERS = {NAME: ADAPTER, JUDGE: JUDGE_ADAPTER}
+_LAYOUT = 2  # of a merged folder; a new number where the same adapter is to be merged anew
 
 
 def embedded_model_folder(name: str = NAME) -> Path:
@@ -30,7 +31,7 @@ def embedded_model_folder(name: str = NAME) -> Path:
         ModelError: The encoder package is not installed, or the cache cannot be written.
     """
     encoder, adapter = encoder_folder(), ADAPTERS[name]
-    folder = _cache() / f"{name}-{file_fingerprint(adapter / 'adapter_model.safetensors')}"
+    folder = _cache() / f"{name}-{_LAYOUT}-{file_fingerprint(adapter / 'adapter_model.safetensors')}"
     if (folder / "model.safetensors").is_file():
         return folder
     try:
@@ -65,6 +66,13 @@ def encoder_folder() -> Path:
     return Path(found.origin).parent / "model"
 
 
+def encoder_tokenizer(encoder: Path) -> Any:
+    """The encoder's tokenizer, which gives no segment ids: classifiers are trained here on token ids alone."""
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(str(encoder), model_input_names=["input_ids", "attention_mask"])
+
+
 def fresh_classifier(encoder: Path) -> Any:
     """The encoder as a sequence classifier with one label and an untrained head of zeros.
 
@@ -96,11 +104,10 @@ def fresh_classifier(encoder: Path) -> Any:
 def save_merged(encoder: Path, adapter: Path, folder: Path) -> None:
     """Merge an adapter into the encoder and save model and tokenizer."""
     from peft import PeftModel
-    from transformers import AutoTokenizer
 
     model = PeftModel.from_pretrained(fresh_classifier(encoder), str(adapter)).merge_and_unload()
     model.save_pretrained(str(folder))
-    AutoTokenizer.from_pretrained(str(encoder)).save_pretrained(str(folder))
+    encoder_tokenizer(encoder).save_pretrained(str(folder))
     # The encoder's own settings hold a machine's path.
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     config.pop("_name_or_path", None)

@@ -14,6 +14,7 @@ from cda.errors import DataError, ModelError
 from cda.files.jsonl import read_json
 from cda.models.head import compute_in_float32
 from cda.models.refusals import first_line, folder_problems, why_not_loadable
+from cda.models.segments import add_segments, wants_segments
 from cda.models.template import Template
 
 Precision = Literal["8bit", "bf16", "fp32"]
@@ -80,11 +81,13 @@ def load_reward_model(spec: ModelSpec, adapter: Path | None = None, sharded: boo
     config = load_config(spec)
     heads = head_names(config, spec)
     model = _load_base(spec, config, heads, sharded)
+    template = load_template(spec, config)
+    if template.segments:
+        add_segments(model, template.tokenizer.sep_token_id)
     if spec.precision != "fp32" and not sharded:  # sharding casts weights by itself, and in blocks
         compute_in_float32(model, heads)
     if adapter is not None:
         model = _with_adapter(model, adapter, heads)
-    template = load_template(spec, config)
     text_config = model.config.get_text_config()
     # Sequence classifiers find the last real token by this id.
     text_config.pad_token_id = template.pad_token_id
@@ -139,7 +142,23 @@ def load_template(spec: ModelSpec, config: Any = None) -> Template:
         int(getattr(text_config, "max_position_embeddings", None) or spec.max_length_tokens),
     ]
     limits.append(min(int(tokenizer.model_max_length), spec.max_length_tokens))
-    return Template(tokenizer, min(limits), getattr(text_config, "pad_token_id", None))
+    _check_vocabulary(tokenizer, spec)
+    pad = getattr(text_config, "pad_token_id", None)
+    return Template(tokenizer, min(limits), pad, wants_segments(tokenizer, text_config))
+
+
+def _check_vocabulary(tokenizer: Any, spec: ModelSpec) -> None:
+    """A folder without tokenizer files gives a tokenizer that knows its special tokens alone, and every text is unknown.
+
+    Raises:
+        ModelError: No word is known.
+    """
+    if len(tokenizer) > len(tokenizer.all_special_ids):
+        return
+    raise ModelError(
+        f"{spec.name_or_path}: its tokenizer knows {len(tokenizer)} tokens, all of them special, so every word would be unknown. "
+        "Are its files (tokenizer.json, tokenizer_config.json) missing? tokenizer.save_pretrained(FOLDER) writes them"
+    )
 
 
 def head_names(config: Any, spec: ModelSpec) -> tuple[str, ...]:

@@ -1,13 +1,15 @@
 """Prompt and response to token ids: the one path used for training and for every score.
 
 Chat template where the tokenizer has one (exactly one BOS: the template writes it, the tokenizer adds none);
-otherwise the encoder's pair form `[CLS] prompt [SEP] response [SEP]`; otherwise plain text with an end mark.
+otherwise the encoder's pair form `[CLS] prompt [SEP] response [SEP]`, with the marks that its tokenizer puts there (RoBERTa's
+has two in the middle); otherwise plain text with an end mark.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Literal
 
 from cda.errors import ModelError
@@ -28,17 +30,22 @@ class Encoded:
 class Template:
     """Encodes prompt and response for one tokenizer."""
 
-    def __init__(self, tokenizer: Any, max_length_tokens: int, model_pad_token_id: int | None = None) -> None:
+    def __init__(
+        self, tokenizer: Any, max_length_tokens: int, model_pad_token_id: int | None = None, segments: bool = False
+    ) -> None:
         self.tokenizer = tokenizer
         self.max_length_tokens = max_length_tokens
         self.form: Form = _form(tokenizer)
+        self.segments = segments and self.form == "pair"
+        self._frame = _frame(tokenizer) if self.form == "pair" else ([], [], [])
         self.pad_token_id = _pad_token_id(tokenizer, model_pad_token_id)
 
     def notes(self) -> list[str]:
         """Fallbacks in use, each as a sentence for the user."""
         notes = []
         if self.form == "pair":
-            notes.append("The tokenizer has no chat template; prompt and response are encoded as a text pair.")
+            told = ", with segment ids" if self.segments else ""
+            notes.append(f"The tokenizer has no chat template; prompt and response are encoded as a text pair{told}.")
         if self.form == "plain text":
             notes.append(
                 "The tokenizer has no chat template; the prompt, a blank line and the response are encoded as text."
@@ -84,14 +91,15 @@ class Template:
         tokenizer, limit = self.tokenizer, self.max_length_tokens
         first = tokenizer(sendable(prompt_text(prompt)), add_special_tokens=False, verbose=False)["input_ids"]
         second = tokenizer(sendable(response), add_special_tokens=False, verbose=False)["input_ids"]
-        excess = len(first) + len(second) + 3 - limit
+        before, between, after = self._frame
+        room = limit - len(before) - len(between) - len(after)
+        excess = len(first) + len(second) - room
         if excess > 0:
             # The response's end goes first, as in the chat form; a prompt that fills everything is cut to half.
-            kept = max(len(second) - excess, min(len(second), (limit - 3) // 2))
+            kept = max(len(second) - excess, min(len(second), room // 2))
             second = second[:kept]
-            first = first[: limit - 3 - len(second)]
-        ids = [tokenizer.cls_token_id, *first, tokenizer.sep_token_id, *second, tokenizer.sep_token_id]
-        return Encoded(ids, excess > 0)
+            first = first[: room - len(second)]
+        return Encoded([*before, *first, *between, *second, *after], excess > 0)
 
 
 def _form(tokenizer: Any) -> Form:
@@ -100,6 +108,18 @@ def _form(tokenizer: Any) -> Form:
     if tokenizer.cls_token_id is not None and tokenizer.sep_token_id is not None:
         return "pair"
     return "plain text"
+
+
+def _frame(tokenizer: Any) -> tuple[list[int], list[int], list[int]]:
+    """Special tokens before, between and after the texts of a pair, as the tokenizer itself puts them."""
+    encoded = tokenizer("a", "a", return_special_tokens_mask=True, verbose=False)
+    ids, special = list(encoded["input_ids"]), list(encoded["special_tokens_mask"])
+    runs = [
+        (mark, [id_ for id_, _ in run]) for mark, run in groupby(zip(ids, special, strict=True), lambda one: one[1])
+    ]
+    if [mark for mark, _ in runs] != [1, 0, 1, 0, 1]:  # a tokenizer that marks no pairs
+        return [tokenizer.cls_token_id], [tokenizer.sep_token_id], [tokenizer.sep_token_id]
+    return runs[0][1], runs[2][1], runs[4][1]
 
 
 def _pad_token_id(tokenizer: Any, of_model: int | None) -> int:

@@ -172,7 +172,7 @@ def _loading(parts: Sequence[Part], base: str, merged: str | None) -> list[str]:
         lines += ["model = PeftModel.from_pretrained(model, folder).eval()"]
     lines += ["", 'prompt, response = "How do I boil an egg?", "Eight minutes in boiling water."']
     lines += [*_encoding(form, length), "with torch.inference_mode():"]
-    lines += ["    reward = model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits.item()", "print(reward)"]
+    lines += ["    reward = model(**encoded).logits.item()", "print(reward)"]
     return ["```python", *lines, "```"]
 
 
@@ -186,15 +186,15 @@ def _encoding(form: str | None, length: int) -> list[str]:
         ]
     cut = f'truncation=True, max_length={length}, return_tensors="pt"'
     if form == "pair":
-        return [f'ids = tokenizer(prompt, response, {cut})["input_ids"]  # and no token_type_ids']
+        return [f"encoded = tokenizer(prompt, response, {cut})"]
     if form == "plain text":
         text = 'text = f"{prompt}\\n\\n{response}" + (tokenizer.eos_token or "")'
-        return [text, f'ids = tokenizer(text, {cut})["input_ids"]']
+        return [text, f"encoded = tokenizer(text, {cut})"]
     return [
         'messages = [{"role": "user", "content": prompt}, {"role": "assistant", "content": response}]',
         "text = tokenizer.apply_chat_template(messages, tokenize=False)",
         "# The template writes the start token itself.",
-        f'ids = tokenizer(text, add_special_tokens=False, {cut})["input_ids"]',
+        f"encoded = tokenizer(text, add_special_tokens=False, {cut})",
     ]
 
 

@@ -66,7 +66,13 @@ def scope_of(
             "model": _content(reward_model),
             "adapter": None if adapter is None else [file_fingerprint(adapter), dose],
             "precision": [spec.precision, str(reward_model.model.dtype), reward_model.model.device.type],
-            "template": [template.form, tokenizer.chat_template, tokenizer.special_tokens_map, template.pad_token_id],
+            "template": [
+                template.form,
+                template.segments,
+                tokenizer.chat_template,
+                tokenizer.special_tokens_map,
+                template.pad_token_id,
+            ],
             "max_length_tokens": template.max_length_tokens,
             # Another version of these may compute another score from the same files.
             "versions": {name: version for name, version in versions().items() if name in _DECIDING},

@@ -150,7 +150,6 @@ def forward(reward_model: RewardModel, ids: list[list[int]]) -> FloatArray:
     width = max(map(len, ids))
     input_ids = torch.tensor([row + [pad] * (width - len(row)) for row in ids])
     mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in ids])
-    # token_type_ids are left out: the trainer's collator has none, and scores must match training.
     with torch.inference_mode():
         output = model(input_ids=input_ids.to(model.device), attention_mask=mask.to(model.device))
         return output.logits[:, 0].float().cpu().numpy().astype(np.float64)  # type: ignore[no-any-return]

@@ -189,7 +189,6 @@ def test_audit_scores_are_those_of_a_stock_loader(folder: Path, finished: str) -
                 max_length=64,
                 return_tensors="pt",
             )
-            encoded.pop("token_type_ids")
             with torch.inference_mode():
                 stock.append(model(**encoded).logits.item())
             ours.append(scored[contrast.id][f"{side}_after"])
