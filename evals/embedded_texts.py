@@ -187,7 +187,7 @@ def card_block(drift: Sequence[Json], nearest: Json, first: Mapping[str, Json], 
         lines.append(f"| {' | '.join([*cells, format(row['cosine']['value'], '.2f')])} |")
     lines += [
         "",
-        f"Nearest questions of two parts, of {nearest['questions']}: cosine {nearest['cosine']:.2f} "
+        f"Nearest questions of two parts, of {nearest['questions']}: cosine {nearest['cosine']:.3f} "
         f"(\u201c{nearest['pair'][0][1]}\u201d, {nearest['pair'][0][0]}; \u201c{nearest['pair'][1][1]}\u201d, {nearest['pair'][1][0]}).",
         "",
         "Twice language models that had not written the texts read them, sides in random order, the key hidden: first a random fifth",
@@ -242,7 +242,7 @@ def checks(nearest: Json) -> list[Check]:
     return [
         Check("words within 15%, length aside", f"{len(far)} of {len(contrasts)} beyond", not far),
         Check("list lines on the biased side of structure alone", f"{len(lists)} otherwise", not lists),
-        Check("no paraphrase in two parts", f"nearest {nearest['cosine']:.2f}", nearest["cosine"] < ALIKE),
+        Check("no paraphrase in two parts", f"nearest {nearest['cosine']:.3f}", nearest["cosine"] < ALIKE),
         Check("90% of a random fifth pass", f"{rate[1]:.1%} of {passed[1].total()}", rate[1] >= PASSED),
         Check("90% of all pass a second reading", f"{rate[2]:.1%} of {passed[2].total()}", rate[2] >= PASSED),
     ]  # fmt: skip
