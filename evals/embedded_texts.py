@@ -30,13 +30,22 @@ from outcome import Check, finish
 from cda.biases import load_bias
 from cda.effects.drift import embedding_similarity, feature_drift, measured
 from cda.embedded.encoder import encode_sentences
-from cda.embedded.texts import BIASES, FOLDER, PARTS, audit_contrasts, authored_contrasts, part_path, questions
+from cda.embedded.texts import (
+    BIASES,
+    FOLDER,
+    PARTS,
+    READINGS,
+    audit_contrasts,
+    authored_contrasts,
+    part_path,
+    questions,
+)
 from cda.features import n_list_lines, n_words
 from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.records import Contrast, prompt_id
 from cda.stats.proportions import share
 
-CARD, READINGS = FOLDER / "README.md", FOLDER / "readings.jsonl"
+CARD = FOLDER / "README.md"
 START, END = "<!-- measured -->", "<!-- end of measured -->"
 FEATURES = ("words", "list_lines", "flesch_reading_ease", "long_word_share", "specifics", "hedges", "exclamations")
 WITHIN, ALIKE, PASSED, FIFTH = 0.15, 0.75, 0.9, 0.2

@@ -95,9 +95,9 @@ def test_the_sdist_holds_what_tests_and_evals_need(installed: Installed) -> None
     with tarfile.open(installed.sdist) as sdist:
         names = {name.partition("/")[2] for name in sdist.getnames()}
     assert set().union(*installed.files.values()) - names == set()
-    assert {"pyproject.toml", "README.md", "LICENSE", "THIRD_PARTY_NOTICES.md", ".ci/run"} <= names
+    assert {"CITATION.cff", "pyproject.toml", "README.md", "LICENSE", "THIRD_PARTY_NOTICES.md", ".ci/run"} <= names
     assert {name.split("/")[0] for name in names} <= {
-        ".ci", ".github", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "PKG-INFO", "README.md",
+        ".ci", ".github", ".gitignore", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "PKG-INFO", "README.md",
         "THIRD_PARTY_NOTICES.md", "cda", "evals", "pyproject.toml", "recipes", "scripts", "tests",
     }  # fmt: skip
 

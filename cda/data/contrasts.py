@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from cda.data.contrast_ids import CarriedIds, carried_ids
 from cda.data.load import Row
-from cda.data.messages import RowError, prompt_of
+from cda.data.messages import RowError, prompt_of, side_text
 from cda.data.votes import vote_words
 from cda.errors import DataError
 from cda.records import Contrast, Exclusions, Preference, count_reasons
@@ -16,6 +17,8 @@ from cda.records import Contrast, Exclusions, Preference, count_reasons
 COLUMNS = ("id", "prompt", "base", "perturbed", "response_1", "response_2", "biased", "preferred", "votes", "bias",
            "direction")  # fmt: skip
 DIRECTIONS = ("added", "removed")
+Values = Mapping[str, Any]
+"""Of one row, by our names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +29,13 @@ class CleanContrasts:
         contrasts: Those that can be used, each once.
         exclusions: Rows that cannot.
         votes: Single votes and verdicts that cannot be read; their contrasts stay, without them.
+        ids: What the rows' ids are; a contrast whose id was made from other text stays, under the id of its own.
     """
 
     contrasts: tuple[Contrast, ...]
     exclusions: Exclusions
     votes: Exclusions
+    ids: CarriedIds = field(default_factory=CarriedIds)
 
 
 def clean_contrasts(
@@ -54,7 +59,8 @@ def clean_contrasts(
         biases: Names of the audited biases; rows of other biases are left out without being counted as broken.
         columns: Our name to the name of the column in the rows.
         where: File named in errors.
-        votes: Votes from a file of their own, by the row's `id` or the contrast's; they go before the row's own.
+        votes: Votes from a file of their own, by the row's `id` or the contrast's; they go before the row's own. An id that
+            was made from other text finds none.
         verdicts: Verdicts of LLM judges, by the same ids.
         setting: What maps columns, for messages.
 
@@ -67,16 +73,23 @@ def clean_contrasts(
     if votes or verdicts:
         _check_ids(rows, names["id"], where)
     contrasts: dict[str, Contrast] = {}
+    sided: list[tuple[_Sided, Values]] = []
     reasons: list[str] = []
     unread = _Unread()
     for row in rows:
-        values = {ours: row.get(theirs) for ours, theirs in names.items()}
+        values: Values = {ours: row.get(theirs) for ours, theirs in names.items()}
         bias = str(values["bias"]) if names["bias"] in present else biases[0]
         if bias not in biases:
             reasons.append(f"of another bias ({bias[:40]})")
             continue
         try:
-            contrast = _contrast(values, bias, votes or {}, verdicts or {}, unread)
+            sided.append((_sided(values, bias), values))
+        except RowError as problem:
+            reasons.append(str(problem))
+    ids = carried_ids([one.contrast for one, _ in sided])
+    for one, values in sided:
+        try:
+            contrast = _with_opinions(one, values, ids, votes or {}, verdicts or {}, unread)
             if contrast.id in contrasts:
                 # The same two texts once more: one contrast, on which all have voted.
                 contrasts[contrast.id] = _pooled(contrasts[contrast.id], contrast)
@@ -88,7 +101,7 @@ def clean_contrasts(
     exclusions = Exclusions(len(rows), count_reasons(reasons))
     if not contrasts:
         raise DataError(f"{where}: no usable contrast; {exclusions}")
-    return CleanContrasts(tuple(contrasts.values()), exclusions, unread.exclusions())
+    return CleanContrasts(tuple(contrasts.values()), exclusions, unread.exclusions(), ids)
 
 
 def with_votes(
@@ -167,13 +180,15 @@ def _check_layout(names: Mapping[str, str], present: set[str], biases: Sequence[
         raise DataError("\n".join(problems))
 
 
-def _contrast(
-    values: Mapping[str, Any],
-    bias: str,
-    votes: Mapping[str, Sequence[str]],
-    verdicts: Mapping[str, Sequence[str]],
-    unread: _Unread,
-) -> Contrast:
+@dataclass(frozen=True, slots=True)
+class _Sided:
+    """A row's contrast without opinions, and what else its sides are called."""
+
+    contrast: Contrast
+    sides: Mapping[str, Preference]
+
+
+def _sided(values: Values, bias: str) -> _Sided:
     prompt = prompt_of(values["prompt"])
     first, second = _answer(values["response_1"]), _answer(values["response_2"])
     perturbed, base = _answer(values["perturbed"]), _answer(values["base"])
@@ -188,20 +203,32 @@ def _contrast(
         }
     else:
         sides = {}
-    if not (isinstance(perturbed, str) and isinstance(base, str) and perturbed.strip() and base.strip()):
-        raise RowError("a side is missing")
+    perturbed, base = side_text(perturbed), side_text(base)
     if perturbed == base:
         raise RowError("identical sides")
     item = None if values["id"] is None else str(values["id"])
     tags = {"item": item, "direction": _direction(values["direction"])}
-    named = Contrast(bias, prompt, perturbed, base, tags={name: tag for name, tag in tags.items() if tag is not None})
+    given = {name: tag for name, tag in tags.items() if tag is not None}
+    return _Sided(Contrast(bias, prompt, perturbed, base, tags=given), sides)
+
+
+def _with_opinions(
+    sided: _Sided,
+    values: Values,
+    ids: CarriedIds,
+    votes: Mapping[str, Sequence[str]],
+    verdicts: Mapping[str, Sequence[str]],
+    unread: _Unread,
+) -> Contrast:
+    named, sides, preferred = sided.contrast, sided.sides, values["preferred"]
+    item = ids.of(named)
     own = votes.get(item or "", votes.get(named.id, values["votes"]))
-    preferred = values["preferred"]
     return replace(
         named,
         preferred=None if preferred is None or preferred == "" else _one_preference(preferred, sides),
         votes=unread.votes(own, sides),
         verdicts=unread.votes(verdicts.get(item or "", verdicts.get(named.id)), sides),
+        tags={name: tag for name, tag in named.tags.items() if name != "item" or item is not None},
     )
 
 

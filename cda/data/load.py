@@ -14,6 +14,8 @@ from cda.files.paths import is_a_folder, is_there, user_path
 
 Row = Mapping[str, Any]
 FILE_TYPES = (".jsonl", ".json", ".parquet", ".csv")
+_LISTED = 8
+"""Tables of a folder that a message names."""
 
 
 def looks_like_path(reference: str) -> bool:
@@ -123,16 +125,35 @@ def _from_parquet(path: Path) -> list[Row]:
 def _from_folder(path: Path, split: str) -> list[Row]:
     from datasets import DatasetDict, load_dataset, load_from_disk
 
+    saved, tables = _is_saved(path), _tables_in(path)
+    if not saved and any(_is_saved(one) for one in tables):
+        # Before datasets takes all of their files for one table.
+        raise DataError(f"{path}: {_holds(tables)}")
     try:
-        saved = (path / "dataset_info.json").exists() or (path / "dataset_dict.json").exists()
         dataset = load_from_disk(str(path)) if saved else load_dataset(str(path))
     except Exception as error:  # datasets raises many kinds, all of them about the folder
-        raise DataError(f"{path}: not a folder that datasets can load ({_first_line(error)})") from None
+        reason = _holds(tables) if tables else _first_line(error)
+        raise DataError(f"{path}: not a folder that datasets can load ({reason})") from None
     if isinstance(dataset, DatasetDict):
         if split not in dataset:
             raise DataError(f"{path}: no split '{split}'. Found: {', '.join(dataset)}. Choose one with data.split=...")
         dataset = dataset[split]
     return list(dataset.to_list())
+
+
+def _is_saved(folder: Path) -> bool:
+    """Whether `datasets` saved it, with splits or without."""
+    return (folder / "dataset_info.json").exists() or (folder / "dataset_dict.json").exists()
+
+
+def _tables_in(folder: Path) -> list[Path]:
+    """What of a folder could be given by itself: data files and saved datasets."""
+    return sorted(one for one in folder.iterdir() if one.suffix in FILE_TYPES or _is_saved(one))
+
+
+def _holds(tables: Sequence[Path]) -> str:
+    more = f" and {len(tables) - _LISTED} more" if len(tables) > _LISTED else ""
+    return f"it holds {', '.join(map(str, tables[:_LISTED]))}{more}; give the one that is meant"
 
 
 def _from_hub(reference: str, split: str) -> list[Row]:

@@ -52,3 +52,16 @@ def prompt_of(value: Any) -> Prompt:
     if isinstance(value, list | tuple):
         return as_prompt(as_messages(value))
     raise RowError("empty prompt" if value is None else "prompt is neither text nor messages")
+
+
+def side_text(value: Any) -> str:
+    """A side's text.
+
+    Raises:
+        RowError: There is none, or it is something else than text.
+    """
+    if value is None or (isinstance(value, str) and not value.strip()):
+        raise RowError("a side is missing")
+    if not isinstance(value, str):
+        raise RowError("a side is no text")
+    return value

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cda.data.load import Row
-from cda.data.messages import RowError, prompt_of
+from cda.data.messages import RowError, prompt_of, side_text
 from cda.errors import DataError
 from cda.records import Exclusions, Triple, count_reasons
 
@@ -69,9 +69,7 @@ def clean_triples(rows: Sequence[Row], biases: Sequence[str], columns: Mapping[s
 
 
 def _triple(values: Mapping[str, Any], bias: str) -> Triple:
-    texts = [values[name] for name in _TEXTS]
-    if not all(isinstance(text, str) and text.strip() for text in texts):
-        raise RowError("a side is missing")
+    texts = [side_text(values[name]) for name in _TEXTS]
     if texts[1] in (texts[0], texts[2]):
         raise RowError("a rewrite that changed nothing")
     word = str(values["has_attribute"]).strip().lower()

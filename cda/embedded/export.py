@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from cda.embedded.texts import (
     FOLDER,
+    READINGS,
     AuthoredPair,
     AuthoredResponses,
     audit_contrasts,
@@ -17,7 +17,7 @@ from cda.embedded.texts import (
     authored_responses,
 )
 from cda.errors import RunError
-from cda.files.jsonl import write_jsonl
+from cda.files.jsonl import read_jsonl, read_text, write_jsonl
 from cda.records import Contrast, prompt_text
 
 Format = Literal["jsonl", "datasets"]
@@ -31,7 +31,8 @@ def tables() -> dict[str, Rows]:
     `contrasts` are what an audit measures on (prompt, base, perturbed, bias, direction); `quality` and `train` are pairs
     in TRL's preference format (prompt, chosen, rejected) with the flaw of the rejected side; `lessons` are contrasts that
     taught the embedded model, on which it must not be measured; `responses` and `narrow` are four answers each to
-    further questions (prompt, responses), for a search or a best of n.
+    further questions (prompt, responses), for a search or a best of n. `item` is the authors' name of a row; under it, as `id`,
+    `readings` holds what readers said of it.
     """
     return {
         "contrasts": [_contrast_row(one) for one in audit_contrasts()],
@@ -40,6 +41,7 @@ def tables() -> dict[str, Rows]:
         "lessons": [_contrast_row(one) for one in authored_contrasts("lessons")],
         "responses": [_responses_row(one) for one in authored_responses()],
         "narrow": [_responses_row(one) for one in authored_responses("narrow")],
+        "readings": list(read_jsonl(READINGS)),
     }
 
 
@@ -57,7 +59,7 @@ def export(folder: Path, form: Format) -> dict[str, int]:
     found = tables()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(FOLDER / "README.md", folder / "README.md")
+        (folder / "README.md").write_text(_card(list(found), form), encoding="utf-8")
         for name, rows in found.items():
             if form == "jsonl":
                 write_jsonl(folder / f"{name}.jsonl", rows)
@@ -66,6 +68,16 @@ def export(folder: Path, form: Format) -> dict[str, int]:
     except OSError as error:
         raise RunError(f"{folder}: cannot be written: {error.strerror or error}") from None
     return {name: len(rows) for name, rows in found.items()}
+
+
+def _card(names: Sequence[str], form: Format) -> str:
+    """The data card; its header names the tables where load_dataset reads them, which it does not of saved folders."""
+    card = read_text(FOLDER / "README.md")
+    if form != "jsonl":
+        return card
+    configs = "".join(f"- {{config_name: {name}, data_files: {name}.jsonl}}\n" for name in names)
+    start, header, rest = card.split("---\n", 2)
+    return f"{start}---\n{header}configs:\n{configs}---\n{rest}"
 
 
 def _save(folder: Path, rows: Rows) -> None:
@@ -78,17 +90,20 @@ def _save(folder: Path, rows: Rows) -> None:
 def _contrast_row(one: Contrast) -> dict[str, Any]:
     tags = {name: one.tags[name] for name in ("direction", "domain", "kind")}
     return {
-        "id": one.id, "prompt": prompt_text(one.prompt), "base": one.base, "perturbed": one.perturbed, "bias": one.bias,
+        "id": one.id, "item": one.tags["authored"], "prompt": prompt_text(one.prompt), "base": one.base,
+        "perturbed": one.perturbed, "bias": one.bias,
     } | tags  # fmt: skip
 
 
 def _responses_row(one: AuthoredResponses) -> dict[str, Any]:
-    return {"prompt": prompt_text(one.prompt), "responses": list(one.responses), "domain": one.domain}
+    return {
+        "item": one.item, "prompt": prompt_text(one.prompt), "responses": list(one.responses), "domain": one.domain,
+    }  # fmt: skip
 
 
 def _pair_row(one: AuthoredPair) -> dict[str, Any]:
     return {
-        "prompt": prompt_text(one.pair.prompt), "chosen": one.pair.chosen, "rejected": one.pair.rejected,
+        "item": one.item, "prompt": prompt_text(one.pair.prompt), "chosen": one.pair.chosen, "rejected": one.pair.rejected,
         "domain": one.domain, "flaw_kind": one.flaw_kind, "flaw": one.flaw,
         "chosen_shows": list(one.sound_shows), "rejected_shows": list(one.flawed_shows),
     }  # fmt: skip

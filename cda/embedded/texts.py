@@ -20,6 +20,7 @@ from cda.records import Contrast, Pair, Prompt, user_prompt
 FOLDER = Path(__file__).parent / "texts"
 BIASES = ("length", "structure", "jargon", "sycophancy", "vagueness")
 Part = Literal["train", "quality", "audit", "shown", "lessons", "responses", "narrow"]
+READINGS = FOLDER / "readings.jsonl"
 PARTS: tuple[Part, ...] = ("train", "quality", "audit", "shown", "lessons", "responses", "narrow")
 
 
@@ -28,6 +29,7 @@ class AuthoredPair:
     """A sound and a flawed answer to one question.
 
     Attributes:
+        item: Its authors' name for it, as in the readings.
         pair: chosen is the sound answer.
         domain: Subject area.
         flaw_kind: wrong fact, wrong step, misses the point, or incomplete.
@@ -36,6 +38,7 @@ class AuthoredPair:
         flawed_shows: Biases that the flawed answer was written to exhibit.
     """
 
+    item: str
     pair: Pair
     domain: str
     flaw_kind: str
@@ -53,6 +56,7 @@ def authored_pairs(part: Literal["train", "quality"]) -> list[AuthoredPair]:
     """Pairs of a part, in file order."""
     return [
         AuthoredPair(
+            row["id"],
             Pair(user_prompt(row["question"]), row["sound"], row["flawed"]),
             row["domain"],
             row["flaw_kind"],
@@ -80,11 +84,13 @@ class AuthoredResponses:
     """A question and answers to it in different styles.
 
     Attributes:
+        item: Name of the part and its place in it.
         prompt: The question.
         domain: Subject area.
         responses: Four, all sound.
     """
 
+    item: str
     prompt: Prompt
     domain: str
     responses: tuple[str, ...]
@@ -93,8 +99,8 @@ class AuthoredResponses:
 def authored_responses(part: Literal["responses", "narrow"] = "responses") -> list[AuthoredResponses]:
     """Answers to search in, in file order."""
     return [
-        AuthoredResponses(user_prompt(row["question"]), row["domain"], tuple(row["responses"]))
-        for row in read_jsonl(part_path(part))
+        AuthoredResponses(f"{part}-{number:03}", user_prompt(row["question"]), row["domain"], tuple(row["responses"]))
+        for number, row in enumerate(read_jsonl(part_path(part)), 1)
     ]
 
 
@@ -106,14 +112,17 @@ def questions(part: Part) -> list[str]:
 def _added(row: dict[str, Any], biases: Sequence[str]) -> Iterator[Contrast]:
     for bias in biases:
         if bias in BIASES:
-            yield _contrast(row, bias, row[bias], row["base"], "added")
+            yield _contrast(row, f"{row['id']}-{bias}", bias, row[bias], row["base"], "added")
 
 
 def _removed(row: dict[str, Any], biases: Sequence[str]) -> Iterator[Contrast]:
     if row["bias"] in biases:
-        yield _contrast(row, row["bias"], row["shown"], row["without"], "removed")
+        yield _contrast(row, row["id"], row["bias"], row["shown"], row["without"], "removed")
 
 
-def _contrast(row: dict[str, Any], bias: str, perturbed: str, base: str, direction: str) -> Contrast:
-    tags = {"source": "embedded", "domain": row["domain"], "kind": row["kind"], "direction": direction}
+def _contrast(row: dict[str, Any], authored: str, bias: str, perturbed: str, base: str, direction: str) -> Contrast:
+    # Not the tag `item`, which is what votes of a user's file go by.
+    tags = {
+        "source": "embedded", "authored": authored, "domain": row["domain"], "kind": row["kind"], "direction": direction,
+    }  # fmt: skip
     return Contrast(bias, user_prompt(row["question"]), perturbed, base, tags=tags)

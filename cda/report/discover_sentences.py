@@ -142,7 +142,7 @@ def _decision(result: Json) -> str:
 
 
 def _verdicts(verdicts: Json) -> str:
-    """How an LLM's verdicts on the test came about."""
+    """How verdicts on the test came about, where the judge compares."""
     bias = verdicts["position_bias"]
     said = "not known" if bias is None else f"{bias:+.2f}".replace("-", MINUS)
     return (

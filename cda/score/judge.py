@@ -14,6 +14,7 @@ import numpy as np
 from cda.errors import LLMError
 from cda.llm.protocol import LLM, Completion, Request, fenced
 from cda.records import Prompt, content_id, count_reasons, prompt_text
+from cda.score.both_orders import BothOrders, of_both_orders
 from cda.score.protocols import FloatArray
 
 TOP_LOGPROBS = 20
@@ -53,13 +54,8 @@ class LLMJudge:
         top_logprobs: By token: candidates to ask for, where a server allows fewer than 20.
         least_mass: By token: probability that has to lie on the verdicts; with less, the judge did not mean to answer so.
         both_orders: A comparison read in one order only has no margin; otherwise that order alone counts.
-        n_unread: Comparisons without a readable verdict in either order.
-        n_half_read: Comparisons read in one order only.
-        position_bias: Mean preference for the text shown first, −1 to 1, among comparisons read in both orders (written
-            verdicts: share for the first minus share for the second); 0: no position is preferred. None before
-            anything was asked, or where nothing was read.
+        orders: What the two orders of the last comparisons came to.
         reasons: Why single answers hold no verdict, with their counts.
-        n_flipped: Comparisons whose verdict follows the position and not the text: where written, a margin of 0.
     """
 
     llm: LLM
@@ -68,11 +64,8 @@ class LLMJudge:
     top_logprobs: int = TOP_LOGPROBS
     least_mass: float = LEAST_MASS
     both_orders: bool = False
-    n_unread: int = field(default=0, init=False)
-    n_half_read: int = field(default=0, init=False)
-    n_flipped: int = field(default=0, init=False)
+    orders: BothOrders = field(default=BothOrders(), init=False)
     reasons: dict[str, int] = field(default_factory=dict, init=False)
-    position_bias: float | None = field(default=None, init=False)
 
     @property
     def name(self) -> str:
@@ -104,7 +97,8 @@ class LLMJudge:
             else:
                 values[position] = read
         self.reasons = count_reasons(unread)
-        return self._of_both_orders(values.reshape(-1, 2))
+        margins, self.orders = of_both_orders(values.reshape(-1, 2), self.both_orders)
+        return margins
 
     def _read(self, answer: Completion, shown: tuple[Prompt, str, str]) -> float | str:
         """Preference for the text shown first, or why there is none."""
@@ -120,21 +114,6 @@ class LLMJudge:
             raise LLMError(f"{self.name}: gives no token probabilities; ask for written verdicts instead")
         found = token_preference(answer.logprobs, self.ties, self.least_mass)
         return f"less than {self.least_mass:.0%} of the probability is on a verdict" if found is None else found
-
-    def _of_both_orders(self, values: FloatArray) -> FloatArray:
-        """Margins, shape (n,), and the counts, from preferences for the text shown first, shape (n, 2)."""
-        read = ~np.isnan(values)
-        both = read.all(axis=1)
-        self.n_unread = int((~read.any(axis=1)).sum())
-        self.n_half_read = int((read.sum(axis=1) == 1).sum())
-        # Both orders name the same position, that is, different texts.
-        self.n_flipped = int((both & (values[:, 0] * values[:, 1] > 0)).sum())
-        self.position_bias = float(values[both].mean()) if both.any() else None
-        toward_first = values * np.array([1.0, -1.0])
-        count = read.sum(axis=1)
-        margins = np.full(len(values), np.nan)
-        np.divide(np.nansum(toward_first, axis=1), count, out=margins, where=both if self.both_orders else count > 0)
-        return margins
 
 
 def judge_request(prompt: Prompt, first: str, second: str, ties: bool = True) -> Request:

@@ -4,8 +4,9 @@ Loading it runs the module or file, and scoring runs the function, with all that
 
 A function of two parameters is a reward model: (prompts, responses) to one number each, higher is better. One of three is a
 judge: (prompts, first, second) to one preference each, from −1 (the second) over 0 (a tie) to 1 (the first); NaN where it
-has no verdict. Parameters with defaults do not count. Each prompt is a list of messages, {"role": ..., "content": ...}, as
-chat templates take them, also where there is one message only.
+has no verdict. Each comparison is asked for in both orders, in two calls, so that a taste for a place cancels and is reported.
+Parameters with defaults do not count. Each prompt is a list of messages, {"role": ..., "content": ...}, as chat templates
+take them, also where there is one message only.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 
 from cda.errors import ModelError
 from cda.records import Prompt
+from cda.score.both_orders import BothOrders, of_both_orders
 from cda.score.own_code import OwnCode, load_code
 from cda.score.protocols import FloatArray
 
@@ -67,17 +69,21 @@ class OwnPointwise:
 
 @dataclass
 class OwnPairwise:
-    """A PairwiseScorer over a user's function.
+    """A PairwiseScorer over a user's function, which is asked in both orders as an LLM judge is.
 
     Args:
         code: The function.
-        batch_rows: Comparisons in a call.
+        batch_rows: Comparisons in a call; those in the other order are another call.
+        both_orders: A comparison with a verdict in one order only has no margin; otherwise that order alone counts.
+        orders: What the two orders of the last comparisons came to; unread is where the function gave NaN.
+        reasons: As those of an LLM judge; a function gives none.
     """
 
     code: OwnCode
     batch_rows: int = 256
-    n_unread: int = field(default=0, init=False)
-    """Comparisons of the last time for which the function gave NaN: no verdict."""
+    both_orders: bool = False
+    orders: BothOrders = field(default=BothOrders(), init=False)
+    reasons: dict[str, int] = field(default_factory=dict, init=False)
 
     @property
     def name(self) -> str:
@@ -85,30 +91,32 @@ class OwnPairwise:
         return self.code.name
 
     def margin(self, prompts: Sequence[Prompt], first: Sequence[str], second: Sequence[str]) -> FloatArray:
-        """Preference for the first, −1 to 1, shape (n,); NaN where the function has no verdict. See `stream`."""
-        margins = np.full(len(prompts), np.nan)
-        for rows, found in self.stream(prompts, first, second):
-            margins[rows] = found
-        return margins
+        """Preference for the first text, (f(first, second) − f(second, first)) / 2, −1 to 1.
 
-    def stream(self, prompts: Sequence[Prompt], first: Sequence[str], second: Sequence[str]) -> Iterator[Scored]:
-        """Rows and their preferences, call by call, so that they can be kept before a later call fails.
+        Returns:
+            Shape (n,); NaN where the function has no verdict in either order.
 
         Raises:
             ModelError: The function fails, or a preference is outside −1 to 1.
         """
-        self.n_unread = 0
+        values = np.full((len(prompts), 2), np.nan)
         for rows in _batches(len(prompts), self.batch_rows):
-            found = self.code.numbers(rows, prompts, first, second)
-            outside = np.flatnonzero(np.abs(found) > 1)
-            if outside.size:
-                at = outside[0]
-                raise ModelError(
-                    f"{self.name}: the preference of comparison {rows[at] + 1:,} is {found[at]:g}; it must lie between "
-                    "−1 (the second) and 1 (the first). For rewards take the two parameters (prompts, responses)"
-                )
-            self.n_unread += int(np.isnan(found).sum())
-            yield list(rows), found
+            for order, texts in enumerate(((first, second), (second, first))):
+                values[rows, order] = self._asked(rows, prompts, *texts)
+        margins, self.orders = of_both_orders(values, self.both_orders)
+        return margins
+
+    def _asked(self, rows: range, prompts: Sequence[Prompt], shown: Sequence[str], beside: Sequence[str]) -> FloatArray:
+        """Preference for what is shown first, of some rows in one order."""
+        found = self.code.numbers(rows, prompts, shown, beside)
+        outside = np.flatnonzero(np.abs(found) > 1)
+        if outside.size:
+            at = outside[0]
+            raise ModelError(
+                f"{self.name}: the preference of comparison {rows[at] + 1:,} is {found[at]:g}; it must lie between "
+                "−1 (the second) and 1 (the first). For rewards take the two parameters (prompts, responses)"
+            )
+        return found
 
 
 def own_scorer(name: str, batch_rows: int = 256) -> OwnPointwise | OwnPairwise:

@@ -45,9 +45,11 @@ class OwnCode:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Name, and a hash of the file. What the file imports or loads may change without a trace here."""
+        """Name, a hash of the file, and how it is asked. What the file imports or loads may change without a trace here."""
         text = self.file.read_bytes() if self.file is not None else b""
-        return {"scorer": self.name, "code": hashlib.sha256(text).hexdigest()[:16]}
+        # Preferences were once asked for in one order: what was made of those is another result.
+        asked = {"orders": "both"} if self.n_columns == 3 else {}
+        return {"scorer": self.name, "code": hashlib.sha256(text).hexdigest()[:16]} | asked
 
     def numbers(self, rows: range, prompts: Sequence[Prompt], *texts: Sequence[str]) -> FloatArray:
         """What the function makes of some rows, shape (len(rows),).

@@ -82,6 +82,8 @@ def load_audit_texts(loaded: LoadedRecipe) -> AuditTexts:
             rewritten += contrasts
     quality = load_quality(loaded)
     excluded = {"contrasts": own.exclusions, "votes": _sum(own.votes, unread)}
+    if own.ids.exclusions.dropped:
+        excluded["ids of contrasts"] = own.ids.exclusions
     if quality is not None:
         excluded["quality pairs"] = quality.exclusions
     triples, triples_failed = _triples(loaded, excluded)
@@ -90,6 +92,8 @@ def load_audit_texts(loaded: LoadedRecipe) -> AuditTexts:
         groups.setdefault(contrast.bias, []).append(contrast)
     if audit.contrasts != EMBEDDED:
         say(f"  {audit.contrasts}: {own.exclusions}")
+        if own.ids.notice:
+            say(f"  {audit.contrasts}: {own.ids.notice}")
     everything = [one for group in groups.values() for one in group]
     unmatched = sum(
         _matched(items, str(name), everything) for name, items in ((audit.votes, votes), (audit.verdicts, verdicts))

@@ -38,7 +38,7 @@ class HeldOut:
         already: By candidate `id`, rewriter to the responses that were as they should become: measured so and not rewritten,
             or handed back by the rewriter as they were.
         n_prompts: Prompts whose responses were to be rewritten.
-        verdicts: How an LLM's verdicts came about; None where another scorer judges.
+        verdicts: How verdicts came about; None where the judge gives rewards.
         n_cut: Comparisons that another scorer gave no preference on, because a side was cut at its maximum length.
     """
 

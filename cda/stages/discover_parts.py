@@ -23,7 +23,7 @@ from cda.discover.rule_mutations import RuleMutator
 from cda.discover.search import SearchSettings
 from cda.embedded.model import JUDGE as EMBEDDED_JUDGE
 from cda.embedded.rules import RuleRewriter
-from cda.errors import LLMError
+from cda.errors import LLMError, ModelError
 from cda.launch import say
 from cda.llm.protocol import LLM
 from cda.rewrite.asked import LLMRewriter
@@ -31,6 +31,8 @@ from cda.rewrite.protocol import Rewriter
 from cda.score.compared import Comparison, Rewards, compare_distinct
 from cda.score.distinct import text_id
 from cda.score.judge import LLMJudge
+from cda.score.own import OwnPairwise
+from cda.stages.scorer_sources import own
 from cda.stages.scorers import compare, score
 from cda.stages.sources import open_llm, uses_llm
 from cda.stages.subjects import Subject
@@ -87,7 +89,7 @@ def reward_of(asked: Asked) -> Reward:
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """How an LLM's verdicts on comparisons came about.
+    """How verdicts on comparisons came about, an LLM's or those of a function of the user's own.
 
     Attributes:
         asked: Distinct comparisons, each asked for in both orders.
@@ -110,12 +112,11 @@ class Verdicts:
 class AskedJudge:
     """The judge as a function of comparisons.
 
-    An LLM's two verdicts, in both orders, are averaged; one in one order alone could be for the place, and gives no
-    preference. Of rewards the sign decides; what was cut gives no preference, as it gives no reward in `reward_of`.
+    Two verdicts, in both orders, are averaged; one in one order alone could be for the place, and gives no preference. Of rewards the sign decides; what was cut gives no preference, as it gives no reward in `reward_of`.
 
     Attributes:
         asked: The judge.
-        verdicts: Of the latest call, where the judge is an LLM.
+        verdicts: Of the latest call, where the judge compares.
         n_cut: Comparisons of the latest call with a side that was cut, where it is another scorer.
     """
 
@@ -128,8 +129,8 @@ class AskedJudge:
         self.verdicts, self.n_cut = None, 0
         if not comparisons:
             return np.zeros(0)
-        if kind_of(self.asked.subject.name) == "judge":
-            margins, self.verdicts = _verdicts(self.asked.loaded, comparisons)
+        if (judge := _pairwise(self.asked)) is not None:
+            margins, self.verdicts = _verdicts(judge, comparisons)
             return (margins + 1) / 2
         compared, _ = compare(self.asked.subject, comparisons, self.asked.loaded)
         preferences = compared.margins(comparisons)
@@ -148,29 +149,42 @@ def judge_of(asked: Asked) -> Judge:
     return AskedJudge(asked)
 
 
-def _verdicts(loaded: LoadedRecipe, comparisons: Sequence[Comparison]) -> tuple[FloatArray, Verdicts]:
-    """An LLM's, −1 to 1, without a word on costs, which were said for the whole discovery.
+def _pairwise(asked: Asked) -> LLMJudge | OwnPairwise | None:
+    """What is asked, where it compares: then a comparison counts that was read in both orders."""
+    kind, options = kind_of(asked.subject.name), asked.loaded.recipe.score.judge
+    if kind == "judge":
+        return LLMJudge(open_llm(asked.loaded), ties=options.ties, by_token=options.by_token, both_orders=True)
+    function = own(asked.subject.name) if kind == "function" else None
+    return replace(function, both_orders=True) if isinstance(function, OwnPairwise) else None
+
+
+def _verdicts(judge: LLMJudge | OwnPairwise, comparisons: Sequence[Comparison]) -> tuple[FloatArray, Verdicts]:
+    """Preferences for the first text, −1 to 1, without a word on costs, which were said for the whole discovery.
 
     Raises:
-        LLMError: Not one can be read in both orders.
+        LLMError, ModelError: Not one can be read in both orders.
     """
-    options = loaded.recipe.score.judge
-    judge = LLMJudge(open_llm(loaded), ties=options.ties, by_token=options.by_token, both_orders=True)
     compared = compare_distinct(judge, comparisons)
     why = ", ".join(f"{count} × {reason}" for reason, count in judge.reasons.items())
-    if why:
+    if judge.orders.n_unread or judge.orders.n_half_read or why:
         say(
-            f"  {judge.n_unread} comparisons without a readable verdict, {judge.n_half_read} with one in one order alone, "
-            f"which does not count ({why})"
+            f"  {judge.orders.n_unread} comparisons without a readable verdict, {judge.orders.n_half_read} with one in one "
+            f"order alone, which does not count{f' ({why})' if why else ''}"
         )
     margins = compared.margins(comparisons)
     if np.isnan(margins).all():
-        raise LLMError(
-            f"{judge.name}: no verdict readable in both orders on any of {len(comparisons)} comparisons ({why})"
+        error = LLMError if isinstance(judge, LLMJudge) else ModelError
+        raise error(
+            f"{judge.name}: no verdict readable in both orders on any of {len(comparisons)} comparisons ({why or 'NaN'})"
         )
     n = len(compared.by_comparison)
     return margins, Verdicts(
-        n, judge.n_unread, dict(judge.reasons), judge.n_half_read, judge.n_flipped, judge.position_bias
+        n,
+        judge.orders.n_unread,
+        dict(judge.reasons),
+        judge.orders.n_half_read,
+        judge.orders.n_flipped,
+        judge.orders.position_bias,
     )
 
 

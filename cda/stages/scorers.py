@@ -173,28 +173,30 @@ def _judged(comparisons: Sequence[Comparison], loaded: LoadedRecipe) -> tuple[Co
     said = 1 if options.by_token else _VERDICT_TOKENS
     confirm(Planned("judging, each in both orders", 2 * len(distinct), mean, said), loaded)
     preferences = compare_distinct(judge, comparisons)
-    if judge.n_unread == len(preferences.by_comparison):
+    if judge.orders.n_unread == len(preferences.by_comparison):
         why = ", ".join(f"{count} × {reason}" for reason, count in judge.reasons.items())
-        raise LLMError(f"{judge.name}: no readable verdict on any of {judge.n_unread} comparisons ({why})")
-    return preferences, {
-        "kind": "judge",
-        "comparisons": len(preferences.by_comparison),
-        "unread": judge.n_unread,
-        "reasons": judge.reasons,
-        "half_read": judge.n_half_read,
-        "flipped": judge.n_flipped,
-        "position_bias": judge.position_bias,
-        "verdicts": "by token" if options.by_token else "written",
-    }
+        raise LLMError(f"{judge.name}: no readable verdict on any of {judge.orders.n_unread} comparisons ({why})")
+    return preferences, _verdict_facts(judge, preferences) | {"verdicts": "by token" if options.by_token else "written"}
 
 
 def _own_preferences(function: OwnPairwise, comparisons: Sequence[Comparison]) -> tuple[Preferences, dict[str, Any]]:
     preferences = compare_distinct(function, comparisons)
-    n = len(preferences.by_comparison)
-    if function.n_unread == n:
-        raise ModelError(f"{function.name}: no preference (NaN) on any of {n} comparisons")
-    how = f"Asked {function.name} for {n} preferences; {function.n_unread} without a verdict"
-    return preferences, {"kind": "judge", "how": how, "comparisons": n, "unread": function.n_unread}
+    if function.orders.n_unread == len(preferences.by_comparison):
+        raise ModelError(f"{function.name}: no preference (NaN) on any of {function.orders.n_unread} comparisons")
+    return preferences, _verdict_facts(function, preferences)
+
+
+def _verdict_facts(judge: LLMJudge | OwnPairwise, preferences: Preferences) -> dict[str, Any]:
+    """Of anything that compares, in both orders."""
+    return {
+        "kind": "judge",
+        "comparisons": len(preferences.by_comparison),
+        "unread": judge.orders.n_unread,
+        "reasons": judge.reasons,
+        "half_read": judge.orders.n_half_read,
+        "flipped": judge.orders.n_flipped,
+        "position_bias": judge.orders.position_bias,
+    }
 
 
 def _counts(scores: Scores) -> dict[str, int]:

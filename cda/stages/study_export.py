@@ -106,6 +106,8 @@ def _of_contrasts(rows: Sequence[Row], where: str, options: ExportOptions) -> tu
     are_contrasts = any(options.columns.get(name, name) in row for row in rows for name in ("perturbed", "biased"))
     names = _bias_names(rows, where, options, needed=unnamed and are_contrasts)
     found = clean_contrasts(rows, names, options.columns, where)
+    if found.ids.notice:
+        say(f"{where}: {found.ids.notice}")
     return found.contrasts, found.exclusions
 
 

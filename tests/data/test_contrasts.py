@@ -8,7 +8,7 @@ import pytest
 
 from cda.data.contrasts import clean_contrasts, with_votes
 from cda.errors import DataError
-from cda.records import Contrast, user_prompt
+from cda.records import Contrast, Exclusions, user_prompt
 
 DIRECT = {"prompt": "q", "base": "plain", "perturbed": "biased"}
 NAMED = {"prompt": "q", "response_1": "biased", "response_2": "plain", "biased": "response_1"}
@@ -81,7 +81,8 @@ def test_preferences_that_name_a_response(biased: str, preferred: str, expected:
         (DIRECT | {"prompt": 5}, "prompt is neither text nor messages"),
         (DIRECT | {"base": " "}, "a side is missing"),
         (DIRECT | {"perturbed": None}, "a side is missing"),
-        (DIRECT | {"base": 5}, "a side is missing"),
+        (DIRECT | {"base": 5}, "a side is no text"),
+        (DIRECT | {"perturbed": {"text": "biased"}}, "a side is no text"),
         (DIRECT | {"base": "biased"}, "identical sides"),
         (DIRECT | {"preferred": "maybe"}, "unreadable preference"),
         (DIRECT | {"preferred": "response_1"}, "unreadable preference"),
@@ -185,3 +186,55 @@ def test_votes_need_ids_that_name_one_pair() -> None:
 def test_sides_as_messages() -> None:
     row = {"prompt": "q", "base": [{"role": "assistant", "content": "plain"}], "perturbed": "biased"}
     assert clean(row) == clean(DIRECT)
+
+
+def exported(**change: Any) -> dict[str, Any]:
+    """A row as `cda texts` writes it, its id made from its text, and then edited."""
+    one = Contrast("jargon", user_prompt("q"), perturbed="biased", base="plain")
+    return {"id": one.id, "bias": "jargon"} | DIRECT | change
+
+
+def second(**change: Any) -> dict[str, Any]:
+    one = Contrast("jargon", user_prompt("r"), perturbed="biased", base="plain")
+    return {"id": one.id, "bias": "jargon"} | DIRECT | {"prompt": "r"} | change
+
+
+def test_votes_on_other_text_are_not_taken_for_an_edited_row() -> None:
+    rows = [exported(base="biased", perturbed="plain"), second()]
+    votes = {row["id"]: ("perturbed",) for row in rows}
+    found = clean_contrasts(rows, ["jargon"], {}, "f", votes, votes)
+    assert [one.votes for one in found.contrasts] == [one.verdicts for one in found.contrasts] == [(), ("perturbed",)]
+    assert "item" not in found.contrasts[0].tags
+    assert found.ids.exclusions == Exclusions(2, {"made from other text": 1})
+    assert found.ids.notice is not None
+    assert found.ids.notice.startswith(
+        "1 of 2 rows carry an id that was made from other text (or for another bias); votes on"
+    )
+
+
+def test_an_edited_row_takes_the_votes_of_its_new_text() -> None:
+    rows = [exported(base="plainer"), second()]
+    new = Contrast("jargon", user_prompt("q"), perturbed="biased", base="plainer").id
+    found = clean_contrasts(rows, ["jargon"], {}, "f", {rows[0]["id"]: ("base",), new: ("tie",)})
+    assert found.contrasts[0].votes == ("tie",)
+
+
+def test_swapped_sides_alone_show_that_ids_are_ours() -> None:
+    row = exported(base="biased", perturbed="plain")
+    found = clean_contrasts([row], ["jargon"], {}, "f", {row["id"]: ("perturbed",)})
+    assert (found.contrasts[0].votes, found.ids.exclusions.dropped) == ((), 1)
+
+
+@pytest.mark.parametrize("name", ["0123456789abcdef", "my-row", "0123456789ABCDEF", "7"])
+def test_ids_of_the_users_own_stay(name: str) -> None:
+    """Anybody's hash may look like ours: where no row shows that ids are ours, it is said, and nothing is changed."""
+    row = DIRECT | {"id": name}
+    found = clean_contrasts([row], ["jargon"], {}, "f", {name: ("perturbed",)})
+    assert (found.contrasts[0].votes, found.contrasts[0].tags["item"]) == (("perturbed",), name)
+    assert found.ids.exclusions == Exclusions(1, {})
+    assert (found.ids.notice is not None) == (name == "0123456789abcdef")
+
+
+def test_an_unedited_export_says_nothing() -> None:
+    found = clean_contrasts([exported(), second()], ["jargon"], {}, "f")
+    assert found.ids.notice is None and found.ids.exclusions == Exclusions(2, {})

@@ -64,6 +64,31 @@ def test_saved_folders_with_and_without_splits(tmp_path: Path) -> None:
         load_rows(str(tmp_path / "split"), "dev")
 
 
+def test_a_folder_of_several_tables_names_them(tmp_path: Path) -> None:
+    from datasets import Dataset
+
+    lines, saved = tmp_path / "lines", tmp_path / "saved"
+    lines.mkdir()
+    configs = "".join(f"- {{config_name: {name}, data_files: {name}.jsonl}}\n" for name in "ab")
+    (lines / "README.md").write_text(f"---\nconfigs:\n{configs}---\n", encoding="utf-8")
+    for name in "ab":
+        write(lines / f"{name}.jsonl", ROWS)
+        Dataset.from_list(ROWS).save_to_disk(str(saved / name))
+    for folder, ending in ((lines, ".jsonl"), (saved, "")):
+        with pytest.raises(DataError) as refused:
+            load_rows(str(folder))
+        assert f"it holds {folder}/a{ending}, {folder}/b{ending}; give the one that is meant" in str(refused.value)
+        assert "Config name" not in str(refused.value)
+        assert load_rows(f"{folder}/a{ending}") == ROWS
+
+
+def test_no_more_than_some_tables_are_listed(tmp_path: Path) -> None:
+    for number in range(10):
+        (tmp_path / f"{number}.jsonl").write_text("broken", encoding="utf-8")
+    with pytest.raises(DataError, match=r"7\.jsonl and 2 more; give the one that is meant"):
+        load_rows(str(tmp_path))
+
+
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="not a folder that datasets can load"):
         load_rows(str(tmp_path))

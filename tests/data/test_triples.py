@@ -22,6 +22,7 @@ def test_attribute_words(word: Any, expected: bool) -> None:
     ("change", "reason"),
     [
         ({"rewrite": " "}, "a side is missing"),
+        ({"rewrite": 12}, "a side is no text"),
         ({"rewrite_of_rewrite": None}, "a side is missing"),
         ({"rewrite": "a"}, "a rewrite that changed nothing"),
         ({"has_attribute": "maybe"}, "has_attribute is neither yes nor no"),

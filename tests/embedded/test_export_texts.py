@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from cda.cli import app
 from cda.data.contrasts import clean_contrasts
 from cda.data.load import load_rows
 from cda.data.pairs import clean_pairs
-from cda.embedded.export import export
-from cda.embedded.texts import BIASES, audit_contrasts, authored_contrasts, authored_pairs
+from cda.embedded.export import FORMATS, export, tables
+from cda.embedded.texts import BIASES, FOLDER, audit_contrasts, authored_contrasts, authored_pairs
 from cda.errors import RunError
 
 
@@ -31,6 +34,62 @@ def test_a_round_trip_loses_nothing(form: str, ending: str, tmp_path: Path) -> N
         pairs = clean_pairs(load_rows(str(out / f"{part}{ending}")))
         assert [one.id for one in pairs.pairs] == [one.pair.id for one in authored_pairs(part)]  # type: ignore[arg-type]
     assert "CC BY 4.0" in (out / "README.md").read_text(encoding="utf-8")
+    items = {row["item"] for name in tables() if name != "readings" for row in load_rows(str(out / f"{name}{ending}"))}
+    assert {
+        "audit-007-vagueness",
+        "shown-length-001",
+        "quality-012",
+        "train-001",
+        "responses-001",
+        "narrow-001",
+    } <= items
+    readings = load_rows(str(out / f"readings{ending}"))
+    assert len(readings) == 1874
+    assert {row["id"] for row in readings} <= items
+    refused = CliRunner().invoke(app, ["audit", "embedded", "--pairs", str(out), "--out", str(tmp_path / "run")])
+    assert f"{out / 'contrasts'}{ending}" in refused.output.replace("\n", "")
+
+
+def test_the_header_of_the_card_names_tables_where_they_are(tmp_path: Path) -> None:
+    for form in FORMATS:
+        export(tmp_path / form, form)
+        header = yaml.safe_load((tmp_path / form / "README.md").read_text(encoding="utf-8").split("---\n")[1])
+        assert (header["license"], header["version"]) == ("cc-by-4.0", 2)
+        named = {one["config_name"]: one["data_files"] for one in header.get("configs", ())}
+        assert named == ({name: f"{name}.jsonl" for name in tables()} if form == "jsonl" else {})
+    packaged = (FOLDER / "README.md").read_text(encoding="utf-8")
+    assert "configs" not in packaged.split("---\n")[1]
+    # What the card says of the package's files and of the export's.
+    assert {f"`{path.name}`" for path in FOLDER.glob("*.jsonl")} <= set(
+        re.findall(r"^\| (`[a-z]+\.jsonl`)", packaged, re.M)
+    )
+    assert set(tables()) == set(re.findall(r"\| `([a-z]+)` \|$", packaged, re.M))
+
+
+def test_the_card_counts_the_biases_of_training_sides() -> None:
+    pairs = authored_pairs("train")
+    sound, flawed = (sum(bool(getattr(one, f"{side}_shows")) for one in pairs) for side in ("sound", "flawed"))
+    card = (FOLDER / "README.md").read_text(encoding="utf-8")
+    assert f"{sound} of the {len(pairs)} sound answers, {sound / len(pairs):.0%}, and {flawed} of the flawed ones, {flawed / len(pairs):.0%}" in card  # fmt: skip
+
+
+def test_an_edited_row_of_the_export_says_so(tmp_path: Path) -> None:
+    """Swapped sides with the old id: votes on the old text are unmatched, and the notice counts the row."""
+    export(tmp_path / "texts", "jsonl")
+    rows = [dict(row) for row in load_rows(str(tmp_path / "texts" / "contrasts.jsonl")) if row["bias"] == "jargon"][:6]
+    rows[0] |= {"base": rows[0]["perturbed"], "perturbed": rows[0]["base"]}
+    (tmp_path / "edited.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    votes = "".join(f"{row['id']},base\n" for row in rows)
+    (tmp_path / "votes.csv").write_text(f"id,vote\n{votes}", encoding="utf-8")
+    (tmp_path / "mine.py").write_text("def score(prompts, responses):\n    return [len(one) for one in responses]\n")
+    words = ["audit", f"{tmp_path / 'mine.py'}:score", "--bias", "jargon", "--pairs", str(tmp_path / "edited.jsonl")]
+    words += ["--votes", str(tmp_path / "votes.csv"), "--quality", "none", "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert "1 of 6 rows carry an id that was made from other text" in " ".join(done.output.split())
+    found = json.loads((tmp_path / "out" / "audit" / "audit.json").read_text(encoding="utf-8"))
+    assert found["votes_unmatched"] == 1
+    assert found["excluded"]["ids of contrasts"]["reasons"] == {"made from other text": 1}
 
 
 def test_datasets_finds_the_tables_by_name(tmp_path: Path) -> None:
@@ -39,7 +98,9 @@ def test_datasets_finds_the_tables_by_name(tmp_path: Path) -> None:
     export(tmp_path / "texts", "jsonl")
     found = load_dataset(str(tmp_path / "texts"), "quality", split="train", cache_dir=str(tmp_path / "cache"))
     assert len(found) == len(authored_pairs("quality"))
-    assert {"prompt", "chosen", "rejected", "flaw"} <= set(found.column_names)
+    assert {"prompt", "chosen", "rejected", "flaw", "item"} <= set(found.column_names)
+    read = load_dataset(str(tmp_path / "texts"), "readings", split="train", cache_dir=str(tmp_path / "cache"))
+    assert len(read) == 1874
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:

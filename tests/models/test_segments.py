@@ -98,7 +98,9 @@ def test_the_marks_of_a_pair_are_the_tokenizers_own(bert: Path, tmp_path: Path, 
     template = load_reward_model(ModelSpec(str(folder), "fp32", 128)).template
     for prompt, response in zip(texts.prompts, texts.responses, strict=True):
         assert template.encode(prompt, response).ids == template.tokenizer(prompt_text(prompt), response)["input_ids"]
-    short = load_reward_model(ModelSpec(str(folder), "fp32", 20)).template.encode(texts.prompts[-1], texts.responses[-1])
+    short = load_reward_model(ModelSpec(str(folder), "fp32", 20)).template.encode(
+        texts.prompts[-1], texts.responses[-1]
+    )
     assert short.truncated
     assert len(short.ids) == 20
     assert short.ids.count(template.tokenizer.sep_token_id) == 3

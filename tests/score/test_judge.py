@@ -12,6 +12,7 @@ import pytest
 from cda.llm.cache import key_of
 from cda.llm.protocol import Completion, Request
 from cda.records import user_prompt
+from cda.score.both_orders import BothOrders
 from cda.score.compared import compare_distinct
 from cda.score.judge import LLMJudge, judge_request, parse_verdict, verdict_code
 
@@ -48,13 +49,13 @@ def test_the_text_decides_and_not_its_place() -> None:
     judge = LLMJudge(Scripted(longer))
     margins = judge.margin(PROMPTS, ["long text", "a", "same"], ["short", "bb", "size"])
     assert margins.tolist() == [1.0, -1.0, 0.0]
-    assert (judge.position_bias, judge.n_flipped, judge.n_unread, judge.n_half_read) == (0.0, 0, 0, 0)
+    assert judge.orders == BothOrders(position_bias=0.0)
 
 
 def test_a_judge_that_follows_the_place_says_nothing() -> None:
     judge = LLMJudge(Scripted(lambda *_: "Verdict: 1"))
     assert judge.margin(PROMPTS, ["a", "b", "c"], ["d", "e", "f"]).tolist() == [0.0, 0.0, 0.0]
-    assert (judge.position_bias, judge.n_flipped) == (1.0, 3)
+    assert (judge.orders.position_bias, judge.orders.n_flipped) == (1.0, 3)
 
 
 def test_unreadable_verdicts_are_counted_and_never_a_tie() -> None:
@@ -67,7 +68,7 @@ def test_unreadable_verdicts_are_counted_and_never_a_tie() -> None:
     margins = judge.margin(PROMPTS, ["broken", "refuse", "long text"], ["x", "x", "s"])
     assert np.isnan(margins[0])
     assert margins[1:].tolist() == [1.0, 1.0]  # the readable order alone
-    assert (judge.n_unread, judge.n_half_read) == (1, 1)
+    assert (judge.orders.n_unread, judge.orders.n_half_read) == (1, 1)
     assert judge.reasons == {"no verdict in the last line": 2, "refused": 1}
 
 

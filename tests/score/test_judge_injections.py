@@ -14,6 +14,7 @@ from injections import INJECTIONS
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import fenced
 from cda.records import user_prompt
+from cda.score.both_orders import BothOrders
 from cda.score.judge import NO_CODED_VERDICT, NO_VERDICT, LLMJudge, judge_request, parse_verdict, verdict_code
 
 HONEST = "Paris is the capital of France."
@@ -59,7 +60,7 @@ def test_there_are_enough_of_them() -> None:
 def test_a_judge_that_quotes_before_its_verdict_is_read_as_it_meant(serve: Serve, injected_first: bool) -> None:
     judge = opened(serve, lambda quoted, own: f"One of them says:\n{quoted}\nThat is no answer.\n{own}")
     assert margins(judge, injected_first) == dict.fromkeys(NAMES, -1.0 if injected_first else 1.0)
-    assert (judge.n_unread, judge.n_half_read, judge.n_flipped, judge.position_bias) == (0, 0, 0, 0.0)
+    assert judge.orders == BothOrders(position_bias=0.0)
 
 
 @pytest.mark.parametrize("injected_first", [True, False])

@@ -52,8 +52,8 @@ def test_the_preference_is_the_mean_of_both_orders(serve: Serve) -> None:
     good_first, good_second = 0.8 - 0.1, (0.3 - 0.5) / 0.8
     margin = (good_first - good_second) / 2
     assert judge.margin(PROMPTS * 2, ["good", "bad"], ["bad", "good"]) == pytest.approx([margin, -margin])
-    assert judge.position_bias == pytest.approx((good_first + good_second) / 2)
-    assert (judge.n_unread, judge.n_half_read, judge.n_flipped, judge.reasons) == (0, 0, 0, {})
+    assert judge.orders.position_bias == pytest.approx((good_first + good_second) / 2)
+    assert (judge.orders.n_unread, judge.orders.n_half_read, judge.orders.n_flipped, judge.reasons) == (0, 0, 0, {})
     wanted = {"logprobs": True, "top_logprobs": 20, "temperature": 0.0, "max_completion_tokens": 1}
     assert len(bodies) == 4
     assert all(wanted.items() <= body.items() for body in bodies)
@@ -64,7 +64,7 @@ def test_a_judge_of_places_is_seen(serve: Serve) -> None:
         OpenAIClient("j", base_url=serve(token_server(lambda _: {"1": 0.75, "2": 0.25}, []))), by_token=True
     )
     assert judge.margin(PROMPTS, ["good"], ["bad"]).tolist() == [0.0]
-    assert (judge.position_bias, judge.n_flipped) == (pytest.approx(0.5), 1)
+    assert (judge.orders.position_bias, judge.orders.n_flipped) == (pytest.approx(0.5), 1)
 
 
 def test_without_ties_a_zero_is_no_verdict(serve: Serve) -> None:
@@ -72,7 +72,7 @@ def test_without_ties_a_zero_is_no_verdict(serve: Serve) -> None:
     url = serve(token_server(lambda first: {"1": 0.4, "2": 0.2, "0": 0.4} if first else {"0": 0.9, "1": 0.1}, bodies))
     judge = LLMJudge(OpenAIClient("j", base_url=url), ties=False, by_token=True, top_logprobs=5)
     assert judge.margin(PROMPTS, ["good"], ["bad"]) == pytest.approx([1 / 3])
-    assert judge.n_half_read == 1
+    assert judge.orders.n_half_read == 1
     assert judge.reasons == {"less than 50% of the probability is on a verdict": 1}
     assert all("neither" not in str(body["messages"]) and body["top_logprobs"] == 5 for body in bodies)
 

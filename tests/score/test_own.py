@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 
@@ -12,6 +13,7 @@ import pytest
 
 from cda.errors import ModelError
 from cda.records import Message, Prompt, user_prompt
+from cda.score.both_orders import BothOrders
 from cda.score.own import OwnPairwise, OwnPointwise, own_scorer
 from cda.score.own_code import is_own
 
@@ -64,14 +66,67 @@ def test_a_function_of_two_parameters_gives_rewards(tmp_path: Path) -> None:
 def test_a_function_of_three_parameters_gives_preferences(tmp_path: Path) -> None:
     code = """
     def score(prompts, first, second):
-        return [float("nan") if a == b else 1 if len(a) > len(b) else -0.5 for a, b in zip(first, second)]
+        return [float("nan") if a == b else 1 if len(a) > len(b) else -1 for a, b in zip(first, second)]
     """
     scorer = own_scorer(f"{written(tmp_path, code)}:score")
     assert isinstance(scorer, OwnPairwise)
     margins = scorer.margin(PROMPTS, ["long", "s", "same"], ["s", "long", "same"])
-    assert margins[:2].tolist() == [1.0, -0.5]
+    assert margins[:2].tolist() == [1.0, -1.0]
     assert np.isnan(margins[2])
-    assert scorer.n_unread == 1
+    assert scorer.orders == BothOrders(n_unread=1, n_half_read=0, n_flipped=0, position_bias=0.0)
+
+
+def pairwise(folder: Path, code: str, batch_rows: int = 256) -> OwnPairwise:
+    scorer = own_scorer(f"{written(folder, code)}:score", batch_rows)
+    assert isinstance(scorer, OwnPairwise)
+    return scorer
+
+
+def test_a_taste_for_the_first_place_cancels_and_is_counted(tmp_path: Path) -> None:
+    scorer = pairwise(tmp_path, "def score(prompts, first, second): return [1.0] * len(first)")
+    assert scorer.margin(PROMPTS, ["a", "b", "c"], ["d", "e", "f"]).tolist() == [0.0, 0.0, 0.0]
+    assert scorer.orders == BothOrders(n_flipped=3, position_bias=1.0)
+
+
+def test_a_margin_is_half_of_the_difference_between_the_orders(tmp_path: Path) -> None:
+    code = """
+    def score(prompts, first, second):
+        return [{"good": 0.75, "bad": -0.25, "same": 0.25}[one] for one in first]
+    """
+    scorer = pairwise(tmp_path, code)
+    margins = scorer.margin(PROMPTS, ["good", "bad", "same"], ["bad", "good", "same"])
+    assert margins.tolist() == [0.5, -0.5, 0.0]
+    assert scorer.orders == BothOrders(n_flipped=1, position_bias=0.25)
+
+
+def test_a_verdict_in_one_order_alone_counts_unless_both_are_needed(tmp_path: Path) -> None:
+    code = "def score(p, first, second): return [float('nan') if one == 'a' else 1.0 for one in first]"
+    scorer = pairwise(tmp_path, code)
+    assert scorer.margin(PROMPTS[:1], ["a"], ["b"]).tolist() == [-1.0]
+    assert scorer.orders == BothOrders(n_half_read=1)
+    assert np.isnan(replace(scorer, both_orders=True).margin(PROMPTS[:1], ["a"], ["b"])).all()
+
+
+def test_calls_of_both_orders_hold_no_more_rows_than_are_allowed(tmp_path: Path) -> None:
+    code = """
+    calls = []
+
+    def score(prompts, first, second):
+        calls.append((list(first), list(second)))
+        return [0.0] * len(first)
+    """
+    scorer = pairwise(tmp_path, code, batch_rows=2)
+    scorer.margin(PROMPTS, ["a", "b", "c"], ["x", "y", "z"])
+    assert scorer.code.function.__globals__["calls"] == [
+        (["a", "b"], ["x", "y"]), (["x", "y"], ["a", "b"]), (["c"], ["z"]), (["z"], ["c"]),
+    ]  # fmt: skip
+
+
+def test_what_was_made_of_one_order_is_another_result(tmp_path: Path) -> None:
+    """A finished stage of an older version is not taken for one in which both orders were asked."""
+    settings = pairwise(tmp_path, "def score(prompts, first, second): return [0]").code.settings
+    assert settings["orders"] == "both"
+    assert "orders" not in pointwise(tmp_path, "def score(prompts, responses): return [0]").code.settings
 
 
 def test_a_package_of_the_current_folder_and_an_object_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -212,7 +212,8 @@ def test_a_number_of_ties_with_an_unread_verdict_is_left_out(tmp_path: Path) -> 
         "def prefer(prompts, first, second):\n"
         "    among = ['good' in a and 'good' in b for a, b in zip(first, second)]\n"
         "    lost = [same and '7' in prompt[0]['content'] for same, prompt in zip(among, prompts)]\n"
-        "    return [float('nan') if none else 0.5 if same else 1.0 for none, same in zip(lost, among)]\n"
+        "    sizes = [float('nan') if none else 0.5 if same else 1.0 for none, same in zip(lost, among)]\n"
+        "    return [size if (b == 'bad' or a < b and a != 'bad') else -size for size, a, b in zip(sizes, first, second)]\n"
     )
     rows = [
         {"id": f"{kind}:{number}", "prompt": f"{kind} {number}", "subset": "Ties", "num_correct": n,
@@ -227,6 +228,19 @@ def test_a_number_of_ties_with_an_unread_verdict_is_left_out(tmp_path: Path) -> 
     # The one that is left: gaps of 1 over a spread of 0.5.
     assert (estimate["n"], estimate["value"]) == (1, pytest.approx(1 + 0.01 * np.tanh(1)))
     assert "Not compared, 2 of 4 items" in shown
+
+
+def test_ones_own_preferences_for_the_first_place_rank_nothing(tmp_path: Path) -> None:
+    code = tmp_path / "mine.py"
+    code.write_text("def first(prompts, first, second):\n    return [1.0] * len(first)\n")
+    rows = [{"prompt": f"q{one}", "chosen": "good", "rejected": "bad"} for one in range(4)]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    done(f"{code}:first", tmp_path / "pairs.jsonl", "--out", tmp_path / "out")
+    (scoring,) = read_json(tmp_path / "out" / "quality.json")["scorings"]
+    assert (scoring["position_bias"], scoring["flipped"], scoring["half_read"]) == (1.0, 4, 0)
+    report = (tmp_path / "out" / "quality.md").read_text(encoding="utf-8")
+    assert "4 comparisons, each in both orders: 0 without a verdict" in report
+    assert "4 followed the place; first place minus second: +1.00" in report
 
 
 def judge(choose: Callable[[str, str], str]) -> Answer:

@@ -160,6 +160,25 @@ def test_code_of_the_users_own(pairs: Path, tmp_path: Path, pairwise: bool) -> N
     assert found["model"]["kind"] == ("judge" if pairwise else "reward model")
 
 
+def test_preferences_for_the_first_place_are_no_skew_and_no_quality(pairs: Path, tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("def first(prompts, first, second):\n    return [1.0] * len(first)\n")
+    quality = tmp_path / "quality.jsonl"
+    rows = [{"prompt": row["prompt"], "chosen": row["perturbed"], "rejected": row["base"]} for row in ROWS]
+    quality.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    words = ["audit", f"{path}:first", "--bias", "jargon", "--pairs", str(pairs), "--quality", str(quality)]
+    done = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    found = json.loads((tmp_path / "out" / "audit" / "audit.json").read_text())
+    assert (found["skew"]["jargon"]["model"]["value"], found["skew"]["jargon"]["ties"]["model"]) == (0.5, N)
+    assert found["quality"]["model"]["value"] == 0.5
+    model = found["model"]
+    assert (model["position_bias"], model["flipped"], model["half_read"]) == (1.0, model["comparisons"], 0)
+    said = f"in both orders; 0 unreadable, 0 readable in one order only, {model['comparisons']} followed the place; first place"
+    assert said in " ".join(done.output.split())
+    assert said in (tmp_path / "out" / "report" / "report.md").read_text(encoding="utf-8")
+
+
 def rewarding(
     good: float, asked: list[str], fail_after: int | None = None
 ) -> Callable[[dict[str, Any]], tuple[int, Any]]:

@@ -161,6 +161,15 @@ def test_a_judge_that_follows_the_place_is_shown_as_such(
     assert "counts as a tie" in printed
 
 
+def test_ones_own_preferences_for_the_first_place_are_ties(write: Callable[..., str], tmp_path: Path) -> None:
+    code = tmp_path / "mine.py"
+    code.write_text("def first(prompts, first, second):\n    return [1.0] * len(first)\n")
+    one, other = (write(name, *((f"q{row}", f"{name}{row}") for row in range(4))) for name in "ab")
+    found, printed = done(tmp_path / "out", f"{code}:first", one, other)
+    assert found["result"]["ties"]["value"] == 1.0
+    assert "0 readable in one order only, 4 followed the place; first place minus second: +1.00." in printed
+
+
 def test_answers_of_a_judge_that_hold_no_verdict(
     serve: Callable[[Answer], str], write: Callable[..., str], tmp_path: Path
 ) -> None:
