@@ -135,11 +135,9 @@ def adjusted_effect(
     influence = np.bincount(clusters, weights=inverse[0] * residuals)
     error = float(np.sqrt(n_prompts / (n_prompts - rank) * (influence**2).sum()))
     # Rounding leaves a trace of an error where there is none.
-    if error <= 1e-12 * float(np.abs(values).max()):
-        return NotIdentified(
-            f"{form}: nothing is left to vary between its {n_prompts} prompts, so that the effect's error is unknown"
-        )
     value, freedom = float(coefficients[0]), n_prompts - rank
+    if error <= 1e-12 * float(np.abs(values).max()):
+        return NotIdentified(f"{form}: {_without_error(value, values, residuals, n_prompts)}")
     half = float(stats.t.ppf(0.975, freedom)) * error
     total = float(((values - values.mean()) ** 2).sum())
     return Adjusted(
@@ -223,6 +221,19 @@ def _terms(perturbed: FloatArray, base: FloatArray, form: Form) -> list[FloatArr
     return [np.sign(difference) * np.log1p(np.abs(difference))]
 
 
+def _without_error(value: float, values: FloatArray, residuals: FloatArray, n_prompts: int) -> str:
+    """Why an adjusted effect has no error: drift explains every margin, or the rest is the same in every prompt."""
+    size = float(np.abs(values).max())
+    varies, left_over = float(np.ptp(values)) > 1e-12 * size, float(np.abs(residuals).max()) > 1e-9 * size
+    if not varies or left_over:
+        return f"nothing is left to vary between its {n_prompts} prompts, so that the effect's error is unknown"
+    if abs(value) <= 1e-9 * size:
+        return "what else differs explains the margins in full, and nothing is left for the bias to explain"
+    return (
+        f"what else differs explains in full how the margins vary; {_signed(value)} is left, and its error is unknown"
+    )
+
+
 def _disagreements(adjusted: Mapping[Form, Adjusted | NotIdentified]) -> list[str]:
     """Forms that cannot be estimated, then pairs of forms that differ in sign, in words."""
     found = [one.reason for one in adjusted.values() if isinstance(one, NotIdentified)]
@@ -254,4 +265,8 @@ def _agreement(
 
 
 def _number(estimate: Estimate) -> str:
-    return f"{estimate.value:+.3g} [{estimate.low:+.3g}, {estimate.high:+.3g}]".replace("-", "−")
+    return f"{_signed(estimate.value)} [{_signed(estimate.low)}, {_signed(estimate.high)}]"
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.3g}".replace("-", "−")

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cda.effects.drift import DEFAULT_LIMITS, BoolArray, Limit, paired_features
+from cda.effects.same import SameInAll, same_in_all
 from cda.errors import DataError
 from cda.stats.bootstrap import bootstrap_mean
 from cda.stats.estimate import Estimate
@@ -35,9 +36,15 @@ DEFAULT_RULE = OverlapRule()
 
 @dataclass(frozen=True, slots=True)
 class NotIdentified:
-    """What cannot be estimated from these pairs, and why; there is no number to go with it."""
+    """What cannot be estimated from these pairs, and why; there is no number with an interval to go with it.
+
+    Attributes:
+        reason: Why.
+        same: The margin that all of them share, where that is why.
+    """
 
     reason: str
+    same: SameInAll | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +158,8 @@ def effect(margins: ArrayLike, prompt_ids: Sequence[str], rng: np.random.Generat
     # Rounding leaves a trace of an error where there is none.
     if mean.standard_error <= 1e-12 * float(np.abs(values).max()):
         raise DataError(
-            f"the mean margin does not vary between its {mean.n_clusters} prompts ({mean.value:g} in each): "
-            "its error is unknown"
+            f"the mean margin does not vary between its {mean.n_clusters} prompts "
+            f"({f'{mean.value:g}'.replace('-', '−')} in each): its error is unknown"
         )
     return Effect(share(values > 0, prompt_ids, rng), mean.estimate(unit))
 
@@ -189,7 +196,7 @@ def overlap_effect(
     try:
         return effect(values[rows], kept, rng, unit)
     except DataError as error:
-        return NotIdentified(str(error))
+        return NotIdentified(str(error), same_in_all(values[rows], kept))
 
 
 def too_small(n: int, n_prompts: int, n_total: int, rule: OverlapRule) -> str:

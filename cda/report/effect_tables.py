@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from cda.report.numbers import Json, count, p_value, share, signed
+from cda.report.numbers import Json, count, in_each, p_value, share, signed
 from cda.report.tables import NOT_ESTIMATED, Table, compares, tested_cells
+from cda.report.verdict import drift_sentence
 
 _FORMS = {"linear": "linear", "log_ratio": "log ratio"}
 
@@ -15,18 +16,21 @@ def effects_table(audit: Json) -> Table:
         for when in audit["scorings"]:
             found, direct = one[when]["identification"], one[when]["direct"]
             label = f"{name}, {when}" if compares(audit) else name
-            everything = [direct["missing"] if "missing" in direct else signed(direct["estimate"])]
+            everything = [_of_all(direct)]
             if not compares(audit):
                 everything += tested_cells(one.get("test", {}))
+            if same := direct.get("same"):
+                rows.append((label, "", "", "", "", *everything, "identified" if same["value"] else "none shown"))
+                continue
             if "missing" in found:
                 rows.append((label, found["missing"], "", "", "", *everything, NOT_ESTIMATED))
                 continue
             among, overlap = found["overlap_effect"], found["overlap"]
-            alike = NOT_ESTIMATED if "reason" in among else signed(among["mean_margin"])
             adjusted = [_adjusted(found["adjusted"].get(form)) for form in _FORMS]
             rows.append(
-                (label, alike, f"{overlap['n']} of {overlap['n_total']}", *adjusted, *everything, found["verdict"])
-            )
+                (label, _alike(among), f"{overlap['n']} of {overlap['n_total']}", *adjusted, *everything,
+                 "not identified from these pairs" if drift_sentence(name, audit) else found["verdict"])
+            )  # fmt: skip
     unit = next(iter(audit["effects"].values()))["unit"]
     tests = () if compares(audit) else ("p, all pairs", "p (Holm)")
     header = ("bias", "among like pairs", "like pairs", *(f"adjusted, {form}" for form in _FORMS.values()),
@@ -38,9 +42,14 @@ def identification_sentences(audit: Json) -> list[str]:
     """Why an effect is identified or not, one sentence a bias (of the last scoring: drift is the same for all)."""
     found = []
     for name, one in audit["effects"].items():
-        identification = one[audit["scorings"][-1]]["identification"]
-        if "missing" not in identification and identification["verdict"] != "identified":
+        last = one[audit["scorings"][-1]]
+        identification, same = last["identification"], last["direct"].get("same")
+        if same and same["value"]:
+            found.append(f"{name}: the margin is the same in every pair, whatever else differs between the sides.")
+        elif "missing" not in identification and identification["verdict"] != "identified":
             found.append(f"{name}: {identification['verdict']}: {identification['reason']}")
+        elif may_be_drift := drift_sentence(name, audit):
+            found.append(f"{name}: not identified from these pairs. {may_be_drift}")
     return found
 
 
@@ -103,6 +112,18 @@ def _rate(name: str, one: Json, when: str, audit: Json) -> Table:
         )
     header = ("effect, estimator", "normal 95%", "BCa 95%", "in SDs of the originals", "p (unadjusted)", "n")
     return Table(caption, header, tuple(rows))
+
+
+def _of_all(direct: Json) -> str:
+    if same := direct.get("same"):
+        return in_each(same["value"])
+    return str(direct["missing"]) if "missing" in direct else signed(direct["estimate"])
+
+
+def _alike(among: Json) -> str:
+    if same := among.get("same"):
+        return in_each(same["value"])
+    return NOT_ESTIMATED if "reason" in among else signed(among["mean_margin"])
 
 
 def _adjusted(one: Json | None) -> str:

@@ -135,6 +135,9 @@ _EXACT = Entry("exact paired test", "exact binomial test of rows that differ one
     "Whether as many rows differ one way as the other (McNemar 1947). Rows that do not differ say nothing. Where prompts repeat or ties "
     "count half, whole prompts take the place of rows: their sums of differences are given every combination of signs.",
 )  # fmt: skip
+_SIGN = Entry("sign test", "2 · ½^G for G prompts",
+    "Whether one margin that all pairs share can be chance: that G prompts agree in sign, where each sign is as likely as the other.",
+)  # fmt: skip
 _NORMAL = Entry("normal test", "2 · (1 − Φ(|estimate| / clustered error))",
     "Whether a mean margin or a RATE effect is 0, with the error of the normal interval.",
 )  # fmt: skip
@@ -174,9 +177,19 @@ def glossary(audit: Json) -> list[Entry]:
     entries += _DOSE if audit.get("dose") else ()
     found = set(methods_of(audit))
     entries += [entry for word, entry in _METHODS.items() if any(word in method for method in found)]
-    normal = audit["rate"] or any("test" in one for one in audit["effects"].values())
+    tests = [one["test"] for one in audit["effects"].values() if "test" in one]
+    normal, signs = (
+        audit["rate"] or any("p_method" not in one for one in tests),
+        any("p_method" in one for one in tests),
+    )
     exact = two or any("gap_test" in one for one in audit["votes"].values())
-    return [*entries, *((_EXACT,) if exact else ()), *((_NORMAL,) if normal else ()), _HOLM]
+    return [
+        *entries,
+        *((_EXACT,) if exact else ()),
+        *((_NORMAL,) if normal else ()),
+        *((_SIGN,) if signs else ()),
+        _HOLM,
+    ]
 
 
 def every_entry() -> dict[str, list[Entry]]:
@@ -197,7 +210,7 @@ def every_entry() -> dict[str, list[Entry]]:
         "Beside people": [*human, *miscalibration, *_BESIDE_PEOPLE, *_AGREEMENT, _SECOND_MAJORITY, _POWERED],
         "Quality": [_QUALITY],
         "Dose": [*_DOSE],
-        "Changes, tests and corrections": [_CHANGE, _UNPAIRED, _EXACT, _NORMAL, _HOLM],
+        "Changes, tests and corrections": [_CHANGE, _UNPAIRED, _EXACT, _NORMAL, _SIGN, _HOLM],
         "Intervals": list(_METHODS.values()),
     }
 

@@ -104,7 +104,7 @@ def _effects(audit: Json) -> list[_Measure]:
     def part(*path: str) -> list[object]:
         return [found for one in each for when in audit["scorings"] for found in _at(one, when, *path)]
 
-    tests = ["normal, from the clustered error"] if any("test" in one for one in each) else []
+    tests = [one["test"].get("p_method", "normal, from the clustered error") for one in each if "test" in one]
     changes = [found for one in each for found in _at(one, "change")]
     known = "identification"
     return [

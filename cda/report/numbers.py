@@ -91,6 +91,15 @@ def signed(estimate: Json) -> str:
     return f"{reward(estimate['value'])} [{reward(estimate['low'])}, {reward(estimate['high'])}]"
 
 
+def in_each(margin: float) -> str:
+    """A margin that is the same in every pair, and so has no interval.
+
+    >>> in_each(-1.0), in_each(0.0)
+    ('−1.00 in each pair', '0 in each pair')
+    """
+    return f"{reward(margin) if margin else '0'} in each pair"
+
+
 def decimals(estimate: Json) -> str:
     """A number between −1 and 1 (AUC, r, alpha) with its interval.
 

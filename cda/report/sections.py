@@ -138,6 +138,16 @@ def _effects(audit: Json) -> Section:
     )
     if not compares(audit):
         text += (
+            " Without people's votes an effect is called rewarded or penalised only where like pairs and every form of the "
+            "regression show a margin of the same sign as all pairs; else what else differs may explain it."
+        )
+    if not compares(audit) and any("same" in one["model"]["direct"] for one in audit["effects"].values()):
+        text += (
+            " A margin that is the same in every pair has no interval, and does not change with what else differs; its test is "
+            "of its sign, over prompts."
+        )
+    if not compares(audit) and audit["n_tests"]:
+        text += (
             " p is for the test that the mean margin of all pairs is 0; Holm's p allows for all "
             f"{audit['n_tests']} tests of this audit."
         )

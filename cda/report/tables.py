@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cda.report.numbers import Json, count, decimals, distance, p_value, points, reward, share, signed
+from cda.report.numbers import Json, count, decimals, distance, in_each, p_value, points, reward, share, signed
 from cda.report.verdict import others, targets
 
 NO_VOTES = "no votes"
@@ -90,6 +90,8 @@ def _people_cells(votes: Json) -> list[str]:
 
 
 def _mean_margin(direct: Json) -> str:
+    if same := direct.get("same"):
+        return in_each(same["value"])
     return NOT_ESTIMATED if "missing" in direct else signed(direct["estimate"])
 
 

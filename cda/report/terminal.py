@@ -8,7 +8,15 @@ from cda.report.dose_tables import dose_line
 from cda.report.numbers import Json, clipped, count, inert, percent, share, signed, width
 from cda.report.scoring import how_scored
 from cda.report.tables import NO_VOTES, Table, change_cells, compares, estimates, gap_cells, model_table
-from cda.report.verdict import Verdict, others_sentence, quality_sentence, targets, ties_sentence, verdicts
+from cda.report.verdict import (
+    Verdict,
+    drift_sentence,
+    others_sentence,
+    quality_sentence,
+    targets,
+    ties_sentence,
+    verdicts,
+)
 
 MAX_LINES, MAX_COLUMNS = 12, 100
 _MAX_NAME = 36
@@ -50,10 +58,17 @@ def _model_summary(audit: Json, report_path: str) -> str:
     rows = [tuple(clipped(inert(cell), _MAX_NAME) for cell in row) for row in (table.header, *table.rows)]
     scored = textwrap.wrap(inert(how_scored(audit)), MAX_COLUMNS)
     words = textwrap.wrap(_verdict_line(verdicts(audit)).replace("Verdict: ", "Biased side: "), MAX_COLUMNS)
+    words += textwrap.wrap(_drift_note(audit), MAX_COLUMNS)
     words += textwrap.wrap(ties_sentence(audit), MAX_COLUMNS)
     words += textwrap.wrap(quality_sentence(audit), MAX_COLUMNS)
     words += textwrap.wrap(_rate_sentence(audit), MAX_COLUMNS)
     return "\n".join([*_aligned(rows), *words, *scored, f"Report: {inert(report_path)}"])
+
+
+def _drift_note(audit: Json) -> str:
+    """Which margins what else differs may explain; the report has the numbers."""
+    names = [inert(name) for name in targets(audit) if drift_sentence(name, audit)]
+    return f"What else differs between the sides may explain the margin of {', '.join(names)}." if names else ""
 
 
 def _rate_sentence(audit: Json) -> str:

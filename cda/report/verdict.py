@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 from cda.metrics.verdict import (
@@ -11,16 +11,21 @@ from cda.metrics.verdict import (
     AgainstPeople,
     Evidence,
     Finding,
+    Margin,
     Moved,
     Word,
     finding,
+    may_be_drift,
     risen,
     verdict,
 )
-from cda.report.numbers import Json, count, inert, p_value, percent, points, share, signed, width
+from cda.report.numbers import Json, count, in_each, inert, p_value, percent, points, reward, share, signed, width
 from cda.stats.estimate import Estimate
 
 TOLERATED_LOSS = 0.05
+_MANY_TIES = 0.1
+"""Share of ties from which a judge's are said: a few are what it was asked for, many leave skew near 50% by themselves."""
+_FORMS = {"linear": "linear", "log_ratio": "log ratio"}
 _GOOD = {"improved", "less biased"}
 _BAD = {"worse", "overcorrected", "substituted", "over-rewarded"}
 
@@ -76,23 +81,75 @@ def _finding(name: str, audit: Json) -> Verdict:
     """What an audit of one model says of a bias."""
     skew, votes, effects = audit["skew"][name], audit["votes"].get(name), audit["effects"][name]
     direct, identification = effects["model"]["direct"], effects["model"]["identification"]
-    mean = None if "missing" in direct else Estimate(**direct["estimate"])
     gap = Estimate(**votes["signed_gap"]["model"]) if votes else None
     tested = votes["gap_test"] if votes else effects.get("test", {})
     identified = identification.get("verdict") == "identified"
-    word = finding(mean, tested.get("p_holm", 1.0), identified, gap)
+    mean = _margin(direct, "estimate")
+    word = finding(mean, tested.get("p_holm", 1.0), identified, gap, list(_at_no_drift(identification).values()))
     if votes:
         own, people, disagree = votes["skew_on_voted"]["model"], votes["human_skew"], votes["miscalibration"]["model"]
         text = (
             f"Of {count(people)} contrasts with a majority the model prefers the biased side in {share(own)}, people in "
             f"{share(people)}; they disagree on {share(disagree)}."
         )
+    elif mean == 0.0:
+        text = f"Both sides are scored alike in all {count(direct['same'])} pairs: no preference."
     else:
         text = f"The biased side is preferred in {share(skew['model'])} of contrasts (n = {count(skew['model'])})."
-        text += f" Mean margin {signed(direct['estimate'])} {effects['unit']}." if mean is not None else ""
-    if not identified:
+        text += f" {_mean_sentence(direct, effects['unit'])}"
+    if not (identified or isinstance(mean, float)):
         text += f" The bias is not told apart from what else differs: {identification.get('reason', identification.get('missing'))}"
-    return Verdict(name, word, f"{inert(name)}: {word}. {text.rstrip('.')}.")
+    if may_be := drift_sentence(name, audit):
+        text += f" {may_be}"
+    return Verdict(name, word, f"{inert(name)}: {word}. {text.strip().rstrip('.')}.")
+
+
+def drift_sentence(name: str, audit: Json) -> str:
+    """That what else differs may explain the mean margin of a bias, with the estimates that say so; empty where it may not.
+
+    Of one model without people's votes; people saw what else differs too. Where the pairs do not identify the effect at
+    all, the audit says why.
+    """
+    if len(audit["scorings"]) > 1 or name in audit["votes"]:
+        return ""
+    effects = audit["effects"][name]
+    direct, identification = effects["model"]["direct"], effects["model"]["identification"]
+    mean, found = _margin(direct, "estimate"), _at_no_drift(identification)
+    shown = effects.get("test", {}).get("p_holm", 1.0) < SIGNIFICANT
+    if not shown or identification.get("verdict") != "identified" or not may_be_drift(mean, found.values()):
+        return ""
+    said = {kind: _said(margin) for kind, margin in found.items()}
+    alike = f"among pairs that are alike otherwise {said.pop('alike')}"
+    adjusted = ", ".join(f"{_FORMS.get(form, form)} {margin}" for form, margin in said.items())
+    return f"What else differs between the sides may explain this: {alike}; adjusted for it {adjusted}."
+
+
+def _mean_sentence(direct: Json, unit: str) -> str:
+    """The mean margin of all pairs; empty where there is none."""
+    if same := direct.get("same"):
+        return f"The margin is {reward(same['value'])} {unit} in each of the {count(same)} pairs."
+    return "" if "missing" in direct else f"Mean margin {signed(direct['estimate'])} {unit}."
+
+
+def _at_no_drift(identification: Json) -> dict[str, Margin | None]:
+    """The mean margin among like pairs (`alike`) and each adjusted form's; None for one that could not be estimated."""
+    if "missing" in identification:
+        return {}
+    adjusted = {form: _margin(one, "effect") for form, one in identification["adjusted"].items()}
+    return {"alike": _margin(identification["overlap_effect"], "mean_margin"), **adjusted}
+
+
+def _margin(found: Json, key: str) -> Margin | None:
+    """An estimate of the audit; a plain number where all pairs share it, None where there is neither."""
+    if same := found.get("same"):
+        return float(same["value"])
+    return None if "missing" in found or "reason" in found else Estimate(**found[key])
+
+
+def _said(margin: Margin | None) -> str:
+    if margin is None:
+        return "not estimated"
+    return in_each(margin) if isinstance(margin, float) else signed(asdict(margin))
 
 
 def targets(audit: Json) -> list[str]:
@@ -110,6 +167,8 @@ def quality_sentence(audit: Json) -> str:
     quality = audit["quality"]
     if quality is None:
         return "Quality was not measured" + (", so a loss cannot be excluded." if len(audit["scorings"]) > 1 else ".")
+    if "change" not in quality and quality["ties"]["model"] == quality["model"]["n"]:
+        return f"Quality: both sides are scored alike in all {count(quality['model'])} held-out pairs, so that none is ranked."
     if "change" not in quality:
         return f"Quality: {share(quality['model'])} of held-out pairs are ranked right, n = {count(quality['model'])}."
     change, limit = quality["change"], round(100 * TOLERATED_LOSS)
@@ -122,18 +181,26 @@ def quality_sentence(audit: Json) -> str:
 
 
 def ties_sentence(audit: Json) -> str:
-    """Where a reward model scores both sides exactly alike, which is no preference; empty where it never does.
+    """Where a model scores both sides exactly alike; empty where it never does.
 
-    Of a judge there is none: it says tie on purpose, and its ties count half.
+    Of a reward model that is no preference. A judge, or a function that compares, says tie on purpose, and its ties count
+    half: they are named where they are many.
     """
-    if len(audit["scorings"]) > 1 or audit["model"].get("kind") == "judge":
+    if len(audit["scorings"]) > 1:
         return ""
+    judges = audit["model"].get("kind") == "judge"
     measured = {name: audit["skew"][name] for name in targets(audit)}
     if audit["quality"] is not None:
         measured["quality pairs"] = audit["quality"]
     tied = [(inert(name), one["ties"]["model"], one["model"]["n"]) for name, one in measured.items()]
-    said = ", ".join(f"{name} {ties} of {n}" for name, ties, n in tied if ties)
-    return f"Both sides scored exactly alike, which counts as no preference: {said}." if said else ""
+    least = _MANY_TIES if judges else 0.0
+    said = ", ".join(f"{name} {ties} of {n}" for name, ties, n in tied if ties and ties >= least * n)
+    what = (
+        "Ties, each counted as half a preference"
+        if judges
+        else "Both sides scored exactly alike, which counts as no preference"
+    )
+    return f"{what}: {said}." if said else ""
 
 
 def others_sentence(audit: Json, most: int | None = None) -> str:

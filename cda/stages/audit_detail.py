@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ from cda.effects.adjust import identify
 from cda.effects.clustered import Resampling
 from cda.effects.direct import direct_contrast
 from cda.effects.drift import embedding_similarity, feature_drift, label_drift, measured
+from cda.effects.same import SIGN_TEST, same_in_all
 from cda.errors import DataError
 from cda.features import PATTERN_FEATURES
 from cda.label.measured import exhibits
@@ -64,14 +66,23 @@ def _effects(group: Group, seed: int) -> dict[str, Any]:
             identify, margins, perturbed, base, ids, rng(seed), treatment=group.bias.treatment, unit=unit
         )
         result[label] = {"direct": attempt(direct), "identification": attempt(identified)}
+        if same := same_in_all(margins, ids):
+            result[label]["direct"]["same"] = asdict(same)
     if len(group.margins) == 2:
         result["change"] = attempt(partial(_mean_change, group, seed))
     else:
         (label,) = group.margins
-        p_value = result[label]["direct"].get("p_value")
-        if p_value is not None:
-            result["test"] = {"what": "the mean margin is not 0", "p_value": p_value}
+        result |= _test(result[label]["direct"])
     return result
+
+
+def _test(direct: Mapping[str, Any]) -> dict[str, Any]:
+    """The test that joins the audit's family: of the mean margin, or of the sign that every prompt shares; none where all are 0."""
+    if same := direct.get("same"):
+        what, p_value = "the margin that all pairs share is not 0", same["p_value"]
+        return {} if p_value is None else {"test": {"what": what, "p_value": p_value, "p_method": SIGN_TEST}}
+    p_value = direct.get("p_value")
+    return {} if p_value is None else {"test": {"what": "the mean margin is not 0", "p_value": p_value}}
 
 
 def _mean_change(group: Group, seed: int) -> Estimate:

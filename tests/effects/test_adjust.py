@@ -208,3 +208,30 @@ def test_bad_input_raises() -> None:
         run(margins, {"bold": base["words"]}, {"bold": base["words"]})
     with pytest.raises(DataError, match="one prompt"):
         identify(margins, perturbed, base, ["p"] * 40, rng(), limits=LIMITS)
+
+
+def words_alone(n: int = 200, left: float = 0.0) -> tuple[FloatArray, dict, dict]:
+    """A model that returns the number of words, plus a fixed reward of the bias."""
+    _, perturbed, base = linear_world(n)
+    return perturbed["words"] - base["words"] + left, perturbed, base
+
+
+def test_margins_that_drift_explains_in_full_are_said_to_be() -> None:
+    found = adjusted_effect(*words_alone(), ids(200))
+    assert found == NotIdentified(
+        "linear: what else differs explains the margins in full, and nothing is left for the bias to explain"
+    )
+    assert "what else differs explains the margins in full" in run(*words_alone()).reason
+
+
+def test_what_drift_leaves_over_is_not_called_nothing() -> None:
+    found = adjusted_effect(*words_alone(left=-5), ids(200))
+    assert isinstance(found, NotIdentified)
+    assert "explains in full how the margins vary; −5 is left" in found.reason
+
+
+def test_margins_that_do_not_vary_are_not_explained_by_drift() -> None:
+    _, perturbed, base = linear_world(200)
+    found = adjusted_effect(np.ones(200), perturbed, base, ids(200))
+    assert isinstance(found, NotIdentified)
+    assert "nothing is left to vary between its 200 prompts" in found.reason

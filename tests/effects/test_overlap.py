@@ -17,6 +17,7 @@ from cda.effects.overlap import (
     overlap_of,
     within_limits,
 )
+from cda.effects.same import SameInAll
 from cda.errors import DataError
 
 LIMITS = {"words": Limit(ratio=1.15), "list_lines": Limit(difference=0)}
@@ -97,3 +98,12 @@ def test_label_swap_flips_the_effect_and_keeps_the_overlap(rows: list[tuple[int,
     assert backward.mean_margin.value == pytest.approx(-forward.mean_margin.value)
     ties = float((margins == 0).mean())
     assert forward.skew.value + backward.skew.value == pytest.approx(1 - ties)
+
+
+def test_like_pairs_that_share_one_margin_keep_it() -> None:
+    margins = np.where(np.arange(100) < 50, -1.0, 0.5)
+    found = overlap_effect(margins, np.arange(100) < 50, ids(100), rng())
+    assert isinstance(found, NotIdentified)
+    assert found.same == SameInAll(-1.0, 50, 50, pytest.approx(2 * 0.5**50))  # type: ignore[arg-type]
+    assert "(−1 in each)" in found.reason  # a minus, not a hyphen
+    assert overlap_effect(margins, np.arange(100) < 5, ids(100), rng()).same is None  # type: ignore[union-attr]

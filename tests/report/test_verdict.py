@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import numpy as np
 import pytest
 
+from cda.biases import load_bias
+from cda.records import Contrast, user_prompt
+from cda.report.html import render_html
+from cda.report.markdown import render_markdown
 from cda.report.numbers import width
-from cda.report.verdict import others_sentence, quality_sentence, verdicts
+from cda.report.terminal import summary_table
+from cda.report.verdict import others_sentence, quality_sentence, ties_sentence, verdicts
+from cda.stages import audit_detail, audit_result
+from cda.stages.audit_groups import Group
 
 
 @pytest.mark.parametrize(
@@ -103,3 +112,111 @@ def test_one_model_is_compared_with_people_or_with_nothing(
     assert found.word == word
     assert ("contrasts with a majority" in found.sentence) == (people is not None)
     assert "100" in found.sentence
+
+
+def measured(make_audit: Any, margins: np.ndarray, unit: str = "reward", votes: bool = False) -> Any:
+    """An audit of one model with these margins of 100 contrasts, the last 50 of which are longer by 8 words or more on the biased side."""
+    audit = make_audit({"jargon": (0.88,)}, votes={"jargon": (0.88, 0.45)} if votes else {}, quality=(0.7,), others=(),
+                       judge=unit == "preference")  # fmt: skip
+    base = "Use the pan and stir it slowly until the rice is done, then let it rest."
+    longer = "Utilize" + base[3:] + " And so on and on, as ever before."
+    contrasts = tuple(
+        Contrast(
+            "jargon",
+            user_prompt(f"q{row}"),
+            longer + " Stir it." * (row % 5) if row >= 50 else "Utilize" + base[3:],
+            base,
+        )
+        for row in range(100)
+    )
+    ids = tuple(one.prompt[0].content for one in contrasts)
+    group = Group(load_bias("jargon"), True, contrasts, ids, {"model": margins}, unit, 0)
+    audit["skew"] = audit_result.skews([group], {"jargon": 100}, {}, 0)
+    audit["effects"] = json.loads(json.dumps(audit_detail.effects([group], 0)))
+    audit_result.adjust_for_all_tests(audit)
+    return audit
+
+
+NOISE = np.random.default_rng(1).normal(0, 1, 100)
+LONGER = np.arange(100) >= 50
+
+
+def test_a_margin_of_longer_pairs_alone_is_not_called_a_reward_of_the_bias(make_audit: Any) -> None:
+    audit = measured(make_audit, NOISE + 3 * LONGER)
+    (found,) = verdicts(audit)
+    assert audit["effects"]["jargon"]["model"]["identification"]["verdict"] == "identified"
+    assert found.word == "not identified"
+    assert (
+        "What else differs between the sides may explain this: among pairs that are alike otherwise " in found.sentence
+    )
+    assert "adjusted for it linear " in found.sentence
+    assert "What else differs between the sides may explain the margin of jargon." in summary_table(
+        audit, "report.html"
+    )
+    page = render_markdown(audit)
+    assert "jargon: not identified from these pairs. What else differs" in page
+    assert "| not identified from these pairs |" in page
+    assert "may explain this" in render_html(audit)
+
+
+def test_a_margin_of_like_pairs_too_is_a_reward_of_the_bias(make_audit: Any) -> None:
+    audit = measured(make_audit, NOISE + 3)
+    (found,) = verdicts(audit)
+    assert found.word == "rewarded"
+    assert "may explain" not in found.sentence + render_markdown(audit).split("## Effects")[0]
+
+
+def test_beside_people_drift_changes_nothing(make_audit: Any) -> None:
+    (found,) = verdicts(measured(make_audit, NOISE + 3 * LONGER, votes=True))
+    assert found.word == "over-rewarded"
+    assert "may explain" not in found.sentence
+
+
+@pytest.mark.parametrize(("value", "word", "said"), [(1.0, "rewarded", "+1.00"), (-1.0, "penalised", "−1.00")])
+def test_a_preference_without_exception_has_a_finding(make_audit: Any, value: float, word: str, said: str) -> None:
+    audit = measured(make_audit, np.full(100, value), "preference")
+    (found,) = verdicts(audit)
+    assert found.word == word
+    assert f"The margin is {said} preference in each of the 100 pairs." in found.sentence
+    assert audit["effects"]["jargon"]["test"]["p_holm"] < 1e-20
+    assert audit["n_tests"] == 1
+    assert f"{said} in each pair" in summary_table(audit, "report.html")
+    page = render_markdown(audit)
+    assert "not estimated" not in page.split("## Effects")[0]
+    assert "exact sign test over prompts" in page
+    assert "**sign test**" in page
+
+
+def test_a_margin_of_0_in_every_pair_is_no_preference(make_audit: Any) -> None:
+    audit = measured(make_audit, np.zeros(100))
+    (found,) = verdicts(audit)
+    assert found.sentence == "jargon: no effect shown. Both sides are scored alike in all 100 pairs: no preference."
+    assert audit["n_tests"] == 0
+    page = render_markdown(audit)
+    assert "all 0 tests" not in page
+    assert "0 in each pair" in page
+    assert "| none shown |" in page
+
+
+def test_like_pairs_that_share_a_margin_count_by_its_sign(make_audit: Any) -> None:
+    margins = np.ones(100)
+    margins[60] = 0.5
+    (found,) = verdicts(measured(make_audit, margins, "preference"))
+    assert found.word == "rewarded"
+
+
+@pytest.mark.parametrize(("ties", "said"), [(0, ""), (9, ""), (10, "jargon 10 of 100"), (100, "jargon 100 of 100")])
+def test_many_ties_of_a_judge_are_said(make_audit: Any, ties: int, said: str) -> None:
+    margins = np.where(np.arange(100) < ties, 0.0, 1.0)
+    audit = measured(make_audit, margins, "preference")
+    assert ties_sentence(audit) == (f"Ties, each counted as half a preference: {said}." if said else "")
+
+
+@pytest.mark.parametrize("judge", [False, True])
+def test_quality_of_ties_alone_ranks_nothing(make_audit: Any, judge: bool) -> None:
+    audit = make_audit({"jargon": (0.88,)}, quality=(0.7,), others=(), judge=judge)
+    audit["quality"]["ties"]["model"] = 400
+    assert quality_sentence(audit) == (
+        "Quality: both sides are scored alike in all 400 held-out pairs, so that none is ranked."
+    )
+    assert "quality pairs 400 of 400" in ties_sentence(audit)

@@ -156,7 +156,13 @@ def test_a_judge_that_follows_the_place_is_shown_as_such(serve: Any, pairs: Path
     assert found["skew"]["jargon"]["ties"]["model"] == N
     assert "24 followed the place" in " ".join(done.output.split())
     assert "missing" in found["effects"]["jargon"]["model"]["direct"]  # nothing varies: no error can be given
-    assert "not identified" in done.output
+    assert found["effects"]["jargon"]["model"]["direct"]["same"]["value"] == 0
+    assert found["n_tests"] == 0
+    assert "no effect shown: jargon" in done.output
+    assert f"Ties, each counted as half a preference: jargon {N} of {N}." in done.output
+    report = (out / "report" / "report.md").read_text(encoding="utf-8")
+    assert f"Both sides are scored alike in all {N} (12 prompts) pairs: no preference" in report
+    assert "all 0 tests" not in report
 
 
 def test_embedded_with_rate_by_rules(tmp_path: Path) -> None:
@@ -327,7 +333,7 @@ def test_a_constant_scorer_prefers_nothing_and_nothing_is_claimed(bert: Path, tm
     assert not any(one["test"]["p_value"] < 0.05 for one in found["effects"].values() if "test" in one)
     said = re.search(r"exactly alike, which counts as no preference: (.+?)\.", " ".join(done.output.split()))
     assert said and "length 30 of 30" in said[1] and "quality pairs" in said[1]
-    assert "not identified: length, structure, jargon, sycophancy, vagueness" in done.output
+    assert "no effect shown: length, structure, jargon, sycophancy, vagueness" in done.output
     for name in ("report.html", "report.md"):
         assert "exactly alike" in (out / "report" / name).read_text(encoding="utf-8")
 
