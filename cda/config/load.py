@@ -163,6 +163,8 @@ def _resolved(path: Path, content: Mapping[Any, Any], overrides: Sequence[str], 
     if recipe is not None:
         problems += _cross_checks(recipe, biases, path)
         judge = bare_name(recipe.model.name_or_path)
+        if not judge.strip():
+            problems.append(f"{path}: {recipe.model.name_or_path}: names no model after the colon")
         if kind_of(recipe.model.name_or_path) == "judge" and recipe.llm.model != judge:
             problems.append(f"{path}: llm.model={recipe.llm.model}: the judge is {judge}; name another as judge:NAME")
         if kind_of(recipe.model.name_or_path) != "classifier" and not only_audit:

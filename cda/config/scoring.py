@@ -53,6 +53,8 @@ class JudgeSection(_Section):
     """Whether a judge may say that neither answer is better."""
     by_token: bool = False
     """Read the probabilities of a one-token verdict (the server has to give logprobs) in place of a written verdict."""
+    max_unread: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """Share of comparisons that may be without a readable verdict; with more, nothing is reported of the others."""
 
 
 class LogRatioSection(_Section):

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from cda.errors import DataError, ModelError
 from cda.files.jsonl import read_json
 from cda.models.head import compute_in_float32
-from cda.models.refusals import first_line, folder_problems, why_not_loadable
+from cda.models.refusals import brings_its_class, first_line, folder_problems, own_code_needed, why_not_loadable
 from cda.models.segments import add_segments, wants_segments
 from cda.models.template import Template
 
@@ -58,6 +58,8 @@ def load_config(spec: ModelSpec) -> Any:
         )
     except Exception as error:  # transformers raises many kinds here
         raise ModelError(why_not_loadable(spec.name_or_path, "a sequence classifier", error)) from None
+    if brings_its_class(config, "AutoModelForSequenceClassification") and not spec.trust_remote_code:
+        raise ModelError(own_code_needed(spec.name_or_path))
     architectures = getattr(config, "architectures", None) or []
     if config.num_labels != 1:
         raise ModelError(
@@ -134,7 +136,9 @@ def load_template(spec: ModelSpec, config: Any = None) -> Template:
             spec.name_or_path, revision=spec.revision, trust_remote_code=spec.trust_remote_code
         )
     except Exception as error:  # transformers raises many kinds here
-        raise ModelError(f"{spec.name_or_path}: its tokenizer cannot be loaded ({first_line(error)})") from None
+        own_code = "trust_remote_code" in str(error)
+        why = f"{spec.name_or_path}: its tokenizer cannot be loaded ({first_line(error)})"
+        raise ModelError(own_code_needed(f"{spec.name_or_path}: its tokenizer") if own_code else why) from None
     text_config = config.get_text_config() if config is not None else None
     # Learned positions end where the table ends (RoBERTa's is two longer than its texts may be: the tokenizer knows).
     limits = [
@@ -169,8 +173,11 @@ def head_names(config: Any, spec: ModelSpec) -> tuple[str, ...]:
     import torch
     from transformers import AutoModelForSequenceClassification
 
-    with torch.device("meta"):
-        skeleton = AutoModelForSequenceClassification.from_config(config, trust_remote_code=spec.trust_remote_code)
+    try:
+        with torch.device("meta"):
+            skeleton = AutoModelForSequenceClassification.from_config(config, trust_remote_code=spec.trust_remote_code)
+    except Exception as error:  # a model's own code raises whatever its author wrote
+        raise ModelError(why_not_loadable(spec.name_or_path, "a sequence classifier", error)) from None
     names = tuple(
         name
         for name, module in skeleton.named_children()

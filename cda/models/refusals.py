@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from cda.files.paths import is_there
 
@@ -33,6 +34,26 @@ def folder_problems(name_or_path: str) -> list[str]:
     return problems
 
 
+def own_code_needed(name_or_path: str) -> str:
+    """That a model comes with code, which nobody has allowed."""
+    return (
+        f"{name_or_path}: needs code of its own. That code runs with your rights; read it, "
+        "then allow it with model.trust_remote_code=true"
+    )
+
+
+def brings_its_class(config: Any, auto: str) -> bool:
+    """Whether a model names code of its own for an auto class.
+
+    Where Transformers knows its `model_type` it would load its own class in silence, which computes other scores.
+
+    Args:
+        config: The model's configuration.
+        auto: Such as `AutoModelForSequenceClassification`.
+    """
+    return auto in (getattr(config, "auto_map", None) or {})
+
+
 def why_not_loadable(name_or_path: str, what: str, error: Exception) -> str:
     """What an error of Transformers means for the user.
 
@@ -43,10 +64,7 @@ def why_not_loadable(name_or_path: str, what: str, error: Exception) -> str:
     """
     text = str(error)
     if "trust_remote_code" in text:
-        return (
-            f"{name_or_path}: needs code of its own. That code runs with your rights; read it, "
-            "then allow it with model.trust_remote_code=true"
-        )
+        return own_code_needed(name_or_path)
     if "safetensors" in text and "not" in text:
         return f"{name_or_path}: offers no safetensors weights ({first_line(error)}). Convert them first"
     return f"{name_or_path}: cannot be loaded as {what} ({first_line(error)})"

@@ -65,7 +65,10 @@ class Template:
         if self.form == "pair":
             return self._pair(prompt, response)
         text = self._chat(prompt, response) if self.form == "chat template" else f"{prompt_text(prompt)}\n\n{response}"
-        ids = self.tokenizer(sendable(text), add_special_tokens=self.form == "plain text", verbose=False)["input_ids"]
+        if self.form == "chat template":
+            ids = self.tokenizer(sendable(text), add_special_tokens=False, verbose=False)["input_ids"]
+        else:
+            ids = self._as_text(text, add_special_tokens=True)
         ids = single_bos(list(ids), self.tokenizer.bos_token_id)
         eos = self.tokenizer.eos_token_id
         if self.form == "plain text" and eos is not None and ids[-1] != eos:
@@ -87,10 +90,16 @@ class Template:
                 f"the model's chat template refuses a conversation with the turns {roles}: {error}"
             ) from None
 
+    def _as_text(self, text: str, add_special_tokens: bool = False) -> list[int]:
+        """Token ids of a text in which the name of a special token, such as `</s>`, is a text like any other."""
+        encoded = self.tokenizer(
+            sendable(text), add_special_tokens=add_special_tokens, split_special_tokens=True, verbose=False
+        )
+        return list(encoded["input_ids"])
+
     def _pair(self, prompt: Prompt, response: str) -> Encoded:
-        tokenizer, limit = self.tokenizer, self.max_length_tokens
-        first = tokenizer(sendable(prompt_text(prompt)), add_special_tokens=False, verbose=False)["input_ids"]
-        second = tokenizer(sendable(response), add_special_tokens=False, verbose=False)["input_ids"]
+        limit = self.max_length_tokens
+        first, second = self._as_text(prompt_text(prompt)), self._as_text(response)
         before, between, after = self._frame
         room = limit - len(before) - len(between) - len(after)
         excess = len(first) + len(second) - room

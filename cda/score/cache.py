@@ -64,6 +64,7 @@ def scope_of(
         {
             "scheme": _SCHEME,
             "model": _content(reward_model),
+            "own code": spec.trust_remote_code,  # the same files may be another class with it
             "adapter": None if adapter is None else [file_fingerprint(adapter), dose],
             "precision": [spec.precision, str(reward_model.model.dtype), reward_model.model.device.type],
             "template": [

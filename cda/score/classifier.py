@@ -147,12 +147,27 @@ def forward(reward_model: RewardModel, ids: list[list[int]]) -> FloatArray:
     import torch
 
     model, pad = reward_model.model, reward_model.template.pad_token_id
+    check_known(reward_model, max(map(max, ids)))
     width = max(map(len, ids))
     input_ids = torch.tensor([row + [pad] * (width - len(row)) for row in ids])
     mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in ids])
     with torch.inference_mode():
         output = model(input_ids=input_ids.to(model.device), attention_mask=mask.to(model.device))
         return output.logits[:, 0].float().cpu().numpy().astype(np.float64)  # type: ignore[no-any-return]
+
+
+def check_known(reward_model: RewardModel, largest: int) -> None:
+    """A tokenizer with more tokens than the model was made for fails in the middle, on a GPU without saying why.
+
+    Raises:
+        ModelError: A token that the model does not know.
+    """
+    known = getattr(reward_model.model.config.get_text_config(), "vocab_size", None)
+    if known is not None and largest >= known:
+        raise ModelError(
+            f"{reward_model.spec.name_or_path}: its tokenizer made token {largest} of a text, and the model knows {known} "
+            "(vocab_size in config.json). Is the tokenizer another model's, or were tokens added to it alone?"
+        )
 
 
 def not_finite(name: str, n_broken: int, n: int, first: str) -> ModelError:

@@ -9,7 +9,7 @@ import numpy as np
 from cda.models.load import Precision, RewardModel
 from cda.models.template import Template
 from cda.records import user_prompt
-from cda.score.classifier import forward, not_finite
+from cda.score.classifier import check_known, forward, not_finite
 from cda.score.distinct import Text
 from cda.score.protocols import FloatArray
 
@@ -57,9 +57,10 @@ def self_check(reward_model: RewardModel, texts: Sequence[Text] = PROBES) -> lis
         texts: At least two, of differing length; all of them make one batch.
 
     Raises:
-        ModelError: A reward is NaN or infinite.
+        ModelError: A reward is NaN or infinite, or the tokenizer is another model's.
     """
     encoded = [reward_model.template.encode(*text).ids for text in texts]
+    check_known(reward_model, max(map(max, encoded)))
     alone = np.array([_alone(reward_model, ids) for ids in encoded])
     together = forward(reward_model, encoded)
     broken = np.flatnonzero(~np.isfinite(alone + together))

@@ -173,9 +173,11 @@ def _judged(comparisons: Sequence[Comparison], loaded: LoadedRecipe) -> tuple[Co
     said = 1 if options.by_token else _VERDICT_TOKENS
     confirm(Planned("judging, each in both orders", 2 * len(distinct), mean, said), loaded)
     preferences = compare_distinct(judge, comparisons)
-    if judge.orders.n_unread == len(preferences.by_comparison):
+    unread, asked = judge.orders.n_unread, len(preferences.by_comparison)
+    if unread == asked or unread > options.max_unread * asked:
         why = ", ".join(f"{count} × {reason}" for reason, count in judge.reasons.items())
-        raise LLMError(f"{judge.name}: no readable verdict on any of {judge.orders.n_unread} comparisons ({why})")
+        most = "" if unread == asked else f", more than score.judge.max_unread={options.max_unread:g} allows"
+        raise LLMError(f"{judge.name}: no readable verdict on {unread} of {asked} comparisons{most} ({why})")
     return preferences, _verdict_facts(judge, preferences) | {"verdicts": "by token" if options.by_token else "written"}
 
 

@@ -297,8 +297,25 @@ def test_a_judge_that_never_answers_is_named(serve: Any, pairs: Path, tmp_path: 
     options = ("--bias", "jargon", "--pairs", pairs, "--quality", "none", "--out", tmp_path / "out")
     done = audit("judge:local", f"llm.base_url={url}", "llm.retries=0", *options)
     assert done.exit_code == 1
-    assert "no readable verdict on any of 24 comparisons" in done.output
+    assert "no readable verdict on 24 of 24 comparisons" in done.output
     assert "500" in done.output
+
+
+def test_a_judge_that_seldom_answers_says_nothing_of_the_others(serve: Any, pairs: Path, tmp_path: Path) -> None:
+    url = serve(judge_of(lambda first, second: "1" if " w9 " in first + second else "who knows"))
+    options = ("--bias", "jargon", "--pairs", pairs, "--quality", "none", "--out", tmp_path / "out")
+    done = audit("judge:local", f"llm.base_url={url}", *options)
+    assert done.exit_code == 1
+    assert "on 22 of 24 comparisons, more than score.judge.max_unread=0.5 allows" in " ".join(done.output.split())
+    allowed = audit("judge:local", f"llm.base_url={url}", *options, "score.judge.max_unread=0.95")
+    assert allowed.exit_code == 0, allowed.output
+    assert result(tmp_path / "out")["skew"]["jargon"]["unread"] == 22
+
+
+def test_a_judge_without_a_name_is_refused(tmp_path: Path) -> None:
+    done = audit("judge:", "--bias", "jargon", "--out", tmp_path / "out")
+    assert done.exit_code == 1
+    assert "names no model after the colon" in done.output
 
 
 def test_another_rewriter_makes_the_audit_anew(llama: Path, tmp_path: Path) -> None:
