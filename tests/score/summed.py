@@ -26,8 +26,17 @@ class Words:
         return Encoded(ids[:LONGEST], len(ids) > LONGEST)
 
 
+class NoWords:
+    """A configuration that does not say how many tokens the model knows."""
+
+    def get_text_config(self) -> NoWords:
+        return self
+
+
 class Summed:
     """The reward of a text is the sum of a number for each of its ids; an unknown id is torch's own error."""
+
+    config = NoWords()
 
     @property
     def device(self) -> Any:
