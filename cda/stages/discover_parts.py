@@ -112,7 +112,8 @@ class Verdicts:
 class AskedJudge:
     """The judge as a function of comparisons.
 
-    Two verdicts, in both orders, are averaged; one in one order alone could be for the place, and gives no preference. Of rewards the sign decides; what was cut gives no preference, as it gives no reward in `reward_of`.
+    Two verdicts, in both orders, are averaged; one in one order alone could be for the place, and gives no preference. Of
+    rewards the sign decides; what was cut gives no preference, as it gives no reward in `reward_of`.
 
     Attributes:
         asked: The judge.
