@@ -88,7 +88,10 @@ class RewriteRequest:
     response: str
     direction: Direction
     reference: str | None = None
-    """The response it competes with, where the bias is relative to one (length)."""
+    """The response it competes with, if the bias is relative to one (length)."""
+    flips: bool = True
+    """Whether the bias must go from present to absent or back. False: what is so already is to become more so (a chosen
+    response made more specific), and only the result is checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +178,8 @@ class Triple:
     rewrite_of_rewrite: str
     has_attribute: bool
     """Whether the original exhibits the bias (w = 1)."""
+    flipped: bool | None = None
+    """Whether readers or labels found that both rewrites flipped the bias; None if nobody was asked."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,20 +35,23 @@ from cda.embedded.texts import (
     FOLDER,
     PARTS,
     READINGS,
+    AuthoredTriple,
     audit_contrasts,
     authored_contrasts,
+    authored_triples,
     part_path,
     questions,
 )
 from cda.features import n_list_lines, n_words
 from cda.files.jsonl import read_jsonl, write_jsonl
-from cda.records import Contrast, prompt_id
+from cda.records import Contrast, prompt_id, prompt_text
 from cda.stats.proportions import share
 
 CARD = FOLDER / "README.md"
 START, END = "<!-- measured -->", "<!-- end of measured -->"
 FEATURES = ("words", "list_lines", "flesch_reading_ease", "long_word_share", "specifics", "hedges", "exclamations")
 WITHIN, ALIKE, PASSED, FIFTH = 0.15, 0.75, 0.9, 0.2
+SHEETS = ("audit", "shown", "train", "quality", "lessons", "triples")
 TO_MEND = 2  # a reader's severity from which a text is rewritten
 SEED = 0
 Json = dict[str, Any]
@@ -103,6 +106,8 @@ def nearest_questions() -> Json:
 
 def rows_of_part(part: str) -> list[Json]:
     """What a reader judges one by one: contrasts and pairs with sides named by their key."""
+    if part == "triples":
+        return [_way_back(one) for one in authored_triples()]
     found = []
     for row in read_jsonl(part_path(part)):  # type: ignore[arg-type]
         if "base" in row:
@@ -117,11 +122,20 @@ def rows_of_part(part: str) -> list[Json]:
     return found
 
 
+def _way_back(authored: AuthoredTriple) -> Json:
+    """Rewrite and rewrite of the rewrite as the two sides of a contrast; the original is not shown."""
+    triple = authored.triple
+    back_has_it = triple.has_attribute
+    sides = (triple.rewrite_of_rewrite, triple.rewrite) if back_has_it else (triple.rewrite, triple.rewrite_of_rewrite)
+    question = prompt_text(triple.prompt)
+    return {"id": authored.item, "question": question, "bias": triple.bias, "yes": sides[0], "no": sides[1]}
+
+
 def draw(folder: Path, part_read: float) -> None:
     """Sheets with sides in random order, and the key beside them."""
     folder.mkdir(parents=True, exist_ok=True)
     generator, keys = rng(), []
-    for part in ("audit", "shown", "train", "quality", "lessons"):
+    for part in SHEETS:
         rows = rows_of_part(part)
         chosen = sorted(generator.choice(len(rows), size=round(part_read * len(rows)), replace=False))
         sheet = []

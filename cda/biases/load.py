@@ -134,6 +134,9 @@ class Offline(_Strict):
     itemize: bool = False
     """Sentences become list lines, and list lines sentences."""
     item_mark: Literal["bullet", "number"] = "bullet"
+    shorten_to: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """When the bias is removed: share of the words that may be left. Whole sentences are dropped, the one that says least
+    first; a response of one long sentence cannot be cut, which is a failed rewrite (length)."""
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Of the places where words, swaps, woven sentences and phrases could go; one at the least."""
     min_changes: Annotated[int, Field(ge=1)] = 1

@@ -144,8 +144,8 @@ class LabelSection(_Section):
 
 
 class GateSection(_Section):
-    """The fidelity gate that an LLM's rewrites have to pass: flipped, not identical, no refusal, no answer to the user,
-    the same language, layout and about the same length."""
+    """The fidelity gate that every rewrite has to pass, by an LLM or by rules: flipped, not identical, no refusal, no answer
+    to the user, the same language, layout and about the same length."""
 
     on: bool = True
     ask_again: Count = 2

@@ -13,7 +13,7 @@ from cda.biases import Bias
 from cda.discover.protocols import FloatArray, Judge, Reward
 from cda.discover.records import Candidate, Measured, Standing
 from cda.records import Direction, Prompt, Rewrite, RewriteRequest, count_reasons
-from cda.rewrite.fidelity import is_refusal
+from cda.rewrite.fidelity import is_refusal, not_flipped
 from cda.rewrite.protocol import Mixed, Rewriter
 
 Original = tuple[Prompt, str]
@@ -160,15 +160,20 @@ def _rewrites(asked: Sequence[tuple[Candidate, RewriteRequest]], rewriter: Rewri
                 end += 1
             found += rewriter.rewrite(requests[start:end], asked[start][0].bias)
             start = end
-    return [_checked(one, request) for one, request in zip(found, requests, strict=True)]
+    return [
+        _checked(rewrite, request, candidate.bias) for rewrite, (candidate, request) in zip(found, asked, strict=True)
+    ]
 
 
-def _checked(found: Rewrite, request: RewriteRequest) -> Rewrite:
-    """The same, or the reason why it is none; a rewriter that keeps no promise must not bring margins of 0."""
+def _checked(found: Rewrite, request: RewriteRequest, bias: Bias) -> Rewrite:
+    """The rewrite, or the reason why it is none: a rewriter that did not do what it was asked must not bring margins of 0."""
     if found.text is None:
         return found
     if not found.text.strip():
         return Rewrite(None, "empty answer")
     if found.text == request.response:
         return Rewrite(None, UNCHANGED)
-    return Rewrite(None, "refusal") if is_refusal(found.text, request.response) else found
+    if is_refusal(found.text, request.response):
+        return Rewrite(None, "refusal")
+    reason = not_flipped(request, found.text, bias)
+    return found if reason is None else Rewrite(None, reason)

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
 
 from cda.biases.load import Offline, Swap
-from cda.features import LIST_LINE, n_list_lines, n_words, phrase_pattern, sentences
+from cda.data.language import STOP_WORDS
+from cda.features import LIST_LINE, n_list_lines, n_words, phrase_pattern, sentences, words
 
 _MAX_RESTATED_ROUNDS = 4
 _ARTICLE_CLASH = re.compile(r"\b(?:a|an) ((?:a|an|the|some|several) )")
@@ -40,7 +42,7 @@ def _gap(match: re.Match[str]) -> str:
     return "" if at_end or not match.group(1) else " "
 
 
-def replace(text: str, words: Mapping[str, str], rng: np.random.Generator, share: float = 1.0) -> tuple[str, int]:
+def put_words(text: str, words: Mapping[str, str], rng: np.random.Generator, share: float = 1.0) -> tuple[str, int]:
     """Whole words and phrases by their counterpart, longest first, keeping a capital and fitting the article before."""
     if not words:
         return text, 0
@@ -260,6 +262,38 @@ def _drop_restatements(text: str, lead: str) -> str:
         return "" if match.group(1).strip().lower() in said_before else match.group(0)
 
     return re.sub(r"[ \t]*" + re.escape(lead) + r"([^.!?\n]*[.!?])", put, text)
+
+
+def shorten(text: str, most_words: int) -> str | None:
+    """Drop whole sentences of prose until at most so many words are left; None if the last one is still too long.
+
+    The sentence that says least goes first: the one with the fewest content words, per word, that no other sentence left
+    holds. List lines and code stay.
+    """
+    kept = [[[sentence, is_prose] for sentence in (_prose(line) if is_prose else [line])] for line, is_prose in _lines(text)]
+    while n_words(_joined(kept)) > most_words:
+        prose = [(row, place) for row, line in enumerate(kept) for place, (_, is_prose) in enumerate(line) if is_prose]
+        if len(prose) < 2:
+            return None
+        said = [_content(str(kept[row][place][0])) for row, place in prose]
+        counts = Counter(word for words_of in said for word in words_of)
+        news = [
+            sum(counts[word] == 1 for word in words_of) / max(1, n_words(str(kept[row][place][0])))
+            for words_of, (row, place) in zip(said, prose, strict=True)
+        ]
+        row, place = prose[int(np.argmin(news))]
+        del kept[row][place]
+    return _joined(kept)
+
+
+def _joined(lines: Sequence[Sequence[Sequence[object]]]) -> str:
+    text = "\n".join(" ".join(str(sentence) for sentence, _ in line) for line in lines)
+    return re.sub(r"\n{3,}", "\n\n", text)
+
+
+def _content(sentence: str) -> set[str]:
+    """Content words by their first letters, so that inflections of one word are one."""
+    return {word[:5].lower() for word in words(sentence) if len(word) > 3 and word.lower() not in STOP_WORDS["en"]}
 
 
 def itemize(text: str, mark: Literal["bullet", "number"] = "bullet", share: float = 1.0) -> str | None:

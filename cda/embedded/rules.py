@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,8 +22,9 @@ from cda.embedded.rule_edits import (
     lead,
     outside_code,
     plain_phrase,
-    replace,
+    put_words,
     restate,
+    shorten,
     swap,
     weave,
 )
@@ -31,6 +32,9 @@ from cda.errors import RecipeError
 from cda.features import n_words, phrase_pattern
 from cda.label.measured import exhibits
 from cda.records import Rewrite, RewriteRequest, content_id, prompt_text
+from cda.rewrite.fidelity import not_flipped
+
+_FEWER_PLACES = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,10 @@ class RuleRewriter:
         """
         return [self._one(request, bias, rules_of(bias)) for request in requests]
 
+    def resampled(self, sample: int) -> RuleRewriter:
+        """The same rules at fewer places, for a rewrite that changed too much."""
+        return replace(self, seed=self.seed + sample, share=self.share * _FEWER_PLACES**sample)
+
     def _one(self, request: RewriteRequest, bias: Bias, rules: Offline) -> Rewrite:
         rng = self._rng(request, bias)
         if request.direction == "add":
@@ -73,10 +81,12 @@ class RuleRewriter:
         else:
             text = _remove(request.response, rules)
         if text is None or not text.strip():
-            return Rewrite(None, "too few places to change")
+            too_few = "places to change" if request.direction == "add" else "sentences to cut"
+            return Rewrite(None, f"too few {too_few}")
         if _unchanged(text, request.response, bias):
-            return Rewrite(None, "unchanged")
-        return Rewrite(text)
+            return Rewrite(None, not_flipped(request, text, bias) or "unchanged")
+        reason = not_flipped(request, text, bias)
+        return Rewrite(text) if reason is None else Rewrite(None, reason)
 
     def _rng(self, request: RewriteRequest, bias: Bias) -> np.random.Generator:
         key = content_id(self.seed, bias.name, request.direction, prompt_text(request.prompt), request.response)
@@ -113,7 +123,7 @@ def _add(request: RewriteRequest, rules: Offline, bias: Bias, rng: np.random.Gen
         if itemized is None:
             return None
         text, changes = itemized, 1
-    text, n_words_changed = replace(text, rules.words, rng, share)
+    text, n_words_changed = put_words(text, rules.words, rng, share)
     text, n_swaps = swap(text, rules.swaps_add, rng, share)
     changes += n_words_changed + n_swaps
     for every in range(rules.weave_every, 0, -1):
@@ -146,15 +156,20 @@ def _finish(
     return text if changes + n_woven + n_restated + n_led + n_framed >= rules.min_changes else None
 
 
-def _remove(response: str, rules: Offline) -> str:
-    """The rules read backwards, on prose alone: code keeps its spaces and lines."""
+def _remove(response: str, rules: Offline) -> str | None:
+    """The rules read backwards, on prose alone: code keeps its spaces and lines. None if it cannot be cut short enough."""
     rng = np.random.default_rng(0)  # nothing is drawn of a single wording, and all places are changed
     text, _ = outside_code(response, lambda part: (drop_sentences(part, rules), 0))
     text = drop_leads(text, rules.lead_with)
-    text, _ = replace(text, {biased: plain for plain, biased in reversed(rules.words.items())}, rng)
+    text, _ = put_words(text, {biased: plain for plain, biased in reversed(rules.words.items())}, rng)
     text, _ = swap(text, rules.swaps_remove, rng)
     if rules.itemize and "```" not in text:
         text = flatten(text)
+    if rules.shorten_to is not None:
+        shorter = shorten(text, int(rules.shorten_to * n_words(response)))
+        if shorter is None:
+            return None
+        text = shorter
     return _capitalised_like(response, text.strip())
 
 

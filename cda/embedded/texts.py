@@ -1,7 +1,8 @@
-"""The texts shipped with the package: training pairs, held-out quality pairs, audit contrasts, lesson contrasts, responses.
+"""The texts shipped with the package: training pairs, quality pairs, audit contrasts, triples, lessons, responses.
 
 All were written for this package and carry no human votes. Contrasts of `audit` start from a plain answer to which the bias
-was added, those of `shown` from an answer that has it and from which it was removed. `lessons` are contrasts that taught
+was added, those of `shown` from an answer that has it and from which it was removed; `triples` rewrites 40 of either back,
+for each bias. `lessons` are contrasts that taught
 the embedded reward model its biases; nothing is ever measured on them. `responses` are four answers each to questions of
 their own, all sound, written in styles that were drawn by lot: what `cda discover` searches in; those of `narrow` are all on
 one topic.
@@ -15,12 +16,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cda.files.jsonl import read_jsonl
-from cda.records import Contrast, Pair, Prompt, user_prompt
+from cda.records import Contrast, Pair, Prompt, Triple, user_prompt
 
 FOLDER = Path(__file__).parent / "texts"
 BIASES = ("length", "structure", "jargon", "sycophancy", "vagueness")
 Part = Literal["train", "quality", "audit", "shown", "lessons", "responses", "narrow"]
 READINGS = FOLDER / "readings.jsonl"
+TRIPLES = FOLDER / "triples.jsonl"
 PARTS: tuple[Part, ...] = ("train", "quality", "audit", "shown", "lessons", "responses", "narrow")
 
 
@@ -77,6 +79,33 @@ def authored_contrasts(part: Literal["audit", "shown", "lessons"], biases: Seque
 def audit_contrasts(biases: Sequence[str] = BIASES) -> list[Contrast]:
     """All contrasts that an audit measures on, in both directions."""
     return [*authored_contrasts("audit", biases), *authored_contrasts("shown", biases)]
+
+
+@dataclass(frozen=True, slots=True)
+class AuthoredTriple:
+    """An answer, its first rewrite (the other side of a contrast), and the rewrite back.
+
+    Attributes:
+        item: Name of the contrast, with `-back`, as in the readings.
+        triple: `flipped` as blind readers found it.
+    """
+
+    item: str
+    triple: Triple
+
+
+def authored_triples(biases: Sequence[str] = BIASES) -> list[AuthoredTriple]:
+    """Triples of the named biases in both directions, in file order; biases without texts of ours give none."""
+    contrasts = {str(contrast.tags["authored"]): contrast for contrast in audit_contrasts(biases)}
+    found = []
+    for row in read_jsonl(TRIPLES):
+        contrast = contrasts.get(row["id"])
+        if contrast is not None:
+            had_bias = contrast.tags["direction"] == "removed"
+            sides = (contrast.perturbed, contrast.base) if had_bias else (contrast.base, contrast.perturbed)
+            triple = Triple(contrast.bias, contrast.prompt, *sides, row["back"], had_bias, row["flipped"])
+            found.append(AuthoredTriple(f"{row['id']}-back", triple))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,8 @@ from cda.records import RewriteRequest
 
 Check = Literal["identical", "refusal", "answer", "language", "words", "list_lines", "flipped", "drift", "other_bias"]
 ENFORCED: frozenset[Check] = frozenset({"identical", "refusal", "answer", "language", "words", "list_lines", "flipped"})
+NOT_FLIPPED = "attribute not flipped"
+SO_ALREADY = "the measure finds the original as it should become"
 _REFUSAL = re.compile(
     r"(?:(?:i['’]?m|i am) (?:very |really |so |truly )?sorry|sorry|i apologi[sz]e|unfortunately|i regret)\b[^.!?\n]{0,30}?"
     r"\b(?:can['’]?t|cannot|can not|not able|unable|won['’]?t)\b"
@@ -183,9 +185,13 @@ def changed_biases(original: str, text: str, bias: Bias, others: Sequence[Bias])
 
 
 def not_flipped(
-    request: RewriteRequest, text: str, bias: Bias, relabelled: bool | Literal["measure"] | None
+    request: RewriteRequest, text: str, bias: Bias, relabelled: bool | Literal["measure"] | None = "measure"
 ) -> str | None:
-    """Why the attribute is not as asked for; None where it is, or where nothing can tell. Arguments as in `findings`."""
+    """Return why the rewrite does not have the attribute as asked for; None if it has, or if nothing can tell.
+
+    By the measure an attribute counts as flipped only if the original is on one side of the threshold and the rewrite on
+    the other. Arguments as in `findings`.
+    """
     adding = request.direction == "add"
     ratio = bias.min_words_of_chosen
     asked_words = ratio * n_words(request.reference) if ratio is not None and request.reference is not None else 0
@@ -194,21 +200,15 @@ def not_flipped(
     if relabelled is None:
         return "its label could not be read"
     if relabelled != "measure":
-        return None if relabelled == adding else "attribute not flipped"
-    rule = bias.measure
-    if rule is None:
+        return None if relabelled == adding else NOT_FLIPPED
+    if bias.measure is None:
         return None
-    if rule.relative:
+    if bias.measure.relative:
         moved = bias.shows(text, request.response) if adding else bias.shows(request.response, text)
-        return None if moved else "attribute not flipped"
-    if bias.shows(text) != adding:
-        return "attribute not flipped"
-    if bias.shows(request.response) != adding:
-        return None
-    # The measure saw the attribute as asked for already, so it cannot see the flip; it must not have moved against it.
-    before, after = (bias.measured(one, rule.feature) for one in (request.response, text))
-    against = after < before if adding == (rule.present_above is not None) else after > before
-    return "attribute not flipped" if against else None
+        return None if moved else NOT_FLIPPED
+    if request.flips and bias.shows(request.response) == adding:
+        return SO_ALREADY
+    return None if bias.shows(text) == adding else NOT_FLIPPED
 
 
 def _words_within(original: str, text: str, bias: Bias, rules: GateRules) -> bool:

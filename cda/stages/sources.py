@@ -131,15 +131,16 @@ def price_of(llm: LlmSection) -> Price | None:
 
 
 def rewriter(loaded: LoadedRecipe) -> Rewriter:
-    """The recipe's rewriter; an LLM's rewrites have to pass the fidelity gate, rules check themselves."""
-    recipe = loaded.recipe
+    """The recipe's rewriter, LLM or rules; the same fidelity gate checks both."""
+    recipe, gate = loaded.recipe, loaded.recipe.synthesize.gate
+    rules = GateRules(words_within=gate.words_within)
     if not uses_llm(recipe.synthesize.by, recipe.llm):
-        return RuleRewriter(recipe.seed)
-    llm, gate = open_llm(loaded), recipe.synthesize.gate
+        by_rules = RuleRewriter(recipe.seed)
+        return Gated(by_rules, None, gate.ask_again, rules, loaded.biases) if gate.on else by_rules
+    llm = open_llm(loaded)
     writes = LLMRewriter(llm, recipe.synthesize.show_prompt)
     if not gate.on:
         return writes
-    rules = GateRules(words_within=gate.words_within)
     return Gated(writes, asked_labels(llm, recipe.label.ask_again), gate.ask_again, rules, loaded.biases)
 
 

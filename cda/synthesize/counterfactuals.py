@@ -123,7 +123,9 @@ def _counterfactuals(
     if not specific_chosen:
         return found
     left = [number for number, (pair, _) in enumerate(found) if pair is not None]
-    chosen = [RewriteRequest(batch[number].pair.prompt, batch[number].pair.chosen, "remove") for number in left]
+    chosen = [
+        RewriteRequest(batch[number].pair.prompt, batch[number].pair.chosen, "remove", flips=False) for number in left
+    ]
     for number, request, rewrite in zip(left, chosen, rewriter.rewrite(chosen, bias), strict=True):
         pair = found[number][0]
         if rewrite.text is None or pair is None:
