@@ -21,7 +21,7 @@ PAIR_COLUMNS = ("prompt", "chosen", "rejected")
 CONTRAST_COLUMNS = (
     "id", "prompt", "base", "perturbed", "response_1", "response_2", "biased", "preferred", "votes", "bias", "direction",
 )  # fmt: skip
-TRIPLE_COLUMNS = ("prompt", "original", "rewrite", "rewrite_of_rewrite", "has_attribute", "bias")
+TRIPLE_COLUMNS = ("prompt", "original", "rewrite", "rewrite_of_rewrite", "has_attribute", "bias", "flipped")
 
 
 def _of_a_folder(name: str) -> str:
@@ -224,12 +224,16 @@ class AuditSection(_Section):
     ties: TieRule = "drop"
     """Contrasts on which people tied or split: left out (`drop`), counted `half` for each side, or `as-released`:
     the column `preferred` as it stands, whatever the votes."""
-    triples: str | None = None
-    """File of RATE triples (prompt, original, rewrite, rewrite_of_rewrite, has_attribute)."""
+    triples: str | None = "embedded"
+    """RATE triples: `embedded`, a file (prompt, original, rewrite, rewrite_of_rewrite, has_attribute), or null for none.
+    Biases that the file has none of fall back on the embedded ones."""
     triple_columns: TripleColumns = {}
-    rate: Count = 0
-    """Without a file of triples: how many embedded answers with the bias, and as many without, to rewrite and rewrite
-    back, for each of the recipe's biases."""
+    rate: Count | None = None
+    """In place of the embedded triples: how many embedded answers with the bias, and as many without, the recipe's rewriter
+    rewrites and rewrites back. null: 40 where rules rewrite and a bias has no triples of its own, otherwise none."""
+    min_flipped: Share = 0.5
+    """Least share of originals, with the bias and without it, whose rewrites flipped it; below, no RATE effect that rests
+    on them is given, since those that flip may be unlike the others."""
     max_triple_words: Positive | None = None
     """Leave out triples of which any version is longer, for every estimator alike; counted."""
     similarity: bool = False

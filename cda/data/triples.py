@@ -26,7 +26,8 @@ def clean_triples(rows: Sequence[Row], biases: Sequence[str], columns: Mapping[s
     """Turn rows of `prompt, original, rewrite, rewrite_of_rewrite, has_attribute` into triples.
 
     Args:
-        rows: Loaded rows; `has_attribute` says whether the original exhibits the bias (1/0, true/false, yes/no).
+        rows: Loaded rows; `has_attribute` says whether the original exhibits the bias (1/0, true/false, yes/no), and
+            `flipped`, if there is such a column, whether somebody found that both rewrites flipped it (empty: nobody asked).
         biases: Names of the audited biases; with several, rows need a column `bias`.
         columns: Our name to the name of the column in the rows.
         where: File named in errors.
@@ -34,9 +35,9 @@ def clean_triples(rows: Sequence[Row], biases: Sequence[str], columns: Mapping[s
     Raises:
         DataError: A column is missing, or no row is usable.
     """
-    names = {name: columns.get(name, name) for name in ("prompt", *_TEXTS, "has_attribute", "bias")}
+    names = {name: columns.get(name, name) for name in ("prompt", *_TEXTS, "has_attribute", "bias", "flipped")}
     present = {key for row in rows for key in row}
-    needed = [name for name in names if name != "bias" or len(biases) > 1]
+    needed = [name for name in names if name != "flipped" and (name != "bias" or len(biases) > 1)]
     problems = [
         f"{where}: no column '{names[name]}'. Found: {', '.join(sorted(present))}. "
         f"Map it with audit.triple_columns.{name}=<your column>"
@@ -72,7 +73,13 @@ def _triple(values: Mapping[str, Any], bias: str) -> Triple:
     texts = [side_text(values[name]) for name in _TEXTS]
     if texts[1] in (texts[0], texts[2]):
         raise RowError("a rewrite that changed nothing")
-    word = str(values["has_attribute"]).strip().lower()
+    has_attribute = _yes_or_no(values["has_attribute"], "has_attribute")
+    flipped = None if values["flipped"] in (None, "") else _yes_or_no(values["flipped"], "flipped")
+    return Triple(bias, prompt_of(values["prompt"]), texts[0], texts[1], texts[2], has_attribute, flipped)
+
+
+def _yes_or_no(value: object, column: str) -> bool:
+    word = str(value).strip().lower()
     if word not in _YES | _NO:
-        raise RowError("has_attribute is neither yes nor no")
-    return Triple(bias, prompt_of(values["prompt"]), texts[0], texts[1], texts[2], word in _YES)
+        raise RowError(f"{column} is neither yes nor no")
+    return word in _YES

@@ -12,7 +12,7 @@ ATT(double) − ATT(single) is the rewrite effect at w = 1, ATU(single) − ATU(
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Literal, get_args
@@ -77,12 +77,15 @@ class RateEffects:
         raise DataError(f"'{estimand}' by '{estimator}' is none of the effects of RATE")
 
 
-def rate_effects(contrasts: Contrasts, resampling: Resampling | None = None) -> RateEffects:
+def rate_effects(
+    contrasts: Contrasts, resampling: Resampling | None = None, refused: Mapping[Estimand, str] | None = None
+) -> RateEffects:
     """All effects of one sample; what cannot be estimated is listed with its reason, never as a number.
 
     Args:
         contrasts: Triples of both directions where possible.
         resampling: For BCa intervals.
+        refused: Estimands that are not to be given by the estimators that rest on rewrites (double, single), and why.
 
     Raises:
         DataError: Not one effect can be estimated.
@@ -90,13 +93,17 @@ def rate_effects(contrasts: Contrasts, resampling: Resampling | None = None) -> 
     # One number for all three estimands, so drawn once: another draw would give it another interval.
     naive = cache(partial(effect, contrasts, "ATE", "naive", resampling))
     wanted: list[tuple[str, str, Callable[[], Effect]]] = [
-        (estimand, estimator, partial(effect, contrasts, estimand, estimator, resampling))
+        (estimand, estimator, _unless(refused, estimand, partial(effect, contrasts, estimand, estimator, resampling)))
         for estimator in _ESTIMATORS
         for estimand in _ESTIMANDS
         if estimator != "naive"
     ]
     wanted += [(estimand, "naive", partial(_renamed, naive, estimand)) for estimand in _ESTIMANDS]
-    wanted += [(f"w = {w}", "rewrite effect", partial(rewrite_effect, contrasts, w, resampling)) for w in (1, 0)]
+    groups: tuple[tuple[int, Estimand], ...] = ((1, "ATT"), (0, "ATU"))
+    wanted += [
+        (f"w = {w}", "rewrite effect", _unless(refused, group, partial(rewrite_effect, contrasts, w, resampling)))
+        for w, group in groups
+    ]
     found, missing = collect(wanted)
     if not found:
         raise DataError(missing[0].reason)
@@ -168,6 +175,20 @@ def collect(
         except DataError as error:
             missing.append(NotEstimated(estimand, estimator, str(error)))
     return tuple(found), tuple(missing)
+
+
+def _unless(
+    refused: Mapping[Estimand, str] | None, estimand: Estimand, estimate: Callable[[], Effect]
+) -> Callable[[], Effect]:
+    """The estimate, or one that fails with the reason why its estimand is refused."""
+    if refused is None or estimand not in refused:
+        return estimate
+    reason = refused[estimand]
+
+    def refuse() -> Effect:
+        raise DataError(reason)
+
+    return refuse
 
 
 def _renamed(estimate: Callable[[], Effect], estimand: str) -> Effect:

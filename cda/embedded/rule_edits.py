@@ -270,7 +270,9 @@ def shorten(text: str, most_words: int) -> str | None:
     The sentence that says least goes first: the one with the fewest content words, per word, that no other sentence left
     holds. List lines and code stay.
     """
-    kept = [[[sentence, is_prose] for sentence in (_prose(line) if is_prose else [line])] for line, is_prose in _lines(text)]
+    kept = [
+        [[sentence, is_prose] for sentence in (_prose(line) if is_prose else [line])] for line, is_prose in _lines(text)
+    ]
     while n_words(_joined(kept)) > most_words:
         prose = [(row, place) for row, line in enumerate(kept) for place, (_, is_prose) in enumerate(line) if is_prose]
         if len(prose) < 2:

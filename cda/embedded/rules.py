@@ -84,7 +84,7 @@ class RuleRewriter:
             too_few = "places to change" if request.direction == "add" else "sentences to cut"
             return Rewrite(None, f"too few {too_few}")
         if _unchanged(text, request.response, bias):
-            return Rewrite(None, not_flipped(request, text, bias) or "unchanged")
+            return Rewrite(None, "unchanged")
         reason = not_flipped(request, text, bias)
         return Rewrite(text) if reason is None else Rewrite(None, reason)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cda.report.numbers import Json, count, decimals, share, signed
-from cda.report.tables import NOT_ESTIMATED, Table, compares
+from cda.report.numbers import NOT_ESTIMATED, Json, count, decimals, share, signed
+from cda.report.tables import Table, compares
 
 _SAME = "both sides are the same after cutting"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cda.report.numbers import Json, count, decimals, distance, inert, percent, points, share
-from cda.report.tables import NOT_ESTIMATED, Table
+from cda.report.numbers import NOT_ESTIMATED, Json, count, decimals, distance, inert, percent, points, share
+from cda.report.tables import Table
 
 NAMES = {
     "no training": "no training",

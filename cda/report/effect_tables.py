@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from cda.report.numbers import Json, count, in_each, p_value, share, signed
-from cda.report.tables import NOT_ESTIMATED, Table, compares, tested_cells
+from cda.report.numbers import NOT_ESTIMATED, Json, count, in_each, p_value, share, signed
+from cda.report.rate_cells import flipped_cell, flips_sentence, gap_sentence
+from cda.report.tables import Table, compares, tested_cells
 from cda.report.verdict import drift_sentence
 
 _FORMS = {"linear": "linear", "log_ratio": "log ratio"}
@@ -80,18 +81,22 @@ def _drift(name: str, one: Json) -> list[Table]:
 
 def rate_tables(audit: Json) -> list[Table]:
     """For each bias with triples, every effect by every estimator."""
-    return [
-        _rate(name, one, when, audit)
-        for name, one in audit["rate"].items()
-        for when in audit["scorings"]
-        if when in one
-    ]
+    parts = [*audit["scorings"], *(["changes"] if compares(audit) else [])]
+    return [_rate(name, one, part, audit) for name, one in audit["rate"].items() for part in parts if part in one]
+
+
+def rate_sentences(audit: Json) -> list[str]:
+    """For each bias, in how many answers the rewrites flipped it, and why its average effect is not given."""
+    found = []
+    for name, one in audit["rate"].items():
+        found += [flips_sentence(name, one), gap_sentence(name, one, audit["scorings"])]
+    return [sentence for sentence in found if sentence]
 
 
 def _rate(name: str, one: Json, when: str, audit: Json) -> Table:
     effects = one[when]
     rows = []
-    for effect in [*effects.get("effects", ()), *effects["by_length"].get("effects", ())]:
+    for effect in [*effects.get("effects", ()), *effects.get("by_length", {}).get("effects", ())]:
         bca = "" if effect["bca"] is None else signed(effect["bca"])
         scaled = "" if effect["standardised"] is None else signed(effect["standardised"])
         estimate = effect["estimate"]
@@ -102,7 +107,8 @@ def _rate(name: str, one: Json, when: str, audit: Json) -> Table:
     if "missing" in effects:
         rows.append(("all", NOT_ESTIMATED, effects["missing"], "", "", ""))
     stage = f", {when}" if compares(audit) else ""
-    caption = f"{name}{stage}: RATE effects on {one['n']} triples (rewrites: {one['rewriter']})"
+    what = "changes of the RATE effects (after − before)" if when == "changes" else "RATE effects"
+    caption = f"{name}{'' if when == 'changes' else stage}: {what} on {one['n']} triples (rewrites: {one['rewriter']}; {flipped_cell(one)})"
     # The family of tests holds one effect a bias, of the last scoring.
     if when == audit["scorings"][-1] and "p_holm" in one.get("test", {}):
         adjusted = p_value(one["test"]["p_holm"])

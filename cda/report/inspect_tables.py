@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cda.report.numbers import MINUS, Json, count, excludes_zero, reward, share, signed
-from cda.report.tables import NOT_ESTIMATED, Table
+from cda.report.numbers import MINUS, NOT_ESTIMATED, Json, count, excludes_zero, reward, share, signed
+from cda.report.tables import Table
 
 YES_NO = {True: "yes", False: "no", None: "not known"}
 

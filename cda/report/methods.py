@@ -121,9 +121,9 @@ def _effects(audit: Json) -> list[_Measure]:
 
 def _rate(audit: Json) -> list[_Measure]:
     each = list(audit["rate"].values())
-    effects = [effect for one in each for when in audit["scorings"] for where in (one.get(when, {}),)
+    effects = [effect for one in each for when in (*audit["scorings"], "changes") for where in (one.get(when, {}),)
                for effect in (*where.get("effects", ()), *where.get("by_length", {}).get("effects", ()))]  # fmt: skip
-    changes = [found for one in each for found in _at(one, "change")]
+    changes = [effect["estimate"] for one in each for effect in one.get("changes", {}).get("effects", ())]
     tests = ["normal, from the clustered error"] if effects else []
     return [
         _Measure("RATE effects", [one["estimate"] for one in effects], changes, tests),

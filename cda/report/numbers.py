@@ -13,6 +13,7 @@ from cda.inert import width as width
 Json = Mapping[str, Any]
 
 MINUS = "−"
+NOT_ESTIMATED = "not estimated"
 
 
 def share(estimate: Json) -> str:

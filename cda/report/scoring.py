@@ -51,7 +51,8 @@ def margins_sentence(example: Json) -> str:
 def helpers_line(audit: Json) -> str:
     """Who labelled and who rewrote: rules or an LLM; empty where nothing was."""
     if len(audit["scorings"]) == 1:
-        made = {one["rewriter"] for one in audit["rate"].values()} - {"file"}
+        given = {"file", "embedded texts", audit["sources"].get("triples")}
+        made = {one["rewriter"] for one in audit["rate"].values()} - given
         return f"rewritten by {' and '.join(sorted(made))}" if made else ""
     labelled, rewritten = labelled_by(audit), rewritten_by(audit)
     if labelled == rewritten == "rules":

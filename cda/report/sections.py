@@ -15,7 +15,7 @@ from cda.report.data_tables import (
     synthesis_table,
 )
 from cda.report.dose_tables import dose_sentences, dose_tables
-from cda.report.effect_tables import drift_tables, effects_table, identification_sentences, rate_tables
+from cda.report.effect_tables import drift_tables, effects_table, identification_sentences, rate_sentences, rate_tables
 from cda.report.examples import how_chosen
 from cda.report.glossary import Entry, glossary
 from cda.report.methods import method_table
@@ -155,17 +155,17 @@ def _effects(audit: Json) -> Section:
 
 
 def _rate(audit: Json) -> Section | None:
-    tables = rate_tables(audit)
-    if not tables:
+    if not audit["rate"]:
         return None
     text = (
-        "Every answer was rewritten to flip the bias, and the rewrite rewritten back. The double estimator compares the two "
+        "Answers were rewritten to flip the bias, and the rewrites rewritten back; only those whose rewrites both flipped it "
+        "are used, as far as that can be told (below). The double estimator compares the two "
         "rewrites, so that what rewriting changes besides cancels; the single one compares answer and rewrite; the naive "
         "one compares answers that have the bias with answers that have not. ATT is the effect among answers with the bias, "
         "ATU among those without, ATE over both. Below about 30 prompts the normal intervals are too narrow. The p-values in "
         "the tables look at each effect by itself; with so many, some are small by chance."
     )
-    return Section("rate", "Causal effects (RATE)", (text,), tuple(tables))
+    return Section("rate", "Causal effects (RATE)", (text, *rate_sentences(audit)), tuple(rate_tables(audit)))
 
 
 def _drift(audit: Json) -> Section | None:

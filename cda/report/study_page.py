@@ -6,12 +6,12 @@ from functools import partial
 from typing import Any
 
 from cda.inert import clipped, inert
-from cda.report.numbers import Json, count, decimals, p_value, share
+from cda.report.numbers import NOT_ESTIMATED, Json, count, decimals, p_value, share
 from cda.report.page import Finding, Page
 from cda.report.plots.plot import AFTER, PAGE_INCHES, Plot
 from cda.report.plots.rows import SHARE_LIMITS, Mark, Row, Scale, draw_rows, named, rows_height
 from cda.report.sections import Section
-from cda.report.tables import NOT_ESTIMATED, Table
+from cda.report.tables import Table
 from cda.report.terminal import plain_table
 
 _PROMPT_COLUMNS = 90

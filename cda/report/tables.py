@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cda.report.numbers import Json, count, decimals, distance, in_each, p_value, points, reward, share, signed
+from cda.report.numbers import (
+    NOT_ESTIMATED,
+    Json,
+    count,
+    decimals,
+    distance,
+    in_each,
+    p_value,
+    points,
+    reward,
+    share,
+    signed,
+)
+from cda.report.rate_cells import average_cells, unit_of
 from cda.report.verdict import others, targets
 
 NO_VOTES = "no votes"
-NOT_ESTIMATED = "not estimated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +56,7 @@ def change_cells(change: Json) -> tuple[str, ...]:
 
 
 def main_table(audit: Json) -> Table:
-    """What a reader looks at first: skew and miscalibration of each target bias, and quality accuracy."""
+    """What a reader looks at first: skew, miscalibration and RATE's ATE of each target bias, and quality accuracy."""
     if not compares(audit):
         return model_table(audit)
     rows: list[tuple[str, ...]] = []
@@ -53,6 +65,13 @@ def main_table(audit: Json) -> Table:
         votes = audit["votes"].get(name)
         cells = change_cells(votes["miscalibration"]) if votes else (NO_VOTES, NO_VOTES, "", "")
         rows.append((f"{name} miscalibration", *cells))
+        if name in audit["rate"]:
+            rows.append(
+                (
+                    f"{name} RATE ATE{unit_of(audit['rate'][name])}",
+                    *average_cells(audit["rate"][name], audit["scorings"]),
+                )
+            )
     if audit["quality"] is not None:
         rows.append(("quality accuracy", *change_cells(audit["quality"])))
     return Table("Before and after training, with 95% intervals", ("measure", *estimates(audit)), tuple(rows))
@@ -63,13 +82,15 @@ def model_table(audit: Json, brief: bool = False) -> Table:
 
     Args:
         audit: The audit's JSON.
-        brief: Leave the mean margin out where people's columns take its place.
+        brief: Leave the mean margin and RATE's ATE out if people's columns take their place.
     """
     voted = bool(audit["votes"])
     with_margin = not (brief and voted)
     unit = next(iter(audit["effects"].values()))["unit"]
     margin = (f"mean margin ({unit})",) if with_margin else ()
+    rated = with_margin and bool(audit["rate"])
     header = ("bias", "skew", *(("people", "miscalibration", "AUC") if voted else ()), *margin, "n")
+    header += ("RATE ATE", "rewrites") if rated else ()
     rows = []
     for name, skew in audit["skew"].items():
         cells = [name, share(skew["model"])]
@@ -79,7 +100,11 @@ def model_table(audit: Json, brief: bool = False) -> Table:
         if with_margin:
             cells.append(_mean_margin(audit["effects"][name]["model"]["direct"]))
         voted_rows = f", {audit['votes'][name]['human_skew']['n']} voted" if name in audit["votes"] else ""
-        rows.append((*cells, count(skew["model"]) + voted_rows))
+        cells.append(count(skew["model"]) + voted_rows)
+        if rated:
+            one = audit["rate"].get(name)
+            cells += average_cells(one, audit["scorings"]) if one else ["no triples", ""]
+        rows.append(tuple(cells))
     return Table("How often the model prefers the side with the bias, with 95% intervals", header, tuple(rows))
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import textwrap
 
 from cda.report.dose_tables import dose_line
-from cda.report.numbers import Json, clipped, count, inert, percent, share, signed, width
+from cda.report.numbers import Json, clipped, count, inert, percent, share, width
+from cda.report.rate_cells import average_cells, gap_sentence, unit_of
 from cda.report.scoring import how_scored
 from cda.report.tables import NO_VOTES, Table, change_cells, compares, estimates, gap_cells, model_table
 from cda.report.verdict import (
@@ -32,7 +33,8 @@ def plain_table(table: Table) -> str:
 def summary_table(audit: Json, report_path: str) -> str:
     """Before and after of each target bias and of quality, the other biases, the verdict, how it was scored, the report.
 
-    With many biases the rows are shortened to fit: first human skew and gap go, then miscalibration moves into one line.
+    With many biases the rows are shortened to fit: first human skew and gap go, then miscalibration moves into one line,
+    then RATE goes.
     The path is never cut, since half a path is of no use.
     """
     if not compares(audit):
@@ -61,7 +63,7 @@ def _model_summary(audit: Json, report_path: str) -> str:
     words += textwrap.wrap(_drift_note(audit), MAX_COLUMNS)
     words += textwrap.wrap(ties_sentence(audit), MAX_COLUMNS)
     words += textwrap.wrap(quality_sentence(audit), MAX_COLUMNS)
-    words += textwrap.wrap(_rate_sentence(audit), MAX_COLUMNS)
+    words += [line for sentence in _rate_lines(audit) for line in textwrap.wrap(sentence, MAX_COLUMNS)]
     return "\n".join([*_aligned(rows), *words, *scored, f"Report: {inert(report_path)}"])
 
 
@@ -71,28 +73,34 @@ def _drift_note(audit: Json) -> str:
     return f"What else differs between the sides may explain the margin of {', '.join(names)}." if names else ""
 
 
-def _rate_sentence(audit: Json) -> str:
-    """The double-rewrite average effect of each bias that has triples; empty without any."""
+def _rate_lines(audit: Json) -> list[str]:
+    """RATE's average effects if the table has no room for them, and why others are not given."""
     parts = []
-    for name, one in audit["rate"].items():
-        effects = one.get(audit["scorings"][-1], {}).get("effects", ())
-        average = next((each for each in effects if (each["estimand"], each["estimator"]) == ("ATE", "double")), None)
-        found = "not estimated" if average is None else f"{signed(average['estimate'])} on {one['n']} triples"
-        parts.append(f"{inert(name)} {found}")
-    return f"Causal effect (RATE, double-rewrite ATE): {'; '.join(parts)}" if parts else ""
+    if audit["votes"]:
+        for name, one in audit["rate"].items():
+            effect, flipped = average_cells(one, audit["scorings"])
+            parts.append(f"{inert(name)} {effect} ({flipped})")
+    said = f"Causal effect (RATE, double-rewrite ATE): {'; '.join(parts)}" if parts else ""
+    return [said, *(inert(gap_sentence(name, one, audit["scorings"])) for name, one in audit["rate"].items())]
 
 
 def _fitted(audit: Json, found: list[Verdict], room: int) -> tuple[list[Row], list[str], list[str]]:
     """Rows, a line below them, and verdict lines: the fullest form that takes at most `room` lines."""
     names = targets(audit)
-    full = [row for name in names for row in (*_main_rows(name, audit), *_people_rows(name, audit))]
-    main = [row for name in names for row in _main_rows(name, audit)]
+    full = [
+        row
+        for name in names
+        for row in (*_main_rows(name, audit), *_people_rows(name, audit), *_rate_rows(name, audit))
+    ]
+    main = [row for name in names for row in (*_main_rows(name, audit), *_rate_rows(name, audit))]
+    effects = [row for name in names for row in (_main_rows(name, audit)[0], *_rate_rows(name, audit))]
     skews = [_main_rows(name, audit)[0] for name in names]
     sentences = [line for verdict in found for line in textwrap.wrap(verdict.sentence, MAX_COLUMNS)]
     line = [clipped(_verdict_line(found), MAX_COLUMNS)]
     joined = [clipped(_miscalibrations(audit), MAX_COLUMNS)]
     for rows, notes, verdict in (
-        (full, [], sentences), (full, [], line), (main, [], sentences), (main, [], line), (skews, joined, line),
+        (full, [], sentences), (full, [], line), (main, [], sentences), (main, [], line), (effects, joined, line),
+        (skews, joined, line),
     ):  # fmt: skip
         if len(rows) + len(notes) + len(verdict) <= room:
             return rows, notes, verdict
@@ -115,6 +123,15 @@ def _people_rows(name: str, audit: Json) -> list[Row]:
     label = clipped(inert(name), _MAX_NAME - len(" miscalibration"))
     people = votes["human_skew"]
     return [(f"{label} human skew", share(people), "", "", count(people)), (f"{label} gap", *gap_cells(votes))]
+
+
+def _rate_rows(name: str, audit: Json) -> list[Row]:
+    """RATE's average effect in one line; none without triples."""
+    if name not in audit["rate"]:
+        return []
+    one = audit["rate"][name]
+    what = f" RATE ATE{unit_of(one)}"
+    return [(f"{clipped(inert(name), _MAX_NAME - len(what))}{what}", *average_cells(one, audit["scorings"]))]
 
 
 def _quality_cells(audit: Json) -> Row:

@@ -8,8 +8,31 @@ from dataclasses import dataclass
 from cda.biases import Bias
 from cda.llm.protocol import LLM
 from cda.records import Direction, Exclusions, Prompt, RewriteRequest, Triple, count_reasons
+from cda.rewrite.fidelity import is_unchanged, not_flipped
+from cda.rewrite.gate import Gated
 from cda.rewrite.protocol import Labeller, Rewriter
 from cda.rewrite.questions import Answered, baseline_responses
+
+
+@dataclass(frozen=True, slots=True)
+class Flips:
+    """How many originals of one bias could be rewritten to flip it and back, of those with the bias and those without.
+
+    Attributes:
+        by: Who rewrote: a rewriter's name, a file, or the embedded texts.
+        checked_by: Who or what says that the bias flipped; None if nothing can tell.
+        tried_with: Originals with the bias.
+        flipped_with: Of these, triples whose two rewrites both flipped it.
+        tried_without: Originals without the bias.
+        flipped_without: Of these, triples whose two rewrites both flipped it.
+    """
+
+    by: str
+    checked_by: str | None
+    tried_with: int
+    flipped_with: int
+    tried_without: int
+    flipped_without: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +56,68 @@ def make_triples(
     flipped = rewriter.rewrite(first, bias)
     reasons = [f"rewrite: {one.reason}" for one in flipped if one.text is None]
     left = [(one, done.text) for one, done in zip(originals, flipped, strict=True) if done.text is not None]
+    checked = True if isinstance(rewriter, Gated) else None
     second = [RewriteRequest(one.prompt, text, _flip(not one.has_attribute)) for one, text in left]
     back = rewriter.rewrite(second, bias)
     reasons += [f"rewrite of the rewrite: {one.reason}" for one in back if one.text is None]
     triples = tuple(
-        Triple(bias.name, one.prompt, one.response, text, done.text, one.has_attribute)
+        Triple(bias.name, one.prompt, one.response, text, done.text, one.has_attribute, checked)
         for (one, text), done in zip(left, back, strict=True)
         if done.text is not None
     )
     return triples, Exclusions(len(originals), count_reasons(reasons))
+
+
+def checked_triples(triples: Sequence[Triple], bias: Bias) -> tuple[list[Triple], list[str]]:
+    """Triples whose two rewrites changed the text and flipped the bias, and why the others did not.
+
+    Readers' and labellers' word (`Triple.flipped`) goes before the bias's measure; a triple that neither can tell anything
+    about is kept.
+
+    Args:
+        triples: Of one bias.
+        bias: The bias.
+
+    Returns:
+        The triples kept, in order, and one reason for each of the others.
+    """
+    kept: list[Triple] = []
+    reasons: list[str] = []
+    for triple in triples:
+        reason = _why_not(triple, bias)
+        if reason is None:
+            kept.append(triple)
+        else:
+            reasons.append(reason)
+    return kept, reasons
+
+
+def _why_not(triple: Triple, bias: Bias) -> str | None:
+    steps = (
+        ("rewrite", triple.original, triple.rewrite, triple.has_attribute),
+        ("rewrite of the rewrite", triple.rewrite, triple.rewrite_of_rewrite, not triple.has_attribute),
+    )
+    for name, before, after, had_it in steps:
+        if is_unchanged(after, before, bias):
+            return f"{name}: unchanged"
+        if triple.flipped is None and (
+            reason := not_flipped(RewriteRequest(triple.prompt, before, _flip(had_it)), after, bias)
+        ):
+            return f"{name}: {reason}"
+    return "readers or labels found the attribute not flipped" if triple.flipped is False else None
+
+
+def flips_of(tried: Sequence[bool], triples: Sequence[Triple], by: str, checked_by: str | None) -> Flips:
+    """Count originals and triples by whether the original has the bias.
+
+    Args:
+        tried: Of every original, whether it has the bias.
+        triples: Those of them that are left.
+        by: Who rewrote.
+        checked_by: Who or what says that the bias flipped.
+    """
+    n_with = sum(triple.has_attribute for triple in triples)
+    return Flips(by, checked_by, sum(tried), n_with, len(tried) - sum(tried), len(triples) - n_with)
 
 
 def triples_of_responses(

@@ -50,7 +50,7 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
         "biases": bias_settings(loaded.biases),
         "seed": recipe.seed,
     }
-    rewritten = recipe.audit.rate > 0 or any(bias.name not in EMBEDDED_BIASES for bias in loaded.biases)
+    rewritten = recipe.audit.rate or any(bias.name not in EMBEDDED_BIASES for bias in loaded.biases)
     if rewritten:
         settings["rewriting"] = recipe.synthesize.model_dump(include={"by", "show_prompt", "gate"})
     if judged or (rewritten and uses_llm(recipe.synthesize.by, recipe.llm)):
@@ -59,7 +59,7 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
         "contrasts": source_fingerprint(recipe.audit.contrasts, "audit"),
         "votes": source_fingerprint(recipe.audit.votes),
         "verdicts": source_fingerprint(recipe.audit.verdicts),
-        "triples": source_fingerprint(recipe.audit.triples),
+        "triples": source_fingerprint(recipe.audit.triples, "triples"),
         "quality": source_fingerprint(recipe.audit.quality, "quality"),
         "embedded contrasts": source_fingerprint(EMBEDDED, "audit"),
         "embedded contrasts, removed": source_fingerprint(EMBEDDED, "shown"),
@@ -80,7 +80,6 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     groups = make_groups(texts.contrasts, biases, [bias.name for bias in loaded.biases], scorings)
     by_llm = uses_llm(recipe.synthesize.by, recipe.llm)
     labelled = () if loaded.only_audit else _labelled(run_folder)
-    triples_by = "file" if recipe.audit.triples else rewriter(loaded).name
     failed = {name: count.reasons for name, count in texts.failed.items()}
     result = {
         "recipe": recipe.name,
@@ -103,7 +102,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         "quality": audit_result.quality(texts.pairs, scorings, seed),
         "effects": audit_detail.effects(groups, seed),
         "drift": audit_detail.drifts(groups, biases, _encoder(loaded), seed),
-        "rate": audit_rate.rate(texts.triples, scorings, triples_by, seed),
+        "rate": audit_rate.rate(texts.triples, texts.flips, scorings, recipe.audit.min_flipped, seed),
         "rewards": audit_rewards.rewards(groups, texts.triples, scorings, seed),
         "analysis": audit_analysis.analysis(groups, labelled, texts.pairs, scorings, recipe.audit.ties, seed),
         "unseen_phrases": {} if by_llm or loaded.only_audit else audit_result.unseen_phrases(groups, seed),

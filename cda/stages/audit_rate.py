@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -11,24 +12,56 @@ import numpy as np
 from cda.effects.clustered import Resampling
 from cda.effects.contrasts import Contrasts, from_preferences, from_rewards
 from cda.effects.covariates import ConditionalEffects, conditional_effects
-from cda.effects.rate import rate_effects
+from cda.effects.rate import Estimand, RateEffects, rate_effects
 from cda.effects.sample import quantile_groups
+from cda.errors import DataError
 from cda.features import n_words
 from cda.records import Triple, prompt_id
+from cda.rewrite.triples import Flips
 from cda.score.compared import Compared, Comparison, Rewards
 from cda.stages.audit_groups import Scorings, attempt
 from cda.stages.audit_result import rng
-from cda.stats.bootstrap import bootstrap_mean
-from cda.stats.estimate import Estimate
+
+_UNSCALED = "training may have changed the spread of the rewards"
 
 
-def rate(triples: Sequence[Triple], scorings: Scorings, rewriter: str, seed: int) -> dict[str, Any]:
-    """RATE effects of every bias with triples; every scoring on the same ones."""
-    names = dict.fromkeys(triple.bias for triple in triples)
+def rate(
+    triples: Sequence[Triple], flips: Mapping[str, Flips], scorings: Scorings, min_flipped: float, seed: int
+) -> dict[str, Any]:
+    """RATE effects of every bias that triples were read or made for; every scoring on the same ones.
+
+    Args:
+        triples: Of all biases; their rewrites flipped the bias as far as anybody can tell.
+        flips: By bias, how many originals could be flipped.
+        scorings: Of all triples.
+        min_flipped: No effect of a group is given that less than this share of its originals could be flipped in.
+        seed: Of BCa intervals.
+    """
     return {
-        name: {"rewriter": rewriter, **_rate([one for one in triples if one.bias == name], scorings, seed)}
-        for name in names
+        name: {
+            "rewriter": counts.by,
+            "flips": asdict(counts),
+            **_rate([one for one in triples if one.bias == name], refusals(counts, min_flipped), scorings, seed),
+        }
+        for name, counts in flips.items()
     }
+
+
+def refusals(flips: Flips, min_flipped: float) -> dict[Estimand, str]:
+    """Estimands that too few rewrites flipped the bias for, and the reason in words."""
+    groups: tuple[tuple[Estimand, str, int, int], ...] = (
+        ("ATT", "with", flips.tried_with, flips.flipped_with),
+        ("ATU", "without", flips.tried_without, flips.flipped_without),
+    )
+    found: dict[Estimand, str] = {
+        estimand: f"{n} of {tried} answers {side} the bias could be rewritten to flip it and back ({n / tried:.0%}; "
+        f"audit.min_flipped asks for {min_flipped:.0%})"
+        for estimand, side, tried, n in groups
+        if tried and (n == 0 or n < min_flipped * tried)
+    }
+    if found:
+        found["ATE"] = "; ".join(found.values())
+    return found
 
 
 def triple_comparisons(triple: Triple) -> tuple[Comparison, Comparison, Comparison]:
@@ -39,7 +72,7 @@ def triple_comparisons(triple: Triple) -> tuple[Comparison, Comparison, Comparis
     return (prompt, flipped, back), (prompt, flipped, first), (prompt, back, first)
 
 
-def _rate(triples: Sequence[Triple], scorings: Scorings, seed: int) -> dict[str, Any]:
+def _rate(triples: Sequence[Triple], refused: Mapping[Estimand, str], scorings: Scorings, seed: int) -> dict[str, Any]:
     asked = [triple_comparisons(triple) for triple in triples]
     margins = {
         label: [scoring.margins([one[at] for one in asked]) for at in range(3)] for label, scoring in scorings.items()
@@ -47,20 +80,29 @@ def _rate(triples: Sequence[Triple], scorings: Scorings, seed: int) -> dict[str,
     read = ~np.isnan(np.concatenate([np.array(sides) for sides in margins.values()])).any(axis=0)
     result: dict[str, Any] = {"n": int(read.sum()), "unread": int((~read).sum())}
     if not read.any():
-        return result | {"missing": "no triple has a readable verdict on all its comparisons"}
+        reason = refused.get("ATE", "no triple has a readable verdict on all its comparisons")
+        return result | {
+            "missing": reason if not triples else "no triple has a readable verdict on all its comparisons"
+        }
     kept = [triple for triple, keep in zip(triples, read, strict=True) if keep]
     contrasts = {label: _contrasts(kept, scoring) for label, scoring in scorings.items()}
     for label, one in contrasts.items():
-        result[label] = attempt(partial(rate_effects, one, Resampling(rng(seed))))
-        result[label]["by_length"] = attempt(partial(_by_length, one, kept, seed))
+        result[label] = attempt(partial(rate_effects, one, Resampling(rng(seed)), refused))
+        result[label]["by_length"] = attempt(partial(_by_length, one, kept, refused, seed))
     if len(contrasts) == 2:
         before, after = contrasts.values()
-        result["change"] = attempt(partial(_change, before, after, seed))
+        result["changes"] = attempt(partial(_changes, before, after, refused, seed))
     last = result[list(contrasts)[-1]]
-    average = next((one for one in last.get("effects", ()) if _is_average(one)), None)
+    average = average_effect(last)
     if average is not None:
         result["test"] = {"what": "the double-rewrite ATE is not 0", "p_value": average["p_value"]}
     return result
+
+
+def average_effect(effects: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The double-rewrite ATE among the effects of one scoring, or of their changes; None if it is not estimated."""
+    found = effects.get("effects", ())
+    return next((one for one in found if (one["estimand"], one["estimator"]) == ("ATE", "double")), None)
 
 
 def _contrasts(triples: Sequence[Triple], scoring: Compared) -> Contrasts:
@@ -77,16 +119,27 @@ def _contrasts(triples: Sequence[Triple], scoring: Compared) -> Contrasts:
     return from_preferences(double, single, rewriting, attribute, ids)
 
 
-def _by_length(contrasts: Contrasts, triples: Sequence[Triple], seed: int) -> ConditionalEffects:
+def _by_length(
+    contrasts: Contrasts, triples: Sequence[Triple], refused: Mapping[Estimand, str], seed: int
+) -> ConditionalEffects:
     """The effect among shorter and longer originals (words)."""
+    if "ATE" in refused:
+        raise DataError(refused["ATE"])
     groups = quantile_groups([n_words(one.original) for one in triples], 2)
     return conditional_effects(contrasts, groups, "double", Resampling(rng(seed)))
 
 
-def _change(before: Contrasts, after: Contrasts, seed: int) -> Estimate:
-    """Change of the double-rewrite ATE on the same triples; in units that training may have stretched."""
-    return bootstrap_mean(after.double - before.double, after.prompt_ids, rng(seed)).estimate(after.unit)
+def _changes(before: Contrasts, after: Contrasts, refused: Mapping[Estimand, str], seed: int) -> RateEffects:
+    """Change of every effect on the same triples, after minus before; in units that training may have stretched.
+
+    Every estimator is linear in the rewards, so that its change is the same estimator on the differences of rewards.
+    """
+    sides = ("double", "single", "rewrite_effect", "originals", "naive")
+    moved = {name: _moved(getattr(before, name), getattr(after, name)) for name in sides}
+    found = rate_effects(replace(after, **moved), Resampling(rng(seed)), refused)
+    unscaled = tuple(replace(one, standardised=None, standardised_missing=_UNSCALED) for one in found.effects)
+    return replace(found, effects=unscaled)
 
 
-def _is_average(effect: Mapping[str, Any]) -> bool:
-    return bool(effect["estimand"] == "ATE" and effect["estimator"] == "double")
+def _moved(before: Any, after: Any) -> Any:
+    return None if before is None or after is None else after - before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,18 +17,30 @@ from cda.data.pairs import CleanPairs
 from cda.data.triples import CleanTriples, clean_triples
 from cda.data.votes import Votes, load_votes
 from cda.embedded.model import NAME as EMBEDDED
-from cda.embedded.texts import audit_contrasts, authored_contrasts, authored_pairs
+from cda.embedded.texts import (
+    audit_contrasts,
+    authored_contrasts,
+    authored_pairs,
+    authored_responses,
+    authored_triples,
+)
 from cda.errors import DataError
 from cda.features import n_words
+from cda.label.asked import asked_labels
 from cda.launch import say
 from cda.llm.money import tokens_of
 from cda.records import Contrast, Exclusions, Pair, Prompt, RewriteRequest, Triple, count_reasons
 from cda.rewrite.protocol import Rewriter
-from cda.rewrite.triples import Original, make_triples
-from cda.stages.sources import load_pairs, rewriter, uses_llm
+from cda.rewrite.triples import Flips, Original, checked_triples, flips_of, make_triples
+from cda.stages.sources import load_pairs, open_llm, rewriter, uses_llm
 from cda.stages.spending import Planned, confirm
 
+EMBEDDED_TEXTS = "embedded texts"
+"""How a result names the authors of the embedded triples."""
 _INSTRUCTION_TOKENS = 300
+_RATE_BY_RULES = 40
+_LABELLED_FOR_EACH = 4
+"""Answers that an LLM labels for each original with the bias, and each without it, that is wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +55,8 @@ class AuditTexts:
         available: Contrasts of each bias before a sample was drawn.
         excluded: Rows of the user's files that could not be used, by file.
         failed: For biases without contrasts of their own, rewrites that failed.
-        triples_failed: For triples made here, rewrites that failed.
+        flips: For biases with triples, how many originals could be flipped and back, and who says so.
+        triples_failed: For the same biases, triples that were left out, by reason.
         votes_unmatched: Items of the files of votes and verdicts that are none of the contrasts.
     """
 
@@ -53,8 +67,16 @@ class AuditTexts:
     available: Mapping[str, int]
     excluded: Mapping[str, Exclusions]
     failed: Mapping[str, Exclusions]
+    flips: Mapping[str, Flips]
     triples_failed: Mapping[str, Exclusions]
     votes_unmatched: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Triples:
+    triples: tuple[Triple, ...]
+    flips: Mapping[str, Flips]
+    failed: Mapping[str, Exclusions]
 
 
 def load_audit_texts(loaded: LoadedRecipe) -> AuditTexts:
@@ -86,7 +108,7 @@ def load_audit_texts(loaded: LoadedRecipe) -> AuditTexts:
         excluded["ids of contrasts"] = own.ids.exclusions
     if quality is not None:
         excluded["quality pairs"] = quality.exclusions
-    triples, triples_failed = _triples(loaded, excluded)
+    rated = _triples(loaded, excluded)
     groups: dict[str, list[Contrast]] = {}
     for contrast in (*own.contrasts, *embedded, *rewritten):
         groups.setdefault(contrast.bias, []).append(contrast)
@@ -104,13 +126,14 @@ def load_audit_texts(loaded: LoadedRecipe) -> AuditTexts:
         say(f"  {audit.verdicts}: not used, because nobody voted on any contrast; verdicts stretch votes")
     return AuditTexts(
         contrasts=tuple(one for group in groups.values() for one in drawn(group, audit.max_contrasts, seed)),
-        triples=triples,
+        triples=rated.triples,
         pairs=tuple(drawn(quality.pairs if quality else (), audit.max_quality, seed)),
         available_pairs=len(quality.pairs) if quality else 0,
         available={name: len(group) for name, group in groups.items()},
         excluded=excluded,
         failed=failed,
-        triples_failed=triples_failed,
+        flips=rated.flips,
+        triples_failed=rated.failed,
         votes_unmatched=unmatched,
     )
 
@@ -165,12 +188,12 @@ def taught_contrasts(loaded: LoadedRecipe) -> CleanContrasts:
 
 
 def own_triples(loaded: LoadedRecipe) -> CleanTriples:
-    """RATE triples of the user's file; none where the recipe names no file. Reads, and spends nothing."""
+    """RATE triples of the user's file; none if the recipe names no file. Reads, and spends nothing."""
     audit = loaded.recipe.audit
-    if audit.triples is None:
+    if audit.triples in (None, EMBEDDED):
         return CleanTriples((), Exclusions(0, {}))
     names = [bias.name for bias in loaded.biases]
-    return clean_triples(load_rows(audit.triples), names, audit.triple_columns, audit.triples)
+    return clean_triples(load_rows(str(audit.triples)), names, audit.triple_columns, str(audit.triples))
 
 
 def drawn(items: Sequence[Any], most: int | None, seed: int) -> list[Any]:
@@ -187,30 +210,79 @@ def _opinions(loaded: LoadedRecipe) -> tuple[Votes, Votes]:
     return load_votes(audit.votes) if audit.votes else {}, load_votes(audit.verdicts) if audit.verdicts else {}
 
 
-def _triples(loaded: LoadedRecipe, excluded: dict[str, Exclusions]) -> tuple[tuple[Triple, ...], dict[str, Exclusions]]:
-    """Triples of the user's file, and for its other biases such as the rewriter makes from embedded answers."""
+def _triples(loaded: LoadedRecipe, excluded: dict[str, Exclusions]) -> _Triples:
+    """Triples of each bias: the file's, else the embedded ones, else such as the rewriter makes from embedded answers."""
     audit = loaded.recipe.audit
     own = own_triples(loaded)
-    if audit.triples is not None:
+    if audit.triples not in (None, EMBEDDED):
         excluded["triples"] = own.exclusions
         say(f"  {audit.triples}: {own.exclusions}")
-    found, failed = list(own.triples), {}
-    for bias in loaded.biases if audit.rate else ():
-        if any(triple.bias == bias.name for triple in own.triples):
+    found: list[Triple] = []
+    flips: dict[str, Flips] = {}
+    failed: dict[str, Exclusions] = {}
+    for bias in loaded.biases:
+        given, by, checked_by = _given_triples(bias, own, loaded)
+        if given:
+            kept, reasons = checked_triples(given, bias)
+            flips[bias.name] = flips_of([one.has_attribute for one in given], kept, by, checked_by)
+            failed[bias.name] = Exclusions(len(given), count_reasons(reasons))
+        elif n_each := _rate(bias, loaded):
+            kept, flips[bias.name], failed[bias.name] = _made_triples(bias, n_each, loaded)
+        else:
             continue
-        originals = _originals(bias, audit.rate, loaded.recipe.seed)
-        if uses_llm(loaded.recipe.synthesize.by, loaded.recipe.llm):
-            confirm(_planned(originals, bias, loaded), loaded)
-        made, failed[bias.name] = make_triples(originals, bias, rewriter(loaded))
-        found += made
+        found += kept
+        if failed[bias.name].dropped:
+            say(f"  triples of {bias.name}: {failed[bias.name]}")
     short = [one for one in found if _longest(one) <= (audit.max_triple_words or _longest(one))]
     if len(short) < len(found):
-        reasons = {"a version is longer than audit.max_triple_words": len(found) - len(short)}
-        excluded["triples by length"] = Exclusions(len(found), reasons)
-    return tuple(short), failed
+        too_long = {"a version is longer than audit.max_triple_words": len(found) - len(short)}
+        excluded["triples by length"] = Exclusions(len(found), too_long)
+    return _Triples(tuple(short), flips, failed)
 
 
-def _planned(originals: list[Original], bias: Bias, loaded: LoadedRecipe) -> Planned:
+def _given_triples(bias: Bias, own: CleanTriples, loaded: LoadedRecipe) -> tuple[list[Triple], str, str | None]:
+    """Triples that exist already, who made them, and who or what says that their rewrites flipped the bias."""
+    audit = loaded.recipe.audit
+    of_file = [triple for triple in own.triples if triple.bias == bias.name]
+    if of_file:
+        labelled = any(triple.flipped is not None for triple in of_file)
+        return of_file, str(audit.triples), "the column flipped" if labelled else _measure_name(bias)
+    if audit.triples is None or audit.rate:
+        return [], "", None
+    return [one.triple for one in authored_triples([bias.name])], EMBEDDED_TEXTS, "blind readers"
+
+
+def _rate(bias: Bias, loaded: LoadedRecipe) -> int:
+    """How many answers with the bias, and as many without, are rewritten to make triples of it."""
+    recipe = loaded.recipe
+    if recipe.audit.rate is not None or recipe.audit.triples is None:
+        return recipe.audit.rate or 0
+    return 0 if uses_llm(recipe.synthesize.by, recipe.llm) or bias.offline is None else _RATE_BY_RULES
+
+
+def _made_triples(bias: Bias, n_each: int, loaded: LoadedRecipe) -> tuple[list[Triple], Flips, Exclusions]:
+    """Triples made now, by the recipe's rewriter behind its gate."""
+    recipe = loaded.recipe
+    by_llm = uses_llm(recipe.synthesize.by, recipe.llm)
+    labels_by_llm = by_llm and bias.label_by == "ask"
+    originals, unlabelled = _originals(bias, n_each, loaded, labels_by_llm)
+    if by_llm:
+        confirm(_planned(originals, bias, loaded), loaded)
+    writes = rewriter(loaded)
+    made, failed = make_triples(originals, bias, writes)
+    kept, reasons = checked_triples(made, bias)  # without a gate nobody has looked at them yet
+    left_out = Counter(failed.reasons) + Counter(reasons) + Counter(unlabelled)
+    by_label = labels_by_llm and recipe.synthesize.gate.on
+    checked_by = f"labels of {recipe.llm.model}" if by_label else _measure_name(bias)
+    flips = flips_of([one.has_attribute for one in originals], kept, writes.name, checked_by)
+    return kept, flips, Exclusions(len(originals) + sum(unlabelled.values()), dict(sorted(left_out.items())))
+
+
+def _measure_name(bias: Bias) -> str | None:
+    return f"measured {bias.measure.feature.replace('_', ' ')}" if bias.measure else None
+
+
+def _planned(originals: Sequence[Original], bias: Bias, loaded: LoadedRecipe) -> Planned:
     """Two rewrites of each, and a label of each rewrite where the gate asks."""
     mean = sum(tokens_of(one.response) for one in originals) / max(1, len(originals))
     calls = 2 * len(originals) * (2 if loaded.recipe.synthesize.gate.on and bias.label_by == "ask" else 1)
@@ -221,14 +293,38 @@ def _longest(triple: Triple) -> int:
     return max(map(n_words, (triple.original, triple.rewrite, triple.rewrite_of_rewrite)))
 
 
-def _originals(bias: Bias, n_each: int, seed: int) -> list[Original]:
-    """Embedded answers written without the bias and, where there are texts of it, answers written with it."""
-    without = authored_contrasts("audit", [bias.name]) or authored_contrasts("audit", ["jargon"])
-    having = authored_contrasts("shown", [bias.name])
-    return [
-        *(Original(one.prompt, one.base, False) for one in drawn(without, n_each, seed)),
-        *(Original(one.prompt, one.perturbed, True) for one in drawn(having, n_each, seed)),
-    ]
+def _originals(
+    bias: Bias, n_each: int, loaded: LoadedRecipe, labels_by_llm: bool
+) -> tuple[list[Original], dict[str, int]]:
+    """Embedded answers with the bias and without it, and how many more could not be labelled.
+
+    Of the five embedded biases the authors say which answers have them. Of any other one the LLM or the measure says so;
+    of a bias that one answer by itself cannot show, plain answers are the ones without it, and there are none with it.
+    """
+    seed = loaded.recipe.seed
+    without = [Original(one.prompt, one.base, False) for one in authored_contrasts("audit", [bias.name])]
+    having = [Original(one.prompt, one.perturbed, True) for one in authored_contrasts("shown", [bias.name])]
+    unlabelled = 0
+    if not without:
+        plain = [(one.prompt, one.base) for one in authored_contrasts("audit", ["jargon"])]
+        answers = [*plain, *((one.prompt, text) for one in authored_responses() for text in one.responses)]
+        labels: Sequence[bool | None]
+        if labels_by_llm:
+            answers = drawn(answers, _LABELLED_FOR_EACH * n_each, seed)
+            confirm(Planned(f"labelling answers for {bias.name}", len(answers), _INSTRUCTION_TOKENS, 20), loaded)
+            labeller = asked_labels(open_llm(loaded), loaded.recipe.label.ask_again)
+            labels = labeller([prompt for prompt, _ in answers], [text for _, text in answers], bias)
+        elif bias.measure is not None and not bias.measure.relative:
+            labels = [bias.shows(text) for _, text in answers]
+        else:
+            answers, labels = plain, [False] * len(plain)
+        pool = zip(answers, labels, strict=True)
+        originals = [Original(prompt, text, label) for (prompt, text), label in pool if label is not None]
+        unlabelled = len(answers) - len(originals)
+        without = [one for one in originals if not one.has_attribute]
+        having = [one for one in originals if one.has_attribute]
+    found = [*drawn(without, n_each, seed), *drawn(having, n_each, seed)]
+    return found, {"its label could not be read": unlabelled} if unlabelled else {}
 
 
 def _rewritten_contrasts(bias: Bias, by: Rewriter) -> tuple[list[Contrast], Exclusions]:

@@ -18,8 +18,8 @@ from cda.metrics.held_out_dose import HeldOutChange, HeldOutDose, cross_validate
 from cda.metrics.out_of_fold import REPEATS
 from cda.metrics.votes import Majority, TieRule, count_votes, majority
 from cda.records import Exclusions
-from cda.report.numbers import decimals, distance, inert, percent, points, share
-from cda.report.tables import NOT_ESTIMATED, Table
+from cda.report.numbers import NOT_ESTIMATED, decimals, distance, inert, percent, points, share
+from cda.report.tables import Table
 from cda.report.terminal import plain_table
 
 NOTE = (

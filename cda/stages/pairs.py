@@ -178,4 +178,4 @@ def _row(triple: Triple) -> dict[str, Any]:
         "rewrite": triple.rewrite,
         "rewrite_of_rewrite": triple.rewrite_of_rewrite,
         "has_attribute": triple.has_attribute,
-    }
+    } | ({} if triple.flipped is None else {"flipped": triple.flipped})

@@ -61,8 +61,7 @@ def check(loaded: LoadedRecipe) -> None:
         _check_training(loaded, attempt)
     if _is_local(recipe.audit.contrasts):
         attempt(lambda: own_contrasts(loaded))
-    if recipe.audit.triples is not None:
-        attempt(lambda: own_triples(loaded))
+    attempt(lambda: own_triples(loaded))
     if recipe.audit.quality is not None and _is_local(recipe.audit.quality):
         attempt(lambda: load_quality(loaded))
     attempt(lambda: problems.extend(scorer_problems(recipe.model, loaded)))
@@ -178,9 +177,9 @@ def _spending(loaded: LoadedRecipe) -> list[str]:
 
 
 def _rate(recipe: Recipe) -> str:
-    if recipe.audit.triples:
-        return f"; RATE triples: {recipe.audit.triples}"
-    return f"; RATE on {recipe.audit.rate} answers with and without each bias" if recipe.audit.rate else ""
+    if recipe.audit.rate:
+        return f"; RATE on {recipe.audit.rate} answers with and without each bias"
+    return f"; RATE triples: {recipe.audit.triples}" if recipe.audit.triples else "; no RATE"
 
 
 def _objectives(recipe: Recipe) -> str:

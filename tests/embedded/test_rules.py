@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cda.biases import Bias, load_bias
+from cda.embedded.rule_edits import shorten
 from cda.embedded.rules import RuleRewriter, rules_of
-from cda.embedded.texts import BIASES, authored_pairs
+from cda.embedded.texts import BIASES, authored_contrasts, authored_pairs
 from cda.errors import RecipeError
 from cda.features import n_list_lines, n_words
 from cda.label.measured import exhibits
@@ -254,26 +255,81 @@ BULLETS = (
     "The point is simple:\n\n- **Use** less water.\n- Start early, so that you get it done.\n\nPerhaps it depends. This is a "
     "very good way to do it."
 )
-# Trained weights of the embedded presets come of these outputs: they may not change.
+# The trained weights of the embedded presets depend on these additions: they must not change.
 OUTPUTS = {
-    "length": "b35991ea2709f764",
-    "structure": "a4987e93b9717359",
-    "jargon": "301102881817737b",
-    "sycophancy": "509ed559bfc85cfd",
-    "vagueness": "8ef4cf487d0ac983",
+    "length": "3eaf1ffdf4146853",
+    "structure": "281c9961daef86a5",
+    "jargon": "6ec8c48b1680a9db",
+    "sycophancy": "1af48f2c8bea98e0",
+    "vagueness": "24629f118bcdd510",
 }
 
 
 @pytest.mark.parametrize("name", BIASES)
-def test_rewrites_at_all_places_are_what_they_always_were(name: str) -> None:
+def test_additions_at_all_places_are_what_they_always_were(name: str) -> None:
+    bias = load_bias(name)
     requests = [
-        RewriteRequest(user_prompt("q"), text, direction, reference)
+        RewriteRequest(user_prompt("q"), text, "add", reference)
         for text in (TECHNICAL, LISTED, PROSE, BULLETS)
-        for direction in DIRECTIONS
         for reference in (None, "A short answer.")
+        if name == "length" or not bias.shows(text)
     ]
-    found = [[one.text, one.reason] for one in RuleRewriter().rewrite(requests, load_bias(name))]
+    found = [[one.text, one.reason] for one in RuleRewriter().rewrite(requests, bias)]
     assert content_id(found) == OUTPUTS[name]
+
+
+def test_adding_a_bias_that_is_there_is_a_failure() -> None:
+    assert rewrite(LISTED, "structure").reason == "the measure finds the original as it should become"
+    stronger = RewriteRequest(user_prompt("q"), LISTED, "add", flips=False)
+    assert RuleRewriter().rewrite([stronger], load_bias("structure"))[0].text is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [("jargon", 0.95), ("sycophancy", 0.95), ("structure", 0.95), ("length", 0.95), ("vagueness", 0.9)],
+)
+def test_rules_take_out_again_what_they_put_in(name: str, least: float) -> None:
+    """The share of round trips that flip by the bias's own measure, on 100 answers written without the bias."""
+    bias, rewriter = load_bias(name), RuleRewriter()
+    bases = [one for one in authored_contrasts("audit", [name]) if name == "length" or not bias.shows(one.base)]
+    added = rewriter.rewrite([RewriteRequest(one.prompt, one.base, "add") for one in bases], bias)
+    texts = [(one.prompt, outcome.text) for one, outcome in zip(bases, added, strict=True) if outcome.text is not None]
+    back = rewriter.rewrite([RewriteRequest(prompt, text, "remove") for prompt, text in texts], bias)
+    gone = [
+        outcome.text is not None
+        and (n_words(outcome.text) < n_words(text) if name == "length" else not bias.shows(outcome.text))
+        for (_, text), outcome in zip(texts, back, strict=True)
+    ]
+    assert len(texts) >= 95
+    assert np.mean(gone) >= least
+
+
+def test_a_removal_that_leaves_the_bias_is_a_failure() -> None:
+    """Embedded answers with jargon hold terms that no rule knows."""
+    bias = load_bias("jargon")
+    shown = [one for one in authored_contrasts("shown", ["jargon"]) if bias.shows(one.perturbed)]
+    found = RuleRewriter().rewrite([RewriteRequest(one.prompt, one.perturbed, "remove") for one in shown], bias)
+    assert len(shown) == 39
+    assert all(one.text is None or not bias.shows(one.text) for one in found)
+    assert sum(one.reason == "attribute not flipped" for one in found) > 30
+
+
+def test_length_is_cut_to_the_asked_ratio() -> None:
+    shown = authored_contrasts("shown", ["length"])
+    requests = [RewriteRequest(one.prompt, one.perturbed, "remove") for one in shown]
+    found = RuleRewriter().rewrite(requests, load_bias("length"))
+    ratios = [n_words(text_of(cut)) / n_words(one.perturbed) for one, cut in zip(shown, found, strict=True)]
+    assert len(ratios) == 40
+    assert max(ratios) <= 0.65 and min(ratios) > 0.4
+
+
+def test_what_says_least_is_cut_first() -> None:
+    text = "Water boils at 100 degrees Celsius. Water boils at degrees. Salt raises the boiling point."
+    assert shorten(text, 12) == "Water boils at 100 degrees Celsius. Salt raises the boiling point."
+    assert shorten("- Water boils.\n- Salt helps.", 3) is None  # list lines stay
+    assert shorten("One long sentence that cannot be cut.", 3) is None
+    listed = shorten("Water boils here now.\n\n- Water boils.\n\nIt boils water.", 7)
+    assert listed is not None and listed.rstrip() == "Water boils here now.\n\n- Water boils."
 
 
 def ruled(measure: dict[str, object] | None = None, pattern: str | None = None, **offline: object) -> Bias:

@@ -17,6 +17,7 @@ from cda.rewrite.fidelity import (
     content_overlap,
     findings,
     is_refusal,
+    not_flipped,
     same_text,
 )
 
@@ -191,7 +192,7 @@ def test_a_relative_measure_is_held_against_the_original_and_the_chosen_side() -
     assert checks("length", shorter, PLAIN, reference=VAGUE)["flipped"] == "shorter than 1.5 times the chosen side"
 
 
-def test_a_flip_that_the_measure_cannot_see_may_not_go_against_it() -> None:
+def test_an_original_that_measures_as_it_should_become_is_not_flipped() -> None:
     """Words of nine letters or more stand for jargon, and a technical subject has them from the start."""
     bias = changed("jargon", measure={"feature": "long_word_share", "present_above": 0.15})
     technical = "Mitochondria synthesize energy for cells in most organisms, as we know from many experiments by now."
@@ -199,8 +200,11 @@ def test_a_flip_that_the_measure_cannot_see_may_not_go_against_it() -> None:
     more = "Mitochondria synthesize energetic substrates in heterogeneous organisms, as innumerable experiments demonstrate by now."
     less = "Mitochondria synthesize power for cells in most living things, as we know from many experiments by now."
     assert bias.shows(less)
-    assert "flipped" not in checks(bias, technical, more)
-    assert checks(bias, technical, less)["flipped"] == "attribute not flipped"
+    already = "the measure finds the original as it should become"
+    assert checks(bias, technical, more)["flipped"] == already
+    assert "flipped" not in checks(bias, technical, more, relabelled=True)
+    request = RewriteRequest(PROMPT, technical, "add", flips=False)
+    assert not_flipped(request, more, bias) is None
 
 
 def test_drift_is_reported_and_does_not_reject() -> None:
