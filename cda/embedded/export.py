@@ -11,10 +11,12 @@ from cda.embedded.texts import (
     READINGS,
     AuthoredPair,
     AuthoredResponses,
+    AuthoredTriple,
     audit_contrasts,
     authored_contrasts,
     authored_pairs,
     authored_responses,
+    authored_triples,
 )
 from cda.errors import RunError
 from cda.files.jsonl import read_jsonl, read_text, write_jsonl
@@ -26,9 +28,10 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def tables() -> dict[str, Rows]:
-    """Every table of the export, in the columns that `audit.contrasts`, `audit.quality` and `data.pairs` read.
+    """Every table of the export, in the columns that `audit.contrasts`, `.triples`, `.quality` and `data.pairs` read.
 
-    `contrasts` are what an audit measures on (prompt, base, perturbed, bias, direction); `quality` and `train` are pairs
+    `contrasts` are what an audit measures on (prompt, base, perturbed, bias, direction); `triples` are RATE's (prompt,
+    original, rewrite, rewrite_of_rewrite, has_attribute, bias, flipped); `quality` and `train` are pairs
     in TRL's preference format (prompt, chosen, rejected) with the flaw of the rejected side; `lessons` are contrasts that
     taught the embedded model, on which it must not be measured; `responses` and `narrow` are four answers each to
     further questions (prompt, responses), for a search or a best of n. `item` is the authors' name of a row; under it, as `id`,
@@ -36,6 +39,7 @@ def tables() -> dict[str, Rows]:
     """
     return {
         "contrasts": [_contrast_row(one) for one in audit_contrasts()],
+        "triples": [_triple_row(one) for one in authored_triples()],
         "quality": [_pair_row(one) for one in authored_pairs("quality")],
         "train": [_pair_row(one) for one in authored_pairs("train")],
         "lessons": [_contrast_row(one) for one in authored_contrasts("lessons")],
@@ -93,6 +97,15 @@ def _contrast_row(one: Contrast) -> dict[str, Any]:
         "id": one.id, "item": one.tags["authored"], "prompt": prompt_text(one.prompt), "base": one.base,
         "perturbed": one.perturbed, "bias": one.bias,
     } | tags  # fmt: skip
+
+
+def _triple_row(one: AuthoredTriple) -> dict[str, Any]:
+    triple = one.triple
+    return {
+        "item": one.item, "prompt": prompt_text(triple.prompt), "original": triple.original, "rewrite": triple.rewrite,
+        "rewrite_of_rewrite": triple.rewrite_of_rewrite, "has_attribute": triple.has_attribute, "bias": triple.bias,
+        "flipped": triple.flipped,
+    }  # fmt: skip
 
 
 def _responses_row(one: AuthoredResponses) -> dict[str, Any]:

@@ -29,15 +29,19 @@ def label_tables(audit: Json) -> list[Table]:
     return tables
 
 
+def _of_tried(made: int, tried: int) -> str:
+    return f"{made} ({made / tried:.0%})" if tried else str(made)
+
+
 def synthesis_table(audit: Json) -> Table | None:
     """How many counterfactual pairs were made for each bias."""
     counts = _by_bias(audit["stages"].get("synthesize", {}))
     if not counts:
         return None
-    header = ("bias", "asked for", "eligible", "rewritten", "kept", "supplementary", "rewritten by")
+    header = ("bias", "asked for", "eligible", "tried", "flipped and kept", "supplementary", "rewritten by")
     rows = tuple(
         (name, "all eligible" if one["requested"] is None else str(one["requested"]), str(one["eligible"]),
-         str(one["tried"]), str(one["made"]), str(one["supplementary"]), str(one["by"]))
+         str(one["tried"]), _of_tried(one["made"], one["tried"]), str(one["supplementary"]), str(one["by"]))
         for name, one in counts.items()
     )  # fmt: skip
     return Table("Counterfactual pairs", header, rows)

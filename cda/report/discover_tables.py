@@ -98,11 +98,12 @@ def rewriter_table(result: Json) -> Table:
                 else ("", "", "", "", "")
             )
             excluded = each["excluded"] or ""
-            rows.append((one["attribute"], each["rewriter"], str(each["n"]), *numbers, excluded))
+            flipped = f"{each['n']} of {each['n'] + sum(each['failed'].values())}"
+            rows.append((one["attribute"], each["rewriter"], flipped, *numbers, excluded))
     header = (
         "attribute",
         "rewriter",
-        "n",
+        "n, of rewrites asked for",
         "reward",
         "trimmed",
         "rewarded in",

@@ -234,7 +234,9 @@ def margin_table(audit: Json) -> Table:
     for name, skew in audit["skew"].items():
         cells = [f"{reward(skew['mean_margin'][when])} ± {skew['sd_margin'][when]:.2f}" for when in audit["scorings"]]
         ties = " → ".join(str(skew["ties"][when]) for when in audit["scorings"])
-        rows.append((name, *cells, ties, count(skew[audit["scorings"][0]]), skew["source"]))
+        failed = sum(skew["rewrites_failed"].values())
+        flipped = f" ({skew['available']} of {skew['available'] + failed} flipped)" if failed else ""
+        rows.append((name, *cells, ties, count(skew[audit["scorings"][0]]), skew["source"] + flipped))
     of = [f"mean ± SD {when}" for when in audit["scorings"]] if compares(audit) else ["mean ± SD"]
     unit = next(iter(audit["effects"].values()))["unit"]
     header = ("bias", *of, "margins of exactly 0", "n", "contrasts from")

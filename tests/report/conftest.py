@@ -13,6 +13,7 @@ import pytest
 from cda.biases import Bias, load_bias
 from cda.metrics.votes import TieRule
 from cda.records import Contrast, LabelledPair, Pair, Triple, user_prompt
+from cda.rewrite.triples import flips_of
 from cda.score.compared import Rewards
 from cda.score.distinct import text_id
 from cda.stages import audit_analysis, audit_detail, audit_rate, audit_result, audit_rewards
@@ -109,7 +110,8 @@ def _rate(two: bool) -> str:
     """RATE of jargon on 20 triples."""
     triples, scores = _triples()
     scorings = {name: Rewards(scores) for name in (("before", "after") if two else ("model",))}
-    return json.dumps(audit_rate.rate(triples, scorings, "rules", SEED))
+    flips = flips_of([one.has_attribute for one in triples], triples, "rules", "measured long word share")
+    return json.dumps(audit_rate.rate(triples, {"jargon": flips}, scorings, 0.5, SEED))
 
 
 @cache

@@ -245,7 +245,7 @@ def test_numbers_of_pairs_have_their_intervals(make: MakeResult) -> None:
     cells = next(line for line in document.splitlines() if line.startswith("| Triple spaces") and "20 |" in line[-6:])
     # Sides with the attribute are "after" where it was added; half of them are labelled so.
     assert re.search(r"\| 50% \\\[\d+, \d+\\\] \| 50% \\\[\d+, \d+\\\] \| the attribute's measure \| 1\.00 \\\[", cells)
-    by_rewriter = [line for line in document.splitlines() if "| gpt-x | 10 |" in line]
+    by_rewriter = [line for line in document.splitlines() if "| gpt-x | 10 of 12 |" in line]
     assert len(by_rewriter) == 2 and re.search(r"\+1\.20 \\\[.*\+1\.20 \\\[.*\(0 left out\)", by_rewriter[0])
 
 

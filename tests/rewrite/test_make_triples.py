@@ -6,10 +6,18 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from cda.biases import Bias, load_bias
 from cda.llm.protocol import Completion, Request
-from cda.records import Prompt, Rewrite, RewriteRequest, user_prompt
+from cda.records import Prompt, Rewrite, RewriteRequest, Triple, user_prompt
 from cda.rewrite.gate import Gated
 from cda.rewrite.questions import Answered
-from cda.rewrite.triples import Original, make_triples, triples_of_queries, triples_of_responses
+from cda.rewrite.triples import (
+    Flips,
+    Original,
+    checked_triples,
+    flips_of,
+    make_triples,
+    triples_of_queries,
+    triples_of_responses,
+)
 
 BIAS = load_bias("jargon")
 
@@ -95,3 +103,50 @@ def test_behind_a_gate_a_triple_is_made_of_rewrites_that_passed() -> None:
     triples, exclusions = make_triples(originals, BIAS, Gated(Words(), label))
     assert [one.original for one in triples] == ["We use it."]
     assert dict(exclusions.reasons) == {"rewrite: unchanged": 1}
+
+
+LIST, PROSE = "- One here.\n- Two there.", "One here. Two there."
+
+
+def triple(original: str, rewrite: str, back: str, has_attribute: bool, flipped: bool | None = None) -> Triple:
+    return Triple("structure", user_prompt("q"), original, rewrite, back, has_attribute, flipped)
+
+
+def test_triples_are_kept_where_both_rewrites_flip() -> None:
+    structure = load_bias("structure")
+    good = [triple(PROSE, LIST, PROSE + " Done.", False), triple(LIST, PROSE, LIST + "\n- Done.", True)]
+    bad = [
+        triple(PROSE, PROSE + " Three.", PROSE, False),
+        triple(PROSE, LIST, LIST + "\n- Three.", False),
+        triple(LIST, PROSE, PROSE, True),
+        triple(LIST, PROSE, LIST + "\n- Three.", True, flipped=False),
+    ]
+    kept, reasons = checked_triples([*good, *bad], structure)
+    assert kept == good
+    assert reasons == [
+        "rewrite: attribute not flipped",
+        "rewrite of the rewrite: attribute not flipped",
+        "rewrite of the rewrite: unchanged",
+        "readers or labels found the attribute not flipped",
+    ]
+
+
+def test_what_readers_said_goes_before_the_measure_and_nothing_is_asked_without_either() -> None:
+    structure = load_bias("structure")
+    unseen = triple(PROSE, PROSE + " Three.", PROSE, False, flipped=True)
+    assert checked_triples([unseen], structure) == ([unseen], [])
+    unmeasured = structure.model_copy(update={"measure": None})
+    untold = triple(PROSE, PROSE + " Three.", PROSE, False)
+    assert checked_triples([untold], unmeasured) == ([untold], [])
+
+
+def test_flips_are_counted_by_the_original() -> None:
+    kept = [triple(PROSE, LIST, PROSE, False), triple(LIST, PROSE, LIST, True)]
+    found = flips_of([True, True, False], kept, "rules", "measured list lines")
+    assert found == Flips("rules", "measured list lines", 2, 1, 1, 1)
+
+
+def test_a_gate_s_word_is_kept_in_the_triple() -> None:
+    originals = [Original(user_prompt("a"), "We use it.", False)]
+    assert [one.flipped for one in make_triples(originals, BIAS, Words())[0]] == [None]
+    assert [one.flipped for one in make_triples(originals, BIAS, Gated(Words(), label))[0]] == [True]
