@@ -54,7 +54,7 @@ def test_the_header_of_the_card_names_tables_where_they_are(tmp_path: Path) -> N
     for form in FORMATS:
         export(tmp_path / form, form)
         header = yaml.safe_load((tmp_path / form / "README.md").read_text(encoding="utf-8").split("---\n")[1])
-        assert (header["license"], header["version"]) == ("cc-by-4.0", 2)
+        assert (header["license"], header["version"]) == ("cc-by-4.0", 3)
         named = {one["config_name"]: one["data_files"] for one in header.get("configs", ())}
         assert named == ({name: f"{name}.jsonl" for name in tables()} if form == "jsonl" else {})
     packaged = (FOLDER / "README.md").read_text(encoding="utf-8")
