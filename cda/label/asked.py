@@ -207,9 +207,7 @@ def _requests(request: Callable[[int, int], Request], rows: Sequence[int], sampl
         yield request(row, sample)
 
 
-def _request(
-    bias: Bias, material: Mapping[str, str], texts: tuple[str, str], reasons: bool, sample: int
-) -> Request:
+def _request(bias: Bias, material: Mapping[str, str], texts: tuple[str, str], reasons: bool, sample: int) -> Request:
     """The system and user text of a prompt with the material put in, between markers that it cannot close."""
     n_responses = len(material) - 1
     names = _names(bias, n_responses)

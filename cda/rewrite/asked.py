@@ -102,7 +102,9 @@ def _length(request: RewriteRequest, bias: Bias) -> str:
     """The least number of words, where the bias asks for one; empty otherwise."""
     if bias.min_words_of_chosen is None or request.reference is None or request.direction == "remove":
         return ""
-    return f"The edited response must have at least {round(bias.min_words_of_chosen * n_words(request.reference))} words."
+    return (
+        f"The edited response must have at least {round(bias.min_words_of_chosen * n_words(request.reference))} words."
+    )
 
 
 def _outcome(completion: Completion, request: RewriteRequest, bias: Bias) -> Rewrite:
