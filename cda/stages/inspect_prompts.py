@@ -53,7 +53,7 @@ def prompts_text(target: str, overrides: Sequence[str], options: InspectOptions)
     parts = [f"What an LLM would be told, with a pair of {where} as the example. Nothing was asked."]
     judged = kind_of(loaded.recipe.model.name_or_path) == "judge"
     if loaded.recipe.llm.model is None:
-        parts.append("llm.model is not set: as it stands rules label and rewrite, and none of this is sent.")
+        parts.append("llm.model is not set: as it stands no LLM is asked, and none of this is sent.")
     for one in [*([] if judged else _of_biases(loaded, pair)), *(_of_judge(loaded, pair) if judged else [])]:
         parts.append(_section(one))
     return "\n\n".join(parts)

@@ -68,7 +68,7 @@ class Clerk:
         self.n_labels += 1
         names = {name: name.lower().replace(" ", "_") for name in shown if name.startswith("RESPONSE")}
         found = {name: "yes" if exhibits(shown[key], self.bias) else "no" for key, name in names.items()}
-        return json.dumps({"reasoning": "words", **found})
+        return json.dumps({"reasoning": "words", "query": "no", **found})
 
     def rewrite(self, shown: dict[str, str], user: str) -> str:
         self.n_rewrites += 1
