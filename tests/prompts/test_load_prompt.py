@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+from pydantic import AfterValidator
 
 from cda.config.load import load_model_audit, load_recipe
 from cda.errors import RecipeError
 from cda.prompts import JudgePrompt, LabelPrompt, RewritePrompt, load_prompt, ours, shipped_names
+from cda.prompts.load import LabelPair, LabelSingle
 
 KINDS = (LabelPrompt, RewritePrompt, JudgePrompt)
 JUDGE = "system: Judge.\nuser: '{user_message} {answer_1} {answer_2}'\n"
@@ -68,6 +71,23 @@ def test_every_mistake_in_every_prompt_is_told_at_once_beside_the_recipe_s_own(t
     ):
         assert any(one.startswith(start) and words in one for one in found), (start, found)
     assert len(found) == 6
+
+
+def test_every_field_and_placeholder_is_explained() -> None:
+    readme = (Path(__file__).parents[2] / "cda" / "prompts" / "README.md").read_text(encoding="utf-8")
+    cells = [[one.strip() for one in line.strip("|").split("|")] for line in readme.splitlines()]
+    rows = {f"{row[0]} of {row[1]}": " ".join(row[2:]) for row in cells if len(row) == 4}
+    for kind, of, fields in (
+        (LabelPair, "label", {"system": "`pair.system`, `single.system`", "user": "`pair.user`"}),
+        (LabelSingle, "label", {"user": "`single.user`"}),
+        (RewritePrompt, "rewrite", {"system": "`system`", "user": "`user`"}),
+        (JudgePrompt, "judge", {"system": "`system`", "user": "`user`"}),
+    ):
+        for field, name in fields.items():
+            check = next(one for one in kind.model_fields[field].metadata if isinstance(one, AfterValidator)).func
+            known = check.keywords["known"]  # type: ignore[attr-defined]
+            assert sorted(re.findall(r"`\{(\w+)\}`", rows[f"{name} of {of}"])) == sorted(known), (name, of)
+    assert {"`reasons`", "`orders`", "`pair.user`", "`single.user`"} <= {one.partition(" of ")[0] for one in rows}
 
 
 @pytest.mark.parametrize(
