@@ -337,6 +337,13 @@ def _prompt_problems(recipe: Recipe, prompts: Prompts, biases: Sequence[Bias], p
             f"{path}: score.judge.reasons={recipe.score.judge.reasons}: a verdict of one token (score.judge.by_token) has no "
             "reasons; leave one of them out"
         )
+    about_messages = [bias.name for bias in biases if bias.query_question is not None]
+    for name, told in (("pair.user", prompts.label.pair.user), ("single.user", prompts.label.single.user)):
+        if about_messages and "user_message" not in places(told):
+            problems.append(
+                f"{path}: label.prompt: {recipe.label.prompt}: {name}: needs {{user_message}} for '{about_messages[0]}', which "
+                "asks a question about it (query_question)"
+            )
     known = places(prompts.rewrite.user)
     asked = [bias.name for bias in biases if bias.min_words_of_chosen is not None]
     if "length" not in known and asked:

@@ -35,6 +35,8 @@ from cda.stages.spending import Planned, confirm
 
 LABEL_TOKENS = 100
 """Output of one labelling answer, estimated."""
+_BARE_LABEL_TOKENS = 25
+"""The same where no reasons are asked for."""
 PAIRS = "pairs.jsonl"
 SUPPLEMENT = "supplement.jsonl"
 Labels = list[dict[Side, bool | None]]
@@ -128,7 +130,8 @@ def planned_calls(pairs: tuple[Pair, ...], bias: Bias, told: LabelPrompt) -> Pla
     """One call a pair; tokens from an even sample of them."""
     sample = pairs[:: max(1, len(pairs) // 200)]
     mean = sum(request_tokens(pair_request(bias, pair, "chosen", told=told)) for pair in sample) / len(sample)
-    return Planned(f"labelling {bias.name}", len(pairs), mean, LABEL_TOKENS)
+    said = _BARE_LABEL_TOKENS if told.reasons == "none" else LABEL_TOKENS
+    return Planned(f"labelling {bias.name}", len(pairs), mean, said)
 
 
 def _row(row: LabelledPair, details: dict[str, PairLabel]) -> dict[str, Any]:

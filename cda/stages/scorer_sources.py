@@ -16,7 +16,7 @@ from cda.run import file_fingerprint, fingerprint
 from cda.score.own import OwnPairwise, OwnPointwise, own_scorer
 from cda.score.served import ServedScorer
 from cda.stages.causal_scorers import check_configs, log_ratio_problems, log_ratio_sources
-from cda.stages.sources import llm_client, model_source, model_spec, prompt_settings
+from cda.stages.sources import llm_client, model_source, model_spec
 
 
 def served_scorer(section: ModelSection, loaded: LoadedRecipe) -> ServedScorer:
@@ -59,10 +59,8 @@ def scorer_settings(section: ModelSection, loaded: LoadedRecipe) -> dict[str, An
         return score.model_dump(mode="json", include={"batch_tokens", "over_length"})
     if kind == "judge":
         # The prompt's content holds the place of reasons and the orders, whoever has set them.
-        return {
-            "judge": score.judge.model_dump(mode="json", exclude={"prompt", "reasons", "orders"}),
-            **prompt_settings(loaded, "judge"),
-        }
+        options = score.judge.model_dump(mode="json", exclude={"prompt", "reasons", "orders"})
+        return {"judge": options | {"told": loaded.prompts.judge.model_dump(mode="json")}}
     if kind == "served":
         return {"served": score.served.model_dump(mode="json", exclude={"concurrency", "api_key_env", "check_raw"})}
     if kind == "function":

@@ -117,3 +117,14 @@ def test_settings_that_do_not_go_together(tmp_path: Path) -> None:
     assert load_recipe("jargon", [f"rewrite.prompt={tmp_path / 'r.yaml'}"]).prompts.rewrite.system == "a"
     with pytest.raises(RecipeError, match=r"user: needs \{length\} for 'length'"):
         load_recipe("length", [f"rewrite.prompt={tmp_path / 'r.yaml'}"])
+    (tmp_path / "l.yaml").write_text(
+        "pair: {system: a, user: '{response_1} {response_2} {questions}'}\nsingle: {system: a, user: '{response} {questions}'}\n",
+        encoding="utf-8",
+    )
+    label = f"label.prompt={tmp_path / 'l.yaml'}"
+    assert load_recipe("sycophancy", [label]).prompts.label.pair.system == "a"
+    for field in ("pair.user", "single.user"):
+        assert any(
+            f"{field}: needs {{user_message}} for 'jargon', which asks a question about it" in one
+            for one in told(label)
+        )

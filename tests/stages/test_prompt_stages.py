@@ -28,7 +28,7 @@ from cda.stages.scorer_sources import scorer_settings
 LLM = ["llm.model=x", "llm.base_url=http://127.0.0.1:9/v1", "data.pairs=embedded", "data.max_pairs=12"]
 OWN_LABEL = (
     "pair: {system: Label., user: '{user_message} {response_1} {response_2} {questions}'}\n"
-    "single: {system: Label., user: '{response} {questions}'}\n"
+    "single: {system: Label., user: '{user_message} {response} {questions}'}\n"
 )
 Serve = Callable[[Callable[[dict[str, Any]], tuple[int, dict[str, Any]]]], str]
 
