@@ -134,7 +134,17 @@ def test_a_judge_in_the_paper_s_construction_over_http(serve: Serve, pairs: Path
         first = user.index("<<<ANSWER 1>>>\ngood") if "<<<ANSWER 1>>>\ngood" in user else -1
         return reply(f"Verdict: {1 if first >= 0 else 2}\nIt is good. Verdict: 3")
 
-    options = ("--bias", "jargon", "--pairs", pairs, "--quality", "none", "--out", tmp_path / "out")
+    options = (
+        "--bias",
+        "jargon",
+        "--pairs",
+        pairs,
+        "--quality",
+        "none",
+        "audit.triples=null",
+        "--out",
+        tmp_path / "out",
+    )
     done = cda("audit", "judge:x", f"llm.base_url={serve(judge)}", "score.judge.prompt=paper", *options)
     assert done.exit_code == 0, done.output
     assert len(asked) == 24 and all(one.startswith("You read a real user's query") for one in asked)
