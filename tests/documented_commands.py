@@ -42,9 +42,16 @@ def python_programs() -> list[str]:
 
 def worked_example() -> str:
     """The bias file that the README shows."""
-    (shown,) = re.findall(
-        r"^```yaml\n(.*?)^```$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-    )
+    return _yaml_in(ROOT / "README.md")
+
+
+def prompt_example() -> str:
+    """The prompt file that the README of prompts shows."""
+    return _yaml_in(ROOT / "cda" / "prompts" / "README.md")
+
+
+def _yaml_in(path: Path) -> str:
+    (shown,) = re.findall(r"^```yaml\n(.*?)^```$", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     return str(shown)
 
 
@@ -72,6 +79,7 @@ def write_user_files(folder: Path) -> None:
     votes = ["id,vote", "a,base", "a,tie", *(f"{one},base" for one in ids)]
     (folder / "my_votes.csv").write_text("\n".join(votes) + "\n", encoding="utf-8")
     (folder / "worth-noting.yaml").write_text(worked_example(), encoding="utf-8")
+    (folder / "my_judge.yaml").write_text(prompt_example(), encoding="utf-8")
     (folder / "recipes").symlink_to(ROOT / "recipes")
 
 

@@ -54,6 +54,13 @@ def inspect(
         int, typer.Option("--most", help="Take the numbers from at most so many of each bias and direction.")
     ] = 200,
     html: Annotated[str | None, typer.Option("--html", help="Write a page to this file as well.")] = None,
+    prompts: Annotated[
+        bool,
+        typer.Option(
+            "--prompts",
+            help="Show every prompt that an LLM would get of one example, and ask none; TARGET may be judge:NAME too.",
+        ),
+    ] = False,
     yes: Yes = False,
 ) -> None:
     """Look at rewrites: original and rewrite side by side, label, reward, drift, gate, and phrases that recur."""
@@ -67,4 +74,9 @@ def inspect(
         from cda.stages.inspect_targets import InspectOptions
 
         options = InspectOptions(n, tuple(bias or ()), seed, worst, model, responses, fresh, most, html, confirmed=yes)
-        say(inspect_rewrites(target, overrides or [], options))
+        if prompts:
+            from cda.stages.inspect_prompts import prompts_text
+
+            say(prompts_text(target, overrides or [], options))
+        else:
+            say(inspect_rewrites(target, overrides or [], options))

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -22,6 +22,8 @@ from cda.errors import RecipeError, did_you_mean
 from cda.files.paths import is_a_file
 from cda.files.problems import describe
 from cda.files.yaml_file import parse_yaml, read_yaml_mapping
+from cda.prompts import JudgePrompt, LabelPrompt, Prompts, RewritePrompt, load_prompt, ours
+from cda.prompts.fill import places
 from cda.run import fingerprint
 
 _LONGEST_NAME = 90
@@ -39,6 +41,7 @@ class LoadedRecipe:
         biases: Its bias files.
         only_audit: Nothing is trained: one model or judge is measured as it is.
         confirmed: Spending money was agreed to beforehand (`--yes`).
+        prompts: What its LLM is told; the judge's with the recipe's own order and place of reasons.
     """
 
     path: Path
@@ -46,6 +49,7 @@ class LoadedRecipe:
     biases: tuple[Bias, ...]
     only_audit: bool = False
     confirmed: bool = False
+    prompts: Prompts = field(default_factory=ours)
 
 
 def recipes_folder() -> Path:
@@ -160,8 +164,11 @@ def _resolved(path: Path, content: Mapping[Any, Any], overrides: Sequence[str], 
         problems += [line for line in describe(error, Recipe, str(path)) if not line.startswith(without or "\0")]
     biases = _load_biases(merged.get("biases"), path, problems)
     problems += unknown_train_keys(merged.get("train"), path)
+    prompts = _load_prompts(merged, path, problems)
     if recipe is not None:
+        prompts = _as_asked(prompts, recipe)
         problems += _cross_checks(recipe, biases, path)
+        problems += _prompt_problems(recipe, prompts, biases, path)
         judge = bare_name(recipe.model.name_or_path)
         if not judge.strip():
             problems.append(f"{path}: {recipe.model.name_or_path}: names no model after the colon")
@@ -174,7 +181,7 @@ def _resolved(path: Path, content: Mapping[Any, Any], overrides: Sequence[str], 
             )
     if problems or recipe is None:
         raise RecipeError(problems)
-    return LoadedRecipe(path, recipe, tuple(biases), only_audit)
+    return LoadedRecipe(path, recipe, tuple(biases), only_audit, prompts=prompts)
 
 
 def _names(folder: Path) -> list[str]:
@@ -287,6 +294,64 @@ def _load_biases(names: object, path: Path, problems: list[str]) -> list[Bias]:
         except RecipeError as error:
             problems += [f"{path}: biases: {problem}" for problem in error.problems]
     return biases
+
+
+_Kind = TypeVar("_Kind", LabelPrompt, RewritePrompt, JudgePrompt)
+
+
+def _load_prompts(merged: Mapping[str, Any], path: Path, problems: list[str]) -> Prompts:
+    """The prompt files that a recipe names; in place of those with mistakes ours, the mistakes added to `problems`."""
+
+    def loaded(kind: type[_Kind], otherwise: _Kind, *keys: str) -> _Kind:
+        reference: Any = merged
+        for key in keys:
+            reference = reference.get(key) if isinstance(reference, Mapping) else None
+        if not isinstance(reference, str):
+            return otherwise
+        try:
+            return load_prompt(reference, kind, path.parent)
+        except RecipeError as error:
+            problems.extend(f"{path}: {'.'.join(keys)}: {problem}" for problem in error.problems)
+            return otherwise
+
+    own = ours()
+    return Prompts(
+        loaded(LabelPrompt, own.label, "label", "prompt"),
+        loaded(RewritePrompt, own.rewrite, "rewrite", "prompt"),
+        loaded(JudgePrompt, own.judge, "score", "judge", "prompt"),
+    )
+
+
+def _as_asked(prompts: Prompts, recipe: Recipe) -> Prompts:
+    """The prompts with what the recipe says of the judge's reasons and orders."""
+    options = recipe.score.judge
+    said = {name: value for name in ("reasons", "orders") if (value := getattr(options, name)) is not None}
+    return replace(prompts, judge=prompts.judge.model_copy(update=said))
+
+
+def _prompt_problems(recipe: Recipe, prompts: Prompts, biases: Sequence[Bias], path: Path) -> list[str]:
+    """What of the prompts does not go with the recipe's other settings."""
+    problems = []
+    if recipe.score.judge.by_token and recipe.score.judge.reasons is not None:
+        problems.append(
+            f"{path}: score.judge.reasons={recipe.score.judge.reasons}: a verdict of one token (score.judge.by_token) has no "
+            "reasons; leave one of them out"
+        )
+    about_messages = [bias.name for bias in biases if bias.query_question is not None]
+    for name, told in (("pair.user", prompts.label.pair.user), ("single.user", prompts.label.single.user)):
+        if about_messages and "user_message" not in places(told):
+            problems.append(
+                f"{path}: label.prompt: {recipe.label.prompt}: {name}: needs {{user_message}} for '{about_messages[0]}', which "
+                "asks a question about it (query_question)"
+            )
+    known = places(prompts.rewrite.user)
+    asked = [bias.name for bias in biases if bias.min_words_of_chosen is not None]
+    if "length" not in known and asked:
+        problems.append(
+            f"{path}: rewrite.prompt: {recipe.rewrite.prompt}: user: needs {{length}} for '{asked[0]}', whose rewrites must have "
+            "a number of words"
+        )
+    return problems
 
 
 def _cross_checks(recipe: Recipe, biases: Sequence[Bias], path: Path) -> list[str]:

@@ -141,6 +141,13 @@ class LabelSection(_Section):
     """How often an answer without a readable label is asked for again."""
     max_unparsed: Share = 0.2
     """More unparsed labels than this stops the run."""
+    prompt: str = "ours"
+    """What the LLM is told: `ours`, `paper`, or the path of a prompt file. Also where the gate labels rewrites."""
+
+
+class RewriteSection(_Section):
+    prompt: str = "ours"
+    """What the LLM is told: `ours`, `paper`, or the path of a prompt file. The instruction itself is the bias file's."""
 
 
 class GateSection(_Section):
@@ -301,6 +308,7 @@ class Recipe(_Section):
     lora: LoraSection = LoraSection()
     data: DataSection
     label: LabelSection = LabelSection()
+    rewrite: RewriteSection = RewriteSection()
     synthesize: SynthesizeSection = SynthesizeSection()
     objectives: list[ObjectiveSection] = Field(default=[ObjectiveSection(kind="pairs")], min_length=1)
     train: dict[str, Any] = {}

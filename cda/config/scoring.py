@@ -53,6 +53,15 @@ class JudgeSection(_Section):
     """Whether a judge may say that neither answer is better."""
     by_token: bool = False
     """Read the probabilities of a one-token verdict (the server has to give logprobs) in place of a written verdict."""
+    prompt: str = "ours"
+    """What the judge is told: `ours`, `paper`, or the path of a prompt file."""
+    reasons: Literal["before", "after", "none"] | None = None
+    """Where the judge explains a written verdict: before it, after it, or not at all. null: as the prompt says (`ours`:
+    before, `paper`: after)."""
+    orders: Literal["both", "one"] | None = None
+    """both: each comparison is asked with either answer first, and a taste for a place cancels. one: once, with the first
+    answer drawn; half the calls, and a taste for a place stays in each margin. null: as the prompt says (`ours`: both,
+    `paper`: one)."""
     max_unread: Annotated[float, Field(ge=0, le=1)] = 0.5
     """Share of comparisons that may be without a readable verdict; with more, nothing is reported of the others."""
 

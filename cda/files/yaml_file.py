@@ -124,7 +124,7 @@ def read_yaml_mapping(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise RecipeError([f"{path}: cannot be read: {error}"]) from None  # a NUL in the name
     if len(raw) > MAX_BYTES:
-        raise RecipeError([f"{path}: too large; a recipe or bias file is at most {MAX_BYTES:,} bytes"])
+        raise RecipeError([f"{path}: too large; a recipe, bias or prompt file is at most {MAX_BYTES:,} bytes"])
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -25,6 +25,9 @@ def label_tables(audit: Json) -> list[Table]:
                  str(both + chosen_only + rejected_only + neither)),
             )  # fmt: skip
             caption = f"{name}: labels of {tally['n']} {of}, by {tally['by']}; {tally['unparsed']} unparsed"
+            asked = tally.get("asked", {})
+            if asked.get("query_asked"):
+                caption += f"; {asked['query_calls_for_it']} of {asked['query_answered']} messages call for it"
             tables.append(Table(caption, ("", "rejected exhibits it", "rejected does not", "sum"), rows))
     return tables
 

@@ -24,6 +24,10 @@ _JUDGED_MARGIN = Entry("margin (preference)", "mean over both orders of 1: pertu
     "For one contrast: which side the judge prefers. It is asked twice, with either side first; verdicts that follow the "
     "place come out as 0.",
 )  # fmt: skip
+_ONE_ORDER_MARGIN = Entry("margin (preference, one order)", "1: perturbed preferred, −1: base preferred, 0: tie",
+    "For one contrast: which side the judge prefers. It is asked once (score.judge.orders=one), with the side that comes first "
+    "drawn: a taste for a place speaks for neither side on average, and pulls skew towards one half.",
+)  # fmt: skip
 _SKEW = Entry("skew", "contrasts with margin > 0 / all contrasts",
     "How often the model prefers the side with the bias (Bharadwaj et al. 2025, \"Flattery, Fluff, and Fog\"). A margin of exactly "
     "0 counts as no preference for it.",
@@ -169,7 +173,9 @@ _DOSE = (
 def glossary(audit: Json) -> list[Entry]:
     """The entries that this audit needs, true under its tie rule and for its kind of model."""
     two, judged = len(audit["scorings"]) > 1, _is_judged(audit)
-    entries = [_JUDGED_MARGIN, _JUDGED_SKEW] if judged else [_MARGIN, _SKEW]
+    one_order = audit["model"].get("orders") == "one"
+    judged_margin = _ONE_ORDER_MARGIN if one_order else _JUDGED_MARGIN
+    entries = [judged_margin, _JUDGED_SKEW] if judged else [_MARGIN, _SKEW]
     entries += _people(audit, judged)
     if audit["quality"]:
         entries.append(_JUDGED_QUALITY if judged else _QUALITY)
@@ -203,6 +209,7 @@ def every_entry() -> dict[str, list[Entry]]:
         "One contrast, and how often": [_MARGIN, _SKEW],
         "The same of a judge": [
             _JUDGED_MARGIN,
+            _ONE_ORDER_MARGIN,
             _JUDGED_SKEW,
             Entry("miscalibration of a judge", "as below", _JUDGED_MISCALIBRATION.strip()),
             _JUDGED_QUALITY,

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from cda.report.markdown import escaped, markdown_table
 from cda.report.numbers import MINUS, Json, clipped, count, inert, p_value
+from cda.report.scoring import ONE_ORDER, place, told
 from cda.report.tables import Table
 from cda.report.terminal import plain_table
 
@@ -177,13 +178,14 @@ def how_scored(result: Json) -> list[str]:
 
 def _judged(scoring: Json) -> str:
     """How an LLM judge answered, and whether the place of a text swayed it."""
-    bias = scoring["position_bias"]
-    place = "" if bias is None else f"; first place minus second: {bias:+.2f}".replace("-", MINUS)
     why = ", ".join(f"{n} × {reason}" for reason, n in scoring["reasons"].items())
+    unread = f"; answers that could not be read: {why}" if why else ""
+    swayed = place(scoring).replace("-", MINUS) + told(scoring) + unread
+    if scoring.get("orders") == "one":
+        return f"{scoring['comparisons']} comparisons in {ONE_ORDER}: {scoring['unread']} without a verdict{swayed}"
     return (
         f"{scoring['comparisons']} comparisons, each in both orders: {scoring['unread']} without a verdict, "
-        f"{scoring['half_read']} with one in one order only, {scoring['flipped']} followed the place{place}"
-        f"{f'; answers that could not be read: {why}' if why else ''}"
+        f"{scoring['half_read']} with one in one order only, {scoring['flipped']} followed the place{swayed}"
     )
 
 

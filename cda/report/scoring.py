@@ -5,6 +5,13 @@ from __future__ import annotations
 from cda.report.numbers import Json, reward
 from cda.report.verdict import targets
 
+ONE_ORDER = "one order each, drawn, so that a taste for a place stays in each margin"
+_REASONS = {
+    "before": ", reasons before the verdict",
+    "after": ", verdict before the reasons",
+    "none": ", no reasons asked for",
+}
+_PROMPTS = {"labelling prompt": "label_prompt", "rewriting prompt": "rewrite_prompt"}
 _OPTIONAL = {"judges' verdicts": "verdicts", "RATE triples": "triples"}
 
 
@@ -15,16 +22,33 @@ def scored_line(audit: Json) -> str:
         cut = f"; {model['truncated']} of {model['texts']} texts cut" if model.get("truncated") else ""
         return f"{model['how']}{cut}"
     if model["kind"] == "judge":
-        bias = model["position_bias"]
-        position = "" if bias is None else f"; first place minus second: {bias:+.2f}"
+        if model.get("orders") == "one":
+            return f"Asked {model['comparisons']} comparisons in {ONE_ORDER}; {model['unread']} unreadable{place(model)}{told(model)}"
         return (
             f"Asked {model['comparisons']} comparisons in both orders; {model['unread']} unreadable, "
-            f"{model['half_read']} readable in one order only, {model['flipped']} followed the place{position}"
+            f"{model['half_read']} readable in one order only, {model['flipped']} followed the place{place(model)}{told(model)}"
         )
     return (
         f"Scored in {model['precision']}; {model['truncated']} of {model['texts']} texts cut at "
         f"{model['max_length_tokens']} tokens"
     )
+
+
+def place(model: Json) -> str:
+    """How much a judge preferred the place that came first; with an interval where one order was asked."""
+    bias, interval = model["position_bias"], model.get("position")
+    if bias is None:
+        return ""
+    if interval is None:
+        return f"; first place minus second: {bias:+.2f}"
+    return f"; first place minus second: {bias:+.2f} [{interval['low']:+.2f}, {interval['high']:+.2f}] (n = {interval['n']})"
+
+
+def told(model: Json) -> str:
+    """What a judge was told; empty where nothing of it was kept."""
+    if "prompt" not in model:
+        return ""
+    return f"; prompt {model['prompt']}{_REASONS[model['verdict_reasons']]}"
 
 
 def how_scored(audit: Json) -> str:
@@ -162,6 +186,7 @@ def provenance(audit: Json) -> list[tuple[str, str]]:
     ]
     if two:
         facts += [("labelled by", labelled_by(audit)), ("rewritten by", rewritten_by(audit))]
+    facts += [(name, sources[key]) for name, key in _PROMPTS.items() if sources.get(key)]
     if model["kind"] == "judge" or "how" in model:
         facts.append(("asked", scored_line(audit)))
     else:

@@ -30,7 +30,15 @@ from cda.stages.label import PAIRS
 from cda.stages.rows import prompt_row, read_labelled
 from cda.stages.scorer_sources import scorer_settings, scorer_source
 from cda.stages.scorers import compare
-from cda.stages.sources import bias_settings, llm_settings, rewriter, source_fingerprint, uses_llm
+from cda.stages.sources import (
+    bias_settings,
+    llm_settings,
+    prompt_name,
+    prompt_settings,
+    rewriter,
+    source_fingerprint,
+    uses_llm,
+)
 from cda.stages.subjects import Subject
 from cda.stages.train import ADAPTER
 
@@ -50,11 +58,13 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
         "biases": bias_settings(loaded.biases),
         "seed": recipe.seed,
     }
-    rewritten = recipe.audit.rate or any(bias.name not in EMBEDDED_BIASES for bias in loaded.biases)
+    rewritten = _rewrites(loaded)
     if rewritten:
         settings["rewriting"] = recipe.synthesize.model_dump(include={"by", "show_prompt", "gate"})
     if judged or (rewritten and uses_llm(recipe.synthesize.by, recipe.llm)):
         settings["llm"] = llm_settings(recipe.llm)
+    if rewritten and uses_llm(recipe.synthesize.by, recipe.llm):
+        settings["prompts"] = prompt_settings(loaded, "rewrite", "label")
     inputs = {
         "contrasts": source_fingerprint(recipe.audit.contrasts, "audit"),
         "votes": source_fingerprint(recipe.audit.votes),
@@ -95,6 +105,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
             "quality": recipe.audit.quality,
             "labelled_by": recipe.llm.model if uses_llm(recipe.label.by, recipe.llm) else "embedded rules",
             "rewritten_by": rewriter(loaded).name if by_llm else "embedded rules",
+            **_prompts(loaded),
         },
         "skew": audit_result.skews(groups, texts.available, failed, seed),
         "votes": audit_result.votes(groups, recipe.audit.ties, seed),
@@ -127,6 +138,23 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         "quality_pairs": len(texts.pairs),
         "triples": len(texts.triples),
         **scoring,
+    }
+
+
+def _rewrites(loaded: LoadedRecipe) -> bool:
+    """Whether the audit itself has answers rewritten."""
+    recipe = loaded.recipe
+    return bool(recipe.audit.rate) or any(bias.name not in EMBEDDED_BIASES for bias in loaded.biases)
+
+
+def _prompts(loaded: LoadedRecipe) -> dict[str, str | None]:
+    """Names of the prompts by which an LLM labelled and rewrote; None where none did."""
+    recipe, prompts, trains = loaded.recipe, loaded.prompts, not loaded.only_audit
+    rewrote = uses_llm(recipe.synthesize.by, recipe.llm) and (trains or _rewrites(loaded))
+    labelled = (trains and uses_llm(recipe.label.by, recipe.llm)) or (rewrote and recipe.synthesize.gate.on)
+    return {
+        "label_prompt": prompt_name(recipe.label.prompt, prompts.label) if labelled else None,
+        "rewrite_prompt": prompt_name(recipe.rewrite.prompt, prompts.rewrite) if rewrote else None,
     }
 
 

@@ -26,13 +26,12 @@ from cda.embedded.texts import (
 )
 from cda.errors import DataError
 from cda.features import n_words
-from cda.label.asked import asked_labels
 from cda.launch import say
 from cda.llm.money import tokens_of
 from cda.records import Contrast, Exclusions, Pair, Prompt, RewriteRequest, Triple, count_reasons
 from cda.rewrite.protocol import Rewriter
 from cda.rewrite.triples import Flips, Original, checked_triples, flips_of, make_triples
-from cda.stages.sources import load_pairs, open_llm, rewriter, uses_llm
+from cda.stages.sources import labels_of, load_pairs, rewriter, uses_llm
 from cda.stages.spending import Planned, confirm
 
 EMBEDDED_TEXTS = "embedded texts"
@@ -312,7 +311,7 @@ def _originals(
         if labels_by_llm:
             answers = drawn(answers, _LABELLED_FOR_EACH * n_each, seed)
             confirm(Planned(f"labelling answers for {bias.name}", len(answers), _INSTRUCTION_TOKENS, 20), loaded)
-            labeller = asked_labels(open_llm(loaded), loaded.recipe.label.ask_again)
+            labeller = labels_of(loaded)
             labels = labeller([prompt for prompt, _ in answers], [text for _, text in answers], bias)
         elif bias.measure is not None and not bias.measure.relative:
             labels = [bias.shows(text) for _, text in answers]

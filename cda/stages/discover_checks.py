@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from cda.config.load import LoadedRecipe
+from cda.config.scoring import kind_of
 from cda.data.load import looks_like_path
 from cda.discover.records import Candidate
 from cda.discover.sampling import responses_in
@@ -74,6 +75,11 @@ def checked(
     for asked in (model, judge):
         if asked is not None:
             attempt(lambda asked=asked: check_subject(asked.subject, asked.loaded))  # type: ignore[misc]
+    if judge is not None and kind_of(judge.subject.name) == "judge" and loaded.prompts.judge.orders == "one":
+        problems.append(
+            "score.judge.orders: one order is asked, but a discovery counts only verdicts that were read in both; set "
+            "score.judge.orders=both"
+        )
     if by_llm(loaded) and not nameless:
         problems += llm_client(loaded.recipe.llm).check()
     if problems or given is None or model is None or judge is None:

@@ -13,13 +13,12 @@ from cda.config.load import LoadedRecipe
 from cda.discover.pair_quality import pair_quality
 from cda.discover.records import Candidate
 from cda.files.jsonl import write_json
-from cda.label.asked import asked_labels
 from cda.records import Prompt
 from cda.rewrite.protocol import Labeller
 from cda.run import RunFolder, Stage
 from cda.stages.discover_confirm import counted_rows, read_result, read_rows
 from cda.stages.discover_parts import by_llm
-from cda.stages.sources import llm_settings, open_llm
+from cda.stages.sources import labels_of, llm_settings, open_llm, prompt_settings
 
 RESULT = "pairs.json"
 _STREAM = 10**6 + 2
@@ -30,7 +29,7 @@ def pairs_stage(loaded: LoadedRecipe, run_folder: RunFolder, candidates: Sequenc
     asks = _asks(loaded)
     settings: dict[str, Any] = {"candidates": [one.id for one in candidates], "asked": asks, "seed": loaded.recipe.seed}
     if asks:
-        settings["llm"] = llm_settings(loaded.recipe.llm)
+        settings |= {"llm": llm_settings(loaded.recipe.llm), "prompts": prompt_settings(loaded, "label")}
     return Stage("pairs", settings, {"confirm": run_folder.output_of("confirm")})
 
 
@@ -41,7 +40,7 @@ def run_pairs(
     confirmed = run_folder.stage("confirm")
     rows = counted_rows(read_rows(confirmed), read_result(confirmed))
     llm = open_llm(loaded) if _asks(loaded) else None
-    label: Labeller = asked_labels(llm, loaded.recipe.label.ask_again) if llm is not None else _measured_labels
+    label: Labeller = labels_of(loaded) if llm is not None else _measured_labels
     # Rules are held to the measure as they rewrite, so that its labels find the attribute by construction.
     by = {"labelled_by": "measure" if llm is None else "llm"}
     found = {

@@ -154,7 +154,8 @@ def _pairwise(asked: Asked) -> LLMJudge | OwnPairwise | None:
     """What is asked, where it compares: then a comparison counts that was read in both orders."""
     kind, options = kind_of(asked.subject.name), asked.loaded.recipe.score.judge
     if kind == "judge":
-        return LLMJudge(open_llm(asked.loaded), ties=options.ties, by_token=options.by_token, both_orders=True)
+        llm, told = open_llm(asked.loaded), asked.loaded.prompts.judge
+        return LLMJudge(llm, ties=options.ties, by_token=options.by_token, both_orders=True, told=told)
     function = own(asked.subject.name) if kind == "function" else None
     return replace(function, both_orders=True) if isinstance(function, OwnPairwise) else None
 
@@ -184,7 +185,7 @@ def _verdicts(judge: LLMJudge | OwnPairwise, comparisons: Sequence[Comparison]) 
         judge.orders.n_unread,
         dict(judge.reasons),
         judge.orders.n_half_read,
-        judge.orders.n_flipped,
+        judge.orders.n_flipped or 0,
         judge.orders.position_bias,
     )
 
@@ -217,7 +218,8 @@ def rewriters(loaded: LoadedRecipe) -> list[Rewriter]:
     recipe = loaded.recipe
     if not by_llm(loaded):
         return [RuleRewriter(recipe.seed + n, share=share) for n, share in enumerate(RULE_SHARES)]
-    return [LLMRewriter(open_llm(with_llm(loaded, name)), show_prompt=True) for name in recipe.discover.rewriters]
+    told = loaded.prompts.rewrite
+    return [LLMRewriter(open_llm(with_llm(loaded, name)), told=told) for name in recipe.discover.rewriters]
 
 
 def warm_llm(loaded: LoadedRecipe, model: str | None = None, max_tokens: int | None = None) -> LLM:

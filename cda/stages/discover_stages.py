@@ -12,12 +12,19 @@ from cda.discover.records import Candidate
 from cda.run import RunFolder, Stage, file_fingerprint
 from cda.stages.discover_parts import Asked, by_llm, responses_each, rewriters, search_settings
 from cda.stages.scorer_sources import scorer_source
-from cda.stages.sources import llm_settings, source_fingerprint
+from cda.stages.sources import llm_settings, prompt_settings, source_fingerprint
 
 _MATERIAL = (
     "responses", "columns", "split", "prompts", "topics", "scenarios", "prompts_each", "policies", "samples",
     "max_response_tokens", "parts",
 )  # fmt: skip
+_NO_ANSWERS: dict[str, Any] = {
+    "workers": True,
+    "cache": True,
+    "self_check": True,
+    # They are part of the prompt, whose content is a setting of its own.
+    "judge": {"prompt", "reasons", "orders"},
+}
 _CONFIRM = (
     "max_validation", "max_test", "validation_alpha", "test_alpha", "required_rewriters", "max_failed", "trim", "removing",
 )  # fmt: skip
@@ -51,7 +58,7 @@ def search_stage(loaded: LoadedRecipe, run_folder: RunFolder, judge: Asked) -> S
         "seed": loaded.recipe.seed,
     }
     if by_llm(loaded):
-        settings["llm"] = llm_settings(loaded.recipe.llm)
+        settings |= {"llm": llm_settings(loaded.recipe.llm), "prompts": prompt_settings(loaded, "rewrite")}
     return Stage("search", settings, {"material": run_folder.output_of("material"), "judge": _asked_source(judge)})
 
 
@@ -74,7 +81,7 @@ def held_out_stage(
         "seed": loaded.recipe.seed,
     }
     if by_llm(loaded):
-        settings["llm"] = llm_settings(loaded.recipe.llm)
+        settings |= {"llm": llm_settings(loaded.recipe.llm), "prompts": prompt_settings(loaded, "rewrite")}
     return Stage(name, settings, {"material": run_folder.output_of("material"), "judge": _asked_source(judge)})
 
 
@@ -83,10 +90,10 @@ def _asked_settings(asked: Asked) -> dict[str, Any]:
     settings: dict[str, Any] = {
         "model": subject.section.model_dump(mode="json", exclude={"preset", "precision"}),
         "dose": subject.dose if subject.adapter else None,
-        "score": recipe.score.model_dump(mode="json", exclude={"workers", "cache", "self_check"}),
+        "score": recipe.score.model_dump(mode="json", exclude=_NO_ANSWERS),
     }
     if kind_of(subject.name) == "judge":
-        settings["llm"] = llm_settings(recipe.llm)
+        settings |= {"llm": llm_settings(recipe.llm), "prompts": prompt_settings(asked.loaded, "judge")}
     return settings
 
 

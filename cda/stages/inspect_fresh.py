@@ -11,7 +11,6 @@ from cda.data.load import load_rows
 from cda.embedded.rules import rules_of
 from cda.embedded.texts import authored_contrasts
 from cda.errors import DataError
-from cda.label.asked import asked_labels
 from cda.llm.money import request_tokens, tokens_of
 from cda.records import Direction, Prompt, Rewrite, RewriteRequest
 from cda.rewrite.asked import rewrite_request
@@ -23,7 +22,7 @@ from cda.stages.inspect_sources import FRESH, UNGATED, Material, Seen
 from cda.stages.label import LABEL_TOKENS
 from cda.stages.pairs import read_responses
 from cda.stages.shown import shown_path
-from cda.stages.sources import open_llm, rewriter, uses_llm
+from cda.stages.sources import labels_of, rewriter, uses_llm
 from cda.stages.spending import Planned, confirm
 
 Answer = tuple[Prompt, str, bool | None]
@@ -108,7 +107,7 @@ def fresh_rewrites(loaded: LoadedRecipe, n: int, seed: int, responses: str | Non
 def _labeller(bias: Bias, loaded: LoadedRecipe) -> Labeller | None:
     """The LLM that labels responses of a bias; None where its measure does."""
     asks = uses_llm(loaded.recipe.label.by, loaded.recipe.llm) and bias.label_by == "ask"
-    return asked_labels(open_llm(loaded), loaded.recipe.label.ask_again) if asks else None
+    return labels_of(loaded) if asks else None
 
 
 def _embedded(bias: Bias, n: int, seed: int) -> list[Answer]:
@@ -194,7 +193,10 @@ def _planned(texts: Sequence[Answer], bias: Bias, loaded: LoadedRecipe, back: bo
     """A rewrite of each, and one of the rewrite, and where an LLM labels a label of every text."""
     requests = [RewriteRequest(prompt, text, "add") for prompt, text, _ in texts]
     n = len(texts) * (2 if back else 1)
-    mean_in = sum(request_tokens(rewrite_request(one, bias)) for one in requests) / max(1, len(requests))
+    told, show = loaded.prompts.rewrite, loaded.recipe.synthesize.show_prompt
+    mean_in = sum(request_tokens(rewrite_request(one, bias, show, told=told)) for one in requests) / max(
+        1, len(requests)
+    )
     mean_out = sum(tokens_of(one.response) for one in requests) / max(1, len(requests))
     if uses_llm(loaded.recipe.label.by, loaded.recipe.llm) and bias.label_by == "ask":
         return Planned(f"rewriting and labelling for {bias.name}", 3 * n, mean_in, (mean_out + 2 * LABEL_TOKENS) / 3)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from cda.biases import builtin_names
 from cda.config.load import LoadedRecipe, find_recipe, is_recipe, load_model_audit, load_recipe
+from cda.config.scoring import kind_of
 from cda.data.load import FILE_TYPES
 from cda.errors import CdaError, RecipeError, RunError, did_you_mean
 from cda.files.paths import user_path
@@ -83,9 +84,7 @@ def resolved(target: str, overrides: Sequence[str], options: InspectOptions) -> 
             return Target(rewrites_of_file(target, options.bias), None, _model(options, _FOLDER, overrides))
         return Target(_of_biases(rewrites_of_run(path), options.bias), None, _model(options, str(path), overrides))
     if _is_bias(target):
-        settings = {"name": "inspect", "biases": [target], "run": {"folder": _FOLDER}}
-        loaded = replace(load_model_audit("embedded", settings, overrides), confirmed=options.confirmed)
-        return Target(None, _with_biases(loaded, options.bias), _model(options, _FOLDER, overrides))
+        return Target(None, _of_bias_alone(target, overrides, options), _model(options, _FOLDER, overrides))
     if not is_recipe(target):
         names = sorted({*builtin_names()})
         raise RunError(
@@ -103,6 +102,32 @@ def resolved(target: str, overrides: Sequence[str], options: InspectOptions) -> 
     if asked is None and options.model is None and material.scored_by is None:
         asked = asked_of_recipe(loaded)
     return Target(replace(material, notes=(*material.notes, *_stale(loaded, folder))), loaded, asked)
+
+
+def recipe_of(target: str, overrides: Sequence[str], options: InspectOptions) -> LoadedRecipe:
+    """The recipe that a target stands for, where nothing of a run is looked at: a recipe, a bias, or `judge:NAME`.
+
+    Raises:
+        RunError: It is none of these.
+        RecipeError: A setting is wrong.
+    """
+    if kind_of(target) == "judge":
+        return load_model_audit(target, {"run": {"folder": _FOLDER}}, overrides)
+    if user_path(target).is_dir() or not (_is_bias(target) or is_recipe(target)):
+        known = sorted({*builtin_names()})
+        raise RunError(
+            f"{target}: no recipe, no bias and no judge:NAME, whose prompts could be shown.{did_you_mean(target, known)} Biases: "
+            f"{', '.join(known)}; or the path of a bias file or a recipe"
+        )
+    if _is_bias(target):
+        return _of_bias_alone(target, overrides, options)
+    return _with_biases(load_recipe(target, overrides), options.bias)
+
+
+def _of_bias_alone(target: str, overrides: Sequence[str], options: InspectOptions) -> LoadedRecipe:
+    settings = {"name": "inspect", "biases": [target], "run": {"folder": _FOLDER}}
+    loaded = replace(load_model_audit("embedded", settings, overrides), confirmed=options.confirmed)
+    return _with_biases(loaded, options.bias)
 
 
 def _is_bias(target: str) -> bool:

@@ -17,6 +17,7 @@ from cda.label.asked import SIDES, PairLabel, label_pairs, pair_request
 from cda.label.measured import label_pair
 from cda.launch import say
 from cda.llm.money import request_tokens
+from cda.prompts import LabelPrompt
 from cda.records import Exclusions, LabelledPair, Pair, Side, Split, count_reasons, prompt_id
 from cda.run import Stage
 from cda.stages.rows import labelled_row
@@ -25,6 +26,8 @@ from cda.stages.sources import (
     llm_settings,
     load_pairs,
     open_llm,
+    prompt_name,
+    prompt_settings,
     source_fingerprint,
     uses_llm,
 )
@@ -32,6 +35,8 @@ from cda.stages.spending import Planned, confirm
 
 LABEL_TOKENS = 100
 """Output of one labelling answer, estimated."""
+_BARE_LABEL_TOKENS = 25
+"""The same where no reasons are asked for."""
 PAIRS = "pairs.jsonl"
 SUPPLEMENT = "supplement.jsonl"
 Labels = list[dict[Side, bool | None]]
@@ -46,12 +51,12 @@ def stage(loaded: LoadedRecipe) -> Stage:
         "data": recipe.data.model_dump(
             mode="json", exclude={"preset", "contrasts", "contrast_columns", "max_contrasts"}
         ),
-        "label": recipe.label.model_dump(mode="json"),
+        "label": recipe.label.model_dump(mode="json", exclude={"prompt"}),
         "biases": bias_settings(loaded.biases),
         "seed": recipe.seed,
     }
     if uses_llm(recipe.label.by, recipe.llm):
-        settings["llm"] = llm_settings(recipe.llm)
+        settings |= {"llm": llm_settings(recipe.llm), "prompts": prompt_settings(loaded, "label")}
     inputs = {"pairs": source_fingerprint(recipe.data.pairs, "train")}
     if recipe.data.supplement is not None:
         inputs["supplement"] = source_fingerprint(recipe.data.supplement, "train")
@@ -97,10 +102,14 @@ def _labelled(
     counts = {}
     for bias in loaded.biases:
         if uses_llm(recipe.label.by, recipe.llm) and bias.label_by == "ask":
-            confirm(planned_calls(pairs, bias), loaded)
-            asked = label_pairs(pairs, bias, open_llm(loaded), recipe.seed, recipe.label.ask_again)
+            told = loaded.prompts.label
+            confirm(planned_calls(pairs, bias, told), loaded)
+            asked = label_pairs(pairs, bias, open_llm(loaded), recipe.seed, recipe.label.ask_again, told)
             found = [one.labels for one in asked]
-            counts[bias.name] = _tally(found, bias, recipe.llm.model) | {"asked": _asked(asked)}
+            counts[bias.name] = _tally(found, bias, recipe.llm.model) | {
+                "prompt": prompt_name(recipe.label.prompt, told),
+                "asked": _asked(asked, bias),
+            }
             for detail, one in zip(details, asked, strict=True):
                 detail[bias.name] = one
         else:
@@ -117,11 +126,12 @@ def _labelled(
     return rows, details, counts
 
 
-def planned_calls(pairs: tuple[Pair, ...], bias: Bias) -> Planned:
+def planned_calls(pairs: tuple[Pair, ...], bias: Bias, told: LabelPrompt) -> Planned:
     """One call a pair; tokens from an even sample of them."""
     sample = pairs[:: max(1, len(pairs) // 200)]
-    mean = sum(request_tokens(pair_request(bias, pair, "chosen")) for pair in sample) / len(sample)
-    return Planned(f"labelling {bias.name}", len(pairs), mean, LABEL_TOKENS)
+    mean = sum(request_tokens(pair_request(bias, pair, "chosen", told=told)) for pair in sample) / len(sample)
+    said = _BARE_LABEL_TOKENS if told.reasons == "none" else LABEL_TOKENS
+    return Planned(f"labelling {bias.name}", len(pairs), mean, said)
 
 
 def _row(row: LabelledPair, details: dict[str, PairLabel]) -> dict[str, Any]:
@@ -130,7 +140,7 @@ def _row(row: LabelledPair, details: dict[str, PairLabel]) -> dict[str, Any]:
     return {**labelled_row(row), "details": {name: one.details() for name, one in details.items()}}
 
 
-def _asked(labels: list[PairLabel]) -> dict[str, Any]:
+def _asked(labels: list[PairLabel], bias: Bias) -> dict[str, Any]:
     """What an LLM's answers say about themselves: position, repeats, agreement with the bias's measure."""
     sides = [
         (one.labels[side], one.measured[side])
@@ -144,7 +154,9 @@ def _asked(labels: list[PairLabel]) -> dict[str, Any]:
         "first_labelled": sum(one.labels[one.shown_first] is True for one in labels),
         "second_labelled": sum(one.labels[_other(one.shown_first)] is True for one in labels),
         "asked_again": sum(one.n_asked > 1 for one in labels),
+        "query_asked": bias.query_question is not None,
         "query_calls_for_it": sum(one.query is True for one in labels),
+        "query_answered": sum(one.query is not None for one in labels),
         "unparsed_reasons": count_reasons([one.reason for one in labels if one.reason is not None]),
         "sides_measured_too": len(sides),
         "sides_measured_alike": sum(asked == measured for asked, measured in sides),
@@ -179,6 +191,8 @@ def _sentence(tally: dict[str, Any]) -> str:
     )
     if tally["unparsed"]:
         text += f", unparsed {tally['unparsed']}"
+    if (asked := tally.get("asked", {})).get("query_asked"):
+        text += f"; {asked['query_calls_for_it']} of {asked['query_answered']} messages call for it"
     return f"{text} (by {tally['by']})"
 
 

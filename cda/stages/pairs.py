@@ -15,7 +15,6 @@ from cda.data.queries import clean_queries
 from cda.errors import DataError, RecipeError
 from cda.files.jsonl import read_text, write_jsonl
 from cda.files.paths import place_for, user_path
-from cda.label.asked import asked_labels
 from cda.label.measured import exhibits
 from cda.launch import say
 from cda.llm.money import tokens_of
@@ -23,7 +22,7 @@ from cda.records import Exclusions, Prompt, Triple, count_reasons
 from cda.rewrite.questions import Answered, baseline_responses, generate_questions
 from cda.rewrite.triples import Original, make_triples, triples_of_responses
 from cda.stages.rows import prompt_row
-from cda.stages.sources import llm_client, open_llm, rewriter, uses_llm
+from cda.stages.sources import labels_of, llm_client, open_llm, rewriter, uses_llm
 from cda.stages.spending import Planned, confirm
 
 Kind = Literal["opinion", "technical"]
@@ -148,7 +147,7 @@ def _triples(
     known = [Original(one.prompt, one.response, label) for one, label in texts if label is not None]
     unknown = [one for one, label in texts if label is None]
     asked = uses_llm(recipe.label.by, recipe.llm) and bias.label_by == "ask"
-    labeller = asked_labels(open_llm(loaded), recipe.label.ask_again) if asked else _measured
+    labeller = labels_of(loaded) if asked else _measured
     if uses_llm(recipe.synthesize.by, recipe.llm):
         # Two rewrites, a label of each where the gate asks, and one of the response where it has none.
         calls = len(texts) * (4 if asked and recipe.synthesize.gate.on else 2) + (len(unknown) if asked else 0)

@@ -21,6 +21,7 @@ from cda.embedded.rules import rules_of
 from cda.errors import CdaError, RunError
 from cda.label.measured import measure_of
 from cda.launch import world_size
+from cda.prompts import OURS
 from cda.run import RunFolder
 from cda.stages import dose
 from cda.stages.audit_sources import load_quality, own_contrasts, own_triples, taught_contrasts
@@ -34,7 +35,8 @@ from cda.train.arguments import reward_config
 from cda.train.lora import check_targets
 
 _MIN_FREE_BYTES = 500 * 2**20
-_ASKED = {"judge": "an LLM, in both orders", "served": "a server", "function": "code of your own"}
+_ASKED = {"served": "a server", "function": "code of your own"}
+_ORDERS = {"both": "an LLM, in both orders", "one": "an LLM, in one order"}
 
 
 def run_folder(loaded: LoadedRecipe) -> RunFolder:
@@ -80,6 +82,7 @@ def _check_training(loaded: LoadedRecipe, attempt: Callable[[Callable[[], Any]],
     recipe = loaded.recipe
     # Not an attempt: under a wrong launch the trainer's settings below would wait for processes that never come.
     check_launch(recipe.model.precision, recipe.train)
+    attempt(partial(_check_prompts, recipe))
     for bias in loaded.biases:
         if not uses_llm(recipe.label.by, recipe.llm) or bias.label_by == "measure":
             attempt(partial(measure_of, bias))
@@ -105,6 +108,22 @@ def _check_training(loaded: LoadedRecipe, attempt: Callable[[Callable[[], Any]],
         )
 
 
+def _check_prompts(recipe: Recipe) -> None:
+    """A prompt that nobody would read.
+
+    Raises:
+        RunError: Names it.
+    """
+    named = {"label": (recipe.label.prompt, recipe.label.by), "rewrite": (recipe.rewrite.prompt, recipe.synthesize.by)}
+    unread = [
+        f"{section}.prompt={prompt}: rules {section} here, and no LLM reads it; set llm.model=..., or leave it out"
+        for section, (prompt, by) in named.items()
+        if prompt != OURS and not uses_llm(by, recipe.llm)
+    ]
+    if unread:
+        raise RunError("\n".join(unread))
+
+
 def describe(loaded: LoadedRecipe) -> str:
     """The resolved recipe as YAML."""
     return yaml.safe_dump(
@@ -121,7 +140,9 @@ def plan(loaded: LoadedRecipe) -> str:
     report = f"report      {run_folder(loaded).path / 'report' / 'report.html'}"
     if loaded.only_audit:
         spec = recipe.model
-        asked = _ASKED.get(kind_of(spec.name_or_path)) or f"in {_precision(spec)}"
+        judged = kind_of(spec.name_or_path) == "judge"
+        asked = _ORDERS[loaded.prompts.judge.orders] if judged else _ASKED.get(kind_of(spec.name_or_path))
+        asked = asked or f"in {_precision(spec)}"
         names = ", ".join(bias.name for bias in loaded.biases)
         return f"model       {spec.name_or_path}, {asked}\n{audit}; biases: {names}\n{report}"
     names = ", ".join(bias.name for bias in loaded.biases)
@@ -143,8 +164,8 @@ def plan(loaded: LoadedRecipe) -> str:
         when = "" if recipe.dose.on == "yes" and not ties else when
         dosed = [f"dose        {len(recipe.dose.doses)} doses from 0 to {recipe.dose.doses[-1]:g}{when}"]
     lines = [
-        f"label       {recipe.data.pairs}: {names}, by {recipe.llm.model if by_llm[0] else 'embedded rules (no LLM is set)'}",
-        f"synthesize  {counts}, by {recipe.llm.model if by_llm[1] else 'embedded rules (no LLM is set)'}",
+        f"label       {recipe.data.pairs}: {names}, by {_who(recipe, by_llm[0], recipe.label.prompt)}",
+        f"synthesize  {counts}, by {_who(recipe, by_llm[1], recipe.rewrite.prompt)}",
         f"train       {_objectives(recipe)}",
         f"            {recipe.model.name_or_path}, {recipe.model.precision} base, LoRA r {recipe.lora.r} on "
         f"{'/'.join(recipe.lora.target_modules)} + head, {train.get('num_train_epochs', 3)} epochs, "
@@ -171,7 +192,9 @@ def _spending(loaded: LoadedRecipe) -> list[str]:
         return [*lines, "            what it costs is said, and asked, once the pairs are loaded"]
     pairs = load_pairs(recipe.data.pairs, recipe.data.split, recipe.data.columns, "data.columns").pairs
     pairs = pairs[: recipe.data.max_pairs]
-    planned = [label_calls(pairs, bias) for bias in loaded.biases if labels and bias.label_by == "ask"]
+    planned = [
+        label_calls(pairs, bias, loaded.prompts.label) for bias in loaded.biases if labels and bias.label_by == "ask"
+    ]
     planned += [rewrite_calls(pairs, bias, loaded) for bias in loaded.biases if rewrites]
     return [*lines, *(f"            {sentence(one, llm)}" for one in planned)]
 
@@ -187,6 +210,13 @@ def _objectives(recipe: Recipe) -> str:
     kinds = ", ".join(one.kind for one in recipe.objectives)
     each = "; an adapter for each bias, and their sum" if recipe.lora.per_bias and len(recipe.biases) > 1 else ""
     return f"objectives: {kinds}{each}" + (f"; contrasts: {recipe.data.contrasts}" if recipe.data.contrasts else "")
+
+
+def _who(recipe: Recipe, by_llm: bool, prompt: str) -> str:
+    """Who labels or rewrites, and by which prompt where it is not ours."""
+    if not by_llm:
+        return "embedded rules (no LLM is set)"
+    return f"{recipe.llm.model}{'' if prompt == OURS else f' (prompt {prompt})'}"
 
 
 def _precision(section: ModelSection) -> str:

@@ -58,7 +58,9 @@ def scorer_settings(section: ModelSection, loaded: LoadedRecipe) -> dict[str, An
     if kind == "classifier":
         return score.model_dump(mode="json", include={"batch_tokens", "over_length"})
     if kind == "judge":
-        return {"judge": score.judge.model_dump(mode="json")}
+        # The prompt's content holds the place of reasons and the orders, whoever has set them.
+        options = score.judge.model_dump(mode="json", exclude={"prompt", "reasons", "orders"})
+        return {"judge": options | {"told": loaded.prompts.judge.model_dump(mode="json")}}
     if kind == "served":
         return {"served": score.served.model_dump(mode="json", exclude={"concurrency", "api_key_env", "check_raw"})}
     if kind == "function":

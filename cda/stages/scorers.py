@@ -26,12 +26,12 @@ from cda.score.served import ServedScorer
 from cda.stages.causal_scorers import log_ratio_scope, log_ratio_scorer
 from cda.stages.classifier_scorers import cache_file, classifier_scores, load_dosed
 from cda.stages.scorer_sources import own, served_scorer
-from cda.stages.sources import model_spec, open_llm, run_path
+from cda.stages.sources import model_spec, open_llm, prompt_name, run_path
 from cda.stages.spending import Planned, confirm
 from cda.stages.subjects import Subject
 
-_VERDICT_TOKENS = 80
-"""Output of one written verdict, estimated."""
+_VERDICT_TOKENS = {"before": 80, "after": 80, "none": 6}
+"""Output of one written verdict, estimated, by where its reasons stand."""
 
 
 def compare(
@@ -167,18 +167,24 @@ def _with_log_ratio(subject: Subject, texts: Sequence[Text], loaded: LoadedRecip
 
 def _judged(comparisons: Sequence[Comparison], loaded: LoadedRecipe) -> tuple[Compared, dict[str, Any]]:
     options = loaded.recipe.score.judge
-    judge = LLMJudge(open_llm(loaded), ties=options.ties, by_token=options.by_token)
+    told = loaded.prompts.judge
+    judge = LLMJudge(open_llm(loaded), ties=options.ties, by_token=options.by_token, told=told)
     distinct = list(dict.fromkeys(comparisons))
     mean = sum(request_tokens(judge.request(*one)) for one in distinct) / len(distinct)
-    said = 1 if options.by_token else _VERDICT_TOKENS
-    confirm(Planned("judging, each in both orders", 2 * len(distinct), mean, said), loaded)
+    said = 1 if options.by_token else _VERDICT_TOKENS[told.reasons]
+    n, orders = (len(distinct), "one order") if told.orders == "one" else (2 * len(distinct), "both orders")
+    confirm(Planned(f"judging, each in {orders}", n, mean, said), loaded)
     preferences = compare_distinct(judge, comparisons)
     unread, asked = judge.orders.n_unread, len(preferences.by_comparison)
     if unread == asked or unread > options.max_unread * asked:
         why = ", ".join(f"{count} × {reason}" for reason, count in judge.reasons.items())
         most = "" if unread == asked else f", more than score.judge.max_unread={options.max_unread:g} allows"
         raise LLMError(f"{judge.name}: no readable verdict on {unread} of {asked} comparisons{most} ({why})")
-    return preferences, _verdict_facts(judge, preferences) | {"verdicts": "by token" if options.by_token else "written"}
+    return preferences, _verdict_facts(judge, preferences) | {
+        "verdicts": "by token" if options.by_token else "written",
+        "prompt": prompt_name(options.prompt, told),
+        "verdict_reasons": "none" if options.by_token else told.reasons,
+    }
 
 
 def _own_preferences(function: OwnPairwise, comparisons: Sequence[Comparison]) -> tuple[Preferences, dict[str, Any]]:
@@ -189,15 +195,18 @@ def _own_preferences(function: OwnPairwise, comparisons: Sequence[Comparison]) -
 
 
 def _verdict_facts(judge: LLMJudge | OwnPairwise, preferences: Preferences) -> dict[str, Any]:
-    """Of anything that compares, in both orders."""
+    """Of anything that compares, in both orders or one."""
+    position = judge.orders.position
     return {
         "kind": "judge",
+        "orders": "one" if judge.orders.n_flipped is None else "both",
         "comparisons": len(preferences.by_comparison),
         "unread": judge.orders.n_unread,
         "reasons": judge.reasons,
         "half_read": judge.orders.n_half_read,
         "flipped": judge.orders.n_flipped,
         "position_bias": judge.orders.position_bias,
+        "position": None if position is None else position.to_json(),
     }
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel
 
 from cda.biases import Bias
 from cda.config.load import LoadedRecipe
@@ -32,8 +34,9 @@ from cda.records import Exclusions
 from cda.rewrite.asked import LLMRewriter
 from cda.rewrite.fidelity import GateRules
 from cda.rewrite.gate import Gated
-from cda.rewrite.protocol import Rewriter
-from cda.run import file_fingerprint
+from cda.rewrite.protocol import Labeller, Rewriter
+from cda.run import file_fingerprint, fingerprint
+from cda.stages.shown import shown_path
 
 _OPEN: dict[tuple[str, str], LLM] = {}
 _PURSES: dict[str, Purse] = {}
@@ -137,16 +140,32 @@ def rewriter(loaded: LoadedRecipe) -> Rewriter:
     if not uses_llm(recipe.synthesize.by, recipe.llm):
         by_rules = RuleRewriter(recipe.seed)
         return Gated(by_rules, None, gate.ask_again, rules, loaded.biases) if gate.on else by_rules
-    llm = open_llm(loaded)
-    writes = LLMRewriter(llm, recipe.synthesize.show_prompt)
+    writes = LLMRewriter(open_llm(loaded), recipe.synthesize.show_prompt, told=loaded.prompts.rewrite)
     if not gate.on:
         return writes
-    return Gated(writes, asked_labels(llm, recipe.label.ask_again), gate.ask_again, rules, loaded.biases)
+    return Gated(writes, labels_of(loaded), gate.ask_again, rules, loaded.biases)
+
+
+def labels_of(loaded: LoadedRecipe) -> Labeller:
+    """Labels of single responses by the recipe's LLM."""
+    return asked_labels(open_llm(loaded), loaded.recipe.label.ask_again, loaded.prompts.label)
 
 
 def llm_settings(llm: LlmSection) -> dict[str, Any]:
     """What of the LLM decides its answers."""
     return llm.model_dump(include={"model", "base_url", "temperature", "seed", "max_tokens"})
+
+
+def prompt_settings(loaded: LoadedRecipe, *kinds: Literal["label", "rewrite", "judge"]) -> dict[str, Any]:
+    """What the LLM is told, as settings: the whole content of a prompt file decides what a stage makes."""
+    return {kind: getattr(loaded.prompts, kind).model_dump(mode="json") for kind in kinds}
+
+
+def prompt_name(reference: str, prompt: BaseModel) -> str:
+    """A prompt as reports name it: a shipped one by its name, a file with the mark of its content."""
+    if not reference.endswith((".yaml", ".yml")):
+        return reference
+    return f"{shown_path(reference)} ({fingerprint(prompt.model_dump(mode='json'))[:8]})"
 
 
 def load_pairs(reference: str, split: str, columns: Mapping[str, str], setting: str) -> CleanPairs:

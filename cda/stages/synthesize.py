@@ -24,7 +24,15 @@ from cda.stages import label
 from cda.stages.audit_sources import audited_prompts, drawn, taught_contrasts
 from cda.stages.label import LABEL_TOKENS
 from cda.stages.rows import read_labelled, training_row
-from cda.stages.sources import bias_settings, llm_settings, rewriter, source_fingerprint, uses_llm
+from cda.stages.sources import (
+    bias_settings,
+    llm_settings,
+    prompt_name,
+    prompt_settings,
+    rewriter,
+    source_fingerprint,
+    uses_llm,
+)
 from cda.stages.spending import Planned, confirm
 from cda.synthesize.counterfactuals import Counterfactuals, eligible_pairs, make_counterfactuals
 from cda.synthesize.lessons import (
@@ -59,7 +67,7 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
         )
         inputs["contrasts"] = source_fingerprint(recipe.data.contrasts)
     if uses_llm(recipe.synthesize.by, recipe.llm):
-        settings["llm"] = llm_settings(recipe.llm)
+        settings |= {"llm": llm_settings(recipe.llm), "prompts": prompt_settings(loaded, "rewrite", "label")}
     return Stage("synthesize", settings, inputs)
 
 
@@ -95,6 +103,8 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
             "rejected": dict(made.exclusions.reasons),
             "supplementary": len(extra),
         }
+        if uses_llm(loaded.recipe.synthesize.by, loaded.recipe.llm):
+            counts[bias.name]["prompt"] = prompt_name(loaded.recipe.rewrite.prompt, loaded.prompts.rewrite)
         if isinstance(by, Gated):
             counts[bias.name]["gate"] = by.report(bias)
     if loaded.recipe.data.contrasts is not None:
@@ -223,7 +233,10 @@ def planned_calls(pairs: Sequence[Pair], bias: Bias, loaded: LoadedRecipe) -> Pl
     relabelled = recipe.synthesize.gate.on and bias.label_by == "ask"
     sample = pairs[:: max(1, len(pairs) // 200)]
     requests = [RewriteRequest(pair.prompt, pair.rejected, "add", pair.chosen) for pair in sample]
-    mean_in = sum(request_tokens(rewrite_request(one, bias)) for one in requests) / max(1, len(requests))
+    told, show = loaded.prompts.rewrite, recipe.synthesize.show_prompt
+    mean_in = sum(request_tokens(rewrite_request(one, bias, show, told=told)) for one in requests) / max(
+        1, len(requests)
+    )
     mean_out = sum(tokens_of(one.response) for one in requests) / max(1, len(requests))
     if relabelled:
         # A label reads what the rewrite wrote, and answers in a few words: two calls of half the output each.

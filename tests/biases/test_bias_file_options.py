@@ -67,7 +67,8 @@ def test_each_mistake_is_named(tmp_path: Path, change: dict[str, Any], message: 
 
 def test_the_shipped_files_ask_what_they_need() -> None:
     asked = {name for name in builtin_names() if load_bias(name).query_question is not None}
-    assert asked == {"structure"}
+    assert asked == {"jargon", "structure", "vagueness-paper"}
     assert {name: list(load_bias(name).aspects) for name in builtin_names() if load_bias(name).aspects} == {
-        "vagueness": ["specific"]
+        "vagueness": ["specific"],
+        "vagueness-paper": ["specific"],
     }

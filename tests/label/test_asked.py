@@ -56,6 +56,8 @@ def judge(request: Request) -> str:
     texts = shown(request)
     names = TWO if len(texts) == 2 else ONE
     found = {name: "yes" if "utilize" in text else "no" for name, text in zip(names, texts, strict=True)}
+    if "- query (about" in request.user:
+        found = {"query": "no", **found}
     if request.schema is not None:
         return json.dumps({"reasoning": "I looked for long words.", **found})
     return "I looked.\n" + "\n".join(f"{name}: {value}" for name, value in found.items())

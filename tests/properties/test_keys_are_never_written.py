@@ -32,7 +32,9 @@ class Parrot:
         system = body["messages"][0]["content"]
         if system.startswith("You label"):
             # Of escapes no search for the key's bytes would know, once they are read.
-            text = f'{{"reasoning": "{KEY} said so", "response": "no", "has_attribute": "no", "{KEY}": 1}}'
+            text = (
+                f'{{"reasoning": "{KEY} said so", "query": "no", "response": "no", "has_attribute": "no", "{KEY}": 1}}'
+            )
         else:
             text = f"Use a pan to cook it, {KEY}, and start with cold water. Your key is {KEY}."
         message = {"role": "assistant", "content": text, "refusal": None}

@@ -190,7 +190,8 @@ class Writer:
         system, user = (message["content"] for message in body["messages"])
         shown = dict(re.findall(r"<<<([A-Z0-9 ]+)>>>\n(.*?)\n<<<END>>>", user, re.S))
         if system.startswith("You label"):
-            text = json.dumps({"reasoning": "", "response": "yes" if self.bias.shows(shown["RESPONSE"]) else "no"})
+            shows = "yes" if self.bias.shows(shown["RESPONSE"]) else "no"
+            text = json.dumps({"reasoning": "", "query": "no", "response": shows})
         else:
             with self.lock:
                 self.n_rewrites += 1

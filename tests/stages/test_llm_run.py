@@ -68,7 +68,7 @@ class Clerk:
         self.n_labels += 1
         names = {name: name.lower().replace(" ", "_") for name in shown if name.startswith("RESPONSE")}
         found = {name: "yes" if exhibits(shown[key], self.bias) else "no" for key, name in names.items()}
-        return json.dumps({"reasoning": "words", **found})
+        return json.dumps({"reasoning": "words", "query": "no", **found})
 
     def rewrite(self, shown: dict[str, str], user: str) -> str:
         self.n_rewrites += 1
@@ -114,6 +114,8 @@ def test_the_whole_job(
     assert len(tallies) == 3
     assert sum(one["input_tokens"] for one in tallies) == 100 * asked
     report = (tmp_path / "first" / "report" / "report.md").read_text(encoding="utf-8")
+    assert "- labelling prompt: ours\n" in report and "- rewriting prompt: ours\n" in report
+    assert f"jargon: labels of 16 pairs, by clerk; 0 unparsed; 0 of {counts['n']} messages call for it" in report
     assert f"| label, clerk | {tallies[0]['asked']} |" in report
     # Another run folder beside the first: the same cache.
     words = ["jargon", *SMALL, "llm.model=clerk", f"run.folder={tmp_path / 'second'}", *server]

@@ -1,0 +1,246 @@
+"""Prompts through the stages and the command line: what is made anew, what is counted, what reports say of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from cda.biases import load_bias
+from cda.cli import app
+from cda.config.load import load_model_audit, load_recipe
+from cda.data.messages import prompt_of
+from cda.embedded.texts import authored_pairs
+from cda.label.asked import pair_request
+from cda.prompts import LabelPrompt, load_prompt
+from cda.report.data_tables import label_tables
+from cda.run import RunFolder
+from cda.score.judge import judge_request
+from cda.stages import audit, label, synthesize
+from cda.stages.scorer_sources import scorer_settings
+
+LLM = ["llm.model=x", "llm.base_url=http://127.0.0.1:9/v1", "data.pairs=embedded", "data.max_pairs=12"]
+OWN_LABEL = (
+    "pair: {system: Label., user: '{user_message} {response_1} {response_2} {questions}'}\n"
+    "single: {system: Label., user: '{user_message} {response} {questions}'}\n"
+)
+Serve = Callable[[Callable[[dict[str, Any]], tuple[int, dict[str, Any]]]], str]
+
+
+def cda(*words: object) -> Any:
+    return CliRunner().invoke(app, list(map(str, words)))
+
+
+def reply(text: str) -> tuple[int, dict[str, Any]]:
+    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+    return 200, {"id": "x", "object": "chat.completion", "created": 0, "model": "x", "choices": [choice]}
+
+
+def labels_of(folder: Path, *overrides: str) -> str:
+    return label.stage(load_recipe("jargon", [*overrides, f"run.folder={folder}"])).fingerprint
+
+
+def test_the_content_of_a_prompt_decides_what_is_made_anew(tmp_path: Path) -> None:
+    mine, same = tmp_path / "mine.yaml", tmp_path / "same.yaml"
+    for path in (mine, same):
+        path.write_text(OWN_LABEL, encoding="utf-8")
+    named = [labels_of(tmp_path, *LLM, f"label.prompt={one}") for one in ("ours", "paper", mine, same)]
+    assert len(set(named)) == 3 and named[2] == named[3]
+    mine.write_text(OWN_LABEL.replace("Label.", "Label it."), encoding="utf-8")
+    assert labels_of(tmp_path, *LLM, f"label.prompt={mine}") != named[2]
+    assert labels_of(tmp_path, *LLM) == labels_of(tmp_path, *LLM, "label.prompt=ours", "rewrite.prompt=paper")
+    assert labels_of(tmp_path) == labels_of(tmp_path, "label.prompt=paper")  # rules read no prompt
+
+
+def test_rewrites_rest_on_both_prompts_and_an_audit_on_those_that_it_uses() -> None:
+    folder: Any = SimpleNamespace(output_of=lambda _: "labelled")
+
+    def rewrites(*overrides: str) -> str:
+        loaded = load_recipe("jargon", [*LLM, *overrides])
+        return json.dumps(synthesize.stage(loaded, folder).settings["prompts"], sort_keys=True)
+
+    def judged(*overrides: str) -> dict[str, Any]:
+        loaded = load_model_audit("judge:x", {}, overrides)
+        return scorer_settings(loaded.recipe.model, loaded)
+
+    # The gate labels what was rewritten.
+    assert len({rewrites(), rewrites("rewrite.prompt=paper"), rewrites("label.prompt=paper")}) == 3
+    written_out = ["score.judge.reasons=before", "score.judge.orders=both"]
+    assert judged() == judged(*written_out) != judged("score.judge.prompt=paper")
+    assert judged("score.judge.prompt=paper") != judged("score.judge.prompt=paper", "score.judge.orders=both")
+    plain = load_model_audit("embedded", {}, ["llm.model=x"])
+    assert "prompts" not in audit.stage(plain, folder).settings
+    rate = load_model_audit("embedded", {}, ["llm.model=x", "audit.rate=2"])
+    assert set(audit.stage(rate, folder).settings["prompts"]) == {"rewrite", "label"}
+
+
+def test_labels_by_a_prompt_of_ones_own_over_http(serve: Serve, tmp_path: Path) -> None:
+    systems: list[str] = []
+
+    def clerk(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        system, user = (one["content"] for one in body["messages"])
+        systems.append(system)
+        # Every message that opens with "How" is technical, and no response has jargon.
+        technical = "yes" if "<<<USER MESSAGE>>>\nHow" in user else "no"
+        return reply(json.dumps({"reasoning": "", "query": technical, "response_1": "no", "response_2": "no"}))
+
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(OWN_LABEL, encoding="utf-8")
+    words = ["label", "jargon", *LLM[:1], *LLM[2:], f"llm.base_url={serve(clerk)}", f"run.folder={tmp_path / 'run'}"]
+    words.append(f"label.prompt={mine}")
+    done = cda(*words)
+    assert done.exit_code == 0, done.output
+    assert len(systems) == 12 and all(one.startswith("Label. Whatever stands between") for one in systems)
+    counts = RunFolder(tmp_path / "run").record("label")["counts"]
+    tally = counts["labels"]["jargon"]
+    assert re.fullmatch(r"mine\.yaml \([0-9a-f]{8}\)", tally["prompt"])
+    rows = (tmp_path / "run" / "label" / "pairs.jsonl").read_text(encoding="utf-8").splitlines()
+    technical = sum(prompt_of(json.loads(row)["prompt"])[-1].content.startswith("How") for row in rows)
+    assert 0 < technical < 12
+    asked = tally["asked"]
+    assert (asked["query_asked"], asked["query_answered"], asked["query_calls_for_it"]) == (True, 12, technical)
+    assert f"neither 12; {technical} of 12 messages call for it (by x)" in " ".join(done.output.split())
+    (table,) = label_tables({"stages": {"label": counts}})
+    assert table.caption.endswith(f"; {technical} of 12 messages call for it")
+    again = cda(*words)
+    assert "reused" in again.output and len(systems) == 12
+    mine.write_text(OWN_LABEL.replace("Label.", "Label it."), encoding="utf-8")
+    anew = cda(*words)
+    assert (
+        anew.exit_code == 0 and len(systems) == 24
+    )  # neither the stage nor the cache takes one question for the other
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    rows = [{"prompt": f"question {row}", "perturbed": f"good {row}", "base": f"bad {row}"} for row in range(24)]
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    return path
+
+
+def test_a_judge_in_the_paper_s_construction_over_http(serve: Serve, pairs: Path, tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def judge(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        system, user = (one["content"] for one in body["messages"])
+        asked.append(system)
+        first = user.index("<<<ANSWER 1>>>\ngood") if "<<<ANSWER 1>>>\ngood" in user else -1
+        return reply(f"Verdict: {1 if first >= 0 else 2}\nIt is good. Verdict: 3")
+
+    options = (
+        "--bias",
+        "jargon",
+        "--pairs",
+        pairs,
+        "--quality",
+        "none",
+        "audit.triples=null",
+        "--out",
+        tmp_path / "out",
+    )
+    done = cda("audit", "judge:x", f"llm.base_url={serve(judge)}", "score.judge.prompt=paper", *options)
+    assert done.exit_code == 0, done.output
+    assert len(asked) == 24 and all(one.startswith("You read a real user's query") for one in asked)
+    found = json.loads((tmp_path / "out" / "audit" / "audit.json").read_text(encoding="utf-8"))
+    model = found["model"]
+    assert (model["orders"], model["flipped"], model["prompt"], model["verdict_reasons"]) == (
+        "one",
+        None,
+        "paper",
+        "after",
+    )
+    assert found["skew"]["jargon"]["model"]["value"] == 1.0
+    position = model["position"]
+    assert position["n"] == 24 and position["low"] < 0 < position["high"]
+    said = " ".join(done.output.split())
+    assert (
+        "Asked 24 comparisons in one order each, drawn, so that a taste for a place stays in each margin; 0 unreadable"
+        in said
+    )
+    assert re.search(
+        r"first place minus second: [+-]\d\.\d\d \[[+-]\d\.\d\d, [+-]\d\.\d\d\] \(n = 24\); prompt paper, verdict before",
+        said,
+    )
+    report = (tmp_path / "out" / "report" / "report.md").read_text(encoding="utf-8")
+    assert "It is asked once (score.judge.orders=one)" in report and "It is asked twice" not in report
+    both = cda(
+        "audit",
+        "judge:x",
+        f"llm.base_url={serve(judge)}",
+        "score.judge.prompt=paper",
+        "score.judge.orders=both",
+        *options,
+    )
+    assert both.exit_code == 0, both.output
+    said = " ".join(both.output.split())
+    assert (
+        "in both orders; 0 unreadable, 0 readable in one order only, 0 followed the place; first place minus second: +0.00"
+        in said
+    )
+
+
+def test_a_prompt_that_no_llm_would_read_is_refused(tmp_path: Path) -> None:
+    done = cda("train", "jargon", "label.prompt=paper", "rewrite.prompt=paper", f"run.folder={tmp_path}", "--dry-run")
+    assert done.exit_code == 1
+    said = " ".join(done.output.split())
+    for section in ("label", "rewrite"):
+        assert (
+            f"{section}.prompt=paper: rules {section} here, and no LLM reads it; set llm.model=..., or leave it out"
+            in said
+        )
+
+
+def test_a_discovery_asks_in_both_orders(tmp_path: Path) -> None:
+    words = ["discover", "embedded", "discover.judge=judge:x", "llm.model=x", "llm.base_url=http://127.0.0.1:9/v1"]
+    words += ["discover.rewriters=[a, b]", "score.judge.orders=one", "--out", str(tmp_path / "out")]
+    done = cda(*words)
+    assert done.exit_code == 1
+    assert (
+        "score.judge.orders: one order is asked, but a discovery counts only verdicts that were read in both"
+        in " ".join(done.output.split())
+    )
+
+
+def test_prompts_are_shown_and_nobody_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shown = cda("inspect", "jargon", "--prompts", "label.prompt=paper", "llm.model=x")
+    assert shown.exit_code == 0, shown.output
+    pair = next(one.pair for one in authored_pairs("train") if one.pair.chosen in shown.output)
+    told = pair_request(load_bias("jargon"), pair, "chosen", told=load_prompt("paper", LabelPrompt))
+    assert told.system in shown.output and told.user in shown.output and told.plain in shown.output
+    heads = re.findall(r"(?m)^══ (.*)$", shown.output)
+    assert heads == [
+        "jargon: labels of a pair (label.prompt=paper)",
+        "jargon: label of one response, as the gate asks (label.prompt=paper)",
+        "jargon: rewrite, add (rewrite.prompt=ours)",
+        "jargon: rewrite, remove (rewrite.prompt=ours)",
+    ]
+    length = cda("inspect", "length", "--prompts")
+    assert re.findall(r"(?m)^══ (.*)$", length.output) == [one.replace("jargon", "length") for one in heads[2:]]
+    assert "llm.model is not set" in length.output and "must have at least" in length.output
+    judge = cda("inspect", "judge:x", "--prompts", "score.judge.reasons=none")
+    request = judge_request(pair.prompt, pair.chosen, pair.rejected)
+    assert request.user in judge.output and "with nothing else" in judge.output
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["jargn"], "no recipe, no bias and no judge:NAME, whose prompts could be shown. Did you mean 'jargon'?"),
+        (["jargon", "--worst", "drift"], "--worst: says nothing beside --prompts"),
+        (["jargon", "label.prompt=no.yaml"], "label.prompt: prompt file no.yaml: no such file"),
+        (["jargon", "--bias", "length"], "--bias length: no bias of"),
+    ],
+)
+def test_mistakes_beside_prompts_are_told(words: list[str], told: str) -> None:
+    done = cda("inspect", *words, "--prompts")
+    assert done.exit_code == 1 and told in " ".join(done.output.split())
+    assert "Traceback" not in done.output
