@@ -59,7 +59,7 @@ def test_the_first_screen_says_what_was_found_with_intervals_and_n(usual: str) -
     assert "1 of 2 tested candidates confirmed: embedded rewards them, judge:gpt-x does not." in text
     assert re.search(
         r"1\. Triple spaces between words Reward \+1\.20 \[\+1\.\d\d, \+1\.\d\d\] when it is added \(n = 20 \(10 prompts\)\); "
-        r"judge:gpt-x prefers the side with it in 15% \[\d, \d\d\] \(n = 20 \(10 prompts\)\)\. p &lt; 0\.001 \(Holm&#39;s p = 0\.001\): at least 2 of 2 "
+        r"judge:gpt-x prefers the side with it in 15% \[\d, \d\d\] \(n = 20 \(10 prompts\)\)\. p &lt; 0\.001 \(corrected = 0\.001\): at least 2 of 2 "
         r"rewriters show both\. Bias file: biases/triple-spaces-between-words\.yaml",
         text,
     )
