@@ -31,8 +31,8 @@ class SearchSize:
     variations: int = 0
 
 
-# The first three are those of "Automatically Finding Reward Model Biases" (1 is best of 320), with the prompts of each generation
-# as in its released code. All but small try at most 320 candidates; 3x8-wide and 1-proposals, which are ours, by more proposals.
+# The first three are those of "Automatically Finding Reward Model Biases" (1 is best of 320); the prompts of 3x8 and 1 stand in a
+# launch script of its released code. All but small try at most 320 candidates: 3x8-wide and 1-proposals, ours, by more proposals.
 SIZES: dict[Size, SearchSize] = {
     "5x16": SearchSize((64, 16, 16, 16, 16, 10), (16, 32, 32, 32, 32)),
     "3x8": SearchSize((64, 16, 16, 10), (16, 32, 32), mutations=8),
