@@ -271,8 +271,11 @@ def size_of(section: DiscoverSection, llm: bool) -> SearchSize:
     size = SIZES[section.size or ("5x16" if llm else "small")]
     if section.populations is not None and section.batches is not None:
         size = SearchSize(tuple(section.populations), tuple(section.batches))
-    given = {"mutations": section.mutations, "variations": section.variations}
-    return replace(size, **{name: n for name, n in given.items() if n is not None})
+    return replace(
+        size,
+        mutations=size.mutations if section.mutations is None else section.mutations,
+        variations=size.variations if section.variations is None else section.variations,
+    )
 
 
 def party_problems(loaded: LoadedRecipe) -> list[str]:

@@ -140,6 +140,20 @@ def test_descent_ends_with_numbers_that_nothing_was_selected_on(make: MakeResult
     ) and "2: generation 1 −0.10, generation 2 +0.40, validation −0.05 [" in plot.description
 
 
+def test_a_proposal_stands_in_the_line_of_what_it_was_varied_into_in_the_first_generation(make: MakeResult) -> None:
+    result = whole(make())
+    varied = result["tested"][1]["candidate"]
+    result["candidates"][varied]["generation"] = 0
+    _, question = lineage_tables(result)
+    assert [row[:3] for row in question.rows[:2]] == [
+        ("generation 1", "Triple spaces between words", "+1.00"),
+        ("generation 1", "Ends with a question", "−0.10"),
+    ]
+    plot = family_plot(result)
+    assert plot is not None and "2: generation 1 −0.10, validation" in plot.description
+    assert "<svg" in discover_page(result)
+
+
 def test_what_was_left_out_is_counted_by_step(make: MakeResult) -> None:
     result = whole(make(failed={"gpt-y": {"refused": 3}}))
     result["generations"][0]["standings"][0]["failed"] = {"unchanged": 4}
