@@ -208,7 +208,7 @@ def _first(
     population, n_merged = grouped([Candidate(bias) for bias in proposals.biases], parts.grouper, wanted)
     n_beyond = len(proposals.biases) - len(population) - n_merged
     exclusions = _and(proposals.exclusions, {_BEYOND: n_beyond})
-    if not settings.variations:
+    if not settings.variations or not population:
         return _named(population), exclusions, n_merged
     parents = [Parent(Standing(one, 0, None)) for one in _named(population)]
     varied, left_out, n_same = _varied(parents, parts, settings.variations, 0, (), rng)

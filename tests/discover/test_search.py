@@ -263,6 +263,12 @@ def test_variations_of_one_proposal_are_one_family_and_go_on_into_the_next_gener
     assert {root(word) for word in words(crowded[0].survivors)} == {"planted"}
 
 
+def test_where_nothing_is_proposed_nobody_is_asked_for_variations() -> None:
+    mutator = Mutator()
+    (first,) = search(SAMPLES, parts(proposer=Proposer(()), mutator=mutator), replace(SMALL, variations=2))
+    assert first.standings == () and mutator.seen == []
+
+
 def test_variations_that_mean_the_same_are_merged_and_counted() -> None:
     class Shouting(Mutator):
         def mutate(self, parents: Sequence[Parent], n_each: int, rng: np.random.Generator) -> Proposals:  # noqa: ARG002
