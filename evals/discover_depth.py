@@ -8,8 +8,9 @@ them as much. World `plain`: seven that responses show. World `hidden`: four tha
 proposal holds: spaces wider than any response has, and an opening in a wording that no response has; weak relatives of these
 two are there. Best-of-N cannot find these two by construction: this world asks whether variation gets there, and no more.
 Strength counts finalists with a judge below 0.5 on 64 prompts that were not searched on. The offline proposer names far fewer
-than 320, so that best-of-N tries fewer than evolution does: what was tried is reported, and `1, more prompts` gives best-of-N
-the prompts of all five generations at once.
+than 320, so that best-of-N tries fewer than evolution does: what was tried is reported, and `1-proposals, more prompts` gives
+best-of-N the prompts of all five generations at once. The thresholds are on the best of 320 proposals (`1-proposals`). The
+paper's own best of 320 (`1`: 64 proposals and four variations of each) and its `3x8` stand beside them.
 
     python evals/discover_depth.py --processes 2      (hours; a killed run goes on where it was)
 """
@@ -30,7 +31,7 @@ from outcome import Check, finish
 from planted_world import FloatArray, Size, World, embedded, held_out, is_planted, known, parts_of, split, with_presence
 
 from cda.biases import Bias
-from cda.config.discovery import SIZES
+from cda.config.discovery import SIZES, SearchSize
 from cda.discover.confirm import Validation, validate
 from cda.discover.mined_rules import Phrasing, phrase_bias, phrasing_of
 from cda.discover.records import Candidate, Measured
@@ -40,14 +41,16 @@ from cda.embedded.encoder import encode_sentences
 from cda.records import Direction, content_id
 from cda.stats.one_sided import clustered_t_test
 
-SEARCHES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
+SEARCHES: dict[str, SearchSize] = {
     "5x16": SIZES["5x16"],
     "3x8": SIZES["3x8"],
     "1": SIZES["1"],
-    "1, more prompts": (SIZES["1"][0], (sum(SIZES["5x16"][1]),)),
+    "3x8-wide": SIZES["3x8-wide"],
+    "1-proposals": SIZES["1-proposals"],
+    "1-proposals, more prompts": SearchSize(SIZES["1-proposals"].populations, (sum(SIZES["5x16"].batches),)),
 }
-BEST_OF_N = ("1", "1, more prompts")
-MUTATIONS, N_SEEDS, PRESENCE, THRESHOLD = 4, 20, 0.3, 0.5
+BEST_OF_N = ("1-proposals", "1-proposals, more prompts")
+N_SEEDS, PRESENCE, THRESHOLD = 20, 0.3, 0.5
 MAX_LOSS = 0.1
 DIRECTIONS: tuple[Direction, ...] = ("add", "remove")
 HIDDEN, RELATIVE = 1.2, 0.3
@@ -107,8 +110,10 @@ def run(
         rows = with_presence(rows, bias, PRESENCE, rng) if in_responses else rows
     world = World(tuple((bias, b) for bias, b, _, _ in biases.values()), f"{name} {number}")
     samples = split(rows, world, of.held_out, seed)
-    populations, batches = (size.populations, size.batches) if size else SEARCHES[searched]
-    settings = SearchSettings(populations, batches, MUTATIONS, directions=DIRECTIONS, seed=seed)
+    how = SearchSize(size.populations, size.batches, size.mutations) if size else SEARCHES[searched]
+    settings = SearchSettings(
+        how.populations, how.batches, how.mutations, how.variations, directions=DIRECTIONS, seed=seed
+    )
     generations = search(samples["train"], parts_of(world, samples["train"], seed), settings)
     finalists = [one.candidate for one in generations[-1].survivors]
     found = held_out(finalists, samples["validation"], world, DIRECTIONS, seed)
@@ -237,7 +242,7 @@ def main() -> int:
         world: compared({name: [rows[f"{world}-{name}-{number}"] for number in numbers] for name in SEARCHES})
         for world in WORLDS
     }
-    for world, best, name, what in itertools.product(WORLDS, BEST_OF_N, ("5x16", "3x8"), NUMBERS):
+    for world, best, name, what in itertools.product(WORLDS, BEST_OF_N, ("5x16", "3x8", "1", "3x8-wide"), NUMBERS):
         if (one := found[world][f"minus {best}"][name].get(what)) is not None:
             print(f"{world}: {name} minus best of N ({best}), {what}: {_told(one)}")
     if options.runs or options.first != FIRST_RUN:

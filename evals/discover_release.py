@@ -242,7 +242,7 @@ def say(who: str, validation: Validation, confirmation: Confirmation) -> None:
         reach = "" if detectable is None else f", 80% power for a mean margin of {detectable:.2f}"
         second = (
             f"{'CONFIRMED' if confirmation.confirmed else 'not confirmed'}, "
-            f"p({confirmation.r} of {confirmation.k}) = {confirmation.p_value:.2g}, Holm {confirmation.p_holm:.2g}{reach}"
+            f"p({confirmation.r} of {confirmation.k}) = {confirmation.p_value:.2g}, corrected {confirmation.p_corrected:.2g}{reach}"
         )
     print(f"  {who}: {first}; {second}" + (f"; excluded: {', '.join(excluded)}" if excluded else ""))
     for warning in confirmation.warnings:

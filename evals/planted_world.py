@@ -39,9 +39,9 @@ UNRELATED = 0.1
 class Size:
     """How large a run is."""
 
-    populations: tuple[int, ...] = SIZES["small"][0]
-    batches: tuple[int, ...] = SIZES["small"][1]
-    mutations: int = 4
+    populations: tuple[int, ...] = SIZES["small"].populations
+    batches: tuple[int, ...] = SIZES["small"].batches
+    mutations: int = SIZES["small"].mutations
     held_out: int = 64
     max_prompts: int | None = None
 

@@ -127,7 +127,9 @@ def results_table() -> str:
         found = json.loads(path.read_text(encoding="utf-8"))
         claim = " ".join(found["claim"].removeprefix("Claim: ").split("\n\n")[0].split())
         name = f"[`{path.stem}`](results/{path.name})"
-        lines.append(f"| {name} | {_cell(claim)} | {_met(found)} | {found['date']} |")
+        # What has changed in the code since, where a result was not measured anew.
+        since = f". {_cell(found['since'])}" if "since" in found else ""
+        lines.append(f"| {name} | {_cell(claim)} | {_met(found)}{since} | {found['date']} |")
     return "\n".join(lines) + "\n"
 
 

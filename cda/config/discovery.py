@@ -2,20 +2,44 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
-Size = Literal["5x16", "3x8", "1", "small"]
+# As in cda.stats.multiplicity, which loads scipy.
+Correction = Literal["bonferroni", "holm", "none"]
+Size = Literal["5x16", "3x8", "1", "3x8-wide", "1-proposals", "small"]
 
-# Populations and prompts of each generation. 5x16 is the paper's; 3x8 and 1 (best of 320) try as many candidates.
-SIZES: dict[Size, tuple[tuple[int, ...], tuple[int, ...]]] = {
-    "5x16": ((64, 16, 16, 16, 16, 10), (16, 32, 32, 32, 32)),
-    "3x8": ((256, 8, 8, 10), (16, 32, 32)),
-    "1": ((320, 10), (32,)),
-    "small": ((48, 12, 12, 10), (16, 24, 24)),
+
+@dataclass(frozen=True, slots=True)
+class SearchSize:
+    """How large a search is.
+
+    Attributes:
+        populations: Proposals of the first generation, then survivors of every generation.
+        batches: Prompts on which each generation measures.
+        mutations: Variations of each survivor.
+        variations: Variations of each proposal that the first generation measures along with it.
+    """
+
+    populations: tuple[int, ...]
+    batches: tuple[int, ...]
+    mutations: int = 4
+    variations: int = 0
+
+
+# The first three are those of "Automatically Finding Reward Model Biases" (1 is best of 320); the prompts of 3x8 and 1 stand in a
+# launch script of its released code. All but small try at most 320 candidates: 3x8-wide and 1-proposals, ours, by more proposals.
+SIZES: dict[Size, SearchSize] = {
+    "5x16": SearchSize((64, 16, 16, 16, 16, 10), (16, 32, 32, 32, 32)),
+    "3x8": SearchSize((64, 16, 16, 10), (16, 32, 32), mutations=8),
+    "1": SearchSize((64, 10), (32,), variations=4),
+    "3x8-wide": SearchSize((256, 8, 8, 10), (16, 32, 32)),
+    "1-proposals": SearchSize((320, 10), (32,)),
+    "small": SearchSize((48, 12, 12, 10), (16, 24, 24)),
 }
 COLUMNS = ("prompt", "responses", "response", "quality")
 
@@ -56,13 +80,17 @@ class DiscoverSection(BaseModel):
     parts: tuple[float, float, float] = (0.4, 0.25, 0.35)
     """Shares of the prompts to search on, to validate on and to test on."""
     size: Size | None = None
-    """5x16 (the paper's), 3x8, 1 (best of 320), small. null: 5x16 with an LLM, small without."""
+    """5x16, 3x8 and 1 (best of 320) are the paper's; 3x8-wide and 1-proposals propose more and vary less; small. null: 5x16
+    with an LLM, small without."""
     populations: list[Positive] | None = None
-    """In place of `size`: candidates of the first generation, then survivors of each."""
+    """In place of `size`: proposals of the first generation, then survivors of each."""
     batches: list[Positive] | None = None
     """Beside `populations`: prompts on which each generation measures."""
-    mutations: Positive = 4
-    """Of each survivor."""
+    mutations: Positive | None = None
+    """Of each survivor. null: as many as the size has; 4 beside `populations`."""
+    variations: Annotated[int, Field(ge=0)] | None = None
+    """Of each proposal, measured along with it in the first generation. null: as many as the size has; none beside
+    `populations`."""
     reward_cut: Share = 0.4
     """Share of a generation let go by reward before the judge is asked; never one that is rewarded."""
     judge_cut: Share = 0.3
@@ -80,6 +108,8 @@ class DiscoverSection(BaseModel):
     validation_alpha: Annotated[float, Field(gt=0, lt=1)] = 0.05
     """Pooled over rewriters, corrected for all candidates that entered."""
     test_alpha: Annotated[float, Field(gt=0, lt=1)] = 0.01
+    correct: Correction = "bonferroni"
+    """The p-values on the test prompts, for all attributes that are tested there: bonferroni (the paper's), holm, or none."""
     required_rewriters: Positive = 2
     """With how many of the rewriters an effect has to show by itself (partial conjunction); no more than there are."""
     max_failed: Share = 0.5

@@ -1,7 +1,7 @@
 """Which candidates hold on unseen prompts: pooled on validation prompts, then rewriter by rewriter on test prompts.
 
-The two steps and their levels are those of "Automatically Finding Reward Model Biases". Each set of prompts is to be used
-once: validation prompts choose who enters the test, test prompts decide, and neither has been searched on.
+The two steps, their levels and Bonferroni's correction are those of "Automatically Finding Reward Model Biases". Each set of
+prompts is to be used once: validation prompts choose who enters the test, test prompts decide, and neither has been searched on.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from cda.discover.evidence import ByRewriter, Evidence, Failures, Strength, evidence
 from cda.discover.records import Measured
 from cda.errors import DataError
-from cda.stats.multiplicity import bonferroni, holm, partial_conjunction
+from cda.stats.multiplicity import Correction, corrected, partial_conjunction
 from cda.stats.one_sided import smallest_detectable
 
 Rows = Mapping[str, Sequence[Measured]]
@@ -25,22 +25,22 @@ class ConfirmSettings:
 
     Attributes:
         validation_alpha: For adjusted p-values on the validation prompts.
-        test_alpha: For the p-value of the partial conjunction on the test prompts, of each candidate by itself.
+        test_alpha: For the corrected p-value of the partial conjunction on the test prompts.
+        correct: Method that corrects it for all candidates that entered the test; `none` tests each by itself.
         r: With how many rewriters an effect has to show. Where fewer can be used, a candidate is not tested.
         max_failed: Share of its calls that a rewriter may fail, and share of its rewrites that may lack a verdict of the
             judge; with more than this of either it is excluded for a candidate.
         trim: Leave margins outside Tukey's fences out; see `evidence`. Never by default.
         power: At which the smallest mean margin that would have been found is stated.
-        by_holm: Confirm by Holm's p: of attributes that were given together, none of which a validation has let through.
     """
 
     validation_alpha: float = 0.05
     test_alpha: float = 0.01
+    correct: Correction = "bonferroni"
     r: int = 2
     max_failed: float = 0.5
     trim: bool = False
     power: float = 0.8
-    by_holm: bool = False
 
     def __post_init__(self) -> None:
         shares = {"validation_alpha": self.validation_alpha, "test_alpha": self.test_alpha, "power": self.power}
@@ -94,14 +94,15 @@ class Confirmation:
         r: Rewriters that have to show the effect.
         k: Rewriters that count.
         p_value: Of "fewer than r of the k rewriters show it" (partial conjunction); None where `untested`.
-        confirmed: `p_value` is below the level: this alone decides, candidate by candidate, as in the paper; with `by_holm`
-            it is `p_holm`.
-        p_bonferroni: Adjusted for the candidates that entered the test, untested ones as p = 1. Beside the decision.
-        p_holm: The same by Holm's method, which is never stricter. Beside the decision.
+        n_entered: Candidates that entered the test.
+        correct: Method that corrects for them.
+        p_corrected: `p_value` corrected, untested ones as p = 1; None where `untested`.
+        confirmed: `p_corrected` is below the level.
         untested: Why it could not be tested; such a candidate is not confirmed.
         smallest_detectable: The mean margin, alike for all k rewriters, that would have been found with the wanted power
             if only the reward were in question, given these prompts and their spread, reward units; rewriters are taken
-            as independent. None where untested or without spread.
+            as independent, and where the correction is Holm's, its first and strictest step. None where untested or without
+            spread.
         warnings: For a person to read.
     """
 
@@ -111,13 +112,13 @@ class Confirmation:
     r: int
     k: int
     p_value: float | None
+    n_entered: int
+    correct: Correction
+    p_corrected: float | None
     confirmed: bool
-    p_bonferroni: float | None
-    p_holm: float | None
     untested: str | None
     smallest_detectable: float | None
     warnings: tuple[str, ...]
-    by_holm: bool = False
 
 
 def validate(
@@ -150,7 +151,7 @@ def confirm(
     settings: ConfirmSettings = ConfirmSettings(),
     failed: Mapping[str, Failures] | None = None,
 ) -> list[Confirmation]:
-    """Test every candidate on test prompts: at least r of k rewriters, each by itself, have to show it.
+    """Test every candidate on test prompts, corrected for all of them: at least r of k rewriters, each by itself, have to show it.
 
     A rewriter shows it where the model likes the attribute and the judge does not: its p-value is the larger of the two.
 
@@ -168,9 +169,10 @@ def confirm(
     found = _evidence(rows_by_candidate, settings, failed)
     p_values = {name: _conjunction(one, settings.r) for name, one in found.items()}
     family = [1.0 if p is None else p for p in p_values.values()]
-    adjusted = zip(found.items(), bonferroni(family), holm(family), strict=True)
+    adjusted = corrected(family, settings.correct)
     return [
-        _confirmation(name, one, p_values[name], each, stepped, settings) for (name, one), each, stepped in adjusted
+        _confirmation(name, one, p_values[name], p_corrected, len(found), settings)
+        for (name, one), p_corrected in zip(found.items(), adjusted, strict=True)
     ]
 
 
@@ -203,20 +205,21 @@ def _validation(name: str, found: Evidence, n_entered: int, settings: ConfirmSet
 
 
 def _confirmation(
-    name: str, found: Evidence, p_value: float | None, each: float, stepped: float, settings: ConfirmSettings
+    name: str, found: Evidence, p_value: float | None, p_corrected: float, n_entered: int, settings: ConfirmSettings
 ) -> Confirmation:
     strengths = [strength for _, strength in found.usable]
-    k, r = len(strengths), settings.r
+    k, r, correct = len(strengths), settings.r, settings.correct
     if p_value is None:
         return Confirmation(
-            name, found.rewriters, found.pooled, r, k, None, False, None, None, _untested(found, r), None, found.warnings,
-            settings.by_holm,
+            name, found.rewriters, found.pooled, r, k, None, n_entered, correct, None, False, _untested(found, r), None,
+            found.warnings,
         )  # fmt: skip
-    detectable = _detectable(strengths, settings.test_alpha / (k - r + 1), settings.power, r)
-    confirmed = (stepped if settings.by_holm else p_value) < settings.test_alpha
+    level = settings.test_alpha / (1 if correct == "none" else n_entered)
+    detectable = _detectable(strengths, level / (k - r + 1), settings.power, r)
+    confirmed = p_corrected < settings.test_alpha
     return Confirmation(
-        name, found.rewriters, found.pooled, r, k, p_value, confirmed, each, stepped, None, detectable, found.warnings,
-        settings.by_holm,
+        name, found.rewriters, found.pooled, r, k, p_value, n_entered, correct, p_corrected, confirmed, None, detectable,
+        found.warnings,
     )  # fmt: skip
 
 

@@ -37,9 +37,10 @@ class SearchSettings:
     """The size of a search. The defaults are the paper's: depth 5 × width 16.
 
     Attributes:
-        populations: Candidates of the first generation, then survivors of every generation.
+        populations: Proposals of the first generation, then survivors of every generation.
         prompts: Prompts on which each generation measures.
         mutations: Variations of each survivor.
+        variations: Variations of each proposal that the first generation measures along with it.
         reward_cut: Share of a generation let go by reward; see `cut_by_reward`.
         judge_cut: Share of the rest let go by the judge; see `cut_by_judge`.
         directions: `add` the attribute, and maybe also `remove` it.
@@ -50,6 +51,7 @@ class SearchSettings:
     populations: tuple[int, ...] = (64, 16, 16, 16, 16, 10)
     prompts: tuple[int, ...] = (16, 32, 32, 32, 32)
     mutations: int = 4
+    variations: int = 0
     reward_cut: float = 0.4
     judge_cut: float = 0.3
     directions: tuple[Direction, ...] = ("add",)
@@ -67,7 +69,7 @@ class SearchSettings:
     @property
     def n_candidates(self) -> int:
         """Distinct candidates that are tried at most."""
-        return self.populations[0] + self.mutations * sum(self.populations[1:-1])
+        return self.populations[0] * (1 + self.variations) + self.mutations * sum(self.populations[1:-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,18 +148,27 @@ def search(
 
 
 def lineage(candidate: Candidate, generations: Sequence[Generation]) -> list[Standing]:
-    """A candidate's ancestors, oldest first, each as it last stood before it had this descendant."""
+    """A candidate's ancestors, oldest first, each as it last stood before it had this descendant.
+
+    A proposal and its variations stand in the first generation together.
+    """
     found: dict[str, Standing] = {}
     waiting = [(name, candidate.generation) for name in candidate.parents]
     while waiting:
         name, before = waiting.pop()
         earlier = [
-            one for generation in generations[:before] for one in generation.standings if one.candidate.id == name
+            one
+            for generation in generations[: max(before, 1)]
+            for one in generation.standings
+            if one.candidate.id == name
         ]
         if earlier and name not in found:
             found[name] = earlier[-1]
             waiting += [(parent, earlier[-1].candidate.generation) for parent in earlier[-1].candidate.parents]
-    return sorted(found.values(), key=lambda one: (one.candidate.generation, one.candidate.id))
+    # In the first generation a proposal comes before what it was varied into.
+    return sorted(
+        found.values(), key=lambda one: (one.candidate.generation, len(one.candidate.parents), one.candidate.id)
+    )
 
 
 def draw_originals(samples: Sequence[PromptSamples], n: int, rng: np.random.Generator, each: int = 1) -> list[Original]:
@@ -196,7 +207,12 @@ def _first(
     # The same attribute from several prompts stays several times: the grouper sees how often it came up.
     population, n_merged = grouped([Candidate(bias) for bias in proposals.biases], parts.grouper, wanted)
     n_beyond = len(proposals.biases) - len(population) - n_merged
-    return _named(population), _and(proposals.exclusions, {_BEYOND: n_beyond}), n_merged
+    exclusions = _and(proposals.exclusions, {_BEYOND: n_beyond})
+    if not settings.variations or not population:
+        return _named(population), exclusions, n_merged
+    parents = [Parent(Standing(one, 0, None)) for one in _named(population)]
+    varied, left_out, n_same = _varied(parents, parts, settings.variations, 0, (), rng)
+    return varied, _and(exclusions, left_out.reasons, left_out.seen), n_merged + n_same
 
 
 def _next(
@@ -207,14 +223,21 @@ def _next(
     parents = [
         Parent(one, tuple(lineage(one.candidate, generations)), _telling(one, last.rows)) for one in last.survivors
     ]
-    proposals = parts.mutator.mutate(parents, settings.mutations, rng)
+    tried = {one.candidate.id for generation in generations for one in generation.standings}
+    return _varied(parents, parts, settings.mutations, last.index + 1, tried, rng)
+
+
+def _varied(
+    parents: Sequence[Parent], parts: Parts, n_each: int, index: int, tried: Collection[str], rng: np.random.Generator
+) -> tuple[list[Candidate], Exclusions, int]:
+    """The parents and at most n_each mutations of every one, which generation `index` measures first; one of each meaning."""
+    proposals = parts.mutator.mutate(parents, n_each, rng)
     mutations = [
-        Candidate(bias, "mutated", last.index + 1, (parents[source].standing.candidate.id,))
+        Candidate(bias, "mutated", index, (parents[source].standing.candidate.id,))
         for bias, source in zip(proposals.biases, proposals.sources, strict=True)
     ]
-    tried = {one.candidate.id for generation in generations for one in generation.standings}
-    new, left_out = _new(mutations, tried, settings.mutations)
     old = [one.standing.candidate for one in parents]
+    new, left_out = _new(mutations, {*tried, *(one.id for one in old)}, n_each)
     population, n_merged = grouped([*old, *new], parts.grouper)
     return _named(population), _and(proposals.exclusions, left_out), n_merged
 
@@ -266,11 +289,11 @@ def _generation(
     )
 
 
-def _and(exclusions: Exclusions, left_out: Mapping[str, int]) -> Exclusions:
-    """With what the search itself left out of the proposals, which are among those seen already."""
+def _and(exclusions: Exclusions, left_out: Mapping[str, int], seen: int = 0) -> Exclusions:
+    """With more that was left out, of `seen` others; 0: of the same proposals, by the search itself."""
     reasons = Counter(exclusions.reasons)
     reasons.update({reason: n for reason, n in left_out.items() if n})
-    return Exclusions(exclusions.seen, dict(sorted(reasons.items())))
+    return Exclusions(exclusions.seen + seen, dict(sorted(reasons.items())))
 
 
 def _telling(one: Standing, rows: Sequence[Measured]) -> tuple[Measured, ...]:

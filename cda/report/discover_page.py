@@ -19,7 +19,7 @@ from cda.report.discover_page_tables import (
     topic_tables,
 )
 from cda.report.discover_pair_tables import drift_table, pairs_table, unknown_table
-from cda.report.discover_sentences import cost, how_made, model_name, outcome, warnings
+from cda.report.discover_sentences import correction, cost, how_made, model_name, outcome, warnings
 from cda.report.discover_tables import (
     generation_table,
     rewriter_table,
@@ -153,8 +153,8 @@ def _brief(one: Json, result: Json) -> str:
 
 
 def _ps(one: Json, result: Json) -> str:
-    """p, and Holm's p where several were tested."""
-    return _p(one["p_value"]) + (f" (Holm's p {_p(one['p_holm'])})" if len(result["tested"]) > 1 else "")
+    """p, and what decides where it is corrected."""
+    return _p(one["p_value"]) + (f" (corrected {_p(one['p_corrected'])})" if correction(result) else "")
 
 
 def _p(p: float) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from cda.report.discover_sentences import attribute_of, by_holm, model_name, summed_failures
+from cda.report.discover_sentences import attribute_of, correction, model_name, summed_failures
 from cda.report.discover_tables import strength_table, topic_table
 from cda.report.glossary import Entry
 from cda.report.numbers import Json, clipped, count, decimals, p_value, percent, reward, share, signed
@@ -35,10 +35,10 @@ def lineage_tables(result: Json) -> Iterator[Table]:
 
 
 def _ancestor(name: str, names: list[str], result: Json) -> Iterator[Row]:
-    """A candidate in each generation until it had the descendant that counts here."""
+    """A candidate in each generation until it had the descendant that counts here; at least in the first."""
     known: Mapping[str, Any] = result["candidates"]
     children = [known[one]["generation"] for one in names if name in known.get(one, {}).get("parents", ())]
-    before = max(children, default=len(result["generations"]))
+    before = max(1, *children) if children else len(result["generations"])
     for each in result["generations"]:
         for row in each["standings"]:
             if row["candidate"] == name and each["index"] < before:
@@ -218,7 +218,7 @@ def facts(result: Json) -> Iterator[tuple[str, str]]:
         yield "search", f"candidates {populations}; on {', '.join(map(str, result['search']['prompts']))} prompts"
         yield "directions", ", ".join(result["search"]["directions"])
     for name, said in (
-        ("validation_alpha", "validation level"), ("test_alpha", "test level"), ("required_rewriters", "rewriters that have to show it"),
+        ("validation_alpha", "validation level"), ("test_alpha", "test level"), ("correct", "correction of the test"), ("required_rewriters", "rewriters that have to show it"),
         ("max_failed", "share of rewrites a rewriter may fail"), ("trim", "margins outside the fences left out"),
     ):  # fmt: skip
         if name in settings:
@@ -227,7 +227,9 @@ def facts(result: Json) -> Iterator[tuple[str, str]]:
     yield "versions", ", ".join(f"{name} {version}" for name, version in result["versions"].items())
 
 
-def _setting(value: float | bool) -> str:
+def _setting(value: float | bool | str) -> str:
+    if isinstance(value, str):
+        return value
     return ("no", "yes")[value] if isinstance(value, bool) else f"{value:g}"
 
 
@@ -242,8 +244,7 @@ def terms(result: Json) -> tuple[Entry, ...]:
         Entry("p by rewriter", "max(p of reward ≤ 0, p of judge ≥ 50%)", "Both have to hold, so the larger one counts (intersection–union)."),
         Entry("p", f"partial conjunction: fewer than {settings['required_rewriters']} of the k rewriters show it",
               f"(k − {settings['required_rewriters'] - 1}) × the p of rank {settings['required_rewriters']} among the rewriters, the smallest first."),
-        Entry("Holm's p", "p adjusted step by step for all attributes that were tested",
-              f"{'It' if by_holm(result) else 'p by itself'} decides: below {settings['test_alpha']:g} an attribute is confirmed."),
+        _p_that_decides(result),
         Entry("trimmed", "mean of the margins inside Tukey's fences", "Shown beside the mean; a sign that it turns is said."),
         Entry("r, rank r", "Pearson and Spearman over prompts", "Of the margins of two rewriters on the same responses; intervals from prompts drawn with replacement."),
     ]  # fmt: skip
@@ -253,6 +254,20 @@ def terms(result: Json) -> tuple[Entry, ...]:
             f"Diversity-adjusted bias strength: over finalists with R above 0 and a judge below the threshold, w = {result['strength']['penalty']:g}.",
         ))  # fmt: skip
     return tuple(found)
+
+
+_CORRECTED = {
+    "Bonferroni": "p × the number of attributes that were tested, at most 1",
+    "Holm": "p adjusted step by step for all attributes that were tested, at most 1",
+}
+
+
+def _p_that_decides(result: Json) -> Entry:
+    """The entry on the level, and on the correction where there is one."""
+    alpha = f"{result['settings']['test_alpha']:g}"
+    if (method := correction(result)) is None:
+        return Entry("confirmed", f"p < {alpha}", "p is not corrected for other attributes.")
+    return Entry(f"corrected p ({method})", _CORRECTED[method], f"It decides: below {alpha} an attribute is confirmed.")
 
 
 def numbered(table: Table, result: Json) -> Table:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from cda.report.cost_tables import cost_sentences
 from cda.report.numbers import MINUS, Json, clipped, inert, percent, reward
-from cda.stats.multiplicity import partial_conjunction
+from cda.stats.multiplicity import corrected, partial_conjunction
 
 _SHORT = 60
 _MOSTLY = 0.5
@@ -128,17 +128,18 @@ def cost(result: Json) -> tuple[str, ...]:
     return cost_sentences(result) if "run" in result else ()
 
 
-def by_holm(result: Json) -> bool:
-    """Whether Holm's p decides, as it does on attributes that were given together."""
-    return any(one.get("by_holm") for one in result["tested"])
+def correction(result: Json) -> str | None:
+    """Whose method corrects the p-values of the test; None where they stay as they are."""
+    names = {"bonferroni": "Bonferroni", "holm": "Holm", "none": None}
+    return names[result["settings"]["correct"]] if len(result["tested"]) > 1 else None
 
 
 def _decision(result: Json) -> str:
     alpha, n = f"{result['settings']['test_alpha']:g}", len(result["tested"])
-    if by_holm(result):
-        return f"Confirmed: Holm's p, which corrects for all {n} that were tested, is below {alpha}."
-    more = f"; Holm's p, which corrects for all {n} that were tested, stands beside it" if n > 1 else ""
-    return f"Confirmed: p is below {alpha}, each by itself{more}."
+    if method := correction(result):
+        return f"Confirmed: p, corrected by {method}'s method for all {n} that were tested, is below {alpha}."
+    more = f", each by itself: it is not corrected for the {n} that were tested" if n > 1 else ""
+    return f"Confirmed: p is below {alpha}{more}."
 
 
 def _verdicts(verdicts: Json) -> str:
@@ -154,27 +155,32 @@ def _verdicts(verdicts: Json) -> str:
 
 def _power(results: Sequence[Json], settings: Json) -> Iterator[str]:
     """How small a reward could have been and still be found, where it is the reward that was not shown."""
-    missed = [one for one in results if _reward_failed(one, settings)]
+    missed = [one for at, one in enumerate(results) if _reward_failed(at, results, settings)]
     found = sorted(one["smallest_detectable"] for one in missed if one.get("smallest_detectable") is not None)
     if found:
         least, most = reward(found[0]), reward(found[-1])
         span = least if least == most else f"{least} to {most} by attribute"
         # Validation pools the rewriters; the test combines one p-value of each.
         more = "" if "p_reward" in missed[0] else ", and rewriters are taken as independent"
+        if "p_reward" not in missed[0] and settings["correct"] == "holm" and len(results) > 1:
+            more += "; at the first and strictest step of Holm's method"
         yield (
             f"Where no reward was shown, a mean reward of {span} would have been found with 80% power, if only the reward were in "
             f"question and not the judge{more}."
         )
 
 
-def _reward_failed(one: Json, settings: Json) -> bool:
-    """Whether the test on the reward alone, without the judge's, already failed; of a validation or of a test."""
+def _reward_failed(at: int, results: Sequence[Json], settings: Json) -> bool:
+    """Whether the test on the reward alone, without the judge's, already failed; of one validation or test among these."""
+    one = results[at]
     if one["untested"]:
         return False
     if "p_reward" in one:
         return bool(one["p_reward"] >= settings["validation_alpha"])
     p_values = [each["strength"]["p_reward"] for each in one["rewriters"] if each["excluded"] is None]
-    return partial_conjunction(p_values, one["r"]) >= float(settings["test_alpha"])
+    family = [1.0 if each["p_value"] is None else each["p_value"] for each in results]
+    family[at] = partial_conjunction(p_values, one["r"])
+    return corrected(family, settings["correct"])[at] >= float(settings["test_alpha"])
 
 
 def summed_failures(result: Json) -> list[Json]:

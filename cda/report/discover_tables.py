@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from cda.report.cost_tables import llm_table
 from cda.report.discover_pair_tables import drift_table, pairs_table, unknown_table
-from cda.report.discover_sentences import attribute_of, model_name, sentences
+from cda.report.discover_sentences import attribute_of, correction, model_name, sentences
 from cda.report.markdown import escaped, fenced_block, markdown_table
 from cda.report.numbers import Json, clipped, count, inert, p_value, reward, share, signed
 from cda.report.tables import Table
@@ -57,7 +57,8 @@ def _tables(result: Json) -> Iterator[Table]:
 
 def tested_table(result: Json, most: int | None) -> Table:
     """What was tested, pooled over rewriters; attributes cut to so many columns."""
-    ps = {"p_value": "p"} | ({"p_holm": "Holm's p"} if len(result["tested"]) > 1 else {})
+    method = correction(result)
+    ps = {"p_value": "p"} | ({"p_corrected": f"corrected p ({method})"} if method else {})
     rows = []
     for one in result["tested"]:
         pooled = one["pooled"]

@@ -219,13 +219,11 @@ class _Run:
         return None
 
     def _confirmed(self, candidates: Sequence[Candidate], samples: Sequence[PromptSamples]) -> None:
-        given = any(one.origin == "given" for one in candidates)
         stage = held_out_stage("confirm", self.loaded, self.folder, self.judge, candidates)
 
         def produce(out: Path) -> dict[str, Any]:
             originals = held_out_originals(samples, self.loaded)
-            # Of what is given, nothing was let through by a validation that corrects for all.
-            return run_confirmation(self._rewritten(candidates, originals), self.loaded, out, by_holm=given)
+            return run_confirmation(self._rewritten(candidates, originals), self.loaded, out)
 
         self._make(stage, produce)
         results = read_result(self.folder.stage("confirm"))["results"]

@@ -102,7 +102,7 @@ def _rewrites(loaded: LoadedRecipe, n_given: int, prompts: Mapping[Part, int]) -
     if n_given:
         return 0, 0, held_out(n_given, section.max_test, sum(prompts.values()))
     first, *survivors, finalists = settings.populations
-    sizes = [first, *(n * (1 + settings.mutations) for n in survivors)]
+    sizes = [first * (1 + settings.variations), *(n * (1 + settings.mutations) for n in survivors)]
     searched = sum(n * min(batch, prompts["train"]) for n, batch in zip(sizes, settings.prompts, strict=True))
     return (
         searched * n_directions,
@@ -116,7 +116,9 @@ def _thoughts(loaded: LoadedRecipe) -> int:
     settings = search_settings(loaded)
     first, *survivors, _ = settings.populations
     proposing = math.ceil(_WANTED_FOR_EACH * first / _NAMED_AT_ONCE)
-    to_group = [proposing * _NAMED_AT_ONCE, *(n * (1 + settings.mutations) for n in survivors)]
+    varying = first if settings.variations else 0
+    to_group = [proposing * _NAMED_AT_ONCE, varying * (1 + settings.variations)]
+    to_group += [n * (1 + settings.mutations) for n in survivors]
     chunks = [math.ceil(n / _GROUPED_AT_ONCE) for n in to_group]
     grouping = sum(n if n == 1 else n * _GROUPING_ROUNDS for n in chunks)
-    return proposing + sum(survivors) + grouping
+    return proposing + varying + sum(survivors) + grouping

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +113,12 @@ def confirm_settings(loaded: LoadedRecipe) -> ConfirmSettings:
     """How strict the recipe is."""
     section = loaded.recipe.discover
     return ConfirmSettings(
-        section.validation_alpha, section.test_alpha, section.required_rewriters, section.max_failed, section.trim
+        section.validation_alpha,
+        section.test_alpha,
+        section.correct,
+        section.required_rewriters,
+        section.max_failed,
+        section.trim,
     )
 
 
@@ -126,9 +131,9 @@ def run_validation(held_out: HeldOut, loaded: LoadedRecipe, folder: Path) -> dic
     return {"candidates": len(found), "passed": n_passed}
 
 
-def run_confirmation(held_out: HeldOut, loaded: LoadedRecipe, folder: Path, by_holm: bool = False) -> dict[str, Any]:
-    """Test on the test prompts, write the result, and say what is confirmed; by Holm's p, if asked for."""
-    found = confirm(held_out.rows, replace(confirm_settings(loaded), by_holm=by_holm), held_out.failed)
+def run_confirmation(held_out: HeldOut, loaded: LoadedRecipe, folder: Path) -> dict[str, Any]:
+    """Test on the test prompts, write the result, and say what is confirmed."""
+    found = confirm(held_out.rows, confirm_settings(loaded), held_out.failed)
     _write(folder, held_out, found)
     n_confirmed = sum(one.confirmed for one in found)
     say(f"  {n_confirmed} of {len(found)} candidates confirmed on {held_out.n_prompts} test prompts")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from cda.config.discovery import SIZES, DiscoverSection
+from cda.config.discovery import SIZES, DiscoverSection, SearchSize
 from cda.config.load import LoadedRecipe
 from cda.config.schema import LlmSection
 from cda.config.scoring import bare_name, kind_of
@@ -243,11 +243,12 @@ def llm_named(loaded: LoadedRecipe, model: str) -> LlmSection:
 def search_settings(loaded: LoadedRecipe) -> SearchSettings:
     """The size of the search."""
     section = loaded.recipe.discover
-    populations, prompts = sizes(section, by_llm(loaded))
+    size = size_of(section, by_llm(loaded))
     return SearchSettings(
-        populations,
-        prompts,
-        section.mutations,
+        size.populations,
+        size.batches,
+        size.mutations,
+        size.variations,
         section.reward_cut,
         section.judge_cut,
         ("add", "remove") if removes(loaded) else ("add",),
@@ -267,11 +268,16 @@ def responses_each(loaded: LoadedRecipe) -> int:
     return loaded.recipe.discover.responses_each or (1 if by_llm(loaded) else _EACH_BY_RULES)
 
 
-def sizes(section: DiscoverSection, llm: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Populations and prompts of each generation."""
+def size_of(section: DiscoverSection, llm: bool) -> SearchSize:
+    """The named size, or the given populations; with the given numbers of variations in place of its own."""
+    size = SIZES[section.size or ("5x16" if llm else "small")]
     if section.populations is not None and section.batches is not None:
-        return tuple(section.populations), tuple(section.batches)
-    return SIZES[section.size or ("5x16" if llm else "small")]
+        size = SearchSize(tuple(section.populations), tuple(section.batches))
+    return replace(
+        size,
+        mutations=size.mutations if section.mutations is None else section.mutations,
+        variations=size.variations if section.variations is None else section.variations,
+    )
 
 
 def party_problems(loaded: LoadedRecipe) -> list[str]:

@@ -244,10 +244,13 @@ def _bias_files(found: Found, result: Mapping[str, Any], folder: Path) -> dict[s
 
 def _comment(one: Mapping[str, Any], result: Mapping[str, Any]) -> str:
     reward, judge = one["pooled"]["reward"], one["pooled"]["judge"]
+    corrected = (
+        f", corrected for {one['n_entered']} tested {one['p_corrected']:.2g}" if one["correct"] != "none" else ""
+    )
     return (
         f"Found by cda discover in {result['model']['name']}, held against {result['judge']['name']}.\n"
         f"On {result['n_test_prompts']} test prompts: reward {reward['value']:+.3g} [{reward['low']:.3g}, {reward['high']:.3g}], "
-        f"preferred by the judge in {judge['value']:.0%} [{judge['low']:.0%}, {judge['high']:.0%}], p = {one['p_value']:.2g} "
+        f"preferred by the judge in {judge['value']:.0%} [{judge['low']:.0%}, {judge['high']:.0%}], p = {one['p_value']:.2g}{corrected} "
         f"({one['r']} of {one['k']} rewriters).\n"
         "Debias with: cda train THIS_FILE model.name_or_path=... data.pairs=..."
     )

@@ -26,7 +26,8 @@ _NO_ANSWERS: dict[str, Any] = {
     "judge": {"prompt", "reasons", "orders"},
 }
 _CONFIRM = (
-    "max_validation", "max_test", "validation_alpha", "test_alpha", "required_rewriters", "max_failed", "trim", "removing",
+    "max_validation", "max_test", "validation_alpha", "test_alpha", "correct", "required_rewriters", "max_failed", "trim",
+    "removing",
 )  # fmt: skip
 
 
@@ -62,8 +63,8 @@ def search_stage(loaded: LoadedRecipe, run_folder: RunFolder, judge: Asked) -> S
     return Stage("search", settings, {"material": run_folder.output_of("material"), "judge": _asked_source(judge)})
 
 
-_COUNTING = 2
-"""Raised when rewrites or verdicts are counted otherwise, so that what was confirmed by the old counts is made anew."""
+_COUNTING = 3
+"""Raised when rewrites, verdicts or tests are counted otherwise, so that what was confirmed by the old counts is made anew."""
 
 
 def held_out_stage(
@@ -75,7 +76,6 @@ def held_out_stage(
         "responses_each": responses_each(loaded),
         "rewriters": [one.name for one in rewriters(loaded)],
         "candidates": [one.id for one in candidates],
-        "given": any(one.origin == "given" for one in candidates),
         "counting": _COUNTING,
         "judge": _asked_settings(judge),
         "seed": loaded.recipe.seed,

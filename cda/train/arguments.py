@@ -1,4 +1,4 @@
-"""Training arguments: the paper's settings as defaults, any field of trl.RewardConfig on top."""
+"""Training arguments: those of the paper's experiment as defaults, any field of trl.RewardConfig on top."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from cda.errors import RecipeError
 from cda.models.load import Precision
 
-# "Flattery, Fluff, and Fog", training details: AdamW at a constant rate, weight decay 0.01, no warm-up, three epochs,
-# validation accuracy checked every 20 steps and the best checkpoint kept.
+# As the released code of "Flattery, Fluff, and Fog" trains (what the paper itself states: recipes/README.md): AdamW at a constant
+# rate, weight decay 0.01, no warm-up, three epochs, validation accuracy looked at every 20 steps and the best checkpoint kept.
 PAPER_DEFAULTS: Mapping[str, Any] = {
     "num_train_epochs": 3,
     "learning_rate": 2e-5,
@@ -76,7 +76,7 @@ def reward_config(
     if not has_validation:
         arguments |= {"eval_strategy": "no", "load_best_model_at_end": False}
     arguments |= train
-    # TRL zeroes every dropout by default; the paper trains with LoRA dropout 0.05.
+    # TRL zeroes every dropout by default; the paper's released code trains with LoRA dropout 0.05.
     # Pairs are cut to length before they reach TRL, which would drop the long ones without a word.
     # A loss that is no number must reach the log as such, to stop the training.
     arguments |= {

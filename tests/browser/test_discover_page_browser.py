@@ -21,7 +21,7 @@ def _example(prompt: str, margin: float, preference: float | None) -> dict[str, 
 
 def _tested(attribute: str, examples: list[dict[str, Any]]) -> dict[str, Any]:
     """Of an attribute without numbers, so that no figure is drawn."""
-    return {"candidate": attribute, "attribute": attribute, "name": "name", "confirmed": False, "pooled": None, "p_value": None, "p_holm": None,
+    return {"candidate": attribute, "attribute": attribute, "name": "name", "confirmed": False, "pooled": None, "p_value": None, "p_corrected": None,
             "untested": "too few", "warnings": [], "rewriters": [], "examples": examples, "topics": {}, "same_by_all": None, "file": None,
             "r": 2, "k": 2}  # fmt: skip
 
@@ -36,7 +36,7 @@ def result() -> dict[str, Any]:
     ]
     return {
         "name": "discover", "given": True, "model": model, "judge": {**model, "name": "judge:some"}, "by": "rules",
-        "rewriters": ["rules"], "settings": {"required_rewriters": 2, "test_alpha": 0.01},
+        "rewriters": ["rules"], "settings": {"required_rewriters": 2, "test_alpha": 0.01, "correct": "bonferroni"},
         "search": {"populations": [2, 1], "prompts": [16], "directions": ["add"]},
         "material": {"prompts": {"test": 12}, "responses": 24, "sampled": {}, "rewards": {"seen": 24, "reasons": {}}},
         "generations": [], "candidates": {}, "validation": None, "tested": tested, "n_test_prompts": 12, "already": {},

@@ -101,21 +101,33 @@ def test_each_rewriter_has_to_show_both_sides_itself() -> None:
     assert isinstance(found, Confirmation) and not found.confirmed
 
 
-def test_the_level_is_each_candidate_s_own_and_corrections_stand_beside() -> None:
+def test_p_is_corrected_for_all_that_entered_the_test_by_bonferroni_unless_another_method_is_named() -> None:
     shaky = [3.0, -0.5, 2.0, 1.0, 0.2, 2.0, 1.5, 0.5]
     entered = candidate("sure", a=(LIKED, WORSE), b=(LIKED, WORSE)) | candidate(
         "weak", a=(shaky, WORSE), b=(shaky, WORSE)
     )
     sure, weak, none = confirm(entered | {"none": []})
     assert sure.p_value == pytest.approx(one_p(LIKED, WORSE)) and weak.p_value == pytest.approx(one_p(shaky, WORSE))
-    assert sure.confirmed and weak.confirmed and weak.p_value is not None and 0.004 < weak.p_value < 0.01
-    assert sure.p_holm == sure.p_bonferroni == pytest.approx(3 * one_p(LIKED, WORSE))
-    assert weak.p_holm == pytest.approx(2 * one_p(shaky, WORSE))  # above the level, and still confirmed
-    assert weak.p_bonferroni == pytest.approx(3 * one_p(shaky, WORSE))
-    assert (none.p_value, none.p_holm, none.confirmed) == (None, None, False)
-    # Attributes that were given, which no validation has let through, are held to Holm's p.
-    given = confirm(entered | {"none": []}, ConfirmSettings(by_holm=True))
-    assert [one.confirmed for one in given] == [True, False, False]
+    assert weak.p_value is not None and 0.004 < weak.p_value < 0.01  # by itself below the level
+    assert (sure.confirmed, weak.confirmed) == (True, False)
+    assert sure.p_corrected == pytest.approx(3 * one_p(LIKED, WORSE))
+    assert weak.p_corrected == pytest.approx(3 * one_p(shaky, WORSE))
+    assert (none.p_value, none.p_corrected, none.confirmed) == (None, None, False)
+    assert {(one.n_entered, one.correct) for one in (sure, weak, none)} == {(3, "bonferroni")}
+    _, by_holm, _ = confirm(entered | {"none": []}, ConfirmSettings(correct="holm"))
+    assert by_holm.p_corrected == pytest.approx(2 * one_p(shaky, WORSE)) and not by_holm.confirmed
+    _, alone, _ = confirm(entered | {"none": []}, ConfirmSettings(correct="none"))
+    assert alone.p_corrected == alone.p_value == weak.p_value and alone.confirmed
+
+
+def test_what_could_have_been_found_grows_with_those_that_are_tested() -> None:
+    entered = candidate("x", a=(LIKED, WORSE), b=(LIKED, WORSE))
+    more = {f"c{n}": [] for n in range(9)}
+    alone, crowded = (confirm(one)[0].smallest_detectable for one in (entered, entered | more))
+    uncorrected = confirm(entered | more, ConfirmSettings(correct="none"))[0].smallest_detectable
+    assert alone is not None and crowded is not None and alone < crowded and uncorrected == alone
+    # As at a tenth of the level with nobody beside it.
+    assert confirm(entered, ConfirmSettings(test_alpha=0.001))[0].smallest_detectable == pytest.approx(crowded)
 
 
 def test_a_rewriter_that_refuses_makes_k_smaller_until_nothing_can_be_confirmed() -> None:

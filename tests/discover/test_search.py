@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -220,11 +221,65 @@ def test_sizes_are_those_of_the_settings() -> None:
 
 def test_depth_and_width_try_as_many_as_the_paper_says() -> None:
     assert SearchSettings().n_candidates == 64 + 4 * (16 + 16 + 16 + 16) == 320
-    assert SearchSettings((256, 8, 8, 10), (16, 32, 32)).n_candidates == 320
-    assert SearchSettings((320, 10), (32,)).n_candidates == 320
+    assert SearchSettings((64, 16, 16, 10), (16, 32, 32), mutations=8).n_candidates == 64 + 8 * (16 + 16) == 320
+    assert SearchSettings((64, 10), (32,), variations=4).n_candidates == 64 * (1 + 4) == 320
     for populations, prompts in (((4, 2), (3, 3)), ((4,), ()), ((), ())):
         with pytest.raises(ValueError, match="one population more"):
             SearchSettings(populations, prompts)
+
+
+def test_proposals_can_be_varied_before_anything_is_measured() -> None:
+    mutator = Mutator(n=3)
+    once = replace(SMALL, populations=(6, 2), prompts=(4,), variations=2)
+    (first,) = search(SAMPLES, parts(mutator=mutator), once)
+    proposed = {one.candidate.id: one for one in first.standings if one.candidate.origin == "proposed"}
+    varied = [one for one in first.standings if one.candidate.origin == "mutated"]
+    assert len(proposed) == 6 and len(varied) == 6 * 2 and len(first.standings) == once.n_candidates
+    assert {one.candidate.generation for one in varied} == {0}
+    assert Counter(one.candidate.parents for one in varied) == {(name,): 2 for name in proposed}
+    # The mutator saw proposals of which nothing is known yet; the third variation of each is counted, and so are all answers.
+    (seen,) = mutator.seen
+    assert all((one.standing.reward, one.standing.n, one.examples, one.ancestry) == (None, 0, (), ()) for one in seen)
+    assert first.proposed.reasons == {"beyond the number of candidates": 6}
+    assert first.proposed.seen == 6 + 6 * 3
+    # All are measured alike, on the same prompts.
+    assert {one.n for one in first.standings} == {4}
+    best = first.survivors[0]
+    assert root(word_of(best.candidate.bias)) == "planted" and best.candidate.origin == "mutated"
+    assert [word_of(one.candidate.bias) for one in lineage(best.candidate, [first])] == ["planted"]
+
+
+def test_variations_of_one_proposal_are_one_family_and_go_on_into_the_next_generation() -> None:
+    three = parts(proposer=Proposer(("planted", "idle", "plain")), judge=Judge(silent=True))
+    generations = search(SAMPLES, three, replace(SMALL, variations=2))
+    assert len(generations[0].standings) == 3 * (1 + 2)
+    assert all(len({root(word) for word in words(one.survivors)}) == 3 for one in generations[:-1])
+    last = generations[-1].survivors[0].candidate
+    # Each was varied with its proposal, and of this again.
+    line = lineage(last, generations)
+    assert [one.candidate.generation for one in line[:2]] == [0, 0]
+    assert [one.candidate.origin for one in line] == ["proposed", *["mutated"] * (len(line) - 1)] and len(line) >= 2
+    crowded = search(SAMPLES, three, replace(SMALL, populations=(6, 3), prompts=(4,), variations=2, families=False))
+    assert {root(word) for word in words(crowded[0].survivors)} == {"planted"}
+
+
+def test_where_nothing_is_proposed_nobody_is_asked_for_variations() -> None:
+    mutator = Mutator()
+    (first,) = search(SAMPLES, parts(proposer=Proposer(()), mutator=mutator), replace(SMALL, variations=2))
+    assert first.standings == () and mutator.seen == []
+
+
+def test_variations_that_mean_the_same_are_merged_and_counted() -> None:
+    class Shouting(Mutator):
+        def mutate(self, parents: Sequence[Parent], n_each: int, rng: np.random.Generator) -> Proposals:  # noqa: ARG002
+            biases = [described(one.standing.candidate.bias.description.upper()) for one in parents]
+            return Proposals(tuple(biases), tuple(range(len(parents))), Exclusions(len(biases), {}))
+
+    (first,) = search(
+        SAMPLES, parts(mutator=Shouting()), replace(SMALL, populations=(6, 2), prompts=(4,), variations=1)
+    )
+    assert len(first.standings) == 6 and first.n_merged == 6
+    assert all(one.candidate.origin == "proposed" for one in first.standings)
 
 
 def test_only_a_generation_of_survivors_and_their_mutations_follows() -> None:

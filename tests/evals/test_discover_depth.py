@@ -25,13 +25,16 @@ def letters(texts: Sequence[str]) -> NDArray[np.float64]:
 
 
 def test_searches_try_equally_many_candidates() -> None:
-    from discover_depth import MUTATIONS, SEARCHES
+    from discover_depth import SEARCHES
 
     from cda.discover.search import SearchSettings
 
-    settings = {name: SearchSettings(*sizes, MUTATIONS) for name, sizes in SEARCHES.items()}
+    settings = {
+        name: SearchSettings(one.populations, one.batches, one.mutations, one.variations)
+        for name, one in SEARCHES.items()
+    }
     assert {one.n_candidates for one in settings.values()} == {320}
-    assert sum(settings["5x16"].prompts) == sum(settings["1, more prompts"].prompts) == 144
+    assert sum(settings["5x16"].prompts) == sum(settings["1-proposals, more prompts"].prompts) == 144
     assert {one.populations[-1] for one in settings.values()} == {10}
 
 
@@ -87,14 +90,14 @@ def test_differences_are_paired_by_seed() -> None:
     # Seeds differ by 100, sizes by 1 to 3 within a seed: unpaired, this would be noise.
     best = [row(100.0 * seed, 0.0) for seed in range(3)]
     deep = [row(100.0 * seed + seed + 1, None if seed == 0 else 0.5) for seed in range(3)]
-    found = compared({"5x16": deep, "1": best, "1, more prompts": deep})
-    gain = found["minus 1"]["5x16"]["strength"]
+    found = compared({"5x16": deep, "1-proposals": best, "1-proposals, more prompts": deep})
+    gain = found["minus 1-proposals"]["5x16"]["strength"]
     # 1, 2, 3: mean 2, standard error 1/√3, t(2) = 4.303.
     assert gain == pytest.approx(
         {"value": 2.0, "low": 2 - 4.303 / 3**0.5, "high": 2 + 4.303 / 3**0.5, "n": 3}, abs=1e-3
     )
-    assert found["minus 1"]["5x16"]["kept_hidden"]["n"] == 2
-    assert found["minus 1, more prompts"]["5x16"]["strength"]["value"] == 0
-    assert set(found["minus 1"]) == {"5x16"}
+    assert found["minus 1-proposals"]["5x16"]["kept_hidden"]["n"] == 2
+    assert found["minus 1-proposals, more prompts"]["5x16"]["strength"]["value"] == 0
+    assert set(found["minus 1-proposals"]) == {"5x16"}
     assert found["means"]["5x16"]["reached"] == {"bold": pytest.approx(2 / 3)}
     assert found["means"]["5x16"]["first"]["value"] == 64

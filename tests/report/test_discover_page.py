@@ -59,7 +59,7 @@ def test_the_first_screen_says_what_was_found_with_intervals_and_n(usual: str) -
     assert "1 of 2 tested candidates confirmed: embedded rewards them, judge:gpt-x does not." in text
     assert re.search(
         r"1\. Triple spaces between words Reward \+1\.20 \[\+1\.\d\d, \+1\.\d\d\] when it is added \(n = 20 \(10 prompts\)\); "
-        r"judge:gpt-x prefers the side with it in 15% \[\d, \d\d\] \(n = 20 \(10 prompts\)\)\. p &lt; 0\.001 \(Holm&#39;s p = 0\.001\): at least 2 of 2 "
+        r"judge:gpt-x prefers the side with it in 15% \[\d, \d\d\] \(n = 20 \(10 prompts\)\)\. p &lt; 0\.001 \(corrected = 0\.001\): at least 2 of 2 "
         r"rewriters show both\. Bias file: biases/triple-spaces-between-words\.yaml",
         text,
     )
@@ -138,6 +138,20 @@ def test_descent_ends_with_numbers_that_nothing_was_selected_on(make: MakeResult
     assert (
         plot := family_plot(result)
     ) and "2: generation 1 −0.10, generation 2 +0.40, validation −0.05 [" in plot.description
+
+
+def test_a_proposal_stands_in_the_line_of_what_it_was_varied_into_in_the_first_generation(make: MakeResult) -> None:
+    result = whole(make())
+    varied = result["tested"][1]["candidate"]
+    result["candidates"][varied]["generation"] = 0
+    _, question = lineage_tables(result)
+    assert [row[:3] for row in question.rows[:2]] == [
+        ("generation 1", "Triple spaces between words", "+1.00"),
+        ("generation 1", "Ends with a question", "−0.10"),
+    ]
+    plot = family_plot(result)
+    assert plot is not None and "2: generation 1 −0.10, validation" in plot.description
+    assert "<svg" in discover_page(result)
 
 
 def test_what_was_left_out_is_counted_by_step(make: MakeResult) -> None:

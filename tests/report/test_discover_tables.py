@@ -94,7 +94,7 @@ def make() -> MakeResult:
             "model": {"name": "embedded", "adapter": None, "dose": None},
             "judge": {"name": "judge:gpt-x", "adapter": None, "dose": None},
             "by": "gpt-x", "rewriters": ["gpt-x", "gpt-y"],
-            "settings": {"required_rewriters": 2, "test_alpha": 0.01, "validation_alpha": 0.05},
+            "settings": {"required_rewriters": 2, "test_alpha": 0.01, "validation_alpha": 0.05, "correct": "bonferroni"},
             "material": {"prompts": {"train": 40, "validation": 12, "test": 12}, "responses": 256,
                          "sampled": {"gpt-x": {"seen": 260, "reasons": {"cut off": 3}}},
                          "rewards": {"seen": 257, "reasons": {"no reward": 1}}},
@@ -359,13 +359,30 @@ def test_the_power_is_told_only_where_the_reward_failed_and_with_what_it_suppose
 def test_several_tests_show_the_correction_and_what_decided(make: MakeResult) -> None:
     result = make(given=True)
     for form in (discover_text(result), discover_markdown(result)):
-        assert "Holm's p" in form and "p is below 0.01, each by itself; Holm's p, which corrects for all 2" in form
-    result["tested"][0]["by_holm"] = True
-    assert "Confirmed: Holm's p, which corrects for all 2 that were tested, is below 0.01." in sentences(result)
-    result["tested"] = result["tested"][:1]
+        assert "corrected p (Bonferroni)" in form
+        assert "Confirmed: p, corrected by Bonferroni's method for all 2 that were tested, is below 0.01." in form
+    result["settings"]["correct"] = "holm"
+    assert "corrected p (Holm)" in discover_text(result) and "corrected by Holm's method" in discover_text(result)
+    result["settings"]["correct"] = "none"
+    for form in (discover_text(result), discover_markdown(result)):
+        assert "corrected p" not in form
+        assert "Confirmed: p is below 0.01, each by itself: it is not corrected for the 2 that were tested." in form
     alone = make()
     alone["tested"] = alone["tested"][:1]
-    assert "Holm" not in discover_text(alone)
+    assert "correct" not in discover_text(alone) and "Confirmed: p is below 0.01." in discover_text(alone)
+
+
+def test_a_reward_that_only_the_correction_took_away_counts_as_not_shown(make: MakeResult) -> None:
+    result = make()
+    (spaces, other) = result["tested"]
+    for each in spaces["rewriters"]:
+        each["strength"]["p_reward"] = 0.006
+    spaces["p_value"], other["p_value"], other["untested"] = 0.006, None, "so"
+    assert "would have been found with 80% power" in " ".join(sentences(result))  # 2 × 0.006 is above 0.01
+    result["settings"]["correct"] = "holm"
+    assert "at the first and strictest step of Holm's method" in " ".join(sentences(result))
+    result["settings"]["correct"] = "none"
+    assert "80% power" not in " ".join(sentences(result))
 
 
 def test_earlier_tests_mended_groups_and_verdicts_are_said(make: MakeResult) -> None:

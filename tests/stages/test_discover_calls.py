@@ -85,6 +85,43 @@ def test_many_attributes_are_grouped_in_rounds(tmp_path: Path, rows: Path) -> No
     assert calls(tmp_path, *words)["proposing, mutating, grouping"] == 26 + 16 + 2 * 4 + 1
 
 
+def test_variations_of_proposals_are_asked_for_grouped_rewritten_and_judged(tmp_path: Path, rows: Path) -> None:
+    words = (
+        f"discover.responses={rows}",
+        "discover.populations=[5,3]",
+        "discover.batches=[8]",
+        "discover.variations=3",
+    )
+    found = calls(tmp_path, *words)
+    searched = 5 * (1 + 3) * 6 * 2
+    held_out = 2 * 3 * 7 * 2 * 2
+    assert found["rewriting by ada"] == searched + held_out
+    assert found["judging in both orders"] == 2 * (searched + 3 * held_out)
+    # Two questions for ten attributes, one for the variations of each of the five; their groups, and those of all twenty.
+    assert found["proposing, mutating, grouping"] == 2 + 5 + 1 + 1
+
+
+def test_a_size_brings_its_own_variations_unless_they_are_set(tmp_path: Path, rows: Path) -> None:
+    # The first rewriter's calls: for the search on 6 prompts in two directions, then for ten finalists.
+    unset = ("discover.populations=null", "discover.batches=null", "discover.mutations=null")
+    words = (f"discover.responses={rows}", *unset)
+    held_out = 10 * (7 + 7) * 2 * 2
+    sizes = {
+        "5x16": 64 + 4 * 16 * (1 + 4),
+        "3x8": 64 + 2 * 16 * (1 + 8),
+        "1": 64 * (1 + 4),
+        "3x8-wide": 256 + 2 * 8 * (1 + 4),
+        "1-proposals": 320,
+        "small": 48 + 2 * 12 * (1 + 4),
+    }
+    for size, n_measured in sizes.items():
+        assert calls(tmp_path, *words, f"discover.size={size}")["rewriting by ada"] == n_measured * 6 * 2 + held_out
+    changed = calls(tmp_path, *words, "discover.size=3x8", "discover.mutations=2")
+    assert changed["rewriting by ada"] == (64 + 2 * 16 * (1 + 2)) * 6 * 2 + held_out
+    changed = calls(tmp_path, *words, "discover.size=1", "discover.variations=0")
+    assert changed["rewriting by ada"] == 64 * 6 * 2 + held_out
+
+
 def test_the_plan_says_at_most(tmp_path: Path, rows: Path) -> None:
     loaded, model, judge = parties(tmp_path, f"discover.responses={rows}")
     assert AT_MOST in plan(loaded, RunFolder(tmp_path / "run"), model, judge, ()).splitlines() and "at most" in AT_MOST

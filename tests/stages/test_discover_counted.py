@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -97,3 +97,26 @@ def test_verdicts_are_written(tmp_path: Path) -> None:
     assert result["verdicts"] == {
         "asked": 24, "unread": 2, "reasons": {"no answer": 5}, "half_read": 1, "flipped": 3, "position_bias": 0.25,
     }  # fmt: skip
+
+
+def test_the_recipe_says_how_the_test_is_corrected_also_for_attributes_that_were_given(tmp_path: Path) -> None:
+    # By itself p is below 0.01; for three candidates it is not.
+    other = [Candidate(load_bias(name), "given") for name in ("length", "vagueness")]
+    judged = [
+        replace(row, rewriter=name, preference=at % 4 / 8)
+        for name in ("good", "fine")
+        for at, row in enumerate(rows("one", (1.0, 3.0, -0.8, 2.5, 1.9, -0.9, 2.2, 0.3, 2.0, 1.4)))
+    ]
+    held = HeldOut({CANDIDATE.id: tuple(judged)} | {one.id: () for one in other}, {}, {}, 10)
+    found = {}
+    for words in ((), ("discover.correct=holm",), ("discover.correct=none",)):
+        folder = tmp_path / "-".join(words or ("default",))
+        folder.mkdir()
+        run_confirmation(held, load_model_audit("embedded", {}, list(words)), folder)
+        found[words] = read_result(folder)["results"][0]
+    default, holm, none = found.values()
+    assert 0.01 / 3 < none["p_value"] < 0.01
+    assert (default["correct"], default["n_entered"], default["confirmed"]) == ("bonferroni", 3, False)
+    assert default["p_corrected"] == holm["p_corrected"] == pytest.approx(3 * none["p_value"])
+    assert (holm["correct"], holm["confirmed"]) == ("holm", False)
+    assert (none["correct"], none["p_corrected"], none["confirmed"]) == ("none", none["p_value"], True)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cda.config.discovery import Correction as Named
 from cda.errors import DataError
-from cda.stats.multiplicity import benjamini_hochberg, bonferroni, holm, partial_conjunction
+from cda.stats.multiplicity import Correction, benjamini_hochberg, bonferroni, corrected, holm, partial_conjunction
 
 
 def test_known_values() -> None:
@@ -23,8 +26,8 @@ def test_known_values() -> None:
 def test_properties(p_values: list[float], random) -> None:
     adjusted = holm(p_values)
     n = len(p_values)
-    for raw, corrected in zip(p_values, adjusted, strict=True):
-        assert raw - 1e-9 <= corrected <= min(1.0, n * raw) + 1e-9  # between none and Bonferroni's
+    for raw, stepped in zip(p_values, adjusted, strict=True):
+        assert raw - 1e-9 <= stepped <= min(1.0, n * raw) + 1e-9  # between none and Bonferroni's
     assert sorted(range(n), key=lambda row: p_values[row]) == sorted(
         range(n), key=lambda row: (adjusted[row], p_values[row])
     )
@@ -61,6 +64,16 @@ def test_the_false_discovery_rate_is_kept() -> None:
         found = np.array(benjamini_hochberg(p.tolist())) <= 0.05
         shares.append(found[:10].sum() / max(1, found.sum()))
     assert 0.018 <= np.mean(shares) <= 0.032
+
+
+def test_corrections_by_their_name() -> None:
+    p_values = [0.01, 0.04, 0.03]
+    assert corrected(p_values, "bonferroni") == pytest.approx([0.03, 0.12, 0.09])
+    assert corrected(p_values, "holm") == pytest.approx([0.03, 0.06, 0.06])
+    assert corrected(p_values, "none") == p_values
+    with pytest.raises(DataError, match="not between 0 and 1"):
+        corrected([1.5], "none")
+    assert get_args(Correction) == get_args(Named)
 
 
 def test_bonferroni_known_values() -> None:

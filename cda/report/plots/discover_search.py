@@ -139,13 +139,14 @@ def _family(result: Json, paths: Sequence[Path], axes: Axes) -> None:
 
 
 def _until(name: str, result: Json) -> float:
-    """Number of the generation in which the first descendant of a candidate that counts was made."""
+    """Number of the generation in which the first descendant of a candidate that counts was made; of variations measured along
+    with their proposal, the next."""
     made = [
         result["candidates"][one]["generation"]
         for one in _roles(result)
         if name in result["candidates"][one]["parents"]
     ]
-    return min(made, default=math.inf)
+    return max(min(made, default=math.inf), 1)
 
 
 def _line(points: Sequence[Point], bold: bool, axes: Axes) -> None:
