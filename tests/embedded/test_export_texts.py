@@ -14,8 +14,16 @@ from cda.cli import app
 from cda.data.contrasts import clean_contrasts
 from cda.data.load import load_rows
 from cda.data.pairs import clean_pairs
+from cda.data.triples import clean_triples
 from cda.embedded.export import FORMATS, export, tables
-from cda.embedded.texts import BIASES, FOLDER, audit_contrasts, authored_contrasts, authored_pairs
+from cda.embedded.texts import (
+    BIASES,
+    FOLDER,
+    audit_contrasts,
+    authored_contrasts,
+    authored_pairs,
+    authored_triples,
+)
 from cda.errors import RunError
 
 
@@ -30,6 +38,9 @@ def test_a_round_trip_loses_nothing(form: str, ending: str, tmp_path: Path) -> N
         assert found.exclusions.dropped == 0
         assert [one.id for one in found.contrasts] == [one.id for one in expected]
         assert [one.tags["direction"] for one in found.contrasts] == [one.tags["direction"] for one in expected]
+    triples = clean_triples(load_rows(str(out / f"triples{ending}")), BIASES, {}, "triples")
+    assert triples.exclusions.dropped == 0
+    assert list(triples.triples) == [one.triple for one in authored_triples()]
     for part in ("quality", "train"):
         pairs = clean_pairs(load_rows(str(out / f"{part}{ending}")))
         assert [one.id for one in pairs.pairs] == [one.pair.id for one in authored_pairs(part)]  # type: ignore[arg-type]
@@ -42,9 +53,10 @@ def test_a_round_trip_loses_nothing(form: str, ending: str, tmp_path: Path) -> N
         "train-001",
         "responses-001",
         "narrow-001",
+        "audit-001-length-back",
     } <= items
     readings = load_rows(str(out / f"readings{ending}"))
-    assert len(readings) == 1874
+    assert len(readings) == 2274
     assert {row["id"] for row in readings} <= items
     refused = CliRunner().invoke(app, ["audit", "embedded", "--pairs", str(out), "--out", str(tmp_path / "run")])
     assert f"{out / 'contrasts'}{ending}" in refused.output.replace("\n", "")
@@ -100,7 +112,7 @@ def test_datasets_finds_the_tables_by_name(tmp_path: Path) -> None:
     assert len(found) == len(authored_pairs("quality"))
     assert {"prompt", "chosen", "rejected", "flaw", "item"} <= set(found.column_names)
     read = load_dataset(str(tmp_path / "texts"), "readings", split="train", cache_dir=str(tmp_path / "cache"))
-    assert len(read) == 1874
+    assert len(read) == 2274
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
