@@ -96,8 +96,8 @@ def _exclusions(audit: Json) -> Iterable[tuple[str, str, dict[str, int]]]:
         yield "training", str(seen), _positive(same)
     for step, one in audit["excluded"].items():
         if one["seen"]:
-            verb = "rewriting" if step.startswith("triples of") else "loading"
-            yield f"{verb} {step}", str(one["seen"]), dict(one["reasons"])
+            made = step.startswith("triples of")
+            yield step if made else f"loading {step}", str(one["seen"]), dict(one["reasons"])
     if audit["votes_unmatched"]:
         yield "matching votes", "", {"items that are none of the contrasts": audit["votes_unmatched"]}
     unread = _unread(audit)
