@@ -139,7 +139,7 @@ def _attribute(attribute: ArrayLike, prompt_ids: Sequence[str]) -> BoolArray:
         raise DataError("no triples: nothing can be estimated")
     if not np.isin(values, (0, 1)).all():
         raise DataError(
-            "the attribute of an original is 0 or 1; cut a continuous one by threshold, a categorical one by contrast"
+            "the attribute of an original is 0 or 1; audit.attribute cuts numbers by a threshold and takes two of several categories"
         )
     return np.asarray(values == 1, dtype=bool)
 

@@ -11,7 +11,8 @@ from pydantic import BaseModel
 
 from cda.biases import Bias
 from cda.config.load import LoadedRecipe
-from cda.config.schema import By, LlmSection, ModelSection
+from cda.config.schema import AuditSection, By, LlmSection, ModelSection
+from cda.data.attribute import AttributeRule
 from cda.data.load import check_columns, load_rows, looks_like_path
 from cda.data.pairs import CleanPairs, clean_pairs
 from cda.embedded.model import ADAPTERS, embedded_model_folder
@@ -166,6 +167,11 @@ def prompt_name(reference: str, prompt: BaseModel) -> str:
     if not reference.endswith((".yaml", ".yml")):
         return reference
     return f"{shown_path(reference)} ({fingerprint(prompt.model_dump(mode='json'))[:8]})"
+
+
+def attribute_rule(audit: AuditSection) -> AttributeRule:
+    """How a column of the user's files says whether a response has the attribute."""
+    return AttributeRule(**audit.attribute.model_dump())
 
 
 def load_pairs(reference: str, split: str, columns: Mapping[str, str], setting: str) -> CleanPairs:

@@ -117,6 +117,16 @@ def test_rate_triples_of_a_file(llama: Path, pairs: Path, tmp_path: Path) -> Non
     ]
     assert effects[("ATE", "double")] == pytest.approx(sum(double) / 12)
     assert found["excluded"]["triples"]["reasons"] == {"a side is missing": 1}
+    rated = [row | {"has_attribute": None, "stars": number % 3} for number, row in enumerate(rows)]
+    path.write_text("\n".join(map(json.dumps, rated)), encoding="utf-8")
+    asked = (llama, "--bias", "jargon", "--pairs", pairs, "--triples", path, "--quality", "none", "--out", out)
+    ends = ("audit.triple_columns.has_attribute=stars", "audit.attribute.low=0", "audit.attribute.high=2")
+    assert audit(*asked, *ends).exit_code == 0
+    found = result(out)
+    assert (found["rate"]["jargon"]["n"], found["rate"]["jargon"]["model"]["n_with"]) == (8, 4)
+    assert found["excluded"]["triples"]["reasons"] == {"has_attribute lies between 0 and 2": 4}
+    refused = audit(*asked, ends[0], "audit.attribute={having: '1', lacking: '7'}")
+    assert refused.exit_code == 1 and "no row has the category '7'. Found: 0, 1, 2" in refused.output
 
 
 def judge_of(choose: Callable[[str, str], str]) -> Callable[[dict[str, Any]], tuple[int, dict[str, Any]]]:
