@@ -69,6 +69,10 @@ class AttributeRule:
             )
 
 
+BY_WORDS = AttributeRule()
+"""Yes and no."""
+
+
 def _number(word: str, column: str) -> float:
     """A cell's number.
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cda.data.attribute import AttributeRule
+from cda.data.attribute import BY_WORDS, AttributeRule
 from cda.data.load import Row
 from cda.data.messages import RowError, prompt_of, side_text
 from cda.errors import DataError
@@ -26,7 +26,7 @@ def clean_triples(
     biases: Sequence[str],
     columns: Mapping[str, str],
     where: str,
-    attribute: AttributeRule = AttributeRule(),
+    attribute: AttributeRule = BY_WORDS,
 ) -> CleanTriples:
     """Turn rows of `prompt, original, rewrite, rewrite_of_rewrite, has_attribute` into triples.
 

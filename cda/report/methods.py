@@ -122,7 +122,8 @@ def _effects(audit: Json) -> list[_Measure]:
 def _rate(audit: Json) -> list[_Measure]:
     each = list(audit["rate"].values())
     effects = [effect for one in each for when in (*audit["scorings"], "changes") for where in (one.get(when, {}),)
-               for effect in (*where.get("effects", ()), *where.get("by_length", {}).get("effects", ()))]  # fmt: skip
+               for part in (where, where.get("by_length", {}), where.get("slope", {}))
+               for effect in part.get("effects", ())]  # fmt: skip
     changes = [effect["estimate"] for one in each for effect in one.get("changes", {}).get("effects", ())]
     tests = ["normal, from the clustered error"] if effects else []
     return [

@@ -163,8 +163,15 @@ def _rate(audit: Json) -> Section | None:
         "rewrites, so that what rewriting changes besides cancels; the single one compares answer and rewrite; the naive "
         "one compares answers that have the bias with answers that have not. ATT is the effect among answers with the bias, "
         "ATU among those without, ATE over both. Below about 30 prompts the normal intervals are too narrow. The p-values in "
-        "the tables look at each effect by itself; with so many, some are small by chance."
+        "the tables look at each effect by itself; with so many, some are small by chance. A slope says by how much an effect "
+        "grows where the original has 100 more words."
     )
+    if any(effect["estimate"]["unit"] == "preference" for one in audit["rate"].values()
+           for effect in one.get(audit["scorings"][-1], {}).get("effects", ())):  # fmt: skip
+        text += (
+            " A judge gives no reward of a single answer, so its naive effect is its preference for an answer that has the bias "
+            "over another answer to the same prompt that has not; n counts such pairs, and each answer stands in one of them."
+        )
     return Section("rate", "Causal effects (RATE)", (text, *rate_sentences(audit)), tuple(rate_tables(audit)))
 
 

@@ -171,6 +171,7 @@ def _score(loaded: LoadedRecipe, run_folder: RunFolder, texts: AuditTexts) -> tu
     comparisons += [(one.prompt, one.chosen, one.rejected) for one in texts.pairs]
     for triple in texts.triples:
         comparisons += audit_rate.triple_comparisons(triple)
+    comparisons += audit_rate.naive_comparisons(texts.triples)
     if world_size() > 1 and _is_shared(loaded):
         shared = _shared_file(stage(loaded, run_folder), run_folder)
         for old in own_folder(shared.parent).glob("comparisons-*.jsonl"):

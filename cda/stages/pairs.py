@@ -10,7 +10,7 @@ from typing import Any, Literal
 from cda.biases import Bias
 from cda.config.load import LoadedRecipe
 from cda.config.schema import AuditSection
-from cda.data.attribute import AttributeRule
+from cda.data.attribute import BY_WORDS
 from cda.data.load import Row, load_rows
 from cda.data.messages import RowError, prompt_of
 from cda.data.queries import clean_queries
@@ -132,7 +132,7 @@ def read_responses(
             f"{where}: needs the columns prompt and response, and lacks {' and '.join(missing)}. "
             f"Found: {', '.join(sorted(present))}"
         )
-    if (column != "has_attribute" or rule != AttributeRule()) and column not in present:
+    if (column != "has_attribute" or rule != BY_WORDS) and column not in present:
         raise DataError(
             f"{where}: no column '{column}', which is to say whether a response has the attribute. "
             f"Found: {', '.join(sorted(present))}. Map it with audit.triple_columns.has_attribute=<your column>"

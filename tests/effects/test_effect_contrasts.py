@@ -53,7 +53,7 @@ def test_a_pairwise_judge_gives_effects_without_a_reward() -> None:
     assert found.get("ATE", "double").estimate.value == pytest.approx(0.625)
     assert found.get("ATE", "double").estimate.unit == "preference"
     assert found.get("ATE", "double").standardised is None
-    with pytest.raises(DataError, match="compared no original"):
+    with pytest.raises(DataError, match="verdict on no original with the attribute beside one without"):
         found.get("ATE", "naive")
 
 

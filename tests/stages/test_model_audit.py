@@ -116,6 +116,8 @@ def test_rate_triples_of_a_file(llama: Path, pairs: Path, tmp_path: Path) -> Non
         (one["rewards_model"][2] - one["rewards_model"][1]) * (1 if one["has_attribute"] else -1) for one in scored
     ]
     assert effects[("ATE", "double")] == pytest.approx(sum(double) / 12)
+    assert {one["estimator"] for one in rate["model"]["slope"]["not_estimated"]} == {"double", "single", "naive"}
+    assert "the covariate is the same in every row" in rate["model"]["slope"]["not_estimated"][0]["reason"]
     assert found["excluded"]["triples"]["reasons"] == {"a side is missing": 1}
     rated = [row | {"has_attribute": None, "stars": number % 3} for number, row in enumerate(rows)]
     path.write_text("\n".join(map(json.dumps, rated)), encoding="utf-8")
@@ -152,6 +154,63 @@ def test_a_judge_over_http(serve: Any, pairs: Path, votes: Path, tmp_path: Path)
     assert found["skew"]["jargon"]["model"]["value"] == 1.0
     assert found["effects"]["jargon"]["unit"] == "preference"
     assert "Asked 24 comparisons in both orders" in done.output
+
+
+def test_rate_of_a_judge_has_a_naive_effect_within_prompts(serve: Any, pairs: Path, tmp_path: Path) -> None:
+    def row(prompt: int, w: int, number: int) -> dict[str, Any]:
+        first, other = ("good", "bad") if w else ("bad", "good")
+        texts = {
+            "original": f"w{number} {first}",
+            "rewrite": f"w{number} {other} w1",
+            "rewrite_of_rewrite": f"w{number} {first} w1",
+        }
+        return {"prompt": f"w{prompt} w2", **texts, "has_attribute": w}
+
+    # Prompts 0 to 5 have both kinds, prompt 0 one more with it; 6 and 7 one kind alone. The judge likes good, but for w13.
+    rows = [row(prompt, w, 10 + prompt) for prompt in range(6) for w in (1, 0)]
+    rows += [row(0, 1, 30), row(6, 1, 31), row(7, 0, 32)]
+    path, out = tmp_path / "triples.jsonl", tmp_path / "out"
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+
+    def choose(first: str, second: str) -> str:
+        if {first, second} == {"w13 good", "w13 bad"}:
+            return "tie"
+        if {first, second} == {"w15 good", "w15 bad"}:
+            return "who knows"
+        return "tie" if ("good" in first) == ("good" in second) else "1" if "good" in first else "2"
+
+    asked = (
+        f"llm.base_url={serve(judge_of(choose))}",
+        "--bias",
+        "jargon",
+        "--pairs",
+        pairs,
+        "--quality",
+        "none",
+        "--out",
+        out,
+    )
+    done = audit("judge:local", *asked, "--triples", path)
+    assert done.exit_code == 0, done.output
+    rate = result(out)["rate"]["jargon"]
+    effects = {(one["estimand"], one["estimator"]): one["estimate"] for one in rate["model"]["effects"]}
+    naive = effects["ATE", "naive"]
+    # Five pairs with a verdict of one answer each way: four times 1, once a tie.
+    assert (naive["value"], naive["n"], naive["n_prompts"]) == (0.8, 5, 5)
+    assert rate["naive_unread"] == 1 and rate["n"] == 15
+    report = (out / "report" / "report.md").read_text(encoding="utf-8")
+    assert (
+        "its naive effect is its preference for an answer that has the bias over another answer to the same prompt"
+        in report
+    )
+    assert "| comparing originals of jargon, naive | no readable verdict of the judge on a comparison | 1 | 6 |" in report
+    path.write_text("\n".join(map(json.dumps, rows[::2])), encoding="utf-8")
+    assert audit("judge:local", *asked, "--triples", path).exit_code == 0
+    found = result(out)["rate"]["jargon"]["model"]["not_estimated"]
+    assert {one["reason"] for one in found if one["estimator"] == "naive"} == {
+        "ATE (naive) cannot be estimated: a judge compares answers to one prompt, and has a verdict on no original with the "
+        "attribute beside one without it"
+    }
 
 
 def test_a_judge_that_follows_the_place_is_shown_as_such(serve: Any, pairs: Path, tmp_path: Path) -> None:
@@ -274,6 +333,14 @@ def test_sample_sizes_in_words() -> None:
     done = CliRunner().invoke(app, ["samples", "0.1", "--per-prompt", "2"])
     assert done.exit_code == 0, done.output
     assert "120 contrasts for skew or miscalibration near 50% ± 10 points" in done.output  # (z²/4h² − z²) · 1.3
+    assert (
+        "385 prompts for a mean margin or a RATE effect ± 0.1, where it varies between prompts by an SD of 1"
+        in done.output
+    )
+    done = CliRunner().invoke(app, ["samples", "0.1", "--effect", "0.2", "--sd", "2.5"])
+    assert "601 prompts for a mean margin or a RATE effect ± 0.2" in done.output  # (1.96 · 2.5 / 0.2)², rounded up
+    wrong = CliRunner().invoke(app, ["samples", "0.1", "--sd", "0"])
+    assert wrong.exit_code == 1 and "a standard deviation of 0.0: a positive number is needed" in wrong.output
     wrong = CliRunner().invoke(app, ["samples", "0.7"])
     assert wrong.exit_code == 1
     assert "Traceback" not in wrong.output
