@@ -166,14 +166,14 @@ def test_rate_of_a_judge_has_a_naive_effect_within_prompts(serve: Any, pairs: Pa
         }
         return {"prompt": f"w{prompt} w2", **texts, "has_attribute": w}
 
-    # Prompts 0 to 5 have both kinds, prompt 0 one more with it; 6 and 7 one kind alone. The judge likes good, but for w13.
+    # Prompts 0 to 5 have both kinds, prompt 0 one more with it; 6 and 7 one kind alone. The judge likes good, but in w11.
     rows = [row(prompt, w, 10 + prompt) for prompt in range(6) for w in (1, 0)]
     rows += [row(0, 1, 30), row(6, 1, 31), row(7, 0, 32)]
     path, out = tmp_path / "triples.jsonl", tmp_path / "out"
     path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
 
     def choose(first: str, second: str) -> str:
-        if {first, second} == {"w13 good", "w13 bad"}:
+        if first.startswith("w11 "):
             return "tie"
         if {first, second} == {"w15 good", "w15 bad"}:
             return "who knows"
