@@ -632,7 +632,8 @@ def test_a_constant_attribute_leaves_reasons_where_the_other_group_is_needed(w: 
         result = rate_effects(contrasts)
         assert {one.estimand for one in result.effects} == {"ATT" if w else "ATU", f"w = {int(w)}"}
         assert all(
-            "W is constant" in one.reason or "compared no original" in one.reason for one in result.not_estimated
+            "W is constant" in one.reason or "a judge compares answers to one prompt" in one.reason
+            for one in result.not_estimated
         )
         assert {one.estimand for one in result.not_estimated} >= {"ATE", "ATU" if w else "ATT", f"w = {int(not w)}"}
         assert all(one.standardised is None and one.standardised_missing for one in result.effects)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -116,19 +117,44 @@ def test_rate_triples_of_a_file(llama: Path, pairs: Path, tmp_path: Path) -> Non
         (one["rewards_model"][2] - one["rewards_model"][1]) * (1 if one["has_attribute"] else -1) for one in scored
     ]
     assert effects[("ATE", "double")] == pytest.approx(sum(double) / 12)
-    assert {one["estimator"] for one in rate["model"]["slope"]["not_estimated"]} == {"double", "single", "naive"}
-    assert "the covariate is the same in every row" in rate["model"]["slope"]["not_estimated"][0]["reason"]
     assert found["excluded"]["triples"]["reasons"] == {"a side is missing": 1}
-    rated = [row | {"has_attribute": None, "stars": number % 3} for number, row in enumerate(rows)]
-    path.write_text("\n".join(map(json.dumps, rated)), encoding="utf-8")
+
+
+def test_triples_by_a_rating_and_slopes_of_their_effects(llama: Path, pairs: Path, tmp_path: Path) -> None:
+    def row(number: int, more: str = "") -> dict[str, Any]:
+        texts = {
+            "original": f"w{number} good{more}",
+            "rewrite": f"w{number} bad w3",
+            "rewrite_of_rewrite": f"w{number} good w3",
+        }
+        return {"prompt": f"w{number}", **texts, "stars": number % 3, "flipped": True}
+
+    path, out = tmp_path / "triples.jsonl", tmp_path / "out"
+    path.write_text("\n".join(json.dumps(row(number)) for number in range(12)), encoding="utf-8")
     asked = (llama, "--bias", "jargon", "--pairs", pairs, "--triples", path, "--quality", "none", "--out", out)
     ends = ("audit.triple_columns.has_attribute=stars", "audit.attribute.low=0", "audit.attribute.high=2")
-    assert audit(*asked, *ends).exit_code == 0
+    done = audit(*asked, *ends)
+    assert done.exit_code == 0, done.output
     found = result(out)
-    assert (found["rate"]["jargon"]["n"], found["rate"]["jargon"]["model"]["n_with"]) == (8, 4)
+    rate = found["rate"]["jargon"]
+    assert (rate["n"], rate["model"]["n_with"]) == (8, 4)
     assert found["excluded"]["triples"]["reasons"] == {"has_attribute lies between 0 and 2": 4}
+    assert {one["estimator"] for one in rate["model"]["slope"]["not_estimated"]} == {"double", "single", "naive"}
+    assert "the covariate is the same in every row" in rate["model"]["slope"]["not_estimated"][0]["reason"]
     refused = audit(*asked, ends[0], "audit.attribute={having: '1', lacking: '7'}")
     assert refused.exit_code == 1 and "no row has the category '7'. Found: 0, 1, 2" in refused.output
+
+    path.write_text("\n".join(json.dumps(row(number, " w5" * (number % 4))) for number in range(12)), encoding="utf-8")
+    assert audit(*asked, *ends).exit_code == 0
+    slopes = {one["estimator"]: one["estimate"] for one in result(out)["rate"]["jargon"]["model"]["slope"]["effects"]}
+    scored = [json.loads(line) for line in (out / "audit" / "triples.jsonl").read_text(encoding="utf-8").splitlines()]
+    words = [len(one["original"].split()) / 100 for one in scored]
+    double = [
+        (one["rewards_model"][2] - one["rewards_model"][1]) * (1 if one["has_attribute"] else -1) for one in scored
+    ]
+    assert slopes["double"]["value"] == pytest.approx(np.polyfit(words, double, 1)[0])
+    assert slopes["double"]["unit"] == "reward per 100 words of the original"
+    assert "slope per 100 words of the original, naive" in (out / "report" / "report.md").read_text(encoding="utf-8")
 
 
 def judge_of(choose: Callable[[str, str], str]) -> Callable[[dict[str, Any]], tuple[int, dict[str, Any]]]:
@@ -164,7 +190,7 @@ def test_rate_of_a_judge_has_a_naive_effect_within_prompts(serve: Any, pairs: Pa
             "rewrite": f"w{number} {other} w1",
             "rewrite_of_rewrite": f"w{number} {first} w1",
         }
-        return {"prompt": f"w{prompt} w2", **texts, "has_attribute": w}
+        return {"prompt": f"w{prompt} w2", **texts, "has_attribute": w, "flipped": True}
 
     # Prompts 0 to 5 have both kinds, prompt 0 one more with it; 6 and 7 one kind alone. The judge likes good, but in w11.
     rows = [row(prompt, w, 10 + prompt) for prompt in range(6) for w in (1, 0)]
@@ -203,7 +229,9 @@ def test_rate_of_a_judge_has_a_naive_effect_within_prompts(serve: Any, pairs: Pa
         "its naive effect is its preference for an answer that has the bias over another answer to the same prompt"
         in report
     )
-    assert "| comparing originals of jargon, naive | no readable verdict of the judge on a comparison | 1 | 6 |" in report
+    assert (
+        "| comparing originals of jargon, naive | no readable verdict of the judge on a comparison | 1 | 6 |" in report
+    )
     path.write_text("\n".join(map(json.dumps, rows[::2])), encoding="utf-8")
     assert audit("judge:local", *asked, "--triples", path).exit_code == 0
     found = result(out)["rate"]["jargon"]["model"]["not_estimated"]
