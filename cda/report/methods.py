@@ -64,10 +64,14 @@ def _shares(audit: Json) -> list[_Measure]:
     skew, unseen = list(audit["skew"].values()), list(audit["unseen_phrases"].values())
     directions = [share for one in skew for share in one.get("by_direction", {}).values()]
     quality = [audit["quality"]] if audit["quality"] else []
+    judged = [found for one in audit.get("panel", {}).values()
+              for each in (*one["judges"].values(), one["panel"], one["mean"])
+              for key in ("skew", "miscalibration") for found in _at(each, key)]  # fmt: skip
     papers = [one for share in (*skew, *directions, *quality, *unseen) for one in _at(share, "unpaired")]
     return [
         _changed("skew", skew),
         _changed("skew by direction", directions, tested=False),
+        _Measure("skew and miscalibration by judge", judged, [], []),
         _changed("skew without any phrase that training could show", unseen, tested=False),
         _changed("quality accuracy", quality),
         _Measure("change of skew, unpaired", [], papers, []),

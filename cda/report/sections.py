@@ -20,6 +20,7 @@ from cda.report.examples import how_chosen
 from cda.report.glossary import Entry, glossary
 from cda.report.methods import method_table
 from cda.report.numbers import Json
+from cda.report.panel_tables import panel_table
 from cda.report.people_tables import preference_tables
 from cda.report.plots.audit import section_plots
 from cda.report.plots.plot import Plot
@@ -46,6 +47,13 @@ _TIES = {
     "as-released": "People's majority on a contrast is the one that the votes' publisher states; where none is stated, it is "
     "counted from the single votes. Contrasts where it is a tie are left out (the tie rule as-released).",
 }
+
+
+_PANEL = (
+    "Several judges were asked, each by itself. The panel's preference on a contrast is the mean of those judges who gave a "
+    "verdict; the mean of the judges is that of their shares, on the contrasts that all of them have a verdict on. A tie counts "
+    "half."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +128,9 @@ def _others(audit: Json) -> Section:
     directions = direction_table(audit)
     tables = (skew_table(audit), margin_table(audit), *((directions,) if directions else ()))
     if not compares(audit):
-        return Section("biases", "Every bias", (), tables)
+        judges = panel_table(audit)
+        text = (_PANEL,) if judges else ()
+        return Section("biases", "Every bias", text, (*tables, *((judges,) if judges else ())))
     text = (
         f"Training against one bias can move others. The Holm and Benjamini–Hochberg p-values allow for all "
         f"{audit['n_tests']} tests of this audit."

@@ -108,6 +108,17 @@ def open_llm(loaded: LoadedRecipe) -> LLM:
     return _OPEN[known]
 
 
+def with_llm(loaded: LoadedRecipe, model: str, **changed: object) -> LoadedRecipe:
+    """The same recipe with another LLM."""
+    llm = llm_named(loaded, model).model_copy(update=changed)
+    return replace(loaded, recipe=loaded.recipe.model_copy(update={"llm": llm}))
+
+
+def llm_named(loaded: LoadedRecipe, model: str) -> LlmSection:
+    """The recipe's LLM settings with another model."""
+    return loaded.recipe.llm.model_copy(update={"model": model})
+
+
 def llm_counts() -> dict[str, Tally]:
     """What this process has asked of each model so far."""
     return {name: replace(tally) for name, tally in _TALLIES.items()}

@@ -241,6 +241,112 @@ def test_rate_of_a_judge_has_a_naive_effect_within_prompts(serve: Any, pairs: Pa
     }
 
 
+def panel_of(**choose: Callable[[str, str], str]) -> Callable[[dict[str, Any]], tuple[int, dict[str, Any]]]:
+    """Judges by the name of the model that is asked."""
+    return lambda body: judge_of(choose[body["model"]])(body)
+
+
+def by_word(first: str, second: str) -> str:
+    return "1" if "good" in first else "2" if "good" in second else "tie"
+
+
+def test_a_panel_of_judges(serve: Any, pairs: Path, votes: Path, tmp_path: Path) -> None:
+    def seldom(first: str, second: str) -> str:
+        return "who knows" if "w3" in first + second else by_word(second, first)  # for base, where it answers
+
+    url = serve(panel_of(one=by_word, two=lambda *_: "tie", three=seldom))
+    out = tmp_path / "out"
+    options = (
+        "--bias",
+        "jargon",
+        "--pairs",
+        pairs,
+        "--votes",
+        votes,
+        "--quality",
+        "none",
+        "audit.triples=null",
+        "--out",
+        out,
+    )
+    done = audit("judge:one,two,three", f"llm.base_url={url}", *options)
+    assert done.exit_code == 0, done.output
+    found = result(out)
+    unread = sum("w3" in f"w{row % 7} w{row % 11} w{row % 5}".split() for row in range(N))
+    assert 0 < unread < N // 2
+    panel = found["panel"]["jargon"]
+    skews = {
+        name: (one["skew"]["value"], one["skew"]["n"], one["ties"], one["unread"])
+        for name, one in panel["judges"].items()
+    }
+    assert skews == {"one": (1.0, N, 0, 0), "two": (0.5, N, N, 0), "three": (0.0, N - unread, 0, unread)}
+    # Where all answer 1, 0 and −1 make a tie; where the third does not, 1 and 0 are for the biased side.
+    expected = (0.5 * (N - unread) + unread) / N
+    assert panel["panel"]["skew"]["value"] == pytest.approx(expected) == found["skew"]["jargon"]["model"]["value"]
+    assert (panel["mean"]["skew"]["value"], panel["mean"]["skew"]["n"]) == (0.5, N - unread)
+    people = found["votes"]["jargon"]
+    assert panel["judges"]["one"]["miscalibration"]["value"] == pytest.approx(1 - 8 / 22)
+    assert panel["judges"]["two"]["miscalibration"]["value"] == 0.5
+    assert panel["panel"]["miscalibration"]["value"] == people["miscalibration"]["model"]["value"]
+    model = found["model"]
+    assert (model["comparisons"], model["unread"], model["partly_judged"]) == (N, 0, unread)
+    assert model["judges"]["two"]["comparisons"] == N
+    said = " ".join(done.output.split())
+    assert (
+        "Skew by judge: jargon: one 100% [" in said and f"of {N} comparisons 0 without a verdict of any judge" in said
+    )
+    report = (out / "report" / "report.md").read_text(encoding="utf-8")
+    assert "jargon, mean of the judges" in report and "Each judge by itself and the panel" in report
+    assert report.count("mean preference of the judges who gave a verdict") == 1
+
+
+def test_a_panel_of_a_judge_that_never_answers_is_named(serve: Any, pairs: Path, tmp_path: Path) -> None:
+    url = serve(panel_of(one=by_word, two=lambda *_: "who knows"))
+    options = (
+        "--bias",
+        "jargon",
+        "--pairs",
+        pairs,
+        "--quality",
+        "none",
+        "audit.triples=null",
+        "--out",
+        tmp_path / "out",
+    )
+    done = audit("judge:one,two", f"llm.base_url={url}", *options)
+    assert done.exit_code == 1
+    assert f"two: no readable verdict on {N} of {N} comparisons" in " ".join(done.output.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("judge:one,two,one",), "judge:one,two,one: names one twice"),
+        (("judge:one,,two",), "judge:one,,two: names no judge beside one of its commas"),
+        (("judge:one,two", "llm.model=three"), "the judges are one, two; name one of them"),
+    ],
+)
+def test_panels_that_are_refused(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    done = audit(*words, "llm.base_url=http://127.0.0.1:9/v1", "--bias", "jargon", "--out", tmp_path / "out")
+    assert done.exit_code == 1 and message in done.output and "Traceback" not in done.output
+
+
+def test_what_a_panel_costs_is_agreed_to_at_once(serve: Any, pairs: Path, tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        asked.append(body["model"])
+        return judge_of(by_word)(body)
+
+    prices = "llm.prices={one: {input: 1, output: 1}, two: {input: 2, output: 2}}"
+    words = ("judge:one,two", f"llm.base_url={serve(answer)}", prices, "--bias", "jargon", "--pairs", pairs, "--quality", "none",
+             "audit.triples=null", "--out", tmp_path / "out")  # fmt: skip
+    declined = audit(*words)
+    assert declined.exit_code == 1 and "2 steps would spend money" in declined.output and not asked
+    assert audit(*words, "--yes").exit_code == 0
+    assert sorted(set(asked)) == ["one", "two"] and len(asked) == 2 * 2 * N
+
+
 def test_a_judge_that_follows_the_place_is_shown_as_such(serve: Any, pairs: Path, tmp_path: Path) -> None:
     url = serve(judge_of(lambda *_: "1"))
     out = tmp_path / "out"
