@@ -234,7 +234,7 @@ class AttributeSection(_Section):
 
     @model_validator(mode="after")
     def _one_way(self) -> AttributeSection:
-        ways = {
+        ways: dict[str, list[float | str | None]] = {
             "above": [self.above],
             "low and high": [self.low, self.high],
             "having and lacking": [self.having, self.lacking],

@@ -129,8 +129,7 @@ def _others(audit: Json) -> Section:
     tables = (skew_table(audit), margin_table(audit), *((directions,) if directions else ()))
     if not compares(audit):
         judges = panel_table(audit)
-        text = (_PANEL,) if judges else ()
-        return Section("biases", "Every bias", text, (*tables, *((judges,) if judges else ())))
+        return Section("biases", "Every bias", (_PANEL,) if judges else (), (*tables, *((judges,) if judges else ())))
     text = (
         f"Training against one bias can move others. The Holm and Benjamini–Hochberg p-values allow for all "
         f"{audit['n_tests']} tests of this audit."

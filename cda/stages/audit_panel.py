@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cda.metrics.people import against_people, mean_against_people, mean_share
 from cda.metrics.preference import positive_share
@@ -62,7 +63,7 @@ def _alone(margins: FloatArray, group: Group, people: Majority | None, seed: int
 
 def _mean(margins: FloatArray, group: Group, people: Majority | None, seed: int) -> dict[str, Any]:
     """Mean over the judges of each share, on the contrasts that all of them have a verdict on."""
-    there = ~np.isnan(margins).any(axis=0)
+    there: NDArray[np.bool_] = ~np.asarray(np.isnan(margins).any(axis=0), dtype=bool)
     hits = np.where(margins == 0, 0.5, margins > 0).mean(axis=0)
     found: dict[str, Any] = {
         "skew": attempt(lambda: mean_share(hits[there], _ids(group, there), rng(seed))),
@@ -76,5 +77,5 @@ def _mean(margins: FloatArray, group: Group, people: Majority | None, seed: int)
     return found
 
 
-def _ids(group: Group, rows: np.ndarray[Any, np.dtype[np.bool_]]) -> list[str]:
+def _ids(group: Group, rows: NDArray[np.bool_]) -> list[str]:
     return [name for name, keep in zip(group.prompt_ids, rows, strict=True) if keep]
