@@ -30,9 +30,9 @@ from cda.metrics.people import (
     contingency,
     mean_against_people,
     panel_margins,
-    preference_correlation,
 )
 from cda.metrics.votes import Majority, agreement, count_votes, majority, noise_ceiling
+from cda.stats.bootstrap import bootstrap_sums
 from cda.stats.estimate import Estimate
 from cda.stats.proportions import exact_change_test, paired_change, share, unpaired_change
 
@@ -173,9 +173,33 @@ def correlations(
     model = [pairs[row].model == 0 for row in rows]
     ids = [pairs[row].query for row in rows]
     return {
-        name: _tried(lambda y=y: preference_correlation(x, y, ids, DRAWS))
+        name: _tried(lambda y=y: preference_correlation(x, y, ids))
         for name, y in {"r_human": people, "r_model": model}.items()
     }
+
+
+def preference_correlation(differences: list[float], prefers_first: list[bool], ids: list[str]) -> Estimate:
+    """r between the attribute's difference and preference, first response − second, in the order in which they were shown.
+
+    The audit takes each pair in both orders (`chosen_correlation`) and so does not move with that order; papers do.
+
+    Raises:
+        DataError: The attribute or the preference is the same in all pairs.
+    """
+    x, y = np.asarray(differences, dtype=np.float64), np.asarray(prefers_first, dtype=np.float64)
+    for values, name in ((x, "attribute"), (y, "preference")):
+        if len(values) and np.ptp(values) == 0:
+            raise DataError(f"the {name} is the same in all {len(values)} pairs: a correlation is undefined")
+    x, y = x - x.mean(), y - y.mean()
+    columns = np.column_stack([np.ones(len(x)), x, y, x * x, y * y, x * y])
+    return bootstrap_sums(columns, ids, _pearson, DRAWS, method="bca").estimate("correlation")
+
+
+def _pearson(sums: np.ndarray) -> np.ndarray:
+    n, x, y, xx, yy, xy = sums.T
+    spread = np.maximum(n * xx - x * x, 0) * np.maximum(n * yy - y * y, 0)
+    with np.errstate(divide="ignore", invalid="ignore"):  # a draw in which one does not vary is undefined: NaN
+        return np.where(spread > 1e-12 * n * n * xx * yy, (n * xy - x * y) / np.sqrt(spread), np.nan)
 
 
 def contingency_tables(labels: fff.Labels) -> dict[str, Any]:

@@ -119,12 +119,20 @@ def samples(
     majority_error: Annotated[
         float, typer.Option(help="Tolerated share of majorities that more votes would turn.")
     ] = 0.1,
+    effect: Annotated[
+        float,
+        typer.Option(help="Half of the wanted 95% interval of a mean margin or RATE effect, in the unit of --sd."),
+    ] = 0.1,
+    sd: Annotated[
+        float, typer.Option(help="How much margins vary between prompts; 1: --effect is in SDs. An audit's sd_margin.")
+    ] = 1.0,
 ) -> None:
-    """How many contrasts, and how many votes on each, an interval of the wanted width needs."""
+    """How many contrasts, votes and prompts an interval of the wanted width needs."""
     with user_errors():
         from cda.stages.sample_plan import sample_plan
 
-        print(sample_plan(half_width, share, flipped, per_prompt, within_prompt, vote_correlation, majority_error))
+        words = half_width, share, flipped, per_prompt, within_prompt, vote_correlation, majority_error
+        print(sample_plan(*words, effect, sd))
 
 
 @app.command()

@@ -25,6 +25,6 @@ Column = Annotated[
 ]
 SplitName = Annotated[str, typer.Option("--split", help="Of a folder or hub id with several.")]
 TARGET = (
-    "A reward model (hub id, folder, or `embedded`), `judge:NAME` for an LLM judge, `served:URL` for a served model, "
+    "A reward model (hub id, folder, or `embedded`), `judge:NAME` for an LLM judge (`judge:NAME,NAME`: a panel), `served:URL` for a served model, "
     "`dpo:POLICY,REFERENCE` or `steered:MODEL` for causal models, or `module:function` for your own."
 )

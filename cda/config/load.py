@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from cda.biases import Bias, builtin_names, load_bias
 from cda.config.schema import Recipe
-from cda.config.scoring import bare_name, kind_of
+from cda.config.scoring import bare_name, judges_of, kind_of
 from cda.config.train_keys import unknown_train_keys
 from cda.embedded.texts import BIASES as EMBEDDED_BIASES
 from cda.errors import RecipeError, did_you_mean
@@ -133,7 +133,7 @@ def load_model_audit(target: str, settings: Mapping[str, Any], overrides: Sequen
         "data": {"pairs": "embedded"},
     }
     if kind_of(target) == "judge":
-        base["llm"] = {"model": bare_name(target)}
+        base["llm"] = {"model": judges_of(target)[0]}
     return _resolved(Path("command line"), _merge(base, settings), overrides, only_audit=True)
 
 
@@ -169,11 +169,10 @@ def _resolved(path: Path, content: Mapping[Any, Any], overrides: Sequence[str], 
         prompts = _as_asked(prompts, recipe)
         problems += _cross_checks(recipe, biases, path)
         problems += _prompt_problems(recipe, prompts, biases, path)
-        judge = bare_name(recipe.model.name_or_path)
-        if not judge.strip():
+        if not bare_name(recipe.model.name_or_path).strip():
             problems.append(f"{path}: {recipe.model.name_or_path}: names no model after the colon")
-        if kind_of(recipe.model.name_or_path) == "judge" and recipe.llm.model != judge:
-            problems.append(f"{path}: llm.model={recipe.llm.model}: the judge is {judge}; name another as judge:NAME")
+        elif kind_of(recipe.model.name_or_path) == "judge":
+            problems += _judge_problems(recipe, path)
         if kind_of(recipe.model.name_or_path) != "classifier" and not only_audit:
             problems.append(
                 f"{path}: model.name_or_path: {recipe.model.name_or_path} cannot be trained; give a sequence classifier "
@@ -351,6 +350,21 @@ def _prompt_problems(recipe: Recipe, prompts: Prompts, biases: Sequence[Bias], p
             f"{path}: rewrite.prompt: {recipe.rewrite.prompt}: user: needs {{length}} for '{asked[0]}', whose rewrites must have "
             "a number of words"
         )
+    return problems
+
+
+def _judge_problems(recipe: Recipe, path: Path) -> list[str]:
+    """What is wrong with the names of a judge or of a panel, whose first one stands for the LLM of everything else."""
+    name, judges = recipe.model.name_or_path, judges_of(recipe.model.name_or_path)
+    problems = []
+    if "" in judges:
+        problems.append(f"{path}: {name}: names no judge beside one of its commas; a panel is judge:NAME,NAME")
+    problems += [f"{path}: {name}: names {one} twice" for one in dict.fromkeys(judges) if one and judges.count(one) > 1]
+    if recipe.llm.model not in judges:
+        who = f"the judge is {judges[0]}; name another as judge:NAME" if len(judges) == 1 else (
+            f"the judges are {', '.join(judges)}; name one of them, or others as judge:NAME,NAME"
+        )  # fmt: skip
+        problems.append(f"{path}: llm.model={recipe.llm.model}: {who}")
     return problems
 
 

@@ -14,6 +14,7 @@ By = Literal["auto", "llm", "rules"]
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
 TieRule = Literal["drop", "half", "as-released"]
 
 
@@ -216,6 +217,40 @@ class LlmSection(_Section):
     """Stop before this is spent; everything answered so far is kept."""
 
 
+class AttributeSection(_Section):
+    """How the column has_attribute of triples and of answers says whether an answer has the bias, where it holds neither yes
+    nor no: one of three ways."""
+
+    above: Number | None = None
+    """A number above this has it, any other has not."""
+    low: Number | None = None
+    """A number up to this has it not (with high); rows between the two are left out, and counted."""
+    high: Number | None = None
+    """A number from this on has it."""
+    having: str | None = None
+    """The category that has it (with lacking); rows of other categories are left out, and counted."""
+    lacking: str | None = None
+    """The category that has it not."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> AttributeSection:
+        ways: dict[str, list[float | str | None]] = {
+            "above": [self.above],
+            "low and high": [self.low, self.high],
+            "having and lacking": [self.having, self.lacking],
+        }
+        given = [name for name, values in ways.items() if any(value is not None for value in values)]
+        if len(given) > 1:
+            raise ValueError(f"{' beside '.join(given)}: give one of {', '.join(ways)}")
+        if given and None in ways[given[0]]:
+            raise ValueError(f"{given[0]}: give both")
+        if self.low is not None and self.high is not None and not self.low < self.high:
+            raise ValueError(f"low={self.low:g} is not below high={self.high:g}")
+        if self.having is not None and self.having == self.lacking:
+            raise ValueError(f"'{self.having}' cannot be both having and lacking")
+        return self
+
+
 class AuditSection(_Section):
     """What the model is measured on, before and after."""
 
@@ -235,6 +270,7 @@ class AuditSection(_Section):
     """RATE triples: `embedded`, a file (prompt, original, rewrite, rewrite_of_rewrite, has_attribute), or null for none.
     Biases that the file has none of fall back on the embedded ones."""
     triple_columns: TripleColumns = {}
+    attribute: AttributeSection = AttributeSection()
     rate: Count | None = None
     """In place of the embedded triples: how many embedded answers with the bias, and as many without, the recipe's rewriter
     rewrites and rewrites back. null: 40 where rules rewrite and a bias has no triples of its own, otherwise none."""

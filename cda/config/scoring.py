@@ -18,7 +18,7 @@ Positive = Annotated[int, Field(ge=1)]
 def kind_of(name: str) -> Kind:
     """What a model's name stands for.
 
-    `judge:NAME` an LLM judge; `dpo:POLICY` or `dpo:POLICY,REFERENCE` the log-ratio of two causal language models;
+    `judge:NAME` an LLM judge, `judge:NAME,NAME` a panel of several; `dpo:POLICY` or `dpo:POLICY,REFERENCE` the log-ratio of two causal language models;
     `steered:MODEL` a causal language model with a vector added to its residual stream, against itself; `served:URL` or an
     http address a reward model behind a server; `package.module:function` or `file.py:function` a scorer of the user's
     own; anything else a sequence classifier (hub id, folder, or `embedded`).
@@ -36,6 +36,11 @@ def bare_name(name: str) -> str:
     for prefix in PREFIXES:
         name = name.removeprefix(prefix)
     return name
+
+
+def judges_of(name: str) -> tuple[str, ...]:
+    """The models of `judge:NAME`, or of a panel `judge:NAME,NAME,…`."""
+    return tuple(one.strip() for one in bare_name(name).split(","))
 
 
 def policy_and_reference(name: str) -> tuple[str, str | None]:

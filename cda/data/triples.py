@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cda.data.attribute import BY_WORDS, AttributeRule
 from cda.data.load import Row
 from cda.data.messages import RowError, prompt_of, side_text
 from cda.errors import DataError
 from cda.records import Exclusions, Triple, count_reasons
 
 _TEXTS = ("original", "rewrite", "rewrite_of_rewrite")
-_YES = {"1", "1.0", "true", "yes"}
-_NO = {"0", "0.0", "false", "no"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +21,22 @@ class CleanTriples:
     exclusions: Exclusions
 
 
-def clean_triples(rows: Sequence[Row], biases: Sequence[str], columns: Mapping[str, str], where: str) -> CleanTriples:
+def clean_triples(
+    rows: Sequence[Row],
+    biases: Sequence[str],
+    columns: Mapping[str, str],
+    where: str,
+    attribute: AttributeRule = BY_WORDS,
+) -> CleanTriples:
     """Turn rows of `prompt, original, rewrite, rewrite_of_rewrite, has_attribute` into triples.
 
     Args:
-        rows: Loaded rows; `has_attribute` says whether the original exhibits the bias (1/0, true/false, yes/no), and
+        rows: Loaded rows; `has_attribute` says whether the original exhibits the bias, and
             `flipped`, if there is such a column, whether somebody found that both rewrites flipped it (empty: nobody asked).
         biases: Names of the audited biases; with several, rows need a column `bias`.
         columns: Our name to the name of the column in the rows.
         where: File named in errors.
+        attribute: How `has_attribute` says it; by 1/0, true/false or yes/no unless told otherwise.
 
     Raises:
         DataError: A column is missing, or no row is usable.
@@ -46,6 +52,7 @@ def clean_triples(rows: Sequence[Row], biases: Sequence[str], columns: Mapping[s
     ]
     if problems:
         raise DataError("\n".join(problems))
+    attribute.check((row.get(names["has_attribute"]) for row in rows), where)
     triples: list[Triple] = []
     seen: set[Triple] = set()
     reasons: list[str] = []
@@ -55,7 +62,7 @@ def clean_triples(rows: Sequence[Row], biases: Sequence[str], columns: Mapping[s
         try:
             if bias not in biases:
                 raise RowError(f"of another bias ({bias[:40]})")
-            triple = _triple(values, bias)
+            triple = _triple(values, bias, attribute)
             if triple in seen:
                 raise RowError("duplicate")
         except RowError as problem:
@@ -69,17 +76,10 @@ def clean_triples(rows: Sequence[Row], biases: Sequence[str], columns: Mapping[s
     return CleanTriples(tuple(triples), exclusions)
 
 
-def _triple(values: Mapping[str, Any], bias: str) -> Triple:
+def _triple(values: Mapping[str, Any], bias: str, attribute: AttributeRule) -> Triple:
     texts = [side_text(values[name]) for name in _TEXTS]
     if texts[1] in (texts[0], texts[2]):
         raise RowError("a rewrite that changed nothing")
-    has_attribute = _yes_or_no(values["has_attribute"], "has_attribute")
-    flipped = None if values["flipped"] in (None, "") else _yes_or_no(values["flipped"], "flipped")
+    has_attribute = attribute.read(values["has_attribute"])
+    flipped = None if values["flipped"] in (None, "") else BY_WORDS.read(values["flipped"], "flipped")
     return Triple(bias, prompt_of(values["prompt"]), texts[0], texts[1], texts[2], has_attribute, flipped)
-
-
-def _yes_or_no(value: object, column: str) -> bool:
-    word = str(value).strip().lower()
-    if word not in _YES | _NO:
-        raise RowError(f"{column} is neither yes nor no")
-    return word in _YES

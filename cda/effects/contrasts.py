@@ -1,4 +1,4 @@
-"""Triples as signed contrasts: the one input of every RATE estimator, from rewards, a pairwise judge or a model edit."""
+"""Triples as signed contrasts: the one input of every RATE estimator, from rewards or from a pairwise judge."""
 
 from __future__ import annotations
 
@@ -131,34 +131,6 @@ def from_preferences(
     )
 
 
-def log_ratio_rewards(log_prob_edited: ArrayLike, log_prob_base: ArrayLike) -> FloatArray:
-    """What an edit of a language model rewards: log π(y|x) − log π₀(y|x), in nats; feed it to `from_rewards`.
-
-    Args:
-        log_prob_edited: Log-probability of each whole response under the edited model. Any shape.
-        log_prob_base: The same under the model before the edit. Same shape.
-
-    Raises:
-        DataError: Shapes that differ, a log-probability that is not finite, or one above 0.
-    """
-    edited, base = np.asarray(log_prob_edited, dtype=np.float64), np.asarray(log_prob_base, dtype=np.float64)
-    if edited.shape != base.shape:
-        raise DataError(
-            f"log-probabilities of shapes {edited.shape} and {base.shape}: both models score the same texts"
-        )
-    if not (np.isfinite(edited).all() and np.isfinite(base).all()):
-        raise DataError("log π/π₀ is undefined: a log-probability is missing, NaN or infinite")
-    if (edited > 0).any() or (base > 0).any():
-        raise DataError("a log-probability of a text is at most 0; densities and rewards are not accepted here")
-    return edited - base
-
-
-def complete_rows(original: Scores, rewrite: Scores, rewrite_of_rewrite: Scores) -> BoolArray:
-    """Rows on which all three sides have a score, to be counted and kept; None and NaN are missing. Shape (n,)."""
-    sides = [np.asarray(side, dtype=np.float64) for side in (original, rewrite, rewrite_of_rewrite)]
-    return np.asarray(~np.isnan(sides).any(axis=0), dtype=bool)
-
-
 def _attribute(attribute: ArrayLike, prompt_ids: Sequence[str]) -> BoolArray:
     values = np.asarray(attribute, dtype=np.float64)
     if values.ndim != 1 or len(values) != len(prompt_ids):
@@ -167,7 +139,7 @@ def _attribute(attribute: ArrayLike, prompt_ids: Sequence[str]) -> BoolArray:
         raise DataError("no triples: nothing can be estimated")
     if not np.isin(values, (0, 1)).all():
         raise DataError(
-            "the attribute of an original is 0 or 1; cut a continuous one by threshold, a categorical one by contrast"
+            "the attribute of an original is 0 or 1; audit.attribute cuts numbers by a threshold and takes two of several categories"
         )
     return np.asarray(values == 1, dtype=bool)
 

@@ -57,6 +57,7 @@ def effect_slope(
     covariate: ArrayLike,
     estimator: Estimator = "double",
     resampling: Resampling | None = None,
+    per: str = "unit of the covariate",
 ) -> Effect:
     """How much the effect changes for one unit of a numeric covariate (linear).
 
@@ -68,6 +69,7 @@ def effect_slope(
         covariate: Shape (n,).
         estimator: Whose effect.
         resampling: For the BCa interval (not made for the naive estimator).
+        per: One unit of the covariate, in words.
 
     Raises:
         DataError: A covariate that is not finite or does not vary, fewer than three prompts, no originals' rewards.
@@ -75,9 +77,7 @@ def effect_slope(
     x = np.asarray(covariate, dtype=np.float64)
     if x.shape != (len(contrasts),) or not np.isfinite(x).all():
         raise DataError(f"covariate of shape {x.shape} for {len(contrasts)} triples: one finite value each is needed")
-    target = Target(
-        "slope of the effect", estimator, f"{contrasts.unit} per unit of the covariate", scale_of(contrasts)
-    )
+    target = Target(f"slope per {per}", estimator, f"{contrasts.unit} per {per}", scale_of(contrasts))
     if estimator != "naive":
         values = contrasts.double if estimator == "double" else contrasts.single
         return slope_effect(values, x, contrasts.prompt_ids, target, resampling)

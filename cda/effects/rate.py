@@ -4,7 +4,8 @@ With w the attribute of the original, 1 where present (RATE, Algorithm 1):
 
     double   rewrite of rewrite against rewrite: both went through the rewriter, so that what it changes besides cancels
     single   original against rewrite: what the rewriter changes besides is taken for the attribute
-    naive    originals with against originals without: whatever goes along with the attribute is taken for it
+    naive    originals with against originals without: whatever goes along with the attribute is taken for it; a judge
+             gives no reward of one text, so there it is its preference between such originals of the same prompt
 
 ATT averages over originals with the attribute, ATU over those without, ATE = n₁/n · ATT + n₀/n · ATU over all.
 ATT(double) − ATT(single) is the rewrite effect at w = 1, ATU(single) − ATU(double) the one at w = 0.
@@ -34,7 +35,7 @@ from cda.errors import DataError
 Estimand = Literal["ATT", "ATU", "ATE"]
 Estimator = Literal["double", "single", "naive"]
 _ESTIMANDS: tuple[Estimand, ...] = get_args(Estimand)
-_ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
+ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +94,15 @@ def rate_effects(
     # One number for all three estimands, so drawn once: another draw would give it another interval.
     naive = cache(partial(effect, contrasts, "ATE", "naive", resampling))
     wanted: list[tuple[str, str, Callable[[], Effect]]] = [
-        (estimand, estimator, _unless(refused, estimand, partial(effect, contrasts, estimand, estimator, resampling)))
-        for estimator in _ESTIMATORS
+        (estimand, estimator, unless(refused, estimand, partial(effect, contrasts, estimand, estimator, resampling)))
+        for estimator in ESTIMATORS
         for estimand in _ESTIMANDS
         if estimator != "naive"
     ]
     wanted += [(estimand, "naive", partial(_renamed, naive, estimand)) for estimand in _ESTIMANDS]
     groups: tuple[tuple[int, Estimand], ...] = ((1, "ATT"), (0, "ATU"))
     wanted += [
-        (f"w = {w}", "rewrite effect", _unless(refused, group, partial(rewrite_effect, contrasts, w, resampling)))
+        (f"w = {w}", "rewrite effect", unless(refused, group, partial(rewrite_effect, contrasts, w, resampling)))
         for w, group in groups
     ]
     found, missing = collect(wanted)
@@ -177,7 +178,7 @@ def collect(
     return tuple(found), tuple(missing)
 
 
-def _unless(
+def unless(
     refused: Mapping[Estimand, str] | None, estimand: Estimand, estimate: Callable[[], Effect]
 ) -> Callable[[], Effect]:
     """The estimate, or one that fails with the reason why its estimand is refused."""
@@ -201,7 +202,9 @@ def _naive(contrasts: Contrasts, target: Target, resampling: Resampling | None) 
             raise target.cannot(_constant(contrasts))
         return difference_effect(contrasts.originals, contrasts.attribute, contrasts.prompt_ids, target, resampling)
     if contrasts.naive is None or contrasts.naive_rows is None:
-        raise target.cannot("the judge compared no original that has the attribute with one that has not")
+        raise target.cannot(
+            "a judge compares answers to one prompt, and has a verdict on no original with the attribute beside one without it"
+        )
     prompt_ids = [contrasts.prompt_ids[row] for row in contrasts.naive_rows[:, 0]]
     return mean_effect(contrasts.naive, prompt_ids, target, resampling)
 

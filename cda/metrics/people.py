@@ -136,9 +136,9 @@ def mean_against_people(
     hits, target, ids = _hits(values, ties)[:, rows], people.target[rows], _ids(prompt_ids, rows)
     signed = _mean_difference(hits.mean(axis=0), target, ids, rng)
     return AgainstPeople(
-        skew=_mean_share(hits.mean(axis=0), ids, rng),
+        skew=mean_share(hits.mean(axis=0), ids, rng),
         human_skew=share(target, ids, rng),
-        miscalibration=_mean_share(np.abs(hits - target).mean(axis=0), ids, rng),
+        miscalibration=mean_share(np.abs(hits - target).mean(axis=0), ids, rng),
         signed_gap=signed,
         gap=absolute(signed),
         auc=None,
@@ -203,37 +203,6 @@ def contingency(
     )
 
 
-def preference_correlation(
-    feature_differences: ArrayLike,
-    prefers_first: ArrayLike,
-    prompt_ids: Sequence[str],
-    rng: np.random.Generator,
-) -> Estimate:
-    """r between a feature's difference and preference: point-biserial for ±1 features, Pearson for lengths.
-
-    r_human takes people's majorities, r_model a model's preferences. Which response comes first should not follow
-    either of the two (for pairs that are all (chosen, rejected), use `chosen_correlation`).
-
-    Args:
-        feature_differences: Feature of the first response − that of the second. Shape (n,).
-        prefers_first: 1 where the first response is preferred, else 0. Shape (n,).
-        prompt_ids: Cluster of each pair. Length n.
-        rng: For the interval.
-
-    Raises:
-        DataError: The feature or the preference does not vary: r is undefined.
-    """
-    x, y = np.asarray(feature_differences, dtype=np.float64), np.asarray(prefers_first, dtype=np.float64)
-    if len(x) != len(y):
-        raise DataError(f"{len(x)} differences, {len(y)} preferences: one each is needed")
-    for values, name in ((x, "feature difference"), (y, "preference")):
-        if len(values) and np.ptp(values) == 0:
-            raise DataError(f"the {name} is the same in all {len(values)} pairs: a correlation is undefined")
-    x, y = (values - values.mean() if len(values) else values for values in (x, y))
-    columns = np.column_stack([np.ones(len(x)), x, y, x * x, y * y, x * y])
-    return _within_one(bootstrap_sums(columns, prompt_ids, _pearson, rng, method="bca").estimate("correlation"))
-
-
 def chosen_correlation(feature_differences: ArrayLike, prompt_ids: Sequence[str], rng: np.random.Generator) -> Estimate:
     """r_train: r between a feature's difference and being chosen, each pair taken in both orders.
 
@@ -273,12 +242,6 @@ def _both_orders(sums: FloatArray) -> FloatArray:
     return _divided(x, np.sqrt(n * xx), xx > 0)
 
 
-def _pearson(sums: FloatArray) -> FloatArray:
-    n, x, y, xx, yy, xy = sums.T
-    spread = np.maximum(n * xx - x * x, 0) * np.maximum(n * yy - y * y, 0)
-    return _divided(n * xy - x * y, np.sqrt(spread), spread > 1e-12 * n * n * xx * yy)
-
-
 def _divided(top: FloatArray, bottom: FloatArray, where: NDArray[np.bool_]) -> FloatArray:
     out: FloatArray = np.full(len(top), np.nan)
     np.divide(top, bottom, out=out, where=where)
@@ -289,7 +252,7 @@ def _hits(margins: FloatArray, ties: ModelTies) -> FloatArray:
     return np.where(margins == 0, 0.5, margins > 0) if ties == "half" else (margins > 0).astype(np.float64)
 
 
-def _mean_share(values: FloatArray, prompt_ids: Sequence[str], rng: np.random.Generator) -> Estimate:
+def mean_share(values: FloatArray, prompt_ids: Sequence[str], rng: np.random.Generator) -> Estimate:
     """Mean of per-row means over models; Wilson over the prompts where there is no spread to resample."""
     found = bootstrap_mean(values, prompt_ids, rng).estimate("share")
     if found.high - found.low > _ROUNDING:

@@ -122,6 +122,10 @@ def _exclusions(audit: Json) -> Iterable[tuple[str, str, dict[str, int]]]:
         if one["unread"]:
             reason = "two of its texts are the same after cutting" if unread == _SAME else f"{unread} on a comparison"
             yield f"comparing triples of {name}", str(one["n"] + one["unread"]), {reason: one["unread"]}
+        if lost := one.get("naive_unread", 0):
+            found = next((each["estimate"]["n"] for each in one[audit["scorings"][-1]].get("effects", ())
+                          if each["estimator"] == "naive"), 0)  # fmt: skip
+            yield f"comparing originals of {name}, naive", str(found + lost), {f"{unread} on a comparison": lost}
 
 
 def _unread(audit: Json) -> str:

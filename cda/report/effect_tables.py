@@ -96,14 +96,16 @@ def rate_sentences(audit: Json) -> list[str]:
 def _rate(name: str, one: Json, when: str, audit: Json) -> Table:
     effects = one[when]
     rows = []
-    for effect in [*effects.get("effects", ()), *effects.get("by_length", {}).get("effects", ())]:
+    slope = effects.get("slope", {})
+    shown = (effects, effects.get("by_length", {}), slope)
+    for effect in (one for part in shown for one in part.get("effects", ())):
         bca = "" if effect["bca"] is None else signed(effect["bca"])
         scaled = "" if effect["standardised"] is None else signed(effect["standardised"])
         estimate = effect["estimate"]
         rows.append((f"{effect['estimand'].replace('CATE: ', 'words of the original ')}, {effect['estimator']}", signed(estimate), bca, scaled,
                      p_value(effect["p_value"]), count(estimate)))  # fmt: skip
     rows += [(f"{gap['estimand']}, {gap['estimator']}", NOT_ESTIMATED, gap["reason"], "", "", "")
-             for gap in effects.get("not_estimated", ())]  # fmt: skip
+             for gap in (*effects.get("not_estimated", ()), *slope.get("not_estimated", ()))]  # fmt: skip
     if "missing" in effects:
         rows.append(("all", NOT_ESTIMATED, effects["missing"], "", "", ""))
     stage = f", {when}" if compares(audit) else ""

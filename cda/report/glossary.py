@@ -35,6 +35,14 @@ _SKEW = Entry("skew", "contrasts with margin > 0 / all contrasts",
 _JUDGED_SKEW = Entry("skew", "(contrasts with margin > 0 + ½ · contrasts with margin 0) / all contrasts",
     "How often the judge prefers the side with the bias. A tie of the judge, or verdicts that follow the place, count half.",
 )  # fmt: skip
+_PANEL = (
+    Entry("the panel", "mean preference of the judges who gave a verdict",
+        "Several judges as one (Bharadwaj et al. 2025): on each contrast the mean of their preferences says which side the panel "
+        "prefers. What a judge gave no verdict on is left to the others, and counted."),
+    Entry("mean of the judges", "mean over judges of their skews (or miscalibrations), on contrasts that all gave a verdict on",
+        "How often a judge of the panel prefers the side with the bias. The panel itself can prefer it more or less often, as a "
+        "majority can be surer than its members."),
+)  # fmt: skip
 _CHANGE = Entry("paired change", "share after − share before, on the same rows",
     "Points are percentage points. Both scorings use the same texts, precision, template, cutting and batches.",
 )  # fmt: skip
@@ -176,6 +184,7 @@ def glossary(audit: Json) -> list[Entry]:
     one_order = audit["model"].get("orders") == "one"
     judged_margin = _ONE_ORDER_MARGIN if one_order else _JUDGED_MARGIN
     entries = [judged_margin, _JUDGED_SKEW] if judged else [_MARGIN, _SKEW]
+    entries += _PANEL if audit.get("panel") else ()
     entries += _people(audit, judged)
     if audit["quality"]:
         entries.append(_JUDGED_QUALITY if judged else _QUALITY)
@@ -211,6 +220,7 @@ def every_entry() -> dict[str, list[Entry]]:
             _JUDGED_MARGIN,
             _ONE_ORDER_MARGIN,
             _JUDGED_SKEW,
+            *_PANEL,
             Entry("miscalibration of a judge", "as below", _JUDGED_MISCALIBRATION.strip()),
             _JUDGED_QUALITY,
         ],

@@ -64,10 +64,14 @@ def _shares(audit: Json) -> list[_Measure]:
     skew, unseen = list(audit["skew"].values()), list(audit["unseen_phrases"].values())
     directions = [share for one in skew for share in one.get("by_direction", {}).values()]
     quality = [audit["quality"]] if audit["quality"] else []
+    judged = [found for one in audit.get("panel", {}).values()
+              for each in (*one["judges"].values(), one["panel"], one["mean"])
+              for key in ("skew", "miscalibration") for found in _at(each, key)]  # fmt: skip
     papers = [one for share in (*skew, *directions, *quality, *unseen) for one in _at(share, "unpaired")]
     return [
         _changed("skew", skew),
         _changed("skew by direction", directions, tested=False),
+        _Measure("skew and miscalibration by judge", judged, [], []),
         _changed("skew without any phrase that training could show", unseen, tested=False),
         _changed("quality accuracy", quality),
         _Measure("change of skew, unpaired", [], papers, []),
@@ -122,7 +126,8 @@ def _effects(audit: Json) -> list[_Measure]:
 def _rate(audit: Json) -> list[_Measure]:
     each = list(audit["rate"].values())
     effects = [effect for one in each for when in (*audit["scorings"], "changes") for where in (one.get(when, {}),)
-               for effect in (*where.get("effects", ()), *where.get("by_length", {}).get("effects", ()))]  # fmt: skip
+               for part in (where, where.get("by_length", {}), where.get("slope", {}))
+               for effect in part.get("effects", ())]  # fmt: skip
     changes = [effect["estimate"] for one in each for effect in one.get("changes", {}).get("effects", ())]
     tests = ["normal, from the clustered error"] if effects else []
     return [

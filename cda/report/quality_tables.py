@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from cda.report.markdown import escaped, markdown_table
 from cda.report.numbers import MINUS, Json, clipped, count, inert, p_value
-from cda.report.scoring import ONE_ORDER, place, told
+from cda.report.scoring import ONE_ORDER, panel_line, place, told
 from cda.report.tables import Table
 from cda.report.terminal import plain_table
 
@@ -170,7 +170,12 @@ def how_scored(result: Json) -> list[str]:
     lines = []
     for scoring in result["scorings"]:
         adapter = f" with {scoring['adapter']} at dose {scoring['dose']:g}" if scoring.get("adapter") else ""
-        asked = _judged(scoring) if "position_bias" in scoring else _rewarded(scoring)
+        if "judges" in scoring:
+            asked = "; ".join(
+                [panel_line(scoring), *(f"{name}: {_judged(one)}" for name, one in scoring["judges"].items())]
+            )
+        else:
+            asked = _judged(scoring) if "position_bias" in scoring else _rewarded(scoring)
         lines.append(f"{scoring['label']}: {scoring['model']}{adapter}, {asked}.")
         lines += [f"{scoring['label']}: {note}" for note in scoring.get("notes", ())]
     return lines

@@ -21,6 +21,9 @@ def scored_line(audit: Json) -> str:
     if "how" in model:
         cut = f"; {model['truncated']} of {model['texts']} texts cut" if model.get("truncated") else ""
         return f"{model['how']}{cut}"
+    if "judges" in model:
+        each = "; ".join(f"{name}: {scored_line({'model': one})}" for name, one in model["judges"].items())
+        return f"{panel_line(model)}. {each}"
     if model["kind"] == "judge":
         if model.get("orders") == "one":
             return f"Asked {model['comparisons']} comparisons in {ONE_ORDER}; {model['unread']} unreadable{place(model)}{told(model)}"
@@ -49,6 +52,14 @@ def told(model: Json) -> str:
     if "prompt" not in model:
         return ""
     return f"; prompt {model['prompt']}{_REASONS[model['verdict_reasons']]}"
+
+
+def panel_line(model: Json) -> str:
+    """How many judges a panel has, and how many comparisons some of them or all gave no verdict on."""
+    return (
+        f"A panel of {len(model['judges'])} judges, the mean of their preferences; of {model['comparisons']} comparisons "
+        f"{model['unread']} without a verdict of any judge, {model['partly_judged']} with verdicts of some only"
+    )
 
 
 def how_scored(audit: Json) -> str:

@@ -20,6 +20,7 @@ from cda.report.examples import how_chosen
 from cda.report.glossary import Entry, glossary
 from cda.report.methods import method_table
 from cda.report.numbers import Json
+from cda.report.panel_tables import panel_table
 from cda.report.people_tables import preference_tables
 from cda.report.plots.audit import section_plots
 from cda.report.plots.plot import Plot
@@ -46,6 +47,13 @@ _TIES = {
     "as-released": "People's majority on a contrast is the one that the votes' publisher states; where none is stated, it is "
     "counted from the single votes. Contrasts where it is a tie are left out (the tie rule as-released).",
 }
+
+
+_PANEL = (
+    "Several judges were asked, each by itself. The panel's preference on a contrast is the mean of those judges who gave a "
+    "verdict; the mean of the judges is that of their shares, on the contrasts that all of them have a verdict on. A tie counts "
+    "half."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +128,8 @@ def _others(audit: Json) -> Section:
     directions = direction_table(audit)
     tables = (skew_table(audit), margin_table(audit), *((directions,) if directions else ()))
     if not compares(audit):
-        return Section("biases", "Every bias", (), tables)
+        judges = panel_table(audit)
+        return Section("biases", "Every bias", (_PANEL,) if judges else (), (*tables, *((judges,) if judges else ())))
     text = (
         f"Training against one bias can move others. The Holm and Benjamini–Hochberg p-values allow for all "
         f"{audit['n_tests']} tests of this audit."
@@ -163,8 +172,15 @@ def _rate(audit: Json) -> Section | None:
         "rewrites, so that what rewriting changes besides cancels; the single one compares answer and rewrite; the naive "
         "one compares answers that have the bias with answers that have not. ATT is the effect among answers with the bias, "
         "ATU among those without, ATE over both. Below about 30 prompts the normal intervals are too narrow. The p-values in "
-        "the tables look at each effect by itself; with so many, some are small by chance."
+        "the tables look at each effect by itself; with so many, some are small by chance. A slope says by how much an effect "
+        "grows where the original has 100 more words."
     )
+    if any(effect["estimate"]["unit"] == "preference" for one in audit["rate"].values()
+           for effect in one.get(audit["scorings"][-1], {}).get("effects", ())):  # fmt: skip
+        text += (
+            " A judge gives no reward of a single answer, so its naive effect is its preference for an answer that has the bias "
+            "over another answer to the same prompt that has not; n counts such pairs, and each answer stands in one of them."
+        )
     return Section("rate", "Causal effects (RATE)", (text, *rate_sentences(audit)), tuple(rate_tables(audit)))
 
 

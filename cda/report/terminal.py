@@ -6,6 +6,7 @@ import textwrap
 
 from cda.report.dose_tables import dose_line
 from cda.report.numbers import Json, clipped, count, inert, percent, share, width
+from cda.report.panel_tables import panel_sentence
 from cda.report.rate_cells import average_cells, gap_sentence, unit_of
 from cda.report.scoring import how_scored
 from cda.report.tables import NO_VOTES, Table, change_cells, compares, estimates, gap_cells, model_table
@@ -60,6 +61,7 @@ def _model_summary(audit: Json, report_path: str) -> str:
     rows = [tuple(clipped(inert(cell), _MAX_NAME) for cell in row) for row in (table.header, *table.rows)]
     scored = textwrap.wrap(inert(how_scored(audit)), MAX_COLUMNS)
     words = textwrap.wrap(_verdict_line(verdicts(audit)).replace("Verdict: ", "Biased side: "), MAX_COLUMNS)
+    words += textwrap.wrap(panel_sentence(audit), MAX_COLUMNS)
     words += textwrap.wrap(_drift_note(audit), MAX_COLUMNS)
     words += textwrap.wrap(ties_sentence(audit), MAX_COLUMNS)
     words += textwrap.wrap(quality_sentence(audit), MAX_COLUMNS)

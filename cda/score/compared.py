@@ -8,6 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
+from cda.metrics.people import panel_margins
 from cda.records import Prompt, content_id
 from cda.score.distinct import text_id
 from cda.score.protocols import FloatArray, PairwiseScorer
@@ -60,14 +61,32 @@ class Rewards:
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """Preferences of a pairwise scorer by `comparison_id`."""
+    """Preferences of a pairwise scorer by `comparison_id`.
+
+    Attributes:
+        by_comparison: Preference of every comparison.
+        unit: Always `preference`.
+        judges: Of a panel, what each judge said by itself; empty for one judge.
+    """
 
     by_comparison: Mapping[str, float]
     unit: str = "preference"
+    judges: Mapping[str, Preferences] = field(default_factory=dict)
 
     def margins(self, comparisons: Sequence[Comparison]) -> FloatArray:
         """Preference for the first, −1 to 1."""
         return np.array([self.by_comparison[comparison_id(*one)] for one in comparisons], dtype=np.float64)
+
+
+def as_panel(judges: Mapping[str, Preferences]) -> Preferences:
+    """Several judges' preferences on the same comparisons as one scorer's: the mean of those who gave one.
+
+    Raises:
+        DataError: No judge gave any.
+    """
+    names = list(next(iter(judges.values())).by_comparison)
+    means, _ = panel_margins([[judge.by_comparison[name] for name in names] for judge in judges.values()])
+    return Preferences(dict(zip(names, map(float, means), strict=True)), judges=dict(judges))
 
 
 def comparison_id(prompt: Prompt, first: str, second: str) -> str:

@@ -23,7 +23,15 @@ from cda.launch import launch_id, wait_until, world_size
 from cda.records import LabelledPair, Triple
 from cda.run import RunFolder, Stage, fingerprint, versions
 from cda.score.compared import Compared, Comparison, Rewards
-from cda.stages import audit_analysis, audit_detail, audit_examples, audit_rate, audit_result, audit_rewards
+from cda.stages import (
+    audit_analysis,
+    audit_detail,
+    audit_examples,
+    audit_panel,
+    audit_rate,
+    audit_result,
+    audit_rewards,
+)
 from cda.stages.audit_groups import Scorings, make_groups
 from cda.stages.audit_sources import AuditTexts, load_audit_texts
 from cda.stages.label import PAIRS
@@ -110,6 +118,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         "skew": audit_result.skews(groups, texts.available, failed, seed),
         "votes": audit_result.votes(groups, recipe.audit.ties, seed),
         "votes_undecided": audit_result.votes_undecided(groups, recipe.audit.ties),
+        "panel": audit_panel.panels(groups, scorings, recipe.audit.ties, seed),
         "quality": audit_result.quality(texts.pairs, scorings, seed),
         "effects": audit_detail.effects(groups, seed),
         "drift": audit_detail.drifts(groups, biases, _encoder(loaded), seed),
@@ -171,6 +180,7 @@ def _score(loaded: LoadedRecipe, run_folder: RunFolder, texts: AuditTexts) -> tu
     comparisons += [(one.prompt, one.chosen, one.rejected) for one in texts.pairs]
     for triple in texts.triples:
         comparisons += audit_rate.triple_comparisons(triple)
+    comparisons += audit_rate.naive_comparisons(texts.triples)
     if world_size() > 1 and _is_shared(loaded):
         shared = _shared_file(stage(loaded, run_folder), run_folder)
         for old in own_folder(shared.parent).glob("comparisons-*.jsonl"):

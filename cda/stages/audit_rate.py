@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from cda.effects.clustered import Resampling
+from cda.effects.clustered import Effect, Resampling
 from cda.effects.contrasts import Contrasts, from_preferences, from_rewards
-from cda.effects.covariates import ConditionalEffects, conditional_effects
-from cda.effects.rate import Estimand, RateEffects, rate_effects
+from cda.effects.covariates import ConditionalEffects, conditional_effects, effect_slope
+from cda.effects.rate import ESTIMATORS, Estimand, RateEffects, collect, rate_effects, unless
 from cda.effects.sample import quantile_groups
 from cda.errors import DataError
 from cda.features import n_words
@@ -72,6 +72,29 @@ def triple_comparisons(triple: Triple) -> tuple[Comparison, Comparison, Comparis
     return (prompt, flipped, back), (prompt, flipped, first), (prompt, back, first)
 
 
+def naive_pairs(triples: Sequence[Triple]) -> list[tuple[int, int]]:
+    """Rows of an original with the attribute and of one without it, of the same bias and prompt: a judge's naive comparisons.
+
+    A judge compares answers to one prompt alone. Within a prompt the first original with it meets the first without it, the
+    second the second, and so on, so that no answer counts twice; those left over, and originals that repeat, have no partner.
+    """
+    sides: dict[tuple[str, str], tuple[dict[str, int], dict[str, int]]] = {}
+    for row, one in enumerate(triples):
+        without_and_with = sides.setdefault((one.bias, prompt_id(one.prompt)), ({}, {}))
+        without_and_with[one.has_attribute].setdefault(one.original, row)
+    return [
+        (having, lacking)
+        for without, with_it in sides.values()
+        for having, lacking in zip(with_it.values(), without.values(), strict=False)
+        if triples[having].original != triples[lacking].original
+    ]
+
+
+def naive_comparisons(triples: Sequence[Triple]) -> list[Comparison]:
+    """The comparisons of these pairs, the original with the attribute first."""
+    return [_of_originals(triples, pair) for pair in naive_pairs(triples)]
+
+
 def _rate(triples: Sequence[Triple], refused: Mapping[Estimand, str], scorings: Scorings, seed: int) -> dict[str, Any]:
     asked = [triple_comparisons(triple) for triple in triples]
     margins = {
@@ -85,10 +108,16 @@ def _rate(triples: Sequence[Triple], refused: Mapping[Estimand, str], scorings: 
             "missing": reason if not triples else "no triple has a readable verdict on all its comparisons"
         }
     kept = [triple for triple, keep in zip(triples, read, strict=True) if keep]
-    contrasts = {label: _contrasts(kept, scoring) for label, scoring in scorings.items()}
+    place = np.cumsum(read) - 1
+    # Of all triples, as they were asked: a triple that is left out takes its pair with it, and its partner meets no other.
+    pairs = [(int(place[one]), int(place[other])) for one, other in naive_pairs(triples) if read[one] and read[other]]
+    contrasts = {label: _contrasts(kept, scoring, pairs) for label, scoring in scorings.items()}
     for label, one in contrasts.items():
         result[label] = attempt(partial(rate_effects, one, Resampling(rng(seed)), refused))
         result[label]["by_length"] = attempt(partial(_by_length, one, kept, refused, seed))
+        result[label]["slope"] = asdict(_slope(one, kept, refused, seed))
+        if one.originals is None:
+            result["naive_unread"] = len(pairs) - (0 if one.naive is None else len(one.naive))
     if len(contrasts) == 2:
         before, after = contrasts.values()
         result["changes"] = attempt(partial(_changes, before, after, refused, seed))
@@ -105,7 +134,7 @@ def average_effect(effects: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return next((one for one in found if (one["estimand"], one["estimator"]) == ("ATE", "double")), None)
 
 
-def _contrasts(triples: Sequence[Triple], scoring: Compared) -> Contrasts:
+def _contrasts(triples: Sequence[Triple], scoring: Compared, pairs: Sequence[tuple[int, int]]) -> Contrasts:
     attribute = [triple.has_attribute for triple in triples]
     ids = [prompt_id(triple.prompt) for triple in triples]
     if isinstance(scoring, Rewards):
@@ -116,7 +145,15 @@ def _contrasts(triples: Sequence[Triple], scoring: Compared) -> Contrasts:
         return from_rewards(original, rewrite, back, attribute, ids, scoring.unit)
     asked = [triple_comparisons(triple) for triple in triples]
     double, single, rewriting = (scoring.margins([one[at] for one in asked]) for at in range(3))
-    return from_preferences(double, single, rewriting, attribute, ids)
+    naive = scoring.margins([_of_originals(triples, pair) for pair in pairs])
+    there = ~np.isnan(naive)
+    rows = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    return from_preferences(double, single, rewriting, attribute, ids, naive[there], rows[there])
+
+
+def _of_originals(triples: Sequence[Triple], pair: tuple[int, int]) -> Comparison:
+    one, other = (triples[row] for row in pair)
+    return one.prompt, one.original, other.original
 
 
 def _by_length(
@@ -127,6 +164,19 @@ def _by_length(
         raise DataError(refused["ATE"])
     groups = quantile_groups([n_words(one.original) for one in triples], 2)
     return conditional_effects(contrasts, groups, "double", Resampling(rng(seed)))
+
+
+def _slope(
+    contrasts: Contrasts, triples: Sequence[Triple], refused: Mapping[Estimand, str], seed: int
+) -> ConditionalEffects:
+    """How much the effect changes with the words of the original, by every estimator; the naive one rests on no rewrite."""
+    hundreds = np.array([n_words(one.original) for one in triples]) / 100
+    name = "100 words of the original"
+    wanted: list[tuple[str, str, Callable[[], Effect]]] = []
+    for by in ESTIMATORS:
+        found = partial(effect_slope, contrasts, hundreds, by, Resampling(rng(seed)), name)
+        wanted.append((f"slope per {name}", by, found if by == "naive" else unless(refused, "ATE", found)))
+    return ConditionalEffects(*collect(wanted))
 
 
 def _changes(before: Contrasts, after: Contrasts, refused: Mapping[Estimand, str], seed: int) -> RateEffects:

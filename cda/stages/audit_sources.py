@@ -31,7 +31,7 @@ from cda.llm.money import tokens_of
 from cda.records import Contrast, Exclusions, Pair, Prompt, RewriteRequest, Triple, count_reasons
 from cda.rewrite.protocol import Rewriter
 from cda.rewrite.triples import Flips, Original, checked_triples, flips_of, make_triples
-from cda.stages.sources import labels_of, load_pairs, rewriter, uses_llm
+from cda.stages.sources import attribute_rule, labels_of, load_pairs, rewriter, uses_llm
 from cda.stages.spending import Planned, confirm
 
 EMBEDDED_TEXTS = "embedded texts"
@@ -192,7 +192,8 @@ def own_triples(loaded: LoadedRecipe) -> CleanTriples:
     if audit.triples in (None, EMBEDDED):
         return CleanTriples((), Exclusions(0, {}))
     names = [bias.name for bias in loaded.biases]
-    return clean_triples(load_rows(str(audit.triples)), names, audit.triple_columns, str(audit.triples))
+    rows, where = load_rows(str(audit.triples)), str(audit.triples)
+    return clean_triples(rows, names, audit.triple_columns, where, attribute_rule(audit))
 
 
 def drawn(items: Sequence[Any], most: int | None, seed: int) -> list[Any]:

@@ -11,8 +11,9 @@ from cda.config.scoring import kind_of
 from cda.discover.records import Candidate
 from cda.run import RunFolder
 from cda.stages.discover_material import Part, material_counts, parts_at_most, planned_material
-from cda.stages.discover_parts import Asked, by_llm, llm_named, responses_each, rewriters, search_settings
+from cda.stages.discover_parts import Asked, by_llm, responses_each, rewriters, search_settings
 from cda.stages.discover_stages import material_stage
+from cda.stages.sources import llm_named
 from cda.stages.spending import Planned, sentence
 
 AT_MOST = "calls of LLMs, at most; more only where an answer has to be asked for again:"

@@ -25,8 +25,9 @@ from cda.files.paths import user_path
 from cda.launch import say
 from cda.llm.money import tokens_of
 from cda.records import Exclusions, Prompt, count_reasons, prompt_id, prompt_text, user_prompt
-from cda.stages.discover_parts import by_llm, llm_named, warm_llm
+from cda.stages.discover_parts import by_llm, warm_llm
 from cda.stages.rows import prompt_row
+from cda.stages.sources import llm_named
 from cda.stages.spending import Planned
 
 Part = Literal["train", "validation", "test"]

@@ -9,8 +9,7 @@ import numpy as np
 
 from cda.config.discovery import SIZES, DiscoverSection, SearchSize
 from cda.config.load import LoadedRecipe
-from cda.config.schema import LlmSection
-from cda.config.scoring import bare_name, kind_of
+from cda.config.scoring import judges_of, kind_of
 from cda.discover.asked_groups import LLMGrouper
 from cda.discover.asked_mutations import LLMMutator
 from cda.discover.asked_proposals import LLMProposer
@@ -23,7 +22,7 @@ from cda.discover.rule_mutations import RuleMutator
 from cda.discover.search import SearchSettings
 from cda.embedded.model import JUDGE as EMBEDDED_JUDGE
 from cda.embedded.rules import RuleRewriter
-from cda.errors import LLMError, ModelError
+from cda.errors import LLMError, ModelError, RecipeError
 from cda.launch import say
 from cda.llm.protocol import LLM
 from cda.rewrite.asked import LLMRewriter
@@ -34,7 +33,7 @@ from cda.score.judge import LLMJudge
 from cda.score.own import OwnPairwise
 from cda.stages.scorer_sources import own
 from cda.stages.scorers import compare, score
-from cda.stages.sources import open_llm, uses_llm
+from cda.stages.sources import open_llm, uses_llm, with_llm
 from cda.stages.subjects import Subject
 
 RULE_SHARES = (1.0, 0.75, 0.5)
@@ -72,7 +71,10 @@ def judge_subject(loaded: LoadedRecipe, before: Subject | None = None) -> Asked:
         name = f"judge:{recipe.llm.model}" if by_llm(loaded) else EMBEDDED_JUDGE
     section = recipe.model.model_copy(update={"name_or_path": name, "revision": None, "trust_remote_code": False})
     if kind_of(name) == "judge":
-        loaded = with_llm(loaded, bare_name(name))
+        one, *others = judges_of(name)
+        if others:
+            raise RecipeError([f"{name}: a panel of judges; a discovery is held against one, such as judge:{one}"])
+        loaded = with_llm(loaded, one)
     return Asked(Subject("judge", section), loaded)
 
 
@@ -227,17 +229,6 @@ def warm_llm(loaded: LoadedRecipe, model: str | None = None, max_tokens: int | N
     llm = loaded.recipe.llm
     changed = {"temperature": _WARM, "max_tokens": max_tokens or llm.max_tokens}
     return open_llm(with_llm(loaded, model or llm.model or "", **changed))
-
-
-def with_llm(loaded: LoadedRecipe, model: str, **changed: object) -> LoadedRecipe:
-    """The same recipe with another LLM."""
-    llm = llm_named(loaded, model).model_copy(update=changed)
-    return replace(loaded, recipe=loaded.recipe.model_copy(update={"llm": llm}))
-
-
-def llm_named(loaded: LoadedRecipe, model: str) -> LlmSection:
-    """The recipe's LLM settings with another model."""
-    return loaded.recipe.llm.model_copy(update={"model": model})
 
 
 def search_settings(loaded: LoadedRecipe) -> SearchSettings:

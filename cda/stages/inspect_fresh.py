@@ -78,7 +78,7 @@ def fresh_rewrites(loaded: LoadedRecipe, n: int, seed: int, responses: str | Non
     by_llm = uses_llm(loaded.recipe.synthesize.by, loaded.recipe.llm)
     notes, texts = [], {}
     if responses is not None:
-        rows, exclusions = read_responses(load_rows(responses), responses)
+        rows, exclusions = read_responses(load_rows(responses), responses, loaded.recipe.audit)
         if not rows:
             raise DataError(f"{responses}: no usable response; {exclusions}")
         if exclusions.dropped:

@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 from cda.biases import Bias
 from cda.config.load import LoadedRecipe
+from cda.config.schema import AuditSection
+from cda.data.attribute import BY_WORDS
 from cda.data.load import Row, load_rows
 from cda.data.messages import RowError, prompt_of
 from cda.data.queries import clean_queries
@@ -22,11 +24,10 @@ from cda.records import Exclusions, Prompt, Triple, count_reasons
 from cda.rewrite.questions import Answered, baseline_responses, generate_questions
 from cda.rewrite.triples import Original, make_triples, triples_of_responses
 from cda.stages.rows import prompt_row
-from cda.stages.sources import labels_of, llm_client, open_llm, rewriter, uses_llm
+from cda.stages.sources import attribute_rule, labels_of, llm_client, open_llm, rewriter, uses_llm
 from cda.stages.spending import Planned, confirm
 
 Kind = Literal["opinion", "technical"]
-_YES_NO = {"1": True, "1.0": True, "true": True, "yes": True, "0": False, "0.0": False, "false": False, "no": False}
 _ANSWER_TOKENS = 300
 """Of a baseline response, estimated."""
 
@@ -91,7 +92,8 @@ def make_pairs(loaded: LoadedRecipe, source: PairsSource, out: Path) -> int:
 def _texts(loaded: LoadedRecipe, source: PairsSource) -> tuple[list[tuple[Answered, bool | None]], Exclusions]:
     """Responses with their prompts, and whether they exhibit the bias, where a file says so."""
     if source.responses:
-        return read_responses(load_rows(source.responses)[: source.most], source.responses)
+        rows = load_rows(source.responses)[: source.most]
+        return read_responses(rows, source.responses, loaded.recipe.audit)
     llm = open_llm(loaded)
     if source.topics:
         topics = [line.strip() for line in read_text(user_path(source.topics)).splitlines() if line.strip()]
@@ -110,34 +112,44 @@ def _texts(loaded: LoadedRecipe, source: PairsSource) -> tuple[list[tuple[Answer
     return [(one, None) for one in answered], unanswered
 
 
-def read_responses(rows: Sequence[Row], where: str) -> tuple[list[tuple[Answered, bool | None]], Exclusions]:
+def read_responses(
+    rows: Sequence[Row], where: str, audit: AuditSection
+) -> tuple[list[tuple[Answered, bool | None]], Exclusions]:
     """Rows of prompt, response and, where known, has_attribute; what could not be used is counted.
 
+    Args:
+        rows: Loaded rows.
+        where: File named in errors.
+        audit: Says under which name and how a column has has_attribute.
+
     Raises:
-        DataError: A column is missing.
+        DataError: A column is missing, or a category that the recipe names.
     """
+    rule, column = attribute_rule(audit), audit.triple_columns.get("has_attribute", "has_attribute")
     present = {key for row in rows for key in row}
-    if not {"prompt", "response"} <= present:
-        raise DataError(f"{where}: needs the columns prompt and response. Found: {', '.join(sorted(present))}")
+    if missing := sorted({"prompt", "response"} - present):
+        raise DataError(
+            f"{where}: needs the columns prompt and response, and lacks {' and '.join(missing)}. "
+            f"Found: {', '.join(sorted(present))}"
+        )
+    if (column != "has_attribute" or rule != BY_WORDS) and column not in present:
+        raise DataError(
+            f"{where}: no column '{column}', which is to say whether a response has the attribute. "
+            f"Found: {', '.join(sorted(present))}. Map it with audit.triple_columns.has_attribute=<your column>"
+        )
+    rule.check((row.get(column) for row in rows), where)
     found: list[tuple[Answered, bool | None]] = []
     reasons = []
     for row in rows:
         try:
             if not isinstance(row.get("response"), str) or not row["response"].strip():
                 raise RowError("no response")
-            found.append((Answered(prompt_of(row.get("prompt")), row["response"]), _label(row.get("has_attribute"))))
+            stated = row.get(column)
+            has_attribute = None if stated is None or stated == "" else rule.read(stated)
+            found.append((Answered(prompt_of(row.get("prompt")), row["response"]), has_attribute))
         except RowError as problem:
             reasons.append(str(problem))
     return found, Exclusions(len(rows), count_reasons(reasons))
-
-
-def _label(value: Any) -> bool | None:
-    if value is None or value == "":
-        return None
-    word = str(value).strip().lower()
-    if word not in _YES_NO:
-        raise RowError("has_attribute is neither yes nor no")
-    return _YES_NO[word]
 
 
 def _triples(

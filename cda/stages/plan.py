@@ -14,7 +14,7 @@ import yaml
 from cda.config.launch_checks import check_launch
 from cda.config.load import LoadedRecipe
 from cda.config.schema import ModelSection, Recipe
-from cda.config.scoring import kind_of
+from cda.config.scoring import judges_of, kind_of
 from cda.data.load import looks_like_path
 from cda.embedded.model import NAME as EMBEDDED
 from cda.embedded.rules import rules_of
@@ -140,9 +140,11 @@ def plan(loaded: LoadedRecipe) -> str:
     report = f"report      {run_folder(loaded).path / 'report' / 'report.html'}"
     if loaded.only_audit:
         spec = recipe.model
-        judged = kind_of(spec.name_or_path) == "judge"
-        asked = _ORDERS[loaded.prompts.judge.orders] if judged else _ASKED.get(kind_of(spec.name_or_path))
+        judges = judges_of(spec.name_or_path) if kind_of(spec.name_or_path) == "judge" else ()
+        asked = _ORDERS[loaded.prompts.judge.orders] if judges else _ASKED.get(kind_of(spec.name_or_path))
         asked = asked or f"in {_precision(spec)}"
+        if len(judges) > 1:
+            asked = f"a panel of {len(judges)} judges, each {asked}"
         names = ", ".join(bias.name for bias in loaded.biases)
         return f"model       {spec.name_or_path}, {asked}\n{audit}; biases: {names}\n{report}"
     names = ", ".join(bias.name for bias in loaded.biases)

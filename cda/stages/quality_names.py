@@ -56,7 +56,7 @@ def public_name(target: str, loaded: LoadedRecipe) -> str:
     if kind == "classifier":
         return target if _is_hub_id(target) else f"local/{_last_part(target)}"
     if kind == "judge":
-        return f"judge/{_word(loaded.recipe.llm.model or bare_name(target))}"
+        return f"judge/{_word(bare_name(target))}"
     if kind == "served":
         return f"served/{_word(' '.join([_address(bare_name(target)), loaded.recipe.score.served.model or '']))}"
     if kind == "function":
@@ -83,7 +83,7 @@ def identity(subject: Subject, loaded: LoadedRecipe) -> dict[str, Any]:
         content = file_fingerprint(subject.adapter)
         found |= {"adapter": shown_path(subject.adapter), "adapter_content": content, "dose": subject.dose}
     if kind == "judge":
-        found["llm"] = {"model": recipe.llm.model, "base_url": recipe.llm.base_url}
+        found["llm"] = {"model": bare_name(subject.name), "base_url": recipe.llm.base_url}
     if kind == "served":
         found["served_model"] = recipe.score.served.model
     if kind in ("log-ratio", "steered"):

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from cda.errors import DataError
-from cda.stats.sample_size import majority_error, triples_for_change, triples_for_share, votes_for_majority
+from cda.stats.sample_size import (
+    majority_error,
+    prompts_for_effect,
+    triples_for_change,
+    triples_for_share,
+    votes_for_majority,
+)
 
 
 def sample_plan(
@@ -14,8 +20,10 @@ def sample_plan(
     within_prompt: float,
     vote_correlation: float,
     tolerated_error: float,
+    effect: float = 0.1,
+    sd: float = 1.0,
 ) -> str:
-    """Contrasts and votes that a 95% interval of ± `half_width` needs.
+    """Contrasts and votes that a 95% interval of ± `half_width` needs, and prompts that one of an effect needs.
 
     Args:
         half_width: As a share, 0 to 0.5.
@@ -25,14 +33,16 @@ def sample_plan(
         within_prompt: Intraclass correlation of contrasts of one prompt, 0 to 1.
         vote_correlation: Of two votes on one item, 0 to 1.
         tolerated_error: Share of majorities that infinitely many votes would turn.
+        effect: Half of the wanted interval of a mean margin or a RATE effect, in the unit of `sd`.
+        sd: Standard deviation of margins between prompts.
 
     Raises:
         DataError: A number outside its range.
     """
     if per_prompt < 1 or not 0 <= within_prompt <= 1:
         raise DataError(f"{per_prompt} contrasts of one prompt, alike by {within_prompt}: at least 1, and 0 to 1")
-    effect = 1 + (per_prompt - 1) * within_prompt
-    one, change = triples_for_share(half_width, share, effect), triples_for_change(half_width, flipped, 0.0, effect)
+    design = 1 + (per_prompt - 1) * within_prompt
+    one, change = triples_for_share(half_width, share, design), triples_for_change(half_width, flipped, 0.0, design)
     votes = votes_for_majority(tolerated_error, vote_correlation)
     error = majority_error(votes, vote_correlation)
     lines = [
@@ -40,9 +50,11 @@ def sample_plan(
         f"{change} contrasts for its change by training ± {100 * half_width:g} points, where {flipped:.0%} of them flip",
         f"{votes} votes a contrast: with fewer, more than {tolerated_error:.0%} of majorities would turn with more votes "
         f"({error:.1%} with {votes})",
+        f"{prompts_for_effect(effect, sd)} prompts for a mean margin or a RATE effect ± {effect:g}, where it varies between prompts by an "
+        f"SD of {sd:g} (at most sd_margin of audit.json)",
     ]
     if per_prompt > 1:
         lines.append(
-            f"{per_prompt} contrasts of one prompt, alike by {within_prompt:g}, count as {per_prompt / effect:.1f}"
+            f"{per_prompt} contrasts of one prompt, alike by {within_prompt:g}, count as {per_prompt / design:.1f}"
         )
     return "\n".join(lines)

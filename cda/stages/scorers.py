@@ -8,15 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from cda.config.load import LoadedRecipe
-from cda.config.scoring import bare_name, kind_of
+from cda.config.scoring import bare_name, judges_of, kind_of
 from cda.errors import DataError, LLMError, ModelError
 from cda.launch import say
 from cda.llm.money import request_tokens
 from cda.models.load import free_memory
 from cda.run import fingerprint
 from cda.score.cache import ScoreCache
-from cda.score.compared import Compared, Comparison, Preferences, compare_distinct
+from cda.score.compared import Compared, Comparison, Preferences, as_panel, compare_distinct
 from cda.score.distinct import Text
 from cda.score.engine import Scores, score_texts
 from cda.score.judge import LLMJudge
@@ -26,12 +28,14 @@ from cda.score.served import ServedScorer
 from cda.stages.causal_scorers import log_ratio_scope, log_ratio_scorer
 from cda.stages.classifier_scorers import cache_file, classifier_scores, load_dosed
 from cda.stages.scorer_sources import own, served_scorer
-from cda.stages.sources import model_spec, open_llm, prompt_name, run_path
-from cda.stages.spending import Planned, confirm
+from cda.stages.sources import model_spec, open_llm, prompt_name, run_path, with_llm
+from cda.stages.spending import Planned, confirm, confirm_all
 from cda.stages.subjects import Subject
 
 _VERDICT_TOKENS = {"before": 80, "after": 80, "none": 6}
 """Output of one written verdict, estimated, by where its reasons stand."""
+_OF_ALL_JUDGES = ("kind", "orders", "verdicts", "prompt", "verdict_reasons")
+"""Facts that hold for all judges of a panel alike."""
 
 
 def compare(
@@ -55,7 +59,8 @@ def compare(
     """
     kind = kind_of(subject.name)
     if kind == "judge":
-        return _judged(comparisons, loaded)
+        judges = judges_of(subject.name)
+        return _judged(comparisons, loaded) if len(judges) == 1 else _judged_by_panel(judges, comparisons, loaded)
     if kind == "function":
         function = own(subject.name)
         if isinstance(function, OwnPairwise):
@@ -165,15 +170,53 @@ def _with_log_ratio(subject: Subject, texts: Sequence[Text], loaded: LoadedRecip
     return scores, facts
 
 
-def _judged(comparisons: Sequence[Comparison], loaded: LoadedRecipe) -> tuple[Compared, dict[str, Any]]:
+def _judged(comparisons: Sequence[Comparison], loaded: LoadedRecipe) -> tuple[Preferences, dict[str, Any]]:
+    judge = _judge(loaded)
+    confirm(_judging(judge, comparisons), loaded)
+    return _verdicts(judge, comparisons, loaded)
+
+
+def _judged_by_panel(
+    names: Sequence[str], comparisons: Sequence[Comparison], loaded: LoadedRecipe
+) -> tuple[Preferences, dict[str, Any]]:
+    """Every judge asked by itself, agreed to at once; the mean of those who gave a verdict stands for all."""
+    asked = {name: with_llm(loaded, name) for name in names}
+    judges = {name: _judge(one) for name, one in asked.items()}
+    confirm_all([(asked[name].recipe.llm, _judging(judge, comparisons)) for name, judge in judges.items()], loaded)
+    found = {name: _verdicts(judge, comparisons, asked[name]) for name, judge in judges.items()}
+    panel = as_panel({name: preferences for name, (preferences, _) in found.items()})
+    verdicts = np.array([list(preferences.by_comparison.values()) for preferences, _ in found.values()])
+    n_given = (~np.isnan(verdicts)).sum(axis=0)
+    each = {name: facts for name, (_, facts) in found.items()}
+    first = each[names[0]]
+    return panel, {name: first[name] for name in _OF_ALL_JUDGES if name in first} | {
+        "comparisons": len(panel.by_comparison),
+        "unread": int((n_given == 0).sum()),
+        "partly_judged": int(((n_given > 0) & (n_given < len(names))).sum()),
+        "judges": each,
+    }
+
+
+def _judge(loaded: LoadedRecipe) -> LLMJudge:
     options = loaded.recipe.score.judge
-    told = loaded.prompts.judge
-    judge = LLMJudge(open_llm(loaded), ties=options.ties, by_token=options.by_token, told=told)
+    return LLMJudge(open_llm(loaded), ties=options.ties, by_token=options.by_token, told=loaded.prompts.judge)
+
+
+def _judging(judge: LLMJudge, comparisons: Sequence[Comparison]) -> Planned:
+    """The calls that the comparisons need."""
     distinct = list(dict.fromkeys(comparisons))
     mean = sum(request_tokens(judge.request(*one)) for one in distinct) / len(distinct)
-    said = 1 if options.by_token else _VERDICT_TOKENS[told.reasons]
-    n, orders = (len(distinct), "one order") if told.orders == "one" else (2 * len(distinct), "both orders")
-    confirm(Planned(f"judging, each in {orders}", n, mean, said), loaded)
+    said = 1 if judge.by_token else _VERDICT_TOKENS[judge.told.reasons]
+    one_order = judge.told.orders == "one"
+    n, orders = (len(distinct), "one order") if one_order else (2 * len(distinct), "both orders")
+    return Planned(f"judging, each in {orders}", n, mean, said)
+
+
+def _verdicts(
+    judge: LLMJudge, comparisons: Sequence[Comparison], loaded: LoadedRecipe
+) -> tuple[Preferences, dict[str, Any]]:
+    """What a judge says, once what it costs is agreed to."""
+    options, told = loaded.recipe.score.judge, judge.told
     preferences = compare_distinct(judge, comparisons)
     unread, asked = judge.orders.n_unread, len(preferences.by_comparison)
     if unread == asked or unread > options.max_unread * asked:

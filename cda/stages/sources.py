@@ -11,7 +11,8 @@ from pydantic import BaseModel
 
 from cda.biases import Bias
 from cda.config.load import LoadedRecipe
-from cda.config.schema import By, LlmSection, ModelSection
+from cda.config.schema import AuditSection, By, LlmSection, ModelSection
+from cda.data.attribute import AttributeRule
 from cda.data.load import check_columns, load_rows, looks_like_path
 from cda.data.pairs import CleanPairs, clean_pairs
 from cda.embedded.model import ADAPTERS, embedded_model_folder
@@ -107,6 +108,17 @@ def open_llm(loaded: LoadedRecipe) -> LLM:
     return _OPEN[known]
 
 
+def with_llm(loaded: LoadedRecipe, model: str, **changed: object) -> LoadedRecipe:
+    """The same recipe with another LLM."""
+    llm = llm_named(loaded, model).model_copy(update=changed)
+    return replace(loaded, recipe=loaded.recipe.model_copy(update={"llm": llm}))
+
+
+def llm_named(loaded: LoadedRecipe, model: str) -> LlmSection:
+    """The recipe's LLM settings with another model."""
+    return loaded.recipe.llm.model_copy(update={"model": model})
+
+
 def llm_counts() -> dict[str, Tally]:
     """What this process has asked of each model so far."""
     return {name: replace(tally) for name, tally in _TALLIES.items()}
@@ -166,6 +178,11 @@ def prompt_name(reference: str, prompt: BaseModel) -> str:
     if not reference.endswith((".yaml", ".yml")):
         return reference
     return f"{shown_path(reference)} ({fingerprint(prompt.model_dump(mode='json'))[:8]})"
+
+
+def attribute_rule(audit: AuditSection) -> AttributeRule:
+    """How a column of the user's files says whether a response has the attribute."""
+    return AttributeRule(**audit.attribute.model_dump())
 
 
 def load_pairs(reference: str, split: str, columns: Mapping[str, str], setting: str) -> CleanPairs:

@@ -185,7 +185,8 @@ def _how(scorer: Json) -> list[str]:
     """How it was asked: cut and dropped texts, or, of a judge, what the places of the answers did to its verdicts."""
     dropped = f"; {scorer['dropped']} too long and left out" if scorer.get("dropped") else ""
     lines = [f"{scored_line({'model': scorer})}{dropped}."]
-    if scorer.get("verdicts") == "written" and scorer["flipped"]:
+    each = list(scorer.get("judges", {"": scorer}).values())
+    if scorer.get("verdicts") == "written" and any(one["flipped"] for one in each):
         lines.append("A verdict that followed the place of an answer, and not its text, counts as a tie.")
     if reasons := scorer.get("reasons"):
         lines.append(f"Answers without a verdict: {_counted(reasons)}.")

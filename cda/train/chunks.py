@@ -20,15 +20,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal
-
-from cda.errors import DataError
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-Layout = Literal["longest", "max_length", "chunks"]
-"""Padded to the longest text of the batch, padded to the model's limit, or cut into chunks."""
 
 # What one more pass costs, in tokens that could be computed in its place.
 # CPU: some hundred small operations, and products of matrices that are efficient from a few dozen rows on. Chosen so
@@ -108,45 +103,6 @@ def chunked_rewards(
         return rewards[0]
     places = torch.tensor([row for rows in chunks for row in rows], device=input_ids.device).argsort()
     return torch.cat(rewards)[places]
-
-
-def padding_share(
-    batches: Sequence[Sequence[int]],
-    layout: Layout,
-    max_length_tokens: int | None = None,
-    overhead_tokens: int = CPU_OVERHEAD_TOKENS,
-) -> float:
-    """Share of the computed tokens that are padding.
-
-    Args:
-        batches: For each batch, the tokens of each text in it (both sides of its pairs).
-        layout: How a batch is laid out.
-        max_length_tokens: The width that `max_length` pads to.
-        overhead_tokens: Of a chunk, see `partition`; decides where `chunks` are cut, and is not counted itself.
-
-    Returns:
-        Between 0 (none) and 1.
-
-    Raises:
-        DataError: No token at all, or a text longer than max_length_tokens.
-    """
-    real = sum(sum(lengths) for lengths in batches)
-    if real == 0:
-        raise DataError("no tokens: the share of padding needs at least one text")
-    computed = sum(_computed_tokens(lengths, layout, max_length_tokens, overhead_tokens) for lengths in batches)
-    return 1 - real / computed
-
-
-def _computed_tokens(lengths: Sequence[int], layout: Layout, max_length: int | None, overhead: int) -> int:
-    if layout == "chunks":
-        chunks = partition(lengths, overhead)
-        return sum(len(rows) * max(lengths[row] for row in rows) for rows in chunks)
-    longest = max(lengths, default=0)
-    if layout == "longest":
-        return len(lengths) * longest
-    if max_length is None or longest > max_length:
-        raise DataError(f"padding to max_length_tokens={max_length}, and a text has {longest} tokens")
-    return len(lengths) * max_length
 
 
 def _ends(attention_mask: Tensor) -> list[int]:

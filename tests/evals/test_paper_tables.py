@@ -17,6 +17,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent.parent / "evals"))
 import paper_tables
 import release as fff
 from paper_numbers import Check
+from scipy import stats
+
+from cda.errors import DataError
 
 ROOT = Path(__file__).parent.parent.parent
 DATA = Path(os.environ.get("CDA_DATA", ROOT.parent / "shared" / "data")) / "fff"
@@ -190,3 +193,22 @@ def test_the_real_release_gives_the_paper_s_numbers(tmp_path: Path) -> None:
         "structure": 2,
     }
     assert str(DATA) not in result.read_text(encoding="utf-8")
+
+
+def test_correlations_in_the_order_shown_are_scipy_s() -> None:
+    random = np.random.default_rng
+    ids = [str(row) for row in range(90)]
+    signs = random(1).choice([-1.0, 1.0], 90)
+    prefers = (signs + random(2).normal(size=90)) > 0
+    found = paper_tables.preference_correlation(signs.tolist(), prefers.tolist(), ids)
+    assert found.value == pytest.approx(stats.pointbiserialr(prefers, signs).statistic)
+    words = random(3).normal(0, 80, 90) + 40 * prefers
+    length = paper_tables.preference_correlation(words.tolist(), prefers.tolist(), ids)
+    expected = stats.pearsonr(words, prefers)
+    fisher = expected.confidence_interval(0.95)
+    assert length.value == pytest.approx(expected.statistic)
+    assert (length.low, length.high) == pytest.approx((fisher.low, fisher.high), abs=0.05)
+    with pytest.raises(DataError, match="the attribute is the same in all 3 pairs"):
+        paper_tables.preference_correlation([1, 1, 1], [True, False, True], ids[:3])
+    with pytest.raises(DataError, match="the preference is the same in all 3 pairs"):
+        paper_tables.preference_correlation([1, 2, 1], [True] * 3, ids[:3])

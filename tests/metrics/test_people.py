@@ -15,7 +15,6 @@ from cda.metrics.people import (
     contingency,
     mean_against_people,
     panel_margins,
-    preference_correlation,
 )
 from cda.metrics.preference import positive_share
 from cda.metrics.votes import Majority, count_votes, majority
@@ -158,21 +157,6 @@ def test_contingency_by_hand() -> None:
     assert contingency(chosen, rejected, ["p"] * 7, rng()).selection_rate.n_prompts == 1
 
 
-def test_correlations_are_scipy_s() -> None:
-    signs = rng(1).choice([-1.0, 1.0], 90)
-    prefers = (signs + rng(2).normal(size=90)) > 0
-    found = preference_correlation(signs, prefers, ids(90), rng())
-    assert found.value == pytest.approx(stats.pointbiserialr(prefers, signs).statistic)
-    words = rng(3).normal(0, 80, 90) + 40 * prefers
-    length = preference_correlation(words, prefers, ids(90), rng())
-    expected = stats.pearsonr(words, prefers)
-    assert length.value == pytest.approx(expected.statistic)
-    fisher = expected.confidence_interval(0.95)
-    assert (length.low, length.high) == pytest.approx((fisher.low, fisher.high), abs=0.05)
-    # Flipping one of the two flips the sign; the scale does not matter.
-    assert preference_correlation(-words / 1e6, prefers, ids(90), rng()).value == pytest.approx(-length.value)
-
-
 def test_r_train_is_what_random_swaps_give_on_average() -> None:
     differences = rng(1).choice([-1.0, 0.0, 1.0], 300, p=[0.2, 0.4, 0.4])
     found = chosen_correlation(differences, ids(300), rng())
@@ -214,10 +198,6 @@ def test_what_cannot_be_estimated_raises() -> None:
         contingency([None], [False], ids(1), rng())
     with pytest.raises(DataError, match="no pair of 2 has the bias on one side only"):
         contingency([True, False], [True, False], ids(2), rng())
-    with pytest.raises(DataError, match="the feature difference is the same in all 3 pairs"):
-        preference_correlation([1, 1, 1], [1, 0, 1], ids(3), rng())
-    with pytest.raises(DataError, match="the preference is the same in all 3 pairs"):
-        preference_correlation([1, 2, 1], [1, 1, 1], ids(3), rng())
     with pytest.raises(DataError, match="none of 2 pairs differs"):
         chosen_correlation([0, 0], ids(2), rng())
     with pytest.raises(DataError, match="no rows"):

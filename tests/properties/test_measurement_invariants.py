@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 
 from cda.effects.adjust import adjusted_effect, identify
 from cda.effects.clustered import Effect, Resampling
-from cda.effects.contrasts import Contrasts, from_preferences, from_rewards, log_ratio_rewards
+from cda.effects.contrasts import Contrasts, from_preferences, from_rewards
 from cda.effects.covariates import conditional_effects, effect_slope
 from cda.effects.direct import direct_contrast
 from cda.effects.drift import Limit, embedding_similarity, feature_drift, label_drift, measured
 from cda.effects.overlap import NotIdentified, OverlapRule, effect, overlap_effect, overlap_of
 from cda.effects.rate import NotEstimated, rate_effects, rewrite_effect
-from cda.effects.sample import by_contrast, by_cutoffs, by_threshold, quantile_groups, select, within_length
+from cda.effects.sample import quantile_groups
 from cda.errors import DataError
 from cda.metrics.people import (
     ModelTies,
@@ -33,7 +33,6 @@ from cda.metrics.people import (
     contingency,
     mean_against_people,
     panel_margins,
-    preference_correlation,
 )
 from cda.metrics.preference import positive_share, positive_share_change
 from cda.metrics.votes import Majority, agreement, count_votes, majority, noise_ceiling
@@ -170,9 +169,6 @@ MEASURES: dict[str, Callable[[Rows], Any]] = {
     ),
     "auc": lambda r: {"auc": auc(margins(r), people(r).target, prompts(r))},
     "contingency": lambda r: contingency(column(r, "label"), column(r, "base_label"), prompts(r), rng()),
-    "correlation": lambda r: {
-        "r": preference_correlation(numbers(r, "words") - numbers(r, "base_words"), margins(r) > 0, prompts(r), rng())
-    },
     "correlation with chosen": lambda r: {
         "r_train": chosen_correlation(numbers(r, "words") - numbers(r, "base_words"), prompts(r), rng())
     },
@@ -580,7 +576,7 @@ def test_one_reward_that_is_no_number_is_refused(name: str, value: float) -> Non
             MEASURES[name](broken(side, value))
 
 
-@pytest.mark.parametrize("name", ["drift", "overlap", "identification", "correlation", "correlation with chosen"])
+@pytest.mark.parametrize("name", ["drift", "overlap", "identification", "correlation with chosen"])
 @pytest.mark.parametrize("value", [NAN, INF])
 def test_one_feature_that_is_no_number_is_refused(name: str, value: float) -> None:
     with np.errstate(invalid="ignore"), pytest.raises(DataError, match="NaN or infinite"):
@@ -636,7 +632,8 @@ def test_a_constant_attribute_leaves_reasons_where_the_other_group_is_needed(w: 
         result = rate_effects(contrasts)
         assert {one.estimand for one in result.effects} == {"ATT" if w else "ATU", f"w = {int(w)}"}
         assert all(
-            "W is constant" in one.reason or "compared no original" in one.reason for one in result.not_estimated
+            "W is constant" in one.reason or "a judge compares answers to one prompt" in one.reason
+            for one in result.not_estimated
         )
         assert {one.estimand for one in result.not_estimated} >= {"ATE", "ATU" if w else "ATT", f"w = {int(not w)}"}
         assert all(one.standardised is None and one.standardised_missing for one in result.effects)
@@ -690,7 +687,6 @@ NOTHING: dict[str, tuple[Callable[[], Any], str]] = {
     "feature of one side": (lambda: feature_drift({"words": [1]}, {}, ["a"], rng()), "one side only: words"),
     "labels of one side": (lambda: label_drift([True], [None], ["a"], rng()), "none of 1 pairs"),
     "choices without labels": (lambda: contingency([None], [True], ["a"], rng()), "rates cannot be estimated"),
-    "model edit without a base": (lambda: log_ratio_rewards([-1.0], [NAN]), "undefined"),
     "texts without a vector": (
         lambda: embedding_similarity(["a"], ["b"], lambda _: np.zeros((2, 3)), ["p"], rng()),
         "no cosine exists",
@@ -704,10 +700,7 @@ NOTHING: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: chosen_correlation([0, 0], ["a", "b"], rng()),
         "a correlation is undefined",
     ),
-    "preference that never differs": (
-        lambda: preference_correlation([1, 2], [1, 1], ["a", "b"], rng()),
-        "a correlation is undefined",
-    ),
+    "groups of NaN": (lambda: quantile_groups([1, NAN], 2), "1 of 2 values are missing"),
     "covariate of one value": (lambda: quantile_groups([1, 1, 1], 2), "do not split"),
     # Nothing is left.
     "share of nothing": (lambda: share([], [], rng()), "no rows"),
@@ -723,22 +716,13 @@ NOTHING: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: bootstrap_sums([[1.0], [2.0]], ["a", "b"], lambda sums: sums[:, 0] * NAN, rng()),
         "undefined on these 2 rows",
     ),
-    "triples all dropped": (lambda: select(triples(SAMPLE), [False] * 24), "all 24 triples are dropped"),
-    "triples all too long": (
-        lambda: within_length(triples(SAMPLE), np.full((24, 3), 9), 8),
-        "nothing can be estimated",
-    ),
     "ranges of nothing": (lambda: quantile_groups([], 3), "do not split"),
-    "category that does not occur": (lambda: by_contrast(["a"], "a", "b"), "does not occur"),
     # Not a number.
     "p-value of NaN": (lambda: holm([0.1, NAN]), "1 of 2 p-values"),
     "p-value above 1": (lambda: benjamini_hochberg([0.1, 1.5]), "1 of 2 p-values"),
     "share of NaN": (lambda: share([NAN], ["a"], rng()), "between 0 and 1"),
     "unpaired change of NaN": (lambda: unpaired_change([NAN], [1]), "between 0 and 1"),
     "test of thirds": (lambda: exact_change_test([1 / 3], [1], ["a"]), "rows of 0, 0.5 or 1"),
-    "threshold on NaN": (lambda: by_threshold([1, NAN], 0), "1 of 2 values are missing"),
-    "cutoffs on infinity": (lambda: by_cutoffs([1, INF], 0, 1), "1 of 2 values are missing"),
-    "length of NaN": (lambda: within_length(triples(SAMPLE), np.full((24, 3), NAN), 8), "72 of 72"),
     "verdict beyond its range": (lambda: panel_margins([[INF]]), r"preference in \[-1, 1\]"),
     "unknown feature": (lambda: measured(["a"], ["wrds"]), "unknown"),
 }

@@ -14,9 +14,9 @@ from cda.biases import Bias, load_bias
 from cda.metrics.votes import TieRule
 from cda.records import Contrast, LabelledPair, Pair, Triple, user_prompt
 from cda.rewrite.triples import flips_of
-from cda.score.compared import Rewards
+from cda.score.compared import Preferences, Rewards, as_panel, comparison_id
 from cda.score.distinct import text_id
-from cda.stages import audit_analysis, audit_detail, audit_rate, audit_result, audit_rewards
+from cda.stages import audit_analysis, audit_detail, audit_panel, audit_rate, audit_result, audit_rewards
 from cda.stages.audit_groups import Group
 
 Audit = dict[str, Any]
@@ -187,6 +187,17 @@ def _synthesis() -> Audit:
     }
 
 
+def _as_panel(groups: list[Group]) -> Preferences:
+    """Two judges: the one that the audit is of, and one that ties throughout and gives no verdict on the first contrast."""
+    margins = {
+        comparison_id(one.prompt, one.perturbed, one.base): float(margin)
+        for group in groups
+        for one, margin in zip(group.contrasts, group.margins["model"], strict=True)
+    }
+    ties = dict.fromkeys(margins, 0.0) | {next(iter(margins)): float("nan")}
+    return as_panel({"gpt-x": Preferences(margins), "gpt<y>": Preferences(ties)})
+
+
 @pytest.fixture
 def make_audit() -> MakeAudit:
     """Builds an audit: targets as name to (before, after), votes as name to (before, after, people)."""
@@ -203,6 +214,7 @@ def make_audit() -> MakeAudit:
         judge: bool = False,
         verdicts: bool = False,
         unread: int = 0,
+        panel: bool = False,
     ) -> Audit:
         targets = {"jargon": (0.88, 0.40)} if targets is None else targets
         two = all(len(shares) == 2 for shares in targets.values())
@@ -260,6 +272,8 @@ def make_audit() -> MakeAudit:
             "versions": {"cda": "0.1.0", "torch": "2.13.0"},
             "seed": 42,
         }  # fmt: skip
+        if panel:
+            found["panel"] = audit_panel.panels(groups, {"model": _as_panel(groups)}, ties, SEED)
         if not two:
             found["stages"] = {"label": {}, "synthesize": {}, "train": {}}
         audit_result.adjust_for_all_tests(found)

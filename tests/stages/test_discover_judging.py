@@ -16,7 +16,7 @@ from cda.records import user_prompt
 from cda.score.compared import Rewards
 from cda.score.distinct import text_id
 from cda.stages import discover_parts
-from cda.stages.discover_parts import Asked, AskedJudge, Verdicts, party_problems
+from cda.stages.discover_parts import Asked, AskedJudge, Verdicts, judge_subject, party_problems
 from cda.stages.subjects import Subject
 
 PROMPT = user_prompt("question")
@@ -106,3 +106,10 @@ def test_more_rewriters_than_there_are_cannot_be_required(tmp_path: Path) -> Non
     assert problem.startswith("discover.required_rewriters is 4: without an LLM there are 3 rewriters")
     with pytest.raises(RecipeError, match="not fewer than required_rewriters"):
         offline("llm.model=lead", "discover.rewriters=[a,b]", "discover.required_rewriters=3", f"run.folder={tmp_path}")
+
+
+def test_a_panel_is_no_judge_of_a_discovery() -> None:
+    with pytest.raises(
+        RecipeError, match=r"judge:a,b: a panel of judges; a discovery is held against one, such as judge:a"
+    ):
+        judge_subject(offline("discover.judge='judge:a,b'"))

@@ -222,6 +222,17 @@ def test_pairs_from_queries_topics_and_responses(serve: Callable[[Any], str], tm
     assert done.exit_code == 0, done.output
     assert all(one["has_attribute"] is False for one in triples(tmp_path / "c.jsonl"))
 
+    rated = [
+        {"prompt": one, "response": "You can use it to get help and start.", "stars": at}
+        for at, one in enumerate(asked)
+    ]
+    responses.write_text("\n".join(map(json.dumps, rated)), encoding="utf-8")
+    by_stars = ("audit.triple_columns.has_attribute=stars", "audit.attribute={low: 0, high: 2}")
+    done = make(tmp_path / "d.jsonl", "--responses", responses, *server, *by_stars)
+    assert "2 to make triples of (1 of 3 dropped (1 has_attribute lies between 0 and 2))" in done.output
+    done = make(tmp_path / "e.jsonl", "--responses", responses, *server, "audit.attribute.above=1")
+    assert done.exit_code == 1 and "no column 'has_attribute', which is to say whether" in done.output
+
 
 def test_pairs_say_what_is_missing(tmp_path: Path) -> None:
     for words, message in (

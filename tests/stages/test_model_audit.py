@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -119,6 +120,43 @@ def test_rate_triples_of_a_file(llama: Path, pairs: Path, tmp_path: Path) -> Non
     assert found["excluded"]["triples"]["reasons"] == {"a side is missing": 1}
 
 
+def test_triples_by_a_rating_and_slopes_of_their_effects(llama: Path, pairs: Path, tmp_path: Path) -> None:
+    def row(number: int, more: str = "") -> dict[str, Any]:
+        texts = {
+            "original": f"w{number} good{more}",
+            "rewrite": f"w{number} bad w3",
+            "rewrite_of_rewrite": f"w{number} good w3",
+        }
+        return {"prompt": f"w{number}", **texts, "stars": number % 3, "flipped": True}
+
+    path, out = tmp_path / "triples.jsonl", tmp_path / "out"
+    path.write_text("\n".join(json.dumps(row(number)) for number in range(12)), encoding="utf-8")
+    asked = (llama, "--bias", "jargon", "--pairs", pairs, "--triples", path, "--quality", "none", "--out", out)
+    ends = ("audit.triple_columns.has_attribute=stars", "audit.attribute.low=0", "audit.attribute.high=2")
+    done = audit(*asked, *ends)
+    assert done.exit_code == 0, done.output
+    found = result(out)
+    rate = found["rate"]["jargon"]
+    assert (rate["n"], rate["model"]["n_with"]) == (8, 4)
+    assert found["excluded"]["triples"]["reasons"] == {"has_attribute lies between 0 and 2": 4}
+    assert {one["estimator"] for one in rate["model"]["slope"]["not_estimated"]} == {"double", "single", "naive"}
+    assert "the covariate is the same in every row" in rate["model"]["slope"]["not_estimated"][0]["reason"]
+    refused = audit(*asked, ends[0], "audit.attribute={having: '1', lacking: '7'}")
+    assert refused.exit_code == 1 and "no row has the category '7'. Found: 0, 1, 2" in refused.output
+
+    path.write_text("\n".join(json.dumps(row(number, " w5" * (number % 4))) for number in range(12)), encoding="utf-8")
+    assert audit(*asked, *ends).exit_code == 0
+    slopes = {one["estimator"]: one["estimate"] for one in result(out)["rate"]["jargon"]["model"]["slope"]["effects"]}
+    scored = [json.loads(line) for line in (out / "audit" / "triples.jsonl").read_text(encoding="utf-8").splitlines()]
+    words = [len(one["original"].split()) / 100 for one in scored]
+    double = [
+        (one["rewards_model"][2] - one["rewards_model"][1]) * (1 if one["has_attribute"] else -1) for one in scored
+    ]
+    assert slopes["double"]["value"] == pytest.approx(np.polyfit(words, double, 1)[0])
+    assert slopes["double"]["unit"] == "reward per 100 words of the original"
+    assert "slope per 100 words of the original, naive" in (out / "report" / "report.md").read_text(encoding="utf-8")
+
+
 def judge_of(choose: Callable[[str, str], str]) -> Callable[[dict[str, Any]], tuple[int, dict[str, Any]]]:
     def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         shown = re.findall(r"<<<ANSWER \d>>>\n(.*?)\n<<<END>>>", body["messages"][1]["content"], re.S)
@@ -142,6 +180,171 @@ def test_a_judge_over_http(serve: Any, pairs: Path, votes: Path, tmp_path: Path)
     assert found["skew"]["jargon"]["model"]["value"] == 1.0
     assert found["effects"]["jargon"]["unit"] == "preference"
     assert "Asked 24 comparisons in both orders" in done.output
+
+
+def test_rate_of_a_judge_has_a_naive_effect_within_prompts(serve: Any, pairs: Path, tmp_path: Path) -> None:
+    def row(prompt: int, w: int, number: int) -> dict[str, Any]:
+        first, other = ("good", "bad") if w else ("bad", "good")
+        texts = {
+            "original": f"w{number} {first}",
+            "rewrite": f"w{number} {other} w1",
+            "rewrite_of_rewrite": f"w{number} {first} w1",
+        }
+        return {"prompt": f"w{prompt} w2", **texts, "has_attribute": w, "flipped": True}
+
+    # Prompts 0 to 5 have both kinds, prompt 0 one more with it; 6 and 7 one kind alone. The judge likes good, but in w11.
+    rows = [row(prompt, w, 10 + prompt) for prompt in range(6) for w in (1, 0)]
+    rows += [row(0, 1, 30), row(6, 1, 31), row(7, 0, 32)]
+    path, out = tmp_path / "triples.jsonl", tmp_path / "out"
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+
+    def choose(first: str, second: str) -> str:
+        if first.startswith("w11 "):
+            return "tie"
+        if {first, second} == {"w15 good", "w15 bad"}:
+            return "who knows"
+        return "tie" if ("good" in first) == ("good" in second) else "1" if "good" in first else "2"
+
+    asked = (
+        f"llm.base_url={serve(judge_of(choose))}",
+        "--bias",
+        "jargon",
+        "--pairs",
+        pairs,
+        "--quality",
+        "none",
+        "--out",
+        out,
+    )
+    done = audit("judge:local", *asked, "--triples", path)
+    assert done.exit_code == 0, done.output
+    rate = result(out)["rate"]["jargon"]
+    effects = {(one["estimand"], one["estimator"]): one["estimate"] for one in rate["model"]["effects"]}
+    naive = effects["ATE", "naive"]
+    # Five pairs with a verdict of one answer each way: four times 1, once a tie.
+    assert (naive["value"], naive["n"], naive["n_prompts"]) == (0.8, 5, 5)
+    assert rate["naive_unread"] == 1 and rate["n"] == 15
+    report = (out / "report" / "report.md").read_text(encoding="utf-8")
+    assert (
+        "its naive effect is its preference for an answer that has the bias over another answer to the same prompt"
+        in report
+    )
+    assert (
+        "| comparing originals of jargon, naive | no readable verdict of the judge on a comparison | 1 | 6 |" in report
+    )
+    path.write_text("\n".join(map(json.dumps, rows[::2])), encoding="utf-8")
+    assert audit("judge:local", *asked, "--triples", path).exit_code == 0
+    found = result(out)["rate"]["jargon"]["model"]["not_estimated"]
+    assert {one["reason"] for one in found if one["estimator"] == "naive"} == {
+        "ATE (naive) cannot be estimated: a judge compares answers to one prompt, and has a verdict on no original with the "
+        "attribute beside one without it"
+    }
+
+
+def panel_of(**choose: Callable[[str, str], str]) -> Callable[[dict[str, Any]], tuple[int, dict[str, Any]]]:
+    """Judges by the name of the model that is asked."""
+    return lambda body: judge_of(choose[body["model"]])(body)
+
+
+def by_word(first: str, second: str) -> str:
+    return "1" if "good" in first else "2" if "good" in second else "tie"
+
+
+def test_a_panel_of_judges(serve: Any, pairs: Path, votes: Path, tmp_path: Path) -> None:
+    def seldom(first: str, second: str) -> str:
+        return "who knows" if "w3" in first + second else by_word(second, first)  # for base, where it answers
+
+    url = serve(panel_of(one=by_word, two=lambda *_: "tie", three=seldom))
+    out = tmp_path / "out"
+    options = (
+        "--bias",
+        "jargon",
+        "--pairs",
+        pairs,
+        "--votes",
+        votes,
+        "--quality",
+        "none",
+        "audit.triples=null",
+        "--out",
+        out,
+    )
+    done = audit("judge:one,two,three", f"llm.base_url={url}", *options)
+    assert done.exit_code == 0, done.output
+    found = result(out)
+    unread = sum("w3" in f"w{row % 7} w{row % 11} w{row % 5}".split() for row in range(N))
+    assert 0 < unread < N // 2
+    panel = found["panel"]["jargon"]
+    skews = {
+        name: (one["skew"]["value"], one["skew"]["n"], one["ties"], one["unread"])
+        for name, one in panel["judges"].items()
+    }
+    assert skews == {"one": (1.0, N, 0, 0), "two": (0.5, N, N, 0), "three": (0.0, N - unread, 0, unread)}
+    # Where all answer 1, 0 and −1 make a tie; where the third does not, 1 and 0 are for the biased side.
+    expected = (0.5 * (N - unread) + unread) / N
+    assert panel["panel"]["skew"]["value"] == pytest.approx(expected) == found["skew"]["jargon"]["model"]["value"]
+    assert (panel["mean"]["skew"]["value"], panel["mean"]["skew"]["n"]) == (0.5, N - unread)
+    people = found["votes"]["jargon"]
+    assert panel["judges"]["one"]["miscalibration"]["value"] == pytest.approx(1 - 8 / 22)
+    assert panel["judges"]["two"]["miscalibration"]["value"] == 0.5
+    assert panel["panel"]["miscalibration"]["value"] == people["miscalibration"]["model"]["value"]
+    model = found["model"]
+    assert (model["comparisons"], model["unread"], model["partly_judged"]) == (N, 0, unread)
+    assert model["judges"]["two"]["comparisons"] == N
+    said = " ".join(done.output.split())
+    assert (
+        "Skew by judge: jargon: one 100% [" in said and f"of {N} comparisons 0 without a verdict of any judge" in said
+    )
+    report = (out / "report" / "report.md").read_text(encoding="utf-8")
+    assert "jargon, mean of the judges" in report and "Each judge by itself and the panel" in report
+    assert report.count("mean preference of the judges who gave a verdict") == 1
+
+
+def test_a_panel_of_a_judge_that_never_answers_is_named(serve: Any, pairs: Path, tmp_path: Path) -> None:
+    url = serve(panel_of(one=by_word, two=lambda *_: "who knows"))
+    options = (
+        "--bias",
+        "jargon",
+        "--pairs",
+        pairs,
+        "--quality",
+        "none",
+        "audit.triples=null",
+        "--out",
+        tmp_path / "out",
+    )
+    done = audit("judge:one,two", f"llm.base_url={url}", *options)
+    assert done.exit_code == 1
+    assert f"two: no readable verdict on {N} of {N} comparisons" in " ".join(done.output.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("judge:one,two,one",), "judge:one,two,one: names one twice"),
+        (("judge:one,,two",), "judge:one,,two: names no judge beside one of its commas"),
+        (("judge:one,two", "llm.model=three"), "the judges are one, two; name one of them"),
+    ],
+)
+def test_panels_that_are_refused(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    done = audit(*words, "llm.base_url=http://127.0.0.1:9/v1", "--bias", "jargon", "--out", tmp_path / "out")
+    assert done.exit_code == 1 and message in done.output and "Traceback" not in done.output
+
+
+def test_what_a_panel_costs_is_agreed_to_at_once(serve: Any, pairs: Path, tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        asked.append(body["model"])
+        return judge_of(by_word)(body)
+
+    prices = "llm.prices={one: {input: 1, output: 1}, two: {input: 2, output: 2}}"
+    words = ("judge:one,two", f"llm.base_url={serve(answer)}", prices, "--bias", "jargon", "--pairs", pairs, "--quality", "none",
+             "audit.triples=null", "--out", tmp_path / "out")  # fmt: skip
+    declined = audit(*words)
+    assert declined.exit_code == 1 and "2 steps would spend money" in declined.output and not asked
+    assert audit(*words, "--yes").exit_code == 0
+    assert sorted(set(asked)) == ["one", "two"] and len(asked) == 2 * 2 * N
 
 
 def test_a_judge_that_follows_the_place_is_shown_as_such(serve: Any, pairs: Path, tmp_path: Path) -> None:
@@ -264,6 +467,14 @@ def test_sample_sizes_in_words() -> None:
     done = CliRunner().invoke(app, ["samples", "0.1", "--per-prompt", "2"])
     assert done.exit_code == 0, done.output
     assert "120 contrasts for skew or miscalibration near 50% ± 10 points" in done.output  # (z²/4h² − z²) · 1.3
+    assert (
+        "385 prompts for a mean margin or a RATE effect ± 0.1, where it varies between prompts by an SD of 1"
+        in done.output
+    )
+    done = CliRunner().invoke(app, ["samples", "0.1", "--effect", "0.2", "--sd", "2.5"])
+    assert "601 prompts for a mean margin or a RATE effect ± 0.2" in done.output  # (1.96 · 2.5 / 0.2)², rounded up
+    wrong = CliRunner().invoke(app, ["samples", "0.1", "--sd", "0"])
+    assert wrong.exit_code == 1 and "a standard deviation of 0.0: a positive number is needed" in wrong.output
     wrong = CliRunner().invoke(app, ["samples", "0.7"])
     assert wrong.exit_code == 1
     assert "Traceback" not in wrong.output

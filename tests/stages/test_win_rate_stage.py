@@ -164,6 +164,32 @@ def test_a_judge_that_follows_the_place_is_shown_as_such(
     assert "counts as a tie" in printed
 
 
+def test_a_panel_says_how_each_judge_answered(
+    serve: Callable[[Answer], str], write: Callable[..., str], tmp_path: Path
+) -> None:
+    def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        first = "a0" in body["messages"][-1]["content"].split("ANSWER 2")[0]
+        return judge("1" if body["model"] == "place" or first else "2")(body)
+
+    one, other = write("a", ("q", "a0")), write("b", ("q", "b0"))
+    found, printed = done(tmp_path / "out", "judge:sound,place", one, other, f"llm.base_url={serve(answer)}")
+    assert compared(tmp_path / "out") == [("a0", "b0", 0.5)] and found["result"]["wins"]["value"] == 1.0
+    assert "A panel of 2 judges" in printed and "place: Asked 1 comparisons" in printed and "counts as a tie" in printed
+    pairs = write("pairs", ("q", "a0", "b0"), columns=("prompt", "chosen", "rejected"))
+    quality = [
+        "quality",
+        "judge:sound,place",
+        pairs,
+        f"llm.base_url={serve(answer)}",
+        "--out",
+        str(tmp_path / "quality"),
+    ]
+    asked = CliRunner().invoke(app, quality)
+    assert asked.exit_code == 0, asked.output
+    page = "".join(path.read_text() for path in (tmp_path / "quality").rglob("*.md"))
+    assert "A panel of 2 judges" in page + asked.output
+
+
 def test_ones_own_preferences_for_the_first_place_are_ties(write: Callable[..., str], tmp_path: Path) -> None:
     code = tmp_path / "mine.py"
     code.write_text("def first(prompts, first, second):\n    return [1.0] * len(first)\n")

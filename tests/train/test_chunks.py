@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cda.errors import DataError
-from cda.train.chunks import chunked_rewards, default_overhead_tokens, padding_share, partition
+from cda.train.chunks import chunked_rewards, default_overhead_tokens, partition
 
 UNEVEN = [3, 40, 5, 21, 4, 38, 20, 6]
 EVEN = [30] * 8
@@ -69,22 +68,6 @@ def test_a_chunk_a_length_where_passes_cost_nothing() -> None:
 
 def test_a_pass_costs_more_on_a_gpu() -> None:
     assert 0 < default_overhead_tokens("cpu") < default_overhead_tokens("cuda")
-
-
-def test_padding_share_of_the_three_layouts() -> None:
-    batches = [[10, 50], [20, 20]]
-    assert padding_share(batches, "longest") == pytest.approx(1 - 100 / 140)
-    assert padding_share(batches, "max_length", max_length_tokens=100) == pytest.approx(1 - 100 / 400)
-    assert padding_share(batches, "chunks", overhead_tokens=0) == 0
-    assert padding_share(batches, "chunks", overhead_tokens=1000) == pytest.approx(1 - 100 / 140)
-    assert padding_share([[10, 50, 49]], "chunks", overhead_tokens=20) == pytest.approx(1 - 109 / 110)
-
-
-def test_padding_share_of_what_cannot_be() -> None:
-    with pytest.raises(DataError, match="a text has 50 tokens"):
-        padding_share([[10, 50]], "max_length", max_length_tokens=40)
-    with pytest.raises(DataError, match="no tokens"):
-        padding_share([], "longest")
 
 
 def classifier(kind: str, folder: Path, adapter: bool) -> Any:

@@ -1,0 +1,57 @@
+"""A panel of judges: each judge by itself beside the panel, as a table and as a line for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cda.report.numbers import NOT_ESTIMATED, Json, count, inert, share
+from cda.report.tables import Table
+
+
+def panel_table(audit: Json) -> Table | None:
+    """Skew and miscalibration of every judge, of the panel and in the mean of the judges; None where no panel was asked."""
+    panels = audit.get("panel", {})
+    if not panels:
+        return None
+    voted = any("miscalibration" in one["panel"] for one in panels.values())
+    rows = []
+    for bias, one in panels.items():
+        for name, found in _rows(one):
+            people = (_share(found.get("miscalibration", {})), _count(found.get("miscalibration", {}))) if voted else ()
+            ties = str(found["ties"]) if "ties" in found else ""
+            cells = (_share(found["skew"]), _count(found["skew"]), ties, str(found["unread"]), *people)
+            rows.append((f"{bias}, {name}", *cells))
+    header = (
+        "bias, judge",
+        "skew",
+        "n",
+        "ties",
+        "without a verdict",
+        *(("miscalibration", "n voted") if voted else ()),
+    )
+    return Table("Each judge by itself and the panel, with 95% intervals", header, tuple(rows))
+
+
+def panel_sentence(audit: Json) -> str:
+    """The skew of every judge beside the panel's, for the terminal; empty where no panel was asked."""
+    parts = []
+    for bias, one in audit.get("panel", {}).items():
+        said = ", ".join(f"{inert(name)} {_share(found['skew'])}" for name, found in one["judges"].items())
+        parts.append(f"{inert(bias)}: {said}; the panel {_share(one['panel']['skew'])}")
+    return f"Skew by judge: {'. '.join(parts)}." if parts else ""
+
+
+def _rows(one: Json) -> Iterator[tuple[str, Json]]:
+    yield from one["judges"].items()
+    yield "the panel", one["panel"]
+    yield "mean of the judges", one["mean"]
+
+
+def _share(found: Json) -> str:
+    if not found:
+        return ""
+    return NOT_ESTIMATED if "missing" in found else share(found)
+
+
+def _count(found: Json) -> str:
+    return "" if not found or "missing" in found else count(found)
