@@ -73,7 +73,7 @@ def run_audit(
         settings: dict[str, Any] = {}
         for name, value in options.items():
             section, *key = _AUDIT_OPTIONS[name]
-            value = None if name == "quality" and value == "none" else value
+            value = None if name in ("quality", "triples") and value == "none" else value
             if key:
                 settings.setdefault(section, {})[key[0]] = value
             else:

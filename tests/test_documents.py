@@ -97,7 +97,7 @@ def test_what_to_cite_is_of_this_version() -> None:
     card = (ROOT / "cda" / "embedded" / "texts" / "README.md").read_text(encoding="utf-8")
     version = yaml.safe_load(card.split("---\n")[1])["version"]
     citing = card.partition("## Citing")[2].partition("## ")[0]
-    assert f"version {version}, of 2026-11-22" in citing and "{{The cda maintainers}}" in citing
+    assert f"version {version}, of 2026-11-23" in citing and "{{The cda maintainers}}" in citing
     assert "<!-- measured -->" not in card.partition("## Citing")[0]
 
 

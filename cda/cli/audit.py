@@ -34,7 +34,9 @@ def audit(
     quality: Annotated[
         str | None, typer.Option("--quality", help="Preference pairs for accuracy; `none` for no such check.")
     ] = None,
-    triples: Annotated[str | None, typer.Option("--triples", help="RATE triples of your own.")] = None,
+    triples: Annotated[
+        str | None, typer.Option("--triples", help="RATE triples of your own; `none` for no RATE.")
+    ] = None,
     out: Annotated[str | None, typer.Option("--out", help="Folder of the run. Default: runs/audit-<model>.")] = None,
     figures: Figures = None,
     dry_run: DryRun = False,

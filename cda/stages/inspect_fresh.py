@@ -94,7 +94,7 @@ def fresh_rewrites(loaded: LoadedRecipe, n: int, seed: int, responses: str | Non
         for bias in loaded.biases:
             confirm(_planned(texts[bias.name], bias, loaded, back[bias.name]), loaded)
     rewrites = [one for bias in loaded.biases for one in _of_bias(texts[bias.name], bias, loaded, back[bias.name])]
-    if not by_llm:
+    if not loaded.recipe.synthesize.gate.on:
         notes.append(UNGATED)
     where = "embedded answers" if responses is None else shown_path(responses)
     biases = {bias.name: bias for bias in loaded.biases}

@@ -25,7 +25,7 @@ from cda.stages.saved import of_this_version
 from cda.stages.shown import shown_path
 from cda.stages.synthesize import MIX
 
-UNGATED = "Rules check themselves and pass no gate; what the gate would say of their rewrites is shown all the same."
+UNGATED = "The gate is off (synthesize.gate.on=false); what it would say of these rewrites is shown all the same."
 TRAINING, TRIPLES, FRESH = "training pairs", "audit triples", "made now"
 AUDITED = "triples.jsonl"
 _SETTING = re.compile(r"Map it with audit\.triple_columns\.(\w+)=<your column>")
@@ -183,9 +183,9 @@ def _training(folder: RunFolder, found: _Found) -> None:
     settings, seen = record.get("settings", {}), set()
     llm = settings.get("llm", {}).get("model")
     gate = settings.get("synthesize", {}).get("gate", {})
-    gated = llm is not None and bool(gate.get("on"))
+    gated = bool(gate.get("on"))
     found.rules = GateRules(words_within=gate.get("words_within", DEFAULT_RULES.words_within))
-    if llm is None:
+    if not gated:
         found.notes.append(UNGATED)
     by_label = folder.record("label").get("settings", {}).get("llm", {}).get("model")
     for row in read_training(folder.stage("synthesize") / MIX):
@@ -194,7 +194,7 @@ def _training(folder: RunFolder, found: _Found) -> None:
         if row.kind == "supplementary" or origin is None or row.bias not in found.biases:
             continue
         asked = found.biases[row.bias].label_by == "ask"
-        for one in _of_lesson(row, origin, by_label if asked and gated else None):
+        for one in _of_lesson(row, origin, by_label if asked and gated and llm is not None else None):
             if (one.bias, one.original, one.rewrite) not in seen:
                 seen.add((one.bias, one.original, one.rewrite))
                 found.rewrites.append(one)

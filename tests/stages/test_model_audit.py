@@ -106,17 +106,31 @@ def test_rate_triples_of_a_file(llama: Path, pairs: Path, tmp_path: Path) -> Non
     path = tmp_path / "triples.jsonl"
     path.write_text("\n".join(map(json.dumps, [*rows, rows[0] | {"rewrite": ""}])), encoding="utf-8")
     out = tmp_path / "out"
-    done = audit(llama, "--bias", "jargon", "--pairs", pairs, "--triples", path, "--quality", "none", "--out", out)
+    asked = (llama, "--bias", "jargon", "--pairs", pairs, "--triples", path, "--quality", "none", "--out", out)
+    done = audit(*asked)
+    assert done.exit_code == 0, done.output
+    unlabelled = result(out)["rate"]["jargon"]
+    # The measure of jargon, long words, sees nothing of these; nobody else was asked.
+    assert unlabelled["n"] == 0 and unlabelled["flips"]["checked_by"] == "measured long word share"
+    assert "RATE's ATE is not estimated: 0 of 6 answers with the bias" in " ".join(done.output.split())
+    labelled = [row | {"flipped": row["original"] != "w11 good good"} for row in rows]
+    path.write_text("\n".join(map(json.dumps, [*labelled, rows[0] | {"rewrite": ""}])), encoding="utf-8")
+    done = audit(*asked)
     assert done.exit_code == 0, done.output
     found = result(out)
     rate = found["rate"]["jargon"]
-    assert (rate["n"], rate["rewriter"], rate["model"]["n_with"]) == (12, "file", 6)
+    assert (rate["n"], rate["rewriter"], rate["model"]["n_with"]) == (11, str(path), 5)
+    assert rate["flips"] == {
+        "by": str(path), "checked_by": "the column flipped", "tried_with": 6, "flipped_with": 5, "tried_without": 6,
+        "flipped_without": 6,
+    }  # fmt: skip
+    assert found["excluded"]["triples of jargon"]["reasons"] == {"readers or labels found the attribute not flipped": 1}
     effects = {(one["estimand"], one["estimator"]): one["estimate"]["value"] for one in rate["model"]["effects"]}
     scored = [json.loads(line) for line in (out / "audit" / "triples.jsonl").read_text(encoding="utf-8").splitlines()]
     double = [
         (one["rewards_model"][2] - one["rewards_model"][1]) * (1 if one["has_attribute"] else -1) for one in scored
     ]
-    assert effects[("ATE", "double")] == pytest.approx(sum(double) / 12)
+    assert effects[("ATE", "double")] == pytest.approx(sum(double) / 11)
     assert found["excluded"]["triples"]["reasons"] == {"a side is missing": 1}
 
 
@@ -170,7 +184,20 @@ def judge_of(choose: Callable[[str, str], str]) -> Callable[[dict[str, Any]], tu
 def test_a_judge_over_http(serve: Any, pairs: Path, votes: Path, tmp_path: Path) -> None:
     url = serve(judge_of(lambda first, second: "1" if "good" in first else "2" if "good" in second else "tie"))
     out = tmp_path / "out"
-    options = ("--bias", "jargon", "--pairs", pairs, "--votes", votes, "--quality", "none", "--out", out)
+    options = (
+        "--bias",
+        "jargon",
+        "--pairs",
+        pairs,
+        "--votes",
+        votes,
+        "--quality",
+        "none",
+        "--triples",
+        "none",
+        "--out",
+        out,
+    )
     done = audit("judge:local", f"llm.base_url={url}", *options)
     assert done.exit_code == 0, done.output
     found = result(out)
@@ -351,7 +378,18 @@ def test_a_judge_that_follows_the_place_is_shown_as_such(serve: Any, pairs: Path
     url = serve(judge_of(lambda *_: "1"))
     out = tmp_path / "out"
     done = audit(
-        "judge:local", f"llm.base_url={url}", "--bias", "jargon", "--pairs", pairs, "--quality", "none", "--out", out
+        "judge:local",
+        f"llm.base_url={url}",
+        "--bias",
+        "jargon",
+        "--pairs",
+        pairs,
+        "--quality",
+        "none",
+        "--triples",
+        "none",
+        "--out",
+        out,
     )
     assert done.exit_code == 0, done.output
     found = result(out)
@@ -413,7 +451,21 @@ def test_votes_that_decide_nothing_are_no_votes(llama: Path, pairs: Path, tmp_pa
     path = tmp_path / "votes.json"
     path.write_text(json.dumps({f"item{row}": ["tie", "tie"] for row in range(N)}), encoding="utf-8")
     out = tmp_path / "out"
-    done = audit(llama, "--bias", "jargon", "--pairs", pairs, "--votes", path, "--quality", "none", "--out", out)
+    done = audit(
+        llama,
+        "--bias",
+        "jargon",
+        "--pairs",
+        pairs,
+        "--votes",
+        path,
+        "--quality",
+        "none",
+        "--triples",
+        "none",
+        "--out",
+        out,
+    )
     assert done.exit_code == 0, done.output
     assert result(out)["votes"] == {}
     assert result(out)["votes_undecided"] == {"jargon": N}
@@ -426,7 +478,21 @@ def test_one_vote_gives_a_majority_and_no_ceiling(llama: Path, pairs: Path, tmp_
     path = tmp_path / "votes.json"
     path.write_text(json.dumps({"item3": ["base"]}), encoding="utf-8")
     out = tmp_path / "out"
-    done = audit(llama, "--bias", "jargon", "--pairs", pairs, "--votes", path, "--quality", "none", "--out", out)
+    done = audit(
+        llama,
+        "--bias",
+        "jargon",
+        "--pairs",
+        pairs,
+        "--votes",
+        path,
+        "--quality",
+        "none",
+        "--triples",
+        "none",
+        "--out",
+        out,
+    )
     assert done.exit_code == 0, done.output
     found = result(out)["votes"]["jargon"]
     assert found["human_skew"]["n"] == 1
@@ -496,7 +562,7 @@ def test_sides_that_are_the_same_after_cutting_say_nothing(llama: Path, tmp_path
     rows += [{"prompt": f"w{row}", "base": "w5 good", "perturbed": "w6 bad"} for row in range(6)]
     path, out = tmp_path / "pairs.jsonl", tmp_path / "out"
     path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    options = ("--bias", "jargon", "--pairs", path, "--quality", "none", "--out", out)
+    options = ("--bias", "jargon", "--pairs", path, "--quality", "none", "--triples", "none", "--out", out)
     done = audit(llama, *options, "model.max_length_tokens=24")
     assert done.exit_code == 0, done.output
     skew = result(out)["skew"]["jargon"]
@@ -505,7 +571,18 @@ def test_sides_that_are_the_same_after_cutting_say_nothing(llama: Path, tmp_path
 
 def test_a_judge_that_never_answers_is_named(serve: Any, pairs: Path, tmp_path: Path) -> None:
     url = serve(lambda _: (500, {"error": {"message": "down"}}))
-    options = ("--bias", "jargon", "--pairs", pairs, "--quality", "none", "--out", tmp_path / "out")
+    options = (
+        "--bias",
+        "jargon",
+        "--pairs",
+        pairs,
+        "--quality",
+        "none",
+        "--triples",
+        "none",
+        "--out",
+        tmp_path / "out",
+    )
     done = audit("judge:local", f"llm.base_url={url}", "llm.retries=0", *options)
     assert done.exit_code == 1
     assert "no readable verdict on 24 of 24 comparisons" in done.output
@@ -514,7 +591,18 @@ def test_a_judge_that_never_answers_is_named(serve: Any, pairs: Path, tmp_path: 
 
 def test_a_judge_that_seldom_answers_says_nothing_of_the_others(serve: Any, pairs: Path, tmp_path: Path) -> None:
     url = serve(judge_of(lambda first, second: "1" if " w9 " in first + second else "who knows"))
-    options = ("--bias", "jargon", "--pairs", pairs, "--quality", "none", "--out", tmp_path / "out")
+    options = (
+        "--bias",
+        "jargon",
+        "--pairs",
+        pairs,
+        "--quality",
+        "none",
+        "--triples",
+        "none",
+        "--out",
+        tmp_path / "out",
+    )
     done = audit("judge:local", f"llm.base_url={url}", *options)
     assert done.exit_code == 1
     assert "on 22 of 24 comparisons, more than score.judge.max_unread=0.5 allows" in " ".join(done.output.split())

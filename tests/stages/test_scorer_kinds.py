@@ -62,6 +62,8 @@ def audited(target: object, pairs: Path, out: Path, *more: str) -> dict[str, Any
         str(pairs),
         "--quality",
         "none",
+        "--triples",
+        "none",
         "--out",
         str(out),
         *more,
@@ -225,7 +227,18 @@ def test_after_a_failure_only_the_rest_is_asked(serve: Callable[..., str], pairs
     asked: list[str] = []
     state = {"fail_after": 10}
     url = serve(lambda body: rewarding(3.0, asked, state["fail_after"])(body))
-    words = ("audit", f"served:{url}", "--bias", "jargon", "--pairs", str(pairs), "--quality", "none")
+    words = (
+        "audit",
+        f"served:{url}",
+        "--bias",
+        "jargon",
+        "--pairs",
+        str(pairs),
+        "--quality",
+        "none",
+        "--triples",
+        "none",
+    )
     out, more = tmp_path / "out", ("score.served.concurrency=1", "score.served.check_raw=false")
     failed = CliRunner().invoke(app, [*words, "--out", str(out), *more])
     assert failed.exit_code != 0 and len(asked) == 10
