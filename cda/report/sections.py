@@ -22,8 +22,8 @@ from cda.report.examples import how_chosen
 from cda.report.glossary import Entry, glossary
 from cda.report.methods import method_table
 from cda.report.numbers import Json
+from cda.report.outcome_tables import paper_sentences, paper_tables
 from cda.report.panel_tables import panel_table
-from cda.report.paper_tables import paper_sentences, paper_tables
 from cda.report.people_tables import preference_tables
 from cda.report.plots.audit import section_plots
 from cda.report.plots.plot import Plot

@@ -152,7 +152,10 @@ def describe(loaded: LoadedRecipe) -> str:
 def plan(loaded: LoadedRecipe) -> str:
     """What each stage will do, one line each."""
     recipe = loaded.recipe
-    audit = f"audit       contrasts: {_contrasts(recipe)}; quality: {recipe.audit.quality or 'none'}" + _rate(recipe)
+    audit = (
+        f"audit       contrasts: {_in_order(recipe.audit.contrasts, recipe)}; quality: {recipe.audit.quality or 'none'}"
+        + _rate(recipe)
+    )
     report = f"report      {run_folder(loaded).path / 'report' / 'report.html'}"
     if loaded.only_audit:
         spec = recipe.model
@@ -219,17 +222,19 @@ def _spending(loaded: LoadedRecipe) -> list[str]:
     return [*lines, *(f"            {sentence(one, llm)}" for one in planned)]
 
 
-def _contrasts(recipe: Recipe) -> str:
-    """Where contrasts come from, in the order in which a bias's are looked for."""
-    own = [recipe.audit.contrasts] if recipe.audit.contrasts != EMBEDDED else []
-    release = ["the paper's release"] if recipe.audit.release is not None else []
-    return ", else ".join([*own, *release, EMBEDDED] if release else [recipe.audit.contrasts])
+def _in_order(given: str, recipe: Recipe) -> str:
+    """Where texts of a bias are looked for: the user's file, the paper's release, the embedded ones."""
+    if recipe.audit.release is None:
+        return given
+    return ", else ".join([*([given] if given != EMBEDDED else []), "the paper's release", EMBEDDED])
 
 
 def _rate(recipe: Recipe) -> str:
     if recipe.audit.rate:
         return f"; RATE on {recipe.audit.rate} answers with and without each bias"
-    return f"; RATE triples: {recipe.audit.triples}" if recipe.audit.triples else "; no RATE"
+    if recipe.audit.triples is None:
+        return "; no RATE"
+    return f"; RATE triples: {_in_order(recipe.audit.triples, recipe)}"
 
 
 def _objectives(recipe: Recipe) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cda.report.numbers import Json, count, decimals, points, share
+from cda.report.numbers import NOT_ESTIMATED, Json, count, decimals, points, share
 from cda.report.quality_tables import accuracy, shown_groups, tenth_points, tenths
-from cda.report.tables import NOT_ESTIMATED, Table, change_cells, compares, estimates, triple_skew_rows
+from cda.report.tables import Table, change_cells, compares, estimates, triple_skew_rows
 from cda.report.verdict import targets
 
 Row = tuple[str, ...]

@@ -9,7 +9,7 @@ import pytest
 from cda.report.audit_sections import section_sentences, sections_line
 from cda.report.glossary import glossary
 from cda.report.markdown import render_markdown
-from cda.report.paper_tables import paper_sentences, paper_tables
+from cda.report.outcome_tables import paper_sentences, paper_tables
 from cda.report.sections import sections
 from cda.report.tables import Table, main_table, skew_table, triple_skew_table
 from cda.report.terminal import summary_table
