@@ -37,7 +37,7 @@ class PairLabels:
         return len(self.chosen)
 
 
-def labels_of(labelled: Sequence[LabelledPair], bias: str) -> PairLabels | None:
+def training_labels(labelled: Sequence[LabelledPair], bias: str) -> PairLabels | None:
     """Labels of training pairs; None where none is labelled for the bias."""
     rows = [row for row in labelled if bias in row.labels]
     if not rows:

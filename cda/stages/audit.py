@@ -15,7 +15,7 @@ from cda.biases import Bias, load_bias
 from cda.config.load import LoadedRecipe
 from cda.config.scoring import kind_of
 from cda.data.messages import prompt_of
-from cda.data.pair_labels import PairLabels, labels_of
+from cda.data.pair_labels import PairLabels, training_labels
 from cda.embedded.model import NAME as EMBEDDED
 from cda.embedded.texts import BIASES as EMBEDDED_BIASES
 from cda.files.jsonl import read_jsonl, write_json, write_jsonl
@@ -243,7 +243,7 @@ def _asked(
 def _labels(loaded: LoadedRecipe, run_folder: RunFolder) -> dict[str, PairLabels]:
     """Labels of the training pairs, by bias."""
     labelled = list(read_labelled(run_folder.stage("label") / PAIRS))
-    found = {bias.name: labels_of(labelled, bias.name) for bias in loaded.biases}
+    found = {bias.name: training_labels(labelled, bias.name) for bias in loaded.biases}
     return {name: one for name, one in found.items() if one is not None}
 
 

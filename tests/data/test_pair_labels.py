@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from made_release import write_rows
 
-from cda.data.pair_labels import labels_of, load_labels
+from cda.data.pair_labels import load_labels, training_labels
 from cda.errors import DataError
 from cda.records import LabelledPair, Pair, prompt_id, user_prompt
 
@@ -31,7 +31,7 @@ def test_what_the_label_stage_writes(tmp_path: Path) -> None:
     found = load_labels(str(write_rows(tmp_path / "pairs.jsonl", [row, row])), ["length"])["length"]
     assert found.sides == (("a b c", "a"),) * 2 and set(found.prompt_ids) == {prompt_id(user_prompt("why"))}
     labelled = LabelledPair(Pair(user_prompt("why"), "a b c", "a"), "train", row["labels"])  # type: ignore[arg-type]
-    assert labels_of([labelled, labelled], "length") == found and labels_of([labelled], "jargon") is None
+    assert training_labels([labelled, labelled], "length") == found and training_labels([labelled], "jargon") is None
 
 
 def test_a_file_without_labels_says_what_it_needs(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cda.biases import Bias, load_bias
-from cda.data.pair_labels import labels_of
+from cda.data.pair_labels import training_labels
 from cda.data.quality_sets import quality_set
 from cda.metrics.votes import TieRule
 from cda.records import Contrast, LabelledPair, Pair, Triple, user_prompt
@@ -219,7 +219,7 @@ def _analysis(groups: list[Group], two: bool, ties: TieRule) -> Audit:
         for at, text in enumerate((pair.chosen, pair.rejected))
     }
     scorings = {name: Rewards(scores) for name in (("before", "after") if two else ("model",))}
-    labels = {group.bias.name: labels_of(labelled, group.bias.name) for group in groups}
+    labels = {group.bias.name: training_labels(labelled, group.bias.name) for group in groups}
     return audit_analysis.analysis(groups, labels if two else {}, pairs, scorings, ties, SEED)  # type: ignore[arg-type]
 
 
