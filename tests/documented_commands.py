@@ -6,6 +6,8 @@ import json
 import re
 from pathlib import Path
 
+from made_release import make_release
+
 ROOT = Path(__file__).parent.parent
 READMES = [
     ROOT / "README.md",
@@ -56,7 +58,8 @@ def _yaml_in(path: Path) -> str:
 
 
 def write_user_files(folder: Path) -> None:
-    """What the documents take the reader to have: pairs, contrasts, votes, triples, scores, queries, a bias file."""
+    """What the documents take the reader to have: pairs, contrasts, votes, triples, scores, queries, a bias file, a release."""
+    make_release(folder / "Preference-Model-Biases")
     sides = {"chosen": "Light scatters.", "rejected": "It is."}
     pair = {"prompt": "Why is the sky blue?"} | sides
     contrast = {"id": "a", "prompt": "Why?", "base": "So.", "perturbed": "Henceforth thus.", "preferred": "base"}

@@ -106,6 +106,7 @@ def audits() -> list[Any]:
         make({"jargon": (0.88, 0.40), "vagueness": (0.70, 0.30)}, votes=two_voted),
         make({"jargon": (0.88,), "vagueness": (0.5,)}, **alone),
         make({"jargon": (0.88,)}, ties="half", judge=True, verdicts=True, unread=2, panel=True, **alone),
+        make({"jargon": (0.88, 0.40)}, votes={"jargon": (0.88, 0.40, 0.45)}, ties="as-released", rate=True, paper=True),
     ]
 
 

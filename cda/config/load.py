@@ -1,6 +1,6 @@
 """Recipe file + presets + `key=value` overrides -> one validated Recipe, with every mistake reported at once.
 
-Later wins: schema defaults < model preset < data preset < recipe file < command line.
+Later wins: schema defaults < model preset < data preset < audit preset < recipe file < command line.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from cda.run import fingerprint
 
 _LONGEST_NAME = 90
 _DEEPEST_KEY = 20
-_PRESET_FOLDERS = {"model": "models", "data": "data"}
+_PRESET_FOLDERS = {"model": "models", "data": "data", "audit": "audit"}
+"""In the order in which they are laid over each other; one may name the preset of a later section, as `data/paper.yaml` does."""
+_OF_ONES_OWN = {"model": "name_or_path", "data": "pairs", "audit": "contrasts"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +190,7 @@ def _names(folder: Path) -> list[str]:
 
 
 def _checked_layer(layer: Mapping[Any, Any], where: str, problems: list[str]) -> dict[str, Any]:
-    """Give `model: NAME` and `data: NAME` their long form."""
+    """Give `model: NAME`, `data: NAME` and `audit: NAME` their long form."""
     result = dict(layer)
     for key in result:
         if not isinstance(key, str):
@@ -221,9 +223,9 @@ def _parse_overrides(overrides: Sequence[str], problems: list[str]) -> dict[str,
 
 
 def _preset_layers(own: Mapping[str, Any], path: Path, problems: list[str]) -> list[dict[str, Any]]:
-    layers = []
+    layers: list[dict[str, Any]] = []
     for section, folder in _PRESET_FOLDERS.items():
-        wanted = own.get(section)
+        wanted = _merge(*layers, own).get(section)
         name = wanted.get("preset") if isinstance(wanted, dict) else None
         if name is None:
             continue
@@ -232,7 +234,7 @@ def _preset_layers(own: Mapping[str, Any], path: Path, problems: list[str]) -> l
             names = _names(recipes_folder() / folder)
             problems.append(
                 f"{path}: {section}: preset '{name}' is unknown.{did_you_mean(str(name), names)} Known: {', '.join(names)}. "
-                f"For one of your own: {section}.{'name_or_path' if section == 'model' else 'pairs'}=..."
+                f"For one of your own: {section}.{_OF_ONES_OWN[section]}=..."
             )
             continue
         try:

@@ -254,6 +254,12 @@ class AttributeSection(_Section):
 class AuditSection(_Section):
     """What the model is measured on, before and after."""
 
+    preset: str | None = None
+    """Where the rest of this section came from; recipes/audit/NAME.yaml or a path."""
+    release: str | None = None
+    """Folder of the released data of "Flattery, Fluff, and Fog" in its own layout (a checkout of its repository): pairs with
+    people's votes, triples, LLM verdicts, labels, and the paper's own scores to stand beside. A file of `contrasts` or
+    `triples` goes before it for the biases that it is of."""
     contrasts: str = "embedded"
     """`embedded`, or a file of contrasts (prompt, base, perturbed; optionally people's preferences)."""
     columns: ContrastColumns = {}
@@ -265,10 +271,14 @@ class AuditSection(_Section):
     miscalibration are estimated for all contrasts (PPI++)."""
     ties: TieRule = "drop"
     """Contrasts on which people tied or split: left out (`drop`), counted `half` for each side, or `as-released`:
-    the column `preferred` as it stands, whatever the votes."""
+    the column `preferred` as it stands, whatever the votes, and its ties left out (the filter behind Table 6 of "Flattery,
+    Fluff, and Fog")."""
+    labels: str | None = None
+    """File of preference pairs with labels (chosen_<bias> and rejected_<bias>, or what `cda label` wrote): how often the side
+    with the bias was chosen there. For an audit without a training, which has labels of its own."""
     triples: str | None = "embedded"
     """RATE triples: `embedded`, a file (prompt, original, rewrite, rewrite_of_rewrite, has_attribute), or null for none.
-    Biases that the file has none of fall back on the embedded ones."""
+    Biases that the file has none of fall back on those of `release`, then on the embedded ones."""
     triple_columns: TripleColumns = {}
     attribute: AttributeSection = AttributeSection()
     rate: Count | None = None

@@ -11,7 +11,7 @@ from cda.data.load import Row, check_columns, load_rows, looks_like_path
 from cda.data.messages import RowError
 from cda.data.quality_sets_rows import N_PAIRS, WEIGHTS, Format, QualityItem, format_of, quality_item
 from cda.errors import DataError
-from cda.records import Exclusions, content_id, count_reasons
+from cda.records import Exclusions, Pair, content_id, count_reasons
 
 MAX_UNUSABLE = 0.2
 """More broken rows than this share stop the command: the file is probably not what it was taken for."""
@@ -42,6 +42,11 @@ class QualitySet:
     left_out_rows: Mapping[str, tuple[int, ...]]
     weights: Mapping[str, float] | None
     n_expected: Mapping[str, int]
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """First chosen over first rejected response of each item: the item itself where it has one of each."""
+        return tuple(Pair(one.prompt, one.chosen[0], one.rejected[0]) for one in self.items)
 
 
 def load_quality_set(reference: str, split: str = "test", columns: Mapping[str, str] | None = None) -> QualitySet:

@@ -18,22 +18,26 @@ def label_tables(audit: Json) -> list[Table]:
         for name, tally in label.get(key, {}).items():
             both, chosen_only = tally["both"], tally["chosen_only"]
             rejected_only, neither = tally["rejected_only"], tally["neither"]
-            rows = (
-                ("chosen exhibits it", str(both), str(chosen_only), str(both + chosen_only)),
-                ("chosen does not", str(rejected_only), str(neither), str(rejected_only + neither)),
-                ("sum", str(both + rejected_only), str(chosen_only + neither),
-                 str(both + chosen_only + rejected_only + neither)),
-            )  # fmt: skip
             caption = f"{name}: labels of {tally['n']} {of}, by {tally['by']}; {tally['unparsed']} unparsed"
             asked = tally.get("asked", {})
             if asked.get("query_asked"):
                 caption += f"; {asked['query_calls_for_it']} of {asked['query_answered']} messages call for it"
-            tables.append(Table(caption, ("", "rejected exhibits it", "rejected does not", "sum"), rows))
+            tables.append(_two_by_two(caption, both, chosen_only, rejected_only, neither))
     return tables
 
 
 def _of_tried(made: int, tried: int) -> str:
     return f"{made} ({made / tried:.0%})" if tried else str(made)
+
+
+def _two_by_two(caption: str, both: int, chosen_only: int, rejected_only: int, neither: int) -> Table:
+    rows = (
+        ("chosen exhibits it", str(both), str(chosen_only), str(both + chosen_only)),
+        ("chosen does not", str(rejected_only), str(neither), str(rejected_only + neither)),
+        ("sum", str(both + rejected_only), str(chosen_only + neither),
+         str(both + chosen_only + rejected_only + neither)),
+    )  # fmt: skip
+    return Table(caption, ("", "rejected exhibits it", "rejected does not", "sum"), rows)
 
 
 def synthesis_table(audit: Json) -> Table | None:
@@ -150,20 +154,40 @@ def rates_table(audit: Json) -> Table | None:
     if not rows:
         return None
     header = ("bias", "chosen where one side has it", "of all chosen", "of all rejected", "pairs with it on one side")
-    return Table("The bias in the training data, with 95% intervals", header, tuple(rows))
+    of = "the training data" if compares(audit) else "the labelled pairs"
+    return Table(f"The bias in {of}, with 95% intervals", header, tuple(rows))
+
+
+def contingency_tables(audit: Json) -> list[Table]:
+    """Which sides of the labelled pairs exhibit each bias, in an audit alone; of a training, see `label_tables`."""
+    if compares(audit):
+        return []
+    tables = []
+    for name, one in audit["analysis"].items():
+        table = one.get("contingency")
+        if table is None or "missing" in table:
+            continue
+        both, chosen_only, rejected_only, neither = (
+            table[cell] for cell in ("both", "only_chosen", "only_rejected", "neither")
+        )
+        seen, left_out = table["exclusions"]["seen"], sum(table["exclusions"]["reasons"].values())
+        caption = f"{name}: labels of {seen} pairs; {left_out} with a label that cannot be read"
+        tables.append(_two_by_two(caption, both, chosen_only, rejected_only, neither))
+    return tables
 
 
 def correlation_table(audit: Json) -> Table | None:
     """r between the attribute and being preferred: in the training data, by people, by the model."""
     columns = ["people", *audit["scorings"]]
+    labelled = compares(audit) or any("r_train" in one for one in audit["analysis"].values())
     rows = []
     for name, one in audit["analysis"].items():
         found = one["correlation"]
-        trained = [_correlation(one.get("r_train"))] if compares(audit) else []
+        trained = [_correlation(one.get("r_train"))] if labelled else []
         rows.append((name, found["of"], *trained, *(_correlation(found.get(column)) for column in columns)))
     if not rows:
         return None
-    trained = ["training data"] if compares(audit) else []
+    trained = ["training data" if compares(audit) else "labelled pairs"] if labelled else []
     header = ("bias", "attribute", *trained, "people", *(_model(when) for when in audit["scorings"]))
     return Table("Correlation of the attribute with being preferred (r), with 95% intervals", header, tuple(rows))
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from cda.report.methods import methods_of
 from cda.report.numbers import Json
+from cda.report.tables import TRIPLE_SKEW
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,16 @@ _ONE_ORDER_MARGIN = Entry("margin (preference, one order)", "1: perturbed prefer
 _SKEW = Entry("skew", "contrasts with margin > 0 / all contrasts",
     "How often the model prefers the side with the bias (Bharadwaj et al. 2025, \"Flattery, Fluff, and Fog\"). A margin of exactly "
     "0 counts as no preference for it.",
+)  # fmt: skip
+_AUTHORED_SKEW = Entry("skew (authored pairs)", "skew where the contrasts were written, or given, as pairs",
+    "The embedded texts are such pairs: one writer made both sides. The table of every bias names the pairs of each skew.",
+)  # fmt: skip
+_TRIPLE_SKEW = Entry(TRIPLE_SKEW, "triples with score(side with the bias) > score(side without it) / all triples",
+    "The paper's skew (Bharadwaj et al. 2025): one of the sides is the rewrite of an answer, the other the rewrite of that rewrite, so that what "
+    "rewriting changes besides is on both. A judge's tie counts half.",
+)  # fmt: skip
+_SECTION = Entry("accuracy of a section", "weighted mean of its subsets' accuracies",
+    "By the benchmark's own rule: RewardBench weighs subsets by their pairs, math-prm by 984. ± is one standard error, by whole prompts.",
 )  # fmt: skip
 _JUDGED_SKEW = Entry("skew", "(contrasts with margin > 0 + ½ · contrasts with margin 0) / all contrasts",
     "How often the judge prefers the side with the bias. A tie of the judge, or verdicts that follow the place, count half.",
@@ -185,9 +196,12 @@ def glossary(audit: Json) -> list[Entry]:
     judged_margin = _ONE_ORDER_MARGIN if one_order else _JUDGED_MARGIN
     entries = [judged_margin, _JUDGED_SKEW] if judged else [_MARGIN, _SKEW]
     entries += _PANEL if audit.get("panel") else ()
+    entries += [_AUTHORED_SKEW] if any(one["source"] == "embedded" for one in audit["skew"].values()) else []
+    entries += [_TRIPLE_SKEW] if audit.get("triple_skew") else []
     entries += _people(audit, judged)
     if audit["quality"]:
         entries.append(_JUDGED_QUALITY if judged else _QUALITY)
+    entries += [_SECTION] if audit.get("quality_sections") else []
     entries += [_CHANGE, _UNPAIRED] if two else []
     entries += _DOSE if audit.get("dose") else ()
     found = set(methods_of(audit))
@@ -215,7 +229,7 @@ def every_entry() -> dict[str, list[Entry]]:
     ]
     human = [Entry(f"{one.term} (ties: {rule})", one.formula, one.meaning) for rule, one in _HUMAN_SKEW.items()]
     return {
-        "One contrast, and how often": [_MARGIN, _SKEW],
+        "One contrast, and how often": [_MARGIN, _SKEW, _AUTHORED_SKEW, _TRIPLE_SKEW],
         "The same of a judge": [
             _JUDGED_MARGIN,
             _ONE_ORDER_MARGIN,
@@ -225,7 +239,7 @@ def every_entry() -> dict[str, list[Entry]]:
             _JUDGED_QUALITY,
         ],
         "Beside people": [*human, *miscalibration, *_BESIDE_PEOPLE, *_AGREEMENT, _SECOND_MAJORITY, _POWERED],
-        "Quality": [_QUALITY],
+        "Quality": [_QUALITY, _SECTION],
         "Dose": [*_DOSE],
         "Changes, tests and corrections": [_CHANGE, _UNPAIRED, _EXACT, _NORMAL, _SIGN, _HOLM],
         "Intervals": list(_METHODS.values()),

@@ -52,6 +52,7 @@ def _measures(audit: Json) -> list[_Measure]:
     return [
         *_shares(audit),
         *_people(audit),
+        *_paper(audit),
         *_effects(audit),
         *_rate(audit),
         *_data(audit),
@@ -73,8 +74,26 @@ def _shares(audit: Json) -> list[_Measure]:
         _changed("skew by direction", directions, tested=False),
         _Measure("skew and miscalibration by judge", judged, [], []),
         _changed("skew without any phrase that training could show", unseen, tested=False),
+        _changed("skew (triples)", list(audit.get("triple_skew", {}).values()), tested=False),
         _changed("quality accuracy", quality),
+        *_by_section(audit),
         _Measure("change of skew, unpaired", [], papers, []),
+    ]
+
+
+def _by_section(audit: Json) -> list[_Measure]:
+    found = audit.get("quality_sections")
+    if not found:
+        return []
+    groups = [found["overall"], *found["sections"], *found["subsets"]]
+    shifts = [group["shift"] for group in groups if group["shift"]]
+    return [
+        _Measure(
+            "accuracy by section",
+            [group["scores"] for group in groups],
+            [shift["estimate"] for shift in shifts],
+            [str(shift["p_method"]) for shift in shifts],
+        )
     ]
 
 
@@ -99,6 +118,22 @@ def _people(audit: Json) -> list[_Measure]:
         _Measure("miscalibration of a second majority", part("noise_ceiling"), [], []),
         _Measure("shares with judges' verdicts", [x for one in powered for x in _at(one, "share", "estimate")], [], []),
         _Measure("the same from votes alone", [x for one in powered for x in _at(one, "share", "classical")], [], []),
+    ]
+
+
+def _paper(audit: Json) -> list[_Measure]:
+    biases = (audit.get("paper") or {}).get("biases", {}).values()
+    shares = [
+        one[what]
+        for bias in biases
+        for one in (*bias.get("models", {}).values(), *bias.get("judges", {}).values(), bias.get("mean", {}))
+        for what in ("skew", "miscalibration")
+        if what in one
+    ]
+    labels = [found for bias in biases for found in _at(bias, "labels")]
+    return [
+        _changed("skew and miscalibration of the paper's models and judges", shares, tested=False),
+        _Measure("the paper's labels of its training sample", labels, [], []),
     ]
 
 

@@ -1,18 +1,13 @@
-"""What `cda quality` found: a terminal table and a Markdown page, from its JSON alone."""
+"""Accuracy by section as tables and sentences, from the JSON of `cda quality` or of an audit."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 
-from cda.report.markdown import escaped, markdown_table
-from cda.report.numbers import MINUS, Json, clipped, count, inert, p_value
+from cda.report.numbers import MINUS, Json, count, p_value
 from cda.report.scoring import ONE_ORDER, panel_line, place, told
 from cda.report.tables import Table
-from cda.report.terminal import plain_table
 
-MAX_COLUMNS = 100
-_MAX_NAME = 14
 FORMATS = {
     "rewardbench": "RewardBench",
     "rewardbench-2": "RewardBench 2",
@@ -34,32 +29,6 @@ FLAGS = (
     "fell: down by more than 1 point; fell*: and the 95% interval lies below 0. kept: the interval lies above −1 point. "
     "Holm over the sections of all files."
 )
-
-
-def quality_summary(result: Json) -> str:
-    """Sections and overall of every set, flags and what they mean: at most 100 columns."""
-    parts = []
-    for one in result["sets"]:
-        table = _brief_table(one, shown_groups(one), result)
-        notes = [line for note in set_notes(one, result) for line in textwrap.wrap(inert(note), MAX_COLUMNS)]
-        parts.append("\n".join([*(clipped(line, MAX_COLUMNS) for line in plain_table(table).splitlines()), *notes]))
-    end = [*how_scored(result), *([FLAGS] if compares_two(result) else [])]
-    parts.append("\n".join(line for text in end for line in textwrap.wrap(inert(text), MAX_COLUMNS)))
-    return "\n\n".join(parts)
-
-
-def quality_markdown(result: Json) -> str:
-    """The whole result as a Markdown page: sections, subsets, RM-Bench's matrix, rows left out."""
-    lines = ["# Quality", "", *(f"- {escaped(line)}" for line in how_scored(result)), ""]
-    if compares_two(result):
-        lines += [escaped(FLAGS), ""]
-    for one in result["sets"]:
-        lines += [f"## {escaped(one['name'])}", "", escaped(MEANINGS[one["format"]]), ""]
-        for table in set_tables(one, result):
-            lines += markdown_table(table)
-        lines += [f"- {escaped(note)}" for note in set_notes(one, result)]
-        lines.append("")
-    return "\n".join(lines).strip() + "\n"
 
 
 def set_tables(one: Json, result: Json) -> list[Table]:
@@ -86,24 +55,6 @@ def labels_of(result: Json) -> list[str]:
     return [scoring["label"] for scoring in result["scorings"]]
 
 
-def _brief_table(one: Json, groups: Sequence[Json], result: Json) -> Table:
-    caption = f"{one['name']} ({FORMATS[one['format']]}): accuracy in %, ±1 SE [95% interval]"
-    header = ("section", "n", *(label if compares_two(result) else "accuracy" for label in labels_of(result)))
-    if compares_two(result):
-        header = (*header, "change (points)", "flag", "p Holm")
-    rows = []
-    for group in groups:
-        cells = [
-            clipped(inert(group["name"]), _MAX_NAME),
-            str(_n(group)),
-            *(_brief(group, one) for one in labels_of(result)),
-        ]
-        if group["shift"] is not None:
-            cells += [tenth_points(group["shift"]["estimate"]), flag(group["shift"]), _holm(group["shift"])]
-        rows.append(tuple(cells))
-    return Table(clipped(inert(caption), MAX_COLUMNS), header, tuple(rows))
-
-
 def _full_table(caption: str, groups: Sequence[Json], one: Json, result: Json) -> Table:
     header = ["group", *labels_of(result), "n", "ties"]
     if one["n_expected"]:
@@ -120,7 +71,7 @@ def _full_table(caption: str, groups: Sequence[Json], one: Json, result: Json) -
         if group["shift"] is not None:
             shift = group["shift"]
             change = f"{tenth_points(shift['estimate'])} ± {tenths(shift['standard_error'])}"
-            cells += [change, flag(shift), p_value(shift["p_value"]), _holm(shift)]
+            cells += [change, flag(shift), p_value(shift["p_value"]), holm_cell(shift)]
         rows.append(tuple(cells))
     return Table(caption, tuple(header), tuple(rows))
 
@@ -204,14 +155,9 @@ def _rewarded(scoring: Json) -> str:
     return f"{how}, {scoring['truncated']} of {scoring['texts']} texts cut{where}{dropped}"
 
 
-def _n(group: Json) -> int:
+def n_of(group: Json) -> int:
+    """Items of a group."""
     return int(next(iter(group["scores"].values()))["estimate"]["n"])
-
-
-def _brief(group: Json, label: str) -> str:
-    score = group["scores"][label]
-    low, high = (round(100 * score["estimate"][end]) for end in ("low", "high"))
-    return f"{tenths(score['estimate']['value'])}±{tenths(score['standard_error'])} [{low}, {high}]"
 
 
 def _full(score: Json) -> str:
@@ -242,5 +188,6 @@ def flag(shift: Json) -> str:
     return "kept" if shift["rules_out_fall"] else ""
 
 
-def _holm(shift: Json) -> str:
+def holm_cell(shift: Json) -> str:
+    """Holm's p of a section; empty where it is none."""
     return "" if shift["p_holm"] is None else p_value(shift["p_holm"])

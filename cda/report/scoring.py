@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cda.data.release import SOURCE
 from cda.report.numbers import Json, reward
 from cda.report.verdict import targets
 
@@ -12,7 +13,12 @@ _REASONS = {
     "none": ", no reasons asked for",
 }
 _PROMPTS = {"labelling prompt": "label_prompt", "rewriting prompt": "rewrite_prompt"}
-_OPTIONAL = {"judges' verdicts": "verdicts", "RATE triples": "triples"}
+_OPTIONAL = {
+    "judges' verdicts": "verdicts",
+    "RATE triples": "triples",
+    "the paper's release": "release",
+    "labels of pairs": "labels",
+}
 
 
 def scored_line(audit: Json) -> str:
@@ -86,7 +92,7 @@ def margins_sentence(example: Json) -> str:
 def helpers_line(audit: Json) -> str:
     """Who labelled and who rewrote: rules or an LLM; empty where nothing was."""
     if len(audit["scorings"]) == 1:
-        given = {"file", "embedded texts", audit["sources"].get("triples")}
+        given = {"file", "embedded texts", SOURCE, audit["sources"].get("triples")}
         made = {one["rewriter"] for one in audit["rate"].values()} - given
         return f"rewritten by {' and '.join(sorted(made))}" if made else ""
     labelled, rewritten = labelled_by(audit), rewritten_by(audit)
@@ -173,8 +179,14 @@ def _contrast_notes(audit: Json) -> list[str]:
             f"The contrasts of {_and(embedded)} are the embedded ones: written by the authors of this package, "
             "with no human votes."
         )
+    released = [name for name, skew in audit["skew"].items() if skew["source"] == SOURCE]
+    if released:
+        notes.append(
+            f"The contrasts of {_and(released)} are pairs of the paper's release that its people voted on: a rewrite with the bias "
+            "and the rewrite of that one without it."
+        )
     for name, skew in audit["skew"].items():
-        if skew["source"] not in ("embedded", "file"):
+        if skew["source"] not in ("embedded", "file", SOURCE):
             notes.append(
                 f"The contrasts of {name} are {skew['source']}. They are direct contrasts: only one side is a rewrite, "
                 "and people did not vote on them."

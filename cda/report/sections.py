@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from cda.report.audit_sections import section_sentences, section_tables
 from cda.report.cost_tables import cost_sentences, llm_table, place_facts, time_table
 from cda.report.data_tables import (
+    contingency_tables,
     correlation_table,
     exclusion_table,
     label_tables,
@@ -20,6 +22,7 @@ from cda.report.examples import how_chosen
 from cda.report.glossary import Entry, glossary
 from cda.report.methods import method_table
 from cda.report.numbers import Json
+from cda.report.outcome_tables import paper_sentences, paper_tables
 from cda.report.panel_tables import panel_table
 from cda.report.people_tables import preference_tables
 from cda.report.plots.audit import section_plots
@@ -34,6 +37,7 @@ from cda.report.tables import (
     powered_table,
     quality_table,
     skew_table,
+    triple_skew_table,
     unseen_table,
     votes_table,
 )
@@ -77,7 +81,7 @@ def plots_of(sections: Iterable[Section]) -> list[Plot]:
 def sections(audit: Json) -> list[Section]:
     """All sections, in reading order."""
     found = [
-        _votes(audit), _dose(audit), _others(audit), _effects(audit), _rate(audit), _quality(audit), _unseen(audit), _training(audit),
+        _paper(audit), _votes(audit), _dose(audit), _others(audit), _effects(audit), _rate(audit), _quality(audit), _unseen(audit), _training(audit),
         _analysis(audit),
         Section("examples", "Examples", how_chosen(audit)) if audit["examples"] else None,
         _drift(audit),
@@ -98,6 +102,17 @@ def _cost(audit: Json) -> Section | None:
         return None
     tables = tuple(table for table in (llm_table(audit), time_table(audit)) if table is not None)
     return Section("cost", "What the run took", cost_sentences(audit), tables, facts=place_facts(audit))
+
+
+def _paper(audit: Json) -> Section | None:
+    if not audit.get("paper"):
+        return None
+    text = (
+        'What "Flattery, Fluff, and Fog" (Bharadwaj et al. 2025) reports, of this run: on the pairs of its release that its people '
+        "voted on, over its triples, and by section of RewardBench. Below stand the paper's own models and judges on the same pairs."
+    )
+    tables = tuple(paper_tables(audit))
+    return Section("paper", "The paper's outcome", (text, *paper_sentences(audit)), tables)
 
 
 def _votes(audit: Json) -> Section | None:
@@ -125,8 +140,8 @@ def _dose(audit: Json) -> Section | None:
 
 
 def _others(audit: Json) -> Section:
-    directions = direction_table(audit)
-    tables = (skew_table(audit), margin_table(audit), *((directions,) if directions else ()))
+    more = [table for table in (direction_table(audit), triple_skew_table(audit)) if table is not None]
+    tables = (skew_table(audit), margin_table(audit), *more)
     if not compares(audit):
         judges = panel_table(audit)
         return Section("biases", "Every bias", (_PANEL,) if judges else (), (*tables, *((judges,) if judges else ())))
@@ -192,15 +207,21 @@ def _drift(audit: Json) -> Section | None:
 
 def _analysis(audit: Json) -> Section | None:
     tables = [rates_table(audit), correlation_table(audit), observational_table(audit)]
-    found = tuple(table for table in tables if table is not None)
-    where = "in the training data, by people, by the model" if compares(audit) else "by people, by the model"
+    found = (*contingency_tables(audit), *(table for table in tables if table is not None))
+    of = "the training data" if compares(audit) else "the labelled pairs"
+    labelled = any("contingency" in one for one in audit["analysis"].values())
+    where = f"in {of}, by people, by the model" if labelled else "by people, by the model"
     text = f"Whether the bias goes along with being preferred: {where}. These describe data; they are not effects of the bias."
     return Section("data", "What the data favour", (text,), found) if found else None
 
 
 def _quality(audit: Json) -> Section | None:
     table = quality_table(audit)
-    return Section("quality", "Quality", (quality_sentence(audit),), (table,)) if table else None
+    if table is None:
+        return None
+    return Section(
+        "quality", "Quality", (quality_sentence(audit), *section_sentences(audit)), (table, *section_tables(audit))
+    )
 
 
 def _unseen(audit: Json) -> Section | None:

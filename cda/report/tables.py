@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cda.data.release import SOURCE
 from cda.report.numbers import (
     NOT_ESTIMATED,
     Json,
@@ -17,10 +18,11 @@ from cda.report.numbers import (
     share,
     signed,
 )
-from cda.report.rate_cells import average_cells, unit_of
+from cda.report.rate_cells import average_cells, flipped_cell, unit_of
 from cda.report.verdict import others, targets
 
 NO_VOTES = "no votes"
+TRIPLE_SKEW = "skew (triples: rewrite of the rewrite against rewrite)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +62,13 @@ def main_table(audit: Json) -> Table:
     if not compares(audit):
         return model_table(audit)
     rows: list[tuple[str, ...]] = []
+    triples = triple_skew_rows(audit)
     for name in targets(audit):
         rows.append((f"{name} skew", *change_cells(audit["skew"][name])))
         votes = audit["votes"].get(name)
         cells = change_cells(votes["miscalibration"]) if votes else (NO_VOTES, NO_VOTES, "", "")
         rows.append((f"{name} miscalibration", *cells))
+        rows += [(f"{name} skew (triples)", *skew) for of, *skew in triples if of == name]
         if name in audit["rate"]:
             rows.append(
                 (
@@ -223,9 +227,43 @@ def skew_table(audit: Json) -> Table:
         label = f"{name} (target)" if skew["target"] and compares(audit) else name
         tests = [p_value(skew[key]) for key in ("p_value", "p_holm", "p_bh")] if compares(audit) else []
         unpaired = [points(skew["unpaired"], "")] if compares(audit) else []
-        rows.append((label, *change_cells(skew), *unpaired, *tests))
-    header = ("change, unpaired z", "p", "p (Holm)", "p (BH)") if compares(audit) else ()
+        rows.append((label, *change_cells(skew), *unpaired, *tests, pairs_of(skew["source"])))
+    header = (*(("change, unpaired z", "p", "p (Holm)", "p (BH)") if compares(audit) else ()), "skew of")
     return Table("Skew of every bias, with 95% intervals", ("bias", *estimates(audit), *header), tuple(rows))
+
+
+def pairs_of(source: str) -> str:
+    """The kind of pairs that a bias's skew is of, by the source of its contrasts."""
+    named = {"embedded": "authored pairs", "file": "pairs of your file", SOURCE: "triples that people voted on"}
+    return named.get(source, "rewritten answers")
+
+
+def triple_skew_rows(audit: Json) -> list[tuple[str, ...]]:
+    """Skew over triples: a row for each bias that has any, targets first."""
+    found = audit.get("triple_skew", {})
+    blank = ("",) * (len(estimates(audit)) - 2)
+    rows: list[tuple[str, ...]] = []
+    for name in [*targets(audit), *others(audit)]:
+        if name in found:
+            one = found[name]
+            cells = (NOT_ESTIMATED, *blank, str(one["n"])) if "missing" in one else change_cells(one)
+            rows.append((name, *cells))
+    return rows
+
+
+def triple_skew_table(audit: Json) -> Table | None:
+    """Skew over triples; None where the audit has none."""
+    rows = [(name, *cells, _flipped(name, audit)) for name, *cells in triple_skew_rows(audit)]
+    caption = f"{TRIPLE_SKEW[0].upper()}{TRIPLE_SKEW[1:]}, with 95% intervals"
+    return Table(caption, ("bias", *estimates(audit), "rewrites that flipped the bias"), tuple(rows)) if rows else None
+
+
+def _flipped(name: str, audit: Json) -> str:
+    """How many rewrites flipped the bias; of the paper's release all count here, as in the paper."""
+    one = audit["rate"].get(name)
+    if one is None:
+        return ""
+    return f"{flipped_cell(one)}; all of them count here" if one["rewriter"] == SOURCE else flipped_cell(one)
 
 
 def margin_table(audit: Json) -> Table:

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import textwrap
 
+from cda.report.audit_sections import sections_line
 from cda.report.dose_tables import dose_line
 from cda.report.numbers import Json, clipped, count, inert, percent, share, width
 from cda.report.panel_tables import panel_sentence
 from cda.report.rate_cells import average_cells, gap_sentence, unit_of
 from cda.report.scoring import how_scored
-from cda.report.tables import NO_VOTES, Table, change_cells, compares, estimates, gap_cells, model_table
+from cda.report.tables import (
+    NO_VOTES,
+    Table,
+    change_cells,
+    compares,
+    estimates,
+    gap_cells,
+    model_table,
+    triple_skew_rows,
+)
 from cda.report.verdict import (
     Verdict,
     drift_sentence,
@@ -46,6 +56,7 @@ def summary_table(audit: Json, report_path: str) -> str:
     dose = textwrap.wrap(dose_line(audit), MAX_COLUMNS, max_lines=2, placeholder=" …")
     end = [*dose, scored, f"Report: {inert(report_path)}"]
     quality = [("quality accuracy", *_quality_cells(audit))]
+    below += [clipped(line, MAX_COLUMNS) for line in [inert(sections_line(audit))] if line]
     room = MAX_LINES - 1 - len(quality) - len(below) - len(end)
     rows, notes, verdict = _fitted(audit, found, room)
     table = _aligned([("measure", *estimates(audit)), *rows, *quality])
@@ -65,6 +76,8 @@ def _model_summary(audit: Json, report_path: str) -> str:
     words += textwrap.wrap(_drift_note(audit), MAX_COLUMNS)
     words += textwrap.wrap(ties_sentence(audit), MAX_COLUMNS)
     words += textwrap.wrap(quality_sentence(audit), MAX_COLUMNS)
+    words += textwrap.wrap(inert(sections_line(audit)), MAX_COLUMNS)
+    words += textwrap.wrap(_triple_sentence(audit), MAX_COLUMNS)
     words += [line for sentence in _rate_lines(audit) for line in textwrap.wrap(sentence, MAX_COLUMNS)]
     return "\n".join([*_aligned(rows), *words, *scored, f"Report: {inert(report_path)}"])
 
@@ -73,6 +86,12 @@ def _drift_note(audit: Json) -> str:
     """Which margins what else differs may explain; the report has the numbers."""
     names = [inert(name) for name in targets(audit) if drift_sentence(name, audit)]
     return f"What else differs between the sides may explain the margin of {', '.join(names)}." if names else ""
+
+
+def _triple_sentence(audit: Json) -> str:
+    """Skew over triples of each bias that has any; empty without any."""
+    parts = [f"{inert(name)} {cell} (n {n})" for name, cell, n in triple_skew_rows(audit)]
+    return f"Skew over triples (rewrite of the rewrite against rewrite): {'; '.join(parts)}" if parts else ""
 
 
 def _rate_lines(audit: Json) -> list[str]:
@@ -94,6 +113,13 @@ def _fitted(audit: Json, found: list[Verdict], room: int) -> tuple[list[Row], li
         for name in names
         for row in (*_main_rows(name, audit), *_people_rows(name, audit), *_rate_rows(name, audit))
     ]
+    tripled = [
+        row
+        for name in names
+        for row in (
+            *_main_rows(name, audit), *_people_rows(name, audit), *_triple_rows(name, audit), *_rate_rows(name, audit),
+        )
+    ]  # fmt: skip
     main = [row for name in names for row in (*_main_rows(name, audit), *_rate_rows(name, audit))]
     effects = [row for name in names for row in (_main_rows(name, audit)[0], *_rate_rows(name, audit))]
     skews = [_main_rows(name, audit)[0] for name in names]
@@ -101,8 +127,8 @@ def _fitted(audit: Json, found: list[Verdict], room: int) -> tuple[list[Row], li
     line = [clipped(_verdict_line(found), MAX_COLUMNS)]
     joined = [clipped(_miscalibrations(audit), MAX_COLUMNS)]
     for rows, notes, verdict in (
-        (full, [], sentences), (full, [], line), (main, [], sentences), (main, [], line), (effects, joined, line),
-        (skews, joined, line),
+        (tripled, [], sentences), (full, [], sentences), (full, [], line), (main, [], sentences), (main, [], line),
+        (effects, joined, line), (skews, joined, line),
     ):  # fmt: skip
         if len(rows) + len(notes) + len(verdict) <= room:
             return rows, notes, verdict
@@ -125,6 +151,11 @@ def _people_rows(name: str, audit: Json) -> list[Row]:
     label = clipped(inert(name), _MAX_NAME - len(" miscalibration"))
     people = votes["human_skew"]
     return [(f"{label} human skew", share(people), "", "", count(people)), (f"{label} gap", *gap_cells(votes))]
+
+
+def _triple_rows(name: str, audit: Json) -> list[Row]:
+    label = clipped(inert(name), _MAX_NAME - len(" skew (triples)"))
+    return [(f"{label} skew (triples)", *cells) for of, *cells in triple_skew_rows(audit) if of == name]
 
 
 def _rate_rows(name: str, audit: Json) -> list[Row]:

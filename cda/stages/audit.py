@@ -15,12 +15,13 @@ from cda.biases import Bias, load_bias
 from cda.config.load import LoadedRecipe
 from cda.config.scoring import kind_of
 from cda.data.messages import prompt_of
+from cda.data.pair_labels import PairLabels, training_labels
 from cda.embedded.model import NAME as EMBEDDED
 from cda.embedded.texts import BIASES as EMBEDDED_BIASES
 from cda.files.jsonl import read_jsonl, write_json, write_jsonl
 from cda.files.paths import own_folder
 from cda.launch import launch_id, wait_until, world_size
-from cda.records import LabelledPair, Triple
+from cda.records import Triple
 from cda.run import RunFolder, Stage, fingerprint, versions
 from cda.score.compared import Compared, Comparison, Rewards
 from cda.stages import (
@@ -28,12 +29,15 @@ from cda.stages import (
     audit_detail,
     audit_examples,
     audit_panel,
+    audit_paper,
+    audit_quality,
     audit_rate,
     audit_result,
     audit_rewards,
+    audit_triple_skew,
 )
 from cda.stages.audit_groups import Scorings, make_groups
-from cda.stages.audit_sources import AuditTexts, load_audit_texts
+from cda.stages.audit_sources import AuditTexts, given_labels, load_audit_texts
 from cda.stages.label import PAIRS
 from cda.stages.rows import prompt_row, read_labelled
 from cda.stages.scorer_sources import scorer_settings, scorer_source
@@ -60,7 +64,7 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
     recipe = loaded.recipe
     judged = kind_of(recipe.model.name_or_path) == "judge"
     settings = {
-        "audit": recipe.audit.model_dump(mode="json"),
+        "audit": recipe.audit.model_dump(mode="json", exclude={"preset"}),
         "model": recipe.model.model_dump(mode="json", exclude={"preset", "precision"}),
         "score": scorer_settings(recipe.model, loaded),
         "biases": bias_settings(loaded.biases),
@@ -78,6 +82,8 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
         "votes": source_fingerprint(recipe.audit.votes),
         "verdicts": source_fingerprint(recipe.audit.verdicts),
         "triples": source_fingerprint(recipe.audit.triples, "triples"),
+        "release": source_fingerprint(recipe.audit.release),
+        "labels": source_fingerprint(recipe.audit.labels),
         "quality": source_fingerprint(recipe.audit.quality, "quality"),
         "embedded contrasts": source_fingerprint(EMBEDDED, "audit"),
         "embedded contrasts, removed": source_fingerprint(EMBEDDED, "shown"),
@@ -97,9 +103,9 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     scorings, scoring = _score(loaded, run_folder, texts)
     groups = make_groups(texts.contrasts, biases, [bias.name for bias in loaded.biases], scorings)
     by_llm = uses_llm(recipe.synthesize.by, recipe.llm)
-    labelled = () if loaded.only_audit else _labelled(run_folder)
+    labels = given_labels(loaded) if loaded.only_audit else _labels(loaded, run_folder)
     failed = {name: count.reasons for name, count in texts.failed.items()}
-    result = {
+    result: dict[str, Any] = {
         "recipe": recipe.name,
         "scorings": list(scorings),
         "model": {"name": recipe.model.name_or_path, **scoring},
@@ -111,6 +117,8 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
             "verdicts": recipe.audit.verdicts,
             "triples": recipe.audit.triples,
             "quality": recipe.audit.quality,
+            "release": recipe.audit.release,
+            "labels": recipe.audit.labels,
             "labelled_by": recipe.llm.model if uses_llm(recipe.label.by, recipe.llm) else "embedded rules",
             "rewritten_by": rewriter(loaded).name if by_llm else "embedded rules",
             **_prompts(loaded),
@@ -120,11 +128,14 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         "votes_undecided": audit_result.votes_undecided(groups, recipe.audit.ties),
         "panel": audit_panel.panels(groups, scorings, recipe.audit.ties, seed),
         "quality": audit_result.quality(texts.pairs, scorings, seed),
+        "quality_sections": audit_quality.by_section(texts.quality, scorings, seed),
+        "triple_skew": audit_triple_skew.triple_skews(texts.triples, texts.released_triples, scorings, seed),
+        "paper": audit_paper.paper(loaded, seed),
         "effects": audit_detail.effects(groups, seed),
         "drift": audit_detail.drifts(groups, biases, _encoder(loaded), seed),
         "rate": audit_rate.rate(texts.triples, texts.flips, scorings, recipe.audit.min_flipped, seed),
         "rewards": audit_rewards.rewards(groups, texts.triples, scorings, seed),
-        "analysis": audit_analysis.analysis(groups, labelled, texts.pairs, scorings, recipe.audit.ties, seed),
+        "analysis": audit_analysis.analysis(groups, labels, texts.pairs, scorings, recipe.audit.ties, seed),
         "unseen_phrases": {} if by_llm or loaded.only_audit else audit_result.unseen_phrases(groups, seed),
         "examples": audit_examples.examples(groups),
         "excluded": {
@@ -178,7 +189,7 @@ def _score(loaded: LoadedRecipe, run_folder: RunFolder, texts: AuditTexts) -> tu
     """What every scorer says of every comparison, and how it was asked."""
     comparisons: list[Comparison] = [(one.prompt, one.perturbed, one.base) for one in texts.contrasts]
     comparisons += [(one.prompt, one.chosen, one.rejected) for one in texts.pairs]
-    for triple in texts.triples:
+    for triple in dict.fromkeys([*texts.triples, *texts.released_triples]):
         comparisons += audit_rate.triple_comparisons(triple)
     comparisons += audit_rate.naive_comparisons(texts.triples)
     if world_size() > 1 and _is_shared(loaded):
@@ -229,8 +240,11 @@ def _asked(
     return scorings, facts | {"notes": list(dict.fromkeys(notes)), "by_scoring": counted}
 
 
-def _labelled(run_folder: RunFolder) -> list[LabelledPair]:
-    return list(read_labelled(run_folder.stage("label") / PAIRS))
+def _labels(loaded: LoadedRecipe, run_folder: RunFolder) -> dict[str, PairLabels]:
+    """Labels of the training pairs, by bias."""
+    labelled = list(read_labelled(run_folder.stage("label") / PAIRS))
+    found = {bias.name: training_labels(labelled, bias.name) for bias in loaded.biases}
+    return {name: one for name, one in found.items() if one is not None}
 
 
 def _encoder(loaded: LoadedRecipe) -> audit_detail.Encode | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cda.biases import Bias
+from cda.data.pair_labels import PairLabels
 from cda.effects.observational import observational_effect
 from cda.label.measured import exhibits
 from cda.metrics.people import chosen_correlation, contingency
 from cda.metrics.votes import TieRule
-from cda.records import LabelledPair, Pair, prompt_id
+from cda.records import Pair, prompt_id
 from cda.score.compared import Rewards
 from cda.stages.audit_groups import FloatArray, Group, Scorings, attempt, people_of
 from cda.stages.audit_result import rng
@@ -22,7 +23,7 @@ from cda.stages.audit_result import rng
 
 def analysis(
     groups: Sequence[Group],
-    labelled: Sequence[LabelledPair],
+    labels: Mapping[str, PairLabels],
     pairs: Sequence[Pair],
     scorings: Scorings,
     rule: TieRule,
@@ -32,7 +33,7 @@ def analysis(
 
     Args:
         groups: Contrasts of every bias.
-        labelled: Training pairs with their labels; none in an audit alone.
+        labels: Labels of preference pairs by bias: of the training pairs, or such as an audit alone was given.
         pairs: Quality pairs, whose answers carry the attribute or not as they come.
         scorings: Of these pairs.
         rule: For people's ties.
@@ -40,7 +41,7 @@ def analysis(
     """
     return {
         group.bias.name: {
-            **_training_data(group.bias, [row for row in labelled if group.bias.name in row.labels], seed),
+            **label_rates(group.bias, labels.get(group.bias.name), seed),
             "correlation": _correlations(group, rule, seed),
             "observational": _observational(group.bias, pairs, scorings),
         }
@@ -49,19 +50,19 @@ def analysis(
     }
 
 
-def _training_data(bias: Bias, rows: Sequence[LabelledPair], seed: int) -> dict[str, Any]:
-    if not rows:
+def label_rates(bias: Bias, labels: PairLabels | None, seed: int) -> dict[str, Any]:
+    """How often the side with the bias was the chosen one, and r between bias and being chosen; empty without labels."""
+    if labels is None:
         return {}
-    labels = [row.labels[bias.name] for row in rows]
-    chosen, rejected = [one["chosen"] for one in labels], [one["rejected"] for one in labels]
-    ids = [prompt_id(row.pair.prompt) for row in rows]
-    parsed = [None not in one.values() for one in labels]
-    if _is_measured(bias):
-        values = _feature_differences(bias, [(row.pair.chosen, row.pair.rejected) for row in rows])
+    ids = list(labels.prompt_ids)
+    both = list(zip(labels.chosen, labels.rejected, strict=True))
+    parsed = [None not in one for one in both]
+    if _is_measured(bias) and labels.sides is not None:
+        values = _feature_differences(bias, labels.sides)
     else:
-        values = np.array([float(bool(one)) - float(bool(other)) for one, other in zip(chosen, rejected, strict=True)])
+        values = np.array([float(bool(one)) - float(bool(other)) for one, other in both])
     return {
-        "contingency": attempt(partial(contingency, chosen, rejected, ids, rng(seed))),
+        "contingency": attempt(partial(contingency, labels.chosen, labels.rejected, ids, rng(seed))),
         "r_train": attempt(partial(chosen_correlation, values[parsed], _kept(ids, parsed), rng(seed))),
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,17 +13,13 @@ from cda.biases import Bias, builtin_names
 from cda.config.load import LoadedRecipe
 from cda.data.contrasts import CleanContrasts, clean_contrasts, with_votes
 from cda.data.load import load_rows
-from cda.data.pairs import CleanPairs
+from cda.data.pair_labels import PairLabels, load_labels
+from cda.data.quality_sets import QualitySet
+from cda.data.release import SOURCE, release_folder, released_contrasts, released_labels, released_triples
 from cda.data.triples import CleanTriples, clean_triples
 from cda.data.votes import Votes, load_votes
 from cda.embedded.model import NAME as EMBEDDED
-from cda.embedded.texts import (
-    audit_contrasts,
-    authored_contrasts,
-    authored_pairs,
-    authored_responses,
-    authored_triples,
-)
+from cda.embedded.texts import audit_contrasts, authored_contrasts, authored_responses, authored_triples
 from cda.errors import DataError
 from cda.features import n_words
 from cda.launch import say
@@ -31,7 +27,7 @@ from cda.llm.money import tokens_of
 from cda.records import Contrast, Exclusions, Pair, Prompt, RewriteRequest, Triple, count_reasons
 from cda.rewrite.protocol import Rewriter
 from cda.rewrite.triples import Flips, Original, checked_triples, flips_of, make_triples
-from cda.stages.sources import attribute_rule, labels_of, load_pairs, rewriter, uses_llm
+from cda.stages.sources import attribute_rule, labels_of, load_quality_source, rewriter, uses_llm
 from cda.stages.spending import Planned, confirm
 
 EMBEDDED_TEXTS = "embedded texts"
@@ -48,8 +44,10 @@ class AuditTexts:
 
     Attributes:
         contrasts: Of every bias that is audited.
-        triples: Of the biases that have them.
+        triples: Of the biases that have them, as far as both rewrites flipped the bias.
+        released_triples: All triples of the paper's release, of biases whose triples are of it; the paper leaves none out.
         pairs: Quality pairs.
+        quality: The set that they are of, with the section of each; None where there are none.
         available_pairs: Quality pairs before a sample was drawn.
         available: Contrasts of each bias before a sample was drawn.
         excluded: Rows of the user's files that could not be used, by file.
@@ -61,7 +59,9 @@ class AuditTexts:
 
     contrasts: tuple[Contrast, ...]
     triples: tuple[Triple, ...]
+    released_triples: tuple[Triple, ...]
     pairs: tuple[Pair, ...]
+    quality: QualitySet | None
     available_pairs: int
     available: Mapping[str, int]
     excluded: Mapping[str, Exclusions]
@@ -74,6 +74,7 @@ class AuditTexts:
 @dataclass(frozen=True, slots=True)
 class _Triples:
     triples: tuple[Triple, ...]
+    released: tuple[Triple, ...]
     flips: Mapping[str, Flips]
     failed: Mapping[str, Exclusions]
 
@@ -105,9 +106,16 @@ def load_audit_texts(loaded: LoadedRecipe) -> AuditTexts:
     excluded = {"contrasts": own.exclusions, "votes": _sum(own.votes, unread)}
     if own.ids.exclusions.dropped:
         excluded["ids of contrasts"] = own.ids.exclusions
+    available_pairs = len(quality.items) if quality else 0
     if quality is not None:
         excluded["quality pairs"] = quality.exclusions
-    rated = _triples(loaded, excluded)
+        quality = replace(quality, items=tuple(drawn(quality.items, audit.max_quality, seed)))
+    release = released(loaded)
+    for name, texts in release.items():
+        excluded[f"{SOURCE}: pairs of {name}"] = texts.contrasts.exclusions
+        excluded[f"{SOURCE}: votes on {name}"] = texts.contrasts.votes
+        excluded[f"{SOURCE}: triples of {name}"] = texts.triples.exclusions
+    rated = _triples(loaded, release, excluded)
     groups: dict[str, list[Contrast]] = {}
     for contrast in (*own.contrasts, *embedded, *rewritten):
         groups.setdefault(contrast.bias, []).append(contrast)
@@ -126,8 +134,10 @@ def load_audit_texts(loaded: LoadedRecipe) -> AuditTexts:
     return AuditTexts(
         contrasts=tuple(one for group in groups.values() for one in drawn(group, audit.max_contrasts, seed)),
         triples=rated.triples,
-        pairs=tuple(drawn(quality.pairs if quality else (), audit.max_quality, seed)),
-        available_pairs=len(quality.pairs) if quality else 0,
+        released_triples=rated.released,
+        pairs=quality.pairs if quality else (),
+        quality=quality,
+        available_pairs=available_pairs,
         available={name: len(group) for name, group in groups.items()},
         excluded=excluded,
         failed=failed,
@@ -137,25 +147,71 @@ def load_audit_texts(loaded: LoadedRecipe) -> AuditTexts:
     )
 
 
-def load_quality(loaded: LoadedRecipe) -> CleanPairs | None:
-    """Held-out quality pairs of a recipe; None where it asks for none."""
+def load_quality(loaded: LoadedRecipe) -> QualitySet | None:
+    """Held-out quality pairs of a recipe, with their sections; None where it asks for none.
+
+    Raises:
+        DataError: Cannot be loaded, or has several responses on a side, which `cda quality` ranks and an audit does not.
+    """
     audit = loaded.recipe.audit
     if audit.quality is None:
         return None
-    if audit.quality == EMBEDDED:
-        pairs = tuple(one.pair for one in authored_pairs("quality"))
-        return CleanPairs(pairs, Exclusions(len(pairs), {}))
-    return load_pairs(audit.quality, audit.quality_split, audit.quality_columns, "audit.quality_columns")
+    found = load_quality_source(audit.quality, audit.quality_split, audit.quality_columns)
+    if any(len(one.chosen) != 1 or len(one.rejected) != 1 for one in found.items):
+        raise DataError(
+            f"{audit.quality}: read as {found.format}, whose items have several responses on a side; an audit takes one pair a "
+            f"row. `cda quality MODEL {audit.quality}` ranks them"
+        )
+    return found
 
 
 def own_contrasts(loaded: LoadedRecipe) -> CleanContrasts:
-    """Contrasts of the user's file; none where the recipe asks for the embedded ones. Reads, and spends nothing."""
+    """Contrasts of the user's file, and of the paper's release for biases that the file is not of. Reads, and spends nothing.
+
+    None where the recipe names neither. What is counted is the file's; see `released`.
+    """
     audit = loaded.recipe.audit
     votes, verdicts = _opinions(loaded)
-    if audit.contrasts == EMBEDDED:
-        return CleanContrasts((), Exclusions(0, {}), Exclusions(0, {}))
     names = [bias.name for bias in loaded.biases]
-    return clean_contrasts(load_rows(audit.contrasts), names, audit.columns, audit.contrasts, votes, verdicts)
+    own = CleanContrasts((), Exclusions(0, {}), Exclusions(0, {}))
+    if audit.contrasts != EMBEDDED:
+        own = clean_contrasts(load_rows(audit.contrasts), names, audit.columns, audit.contrasts, votes, verdicts)
+    covered = {contrast.bias for contrast in own.contrasts}
+    more = [one for name, found in released(loaded).items() if name not in covered for one in found.contrasts.contrasts]
+    return replace(own, contrasts=(*own.contrasts, *more)) if more else own
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasedTexts:
+    """What the paper's release holds of one bias to be scored."""
+
+    contrasts: CleanContrasts
+    triples: CleanTriples
+
+
+def released(loaded: LoadedRecipe) -> dict[str, ReleasedTexts]:
+    """Texts of the paper's release for each of the recipe's biases; empty where the recipe names no release.
+
+    Raises:
+        DataError: No such folder, nothing of these biases in it, or a file in another layout.
+    """
+    reference = loaded.recipe.audit.release
+    if reference is None:
+        return {}
+    names = [bias.name for bias in loaded.biases]
+    folder = release_folder(reference, names)
+    return {name: ReleasedTexts(released_contrasts(folder, name), released_triples(folder, name)) for name in names}
+
+
+def given_labels(loaded: LoadedRecipe) -> dict[str, PairLabels]:
+    """Labels of preference pairs that the recipe names, by bias: of `audit.labels`, and of the release for the others."""
+    audit, names = loaded.recipe.audit, [bias.name for bias in loaded.biases]
+    found = load_labels(audit.labels, names) if audit.labels else {}
+    if audit.release is not None:
+        folder = release_folder(audit.release, names)
+        more = {name: released_labels(folder, name) for name in names if name not in found}
+        found |= {name: one for name, one in more.items() if one is not None}
+    return found
 
 
 def audited_contrasts(loaded: LoadedRecipe) -> list[Contrast]:
@@ -170,7 +226,8 @@ def audited_prompts(loaded: LoadedRecipe) -> list[Prompt]:
     return [
         *(one.prompt for one in audited_contrasts(loaded)),
         *(one.prompt for one in own_triples(loaded).triples),
-        *(pair.prompt for pair in (quality.pairs if quality else ())),
+        *(one.prompt for texts in released(loaded).values() for one in texts.triples.triples),
+        *(item.prompt for item in (quality.items if quality else ())),
     ]
 
 
@@ -210,18 +267,21 @@ def _opinions(loaded: LoadedRecipe) -> tuple[Votes, Votes]:
     return load_votes(audit.votes) if audit.votes else {}, load_votes(audit.verdicts) if audit.verdicts else {}
 
 
-def _triples(loaded: LoadedRecipe, excluded: dict[str, Exclusions]) -> _Triples:
-    """Triples of each bias: the file's, else the embedded ones, else such as the rewriter makes from embedded answers."""
+def _triples(loaded: LoadedRecipe, release: Mapping[str, ReleasedTexts], excluded: dict[str, Exclusions]) -> _Triples:
+    """Triples of each bias: the file's, else the paper's release's, else the embedded ones, else such as the rewriter makes from embedded answers."""
     audit = loaded.recipe.audit
     own = own_triples(loaded)
     if audit.triples not in (None, EMBEDDED):
         excluded["triples"] = own.exclusions
         say(f"  {audit.triples}: {own.exclusions}")
     found: list[Triple] = []
+    of_release: list[Triple] = []
     flips: dict[str, Flips] = {}
     failed: dict[str, Exclusions] = {}
     for bias in loaded.biases:
-        given, by, checked_by = _given_triples(bias, own, loaded)
+        given, by, checked_by = _given_triples(bias, own, release, loaded)
+        if by == SOURCE:
+            of_release += given
         if given:
             kept, reasons = checked_triples(given, bias)
             flips[bias.name] = flips_of([one.has_attribute for one in given], kept, by, checked_by)
@@ -237,17 +297,23 @@ def _triples(loaded: LoadedRecipe, excluded: dict[str, Exclusions]) -> _Triples:
     if len(short) < len(found):
         too_long = {"a version is longer than audit.max_triple_words": len(found) - len(short)}
         excluded["triples by length"] = Exclusions(len(found), too_long)
-    return _Triples(tuple(short), flips, failed)
+    return _Triples(tuple(short), tuple(of_release), flips, failed)
 
 
-def _given_triples(bias: Bias, own: CleanTriples, loaded: LoadedRecipe) -> tuple[list[Triple], str, str | None]:
+def _given_triples(
+    bias: Bias, own: CleanTriples, release: Mapping[str, ReleasedTexts], loaded: LoadedRecipe
+) -> tuple[list[Triple], str, str | None]:
     """Triples that exist already, who made them, and who or what says that their rewrites flipped the bias."""
     audit = loaded.recipe.audit
     of_file = [triple for triple in own.triples if triple.bias == bias.name]
     if of_file:
         labelled = any(triple.flipped is not None for triple in of_file)
         return of_file, str(audit.triples), "the column flipped" if labelled else _measure_name(bias)
-    if audit.triples is None or audit.rate:
+    if audit.triples is None:
+        return [], "", None
+    if bias.name in release and (of_paper := release[bias.name].triples.triples):
+        return list(of_paper), SOURCE, _measure_name(bias)
+    if audit.rate:
         return [], "", None
     return [one.triple for one in authored_triples([bias.name])], EMBEDDED_TEXTS, "blind readers"
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cda.config.load import LoadedRecipe
+from cda.data.release import SOURCE
 from cda.embedded.model import NAME as EMBEDDED
 from cda.errors import DataError
 from cda.files.jsonl import write_json
@@ -59,7 +60,7 @@ def is_wanted(loaded: LoadedRecipe) -> bool:
 def may_have_votes(loaded: LoadedRecipe) -> bool:
     """Embedded contrasts have no votes but those of a file."""
     audit = loaded.recipe.audit
-    return audit.contrasts != EMBEDDED or audit.votes is not None
+    return audit.contrasts != EMBEDDED or audit.votes is not None or audit.release is not None
 
 
 def aims_at_ties(loaded: LoadedRecipe) -> bool:
@@ -88,9 +89,9 @@ def check(loaded: LoadedRecipe) -> None:
 
 
 def _of(contrasts: Sequence[Contrast], bias: str, most: int | None, seed: int) -> list[Contrast]:
-    """The contrasts of a bias that the audit measures: a file's stand for the embedded ones."""
+    """The contrasts of a bias that the audit measures: a file's or the release's stand for the embedded ones."""
     own = [one for one in contrasts if one.bias == bias]
-    files = [one for one in own if one.tags.get("source", "file") == "file"]
+    files = [one for one in own if one.tags.get("source", "file") in ("file", SOURCE)]
     return drawn(files or own, most, seed)
 
 

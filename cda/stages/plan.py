@@ -24,8 +24,16 @@ from cda.launch import world_size
 from cda.prompts import OURS
 from cda.run import RunFolder
 from cda.stages import dose
-from cda.stages.audit_sources import load_quality, own_contrasts, own_triples, taught_contrasts
+from cda.stages.audit_sources import (
+    given_labels,
+    load_quality,
+    own_contrasts,
+    own_triples,
+    released,
+    taught_contrasts,
+)
 from cda.stages.label import planned_calls as label_calls
+from cda.stages.release_plan import release_lines
 from cda.stages.scorer_sources import scorer_problems
 from cda.stages.sources import cache_path, llm_client, load_pairs, model_spec, run_path, uses_llm
 from cda.stages.spending import sentence
@@ -66,6 +74,16 @@ def check(loaded: LoadedRecipe) -> None:
     attempt(lambda: own_triples(loaded))
     if recipe.audit.quality is not None and _is_local(recipe.audit.quality):
         attempt(lambda: load_quality(loaded))
+    if recipe.audit.release is not None:
+        attempt(lambda: released(loaded))
+    if recipe.audit.labels is not None:
+        if loaded.only_audit:
+            attempt(lambda: given_labels(loaded))
+        else:
+            problems.append(
+                f"{loaded.path}: audit.labels: a training takes the labels of its own pairs; leave it out, or audit a model "
+                "by itself (`cda audit MODEL audit.labels=...`)"
+            )
     attempt(lambda: problems.extend(scorer_problems(recipe.model, loaded)))
     if recipe.dose.on == "yes" and not loaded.only_audit and not problems:
         attempt(lambda: dose.check(loaded))
@@ -134,8 +152,9 @@ def describe(loaded: LoadedRecipe) -> str:
 def plan(loaded: LoadedRecipe) -> str:
     """What each stage will do, one line each."""
     recipe = loaded.recipe
-    audit = f"audit       contrasts: {recipe.audit.contrasts}; quality: {recipe.audit.quality or 'none'}" + _rate(
-        recipe
+    audit = (
+        f"audit       contrasts: {_in_order(recipe.audit.contrasts, recipe)}; quality: {recipe.audit.quality or 'none'}"
+        + _rate(recipe)
     )
     report = f"report      {run_folder(loaded).path / 'report' / 'report.html'}"
     if loaded.only_audit:
@@ -146,7 +165,8 @@ def plan(loaded: LoadedRecipe) -> str:
         if len(judges) > 1:
             asked = f"a panel of {len(judges)} judges, each {asked}"
         names = ", ".join(bias.name for bias in loaded.biases)
-        return f"model       {spec.name_or_path}, {asked}\n{audit}; biases: {names}\n{report}"
+        of_model = f"model       {spec.name_or_path}, {asked}"
+        return "\n".join([of_model, f"{audit}; biases: {names}", *release_lines(loaded), report])
     names = ", ".join(bias.name for bias in loaded.biases)
     by_llm = uses_llm(recipe.label.by, recipe.llm), uses_llm(recipe.synthesize.by, recipe.llm)
     counts = "; ".join(
@@ -173,6 +193,7 @@ def plan(loaded: LoadedRecipe) -> str:
         f"{'/'.join(recipe.lora.target_modules)} + head, {train.get('num_train_epochs', 3)} epochs, "
         f"batch {train.get('per_device_train_batch_size', 16)}, learning rate {train.get('learning_rate', 2e-5)}",
         audit,
+        *release_lines(loaded),
         *dosed,
         report,
     ]
@@ -201,10 +222,19 @@ def _spending(loaded: LoadedRecipe) -> list[str]:
     return [*lines, *(f"            {sentence(one, llm)}" for one in planned)]
 
 
+def _in_order(given: str, recipe: Recipe) -> str:
+    """Where texts of a bias are looked for: the user's file, the paper's release, the embedded ones."""
+    if recipe.audit.release is None:
+        return given
+    return ", else ".join([*([given] if given != EMBEDDED else []), "the paper's release", EMBEDDED])
+
+
 def _rate(recipe: Recipe) -> str:
     if recipe.audit.rate:
         return f"; RATE on {recipe.audit.rate} answers with and without each bias"
-    return f"; RATE triples: {recipe.audit.triples}" if recipe.audit.triples else "; no RATE"
+    if recipe.audit.triples is None:
+        return "; no RATE"
+    return f"; RATE triples: {_in_order(recipe.audit.triples, recipe)}"
 
 
 def _objectives(recipe: Recipe) -> str:

@@ -16,20 +16,18 @@ from typing import Any
 import numpy as np
 
 from cda.config.load import LoadedRecipe, is_recipe, load_model_audit
-from cda.data.quality_sets import QualitySet, load_quality_set
+from cda.data.quality_sets import QualitySet
 from cda.data.quality_sets_rows import QualityItem
-from cda.embedded.model import NAME as EMBEDDED
-from cda.embedded.texts import authored_pairs
 from cda.errors import DataError, RecipeError
 from cda.files.jsonl import write_json, write_jsonl, write_text
 from cda.files.paths import refuse_link
 from cda.launch import is_main, say
 from cda.metrics.quality import measure, with_holm
 from cda.metrics.quality_rules import Ranked, Rule
-from cda.records import Exclusions, count_reasons, prompt_id
+from cda.records import count_reasons, prompt_id
 from cda.report.quality_files import rewardbench_files
 from cda.report.quality_page import quality_page, quality_page_plots
-from cda.report.quality_tables import quality_markdown, quality_summary
+from cda.report.quality_text import quality_markdown, quality_summary
 from cda.run import versions
 from cda.score.compared import Compared, Comparison, Rewards
 from cda.score.protocols import FloatArray
@@ -39,7 +37,7 @@ from cda.stages.quality_names import identity, named_sets, public_names
 from cda.stages.rows import prompt_row
 from cda.stages.scorers import compare, shared_folder
 from cda.stages.shown import shown_path, told_apart
-from cda.stages.sources import source_fingerprint
+from cda.stages.sources import load_quality_source, source_fingerprint
 from cda.stages.subjects import asked_subjects, check_subject
 
 RESULT, SCORES, REWARDBENCH = "quality.json", "scores.jsonl", "rewardbench"
@@ -119,7 +117,8 @@ def measure_quality(loaded: LoadedRecipe, files: Sequence[str], options: Quality
     if options.figures is not None:
         checked_form(options.figures)
     recipe = loaded.recipe
-    sets = named_sets([_load(one, loaded) for one in files])
+    split, columns = recipe.audit.quality_split, recipe.audit.quality_columns
+    sets = named_sets([load_quality_source(one, split, columns) for one in files])
     # Now, while the files are what was read: scoring may take hours.
     sources = {one.name: source_fingerprint(file, "quality") for one, file in zip(sets, files, strict=True)}
     subjects = asked_subjects(recipe.model, options.adapter, options.against, options.dose)
@@ -152,18 +151,6 @@ def _folder(loaded: LoadedRecipe, options: QualityOptions) -> str:
     beside = {"with": options.adapter, "at": options.dose, "against": options.against}
     name = loaded.recipe.name.removeprefix("audit-")
     return f"runs/quality-{name}{told_apart(loaded.recipe.model.name_or_path, beside)}"
-
-
-def _load(reference: str, loaded: LoadedRecipe) -> QualitySet:
-    audit = loaded.recipe.audit
-    if reference != EMBEDDED:
-        return load_quality_set(reference, audit.quality_split, audit.quality_columns)
-    found = [one.pair for one in authored_pairs("quality")]
-    items = [
-        QualityItem(row, str(row), pair.prompt, (pair.chosen,), (pair.rejected,), EMBEDDED, EMBEDDED)
-        for row, pair in enumerate(found, 1)
-    ]
-    return QualitySet(EMBEDDED, EMBEDDED, "pairs", tuple(items), Exclusions(len(found), {}), {}, None, {})
 
 
 def _comparisons(item: QualityItem) -> list[Comparison]:

@@ -15,6 +15,8 @@ from cda.config.schema import AuditSection, By, LlmSection, ModelSection
 from cda.data.attribute import AttributeRule
 from cda.data.load import check_columns, load_rows, looks_like_path
 from cda.data.pairs import CleanPairs, clean_pairs
+from cda.data.quality_sets import QualitySet, load_quality_set
+from cda.data.quality_sets_rows import QualityItem
 from cda.embedded.model import ADAPTERS, embedded_model_folder
 from cda.embedded.model import NAME as EMBEDDED
 from cda.embedded.rules import RuleRewriter
@@ -213,6 +215,22 @@ def load_pairs(reference: str, split: str, columns: Mapping[str, str], setting: 
         has_prompt = columns.get("prompt", "prompt") in found
         raise DataError(f"{reference}: no usable pair; {cleaned.exclusions}{'' if has_prompt else unread}")
     return cleaned
+
+
+def load_quality_source(reference: str, split: str, columns: Mapping[str, str]) -> QualitySet:
+    """Preferences to be ranked: the embedded quality pairs, or what `load_quality_set` takes.
+
+    Raises:
+        DataError: Cannot be loaded, or nothing usable is left.
+    """
+    if reference != EMBEDDED:
+        return load_quality_set(reference, split, columns)
+    found = [one.pair for one in authored_pairs("quality")]
+    items = [
+        QualityItem(row, str(row), pair.prompt, (pair.chosen,), (pair.rejected,), EMBEDDED, EMBEDDED)
+        for row, pair in enumerate(found, 1)
+    ]
+    return QualitySet(EMBEDDED, EMBEDDED, "pairs", tuple(items), Exclusions(len(found), {}), {}, None, {})
 
 
 def source_fingerprint(reference: str | None, part: str | None = None) -> str:

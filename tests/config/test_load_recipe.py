@@ -57,6 +57,15 @@ def test_every_shipped_recipe_resolves_with_every_preset(model: str, data: str) 
         assert isinstance(loaded.recipe.train["learning_rate"], float)
 
 
+def test_the_paper_s_data_bring_its_audit() -> None:
+    for reference, words in (("jargon", ["data=paper"]), ("faithful", []), ("jargon", ["audit=paper"])):
+        audit = load_recipe(reference, words).recipe.audit
+        assert (audit.preset, audit.ties, audit.max_contrasts, audit.release) == ("paper", "as-released", None, None)
+    assert load_recipe("jargon", ["data=paper", "audit.preset=null"]).recipe.audit.ties == "drop"
+    assert load_recipe("jargon", ["data=paper", "audit.ties=half"]).recipe.audit.ties == "half"
+    assert load_recipe("jargon").recipe.audit.preset is None
+
+
 def test_the_paper_s_numbers_of_pairs() -> None:
     counts = {}
     for name in RECIPES:
@@ -174,6 +183,7 @@ ONE_MISTAKE = [
     (["lora.dropuot=0"], "lora.dropuot: unknown key. Did you mean 'dropout'?"),
     (["model=llama-8"], "model: preset 'llama-8' is unknown. Did you mean 'llama-8b'? Known: embedded, "),
     (["data=papr"], "data: preset 'papr' is unknown. Did you mean 'paper'?"),
+    (["audit=papr"], "audit: preset 'papr' is unknown. Did you mean 'paper'?"),
     (["biases=jargn"], "biases: bias 'jargn' is unknown. Did you mean 'jargon'?"),
     (["biases=no/such.yaml"], "biases: bias file no/such.yaml: no such file"),
     (["biases=[]"], "biases: list should have at least 1 item"),

@@ -11,12 +11,23 @@ import numpy as np
 import pytest
 
 from cda.biases import Bias, load_bias
+from cda.data.pair_labels import training_labels
+from cda.data.quality_sets import quality_set
 from cda.metrics.votes import TieRule
 from cda.records import Contrast, LabelledPair, Pair, Triple, user_prompt
 from cda.rewrite.triples import flips_of
 from cda.score.compared import Preferences, Rewards, as_panel, comparison_id
 from cda.score.distinct import text_id
-from cda.stages import audit_analysis, audit_detail, audit_panel, audit_rate, audit_result, audit_rewards
+from cda.stages import (
+    audit_analysis,
+    audit_detail,
+    audit_panel,
+    audit_quality,
+    audit_rate,
+    audit_result,
+    audit_rewards,
+    audit_triple_skew,
+)
 from cda.stages.audit_groups import Group
 
 Audit = dict[str, Any]
@@ -115,6 +126,57 @@ def _rate(two: bool) -> str:
 
 
 @cache
+def _triple_skew(two: bool) -> str:
+    """Skew over the same triples."""
+    triples, scores = _triples()
+    scorings = {name: Rewards(scores) for name in (("before", "after") if two else ("model",))}
+    return json.dumps(audit_triple_skew.triple_skews(triples, (), scorings, SEED))
+
+
+@cache
+def _sections(two: bool) -> str:
+    """40 RewardBench pairs of two sections: all right before; after, those of Safety wrong."""
+    rows = [
+        {"prompt": f"q {row}", "chosen": f"good {row}", "rejected": f"bad {row}", "subset": subset}
+        for row, subset in enumerate(["alpacaeval-easy"] * 20 + ["donotanswer"] * 20)
+    ]
+    found = quality_set(rows, "bench.jsonl")
+    right = {
+        text_id(pair.prompt, text): float(text == pair.chosen)
+        for pair in found.pairs
+        for text in (pair.chosen, pair.rejected)
+    }
+    wrong = right | {text_id(pair.prompt, pair.chosen): -1.0 for pair in found.pairs[20:]}
+    scorings = {"before": Rewards(right), "after": Rewards(wrong)} if two else {"model": Rewards(right)}
+    return json.dumps(audit_quality.by_section(found, scorings, SEED))
+
+
+def _paper(two: bool) -> Audit:
+    """What a release says of jargon: one size with both scores, one with the first alone, a judge, RewardBench, labels."""
+    shares = {what: _quality_change((0.5, 0.25), 40) for what in ("skew", "miscalibration")}
+    alone = {what: {"before": _quality_change((0.5,), 40)["model"]} for what in shares}
+    judged = {what: _quality_change((0.6,), 40) for what in shares}
+    group = _group("jargon", (0.5,), True, "file", None, "reward", False, 0)
+    labels = {"labels": _analysis([group], True, "drop")["jargon"]} if two else {}
+    return {
+        "missing": {"labels of the training sample": ["length"]},
+        "biases": {
+            "jargon": {
+                "pairs": 48, "triples": 60, "triples_voted": 41, "run": "750_3", "rule": "as-released", "left_out": {"tie": 8},
+                "with_majority": 40,
+                "models": {"2B": {"without_score": 0, **shares}, "3B": {"without_score": 2, **alone},
+                           "8B": {"without_score": 48, "missing": "no pair with a majority has a score"}},
+                "mean": {"of": ["2B", "3B"], "without_score": 2, **shares},
+                "judges": {"gpt-4o": {"ties": 5, "without_verdict": 1, **judged},
+                           "mute": {"ties": 40, "without_verdict": 8, "missing": "no pair has a verdict for one side"}},
+                "rewardbench": {"2B": {"before": {"Chat": 0.807, "Safety": 0.912}, "after": {"Chat": 0.813, "Safety": 0.901}}},
+                **labels,
+            }
+        },
+    }  # fmt: skip
+
+
+@cache
 def _rewards(shares: tuple[float, ...], rate: bool, *made_of: Any) -> str:
     """Rewards of the sides of such a group, 0 for the base and the margin for the other; and of the triples."""
     group = _group("jargon", shares, True, *made_of)
@@ -157,7 +219,8 @@ def _analysis(groups: list[Group], two: bool, ties: TieRule) -> Audit:
         for at, text in enumerate((pair.chosen, pair.rejected))
     }
     scorings = {name: Rewards(scores) for name in (("before", "after") if two else ("model",))}
-    return audit_analysis.analysis(groups, labelled if two else (), pairs, scorings, ties, SEED)
+    labels = {group.bias.name: training_labels(labelled, group.bias.name) for group in groups}
+    return audit_analysis.analysis(groups, labels if two else {}, pairs, scorings, ties, SEED)  # type: ignore[arg-type]
 
 
 def _example(bias: str, moved: float, two: bool, text: str = "Use a pan and stir it.") -> Audit:
@@ -215,6 +278,7 @@ def make_audit() -> MakeAudit:
         verdicts: bool = False,
         unread: int = 0,
         panel: bool = False,
+        paper: bool = False,
     ) -> Audit:
         targets = {"jargon": (0.88, 0.40)} if targets is None else targets
         two = all(len(shares) == 2 for shares in targets.values())
@@ -252,6 +316,9 @@ def make_audit() -> MakeAudit:
             "effects": {name: effects for name, (effects, _) in details.items()},
             "drift": {name: drift for name, (_, drift) in details.items()},
             "rate": json.loads(_rate(two)) if rate else {},
+            "triple_skew": json.loads(_triple_skew(two)) if rate else {},
+            "quality_sections": json.loads(_sections(two)) if paper else None,
+            "paper": _paper(two) if paper else None,
             "rewards": {} if judge else json.loads(_rewards(made_of[first][0], rate, *made_of[first][1:])),
             "analysis": _analysis([group for group in groups if group.is_target], two, ties),
             "unseen_phrases": {next(iter(targets)): {"n": 57, "of": 100, **_quality_change((0.9, 0.5), 57)}} if two else {},

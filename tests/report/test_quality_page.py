@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from page_checks import checked, figures, section_ids, words
-from test_quality_tables import group, quality, score
+from test_quality_text import group, quality, score
 
 from cda.report.plots.quality import quality_plots
 from cda.report.quality_page import findings, quality_page, quality_page_plots

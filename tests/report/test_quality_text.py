@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cda.report.quality_files import rewardbench_files
-from cda.report.quality_tables import quality_markdown, quality_summary
+from cda.report.quality_text import quality_markdown, quality_summary
 
 
 def score(value: float, n: int = 1161) -> dict[str, Any]:

@@ -1,0 +1,253 @@
+"""The released data of "Flattery, Fluff, and Fog" in its own layout: every part of a bias, and which files are missing.
+
+The public repository anirudhb123/Preference-Model-Biases on GitHub is such a folder. It holds human votes on pairs, the
+triples that these pairs are drawn from, verdicts of LLM judges, scores of reward models before and after the paper's own
+fine-tuning, labels of the training sample, and RewardBench's results (numbers without texts).
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cda.data.contrasts import CleanContrasts
+from cda.data.load import load_rows
+from cda.data.pair_labels import PairLabels, labels_in
+from cda.data.score_files import Opinion, Score, read_opinions, read_scores
+from cda.data.triples import CleanTriples, clean_triples
+from cda.errors import DataError
+from cda.files.jsonl import read_text
+from cda.files.paths import is_a_folder, user_path
+from cda.records import Contrast, Exclusions, Preference, count_reasons, prompt_text, user_prompt
+
+REPOSITORY = "https://github.com/anirudhb123/Preference-Model-Biases"
+SOURCE = "the paper's release"
+"""Tag `source` of its contrasts."""
+FloatArray = NDArray[np.float64]
+
+PARTS: Mapping[str, str] = {
+    "human votes": "human_annotation_data/{bias}/{bias}_grouped_human_annotations.json",
+    "triples": "data/perturbations/all_data_perturbed_{bias}.jsonl",
+    "LLM verdicts": "*/generative_model_scores/{bias}/{bias}_scored_*.jsonl",
+    "scores before": "data/fine_tuned_model_scores/{bias}/{bias}_scored_[0-9]*B.jsonl",
+    "scores after": "data/fine_tuned_model_scores/{bias}/{bias}_scored_fine_tuned_[0-9]*B_*.jsonl",
+    "labels of the training sample": "data/reward_model_training_labeled_data/*_labeled_{bias}.jsonl",
+    "RewardBench results": "data/rewardbench_results/{bias}/*_rewardbench.out",
+}
+"""Where each part of a bias lies."""
+_BASE_RESULTS = "data/rewardbench_results/base-models/*_base_rewardbench.out"
+_COLUMNS = {"prompt": "query", "original": "original_response", "rewrite": "perturbed_response",
+            "rewrite_of_rewrite": "base_response"}  # fmt: skip
+_SIZE = r"(\d+(?:\.\d+)?B)"
+Sections = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasedModels:
+    """Margins of the paper's own reward models on the annotated pairs, before and after its fine-tuning.
+
+    Attributes:
+        run: The fine-tuning, as the release names it: pairs and epochs (`750_3`); empty where there is none.
+        before: Size (`2B`) to margins, score(perturbed) − score(base). Shape (n,); NaN where a pair has no score.
+        after: The same after the fine-tuning.
+    """
+
+    run: str
+    before: Mapping[str, FloatArray]
+    after: Mapping[str, FloatArray]
+
+
+def release_folder(reference: str, biases: Sequence[str]) -> Path:
+    """The folder of a release, looked at before anything else.
+
+    Raises:
+        DataError: No such folder, or it holds no part of any of the biases.
+    """
+    folder = user_path(reference)
+    if not is_a_folder(folder):
+        raise DataError(f"audit.release: {reference}: no such folder. The released data are at {REPOSITORY}")
+    if not any(files_of(folder, part, bias) for part in PARTS for bias in biases):
+        raise DataError(
+            f"audit.release: {reference}: holds no released file of {', '.join(biases)} (looked for "
+            f"{PARTS['human votes'].format(bias=biases[0])} and {len(PARTS) - 1} others); give a checkout of {REPOSITORY}"
+        )
+    return folder
+
+
+def files_of(folder: Path, part: str, bias: str) -> list[Path]:
+    """Files of one part of a bias, in alphabetical order."""
+    return sorted(folder.glob(PARTS[part].format(bias=bias)))
+
+
+def missing_parts(folder: Path, biases: Sequence[str]) -> dict[str, list[str]]:
+    """Part to the biases of which the folder has no such file; parts that are all there are left out."""
+    found = {part: [bias for bias in biases if not files_of(folder, part, bias)] for part in PARTS}
+    if not list(folder.glob(_BASE_RESULTS)):
+        found["RewardBench results before the fine-tuning"] = ["all"]
+    return {part: names for part, names in found.items() if names}
+
+
+def released_contrasts(folder: Path, bias: str) -> CleanContrasts:
+    """The annotated pairs of a bias with people's votes, their stated majority and all judges' verdicts; none without file.
+
+    Raises:
+        DataError: The file is not in the release's layout.
+    """
+    files = files_of(folder, "human votes", bias)
+    if not files:
+        return CleanContrasts((), Exclusions(0, {}), Exclusions(0, {}))
+    opinions, unread = read_opinions(files[0])
+    reasons: list[str] = []
+    contrasts: list[Contrast] = []
+    for query, one in opinions.items():
+        problem = _problem(query, one)
+        if problem:
+            reasons.append(problem)
+            continue
+        perturbed, base = one.texts or ("", "")
+        contrasts.append(
+            Contrast(bias, user_prompt(query), perturbed, base, one.released, one.votes, tags={"source": SOURCE})
+        )
+    if not contrasts:
+        raise DataError(f"{files[0]}: no usable pair; {Exclusions(len(opinions), count_reasons(reasons))}")
+    judged = released_verdicts(folder, bias, contrasts)
+    with_verdicts = tuple(
+        Contrast(one.bias, one.prompt, one.perturbed, one.base, one.preferred, one.votes, _given(judged, row), one.tags)
+        for row, one in enumerate(contrasts)
+    )
+    return CleanContrasts(with_verdicts, Exclusions(len(opinions), count_reasons(reasons)), unread)
+
+
+def released_triples(folder: Path, bias: str) -> CleanTriples:
+    """Triples of a bias: an answer, its rewrite with the bias (perturbed) and the rewrite of that one without it (base).
+
+    The rewriter was asked to add the bias, so that the answers count as without it; the release labels none of them.
+
+    Raises:
+        DataError: The file is not in the release's layout.
+    """
+    files = files_of(folder, "triples", bias)
+    if not files:
+        return CleanTriples((), Exclusions(0, {}))
+    rows = [{**row, "has_attribute": False, "bias": bias} for row in load_rows(str(files[0]))]
+    return clean_triples(rows, [bias], _COLUMNS, str(files[0]))
+
+
+def released_verdicts(
+    folder: Path, bias: str, contrasts: Sequence[Contrast]
+) -> dict[str, tuple[Preference | None, ...]]:
+    """Verdict of each LLM judge on each contrast, by the judge's name; None where there is none to be read."""
+    found = {}
+    for path in files_of(folder, "LLM verdicts", bias):
+        rows = {str(row.get("query")): row for row in load_rows(str(path))}
+        verdicts = tuple(_verdict(one, rows.get(prompt_text(one.prompt), {})) for one in contrasts)
+        found[path.stem.removeprefix(f"{bias}_scored_")] = verdicts
+    return found
+
+
+def released_models(folder: Path, bias: str, contrasts: Sequence[Contrast]) -> ReleasedModels:
+    """Scores of the paper's reward models, of the fine-tuning that has RewardBench results (else of most sizes).
+
+    Raises:
+        DataError: A score file cannot be read.
+    """
+    before, runs = {}, dict[str, dict[str, Path]]()
+    for path in (*files_of(folder, "scores before", bias), *files_of(folder, "scores after", bias)):
+        name = path.stem.removeprefix(f"{bias}_scored_")
+        if match := re.fullmatch(_SIZE, name):
+            before[match[1]] = path
+        elif match := re.fullmatch(rf"fine_tuned_{_SIZE}_(.+)", name):
+            runs.setdefault(match[2], {})[match[1]] = path
+    benched = [run for run in runs if any(run in one for one in _results(folder, bias))]
+    run = max(benched or list(runs), key=lambda one: len(runs[one]), default="")
+    return ReleasedModels(run, _margins(before, contrasts), _margins(runs.get(run, {}), contrasts))
+
+
+def released_sections(folder: Path, bias: str, run: str) -> dict[str, dict[str, Sections]]:
+    """RewardBench as released: size to `before` and `after` this fine-tuning, each section to accuracy."""
+    files = {"before": sorted(folder.glob(_BASE_RESULTS)), "after": files_of(folder, "RewardBench results", bias)}
+    wanted = {"before": "base", "after": f"{bias}_{run}"}
+    found: dict[str, dict[str, Sections]] = {}
+    for when, paths in files.items():
+        for path in paths:
+            match = re.fullmatch(rf"{_SIZE}_(.+)_rewardbench", path.stem)
+            if match and match[2] == wanted[when] and (sections := _sections(path)):
+                found.setdefault(match[1], {})[when] = sections
+    return dict(sorted(found.items(), key=lambda one: float(one[0][:-1])))
+
+
+def released_labels(folder: Path, bias: str) -> PairLabels | None:
+    """Labels of the training sample; None where the release has none of this bias."""
+    files = files_of(folder, "labels of the training sample", bias)
+    if not files:
+        return None
+    rows = load_rows(str(files[0]))
+    named = sorted({key.removeprefix("chosen_") for row in rows for key in row if key.startswith("chosen_")})
+    column = bias if bias in named else next(iter(named), bias)  # structure's are chosen_list and rejected_list
+    return labels_in(rows, bias, column)
+
+
+def _problem(query: str, one: Opinion) -> str | None:
+    """Why an annotated pair cannot be used; None where it can."""
+    sides = one.texts or (None, None)
+    if not all(isinstance(side, str) and side.strip() for side in sides):
+        return "a side is missing"
+    if not query.strip():
+        return "empty prompt"
+    return "identical sides" if sides[0] == sides[1] else None
+
+
+def _given(judged: Mapping[str, Sequence[Preference | None]], row: int) -> tuple[Preference, ...]:
+    return tuple(verdict for verdicts in judged.values() if (verdict := verdicts[row]) is not None)
+
+
+def _verdict(contrast: Contrast, row: Mapping[str, Any]) -> Preference | None:
+    """The side that a judge's word names; None where it names none, or judged other texts."""
+    said = row.get("judgement")
+    word = said.get("judgement") if isinstance(said, Mapping) else said
+    name = str(word).strip().lower().replace(" ", "_")
+    if name == "tie":
+        return "tie"
+    text = row.get(name) if name in ("response_1", "response_2") else None
+    return "perturbed" if text == contrast.perturbed else "base" if text == contrast.base else None
+
+
+def _margins(files: Mapping[str, Path], contrasts: Sequence[Contrast]) -> dict[str, FloatArray]:
+    """Margins by size, the smallest first."""
+    sizes = sorted(files, key=lambda size: float(size[:-1]))
+    return {size: np.array(list(_matched(files[size], contrasts))) for size in sizes}
+
+
+def _matched(path: Path, contrasts: Sequence[Contrast]) -> Iterator[float]:
+    scores, _ = read_scores(path, ("perturbed_score", "base_score"))
+    for one in contrasts:
+        score = scores.get(prompt_text(one.prompt).strip())
+        yield score.margin if score is not None and _same_texts(score, one) else math.nan
+
+
+def _same_texts(score: Score, one: Contrast) -> bool:
+    texts = (score.row.get("perturbed_response"), score.row.get("base_response"))
+    return texts in ((one.perturbed, one.base), (None, None))
+
+
+def _results(folder: Path, bias: str) -> list[str]:
+    return [path.stem for path in files_of(folder, "RewardBench results", bias)]
+
+
+def _sections(path: Path) -> Sections | None:
+    """The last line of sections in a result file; None where it holds none."""
+    text = re.findall(r"Section Scores:\s*(\{[^}]*\})", read_text(path))
+    if not text:
+        return None
+    try:
+        return {str(name): float(value) for name, value in ast.literal_eval(text[-1]).items()}
+    except (ValueError, SyntaxError, TypeError):
+        return None

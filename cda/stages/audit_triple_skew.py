@@ -1,0 +1,48 @@
+"""Skew over triples: how often a scorer prefers the rewrite with the bias over the rewrite without it.
+
+Both sides went through the rewriter, as in "Flattery, Fluff, and Fog"; skew over authored pairs is another measure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cda.records import Triple, prompt_id
+from cda.stages.audit_groups import Scorings
+from cda.stages.audit_rate import triple_comparisons
+from cda.stages.audit_result import positive_shares, ties_of
+
+
+def triple_skews(
+    triples: Sequence[Triple], released: Sequence[Triple], scorings: Scorings, seed: int
+) -> dict[str, Any]:
+    """Skew of every bias with triples: before, after and their paired change, or of the one model.
+
+    Args:
+        triples: Those whose rewrites flipped the bias as far as anybody can tell.
+        released: Those of the paper's release, which stand for their biases, all of them: the paper checks none.
+        scorings: Of all these triples.
+        seed: Of the intervals.
+
+    Returns:
+        Bias to shares as in the skew of contrasts, with `n`, and `unread`: triples of which a rewrite has no score.
+    """
+    whole = {triple.bias for triple in released}
+    used = [*(one for one in triples if one.bias not in whole), *released]
+    names = dict.fromkeys(triple.bias for triple in used)
+    return {name: _skew([one for one in used if one.bias == name], scorings, seed) for name in names}
+
+
+def _skew(triples: Sequence[Triple], scorings: Scorings, seed: int) -> dict[str, Any]:
+    compared = [triple_comparisons(triple)[0] for triple in triples]
+    margins = {label: scoring.margins(compared) for label, scoring in scorings.items()}
+    read = ~np.isnan(np.array(list(margins.values()))).any(axis=0)
+    found: dict[str, Any] = {"n": int(read.sum()), "unread": int((~read).sum())}
+    if not read.any():
+        return found | {"missing": "no triple has a score of both rewrites"}
+    ids = [prompt_id(triple.prompt) for triple, keep in zip(triples, read, strict=True) if keep]
+    kept = {label: values[read] for label, values in margins.items()}
+    return found | positive_shares(kept, ids, seed, ties_of(next(iter(scorings.values())).unit))

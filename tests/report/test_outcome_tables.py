@@ -1,0 +1,110 @@
+"""The paper's outcome in the report: this run's numbers, the paper's own beside them, skew over triples, sections."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cda.report.audit_sections import section_sentences, sections_line
+from cda.report.glossary import glossary
+from cda.report.markdown import render_markdown
+from cda.report.outcome_tables import paper_sentences, paper_tables
+from cda.report.sections import sections
+from cda.report.tables import Table, main_table, skew_table, triple_skew_table
+from cda.report.terminal import summary_table
+
+SHARES = {"jargon": (0.88, 0.40)}
+VOTES = {"jargon": (0.88, 0.40, 0.45)}
+
+
+@pytest.fixture
+def trained(make_audit: Any) -> Any:
+    return make_audit(SHARES, votes=VOTES, ties="as-released", rate=True, paper=True)
+
+
+@pytest.fixture
+def alone(make_audit: Any) -> Any:
+    return make_audit(
+        {"jargon": (0.88,)}, votes={"jargon": (0.88, 0.45)}, quality=(0.75,), others=(), rate=True, paper=True
+    )
+
+
+def first_cells(table: Table) -> list[str]:
+    return [row[0] for row in table.rows]
+
+
+def test_this_run_s_outcome(trained: Any) -> None:
+    outcome = paper_tables(trained)[0]
+    assert outcome.header == ("measure", "before", "after", "change (points)", "n")
+    assert first_cells(outcome) == [
+        "jargon human skew", "jargon skew, where people have a majority", "jargon miscalibration", "jargon skew (triples)",
+        "bench: Chat", "bench: Safety", "bench: overall",
+    ]  # fmt: skip
+    rows = {row[0]: row[1:] for row in outcome.rows}
+    assert rows["bench: Chat"][:3] == ("100.0% [83.9, 100.0]", "100.0% [83.9, 100.0]", "0.0 [−16.1, 16.1]")
+    assert rows["bench: Safety"][1].startswith("0.0%") and rows["bench: Safety"][2].startswith("−100.0")
+    assert rows["jargon human skew"][1] == "the same"
+
+
+def test_the_paper_s_own_beside_it(trained: Any) -> None:
+    _, models, judges, bench, labels = paper_tables(trained)
+    rows = {row[0]: row[1:] for row in models.rows}
+    assert rows["jargon, 2B: skew"][0].startswith("50% [") and rows["jargon, 2B: skew"][2].startswith("−25 [")
+    assert rows["jargon, 3B: skew"][1:3] == ("no scores", "") and rows["jargon, 3B: skew"][4] == "2"
+    assert rows["jargon, 8B"][0] == "no pair with a majority has a score" and rows["jargon, 8B"][4] == "48"
+    assert "jargon, mean of 2B, 3B: miscalibration" in rows
+    assert judges.rows[0][3:] == ("40", "5", "1") and judges.rows[1][1] == "not estimated"
+    assert bench.rows[0] == ("jargon, 2B: Chat", "80.7%", "81.3%", "0.6") and "no interval" in bench.caption
+    assert labels.rows[0][0] == "jargon"
+
+
+def test_what_the_release_lacks_and_which_rule_holds_is_said(trained: Any) -> None:
+    said = " ".join(paper_sentences(trained))
+    assert (
+        "jargon: 48 pairs that people voted on, 40 with a majority for one side; 60 triples, of which people voted on 41."
+        in said
+    )
+    assert "left out, as in the paper's Table 6" in said
+    assert "Missing in the release: labels of the training sample of length." in said
+    assert "RewardBench by section was not measured" not in said
+    without = {**trained, "quality_sections": None}
+    assert "RewardBench by section was not measured" in " ".join(paper_sentences(without))
+
+
+def test_both_skews_have_a_name(trained: Any, alone: Any) -> None:
+    for audit in (trained, alone):
+        triples = triple_skew_table(audit)
+        assert triples is not None and triples.caption.startswith(
+            "Skew (triples: rewrite of the rewrite against rewrite)"
+        )
+        assert triples.rows[0][-2:] == ("20", "20 of 20 flipped")
+        terms = [entry.term for entry in glossary(audit)]
+        assert "skew (triples: rewrite of the rewrite against rewrite)" in terms
+    assert "skew (authored pairs)" in [entry.term for entry in glossary(trained)]  # of length and structure
+    assert {row[0].split()[0]: row[-1] for row in skew_table(trained).rows} == {
+        "jargon": "pairs of your file", "length": "authored pairs", "structure": "authored pairs",
+    }  # fmt: skip
+    assert "jargon skew (triples)" in first_cells(main_table(trained))
+
+
+def test_the_terminal_has_both(trained: Any, alone: Any, make_audit: Any) -> None:
+    assert "bench, %: Chat 100.0→100.0, Safety 100.0→0.0 fell*" in summary_table(trained, "report.html")
+    # In twelve lines there is room for skew over triples where people's rows do not need it.
+    assert "\njargon skew (triples)" in summary_table(make_audit(rate=True), "report.html")
+    text = summary_table(alone, "report.html")
+    assert "Skew over triples (rewrite of the rewrite against rewrite): jargon" in text
+    assert "bench, %: Chat 100.0, Safety 100.0, overall 100.0" in text
+
+
+def test_sections_say_how_they_are_made_up(trained: Any, alone: Any, audit: Any) -> None:
+    said = " ".join(section_sentences(trained))
+    assert "math-prm weighs as much as all code" in said and "Holm over the sections of this set." in said
+    assert "The benchmark has 2985 pairs, here 40: not the leaderboard's number." in said
+    assert "Holm" not in " ".join(section_sentences(alone))
+    assert section_sentences(audit) == [] and sections_line(audit) == "" and paper_tables(audit) == []
+
+
+def test_only_an_audit_with_the_release_has_the_section(trained: Any, audit: Any) -> None:
+    assert sections(trained)[0].id == "paper" and "paper" not in {one.id for one in sections(audit)}
+    assert "## The paper's outcome" in render_markdown(trained)

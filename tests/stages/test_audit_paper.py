@@ -1,0 +1,233 @@
+"""`audit=paper`: an audit that reads the paper's release ends in the paper's outcome, with a training and without one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_release import MORE, VOTED, make_release, write_rows
+from typer.testing import CliRunner
+
+from cda.cli import app
+from cda.config.load import load_recipe
+from cda.data.release import SOURCE, released_contrasts
+from cda.records import prompt_text
+from cda.stages.audit_sources import audited_contrasts, audited_prompts
+
+# Prefers the long side of even pairs, and neither side of the others.
+SCORER = """
+def score(prompts, responses):
+    return [float(text.startswith("long") and text[-1] in "02468") for text in responses]
+"""
+SUBSETS = ("alpacaeval-easy", "donotanswer", "hep-go")
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Path:
+    return make_release(tmp_path / "release")
+
+
+@pytest.fixture
+def scorer(tmp_path: Path) -> str:
+    path = tmp_path / "scorer.py"
+    path.write_text(SCORER, encoding="utf-8")
+    return f"{path}:score"
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Path:
+    """30 RewardBench pairs that the scorer ranks: right in Chat, ties elsewhere; and a row of a prior set."""
+    rows = [
+        {
+            "prompt": f"p {row}",
+            "chosen": f"{'long' if row < 10 else 'short'} {2 * row}",
+            "rejected": f"no {row}",
+            "subset": SUBSETS[row // 10],
+        }
+        for row in range(30)
+    ]
+    return write_rows(tmp_path / "bench.jsonl", [*rows, {**rows[0], "subset": "shp"}])
+
+
+def cda(*words: object) -> Any:
+    return CliRunner().invoke(app, [*map(str, words)])
+
+
+def result(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "audit" / "audit.json").read_text(encoding="utf-8"))
+    return found
+
+
+def test_an_audit_ends_in_the_paper_s_outcome(release: Path, scorer: str, bench: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = cda("audit", scorer, "audit=paper", f"audit.release={release}", "--bias", "jargon", "--quality", bench,
+               "--out", out)  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert (
+        f"jargon: {VOTED} pairs with people's votes; {VOTED + MORE} triples, of which people voted on {VOTED}"
+        in done.output
+    )
+    assert "RewardBench by section will be missing" not in done.output
+    assert "Skew over triples (rewrite of the rewrite against rewrite): jargon 50% [33, 67] (n 30)" in done.output
+    assert "bench, %: Chat 100.0, Safety 0.0, Reasoning 0.0, overall 33.3" in done.output
+    found = result(out)
+    people = found["votes"]["jargon"]
+    assert (people["human_skew"]["value"], people["human_skew"]["n"], people["rule"]) == (8 / 20, 20, "as-released")
+    assert people["left_out"] == {"tie": 4}
+    # Even pairs are preferred: 4 of the 8 that people prefer, and 6 of the 12 that they do not.
+    assert people["skew_on_voted"]["model"]["value"] == 0.5 and people["miscalibration"]["model"]["value"] == 0.5
+    assert found["skew"]["jargon"]["source"] == SOURCE == found["rate"]["jargon"]["rewriter"]
+    assert (found["triple_skew"]["jargon"]["n"], found["triple_skew"]["jargon"]["model"]["value"]) == (30, 0.5)
+    assert found["excluded"][f"{SOURCE}: triples of jargon"]["seen"] == 31
+    assert sum(found["excluded"][f"{SOURCE}: triples of jargon"]["reasons"].values()) == 1
+    sections = {
+        one["name"]: one["scores"]["model"]["estimate"]["value"] for one in found["quality_sections"]["sections"]
+    }
+    assert sections == {"Chat": 1.0, "Safety": 0.0, "Reasoning": 0.0}
+    assert found["quality_sections"]["exclusions"]["reasons"] == {"prior set": 1}
+    assert found["quality"]["model"]["n"] == 30
+    table = found["analysis"]["jargon"]["contingency"]
+    assert [table[cell] for cell in ("both", "only_chosen", "only_rejected", "neither")] == [1, 6, 2, 1]
+    assert table["exclusions"]["reasons"] == {"unparsed label": 1}
+    assert found["analysis"]["jargon"]["r_train"]["value"] == pytest.approx(4 / 80**0.5)
+    report = (out / "report" / "report.md").read_text(encoding="utf-8")
+    assert (
+        "## The paper's outcome" in report
+        and "jargon: labels of 11 pairs; 1 with a label that cannot be read" in report
+    )
+
+
+def test_the_paper_s_own_models_and_judges_stand_beside(release: Path, scorer: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = cda("audit", scorer, "audit=paper", f"audit.release={release}", "--bias", "jargon", "--quality", "none",
+               "--out", out)  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert "RewardBench by section will be missing" in done.output
+    paper = result(out)["paper"]
+    one = paper["biases"]["jargon"]
+    assert paper["missing"] == {} and (one["pairs"], one["triples"], one["triples_voted"]) == (24, 30, 24)
+    model = one["models"]["2B"]
+    assert [model["skew"][when]["value"] for when in ("before", "after", "change")] == [0.5, 0.0, -0.5]
+    assert [model["miscalibration"][when]["value"] for when in ("before", "after")] == [0.5, 0.4]
+    # 3B has no score of pair 5, where people have a majority.
+    assert (one["models"]["3B"]["skew"]["before"]["n"], one["models"]["3B"]["without_score"]) == (19, 1)
+    assert (one["mean"]["of"], one["mean"]["skew"]["before"]["n"]) == (["2B", "3B"], 19)
+    assert one["mean"]["skew"]["before"]["value"] == pytest.approx(10 / 19)
+    assert one["mean"]["skew"]["change"]["value"] == pytest.approx(-10 / 19)
+    # Of the 20 pairs with a majority the judge ties on 0, 4, 8, 12 and 16; it is for the base on all others.
+    judge = one["judges"]["gpt-4o"]
+    assert (judge["skew"]["model"]["value"], judge["skew"]["model"]["n"], judge["ties"]) == (0.0, 15, 5)
+    assert judge["miscalibration"]["model"]["value"] == pytest.approx(6 / 15)
+    assert one["rewardbench"]["2B"]["after"]["Chat"] == 0.75
+
+
+def test_before_and_after_a_training(
+    release: Path, bench: Path, small_job: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    words = small_job(out, "audit=paper", f"audit.release={release}", f"audit.quality={bench}", "audit.max_contrasts=null",
+                      "audit.max_quality=null", "audit.rate=0", "dose.on=no")  # fmt: skip
+    done = cda("train", *words)
+    assert done.exit_code == 0, done.output
+    found = result(out)
+    assert set(found["votes"]["jargon"]["miscalibration"]) >= {"before", "after", "change"}
+    assert set(found["triple_skew"]["jargon"]) >= {"before", "after", "change"}
+    assert found["triple_skew"]["jargon"]["change"]["n"] == 30
+    assert [one["shift"]["estimate"]["n"] for one in found["quality_sections"]["sections"]] == [10, 10, 10]
+    assert found["paper"]["biases"]["jargon"]["labels"]["contingency"]["only_chosen"] == 6
+    assert found["sources"]["release"] == str(release)
+    report = (out / "report" / "report.md").read_text(encoding="utf-8")
+    assert "The paper's labels of its training sample" in report and "bench: Chat Hard" not in report
+    again = cda("train", *words)
+    assert "audit: done before, reused" in again.output
+    votes = release / "human_annotation_data" / "jargon" / "jargon_grouped_human_annotations.json"
+    votes.write_text(votes.read_text(encoding="utf-8").replace("Tie", "tie"), encoding="utf-8")
+    assert "audit: made again" in cda("train", *words).output
+
+
+def test_a_file_of_contrasts_goes_before_the_release(release: Path, scorer: str, tmp_path: Path) -> None:
+    rows = [{"prompt": f"p {row}", "perturbed": f"long {row}", "base": f"short {row}"} for row in range(8)]
+    own = write_rows(tmp_path / "own.jsonl", rows)
+    out = tmp_path / "out"
+    done = cda(
+        "audit",
+        scorer,
+        "--pairs",
+        own,
+        f"audit.release={release}",
+        "--bias",
+        "jargon",
+        "--quality",
+        "none",
+        "--out",
+        out,
+    )
+    assert done.exit_code == 0, done.output
+    found = result(out)
+    assert (found["skew"]["jargon"]["source"], found["skew"]["jargon"]["model"]["n"]) == ("file", 8)
+    assert found["triple_skew"]["jargon"]["n"] == 30 and found["votes"] == {}
+
+
+def test_training_leaves_out_what_the_release_is_audited_on(release: Path) -> None:
+    loaded = load_recipe("jargon", ["audit=paper", f"audit.release={release}", "audit.quality=null"])
+    prompts = {prompt_text(one) for one in audited_prompts(loaded)}
+    assert {f"question {row}" for row in range(VOTED + MORE)} <= prompts
+    votes = released_contrasts(release, "jargon").contrasts
+    assert [one for one in audited_contrasts(loaded) if one.tags["source"] == SOURCE] == list(votes)
+
+
+def test_without_the_folder_the_plan_says_what_is_missing_and_goes_on(tmp_path: Path) -> None:
+    words = ("audit", "embedded", "audit=paper", "--bias", "jargon", "--out", tmp_path / "out", "--dry-run")
+    done = cda(*words)
+    assert done.exit_code == 0, done.output
+    assert (
+        "audit.release is not set, so that this run will lack the paper's human skew and miscalibration" in done.output
+    )
+    assert "git clone https://github.com/anirudhb123/Preference-Model-Biases" in done.output
+    assert "RewardBench by section will be missing" in done.output
+    trained = cda("train", "jargon", "data=paper", "data.pairs=embedded", f"run.folder={tmp_path / 'run'}", "--dry-run")
+    assert trained.exit_code == 0, trained.output
+    assert "audit.release is not set" in trained.output
+    assert "audit.release" not in cda("train", "jargon", f"run.folder={tmp_path / 'run'}", "--dry-run").output
+
+
+@pytest.mark.parametrize(("folder", "message"), [
+    ("nothing", "nothing: no such folder. The released data are at https://github.com/anirudhb123"),
+    (".", "holds no released file of jargon"),
+])  # fmt: skip
+def test_a_wrong_folder_is_one_sentence(tmp_path: Path, folder: str, message: str) -> None:
+    done = cda("audit", "embedded", "audit=paper", f"audit.release={tmp_path / folder}", "--bias", "jargon", "--dry-run",
+               "--out", tmp_path / "out")  # fmt: skip
+    assert done.exit_code != 0 and message in " ".join(done.output.split()), done.output
+    assert "Traceback" not in done.output
+
+
+def test_parts_that_are_missing_are_said_once_at_the_start(release: Path, scorer: str, tmp_path: Path) -> None:
+    done = cda("audit", scorer, "audit=paper", f"audit.release={release}", "--bias", "jargon", "--bias", "length",
+               "--dry-run", "--out", tmp_path / "out")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert "missing of length: human votes, triples, LLM verdicts, scores before, scores after, labels" in done.output
+
+
+def test_labels_are_for_audits_alone(release: Path, scorer: str, tmp_path: Path) -> None:
+    labels = next(release.glob("data/reward_model_training_labeled_data/*"))
+    refused = cda("audit", "jargon", f"audit.labels={labels}", f"run.folder={tmp_path / 'run'}", "--dry-run")
+    assert refused.exit_code != 0 and "audit.labels: a training takes the labels of its own pairs" in refused.output
+    rows = [{"prompt": f"p {row}", "perturbed": f"long {row}", "base": f"short {row}"} for row in range(8)]
+    own, out = write_rows(tmp_path / "own.jsonl", rows), tmp_path / "out"
+    done = cda(
+        "audit", scorer, "--pairs", own, f"audit.labels={labels}", "--bias", "jargon", "--quality", "none", "--out", out
+    )
+    assert done.exit_code == 0, done.output
+    assert result(out)["analysis"]["jargon"]["contingency"]["selection_rate"]["value"] == 6 / 8
+
+
+def test_a_benchmark_of_several_responses_is_refused_with_the_command_for_it(scorer: str, tmp_path: Path) -> None:
+    three = {"prompt": "p", "chosen": ["a", "b", "c"], "rejected": ["d", "e", "f"], "domain": "chat"}
+    path = write_rows(tmp_path / "rm.jsonl", [three])
+    done = cda("audit", scorer, "--bias", "jargon", "--quality", path, "--out", tmp_path / "out")
+    assert done.exit_code != 0 and "read as rm-bench, whose items have several responses on a side" in done.output
+    assert f"cda quality MODEL {path}" in done.output
