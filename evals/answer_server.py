@@ -1,0 +1,105 @@
+"""A local server of the OpenAI API that gives kept answers, and collects the questions that have none."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any
+
+from cda.llm.openai_client import OpenAIClient
+from cda.llm.protocol import Request, complete
+from cda.records import content_id
+
+READY = Request("Answer with an empty object.", "Ready?", {"type": "object"})
+"""The first question to every server, so that a first answer not held to its schema is not taken for a server without them."""
+Json = dict[str, Any]
+
+
+def question_id(body: Mapping[str, Any]) -> str:
+    """Hash of a call's messages and of the answer schema that it asks for; the model's name and settings do not count."""
+    return content_id("question", body["messages"], body.get("response_format"))
+
+
+def request_id(request: Request) -> str:
+    """`question_id` of a request as the client sends it."""
+    return question_id(OpenAIClient("answers", "http://127.0.0.1/v1").body(request))
+
+
+@dataclass
+class AnswerServer:
+    """Serves while it is open as a context.
+
+    Attributes:
+        answers: Text of the answer by question id. A question without one is answered with status 500.
+        kind: What the questions are noted as from now on.
+        open_questions: Questions without an answer, by id, in the order in which they came: id, kind, messages and schema.
+        asked: Ids of all questions, with their kind.
+    """
+
+    answers: Mapping[str, str]
+    kind: str = ""
+    open_questions: dict[str, Json] = field(default_factory=dict, init=False)
+    asked: dict[str, str] = field(default_factory=dict, init=False)
+    _server: ThreadingHTTPServer | None = field(default=None, init=False, repr=False)
+
+    def client(self) -> OpenAIClient:
+        """A client of this server that asks every question once."""
+        assert self._server is not None
+        url = f"http://127.0.0.1:{self._server.server_port}/v1"
+        found = OpenAIClient("answers", url, api_key_env="CDA_NO_KEY", retries=0, say=lambda _: None)
+        complete(found, [READY], "starting")
+        return found
+
+    def answer(self, body: Json) -> tuple[int, Json]:
+        """Status and content for one call."""
+        if body["messages"][1]["content"] == READY.user:
+            return 200, _completion("{}")
+        name = question_id(body)
+        self.asked[name] = self.kind
+        if name in self.answers:
+            return 200, _completion(self.answers[name])
+        form = body.get("response_format")
+        row = {"id": name, "kind": self.kind, "messages": body["messages"]}
+        self.open_questions[name] = row | ({"schema": form["json_schema"]["schema"]} if form else {})
+        return 500, {"error": {"message": "no answer is kept"}}
+
+    def __enter__(self) -> AnswerServer:
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            wbufsize = 1 << 16  # head and body in one packet; apart, each answer waits 40 ms for an acknowledgement
+
+            def do_POST(self) -> None:
+                status, content = outer.answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                payload = json.dumps(content).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(payload)))
+                self.end_headers()
+                self.wfile.write(payload)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        class Server(ThreadingHTTPServer):
+            request_queue_size = 128  # with 5, connections that come at once wait a second
+            daemon_threads = True
+
+        self._server = Server(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        assert self._server is not None
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def _completion(text: str) -> Json:
+    message = {"role": "assistant", "content": text}
+    return {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": {}}
