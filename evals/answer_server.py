@@ -17,6 +17,7 @@ from cda.records import content_id
 READY = Request("Answer with an empty object.", "Ready?", {"type": "object"})
 """The first question to every server, so that a first answer not held to its schema is not taken for a server without them."""
 Json = dict[str, Any]
+_NO_ANSWER: Json = {"error": {"message": "no answer is kept"}}
 
 
 def question_id(body: Mapping[str, Any]) -> str:
@@ -38,12 +39,16 @@ class AnswerServer:
         kind: What the questions are noted as from now on.
         open_questions: Questions without an answer, by id, in the order in which they came: id, kind, messages and schema.
         asked: Ids of all questions, with their kind.
+        asked_again: Ids of questions whose first answer was not of the asked form, so that the client asked again in plain
+            words. They get no answer, and are no questions of their own.
     """
 
     answers: Mapping[str, str]
     kind: str = ""
     open_questions: dict[str, Json] = field(default_factory=dict, init=False)
     asked: dict[str, str] = field(default_factory=dict, init=False)
+    asked_again: set[str] = field(default_factory=set, init=False)
+    _first: dict[str, str] = field(default_factory=dict, init=False, repr=False)
     _server: ThreadingHTTPServer | None = field(default=None, init=False, repr=False)
 
     def client(self) -> OpenAIClient:
@@ -59,13 +64,17 @@ class AnswerServer:
         if body["messages"][1]["content"] == READY.user:
             return 200, _completion("{}")
         name = question_id(body)
+        first = self._first.setdefault(content_id(self.kind, body["messages"][1]["content"]), name)
+        if first != name:
+            self.asked_again.add(first)
+            return 500, _NO_ANSWER
         self.asked[name] = self.kind
         if name in self.answers:
             return 200, _completion(self.answers[name])
         form = body.get("response_format")
         row = {"id": name, "kind": self.kind, "messages": body["messages"]}
         self.open_questions[name] = row | ({"schema": form["json_schema"]["schema"]} if form else {})
-        return 500, {"error": {"message": "no answer is kept"}}
+        return 500, _NO_ANSWER
 
     def __enter__(self) -> AnswerServer:
         outer = self

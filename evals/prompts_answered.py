@@ -317,6 +317,7 @@ def checks_of(found: Answered, server: AnswerServer, answers: Mapping[str, Answe
     numbers = {
         "asked": dict(n_asked),
         "without an answer": dict(open_by_kind),
+        "first answer not of the schema": sorted(server.asked_again),
         "kept answers that no question asks for": sum(name not in server.asked for name in answers),
         "answered by": dict(sorted(Counter(answers[name].by for name in server.asked if name in answers).items())),
         "read": n_read,
