@@ -1,4 +1,5 @@
-"""Claim: a capable language model that sees a prompt and nothing else can do what each of our prompts asks.
+"""Claim: a capable language model that sees a prompt and nothing else does what our prompts for labels, rewrites, verdicts,
+proposals and groupings ask of it, and its answers are read.
 
 The product's own code asks, through the real client, a local server that gives the answers kept in `answers/prompts.jsonl`:
 for each of the five biases 20 labels of pairs, 20 additions and 20 removals, then the gate's labelling question about each
@@ -9,7 +10,7 @@ authors; 90% of the rewrites pass the gate at the first try, and 95% of those th
 is never the writer; 90% of the quality pairs judged right (a tie is not); each proposal gives a usable attribute, and 80% of
 the attributes asked for are usable; each grouping read, 80% of the paraphrases put together and 95% of the rest kept apart.
 
-    python evals/prompts_answered.py                        replay (half a minute)
+    python evals/prompts_answered.py                        replay (a quarter of a minute)
     python evals/prompts_answered.py --ask FOLDER           the questions that have no answer yet: FOLDER/questions.jsonl, and
                                                             FOLDER/sheets/KIND-NN.jsonl in random order for those who answer
     python evals/prompts_answered.py --take FOLDER --by NAME    FOLDER/answers/*.jsonl (rows of `id` and `answer`, the reply word
