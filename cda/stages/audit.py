@@ -60,7 +60,16 @@ _COUNTED = ("texts", "truncated", "dropped", "cached", "comparisons", "unread")
 
 
 def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
-    """What decides the audit."""
+    """What decides the audit: what is measured, and of a training its adapter and the dose that is the run's result."""
+    settings, inputs = what_is_measured(loaded)
+    if not loaded.only_audit:
+        settings["dose"] = applied_dose(run_folder)
+        inputs |= {name: run_folder.output_of(name) for name in ("train", ADAPTER_STAGE)}
+    return Stage("audit", settings, inputs)
+
+
+def what_is_measured(loaded: LoadedRecipe) -> tuple[dict[str, Any], dict[str, str]]:
+    """Settings and inputs of what an audit measures; of a training without what was trained."""
     recipe = loaded.recipe
     judged = kind_of(recipe.model.name_or_path) == "judge"
     settings = {
@@ -88,11 +97,9 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
         "embedded contrasts": source_fingerprint(EMBEDDED, "audit"),
         "embedded contrasts, removed": source_fingerprint(EMBEDDED, "shown"),
     }
-    if not loaded.only_audit:
-        inputs["train"] = run_folder.output_of("train")
-    elif not judged:
+    if loaded.only_audit and not judged:
         inputs["model"] = scorer_source(recipe.model, loaded)
-    return Stage("audit", settings, inputs)
+    return settings, inputs
 
 
 def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, Any]:

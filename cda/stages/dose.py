@@ -19,26 +19,33 @@ from cda.run import RunFolder, Stage
 from cda.score.compared import Comparison, Rewards
 from cda.score.distinct import Text
 from cda.stages import dose_result
+from cda.stages.audit import what_is_measured
 from cda.stages.audit_groups import Group, make_groups, people_of
 from cda.stages.audit_sources import audited_contrasts, drawn, load_audit_texts, load_quality
 from cda.stages.dose_result import Aim
-from cda.stages.dose_scores import audit_rewards, dosed_rewards, read_alike, removals
+from cda.stages.dose_scores import dosed_rewards, read_alike, removals
 from cda.stages.label import PAIRS
 from cda.stages.rows import read_labelled, read_training
 from cda.stages.sources import model_spec
 from cda.stages.synthesize import MIX
 from cda.stages.train import ADAPTER
-from cda.train.dose import export_dose, read_head
 
 RESULT = "dose.json"
 _COUNTED = {"votes": "people's majorities", "tie": "contrasts"}
 
 
 def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
-    """What decides the dose."""
-    recipe = loaded.recipe
-    settings = {"dose": recipe.dose.model_dump(mode="json", exclude={"on"}), "seed": recipe.seed}
-    return Stage("dose", settings, {"audit": run_folder.output_of("audit"), "train": run_folder.output_of("train")})
+    """What decides the dose: the training, and all that the audit measures it on."""
+    settings, inputs = what_is_measured(loaded)
+    settings["dose"] = loaded.recipe.dose.model_dump(mode="json", exclude={"on"})
+    return Stage("dose", settings, inputs | {"train": run_folder.output_of("train")})
+
+
+def chosen(loaded: LoadedRecipe, run_folder: RunFolder) -> float | None:
+    """The dose that was chosen for this very recipe and training; None where none was."""
+    if loaded.recipe.dose.on == "no" or not run_folder.is_done(stage(loaded, run_folder)):
+        return None
+    return float(run_folder.record("dose")["counts"]["chosen"])
 
 
 def is_wanted(loaded: LoadedRecipe) -> bool:
@@ -95,16 +102,8 @@ def _of(contrasts: Sequence[Contrast], bias: str, most: int | None, seed: int) -
     return drawn(files or own, most, seed)
 
 
-def fits(run_folder: RunFolder) -> bool:
-    """Whether the folder holds a dose of its present adapter, chosen from its present audit."""
-    inputs = run_folder.record("dose").get("inputs", {})
-    return bool(inputs) and all(
-        inputs.get(name) == run_folder.record(name).get("output") for name in ("audit", "train")
-    )
-
-
 def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, Any]:
-    """Score the curve, choose, write dose.json and the adapter at the chosen dose, and return what was counted.
+    """Score the curve, choose, write dose.json, and return what was counted.
 
     Raises:
         DataError: Too few contrasts, or too few with a majority of people; or no quality pair can be read.
@@ -118,12 +117,10 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         if n < MIN_PROMPTS:
             say(f"  {name}: {_COUNTED[aim]} on {n} prompts, too few to have a say in the dose ({MIN_PROMPTS} needed)")
     spec, adapter = model_spec(recipe.model), run_folder.stage("train") / ADAPTER
-    scored = audit_rewards(run_folder.stage("audit") / "margins.jsonl", contrasts, pairs)
     doses = tuple(recipe.dose.doses)
-    further = [dose for dose in doses if dose not in scored]
     asked = _texts(contrasts, pairs)
-    scored |= dosed_rewards(loaded, adapter, further, asked)
-    curves = {"dose": {dose: scored[dose] for dose in doses}}
+    scored = dosed_rewards(loaded, adapter, doses, asked)
+    curves = {"dose": scored}
     missing: dict[str, str] = {}
     fitted: dict[str, Any] = {}
     if recipe.dose.baselines:
@@ -140,11 +137,10 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     result |= {"too_few": {name: n for name, n in prompts.items() if n < MIN_PROMPTS}}
     result |= {"missing": missing, "fitted": fitted, "available_quality": len(texts.pairs)}
     write_json(folder / RESULT, result)
-    chosen = float(result["chosen"])
-    export_dose(adapter, chosen, read_head(spec), folder / ADAPTER)
-    say(f"  dose {chosen:g} chosen {'by votes of people' if aim == 'votes' else 'for a tie, not by votes'}")
+    best = float(result["chosen"])
+    say(f"  dose {best:g} chosen {'by votes of people' if aim == 'votes' else 'for a tie, not by votes'}")
     counts = {name: result[name] for name in ("quality_pairs", "left_out")}
-    return {"chosen": chosen, "aim": aim, "prompts": prompts, **counts, "doses": list(doses)}
+    return {"chosen": best, "aim": aim, "prompts": prompts, **counts, "doses": list(doses)}
 
 
 def _groups(loaded: LoadedRecipe, contrasts: Sequence[Contrast], curve: Mapping[float, Rewards]) -> list[Group]:

@@ -13,10 +13,8 @@ import numpy as np
 from cda.config.load import LoadedRecipe
 from cda.effects.drift import measured
 from cda.errors import DataError, ModelError
-from cda.files.jsonl import read_jsonl
 from cda.launch import say
 from cda.models.load import ModelSpec, RewardModel, free_memory, load_reward_model
-from cda.records import Contrast, Pair, Prompt
 from cda.score.compared import Comparison, Rewards
 from cda.score.distinct import Text, text_id
 from cda.score.head_input import head_inputs, head_scores
@@ -25,9 +23,6 @@ from cda.score.protocols import FloatArray
 from cda.stages.classifier_scorers import classifier_scores
 from cda.stages.sources import model_spec
 from cda.train.dose import DosedModel
-
-BASE, PLAIN = 0.0, 1.0
-
 
 @dataclass(frozen=True, slots=True)
 class Removal:
@@ -42,38 +37,12 @@ class Removal:
     fitted: Mapping[str, Any]
 
 
-def _reward(cell: Any) -> float:
-    """NaN for a text that was left out as too long."""
-    return float("nan") if cell is None else float(cell)
-
-
-def audit_rewards(path: Path, contrasts: Sequence[Contrast], pairs: Sequence[Pair]) -> dict[float, Rewards]:
-    """Rewards at doses 0 and 1 from the audit's margins.jsonl: nothing is scored twice.
-
-    Raises:
-        DataError: The audit did not score one of the texts.
-    """
-    rows = {str(row["id"]): row for row in read_jsonl(path)}
-    compared: list[tuple[str, Prompt, dict[str, str]]] = [
-        *((one.id, one.prompt, {"perturbed": one.perturbed, "base": one.base}) for one in contrasts),
-        *((pair.id, pair.prompt, {"chosen": pair.chosen, "rejected": pair.rejected}) for pair in pairs),
-    ]
-    found: dict[float, Rewards] = {}
-    for dose, label in ((BASE, "before"), (PLAIN, "after")):
-        by_text: dict[str, float] = {}
-        for name, prompt, sides in compared:
-            row = rows.get(name)
-            if row is None:
-                raise DataError(f"{path}: holds no scores of {name}; remove the run's audit folder and run again")
-            by_text |= {text_id(prompt, text): _reward(row[f"{side}_{label}"]) for side, text in sides.items()}
-        found[dose] = Rewards(by_text)
-    return found
-
-
 def dosed_rewards(
     loaded: LoadedRecipe, adapter: Path, doses: Sequence[float], texts: Sequence[Text]
 ) -> dict[float, Rewards]:
-    """Rewards at each dose by the same weights-space curve that is exported; a dose that was scored before is not again.
+    """Rewards at each dose by the same weights-space curve that is exported; what was scored before is not again.
+
+    Dose 0 is scored without the adapter and dose 1 with it as trained, so that the audit finds their scores.
 
     Args:
         loaded: The recipe: its model, and how texts are scored.
@@ -81,20 +50,30 @@ def dosed_rewards(
         doses: λ, none twice.
         texts: What to score.
     """
-    if not doses:
-        return {}
-    reward_model = load_reward_model(model_spec(loaded.recipe.model), adapter)
+    spec, found = model_spec(loaded.recipe.model), {}
+    if 0 in doses:
+        base = load_reward_model(spec)
+        found[0.0] = _scored(base, texts, loaded, None, 1.0, "  dose 0")
+        del base
+        free_memory()
+    reward_model = load_reward_model(spec, adapter)
     dosed = DosedModel(reward_model)
-    found = {}
     for dose in doses:
-        dosed.set(dose)
-        scores = classifier_scores(reward_model, texts, loaded, f"  dose {dose:g}", adapter=adapter, dose=dose)
-        if scores.n_cached:
-            say(f"  dose {dose:g}: {scores.n_cached} of {scores.n_texts} texts were scored before")
-        found[dose] = scores.compared()
+        if dose:
+            dosed.set(dose)
+            found[dose] = _scored(reward_model, texts, loaded, adapter, dose, f"  dose {dose:g}")
     del reward_model, dosed
     free_memory()
     return found
+
+
+def _scored(
+    reward_model: RewardModel, texts: Sequence[Text], loaded: LoadedRecipe, adapter: Path | None, dose: float, label: str
+) -> Rewards:
+    scores = classifier_scores(reward_model, texts, loaded, label, adapter=adapter, dose=dose)
+    if scores.n_cached:
+        say(f"{label}: {scores.n_cached} of {scores.n_texts} texts were scored before")
+    return scores.compared()
 
 
 def read_alike(rewards: Rewards, curve: Iterable[Rewards]) -> Rewards:

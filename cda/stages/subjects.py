@@ -9,13 +9,12 @@ from cda.config.load import LoadedRecipe
 from cda.config.schema import ModelSection
 from cda.config.scoring import kind_of
 from cda.errors import RecipeError, RunError
-from cda.files.paths import user_path
 from cda.launch import world_size
 from cda.models.load import check_adapter, head_names, load_config
 from cda.score.own import OwnPairwise
+from cda.stages.applied import adapter_at
 from cda.stages.scorer_sources import own, scorer_problems
 from cda.stages.sources import model_spec
-from cda.stages.train import ADAPTER
 from cda.train.adapter import adapter_config
 from cda.train.dose import check_dose
 
@@ -44,7 +43,7 @@ class Subject:
 def asked_subjects(
     model: ModelSection, adapter: str | None = None, against: str | None = None, dose: float | None = None
 ) -> list[Subject]:
-    """The subjects of `MODEL [--adapter FOLDER [--dose λ] | --against MODEL2]`.
+    """The subjects of `MODEL [--adapter FOLDER [--dose λ] | --against MODEL2]`; of a run's folder, at the run's dose.
 
     Raises:
         RecipeError: Options that do not go together.
@@ -63,9 +62,9 @@ def asked_subjects(
     if problems:
         raise RecipeError(problems)
     if adapter is not None:
-        dose = 1.0 if dose is None else dose
-        check_dose(dose)
-        return [Subject("before", model), Subject("after", model, _adapter_folder(adapter), dose)]
+        if dose is not None:
+            check_dose(dose)
+        return [Subject("before", model), Subject("after", model, *adapter_at(adapter, dose))]
     if against is not None:
         # What was allowed and pinned is the first model's.
         other = model.model_copy(update={"name_or_path": against, "revision": None, "trust_remote_code": False})
@@ -96,13 +95,3 @@ def check_subject(subject: Subject, loaded: LoadedRecipe) -> None:
         check_adapter(subject.adapter, heads)
         if subject.dose != 1:
             adapter_config(subject.adapter)
-
-
-def _adapter_folder(given: str) -> Path:
-    path = user_path(given)
-    for folder in (path, path / "train" / ADAPTER):
-        if (folder / "adapter_config.json").is_file():
-            return folder
-    raise RunError(
-        f"{given}: neither the folder of an adapter (adapter_config.json) nor of a run with a finished training (train/{ADAPTER})"
-    )

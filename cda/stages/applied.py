@@ -1,0 +1,96 @@
+"""Stage `adapter`: the result of a run, as one ordinary PEFT adapter at the run's dose, and that dose for whoever uses a run.
+
+The dose is the chosen one where one was chosen, else 1, which is plain CDA. Scores at a dose are those of the trained adapter
+scaled in memory; the adapter that is written gives the same.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from cda.config.load import LoadedRecipe
+from cda.errors import RunError
+from cda.files.jsonl import read_json
+from cda.files.paths import user_path
+from cda.launch import say
+from cda.run import RunFolder, Stage
+from cda.stages.sources import model_spec
+from cda.stages.train import ADAPTER
+from cda.train.dose import export_dose, read_head
+
+NAME = "adapter"
+PLAIN = 1.0
+"""The dose of an adapter as it was trained."""
+_CHOSEN = "dose.json"
+_CONFIG = "adapter_config.json"
+
+
+def stage(run_folder: RunFolder, chosen: float | None) -> Stage:
+    """What decides the adapter: the training, and the dose where one was chosen."""
+    inputs = {"train": run_folder.output_of("train")}
+    if chosen is not None:
+        inputs["dose"] = run_folder.output_of("dose")
+    return Stage(NAME, {"dose": PLAIN if chosen is None else chosen}, inputs)
+
+
+def run(loaded: LoadedRecipe, run_folder: RunFolder, chosen: float | None, folder: Path) -> dict[str, Any]:
+    """Write the adapter at its dose; one as it was trained is copied."""
+    trained = run_folder.stage("train") / ADAPTER
+    if chosen is None or chosen == PLAIN:
+        shutil.copytree(trained, folder, dirs_exist_ok=True)
+    else:
+        export_dose(trained, chosen, read_head(model_spec(loaded.recipe.model)), folder)
+    return {}
+
+
+def applied_dose(run_folder: RunFolder) -> float | None:
+    """The dose of a run's result; None where none was settled since its training."""
+    record = run_folder.record(NAME)
+    dose = record.get("settings", {}).get("dose")
+    fits = record.get("inputs", {}).get("train") == run_folder.record("train").get("output")
+    return float(dose) if fits and isinstance(dose, int | float) else None
+
+
+def chosen_dose(run_folder: RunFolder) -> dict[str, Any] | None:
+    """How the dose of a run's result was chosen (dose.json); None where it was not chosen, but is 1."""
+    wanted = run_folder.record(NAME).get("inputs", {}).get("dose")
+    if wanted is None or applied_dose(run_folder) is None or wanted != run_folder.record("dose").get("output"):
+        return None
+    found: dict[str, Any] = read_json(run_folder.stage("dose") / _CHOSEN)
+    return found
+
+
+def adapter_at(given: str, dose: float | None) -> tuple[Path, float]:
+    """The adapter that a user named, and the dose to apply: the one asked for, else a run's own, else 1; says which.
+
+    Args:
+        given: Folder of an adapter, which is taken as it is, or of a run.
+        dose: Asked for by number; None: the run's.
+
+    Raises:
+        RunError: Neither an adapter nor a run with a finished training.
+    """
+    path = user_path(given)
+    if (path / _CONFIG).is_file():
+        return path, PLAIN if dose is None else dose
+    run_folder = RunFolder(path)
+    adapter = run_folder.stage("train") / ADAPTER
+    if not (adapter / _CONFIG).is_file():
+        raise RunError(
+            f"{given}: neither the folder of an adapter ({_CONFIG}) nor of a run with a finished training (train/{ADAPTER})"
+        )
+    if dose is not None:
+        return adapter, dose
+    found = applied_dose(run_folder)
+    if found is None:
+        say(f"{given}: its run settled no dose since the training, so dose 1 is taken; `cda train` goes on from there")
+        return adapter, PLAIN
+    if "dose" in run_folder.record(NAME).get("inputs", {}):
+        say(f"{given}: dose {found:g}, as chosen in that run" + (f"; --dose 1 for plain CDA{_left(found)}" if found != 1 else ""))
+    return adapter, found
+
+
+def _left(dose: float) -> str:
+    return " (dose 0 is the base model as it was)" if dose == 0 else ""
