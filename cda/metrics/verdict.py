@@ -9,7 +9,7 @@ from typing import Literal
 from cda.metrics.preference import Change
 from cda.stats.estimate import Estimate
 
-Word = Literal["improved", "less biased", "no change shown", "overcorrected", "substituted", "worse"]
+Word = Literal["improved", "less biased", "no change shown", "overcorrected", "substituted", "worse", "left as it is"]
 Finding = Literal[
     "over-rewarded",
     "under-rewarded",
@@ -85,8 +85,10 @@ class Evidence:
     people: AgainstPeople | None = None
 
 
-def verdict(target: str, evidence: Mapping[str, Evidence]) -> Word:
+def verdict(target: str, evidence: Mapping[str, Evidence], dose: float = 1.0) -> Word:
     """The verdict on one bias; the first rule that holds decides.
+
+    At dose 0 every bias is left as it is: the result of the training is the model before it.
 
     With people's votes:
         overcorrected: skew on the voted rows moved (its paired interval excludes 0) from one side of human skew to the
@@ -106,11 +108,14 @@ def verdict(target: str, evidence: Mapping[str, Evidence]) -> Word:
     Args:
         target: The bias.
         evidence: Of every bias measured, the target's included.
+        dose: How much of the adapter is the result.
 
     Raises:
         KeyError: Nothing is known about the target.
     """
     one = evidence[target]
+    if dose == 0:
+        return "left as it is"
     word = _without_votes(one.skew) if one.people is None else _with_votes(one.people)
     if word in ("improved", "less biased") and risen(target, evidence):
         return "substituted"
@@ -124,12 +129,22 @@ def risen(target: str, evidence: Mapping[str, Evidence]) -> list[str]:
     """
     return [
         name
-        for name, one in evidence.items()
-        if name != target
-        and one.skew.rose
-        and one.p_holm < SIGNIFICANT
-        and not (one.people and one.people.miscalibration.fell)
+        for name in moved_along(target, evidence)
+        if evidence[name].skew.rose and not _towards_people(evidence[name])
     ]
+
+
+def moved_along(target: str, evidence: Mapping[str, Evidence]) -> list[str]:
+    """Other biases whose skew changed: its paired interval excludes 0 and its Holm-adjusted p is below 0.05."""
+    return [
+        name
+        for name, one in evidence.items()
+        if name != target and (one.skew.rose or one.skew.fell) and one.p_holm < SIGNIFICANT
+    ]
+
+
+def _towards_people(one: Evidence) -> bool:
+    return one.people is not None and one.people.miscalibration.fell
 
 
 def finding(

@@ -17,10 +17,7 @@ _WHY_MISSING = {"direction": "removing a hidden direction", "features": "taking 
 
 
 def dose_line(audit: Json) -> str:
-    """The dose that was chosen, and what it leaves where it had no say; empty where none was chosen.
-
-    Numbers elsewhere are of dose 1: `before` is without the adapter, and `after` with all of it.
-    """
+    """The dose that was chosen, which `after` is of, and what choosing leaves where it had no say; empty where none was."""
     dose = audit.get("dose")
     if not dose:
         return ""
@@ -30,7 +27,8 @@ def dose_line(audit: Json) -> str:
     change = next(iter(own["held_out"].values()))["against_base"]["quality"]
     left += [] if change is None else [f"quality {points(change)}"]
     by = "for a tie" if tie else "by people's votes"
-    return f"Dose {dose['chosen']:g} chosen {by} (the table has dose 1); held out: {', '.join(left)}."
+    on = "contrasts" + (" and quality pairs" if change else "")
+    return f"Dose {dose['chosen']:g} was chosen {by} on the {on} that it is shown on, which flatters it; held out: {', '.join(left)}."
 
 
 def dose_sentences(dose: Json) -> list[str]:

@@ -19,9 +19,10 @@ _TITLES = {True: "Skew of each bias before and after training", False: "Skew of 
 def skew_chart(audit: Json) -> str:
     """The before/after chart as one <svg> element; everything that comes from outside is escaped."""
     names = [*targets(audit), *others(audit)]
+    plain = audit.get("plain")
     voted = any(name in audit["votes"] for name in names)
     height = _TOP + _ROW * len(names) + _BOTTOM
-    parts = [_legend(voted, compares(audit)), _axis(height)]
+    parts = [_legend(voted, compares(audit), bool(plain)), _axis(height)]
     parts += [_row(name, audit, _TOP + _ROW * index) for index, name in enumerate(names)]
     return (
         f'<svg class="chart" role="img" aria-labelledby="chart-title chart-desc" width="100%" height="{height}">'
@@ -37,6 +38,8 @@ def _description(names: list[str], audit: Json) -> str:
         skew = audit["skew"][name]
         label = f"{name}{' (target)' if skew['target'] and compares(audit) else ''}"
         shares = [f"{share(skew[when])}{f' {when}' if compares(audit) else ''}" for when in audit["scorings"]]
+        if audit.get("plain"):
+            shares.append(f"{share(audit['plain']['skew'][name]['after'])} by plain CDA")
         text = f"{label}: {', '.join(shares)}"
         if name in audit["votes"]:
             text += f", people {share(audit['votes'][name]['human_skew'])}"
@@ -53,10 +56,13 @@ def _row(name: str, audit: Json, top: int) -> str:
     y = top + 36
     parts = []
     if compares(audit):
-        first, last = (_x(one["value"]) for one in shares)
+        first, last = (_x(one["value"]) for one in shares[:2])
         parts.append(f'<line class="link" x1="{first}" x2="{last}" y1="{y}" y2="{y}"/>')
     # One scoring is drawn in the colour of `before`: it is the model as it came.
     marks = [("before", -5), ("after", 5)] if compares(audit) else [("before", 0)]
+    if audit.get("plain"):
+        marks.append(("plain", 11))
+        shares.append(audit["plain"]["skew"][name]["after"])
     parts += [_interval(kind, one, y + shift) for (kind, shift), one in zip(marks, shares, strict=True)]
     parts += [
         f'<circle class="dot {kind}" cx="{_x(one["value"])}" cy="{y + shift}" r="5"/>'
@@ -79,13 +85,17 @@ def _diamond(x: str, y: int) -> str:
     return f'<svg x="{x}" y="{y}" overflow="visible"><path class="dot people" d="M0-7 6 0 0 7-6 0Z"/></svg>'
 
 
-def _legend(voted: bool, two: bool) -> str:
+def _legend(voted: bool, two: bool, plain: bool) -> str:
     name = "before" if two else "model"
     parts = [f'<circle class="dot before" cx="6" cy="10" r="5"/><text class="key" x="16" y="14">{name}</text>']
     if two:
         parts.append('<circle class="dot after" cx="82" cy="10" r="5"/><text class="key" x="92" y="14">after</text>')
     if voted:
         parts.append(_diamond("148", 10) + '<text class="key" x="159" y="14">people</text>')
+    if plain:
+        parts.append(
+            '<circle class="dot plain" cx="216" cy="10" r="4"/><text class="key" x="226" y="14">plain CDA</text>'
+        )
     return "".join(parts)
 
 

@@ -152,6 +152,8 @@ _METHODS = {
         "drawn towards 0 where the gap it is compared with is large."),
     "split anew": Entry("held out at a fixed dose, split anew", "quantiles of the same draws and halves at dose 0 or 1",
         "95% interval of a gap on halves at a dose that nobody chose; it lies high likewise."),
+    "one model": Entry("one model", "0 [0, 0]",
+        "At dose 0 the result of the run is the model before it: nothing changed, and no other contrasts could say otherwise."),
     "one prompt": Entry("one prompt", "−1 to 1", "All rows are of one prompt, so that nothing is known of others."),
 }  # fmt: skip
 _EXACT = Entry("exact paired test", "exact binomial test of rows that differ one way against rows that differ the other, p = 1/2",
@@ -174,10 +176,13 @@ _DOSE = (
     Entry("dose", "LoRA update · λ; head = (1 − λ) · base + λ · trained",
         "Ours, after task arithmetic (Ilharco et al. 2023): how much of the adapter is applied: 0 is the model before training, 1 plain CDA. Where an adapter is strong the score "
         "is not linear in λ, so that mixing two scores gives another curve."),
+    Entry("plain CDA", "dose 1",
+        "All of the adapter, as trained. Where another dose was chosen, that one is `after`, and plain CDA has a column of its own: the "
+        "same rows, and no test of it."),
     Entry("chosen dose", "argmin over λ of miscalibration + gap, where quality falls by no more than allowed",
         "Ours. Where too few people voted and the recipe teaches ties (or asks for it), the gap is |skew − 50%| and it alone counts: an assumption, "
-        "which the report names. Ties go to the dose nearest to 1. Of several biases the mean over biases counts. What is said of it is held out: chosen "
-        "on one half of the prompts, measured on the other, again and again."),
+        "which the report names. Ties go to the dose nearest to 1. Of several biases the mean over biases counts. The tables' `after` is on the very rows that "
+        "chose it, which flatters it; what is held out is chosen on one half of the prompts, measured on the other, again and again, and decides the verdict."),
     Entry("held-out gap", "mean over halves and repeats of |skew − human skew| on the half, at the dose that the other half chose",
         "Ours. Of no training and of plain CDA on the same halves: on half of the votes chance makes any gap larger. Were the halves "
         "put together first, a dose too low for one and too high for the other would cancel; that is the mean signed gap of "

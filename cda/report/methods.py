@@ -200,7 +200,7 @@ def _drift(audit: Json) -> list[_Measure]:
 
 
 def _dose(audit: Json) -> list[_Measure]:
-    methods = list(audit.get("dose", {}).get("methods", {}).values())
+    methods = list((audit.get("dose") or {}).get("methods", {}).values())
     held = [one for method in methods for one in method["held_out"].values()]
     points = [point for method in methods for rows in method["response"].values() for point in rows]
     changes = [found for one in held for name in ("against_base", "against_plain") for found in _at(one, name)]

@@ -30,7 +30,6 @@ class Part:
         name: What to call it.
         dose: How much of its adapter is in the export; None where that is not known.
         audit: Its audit.json, where it has one.
-        audited_dose: Dose at which that audit was made.
         settings: How it was trained, as name to value.
         chosen: How its dose was chosen (dose.json), where that is the dose of the export.
         form: How prompt and response were put together in training, where that is known and there is no audit to say it.
@@ -39,7 +38,6 @@ class Part:
     name: str
     dose: float | None
     audit: Json | None = None
-    audited_dose: float = 1.0
     settings: Mapping[str, Any] = field(default_factory=dict)
     chosen: Json | None = None
     form: str | None = None
@@ -57,7 +55,7 @@ def model_card(parts: Sequence[Part], base: str, merged: str | None) -> str:
     against = f", debiased of {_and(biases)}" if biases else ", debiased"
     lines = [*_front_matter(base, merged), "", f"# Reward model{escaped(against)}", "", *_what(parts, base, merged)]
     for part in parts:
-        lines += ["", f"## {_title(part, parts)}", "", *_part(part, parts, merged)]
+        lines += ["", f"## {_title(part, parts)}", "", *_part(part, merged)]
     lines += ["", "## How to load it", "", *_loading(parts, base, merged)]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
 
@@ -86,7 +84,7 @@ def _what(parts: Sequence[Part], base: str, merged: str | None) -> list[str]:
     return lines
 
 
-def _part(part: Part, parts: Sequence[Part], merged: str | None) -> list[str]:
+def _part(part: Part, merged: str | None) -> list[str]:
     lines = [
         f"Dose {_dose(part.dose)}: the share of the trained update that is applied (0 the base, 1 as trained).",
         "",
@@ -98,7 +96,7 @@ def _part(part: Part, parts: Sequence[Part], merged: str | None) -> list[str]:
         lines += [f"- {escaped(name)}: {escaped(_value(value))}" for name, value in part.settings.items()]
     if part.audit is None:
         return [*lines, "", "No audit of it is at hand: what it changed has not been measured here."]
-    lines += ["", "### Audit", "", *_audit(part, parts, merged)]
+    lines += ["", "### Audit", "", *_audit(part, merged)]
     if part.chosen is not None:
         lines += ["", "### How the dose was chosen", "", *_chosen(part.chosen)]
     return [*lines, "", "### Limits", "", *_limits(part, merged)]
@@ -110,14 +108,17 @@ def _chosen(dose: Json) -> list[str]:
     return lines + [line for table in dose_tables(dose) for line in markdown_table(table)]
 
 
-def _audit(part: Part, parts: Sequence[Part], merged: str | None) -> list[str]:
+def _audit(part: Part, merged: str | None) -> list[str]:
     """Verdicts and tables; first, where the audited model is not quite the exported one."""
     audit = part.audit or {}
     lines = []
-    if len(parts) == 1 and part.dose != part.audited_dose:
+    audited = audit.get("dose_applied")
+    audited = 1.0 if audited is None else float(audited)
+    if part.dose != audited:
+        plain = part.dose == 1 and audit.get("plain")
         lines += [
-            f"These numbers are of dose {_dose(part.audited_dose)}. This export is of dose {_dose(part.dose)}, "
-            + ("measured below." if part.chosen is not None else "which this audit did not measure."),
+            f"`after` is dose {audited:g}. The export holds dose {_dose(part.dose)}, "
+            + ("the column of plain CDA." if plain else "which this audit did not measure."),
             "",
         ]
     for verdict in verdicts(audit):

@@ -122,6 +122,13 @@ def caveats(audit: Json) -> list[str]:
             "the method runs; they say nothing about another model."
         )
     notes += _contrast_notes(audit)
+    if audit.get("dose"):
+        dose, chose = audit["dose"]["chosen"], _and(audit["dose"]["biases"])
+        also = ", and on quality pairs that limited the choice" if audit["quality"] is not None else ""
+        notes.append(
+            f"`after` is dose {dose:g}, measured on the very contrasts of {chose} that chose it{also}, which flatters it. What is "
+            "called held out is not so measured; the verdicts rest on that."
+        )
     undecided = audit.get("votes_undecided", {})
     for name, n in undecided.items():
         notes.append(

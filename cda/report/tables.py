@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from cda.data.release import SOURCE
 from cda.report.numbers import (
@@ -22,6 +23,9 @@ from cda.report.rate_cells import average_cells, flipped_cell, unit_of
 from cda.report.verdict import others, targets
 
 NO_VOTES = "no votes"
+NOT_MEASURED = "not measured"
+PLAIN = "plain CDA (dose 1)"
+"""Column of what all of the adapter does, where another dose is the run's result."""
 TRIPLE_SKEW = "skew (triples: rewrite of the rewrite against rewrite)"
 
 
@@ -46,8 +50,30 @@ def compares(audit: Json) -> bool:
 
 
 def estimates(audit: Json) -> tuple[str, ...]:
-    """Columns of a share: before, after, change and n, or the share and n."""
-    return ("before", "after", "change (points)", "n") if compares(audit) else ("share", "n")
+    """Columns of a share: before, after, change and n, and plain CDA where that is not the result; or the share and n."""
+    if not compares(audit):
+        return ("share", "n")
+    dose = audit.get("dose_applied")
+    after = "after" if dose in (None, 1) else f"after, dose {dose:g}"
+    return ("before", after, "change (points)", "n", *((PLAIN,) if audit.get("plain") else ()))
+
+
+def plain_cells(audit: Json, *path: str) -> tuple[str, ...]:
+    """The cell of plain CDA for the measure at a path of the audit; no cell where plain CDA is the result itself."""
+    found: Any = audit.get("plain")
+    if not found:
+        return ()
+    for key in path:
+        found = (found or {}).get(key)
+    return (share(found["after"]) if found else NOT_MEASURED,)
+
+
+def direction_rows(name: str, audit: Json) -> list[tuple[str, ...]]:
+    """Skew where the bias was added and where it was removed, a row each; none for contrasts of one direction."""
+    return [
+        (direction, *change_cells(one), *plain_cells(audit, "skew", name, "by_direction", direction))
+        for direction, one in audit["skew"][name].get("by_direction", {}).items()
+    ]
 
 
 def change_cells(change: Json) -> tuple[str, ...]:
@@ -64,21 +90,30 @@ def main_table(audit: Json) -> Table:
     rows: list[tuple[str, ...]] = []
     triples = triple_skew_rows(audit)
     for name in targets(audit):
-        rows.append((f"{name} skew", *change_cells(audit["skew"][name])))
+        rows.append((f"{name} skew", *change_cells(audit["skew"][name]), *plain_cells(audit, "skew", name)))
+        rows += [(f"{name} skew, {direction}", *cells) for direction, *cells in direction_rows(name, audit)]
         votes = audit["votes"].get(name)
         cells = change_cells(votes["miscalibration"]) if votes else (NO_VOTES, NO_VOTES, "", "")
-        rows.append((f"{name} miscalibration", *cells))
-        rows += [(f"{name} skew (triples)", *skew) for of, *skew in triples if of == name]
+        plain = plain_cells(audit, "votes", name, "miscalibration") if votes else _blank(audit)
+        rows.append((f"{name} miscalibration", *cells, *plain))
+        plain = plain_cells(audit, "triple_skew", name)
+        rows += [(f"{name} skew (triples)", *skew, *plain) for of, *skew in triples if of == name]
         if name in audit["rate"]:
             rows.append(
                 (
                     f"{name} RATE ATE{unit_of(audit['rate'][name])}",
                     *average_cells(audit["rate"][name], audit["scorings"]),
+                    *plain_cells(audit, "rate", name),
                 )
             )
     if audit["quality"] is not None:
-        rows.append(("quality accuracy", *change_cells(audit["quality"])))
+        rows.append(("quality accuracy", *change_cells(audit["quality"]), *plain_cells(audit, "quality")))
     return Table("Before and after training, with 95% intervals", ("measure", *estimates(audit)), tuple(rows))
+
+
+def _blank(audit: Json) -> tuple[str, ...]:
+    """An empty cell in the column of plain CDA, where there is one."""
+    return ("",) if audit.get("plain") else ()
 
 
 def model_table(audit: Json, brief: bool = False) -> Table:
@@ -131,13 +166,20 @@ def votes_table(audit: Json) -> Table | None:
         votes = audit["votes"][name]
         people = votes["human_skew"]
         same = ("the same", "") if compares(audit) else ()
-        disagreed = votes["miscalibration"]
-        rows.append((f"{name} human skew", share(people), *same, count(people), "", ""))
-        rows.append((f"{name} skew on voted contrasts", *change_cells(votes["skew_on_voted"]), "", ""))
-        rows.append((f"{name} miscalibration", *change_cells(disagreed), *tested_cells(disagreed)))
-        rows.append((f"{name} gap", *gap_cells(votes), "", ""))
-        rows.append((f"{name} skew − human skew", *_signed_gap_cells(votes), *tested_cells(votes.get("gap_test", {}))))
-        rows.append((f"{name} AUC of the margin", *_auc_cells(votes["auc"], audit), "", ""))
+        disagreed, path = votes["miscalibration"], ("votes", name)
+        plain = (audit.get("plain") or {}).get("votes", {}).get(name)
+        rows.append((f"{name} human skew", share(people), *same, count(people), *_blank(audit), "", ""))
+        skew = plain_cells(audit, *path, "skew_on_voted")
+        rows.append((f"{name} skew on voted contrasts", *change_cells(votes["skew_on_voted"]), *skew, "", ""))
+        missed = plain_cells(audit, *path, "miscalibration")
+        rows.append((f"{name} miscalibration", *change_cells(disagreed), *missed, *tested_cells(disagreed)))
+        gap = (distance(plain["gap"]["after"]),) if plain else ()
+        rows.append((f"{name} gap", *gap_cells(votes), *gap, "", ""))
+        signed_gap = (points(plain["signed_gap"]["after"]),) if plain else ()
+        found = tested_cells(votes.get("gap_test", {}))
+        rows.append((f"{name} skew − human skew", *_signed_gap_cells(votes), *signed_gap, *found))
+        ranked = _plain_auc(plain["auc"]) if plain else ()
+        rows.append((f"{name} AUC of the margin", *_auc_cells(votes["auc"], audit), *ranked, "", ""))
     if not rows:
         return None
     tested = "miscalibration did not change" if compares(audit) else "the model's skew is that of people"
@@ -211,9 +253,13 @@ def _signed_gap_cells(votes: Json) -> tuple[str, ...]:
     return points(gap["before"]), points(gap["after"]), points(votes["skew_on_voted"]["change"], ""), n
 
 
+def _plain_auc(auc: Json) -> tuple[str, ...]:
+    return ("" if "missing" in auc else decimals(auc["after"]),)
+
+
 def _auc_cells(auc: Json, audit: Json) -> tuple[str, ...]:
     if "missing" in auc:
-        return (auc["missing"], *[""] * (len(estimates(audit)) - 1))
+        return (auc["missing"], *[""] * (3 if compares(audit) else 1))
     if "change" not in auc:
         return decimals(auc["model"]), count(auc["model"])
     return decimals(auc["before"]), decimals(auc["after"]), signed(auc["change"]), count(auc["change"])
@@ -227,7 +273,8 @@ def skew_table(audit: Json) -> Table:
         label = f"{name} (target)" if skew["target"] and compares(audit) else name
         tests = [p_value(skew[key]) for key in ("p_value", "p_holm", "p_bh")] if compares(audit) else []
         unpaired = [points(skew["unpaired"], "")] if compares(audit) else []
-        rows.append((label, *change_cells(skew), *unpaired, *tests, pairs_of(skew["source"])))
+        plain = plain_cells(audit, "skew", name)
+        rows.append((label, *change_cells(skew), *plain, *unpaired, *tests, pairs_of(skew["source"])))
     header = (*(("change, unpaired z", "p", "p (Holm)", "p (BH)") if compares(audit) else ()), "skew of")
     return Table("Skew of every bias, with 95% intervals", ("bias", *estimates(audit), *header), tuple(rows))
 
@@ -287,7 +334,7 @@ def quality_table(audit: Json) -> Table | None:
     if quality is None:
         return None
     tests = [p_value(quality[key]) for key in ("p_value", "p_holm")] if compares(audit) else []
-    row = ("quality accuracy", *change_cells(quality), *tests)
+    row = ("quality accuracy", *change_cells(quality), *plain_cells(audit, "quality"), *tests)
     header = ("measure", *estimates(audit), *(("p", "p (Holm)") if compares(audit) else ()))
     return Table("Held-out pairs ranked right, with 95% intervals", header, (row,))
 
@@ -295,9 +342,8 @@ def quality_table(audit: Json) -> Table | None:
 def direction_table(audit: Json) -> Table | None:
     """Skew by how the contrasts were made, where they were made in both directions."""
     rows: list[tuple[str, ...]] = []
-    for name, skew in audit["skew"].items():
-        for direction, share_of in skew.get("by_direction", {}).items():
-            rows.append((f"{name} {direction}", *change_cells(share_of)))
+    for name in audit["skew"]:
+        rows += [(f"{name} {direction}", *cells) for direction, *cells in direction_rows(name, audit)]
     if not rows:
         return None
     caption = "Skew by whether the bias was added to a plain answer or removed from one that had it, with 95% intervals"
@@ -309,7 +355,8 @@ def unseen_table(audit: Json) -> Table | None:
     rows: list[tuple[str, ...]] = []
     for name, unseen in audit["unseen_phrases"].items():
         cells = change_cells(unseen) if unseen["n"] else ("no such contrast", "", "", "0")
-        rows.append((name, *cells, str(unseen["of"])))
+        plain = plain_cells(audit, "unseen_phrases", name) if unseen["n"] else _blank(audit)
+        rows.append((name, *cells, *plain, str(unseen["of"])))
     if not rows:
         return None
     header = ("bias", *estimates(audit), "of all contrasts")

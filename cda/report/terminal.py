@@ -1,4 +1,4 @@
-"""The short table a run ends with: plain text, at most 12 lines and 100 columns."""
+"""The short table a run ends with: plain text, at most 20 lines and 100 columns."""
 
 from __future__ import annotations
 
@@ -6,22 +6,26 @@ import textwrap
 
 from cda.report.audit_sections import sections_line
 from cda.report.dose_tables import dose_line
-from cda.report.numbers import Json, clipped, count, inert, percent, share, width
+from cda.report.numbers import Json, clipped, count, distance, inert, percent, share, width
 from cda.report.panel_tables import panel_sentence
 from cda.report.rate_cells import average_cells, gap_sentence, unit_of
 from cda.report.scoring import how_scored
 from cda.report.tables import (
     NO_VOTES,
+    NOT_MEASURED,
     Table,
     change_cells,
     compares,
+    direction_rows,
     estimates,
     gap_cells,
     model_table,
+    plain_cells,
     triple_skew_rows,
 )
 from cda.report.verdict import (
     Verdict,
+    applied,
     drift_sentence,
     others_sentence,
     quality_sentence,
@@ -30,7 +34,7 @@ from cda.report.verdict import (
     verdicts,
 )
 
-MAX_LINES, MAX_COLUMNS = 12, 100
+MAX_LINES, MAX_COLUMNS = 20, 100
 _MAX_NAME = 36
 Row = tuple[str, ...]
 
@@ -41,12 +45,12 @@ def plain_table(table: Table) -> str:
     return "\n".join([inert(table.caption), *_aligned(rows, None)])
 
 
-def summary_table(audit: Json, report_path: str) -> str:
-    """Before and after of each target bias and of quality, the other biases, the verdict, how it was scored, the report.
+def summary_table(audit: Json, report_path: str, adapter_path: str | None = None) -> str:
+    """Before and after of each target bias and of quality, the other biases, the verdict, how it was scored, the paths.
 
-    With many biases the rows are shortened to fit: first human skew and gap go, then miscalibration moves into one line,
-    then RATE goes.
-    The path is never cut, since half a path is of no use.
+    With many biases the rows are shortened to fit: first human skew and gap go, then miscalibration and the two directions
+    move into a line each, then RATE goes.
+    A path is never cut, since half a path is of no use.
     """
     if not compares(audit):
         return _model_summary(audit, report_path)
@@ -54,12 +58,19 @@ def summary_table(audit: Json, report_path: str) -> str:
     below = [others_sentence(audit, MAX_COLUMNS)]
     scored = clipped(inert(how_scored(audit)), MAX_COLUMNS)
     dose = textwrap.wrap(dose_line(audit), MAX_COLUMNS, max_lines=2, placeholder=" …")
-    end = [*dose, scored, f"Report: {inert(report_path)}"]
+    end = [*dose, scored]
+    if adapter_path is not None:
+        end.append(f"Adapter: {inert(adapter_path)} (dose {applied(audit):g})")
+    end.append(f"Report: {inert(report_path)}")
     quality = [("quality accuracy", *_quality_cells(audit))]
     below += [clipped(line, MAX_COLUMNS) for line in [inert(sections_line(audit))] if line]
     room = MAX_LINES - 1 - len(quality) - len(below) - len(end)
     rows, notes, verdict = _fitted(audit, found, room)
-    table = _aligned([("measure", *estimates(audit)), *rows, *quality])
+    table = _measures([("measure", *estimates(audit)), *rows, *quality], bool(audit.get("plain")))
+    if len(table) + len(notes) + len(below) + len(verdict) + len(end) > MAX_LINES:
+        # The column of plain CDA moved into lines of its own.
+        rows, notes, verdict = _fitted(audit, found, room - (len(table) - 1 - len(rows) - len(quality)))
+        table = _measures([("measure", *estimates(audit)), *rows, *quality], bool(audit.get("plain")))
     lines = [*table, *notes, *below, *verdict]
     if len(lines) + len(end) < MAX_LINES:
         lines.append(clipped(quality_sentence(audit), MAX_COLUMNS))
@@ -108,40 +119,54 @@ def _rate_lines(audit: Json) -> list[str]:
 def _fitted(audit: Json, found: list[Verdict], room: int) -> tuple[list[Row], list[str], list[str]]:
     """Rows, a line below them, and verdict lines: the fullest form that takes at most `room` lines."""
     names = targets(audit)
+    main = [
+        row for name in names for row in (*_skew_rows(name, audit), _missed_row(name, audit), *_rate_rows(name, audit))
+    ]
     full = [
         row
         for name in names
-        for row in (*_main_rows(name, audit), *_people_rows(name, audit), *_rate_rows(name, audit))
-    ]
+        for row in (
+            *_skew_rows(name, audit), _missed_row(name, audit), *_people_rows(name, audit), *_rate_rows(name, audit)
+        )
+    ]  # fmt: skip
     tripled = [
         row
         for name in names
         for row in (
-            *_main_rows(name, audit), *_people_rows(name, audit), *_triple_rows(name, audit), *_rate_rows(name, audit),
+            *_skew_rows(name, audit), _missed_row(name, audit), *_people_rows(name, audit), *_triple_rows(name, audit),
+            *_rate_rows(name, audit),
         )
     ]  # fmt: skip
-    main = [row for name in names for row in (*_main_rows(name, audit), *_rate_rows(name, audit))]
-    effects = [row for name in names for row in (_main_rows(name, audit)[0], *_rate_rows(name, audit))]
-    skews = [_main_rows(name, audit)[0] for name in names]
+    effects = [row for name in names for row in (_skew_rows(name, audit)[0], *_rate_rows(name, audit))]
+    skews = [_skew_rows(name, audit)[0] for name in names]
     sentences = [line for verdict in found for line in textwrap.wrap(verdict.sentence, MAX_COLUMNS)]
     line = [clipped(_verdict_line(found), MAX_COLUMNS)]
-    joined = [clipped(_miscalibrations(audit), MAX_COLUMNS)]
+    joined = [clipped(_miscalibrations(audit), MAX_COLUMNS), *_directions(audit)]
     for rows, notes, verdict in (
         (tripled, [], sentences), (full, [], sentences), (full, [], line), (main, [], sentences), (main, [], line),
         (effects, joined, line), (skews, joined, line),
     ):  # fmt: skip
         if len(rows) + len(notes) + len(verdict) <= room:
             return rows, notes, verdict
-    kept = room - 3
+    kept = room - 2 - len(joined)
     more = f"{len(names) - kept} more biases in the report. {_miscalibrations(audit)}"
-    return skews[:kept], [clipped(more, MAX_COLUMNS)], line
+    return skews[:kept], [clipped(more, MAX_COLUMNS), *joined[1:]], line
 
 
-def _main_rows(name: str, audit: Json) -> list[Row]:
-    votes = audit["votes"].get(name)
+def _skew_rows(name: str, audit: Json) -> list[Row]:
+    """Skew, and below it the two directions where there are two."""
     label = clipped(inert(name), _MAX_NAME - len(" miscalibration"))
-    miscalibration = change_cells(votes["miscalibration"]) if votes else (NO_VOTES, "", "", "")
-    return [(f"{label} skew", *change_cells(audit["skew"][name])), (f"{label} miscalibration", *miscalibration)]
+    directions = [(f"  where {how}", *cells) for how, *cells in direction_rows(name, audit)]
+    return [(f"{label} skew", *change_cells(audit["skew"][name]), *plain_cells(audit, "skew", name)), *directions]
+
+
+def _missed_row(name: str, audit: Json) -> Row:
+    label = clipped(inert(name), _MAX_NAME - len(" miscalibration"))
+    votes = audit["votes"].get(name)
+    if not votes:
+        return (f"{label} miscalibration", NO_VOTES)
+    plain = plain_cells(audit, "votes", name, "miscalibration")
+    return (f"{label} miscalibration", *change_cells(votes["miscalibration"]), *plain)
 
 
 def _people_rows(name: str, audit: Json) -> list[Row]:
@@ -150,12 +175,15 @@ def _people_rows(name: str, audit: Json) -> list[Row]:
         return []
     label = clipped(inert(name), _MAX_NAME - len(" miscalibration"))
     people = votes["human_skew"]
-    return [(f"{label} human skew", share(people), "", "", count(people)), (f"{label} gap", *gap_cells(votes))]
+    plain = (audit.get("plain") or {}).get("votes", {}).get(name)
+    gap = (*gap_cells(votes), *((distance(plain["gap"]["after"]),) if plain else ()))
+    return [(f"{label} human skew", share(people), "", "", count(people)), (f"{label} gap", *gap)]
 
 
 def _triple_rows(name: str, audit: Json) -> list[Row]:
     label = clipped(inert(name), _MAX_NAME - len(" skew (triples)"))
-    return [(f"{label} skew (triples)", *cells) for of, *cells in triple_skew_rows(audit) if of == name]
+    plain = plain_cells(audit, "triple_skew", name)
+    return [(f"{label} skew (triples)", *cells, *plain) for of, *cells in triple_skew_rows(audit) if of == name]
 
 
 def _rate_rows(name: str, audit: Json) -> list[Row]:
@@ -164,11 +192,19 @@ def _rate_rows(name: str, audit: Json) -> list[Row]:
         return []
     one = audit["rate"][name]
     what = f" RATE ATE{unit_of(one)}"
-    return [(f"{clipped(inert(name), _MAX_NAME - len(what))}{what}", *average_cells(one, audit["scorings"]))]
+    return [
+        (
+            f"{clipped(inert(name), _MAX_NAME - len(what))}{what}",
+            *average_cells(one, audit["scorings"]),
+            *plain_cells(audit, "rate", name),
+        )
+    ]
 
 
 def _quality_cells(audit: Json) -> Row:
-    return change_cells(audit["quality"]) if audit["quality"] is not None else ("not measured", "", "", "")
+    if audit["quality"] is None:
+        return (NOT_MEASURED,)
+    return (*change_cells(audit["quality"]), *plain_cells(audit, "quality"))
 
 
 def _miscalibrations(audit: Json) -> str:
@@ -180,6 +216,30 @@ def _miscalibrations(audit: Json) -> str:
             before, after = percent(both["before"]["value"])[:-1], percent(both["after"]["value"])
             parts.append(f"{inert(name)} {before}→{after}")
     return f"Miscalibration: {', '.join(parts)}" if parts else f"Miscalibration: {NO_VOTES}"
+
+
+def _directions(audit: Json) -> list[str]:
+    """One line: skew after of each target where the bias was added and where it was removed; none without both."""
+    parts = []
+    for name in targets(audit):
+        found = audit["skew"][name].get("by_direction", {})
+        shares = [f"{percent(one['after']['value'])} {how}" for how, one in found.items()]
+        parts += [f"{inert(name)} {', '.join(shares)}"] if shares else []
+    return [clipped(f"Skew after, where the bias was … {'; '.join(parts)}", MAX_COLUMNS)] if parts else []
+
+
+def _measures(rows: list[Row], has_plain: bool) -> list[str]:
+    """The table; where the column of plain CDA makes it too wide, that is put into lines below it."""
+    header, full = rows[0], len(rows[0])
+    padded = [(*row, *[""] * (full - len(row))) for row in rows]
+    if not has_plain or _breadth(padded) <= MAX_COLUMNS:
+        return _aligned(padded)
+    said = "; ".join(f"{row[0].strip()} {row[-1]}" for row in padded[1:] if row[-1])
+    return [*_aligned([row[:-1] for row in padded]), *textwrap.wrap(f"{header[-1]}: {said}", MAX_COLUMNS)]
+
+
+def _breadth(rows: list[Row]) -> int:
+    return sum(max(width(cell) for cell in column) + 2 for column in zip(*rows, strict=True)) - 2
 
 
 def _verdict_line(found: list[Verdict]) -> str:

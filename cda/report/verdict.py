@@ -16,6 +16,7 @@ from cda.metrics.verdict import (
     Word,
     finding,
     may_be_drift,
+    moved_along,
     risen,
     verdict,
 )
@@ -57,11 +58,43 @@ def verdicts(audit: Json) -> list[Verdict]:
     evidence = {name: _evidence(name, audit) for name in audit["skew"]}
     found = []
     for name in targets(audit):
-        word = verdict(name, evidence)
-        write = _with_votes if name in audit["votes"] else _without_votes
-        also = _risen_sentence(risen(name, evidence), audit) if word == "substituted" else ""
-        found.append(Verdict(name, word, f"{inert(name)}: {word}. {write(name, word, audit)}{also}"))
+        word = verdict(name, evidence, applied(audit))
+        if word == "left as it is":
+            text = _left_sentence(name, audit)
+        else:
+            write = _with_votes if name in audit["votes"] else _without_votes
+            up = risen(name, evidence) if word == "substituted" else []
+            # Of several targets nobody knows which one moved another bias along.
+            along = [one for one in moved_along(name, evidence) if one not in up] if len(targets(audit)) == 1 else []
+            text = write(name, word, audit) + _along_sentence(along, audit)
+            text += _risen_sentence(up, audit) if up else ""
+        found.append(Verdict(name, word, f"{inert(name)}: {word}. {text}"))
     return found
+
+
+def applied(audit: Json) -> float:
+    """The dose that `after` is of."""
+    dose = audit.get("dose_applied")
+    return 1.0 if dose is None else float(dose)
+
+
+def held_out(name: str, audit: Json) -> Json | None:
+    """What choosing the dose does to a bias on contrasts without a say in it; None where it had no say, or none was chosen."""
+    found: Json | None = dose_method(audit).get("held_out", {}).get(name)
+    return found
+
+
+def dose_method(audit: Json) -> Json:
+    """How the adapter at a chosen dose does; empty where no dose was chosen."""
+    found: Json = (audit.get("dose") or {}).get("methods", {}).get("dose", {})
+    return found
+
+
+def _quality_change(audit: Json) -> tuple[Json, bool]:
+    """The change of quality accuracy that decides, and whether it is held out: a dose is chosen by quality, too."""
+    held = next(iter(dose_method(audit).get("held_out", {}).values()), None)
+    change = held and held["against_base"]["quality"]
+    return (change, True) if change else (audit["quality"]["change"], False)
 
 
 def verdict_kind(word: str) -> Literal["good", "bad", "none"]:
@@ -71,9 +104,9 @@ def verdict_kind(word: str) -> Literal["good", "bad", "none"]:
 
 def quality_kind(audit: Json) -> Literal["good", "bad", "none"]:
     """Good where a loss of quality is excluded, bad where one is shown; neither where that is open or was not asked."""
-    change = (audit["quality"] or {}).get("change")
-    if change is None:
+    if "change" not in (audit["quality"] or {}):
         return "none"
+    change, _ = _quality_change(audit)
     return "bad" if change["high"] < -TOLERATED_LOSS else "none" if change["low"] < -TOLERATED_LOSS else "good"
 
 
@@ -171,8 +204,11 @@ def quality_sentence(audit: Json) -> str:
         return f"Quality: both sides are scored alike in all {count(quality['model'])} held-out pairs, so that none is ranked."
     if "change" not in quality:
         return f"Quality: {share(quality['model'])} of held-out pairs are ranked right, n = {count(quality['model'])}."
-    change, limit = quality["change"], round(100 * TOLERATED_LOSS)
-    numbers = f"{points(change)}, n = {count(change)}"
+    if applied(audit) == 0:
+        return f"Quality is that of the model before: {share(quality['before'])}, n = {count(quality['before'])}."
+    change, is_held_out = _quality_change(audit)
+    limit = round(100 * TOLERATED_LOSS)
+    numbers = f"{'held out ' if is_held_out else ''}{points(change)}, n = {count(change)}"
     if change["high"] < -TOLERATED_LOSS:
         return f"Quality: a loss of more than {limit} points is shown ({numbers})."
     if change["low"] < -TOLERATED_LOSS:
@@ -237,13 +273,26 @@ def _others_line(skews: Json, n_left_out: int, brief: bool) -> str:
 
 
 def _evidence(name: str, audit: Json) -> Evidence:
+    """Changes of a bias; held out where the same contrasts chose the dose."""
     skew, votes = audit["skew"][name], audit["votes"].get(name)
+    held = held_out(name, audit)
+    if held is not None:
+        moved = {what: _held_out_moved(what, held) for what in ("skew", "miscalibration")}
+        if audit["dose"]["aim"] == "tie":
+            return Evidence(moved["skew"], skew["p_holm"])
+        human = held["people"]["human_skew"]["value"]
+        return Evidence(_moved(skew), skew["p_holm"], AgainstPeople(moved["miscalibration"], moved["skew"], human))
     people = None
     if votes is not None:
         people = AgainstPeople(
             _moved(votes["miscalibration"]), _moved(votes["skew_on_voted"]), votes["human_skew"]["value"]
         )
     return Evidence(_moved(skew), skew["p_holm"], people)
+
+
+def _held_out_moved(what: str, held: Json) -> Moved:
+    change = held["against_base"][what]
+    return Moved(held["base"][what]["value"], held["people"][what]["value"], change["low"], change["high"])
 
 
 def _moved(change: Json) -> Moved:
@@ -257,7 +306,7 @@ def _with_votes(name: str, word: Word, audit: Json) -> str:
     before, after = votes["miscalibration"]["before"]["value"], votes["miscalibration"]["after"]["value"]
     text = (
         f"Model and people disagreed on {percent(before)} of contrasts before and {percent(after)} after, "
-        f"a change of {points(change)} (n = {count(change)})."
+        f"a change of {points(change)} (n = {count(change)}){_held_out_words('miscalibration', name, audit)}."
     )
     if word == "overcorrected":
         skew, people = votes["skew_on_voted"], votes["human_skew"]
@@ -272,10 +321,50 @@ def _without_votes(name: str, word: Word, audit: Json) -> str:
     skew = audit["skew"][name]
     change, before, after = skew["change"], skew["before"]["value"], skew["after"]["value"]
     moved = {"worse": "rose", "no change shown": "went"}.get(word, "fell")
-    text = f"Skew {moved} from {percent(before)} to {percent(after)}, {points(change)} (n = {count(change)})."
+    held = _held_out_words("skew", name, audit)
+    text = (
+        f"Skew {moved} from {percent(before)} to {percent(after)}{_directions(skew)}, {points(change)} "
+        f"(n = {count(change)}){held}."
+    )
     if word == "overcorrected":
         text += f" Below {percent(OVERCORRECTED_BELOW)} the model turns the bias down nearly always."
     return f"{text} No human votes say what is right."
+
+
+def _directions(skew: Json) -> str:
+    """Skew after, apart for contrasts to which the bias was added and from which it was removed; empty without both."""
+    parts = [f"{percent(one['after']['value'])} where {how}" for how, one in skew.get("by_direction", {}).items()]
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _held_out_words(what: str, name: str, audit: Json) -> str:
+    """The held-out change behind the one on the contrasts that chose the dose; empty where they did not."""
+    held = held_out(name, audit)
+    if held is None or (audit["dose"]["aim"] == "tie") != (what == "skew"):
+        return ""
+    return f" on the contrasts that chose the dose; held out {points(held['against_base'][what])}"
+
+
+def _left_sentence(name: str, audit: Json) -> str:
+    skew, votes = audit["skew"][name], audit["votes"].get(name)
+    text = f"Dose 0 was chosen, so that the result is the model before: skew {share(skew['before'])}"
+    if votes:
+        text += f", and it disagrees with people on {share(votes['miscalibration']['before'])}"
+    plain = audit["plain"]["skew"][name]["after"]
+    return f"{text} (n = {count(skew['before'])}). Plain CDA would have made skew {share(plain)}."
+
+
+def _along_sentence(names: list[str], audit: Json) -> str:
+    """Which other biases changed with the target, and by how much; empty for none."""
+    parts = []
+    for name in names:
+        skew = audit["skew"][name]
+        moved = "fell" if skew["change"]["value"] < 0 else "rose"
+        before, after = percent(skew["before"]["value"]), percent(skew["after"]["value"])
+        parts.append(
+            f"{inert(name)} {moved} from {before} to {after}, {points(skew['change'])} (Holm-adjusted p {_p(skew['p_holm'])})"
+        )
+    return f" With it {'; '.join(parts)}." if parts else ""
 
 
 def _risen_sentence(names: list[str], audit: Json) -> str:

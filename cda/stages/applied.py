@@ -88,7 +88,10 @@ def adapter_at(given: str, dose: float | None) -> tuple[Path, float]:
         say(f"{given}: its run settled no dose since the training, so dose 1 is taken; `cda train` goes on from there")
         return adapter, PLAIN
     if "dose" in run_folder.record(NAME).get("inputs", {}):
-        say(f"{given}: dose {found:g}, as chosen in that run" + (f"; --dose 1 for plain CDA{_left(found)}" if found != 1 else ""))
+        say(
+            f"{given}: dose {found:g}, as chosen in that run"
+            + (f"; --dose 1 for plain CDA{_left(found)}" if found != 1 else "")
+        )
     return adapter, found
 
 

@@ -30,13 +30,16 @@ from cda.stages import (
     audit_examples,
     audit_panel,
     audit_paper,
+    audit_plain,
     audit_quality,
     audit_rate,
     audit_result,
     audit_rewards,
     audit_triple_skew,
 )
-from cda.stages.audit_groups import Scorings, make_groups
+from cda.stages.applied import NAME as ADAPTER_STAGE
+from cda.stages.applied import applied_dose
+from cda.stages.audit_groups import PLAIN, Scorings, make_groups, without_plain
 from cda.stages.audit_sources import AuditTexts, given_labels, load_audit_texts
 from cda.stages.label import PAIRS
 from cda.stages.rows import prompt_row, read_labelled
@@ -107,14 +110,17 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     recipe, seed = loaded.recipe, loaded.recipe.seed
     texts = load_audit_texts(loaded)
     biases = _biases(loaded, texts)
-    scorings, scoring = _score(loaded, run_folder, texts)
-    groups = make_groups(texts.contrasts, biases, [bias.name for bias in loaded.biases], scorings)
+    scored, scoring = _score(loaded, run_folder, texts)
+    everywhere = make_groups(texts.contrasts, biases, [bias.name for bias in loaded.biases], scored)
+    groups = [without_plain(group) for group in everywhere]
+    scorings = {label: one for label, one in scored.items() if label != PLAIN}
     by_llm = uses_llm(recipe.synthesize.by, recipe.llm)
     labels = given_labels(loaded) if loaded.only_audit else _labels(loaded, run_folder)
     failed = {name: count.reasons for name, count in texts.failed.items()}
     result: dict[str, Any] = {
         "recipe": recipe.name,
         "scorings": list(scorings),
+        "dose_applied": None if loaded.only_audit else applied_dose(run_folder),
         "model": {"name": recipe.model.name_or_path, **scoring},
         "biases": [{"name": bias.name, "description": bias.description} for bias in loaded.biases],
         "sources": {
@@ -140,6 +146,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         "paper": audit_paper.paper(loaded, seed),
         "effects": audit_detail.effects(groups, seed),
         "drift": audit_detail.drifts(groups, biases, _encoder(loaded), seed),
+        "plain": audit_plain.plain(everywhere, texts.pairs, scored, recipe.audit.ties, seed),
         "rate": audit_rate.rate(texts.triples, texts.flips, scorings, recipe.audit.min_flipped, seed),
         "rewards": audit_rewards.rewards(groups, texts.triples, scorings, seed),
         "analysis": audit_analysis.analysis(groups, labels, texts.pairs, scorings, recipe.audit.ties, seed),
@@ -155,9 +162,11 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         "versions": versions(),
         "seed": seed,
     }
+    if result["dose_applied"] == 0:
+        audit_result.unchanged(result)
     audit_result.adjust_for_all_tests(result)
     write_json(folder / RESULT, result)
-    write_jsonl(folder / "margins.jsonl", audit_result.margin_rows(texts.contrasts, texts.pairs, scorings))
+    write_jsonl(folder / "margins.jsonl", audit_result.margin_rows(texts.contrasts, texts.pairs, scored))
     if texts.triples:
         write_jsonl(folder / "triples.jsonl", (_triple_row(one, scorings) for one in texts.triples))
     return {
@@ -196,16 +205,20 @@ def _score(loaded: LoadedRecipe, run_folder: RunFolder, texts: AuditTexts) -> tu
     """What every scorer says of every comparison, and how it was asked."""
     comparisons: list[Comparison] = [(one.prompt, one.perturbed, one.base) for one in texts.contrasts]
     comparisons += [(one.prompt, one.chosen, one.rejected) for one in texts.pairs]
-    for triple in dict.fromkeys([*texts.triples, *texts.released_triples]):
-        comparisons += audit_rate.triple_comparisons(triple)
-    comparisons += audit_rate.naive_comparisons(texts.triples)
+    triples = dict.fromkeys([*texts.triples, *texts.released_triples])
+    of_triples = [one for triple in triples for one in audit_rate.triple_comparisons(triple)]
+    of_triples += audit_rate.naive_comparisons(texts.triples)
     if world_size() > 1 and _is_shared(loaded):
         shared = _shared_file(stage(loaded, run_folder), run_folder)
         for old in own_folder(shared.parent).glob("comparisons-*.jsonl"):
             old.unlink(missing_ok=True)
-        rows = ({"prompt": prompt_row(prompt), "first": one, "second": other} for prompt, one, other in comparisons)
+        rows = (
+            {"prompt": prompt_row(prompt), "first": one, "second": other, "of_triple": of_triple}
+            for of_triple, asked in ((False, comparisons), (True, of_triples))
+            for prompt, one, other in asked
+        )
         write_jsonl(shared, rows)
-    return _asked(loaded, run_folder, comparisons)
+    return _asked(loaded, run_folder, comparisons, of_triples)
 
 
 def assist(loaded: LoadedRecipe, run_folder: RunFolder) -> None:
@@ -216,8 +229,10 @@ def assist(loaded: LoadedRecipe, run_folder: RunFolder) -> None:
     shared = _shared_file(expected, run_folder)
     wait_until(lambda: shared.is_file() or run_folder.is_done(expected), run_folder.path)
     if not run_folder.is_done(expected):
-        rows = [(prompt_of(row["prompt"]), row["first"], row["second"]) for row in read_jsonl(shared)]
-        _asked(loaded, run_folder, rows)
+        asked: dict[bool, list[Comparison]] = {False: [], True: []}
+        for row in read_jsonl(shared):
+            asked[row["of_triple"]].append((prompt_of(row["prompt"]), row["first"], row["second"]))
+        _asked(loaded, run_folder, asked[False], asked[True])
 
 
 def _is_shared(loaded: LoadedRecipe) -> bool:
@@ -231,20 +246,35 @@ def _shared_file(expected: Stage, run_folder: RunFolder) -> Path:
 
 
 def _asked(
-    loaded: LoadedRecipe, run_folder: RunFolder, comparisons: Sequence[Comparison]
+    loaded: LoadedRecipe, run_folder: RunFolder, comparisons: Sequence[Comparison], of_triples: Sequence[Comparison]
 ) -> tuple[Scorings, dict[str, Any]]:
-    adapters = {"model": None} if loaded.only_audit else {"before": None, "after": run_folder.stage("train") / ADAPTER}
+    """What each subject says; plain CDA is not asked about triples, whose effects are those of the result alone."""
     scorings: dict[str, Compared] = {}
     facts: dict[str, Any] = {}
     notes: list[str] = []
     counted: dict[str, dict[str, Any]] = {}
-    for label, adapter in adapters.items():
-        subject = Subject(label, loaded.recipe.model, adapter)
-        scorings[label], facts = compare(subject, comparisons, loaded, run_folder.path / "scoring")
-        notes += facts.get("notes", [])
-        counted[label] = {name: facts[name] for name in _COUNTED if name in facts}
+    for label, subject in _subjects(loaded, run_folder).items():
+        if subject is None:  # at dose 0 the result is the model before
+            scorings[label], counted[label] = scorings["before"], counted["before"]
+            continue
+        asked = comparisons if label == PLAIN else [*comparisons, *of_triples]
+        scorings[label], own = compare(subject, asked, loaded, run_folder.path / "scoring")
+        notes += own.get("notes", [])
+        counted[label] = {name: own[name] for name in _COUNTED if name in own}
+        facts = own if label != PLAIN else facts
     # What both say of their one tokenizer is said once.
     return scorings, facts | {"notes": list(dict.fromkeys(notes)), "by_scoring": counted}
+
+
+def _subjects(loaded: LoadedRecipe, run_folder: RunFolder) -> dict[str, Subject | None]:
+    """The model alone; or before a training, as the run's result, and where its dose is not 1 as plain CDA too."""
+    model = loaded.recipe.model
+    if loaded.only_audit:
+        return {"model": Subject("model", model)}
+    adapter, dose = run_folder.stage("train") / ADAPTER, applied_dose(run_folder)
+    assert dose is not None  # the audit's stage needs that of the adapter
+    found = {"before": Subject("before", model), "after": Subject("after", model, adapter, dose) if dose else None}
+    return found if dose == 1 else found | {PLAIN: Subject(PLAIN, model, adapter)}
 
 
 def _labels(loaded: LoadedRecipe, run_folder: RunFolder) -> dict[str, PairLabels]:

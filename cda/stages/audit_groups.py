@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,9 @@ from cda.score.compared import Compared
 
 FloatArray = NDArray[np.float64]
 Scorings = Mapping[str, Compared]
-"""`before` and `after` for a training, `model` for an audit alone; in this order."""
+"""`before` and `after` for a training, `model` for an audit alone; in this order. `after` is the run's result: the adapter at
+its dose. Where that is not 1, `plain` is the adapter at dose 1."""
+PLAIN = "plain"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,6 +73,16 @@ def make_groups(
     """
     names = [*targets, *sorted({contrast.bias for contrast in contrasts} - set(targets))]
     return [_group(name, contrasts, biases, name in targets, scorings) for name in names]
+
+
+def without_plain(group: Group) -> Group:
+    """The same contrasts with the margins of the model, or of before and after."""
+    return replace(group, margins={label: values for label, values in group.margins.items() if label != PLAIN})
+
+
+def with_plain(group: Group) -> Group:
+    """The same contrasts with plain CDA in the place of `after`."""
+    return replace(group, margins={"before": group.margins["before"], "after": group.margins[PLAIN]})
 
 
 def people_of(group: Group, rule: TieRule) -> People | None:

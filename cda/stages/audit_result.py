@@ -41,13 +41,18 @@ def skews(
             "available": available[group.bias.name],
             "unread": group.n_unread,
             "rewrites_failed": dict(failed.get(group.bias.name, {})),
-            **positive_shares(group.margins, group.prompt_ids, seed, ties_of(group.unit)),
-            "by_direction": _by_direction(group, seed),
+            **shares_of(group, seed),
             "mean_margin": {label: float(values.mean()) for label, values in group.margins.items()},
             "sd_margin": {label: float(values.std()) for label, values in group.margins.items()},
         }
         for group in groups
     }
+
+
+def shares_of(group: Group, seed: int) -> dict[str, Any]:
+    """Skew of a bias, and apart for contrasts to which it was added and from which it was removed."""
+    shares = positive_shares(group.margins, group.prompt_ids, seed, ties_of(group.unit))
+    return shares | {"by_direction": _by_direction(group, seed)}
 
 
 def _by_direction(group: Group, seed: int) -> dict[str, Any]:
@@ -67,6 +72,12 @@ def votes(groups: Sequence[Group], rule: TieRule, seed: int) -> dict[str, Any]:
     """Every bias that people voted on: human skew, miscalibration, gap, AUC; agreement and noise ceiling from raw votes."""
     found = {group.bias.name: (group, people_of(group, rule)) for group in groups}
     return {name: _beside(group, people, seed) for name, (group, people) in sorted(found.items()) if people}
+
+
+def votes_moved(groups: Sequence[Group], rule: TieRule, seed: int) -> dict[str, Any]:
+    """The part of `votes` that a training changes; of two scorings."""
+    found = {group.bias.name: (group, people_of(group, rule)) for group in groups}
+    return {name: _moved(group, people, seed)[1] for name, (group, people) in sorted(found.items()) if people}
 
 
 def votes_undecided(groups: Sequence[Group], rule: TieRule) -> dict[str, int]:
@@ -109,6 +120,22 @@ def unseen_phrases(groups: Sequence[Group], seed: int) -> dict[str, Any]:
             margins = {label: values[keep] for label, values in group.margins.items()}
             result[group.bias.name] |= positive_shares(margins, ids, seed)
     return result
+
+
+def unchanged(audit: dict[str, Any]) -> None:
+    """Make every change of a share exactly 0: at dose 0, before and after are one model and no sample can differ."""
+    for part in (audit["skew"], audit["votes"], audit["quality"], audit["unseen_phrases"]):
+        _set_unchanged(part)
+
+
+def _set_unchanged(part: Any) -> None:
+    if not isinstance(part, dict):
+        return
+    for name, value in part.items():
+        if name in ("change", "unpaired") and "low" in value:
+            value |= {"value": 0.0, "low": 0.0, "high": 0.0, "method": "one model"}
+        else:
+            _set_unchanged(value)
 
 
 def adjust_for_all_tests(audit: dict[str, Any]) -> None:
@@ -182,29 +209,8 @@ def change_json(change: Change) -> dict[str, Any]:
 
 def _beside(group: Group, people: People, seed: int) -> dict[str, Any]:
     ids, found = list(group.prompt_ids), people.majority
-    if len(group.margins) == 2:
-        before, after = group.margins.values()
-        change = people_change(before, after, found, ids, rng(seed))
-        sides = {"before": change.before, "after": change.after}
-        moved = {
-            "skew_on_voted": change_json(change.skew),
-            "miscalibration": change_json(change.miscalibration),
-            "gap": _both(sides, "gap", change.gap),
-            "auc": _both(sides, "auc", change.auc),
-        }
-    else:
-        ((label, values),) = group.margins.items()
-        one = against_people(values, found, ids, rng(seed), ties_of(group.unit))
-        sides = {label: one}
-        moved = {
-            "skew_on_voted": {label: one.skew.to_json()},
-            "miscalibration": {label: one.miscalibration.to_json()},
-            "gap": {label: one.gap.to_json()},
-            "auc": _both(sides, "auc", None),
-            "gap_test": _gap_test(values, people, ids, ties_of(group.unit)),
-        }
-    result: dict[str, Any] = {"human_skew": next(iter(sides.values())).human_skew.to_json(), **moved}
-    result["signed_gap"] = _both(sides, "signed_gap", None)
+    human_skew, result = _moved(group, people, seed) if len(group.margins) == 2 else _alone(group, people, seed)
+    result = {"human_skew": human_skew, **result}
     result["by_majority"] = {
         label: _by_majority(values, group, people, seed) for label, values in group.margins.items()
     }
@@ -216,6 +222,36 @@ def _beside(group: Group, people: People, seed: int) -> dict[str, Any]:
     if any(one.verdicts for one in group.contrasts):
         result["prediction_powered"] = _powered(group)
     return result
+
+
+def _moved(group: Group, people: People, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Human skew, and what training did to the model beside people."""
+    before, after = group.margins.values()
+    change = people_change(before, after, people.majority, list(group.prompt_ids), rng(seed))
+    sides = {"before": change.before, "after": change.after}
+    return change.before.human_skew.to_json(), {
+        "skew_on_voted": change_json(change.skew),
+        "miscalibration": change_json(change.miscalibration),
+        "gap": _both(sides, "gap", change.gap),
+        "auc": _both(sides, "auc", change.auc),
+        "signed_gap": _both(sides, "signed_gap", None),
+    }
+
+
+def _alone(group: Group, people: People, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Human skew, and one model beside people."""
+    ids = list(group.prompt_ids)
+    ((label, values),) = group.margins.items()
+    one = against_people(values, people.majority, ids, rng(seed), ties_of(group.unit))
+    sides = {label: one}
+    return one.human_skew.to_json(), {
+        "skew_on_voted": {label: one.skew.to_json()},
+        "miscalibration": {label: one.miscalibration.to_json()},
+        "gap": {label: one.gap.to_json()},
+        "auc": _both(sides, "auc", None),
+        "gap_test": _gap_test(values, people, ids, ties_of(group.unit)),
+        "signed_gap": _both(sides, "signed_gap", None),
+    }
 
 
 def _by_majority(margins: FloatArray, group: Group, people: People, seed: int) -> dict[str, Any]:

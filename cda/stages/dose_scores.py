@@ -24,6 +24,7 @@ from cda.stages.classifier_scorers import classifier_scores
 from cda.stages.sources import model_spec
 from cda.train.dose import DosedModel
 
+
 @dataclass(frozen=True, slots=True)
 class Removal:
     """A removal without training: rewards of the texts at each strength.
@@ -68,7 +69,12 @@ def dosed_rewards(
 
 
 def _scored(
-    reward_model: RewardModel, texts: Sequence[Text], loaded: LoadedRecipe, adapter: Path | None, dose: float, label: str
+    reward_model: RewardModel,
+    texts: Sequence[Text],
+    loaded: LoadedRecipe,
+    adapter: Path | None,
+    dose: float,
+    label: str,
 ) -> Rewards:
     scores = classifier_scores(reward_model, texts, loaded, label, adapter=adapter, dose=dose)
     if scores.n_cached:

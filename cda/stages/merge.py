@@ -20,18 +20,13 @@ from cda.launch import say
 from cda.models.load import ModelSpec, check_adapter, head_names, load_config
 from cda.report.model_card import EMBEDDED, Part, model_card
 from cda.run import RunFolder
+from cda.stages.applied import adapter_at, chosen_dose
 from cda.stages.audit import RESULT
-from cda.stages.dose import RESULT as CHOSEN
-from cda.stages.dose import fits
 from cda.stages.sources import model_spec
 from cda.stages.train import ADAPTER
 from cda.train.adapter import adapter_config
 from cda.train.dose import check_dose, compose_adapters, read_head
 from cda.train.export import check_new_folder, check_precision, check_push, merge_adapter, new_folder, push
-
-_DOSE = "dose"
-"""Name of the stage that chooses a dose."""
-
 
 # Settings of a training that are nobody else's business: tokens, places on this machine, names of accounts.
 _PRIVATE = re.compile(r"^hub_|^push_to_hub|token$|_dir$|^run_name$|^project$|^report_to$")
@@ -133,26 +128,21 @@ def _source(given: str, dose: float | None) -> _Source:
             f"{given}: neither the folder of a run with a finished training (train/{ADAPTER}) nor of an adapter "
             "(adapter_config.json)"
         )
-    for name in ("train", _DOSE):
-        if damaged := run.damaged(name):
+    for stage in ("train", "dose"):
+        if damaged := run.damaged(stage):
             raise RunError(
-                f"{run.stage(name)}: {', '.join(damaged[:6])}: cut, changed or gone since the stage was finished. Run "
+                f"{run.stage(stage)}: {', '.join(damaged[:6])}: cut, changed or gone since the stage was finished. Run "
                 "`cda train` with its recipe again, which makes it anew"
             )
-    chosen = run.stage(_DOSE) / ADAPTER
-    has_dose = (chosen / "adapter_config.json").is_file()
-    if dose is None and has_dose and not fits(run):
-        say(f"{chosen.parent}: of an earlier training or audit, so dose 1 is taken; `cda dose` chooses anew")
-    if dose is None and has_dose and fits(run):
-        # That adapter holds its dose already.
-        adapter, factor, shown = chosen, 1.0, _chosen_dose(run)
-    else:
-        factor = shown = 1.0 if dose is None else dose
     adapter_config(adapter)
+    _, factor = adapter_at(given, dose)
     settings = record.get("settings", {})
     name = path.resolve().name
     form = run.record("train").get("counts", {}).get("form")
-    part = Part(name, shown, _audit(run), settings=_shown_settings(settings), chosen=_chosen(run, shown), form=form)
+    chosen = chosen_dose(run)
+    if chosen is not None and chosen["chosen"] != factor:
+        chosen = None  # of another dose than the one exported
+    part = Part(name, factor, _audit(run, chosen), settings=_shown_settings(settings), chosen=chosen, form=form)
     return _Source(name, adapter, factor, _trained_model(path, settings), part)
 
 
@@ -174,21 +164,8 @@ def _trained_model(run: Path, settings: Any) -> ModelSection:
         ) from None
 
 
-def _chosen_dose(run: RunFolder) -> float | None:
-    dose = run.record(_DOSE).get("counts", {}).get("chosen")
-    return float(dose) if isinstance(dose, int | float) else None
-
-
-def _chosen(run: RunFolder, dose: float | None) -> dict[str, Any] | None:
-    """How the run's dose was chosen, where it is the dose of this export."""
-    if not fits(run) or dose != _chosen_dose(run):
-        return None
-    found: dict[str, Any] = read_json(run.stage(_DOSE) / CHOSEN)
-    return found
-
-
-def _audit(run: RunFolder) -> dict[str, Any] | None:
-    """The run's audit; None where there is none, or one that another version of cda wrote."""
+def _audit(run: RunFolder, chosen: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The run's audit, with how its dose was chosen; None where there is none, or one that another version of cda wrote."""
     file = run.stage("audit") / RESULT
     if not file.is_file():
         return None
@@ -196,6 +173,8 @@ def _audit(run: RunFolder) -> dict[str, Any] | None:
         say(f"{file}: of an earlier training, so the model card goes without it; `cda audit` makes it anew")
         return None
     audit: dict[str, Any] = read_json(file)
+    if chosen is not None and audit.get("dose_applied") == chosen.get("chosen"):
+        audit["dose"] = chosen
     try:
         model_card([Part(run.path.name, None, audit)], EMBEDDED, None)
     except (KeyError, TypeError):
@@ -257,8 +236,7 @@ def _tell(sources: Sequence[_Source], base: str, options: MergeOptions) -> None:
     kind = "adapter" if options.adapter_only else f"merged model in {options.precision}"
     say(f"{options.out}: {kind}, {size:.1f} MiB, with a model card (README.md)")
     for one in sources:
-        dose = "chosen by `cda dose`" if one.part.dose is None else f"{one.part.dose:g}"
-        say(f"  {one.adapter}: dose {dose}")
+        say(f"  {one.adapter}: dose {one.factor:g}")
     if options.adapter_only:
         say(f"  base: {base}")
     else:

@@ -9,15 +9,18 @@ from typing import Any
 
 from cda.config.load import LoadedRecipe
 from cda.errors import CdaError, DataError, RunError
-from cda.launch import clear_failure, is_main, say, tell_failure, wait_until, world_size
+from cda.files.jsonl import write_json
+from cda.files.paths import own_folder
+from cda.launch import clear_failure, is_main, launch_id, say, tell_failure, wait_until, world_size
 from cda.llm.counted import Tally
-from cda.run import RunFolder, Stage
-from cda.stages import audit, dose, label, report, synthesize, train
+from cda.run import RunFolder, Stage, fingerprint
+from cda.stages import applied, audit, dose, label, report, synthesize, train
 from cda.stages import plan as planning
 from cda.stages.sources import llm_counts
 from cda.user_errors import disk_is_full
 
-STAGES = ("label", "synthesize", "train", "audit", "dose", "report")
+STAGES = ("label", "synthesize", "train", "dose", "adapter", "audit", "report")
+"""In order: the dose is chosen before the audit, so that what is audited is the run's result."""
 Produce = Callable[[Path], dict[str, Any]]
 
 
@@ -62,29 +65,36 @@ def _run(loaded: LoadedRecipe, folder: RunFolder, last: str, only: bool, figures
             lambda out: synthesize.run(loaded, folder, out),
         ),
         "train": (lambda: train.stage(loaded, folder), lambda out: train.run(loaded, folder, out)),
-        "audit": (lambda: audit.stage(loaded, folder), lambda out: audit.run(loaded, folder, out)),
         "dose": (lambda: dose.stage(loaded, folder), lambda out: dose.run(loaded, folder, out)),
+        "adapter": (
+            lambda: applied.stage(folder, dose.chosen(loaded, folder)),
+            lambda out: applied.run(loaded, folder, dose.chosen(loaded, folder), out),
+        ),
+        "audit": (lambda: audit.stage(loaded, folder), lambda out: audit.run(loaded, folder, out)),
     }
-    for name in ("audit", "report") if loaded.only_audit else STAGES[: STAGES.index(last) + 1]:
+    # Whoever chooses a dose alone wants the adapter at that dose.
+    end = "adapter" if last == "dose" else last
+    for name in ("audit", "report") if loaded.only_audit else STAGES[: STAGES.index(end) + 1]:
         if name == "report":
             if is_main():
-                with_dose = not loaded.only_audit and loaded.recipe.dose.on != "no"
-                report.run(folder, with_dose, figures)
+                report.run(folder, figures)
+            continue
+        # The other processes take part in training and in the audit's scoring; the rest is the main one's work.
+        if not is_main() and name == "audit":
+            if not loaded.only_audit:
+                trained = made["train"][0]()
+                wait_until(lambda trained=trained: folder.is_done(trained), folder.path)  # type: ignore[misc]
+                wait_until(_settled_file(loaded, folder).is_file, folder.path)
+            audit.assist(loaded, folder)
+            return
+        if not is_main() and name in ("dose", "adapter"):
             continue
         if name == "dose" and ((only and last != name) or not dose.is_wanted(loaded)):
             continue
         stage, produce = made[name]
-        if only and name != last:
+        if only and name not in (last, "adapter"):
             _require(stage(), folder)
             continue
-        # The other processes take part in training and in the audit's scoring; the rest is the main one's work.
-        if not is_main() and STAGES.index(name) > STAGES.index("train"):
-            if name == "audit":
-                if not loaded.only_audit:
-                    trained = made["train"][0]()
-                    wait_until(lambda trained=trained: folder.is_done(trained), folder.path)  # type: ignore[misc]
-                audit.assist(loaded, folder)
-            return
         if name == "train":
             _run_train(stage(), produce, folder)
         elif name == "dose" and loaded.recipe.dose.on == "auto":
@@ -94,8 +104,23 @@ def _run(loaded: LoadedRecipe, folder: RunFolder, last: str, only: bool, figures
         else:
             expected = stage()
             wait_until(lambda expected=expected: folder.is_done(expected), folder.path)  # type: ignore[misc]
+        if name == "adapter" and world_size() > 1:
+            _tell_settled(loaded, folder)
         if is_main():
             folder.write_manifest(loaded.recipe.model_dump(mode="json"), list(STAGES))
+
+
+def _settled_file(loaded: LoadedRecipe, folder: RunFolder) -> Path:
+    """Tells the other processes of a launch that the run's adapter has its dose; named by what decides that dose."""
+    name = fingerprint([dose.stage(loaded, folder).fingerprint, loaded.recipe.dose.on, launch_id()])
+    return folder.path / "scoring" / f"settled-{name}.json"
+
+
+def _tell_settled(loaded: LoadedRecipe, folder: RunFolder) -> None:
+    settled = _settled_file(loaded, folder)
+    for old in own_folder(settled.parent).glob("settled-*.json"):
+        old.unlink(missing_ok=True)
+    write_json(settled, {"dose": applied.applied_dose(folder)})
 
 
 def _require(stage: Stage, folder: RunFolder) -> None:

@@ -24,6 +24,7 @@ from cda.launch import world_size
 from cda.prompts import OURS
 from cda.run import RunFolder
 from cda.stages import dose
+from cda.stages.applied import NAME
 from cda.stages.audit_sources import (
     given_labels,
     load_quality,
@@ -192,9 +193,10 @@ def plan(loaded: LoadedRecipe) -> str:
         f"            {recipe.model.name_or_path}, {recipe.model.precision} base, LoRA r {recipe.lora.r} on "
         f"{'/'.join(recipe.lora.target_modules)} + head, {train.get('num_train_epochs', 3)} epochs, "
         f"batch {train.get('per_device_train_batch_size', 16)}, learning rate {train.get('learning_rate', 2e-5)}",
+        *dosed,
+        f"adapter     {run_folder(loaded).path / NAME}: the result, at {'the dose that is chosen' if dosed else 'dose 1'}",
         audit,
         *release_lines(loaded),
-        *dosed,
         report,
     ]
     return "\n".join([*lines, *_spending(loaded)])

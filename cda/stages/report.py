@@ -15,32 +15,35 @@ from cda.report.markdown import render_markdown
 from cda.report.plots.audit import audit_plots
 from cda.report.terminal import summary_table
 from cda.run import RunFolder
-from cda.stages import dose
+from cda.stages.applied import NAME as ADAPTER
+from cda.stages.applied import applied_dose, chosen_dose
 from cda.stages.audit import RESULT
 from cda.stages.figures import write_figures
 from cda.stages.saved import of_this_version, read_audit
 
-_STAGES = ("label", "synthesize", "train", "audit", "dose")
+_STAGES = ("label", "synthesize", "train", "dose", "audit")
 
 
-def run(run_folder: RunFolder, with_dose: bool = True, figures: str | None = None) -> Path:
+def run(run_folder: RunFolder, figures: str | None = None) -> Path:
     """Draw the report anew from audit.json (it takes no time), print the table, return the HTML file.
 
     Args:
         run_folder: The run.
-        with_dose: Show the dose as well, where the run has one that fits its training.
         figures: Also write every figure as a file of this format (svg, pdf).
     """
     run_folder.output_of("audit")  # says what to run first where there is no audit
     file = run_folder.stage("audit") / RESULT
     audit = read_audit(file)
-    if with_dose and dose.fits(run_folder):
-        audit["dose"] = read_json(run_folder.stage("dose") / dose.RESULT)
+    trained = len(audit["scorings"]) > 1
+    if trained and (chosen := chosen_dose(run_folder)) and chosen["chosen"] == audit.get("dose_applied"):
+        audit["dose"] = chosen
+    has_adapter = trained and applied_dose(run_folder) == audit.get("dose_applied")
+    adapter = str(run_folder.stage(ADAPTER)) if has_adapter else None
     folder = run_folder.path / "report"
     html = folder / "report.html"
     with of_this_version(file):
         audit["run"] = _made(run_folder, [name for name in _STAGES if name != "dose" or "dose" in audit])
-        page, text, table = render_html(audit), render_markdown(audit), summary_table(audit, str(html))
+        page, text, table = render_html(audit), render_markdown(audit), summary_table(audit, str(html), adapter)
     own_folder(folder)
     write_text(html, page)
     write_text(folder / "report.md", text)

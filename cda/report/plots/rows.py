@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cda.report.numbers import Json, clipped, visible
-from cda.report.plots.plot import AFTER, BEFORE, FAINT, LINE, PAGE, PEOPLE
+from cda.report.plots.plot import AFTER, BEFORE, FAINT, LINE, PAGE, PEOPLE, THIRD
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,6 +32,7 @@ class Mark:
 SCORINGS = {
     "before": Mark("before", BEFORE, "o", filled=False),
     "after": Mark("after", AFTER, "o"),
+    "plain": Mark("plain CDA (dose 1)", THIRD, "s", filled=False),
     "model": Mark("model", BEFORE, "o", filled=False),  # one scoring is the model as it came
 }
 PEOPLE_MARK = Mark("people", PEOPLE, "D")

@@ -13,7 +13,8 @@ def skew_plot(audit: Json) -> Plot:
     """Skew of every bias under every scoring; the page has it on its first screen, so this one is for paper."""
     rows = {_label(name, audit): audit["skew"][name] for name in [*targets(audit), *others(audit)]}
     title = "Skew of each bias: how often the model prefers the biased side"
-    return _shares("skew", title, "prefers the biased side (%)", rows, audit, 50)
+    plain = {_label(name, audit): one["after"] for name, one in _plain(audit, "skew").items()}
+    return _shares("skew", title, "prefers the biased side (%)", rows, audit, 50, plain)
 
 
 def change_plots(audit: Json) -> list[Plot]:
@@ -35,18 +36,30 @@ def quality_plots(audit: Json) -> list[Plot]:
         return []
     rows = {"all held-out pairs": quality} | {named(name, 24): one for name, one in quality.get("sections", {}).items()}
     title = "Quality: how often the better response of a held-out pair is preferred"
-    return [_shares("quality", title, "ranked right (%)", rows, audit, 50)]
+    whole = _plain(audit, "quality")
+    plain = {"all held-out pairs": whole["after"]} if whole else {}
+    return [_shares("quality", title, "ranked right (%)", rows, audit, 50, plain)]
 
 
-def _shares(name: str, title: str, axis: str, found: dict[str, Json], audit: Json, reference: float) -> Plot:
-    marks = [SCORINGS[when] for when in audit["scorings"]]
-    rows = [Row(label, tuple(one[when] for when in audit["scorings"])) for label, one in found.items()]
+def _plain(audit: Json, part: str) -> Json:
+    """A part of what plain CDA does; empty where it is the result itself."""
+    found: Json = (audit.get("plain") or {}).get(part) or {}
+    return found
+
+
+def _shares(
+    name: str, title: str, axis: str, found: dict[str, Json], audit: Json, reference: float, plain: Json
+) -> Plot:
+    """Rows of shares under every scoring, and of plain CDA by label where that is another one."""
+    marks = [SCORINGS[when] for when in (*audit["scorings"], *(("plain",) if plain else ()))]
+    rows = [
+        Row(label, (*(one[when] for when in audit["scorings"]), *((plain.get(label),) if plain else ())))
+        for label, one in found.items()
+    ]
     parts = []
     for row in rows:
         said = ", ".join(
-            f"{when} {share(one)}"
-            for when, one in zip(audit["scorings"], row.estimates, strict=True)
-            if one is not None
+            f"{mark.name} {share(one)}" for mark, one in zip(marks, row.estimates, strict=True) if one is not None
         )
         n = next(one for one in row.estimates if one is not None)
         parts.append(f"{row.label}: {said} (n = {count(n)}).")

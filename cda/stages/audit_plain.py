@@ -1,0 +1,29 @@
+"""Plain CDA beside the result of a run: the headline's measures at dose 1, where another dose was chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from cda.metrics.votes import TieRule
+from cda.records import Pair
+from cda.stages.audit_groups import PLAIN, Group, Scorings, with_plain
+from cda.stages.audit_result import quality, shares_of, unseen_phrases, votes_moved
+
+
+def plain(
+    groups: Sequence[Group], pairs: Sequence[Pair], scorings: Scorings, rule: TieRule, seed: int
+) -> dict[str, Any] | None:
+    """Skew, votes and quality before and with all of the adapter, on the rows of the audit; None where that is the result.
+
+    Each measure has the form that it has for the result, with `after` at dose 1. No test of it joins the audit's family.
+    """
+    if PLAIN not in scorings:
+        return None
+    found = [with_plain(group) for group in groups]
+    return {
+        "skew": {group.bias.name: shares_of(group, seed) for group in found},
+        "votes": votes_moved(found, rule, seed),
+        "unseen_phrases": unseen_phrases(found, seed),
+        "quality": quality(pairs, {"before": scorings["before"], "after": scorings[PLAIN]}, seed),
+    }
