@@ -27,8 +27,13 @@ def dose_line(audit: Json) -> str:
     change = next(iter(own["held_out"].values()))["against_base"]["quality"]
     left += [] if change is None else [f"quality {points(change)}"]
     by = "for a tie" if tie else "by people's votes"
+    if dose["chosen"] == 0:
+        return f"Dose 0 was chosen {by}: the model is left as it is. What choosing leaves, held out: {', '.join(left)}."
     on = "contrasts" + (" and quality pairs" if change else "")
-    return f"Dose {dose['chosen']:g} was chosen {by} on the {on} that it is shown on, which flatters it; held out: {', '.join(left)}."
+    return (
+        f"Dose {dose['chosen']:g} was chosen {by} on the {on} that it is shown on, which flatters it; held out: "
+        f"{', '.join(left)}."
+    )
 
 
 def dose_sentences(dose: Json) -> list[str]:

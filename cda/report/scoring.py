@@ -122,7 +122,7 @@ def caveats(audit: Json) -> list[str]:
             "the method runs; they say nothing about another model."
         )
     notes += _contrast_notes(audit)
-    if audit.get("dose"):
+    if audit.get("dose") and audit["dose"]["chosen"]:
         dose, chose = audit["dose"]["chosen"], _and(audit["dose"]["biases"])
         also = ", and on quality pairs that limited the choice" if audit["quality"] is not None else ""
         notes.append(
