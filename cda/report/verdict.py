@@ -68,6 +68,7 @@ def verdicts(audit: Json) -> list[Verdict]:
             along = [one for one in moved_along(name, evidence) if one not in up] if len(targets(audit)) == 1 else []
             text = write(name, word, audit) + _along_sentence(along, audit)
             text += _risen_sentence(up, audit) if up else ""
+            text += "" if name in audit["votes"] else " No human votes say what is right."
         found.append(Verdict(name, word, f"{inert(name)}: {word}. {text}"))
     return found
 
@@ -328,7 +329,7 @@ def _without_votes(name: str, word: Word, audit: Json) -> str:
     )
     if word == "overcorrected":
         text += f" Below {percent(OVERCORRECTED_BELOW)} the model turns the bias down nearly always."
-    return f"{text} No human votes say what is right."
+    return text
 
 
 def _directions(skew: Json) -> str:
@@ -364,7 +365,7 @@ def _along_sentence(names: list[str], audit: Json) -> str:
         parts.append(
             f"{inert(name)} {moved} from {before} to {after}, {points(skew['change'])} (Holm-adjusted p {_p(skew['p_holm'])})"
         )
-    return f" With it {'; '.join(parts)}." if parts else ""
+    return f" With it, {'; '.join(parts)}." if parts else ""
 
 
 def _risen_sentence(names: list[str], audit: Json) -> str:

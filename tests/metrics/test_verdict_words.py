@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cda.metrics.preference import positive_share_change
-from cda.metrics.verdict import AgainstPeople, Evidence, Moved, risen, verdict
+from cda.metrics.verdict import AgainstPeople, Evidence, Moved, moved_along, risen, verdict
 
 FELL, ROSE, STAYED = Moved(0.8, 0.5, -0.4, -0.2), Moved(0.5, 0.8, 0.2, 0.4), Moved(0.8, 0.79, -0.1, 0.08)
 shares = st.floats(0, 1)
@@ -112,3 +112,21 @@ def test_words_follow_the_numbers(skew: Moved, miscalibration: Moved, human: flo
 def test_an_unknown_target_raises() -> None:
     with pytest.raises(KeyError):
         verdict("jargon", {})
+
+
+def test_at_dose_0_every_bias_is_left_as_it_is() -> None:
+    for skew in (FELL, ROSE, STAYED):
+        assert verdict("jargon", {"jargon": Evidence(skew, 0.001)}, dose=0) == "left as it is"
+    assert verdict("jargon", {"jargon": Evidence(FELL, 0.001)}, dose=0.5) == "less biased"
+
+
+def test_what_moved_along_is_significant_either_way_and_not_the_target() -> None:
+    evidence = {
+        "jargon": Evidence(FELL, 0.001),
+        "length": Evidence(FELL, 0.01),
+        "tone": Evidence(ROSE, 0.04),
+        "structure": Evidence(FELL, 0.06),
+        "vagueness": Evidence(STAYED, 0.01),
+    }
+    assert moved_along("jargon", evidence) == ["length", "tone"]
+    assert risen("jargon", evidence) == ["tone"]

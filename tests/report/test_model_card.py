@@ -49,7 +49,7 @@ def test_the_table_is_that_of_the_report(voted: Audit) -> None:
     assert re.search(r"\d+% \\\[\d+, \d+\\\] \| .*\d+ \|$", found)  # an interval, and n at the end
     for part in ("| jargon gap |", "| quality accuracy |", "| jargon human skew |", "## Limits", "95% intervals"):
         assert part in card
-    assert "This export is of dose" not in card
+    assert "The export holds dose" not in card
 
 
 def test_a_bias_without_votes_says_so(audit: Audit) -> None:
@@ -60,9 +60,9 @@ def test_a_bias_without_votes_says_so(audit: Audit) -> None:
 
 def test_another_dose_or_precision_than_the_audited_one_is_admitted(audit: Audit) -> None:
     card = model_card([Part("jargon", 1.5, audit)], BASE, "bf16")
-    assert "These numbers are of dose 1. This export is of dose 1.5, which this audit did not measure." in card
+    assert "`after` is dose 1. The export holds dose 1.5, which this audit did not measure." in card
     assert "The audit scored a 8bit base with the adapter beside it. The merged bf16 weights differ by rounding" in card
-    same = model_card([Part("jargon", 1.5, audit, audited_dose=1.5)], BASE, None)
+    same = model_card([Part("jargon", 1.5, audit | {"dose_applied": 1.5})], BASE, None)
     assert "did not measure" not in same and "differ by rounding" not in same
 
 

@@ -70,7 +70,8 @@ def test_the_dose_that_agrees_with_people_is_chosen_and_is_best() -> None:
     assert "No other way tried leaves less" in sentences
     assert dose_line({}) == ""
     assert dose_line({"dose": found}).startswith(
-        "Dose 0.5 chosen by people's votes (the table has dose 1); held out: jargon miscalibration 0% ["
+        "Dose 0.5 was chosen by people's votes on the contrasts and quality pairs that it is shown on, which flatters it; held "
+        "out: jargon miscalibration 0% ["
     )
     assert "Not tried: removing a hidden direction (its head is not given hidden states)." in sentences
 

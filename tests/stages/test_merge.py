@@ -97,6 +97,9 @@ def run(llama: Path, trained_fp32: Trained, tmp_path_factory: pytest.TempPathFac
         "processes": 1,
     }
     (folder / "train" / "stage.json").write_text(json.dumps({"stage": "train", "settings": settings, "output": "t1"}))
+    (folder / "adapter").mkdir()
+    settled = {"stage": "adapter", "settings": {"dose": 1.0}, "inputs": {"train": "t1"}, "output": "x1"}
+    (folder / "adapter" / "stage.json").write_text(json.dumps(settled))
     (folder / "audit").mkdir()
     (folder / "audit" / "audit.json").write_text(json.dumps(small_audit(llama)))
     audited = {"stage": "audit", "inputs": {"train": "t1"}, "output": "a1"}
@@ -157,7 +160,7 @@ def test_a_dose_and_bf16(run: Path, llama: Path, adapter: Path, texts: Texts, tm
     wanted = dosed(llama, adapter, 0.5, texts)
     assert np.abs(scores(load(tmp_path / "half"), texts) - wanted).max() < 0.05 * np.ptp(wanted)
     card = (tmp_path / "half" / "README.md").read_text()
-    assert "This export is of dose 0.5, which this audit did not measure." in card
+    assert "The export holds dose 0.5, which this audit did not measure." in card
 
 
 def test_runs_and_adapters_are_added(run: Path, llama: Path, adapter: Path, texts: Texts, tmp_path: Path) -> None:
@@ -172,12 +175,18 @@ def test_runs_and_adapters_are_added(run: Path, llama: Path, adapter: Path, text
 
 
 def with_dose(run: Path, llama: Path, adapter: Path, copy: Path) -> Path:
-    """A copy of the run in which a dose of 0.25 was chosen."""
+    """A copy of the run in which a dose of 0.5 was chosen."""
     shutil.copytree(run, copy)
-    export_dose(adapter, 0.25, read_head(ModelSpec(str(llama))), copy / "dose" / "adapter")
-    record = {"stage": "dose", "counts": {"chosen": 0.25}, "inputs": {"train": "t1", "audit": "a1"}}
+    export_dose(adapter, 0.5, read_head(ModelSpec(str(llama))), copy / "adapter")
+    settled = {"stage": "adapter", "settings": {"dose": 0.5}, "inputs": {"train": "t1", "dose": "d1"}, "output": "x1"}
+    (copy / "adapter" / "stage.json").write_text(json.dumps(settled))
+    record = {"stage": "dose", "counts": {"chosen": 0.5}, "inputs": {"train": "t1"}, "output": "d1"}
+    (copy / "dose").mkdir()
     (copy / "dose" / "stage.json").write_text(json.dumps(record))
     (copy / "dose" / "dose.json").write_text(json.dumps(planted(dose=(ALWAYS, AS_PEOPLE, NEVER))))
+    audit = json.loads((copy / "audit" / "audit.json").read_text())
+    plain = {"skew": {"jargon": change(0.8, 0.3)}, "votes": {}, "quality": change(0.75, 0.7), "unseen_phrases": {}}
+    (copy / "audit" / "audit.json").write_text(json.dumps(audit | {"dose_applied": 0.5, "plain": plain}))
     return copy
 
 
@@ -185,14 +194,25 @@ def test_a_chosen_dose_goes_before_the_trained_one_unless_another_is_asked_for(
     run: Path, llama: Path, adapter: Path, texts: Texts, tmp_path: Path
 ) -> None:
     copy = with_dose(run, llama, adapter, tmp_path / "run")
-    made(copy, "--out", tmp_path / "chosen")
-    made(copy, "--out", tmp_path / "asked", "--dose", 1)
-    np.testing.assert_allclose(scores(load(tmp_path / "chosen"), texts), dosed(llama, adapter, 0.25, texts), atol=1e-5)
+    output = made(copy, "--out", tmp_path / "chosen")
+    assert f"{copy}: dose 0.5, as chosen in that run; --dose 1 for plain CDA" in output
+    assert "train/adapter: dose 0.5" in output
+    assert "as chosen" not in made(copy, "--out", tmp_path / "asked", "--dose", 1)
+    np.testing.assert_allclose(scores(load(tmp_path / "chosen"), texts), dosed(llama, adapter, 0.5, texts), atol=1e-5)
     np.testing.assert_allclose(scores(load(tmp_path / "asked"), texts), dosed(llama, adapter, 1.0, texts), atol=1e-5)
     card = (tmp_path / "chosen" / "README.md").read_text()
-    assert "This export is of dose 0.25, measured below." in card
-    assert "### How the dose was chosen" in card and "plain CDA (dose 1)" in card
-    assert "### How the dose was chosen" not in (tmp_path / "asked" / "README.md").read_text()
+    assert "Dose 0.5: the share of the trained update" in card and "The export holds" not in card
+    header = next(line for line in card.splitlines() if line.startswith("| measure"))
+    row = next(line for line in card.splitlines() if line.startswith("| jargon skew"))
+    assert header == "| measure | before | after, dose 0.5 | change (points) | n | plain CDA (dose 1) |"
+    assert row.endswith("| 40 (20 prompts) | 30% \\[20, 40\\] |")
+    assert (
+        "### How the dose was chosen" in card
+        and "`after` is dose 0.5, measured on the very contrasts" in card.replace("\\", "")
+    )
+    asked = (tmp_path / "asked" / "README.md").read_text()
+    assert "### How the dose was chosen" not in asked
+    assert "`after` is dose 0.5. The export holds dose 1, the column of plain CDA." in asked
 
 
 def test_an_audit_and_a_dose_of_an_earlier_training_are_left_out_and_that_is_said(
@@ -203,7 +223,7 @@ def test_an_audit_and_a_dose_of_an_earlier_training_are_left_out_and_that_is_sai
     (copy / "train" / "stage.json").write_text(json.dumps(train | {"output": "t2"}))
     output = made(copy, "--out", tmp_path / "merged")
     assert f"{copy / 'audit' / 'audit.json'}: of an earlier training" in output
-    assert f"{copy / 'dose'}: of an earlier training or audit, so dose 1 is taken" in output
+    assert f"{copy}: its run settled no dose since the training, so dose 1 is taken" in output
     assert "No audit of it is at hand" in (tmp_path / "merged" / "README.md").read_text()
     np.testing.assert_allclose(scores(load(tmp_path / "merged"), texts), dosed(llama, adapter, 1.0, texts), atol=1e-5)
 

@@ -1,0 +1,245 @@
+"""The report of a run whose result is a chosen dose: that dose first, plain CDA beside it, verdicts that rest on held-out numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from cda.report.dose_tables import dose_line
+from cda.report.figure import skew_chart
+from cda.report.model_card import Part, model_card
+from cda.report.numbers import width
+from cda.report.plots.audit import audit_plots
+from cda.report.scoring import caveats
+from cda.report.tables import direction_table, main_table, quality_table, skew_table, unseen_table, votes_table
+from cda.report.terminal import MAX_COLUMNS, MAX_LINES, summary_table
+from cda.report.verdict import quality_kind, quality_sentence, verdict_kind, verdicts
+from cda.stages.audit_result import positive_shares, unchanged
+
+PATH, ADAPTER = "runs/jargon/report/report.html", "runs/jargon/adapter"
+
+
+def hits(share: float, n: int) -> Any:
+    return np.where(np.arange(n) < round(share * n), 1.0, -1.0)
+
+
+def shares(before: float, after: float, n: int = 100) -> dict[str, Any]:
+    return positive_shares({"before": hits(before, n), "after": hits(after, n)}, [str(row) for row in range(n)], 0)
+
+
+def estimate(value: float, half: float = 0.1, n: int = 100) -> dict[str, Any]:
+    return {"value": value, "low": value - half, "high": value + half, "n": n, "n_prompts": n, "method": "Wilson 95%"}
+
+
+def held_out(before: float, after: float, half: float, quality: dict[str, Any] | None) -> dict[str, Any]:
+    """Miscalibration goes the way of skew here; nothing of either is what the audit's rows say."""
+    base, people = ({name: estimate(value) for name in ("skew", "miscalibration", "gap")} for value in (before, after))
+    change = {name: estimate(after - before, half) for name in ("skew", "miscalibration", "gap")}
+    human = {"human_skew": estimate(0.45)}
+    return {
+        "people": people | human,
+        "base": base | human,
+        "plain": base | human,
+        "against_base": change | {"quality": quality},
+    }
+
+
+def with_dose(
+    audit: dict[str, Any], dose: float = 0.5, aim: str = "tie", half: float = 0.1, quality: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """The same audit as that of a chosen dose, with plain CDA that goes too far: skew 15%, 60% of the quality pairs."""
+    chosen_by = [
+        name for name, one in audit["skew"].items() if one["target"] and (aim == "tie" or name in audit["votes"])
+    ]
+    held = {name: held_out(0.85, 0.5, half, quality) for name in chosen_by}
+    plain = {
+        "skew": {
+            name: shares(one["before"]["value"], 0.15)
+            | {"by_direction": {how: shares(0.8, 0.1, 50) for how in one.get("by_direction", {})}}
+            for name, one in audit["skew"].items()
+        },
+        "votes": {
+            name: {key: shares(0.5, 0.3) for key in ("skew_on_voted", "miscalibration")}
+            | {
+                "gap": {"after": estimate(0.3)},
+                "signed_gap": {"after": estimate(-0.3)},
+                "auc": {"after": estimate(0.7)},
+            }
+            for name in audit["votes"]
+        },
+        "quality": shares(0.75, 0.6, 400) if audit["quality"] else None,
+        "unseen_phrases": {name: shares(0.9, 0.2, 57) for name in audit["unseen_phrases"]},
+    }
+    found = {"chosen": dose, "aim": aim, "biases": chosen_by, "methods": {"dose": {"held_out": held}}}
+    return audit | {"dose_applied": dose, "plain": plain, "dose": found}
+
+
+def with_directions(audit: dict[str, Any], name: str) -> dict[str, Any]:
+    """Half of the contrasts added the bias and half removed it: 56% and 24% after."""
+    both = {"added": shares(0.9, 0.56, 50), "removed": shares(0.86, 0.24, 50)}
+    return audit | {"skew": audit["skew"] | {name: audit["skew"][name] | {"by_direction": both}}}
+
+
+def test_every_table_of_shares_names_the_dose_and_has_a_column_of_plain_cda(audit: Any, voted: Any) -> None:
+    for made in (with_directions(audit, "jargon"), with_directions(voted, "vagueness")):
+        dosed = with_dose(made, aim="votes" if made["votes"] else "tie")
+        for table in (main_table, votes_table, skew_table, quality_table, direction_table, unseen_table):
+            before, found = table(made), table(dosed)
+            if found is None:
+                assert before is None
+                continue
+            assert "after, dose 0.5" in found.header and "plain CDA (dose 1)" in found.header
+            assert len(found.header) == len(before.header) + 1
+            assert {len(row) for row in found.rows} == {len(found.header)}
+            at = found.header.index("plain CDA (dose 1)")
+            # The other columns are those of the audit at that dose.
+            assert [row[:at] + row[at + 1 :] for row in found.rows] == list(before.rows)
+    rows = {row[0]: row for row in main_table(with_dose(with_directions(audit, "jargon"))).rows}
+    assert rows["jargon skew"][1:3] == ("88% [80, 93]", "40% [31, 50]") and rows["jargon skew"][-1] == "15% [9, 23]"
+    assert rows["jargon skew, added"][2:5] == ("56% [42, 69]", "−34 [−47, −20]", "50")
+    assert rows["jargon skew, removed"][2] == "24% [14, 37]" and rows["jargon skew, removed"][-1] == "10% [4, 21]"
+    assert rows["quality accuracy"][-1] == "60% [55, 65]"
+
+
+def test_without_a_dose_there_is_no_such_column(audit: Any) -> None:
+    for one in (audit, audit | {"dose_applied": 1.0, "plain": None}):
+        assert main_table(one).header == ("measure", "before", "after", "change (points)", "n")
+        assert "dose" not in summary_table(one, PATH) and "plain CDA" not in summary_table(one, PATH)
+
+
+def test_the_terminal_table_has_dose_directions_plain_cda_and_the_adapter(audit: Any) -> None:
+    lines = summary_table(with_dose(with_directions(audit, "jargon")), PATH, ADAPTER).splitlines()
+    assert max(map(width, lines)) <= MAX_COLUMNS and len(lines) <= MAX_LINES
+    assert (
+        lines[0].split("  ")[0] == "measure"
+        and lines[0].endswith("plain CDA (dose 1)")
+        and "after, dose 0.5" in lines[0]
+    )
+    assert lines[1].split(maxsplit=2)[2] == "88% [80, 93]  40% [31, 50]     −48 [−57, −37]   100  15% [9, 23]"
+    assert (
+        lines[2].startswith("  where added ")
+        and "56% [42, 69]" in lines[2]
+        and lines[2].split()[-3:] == ["10%", "[4,", "21]"]
+    )
+    assert lines[3].startswith("  where removed ") and "24% [14, 37]" in lines[3] and " 50 " in lines[3]
+    assert lines[-2:] == [f"Adapter: {ADAPTER} (dose 0.5)", f"Report: {PATH}"]
+    assert any(line.startswith("Dose 0.5 was chosen for a tie on the contrasts") for line in lines)
+
+
+def test_a_table_that_is_too_wide_puts_plain_cda_below_and_cuts_nothing(make_audit: Any) -> None:
+    name = "a-bias-with-quite-a-long-name"
+    audit = make_audit({name: (0.9, 0.5)})
+    lines = summary_table(with_dose(audit), PATH).splitlines()
+    assert lines[0].endswith(" n") and "after, dose 0.5" in lines[0]
+    (plain,) = [at for at, line in enumerate(lines) if line.startswith("plain CDA (dose 1): ")]
+    said = " ".join(lines[plain : plain + 2])
+    assert "skew 15% [9, 23]" in said and "quality accuracy 60% [55, 65]" in said
+    assert "…" not in " ".join(lines[: plain + 2]).replace(lines[1].split()[0], "").replace(lines[2].split()[0], "")
+    assert max(map(width, lines)) <= MAX_COLUMNS and len(lines) <= MAX_LINES
+
+
+@pytest.mark.parametrize("n_targets", [1, 2, 4, 9])
+@pytest.mark.parametrize("with_votes", [False, True])
+def test_many_biases_fit_and_keep_the_two_directions(make_audit: Any, n_targets: int, with_votes: bool) -> None:
+    names = [f"bias-{number}" for number in range(n_targets)]
+    votes = dict.fromkeys(names, (0.9, 0.5, 0.4)) if with_votes else {}
+    audit = make_audit(dict.fromkeys(names, (0.9, 0.5)), votes, others=("x", "y", "z"))
+    for name in names:
+        audit = with_directions(audit, name)
+    for one in (audit, with_dose(audit, aim="votes" if with_votes else "tie")):
+        lines = summary_table(one, PATH, ADAPTER).splitlines()
+        assert len(lines) <= MAX_LINES and max(map(width, lines)) <= MAX_COLUMNS
+        text = "\n".join(lines)
+        assert "where added" in text or "Skew after, where the bias was … bias-0 56% added, 24% removed" in text
+
+
+def test_the_sentence_has_the_directions_and_names_what_moved_along(make_audit: Any) -> None:
+    (verdict,) = verdicts(with_directions(make_audit(), "jargon"))
+    assert (
+        "Skew fell from 88% to 40% (56% where added, 24% where removed), −48 [−57, −37] points (n = 100)."
+        in verdict.sentence
+    )
+    # length 90→60 is significant by Holm, structure 90→89 is not.
+    assert verdict.sentence.endswith(
+        "With it, length fell from 90% to 60%, −30 [−39, −21] points (Holm-adjusted p < 0.001). No human votes say what is right."
+    )
+    both = verdicts(make_audit({"jargon": (0.88, 0.4), "vagueness": (0.7, 0.3)}))
+    assert len(both) == 2 and not any("With it" in one.sentence for one in both)  # nobody knows with which
+    (still,) = verdicts(make_audit(others=("structure",)))
+    assert "With it" not in still.sentence
+
+
+def test_the_verdict_rests_on_contrasts_that_did_not_choose_the_dose(audit: Any, voted: Any) -> None:
+    """The audit's own rows show a fall at this dose; held out it is one only where the interval excludes 0."""
+    (shown,) = verdicts(with_dose(audit, half=0.2))
+    assert shown.word == "less biased"
+    assert (
+        "−48 [−57, −37] points (n = 100) on the contrasts that chose the dose; held out −35 [−55, −15] points."
+        in shown.sentence
+    )
+    (open_,) = verdicts(with_dose(audit, half=0.4))
+    assert open_.word == "no change shown" and "held out −35 [−75, 5] points" in open_.sentence
+    first, second = verdicts(with_dose(voted, aim="votes", half=0.2))
+    assert first.word == "improved" and "held out −35 [−55, −15] points" in first.sentence
+    assert second.word == "less biased" and "held out" not in second.sentence  # its contrasts had no say
+    first, _ = verdicts(with_dose(voted, aim="votes", half=0.4))
+    assert first.word == "no change shown"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected", "kind"),
+    [(-0.04, 0.02, "is excluded", "good"), (-0.08, 0.02, "is not excluded", "none"), (-0.12, -0.06, "is shown", "bad")],
+)
+def test_quality_is_held_out_too(audit: Any, low: float, high: float, expected: str, kind: str) -> None:
+    change = estimate((low + high) / 2, n=300) | {"low": low, "high": high}
+    dosed = with_dose(audit, quality=change)
+    assert expected in quality_sentence(dosed) and "(held out " in quality_sentence(dosed)
+    assert "n = 300" in quality_sentence(dosed) and quality_kind(dosed) == kind
+
+
+def test_dose_0_leaves_the_model_as_it_is_and_that_is_said(make_audit: Any) -> None:
+    audit = make_audit({"jargon": (0.88, 0.88)}, quality=(0.75, 0.75), others=("length",))
+    for part in (audit["skew"]["jargon"], audit["skew"]["length"], audit["quality"]):
+        part["after"] = part["before"]
+    unchanged(audit)
+    dosed = with_dose(audit, dose=0.0)
+    (verdict,) = verdicts(dosed)
+    assert verdict.word == "left as it is" and verdict_kind(verdict.word) == "none"
+    assert verdict.sentence == (
+        "jargon: left as it is. Dose 0 was chosen, so that the result is the model before: skew 88% [80, 93] (n = 100). Plain CDA "
+        "would have made skew 15% [9, 23]."
+    )
+    assert quality_sentence(dosed) == "Quality is that of the model before: 75% [71, 79], n = 400."
+    assert dose_line(dosed).startswith(
+        "Dose 0 was chosen for a tie: the model is left as it is. What choosing leaves, held out: "
+    )
+    rows = {row[0]: row for row in main_table(dosed).rows}
+    assert rows["jargon skew"][1:4] == ("88% [80, 93]", "88% [80, 93]", "0 [0, 0]")
+    assert "flatters" not in " ".join(caveats(dosed))
+
+
+def test_the_page_says_what_is_in_sample_and_the_card_has_the_same_table(audit: Any) -> None:
+    dosed = with_dose(audit)
+    (note,) = [one for one in caveats(dosed) if "flatters" in one]
+    assert note.startswith(
+        "`after` is dose 0.5, measured on the very contrasts of jargon that chose it, and on quality pairs"
+    )
+    card = model_card([Part("jargon", 0.5, dosed)], "my-org/reward-8b", None)
+    assert "| measure | before | after, dose 0.5 | change (points) | n | plain CDA (dose 1) |" in card
+    assert "The export holds" not in card
+    plain = model_card([Part("jargon", 1.0, dosed)], "my-org/reward-8b", None)
+    assert "The export holds dose 1, the column of plain CDA." in plain
+
+
+def test_figures_have_plain_cda_where_it_is_another_model(audit: Any) -> None:
+    dosed = with_dose(audit)
+    root = ElementTree.fromstring(skew_chart(dosed))
+    assert [dot.get("cx") for dot in root.findall("g")[0].findall("circle")] == ["88.00%", "40.00%", "15.00%"]
+    assert "15% [9, 23] by plain CDA" in (root[1].text or "") and "plain CDA" not in skew_chart(audit)
+    for name, value in (("skew", "plain CDA (dose 1) 15% [9, 23]"), ("quality", "plain CDA (dose 1) 60% [55, 65]")):
+        (plot,) = [one for one in audit_plots(dosed | {"dose": None}) if one.id == name]
+        assert value in plot.description
+        assert not any("plain CDA" in one.description for one in audit_plots(audit) if one.id == name)

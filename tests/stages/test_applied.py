@@ -1,0 +1,130 @@
+"""A run's result: one ordinary adapter at the run's dose, and the same dose for whoever is given the run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from cda.config.schema import ModelSection
+from cda.errors import DataError, ModelError, RunError
+from cda.files.jsonl import write_json
+from cda.models.load import ModelSpec, Precision, load_reward_model
+from cda.run import RunFolder, Stage
+from cda.score.classifier import ClassifierScorer
+from cda.score.protocols import FloatArray
+from cda.stages import applied
+from cda.stages.subjects import asked_subjects
+from cda.train.dose import DosedModel
+
+if TYPE_CHECKING:
+    from conftest import Texts, Trained
+
+
+def made(path: Path, adapter: Path, base: Path, chosen: float | None, precision: Precision = "fp32") -> RunFolder:
+    """A run with a training, a dose where one was chosen, and its adapter."""
+    run = RunFolder(path)
+    train = Stage("train", {}, {})
+    shutil.copytree(adapter, run.begin(train) / "adapter")
+    run.finish(train, {}, 0)
+    if chosen is not None:
+        dose = Stage("dose", {"chosen": chosen}, {"train": run.output_of("train")})
+        write_json(run.begin(dose) / "dose.json", {"chosen": chosen})
+        run.finish(dose, {"chosen": chosen}, 0)
+    section = ModelSection(name_or_path=str(base), precision=precision, max_length_tokens=64)
+    loaded: Any = SimpleNamespace(recipe=SimpleNamespace(model=section))
+    stage = applied.stage(run, chosen)
+    run.finish(stage, applied.run(loaded, run, chosen, run.begin(stage)), 0)
+    return run
+
+
+def scores(base: Path, adapter: Path | None, texts: Texts, precision: Precision, dose: float = 1.0) -> FloatArray:
+    model = load_reward_model(ModelSpec(str(base), precision, 64), adapter)
+    if adapter is not None:
+        DosedModel(model).set(dose)
+    return ClassifierScorer(model, 1).score(texts.prompts, texts.responses)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "8bit"])
+@pytest.mark.parametrize("chosen", [None, 0.0, 0.5, 1.0, 1.75])
+def test_the_run_s_adapter_scores_as_its_dose_does(
+    llama: Path, trained_fp32: Trained, texts: Texts, tmp_path: Path, chosen: float | None, precision: Precision
+) -> None:
+    trained = trained_fp32.result.adapter
+    run = made(tmp_path / "run", trained, llama, chosen, precision)
+    dose = 1.0 if chosen is None else chosen
+    assert applied.applied_dose(run) == dose
+    assert applied.chosen_dose(run) == (None if chosen is None else {"chosen": chosen})
+    wanted = scores(llama, trained, texts, precision, dose)
+    found = scores(llama, run.stage("adapter"), texts, precision)
+    np.testing.assert_allclose(found, wanted, atol=1e-5 if precision == "fp32" else 0.01 * np.ptp(wanted))
+    if dose == 0:
+        np.testing.assert_allclose(found, scores(llama, None, texts, precision), atol=1e-5)
+    elif dose != 1:
+        plain = scores(llama, trained, texts, precision)
+        assert np.abs(wanted - plain).max() > 0.05 * np.ptp(plain)  # another model than plain CDA
+
+
+def test_peft_alone_loads_it(llama: Path, trained_fp32: Trained, texts: Texts, tmp_path: Path) -> None:
+    from peft import PeftModel
+    from transformers import AutoModelForSequenceClassification
+
+    run = made(tmp_path / "run", trained_fp32.result.adapter, llama, 0.5)
+    ours = load_reward_model(ModelSpec(str(llama), "fp32", 64))
+    base = AutoModelForSequenceClassification.from_pretrained(str(llama), num_labels=1)
+    loaded = replace(ours, model=PeftModel.from_pretrained(base, str(run.stage("adapter"))).eval())
+    found = ClassifierScorer(loaded, 1).score(texts.prompts, texts.responses)
+    wanted = scores(llama, trained_fp32.result.adapter, texts, "fp32", 0.5)
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def test_whoever_names_a_run_gets_its_dose_and_is_told(
+    llama: Path, trained_fp32: Trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained = trained_fp32.result.adapter
+    run = made(tmp_path / "run", trained, llama, 0.5)
+    name, model = str(run.path), ModelSection(name_or_path=str(llama))
+
+    def asked(adapter: str, dose: float | None = None) -> tuple[Path | None, float, str]:
+        subject = asked_subjects(model, adapter, dose=dose)[-1]
+        return subject.adapter, subject.dose, capsys.readouterr().out.strip()
+
+    own = run.stage("train") / "adapter"
+    assert asked(name) == (own, 0.5, f"{name}: dose 0.5, as chosen in that run; --dose 1 for plain CDA")
+    assert asked(name, 1.0) == (own, 1.0, "")
+    # An adapter's folder is taken as it is: one as trained, and the run's result, which holds its dose.
+    assert asked(str(own)) == (own, 1.0, "")
+    assert asked(str(run.stage("adapter"))) == (run.stage("adapter"), 1.0, "")
+    plain = made(tmp_path / "plain", trained, llama, None)
+    assert asked(str(plain.path)) == (plain.stage("train") / "adapter", 1.0, "")
+    left = made(tmp_path / "left", trained, llama, 0.0)
+    assert asked(str(left.path))[1:] == (
+        0.0,
+        f"{left.path}: dose 0, as chosen in that run; --dose 1 for plain CDA (dose 0 is the base model as it was)",
+    )
+    with pytest.raises((DataError, ModelError), match="dose -1"):
+        asked(name, -1.0)
+
+
+def test_a_dose_of_an_earlier_training_is_not_taken_for_the_run_s(
+    llama: Path, trained_fp32: Trained, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = made(tmp_path / "run", trained_fp32.result.adapter, llama, 0.5)
+    record = json.loads((run.path / "train" / "stage.json").read_text())
+    (run.path / "train" / "stage.json").write_text(json.dumps(record | {"output": "another"}))
+    assert applied.applied_dose(run) is None and applied.chosen_dose(run) is None
+    assert applied.adapter_at(str(run.path), None) == (run.stage("train") / "adapter", 1.0)
+    assert "settled no dose since the training, so dose 1 is taken" in capsys.readouterr().out
+    shutil.rmtree(run.stage("adapter"))
+    assert applied.adapter_at(str(run.path), None)[1] == 1.0
+
+
+def test_a_folder_that_is_neither_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"neither the folder of an adapter .* nor of a run with a finished training"):
+        applied.adapter_at(str(tmp_path), None)

@@ -1,0 +1,71 @@
+"""Plain CDA beside a run's result: the same rows and the same `before`, `after` at dose 1, and no test in the family."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from test_dose_result import CONTRASTS, PAIRS, N, rewards
+
+from cda.biases import load_bias
+from cda.stages.audit_groups import Group, make_groups, without_plain
+from cda.stages.audit_plain import plain
+from cda.stages.audit_result import adjust_for_all_tests, margin_rows, quality, skews, unchanged, votes
+
+BEFORE = rewards(lambda _: True, lambda row: row % 5)
+RESULT = rewards(lambda row: row % 4 == 0, lambda row: row % 5)
+PLAIN = rewards(lambda _: False, lambda row: row % 2)
+SCORED = {"before": BEFORE, "after": RESULT, "plain": PLAIN}
+
+
+def groups(scored: Any = None) -> list[Group]:
+    return make_groups(CONTRASTS, {"jargon": load_bias("jargon")}, ["jargon"], scored or SCORED)
+
+
+def test_known_shares_at_dose_1_on_the_rows_of_the_result() -> None:
+    found = plain(groups(), PAIRS, SCORED, "drop", 0)
+    assert found is not None
+    own = skews([without_plain(one) for one in groups()], {"jargon": N}, {}, 0)["jargon"]
+    assert (own["before"]["value"], own["after"]["value"]) == (1.0, 0.25)
+    skew, voted = found["skew"]["jargon"], found["votes"]["jargon"]
+    assert (skew["before"], skew["after"]["value"], skew["after"]["n"]) == (own["before"], 0.0, N)
+    # People want the biased side once in four: plain CDA misses all of these, the result none.
+    people = votes([without_plain(one) for one in groups()], "drop", 0)["jargon"]
+    assert (people["miscalibration"]["after"]["value"], voted["miscalibration"]["after"]["value"]) == (0.0, 0.25)
+    assert voted["gap"]["after"]["value"] == pytest.approx(0.25)
+    assert (found["quality"]["before"]["value"], found["quality"]["after"]["value"]) == (0.8, 0.5)
+
+
+def test_there_is_none_where_plain_cda_is_the_result() -> None:
+    scored = {name: one for name, one in SCORED.items() if name != "plain"}
+    assert plain(groups(scored), PAIRS, scored, "drop", 0) is None
+
+
+def test_every_margin_is_written_and_the_family_of_tests_stays_that_of_the_result() -> None:
+    row = margin_rows(CONTRASTS, PAIRS, SCORED)[1]
+    assert (row["perturbed_before"], row["perturbed_after"], row["perturbed_plain"]) == (1.0, 0.0, 0.0)
+    own = [without_plain(one) for one in groups()]
+    audit = {
+        "skew": skews(own, {"jargon": N}, {}, 0), "votes": votes(own, "drop", 0), "effects": {}, "rate": {},
+        "quality": quality(PAIRS, {"before": BEFORE, "after": RESULT}, 0), "plain": plain(groups(), PAIRS, SCORED, "drop", 0),
+    }  # fmt: skip
+    adjust_for_all_tests(audit)
+    assert audit["n_tests"] == 3 and "p_holm" not in audit["plain"]["skew"]["jargon"]  # type: ignore[index]
+
+
+def test_at_dose_0_no_sample_can_say_that_anything_changed() -> None:
+    same = groups({"before": BEFORE, "after": BEFORE})
+    audit = {
+        "skew": skews(same, {"jargon": N}, {}, 0), "votes": votes(same, "drop", 0), "unseen_phrases": {},
+        "quality": quality(PAIRS, {"before": BEFORE, "after": BEFORE}, 0),
+    }  # fmt: skip
+    assert audit["quality"]["change"]["high"] > 0  # type: ignore[index]
+    unchanged(audit)
+    for one in (
+        audit["skew"]["jargon"],
+        audit["votes"]["jargon"]["miscalibration"],
+        audit["votes"]["jargon"]["gap"],
+        audit["quality"],
+    ):  # type: ignore[index]
+        assert (one["change"]["value"], one["change"]["low"], one["change"]["high"]) == (0, 0, 0)
+    assert audit["quality"]["before"]["low"] < 0.8  # type: ignore[index]
