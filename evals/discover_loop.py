@@ -108,7 +108,7 @@ def main(words: Sequence[str]) -> int:
     measured = {
         "before": reward_of(file, untouched, work / "before"),
         "after": reward_of(file, untouched, work / "after", *trained, "--dose", str(dose["chosen"])),
-        "at dose 1": reward_of(file, untouched, work / "after-at-1", *trained),
+        "at dose 1": reward_of(file, untouched, work / "after-at-1", *trained, "--dose", "1"),
     }
     # At the chosen dose held out: on halves other than those that choose it.
     quality = dose["methods"]["dose"]["held_out"][best["name"]]["against_base"]["quality"]
@@ -124,8 +124,10 @@ def main(words: Sequence[str]) -> int:
         "test_prompts": n_prompts,
         "dose": {name: dose[name] for name in ("chosen", "aim")} | {"chosen by halves": dose["methods"]["dose"]["shares"]},
         "change_of_quality_held_out": quality,
-        "skew_at_dose_1": audit["skew"][best["name"]],
-        "quality_at_dose_1": audit["quality"],
+        "skew": audit["skew"][best["name"]],
+        "quality": audit["quality"],
+        "skew_at_dose_1": (audit["plain"] or audit)["skew"][best["name"]],
+        "quality_at_dose_1": (audit["plain"] or audit)["quality"],
     }  # fmt: skip
     return finish("discover_loop", claim, checks, numbers)
 

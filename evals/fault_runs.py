@@ -22,7 +22,7 @@ SMALL = (
     "train.num_train_epochs=2", "train.per_device_train_batch_size=4", "train.eval_steps=2", "train.save_steps=2",
     "train.logging_steps=1", "score.batch_tokens=512",
 )  # fmt: skip
-STAGES = ("label", "synthesize", "train", "audit")
+STAGES = ("label", "synthesize", "train", "adapter", "audit")
 SAME_BYTES = (
     "label/pairs.jsonl", "synthesize/train.jsonl", "train/adapter/adapter_model.safetensors",
     "train/adapter/adapter_config.json", "audit/margins.jsonl", "audit/triples.jsonl",

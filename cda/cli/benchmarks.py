@@ -28,7 +28,12 @@ def quality(
         typer.Option("--adapter", help="Measure again with an adapter: its folder, or that of a finished run."),
     ] = None,
     against: Annotated[str | None, typer.Option("--against", help="Compare with a second model.")] = None,
-    dose: Annotated[float | None, typer.Option("--dose", help="How much of the adapter; 1 is as trained.")] = None,
+    dose: Annotated[
+        float | None,
+        typer.Option(
+            "--dose", help="How much of the adapter, 1 as trained; left out: the dose chosen in a run, 1 of an adapter."
+        ),
+    ] = None,
     out: Annotated[
         str | None, typer.Option("--out", help="Folder for the results. Default: runs/quality-<model>-<what is asked>.")
     ] = None,
@@ -56,7 +61,12 @@ def best_of(
         str | None, typer.Option("--adapter", help="Pick again with an adapter: its folder, or a finished run's.")
     ] = None,
     against: Annotated[str | None, typer.Option("--against", help="Compare with a second model.")] = None,
-    dose: Annotated[float | None, typer.Option("--dose", help="How much of the adapter; 1 is as trained.")] = None,
+    dose: Annotated[
+        float | None,
+        typer.Option(
+            "--dose", help="How much of the adapter, 1 as trained; left out: the dose chosen in a run, 1 of an adapter."
+        ),
+    ] = None,
     bias: Annotated[
         list[str] | None,
         typer.Option("--bias", help="Name or bias file; may be given several times. Default: all five."),

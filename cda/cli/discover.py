@@ -29,7 +29,12 @@ def discover(
         str | None,
         typer.Option("--adapter", help="Search the model with an adapter; held against the model without it."),
     ] = None,
-    dose: Annotated[float | None, typer.Option("--dose", help="How much of the adapter; 1 is as trained.")] = None,
+    dose: Annotated[
+        float | None,
+        typer.Option(
+            "--dose", help="How much of the adapter, 1 as trained; left out: the dose chosen in a run, 1 of an adapter."
+        ),
+    ] = None,
     attribute: Annotated[
         list[str] | None,
         typer.Option(

@@ -80,7 +80,10 @@ def merge(
     out: Annotated[str, typer.Option("--out", help="New folder for the result.")],
     dose: Annotated[
         list[float] | None,
-        typer.Option("--dose", help="How much of each adapter, one for each: 0 none, 1 as trained, more is possible."),
+        typer.Option(
+            "--dose",
+            help="How much of each adapter, one for each: 0 none, 1 as trained, more is possible; left out: a run's chosen dose, 1 of an adapter.",
+        ),
     ] = None,
     base: Annotated[
         str | None, typer.Option("--base", help="Base model, where the adapters do not say it or say another.")

@@ -30,7 +30,7 @@ def synthesize(
 def train(
     recipe: Recipe, overrides: Overrides = None, dry_run: DryRun = False, only: Only = False, yes: Yes = False
 ) -> None:
-    """The whole job: label, synthesize, finetune, audit and report; with --only, the finetuning alone."""
+    """The whole job: label, synthesize, finetune, dose, audit and report; with --only, the finetuning alone."""
     run_recipe(recipe, overrides or [], "train" if only else "report", dry_run, only, yes)
 
 

@@ -311,7 +311,7 @@ class DoseSection(_Section):
     assumption and nobody's vote. auto: votes where there are enough, otherwise a tie where the recipe teaches that the two
     sides are worth the same (neutral, without pairs or paired)."""
     doses: list[Annotated[float, Field(ge=0)]] = [0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 1.75, 2, 2.25, 2.5]
-    """0 is the base model, 1 plain CDA; both are always scored, by the audit."""
+    """0 is the base model, 1 plain CDA; both are always scored."""
     repeats: Positive = 50
     """Of 2-fold cross-validation, split by prompt."""
     max_quality_loss: Share = 0.01

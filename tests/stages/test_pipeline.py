@@ -140,7 +140,7 @@ def test_run_ends_with_the_table_and_the_report(folder: Path, finished: str) -> 
 
 def test_artifacts_say_what_was_made_from_what(folder: Path, finished: str, record: Record) -> None:  # noqa: ARG001
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    assert set(manifest["stages"]) == {"label", "synthesize", "train", "audit"}
+    assert set(manifest["stages"]) == {"label", "synthesize", "train", "adapter", "audit"}
     assert manifest["recipe"]["data"]["max_pairs"] == 20
     labels = record(folder, "label")["counts"]["labels"]["jargon"]
     assert (
