@@ -173,7 +173,7 @@ def test_audit_scores_are_those_of_a_stock_loader(folder: Path, finished: str) -
         dtype=torch.float32,
         quantization_config=BitsAndBytesConfig(load_in_8bit=True, llm_int8_skip_modules=["classifier"]),
     )
-    model = PeftModel.from_pretrained(base, folder / "train" / "adapter").eval()
+    model = PeftModel.from_pretrained(base, folder / "adapter").eval()
     tokenizer = AutoTokenizer.from_pretrained(embedded_model_folder())
     rows = [json.loads(line) for line in (folder / "audit" / "margins.jsonl").read_text(encoding="utf-8").splitlines()]
     scored = {row["id"]: row for row in rows if row["kind"] == "contrast"}
@@ -206,8 +206,8 @@ def again(words: list[str]) -> str:
 
 
 def test_same_command_repeats_no_stage(folder: Path, finished: str, small_job: Job, record: Record) -> None:  # noqa: ARG001
-    before = {stage: record(folder, stage) for stage in ("label", "synthesize", "train", "audit")}
-    assert again(small_job(folder)).count("done before, reused") == 4
+    before = {stage: record(folder, stage) for stage in ("label", "synthesize", "train", "adapter", "audit")}
+    assert again(small_job(folder)).count("done before, reused") == 5
     assert {stage: record(folder, stage) for stage in before} == before
 
 
@@ -221,7 +221,7 @@ def test_changed_recipe_redoes_what_it_touches_and_keeps_the_old(
     labels = record(folder, "label")
     said = again(small_job(folder, "audit.ties=half"))
     assert 'audit: made again, because audit.ties: "drop" → "half"' in said
-    assert said.count("done before, reused") == 3
+    assert said.count("done before, reused") == 4
     assert record(folder, "label") == labels
     old = folder / "superseded" / "audit-1"
     assert (old / "audit.json").is_file()

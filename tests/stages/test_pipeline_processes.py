@@ -32,3 +32,23 @@ def test_two_processes_really_train_and_score_together(tmp_path: Path, launch: A
     for share in shares:
         assert not share[0] & share[1] and min(map(len, share.values())) > 0.3 * audit["model"]["texts"]
         assert len(share[0] | share[1]) == audit["model"]["texts"]
+
+
+def test_two_processes_audit_the_dose_that_the_main_one_chose(tmp_path: Path, launch: Any, record: Any) -> None:
+    """The second process waits for the choice, then scores its share at the chosen dose and of plain CDA."""
+    folder = tmp_path / "two"
+    torchrun = [str(Path(sys.executable).parent / "torchrun"), "--standalone", "--nproc_per_node", "2"]
+    words = ["audit.max_contrasts=20", "audit.max_quality=20", "audit.triples=null", "audit.rate=0", "dose.aim=tie",
+             "dose.doses=[0, 1, 2]", "dose.baselines=false", "dose.repeats=2", "dose.max_quality_loss=1",
+             "model.precision=fp32", "model.max_length_tokens=48"]  # fmt: skip
+    result = launch(folder, *words, program=torchrun)
+    assert result.returncode == 0, result.stderr
+    chosen = json.loads((folder / "dose" / "dose.json").read_text(encoding="utf-8"))["chosen"]
+    audit = json.loads((folder / "audit" / "audit.json").read_text(encoding="utf-8"))
+    assert audit["dose_applied"] == chosen == record(folder, "adapter")["settings"]["dose"]
+    assert (audit["plain"] is None) == (chosen == 1)
+    assert result.stdout.count("quality accuracy") == 1 and f"(dose {chosen:g})" in result.stdout
+    # The same command again, with the audit to be made anew: the second process finds what was settled.
+    again = launch(folder, *words, "audit.ties=half", program=torchrun)
+    assert again.returncode == 0, again.stderr
+    assert "audit: made again" in again.stdout and "adapter: done before, reused" in again.stdout
