@@ -19,6 +19,7 @@ TABLES = {
     "label": {"pairs.jsonl": [{"prompt": "p", "chosen": "a", "rejected": "b"}]},
     "synthesize": {"train.jsonl": [{"prompt": "p", "chosen": "a", "rejected": "c", "kind": "k", "bias": "jargon"}]},
     "train": {"history.jsonl": [{"loss": 0.5, "eval_runtime": 1.0}], "adapter/adapter_model.safetensors": [{"w": 1}]},
+    "adapter": {"adapter_model.safetensors": [{"w": 1}]},
     "audit": {"margins.jsonl": [{"kind": "contrast", "bias": "jargon", "id": "1"}], "triples.jsonl": [{"t": 1}]},
 }
 

@@ -135,7 +135,7 @@ def test_numbers_are_those_of_the_scores(llama: Path, trained_fp32: Trained, fil
 def test_rewardbench_reads_the_result_files(llama: Path, trained_fp32: Trained, files: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(trained_fp32.result.adapter, run / "train" / "adapter")
-    done(llama, files / "rb.jsonl", files / "rb2.jsonl", "--adapter", run, "--out", tmp_path / "out")
+    done(llama, files / "rb.jsonl", files / "rb2.jsonl", "--adapter", run, "--dose", 1, "--out", tmp_path / "out")
     folder = tmp_path / "out" / "rewardbench"
     name = f"local/{llama.name}"
     metrics = read_json(folder / "rb" / "eval-set" / f"{name}.json")
