@@ -24,6 +24,9 @@ from cda.stats.estimate import Estimate
 from cda.stats.multiplicity import benjamini_hochberg, holm
 from cda.stats.proportions import exact_change_test
 
+_NOTHING = {"value": 0.0, "low": 0.0, "high": 0.0, "method": "one model"}
+"""A change from a model to itself."""
+
 
 def rng(seed: int) -> np.random.Generator:
     """The audit's generator: every number is drawn from a fresh one, so that none depends on which others were made."""
@@ -123,9 +126,17 @@ def unseen_phrases(groups: Sequence[Group], seed: int) -> dict[str, Any]:
 
 
 def unchanged(audit: dict[str, Any]) -> None:
-    """Make every change of a share exactly 0: at dose 0, before and after are one model and no sample can differ."""
+    """Make every change of a share or a RATE effect exactly 0: at dose 0, before and after are one model."""
     for part in (audit["skew"], audit["votes"], audit["quality"], audit["unseen_phrases"]):
         _set_unchanged(part)
+    for one in audit["rate"].values():
+        if "effects" in one.get("after", {}):
+            one["changes"] = one["after"] | {"effects": [_no_effect(effect) for effect in one["after"]["effects"]]}
+
+
+def _no_effect(effect: Mapping[str, Any]) -> dict[str, Any]:
+    estimate = {**effect["estimate"], **_NOTHING}
+    return {**effect, "estimate": estimate, "p_value": 1.0, "bca": None, "standardised": None}
 
 
 def _set_unchanged(part: Any) -> None:
@@ -133,7 +144,7 @@ def _set_unchanged(part: Any) -> None:
         return
     for name, value in part.items():
         if name in ("change", "unpaired") and "low" in value:
-            value |= {"value": 0.0, "low": 0.0, "high": 0.0, "method": "one model"}
+            value |= _NOTHING
         else:
             _set_unchanged(value)
 

@@ -58,6 +58,8 @@ def test_at_dose_0_no_sample_can_say_that_anything_changed() -> None:
     audit = {
         "skew": skews(same, {"jargon": N}, {}, 0), "votes": votes(same, "drop", 0), "unseen_phrases": {},
         "quality": quality(PAIRS, {"before": BEFORE, "after": BEFORE}, 0),
+        "rate": {"jargon": {"after": {"effects": [{"estimand": "ATE", "estimate": {"value": 1.5, "low": 1, "high": 2, "n": 9}}]},
+                            "changes": {"missing": "all differences are 0"}}},
     }  # fmt: skip
     assert audit["quality"]["change"]["high"] > 0  # type: ignore[index]
     unchanged(audit)
@@ -68,4 +70,10 @@ def test_at_dose_0_no_sample_can_say_that_anything_changed() -> None:
         audit["quality"],
     ):  # type: ignore[index]
         assert (one["change"]["value"], one["change"]["low"], one["change"]["high"]) == (0, 0, 0)
+    (change,) = audit["rate"]["jargon"]["changes"]["effects"]
+    assert (
+        change["estimate"] == {"value": 0, "low": 0, "high": 0, "n": 9, "method": "one model"}
+        and change["p_value"] == 1
+    )
+    assert audit["rate"]["jargon"]["after"]["effects"][0]["estimate"]["value"] == 1.5
     assert audit["quality"]["before"]["low"] < 0.8  # type: ignore[index]
