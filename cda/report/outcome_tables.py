@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cda.report.numbers import NOT_ESTIMATED, Json, count, decimals, points, share
 from cda.report.quality_tables import accuracy, shown_groups, tenth_points, tenths
-from cda.report.tables import Table, change_cells, compares, estimates, triple_skew_rows
+from cda.report.tables import Table, blank_of_plain, change_cells, compares, estimates, plain_cells, triple_skew_rows
 from cda.report.verdict import targets
 
 Row = tuple[str, ...]
@@ -60,14 +60,24 @@ def outcome_table(audit: Json) -> Table | None:
         votes = audit["votes"].get(name)
         if votes:
             people = votes["human_skew"]
-            rows.append((f"{name} human skew", share(people), *same, count(people)))
-            rows.append((f"{name} skew, where people have a majority", *change_cells(votes["skew_on_voted"])))
-            rows.append((f"{name} miscalibration", *change_cells(votes["miscalibration"])))
+            plain = blank_of_plain(audit)
+            rows.append((f"{name} human skew", share(people), *same, count(people), *plain))
+            for what, key in (
+                ("skew, where people have a majority", "skew_on_voted"),
+                ("miscalibration", "miscalibration"),
+            ):
+                plain = plain_cells(audit, "votes", name, key)
+                rows.append((f"{name} {what}", *change_cells(votes[key]), *plain))
         if name in triples:
             rows.append((f"{name} skew (triples)", *triples[name]))
     sections = audit.get("quality_sections")
     if sections:
-        rows += [_of_section(group, sections["name"], audit) for group in shown_groups(sections)]
+        by_plain = (audit.get("plain") or {}).get("quality_sections")
+        groups = shown_groups(by_plain) if by_plain else ()
+        after = {group["name"]: accuracy(group["scores"]["after"]["estimate"]) for group in groups}
+        for group in shown_groups(sections):
+            other = (after[group["name"]],) if by_plain else blank_of_plain(audit)
+            rows.append((*_of_section(group, sections["name"], audit), *other))
     header = ("measure", *estimates(audit))
     return Table("The paper's outcome, of this run, with 95% intervals", header, tuple(rows)) if rows else None
 

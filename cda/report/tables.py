@@ -65,7 +65,7 @@ def plain_cells(audit: Json, *path: str) -> tuple[str, ...]:
         return ()
     for key in path:
         found = (found or {}).get(key)
-    return (share(found["after"]) if found else NOT_MEASURED,)
+    return (share(found["after"]) if found and "after" in found else NOT_MEASURED,)
 
 
 def direction_rows(name: str, audit: Json) -> list[tuple[str, ...]]:
@@ -94,10 +94,9 @@ def main_table(audit: Json) -> Table:
         rows += [(f"{name} skew, {direction}", *cells) for direction, *cells in direction_rows(name, audit)]
         votes = audit["votes"].get(name)
         cells = change_cells(votes["miscalibration"]) if votes else (NO_VOTES, NO_VOTES, "", "")
-        plain = plain_cells(audit, "votes", name, "miscalibration") if votes else _blank(audit)
+        plain = plain_cells(audit, "votes", name, "miscalibration") if votes else blank_of_plain(audit)
         rows.append((f"{name} miscalibration", *cells, *plain))
-        plain = plain_cells(audit, "triple_skew", name)
-        rows += [(f"{name} skew (triples)", *skew, *plain) for of, *skew in triples if of == name]
+        rows += [(f"{name} skew (triples)", *skew) for of, *skew in triples if of == name]
         if name in audit["rate"]:
             rows.append(
                 (
@@ -111,7 +110,7 @@ def main_table(audit: Json) -> Table:
     return Table("Before and after training, with 95% intervals", ("measure", *estimates(audit)), tuple(rows))
 
 
-def _blank(audit: Json) -> tuple[str, ...]:
+def blank_of_plain(audit: Json) -> tuple[str, ...]:
     """An empty cell in the column of plain CDA, where there is one."""
     return ("",) if audit.get("plain") else ()
 
@@ -168,7 +167,7 @@ def votes_table(audit: Json) -> Table | None:
         same = ("the same", "") if compares(audit) else ()
         disagreed, path = votes["miscalibration"], ("votes", name)
         plain = (audit.get("plain") or {}).get("votes", {}).get(name)
-        rows.append((f"{name} human skew", share(people), *same, count(people), *_blank(audit), "", ""))
+        rows.append((f"{name} human skew", share(people), *same, count(people), *blank_of_plain(audit), "", ""))
         skew = plain_cells(audit, *path, "skew_on_voted")
         rows.append((f"{name} skew on voted contrasts", *change_cells(votes["skew_on_voted"]), *skew, "", ""))
         missed = plain_cells(audit, *path, "miscalibration")
@@ -288,13 +287,13 @@ def pairs_of(source: str) -> str:
 def triple_skew_rows(audit: Json) -> list[tuple[str, ...]]:
     """Skew over triples: a row for each bias that has any, targets first."""
     found = audit.get("triple_skew", {})
-    blank = ("",) * (len(estimates(audit)) - 2)
+    blank = ("",) * (2 if compares(audit) else 0)
     rows: list[tuple[str, ...]] = []
     for name in [*targets(audit), *others(audit)]:
         if name in found:
             one = found[name]
             cells = (NOT_ESTIMATED, *blank, str(one["n"])) if "missing" in one else change_cells(one)
-            rows.append((name, *cells))
+            rows.append((name, *cells, *plain_cells(audit, "triple_skew", name)))
     return rows
 
 
@@ -355,7 +354,7 @@ def unseen_table(audit: Json) -> Table | None:
     rows: list[tuple[str, ...]] = []
     for name, unseen in audit["unseen_phrases"].items():
         cells = change_cells(unseen) if unseen["n"] else ("no such contrast", "", "", "0")
-        plain = plain_cells(audit, "unseen_phrases", name) if unseen["n"] else _blank(audit)
+        plain = plain_cells(audit, "unseen_phrases", name) if unseen["n"] else blank_of_plain(audit)
         rows.append((name, *cells, *plain, str(unseen["of"])))
     if not rows:
         return None

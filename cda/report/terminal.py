@@ -182,8 +182,7 @@ def _people_rows(name: str, audit: Json) -> list[Row]:
 
 def _triple_rows(name: str, audit: Json) -> list[Row]:
     label = clipped(inert(name), _MAX_NAME - len(" skew (triples)"))
-    plain = plain_cells(audit, "triple_skew", name)
-    return [(f"{label} skew (triples)", *cells, *plain) for of, *cells in triple_skew_rows(audit) if of == name]
+    return [(f"{label} skew (triples)", *cells) for of, *cells in triple_skew_rows(audit) if of == name]
 
 
 def _rate_rows(name: str, audit: Json) -> list[Row]:

@@ -146,7 +146,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         "paper": audit_paper.paper(loaded, seed),
         "effects": audit_detail.effects(groups, seed),
         "drift": audit_detail.drifts(groups, biases, _encoder(loaded), seed),
-        "plain": audit_plain.plain(everywhere, texts.pairs, scored, recipe.audit.ties, seed),
+        "plain": audit_plain.plain(everywhere, texts, scored, recipe.audit.ties, seed),
         "rate": audit_rate.rate(texts.triples, texts.flips, scorings, recipe.audit.min_flipped, seed),
         "rewards": audit_rewards.rewards(groups, texts.triples, scorings, seed),
         "analysis": audit_analysis.analysis(groups, labels, texts.pairs, scorings, recipe.audit.ties, seed),
@@ -205,20 +205,16 @@ def _score(loaded: LoadedRecipe, run_folder: RunFolder, texts: AuditTexts) -> tu
     """What every scorer says of every comparison, and how it was asked."""
     comparisons: list[Comparison] = [(one.prompt, one.perturbed, one.base) for one in texts.contrasts]
     comparisons += [(one.prompt, one.chosen, one.rejected) for one in texts.pairs]
-    triples = dict.fromkeys([*texts.triples, *texts.released_triples])
-    of_triples = [one for triple in triples for one in audit_rate.triple_comparisons(triple)]
-    of_triples += audit_rate.naive_comparisons(texts.triples)
+    for triple in dict.fromkeys([*texts.triples, *texts.released_triples]):
+        comparisons += audit_rate.triple_comparisons(triple)
+    comparisons += audit_rate.naive_comparisons(texts.triples)
     if world_size() > 1 and _is_shared(loaded):
         shared = _shared_file(stage(loaded, run_folder), run_folder)
         for old in own_folder(shared.parent).glob("comparisons-*.jsonl"):
             old.unlink(missing_ok=True)
-        rows = (
-            {"prompt": prompt_row(prompt), "first": one, "second": other, "of_triple": of_triple}
-            for of_triple, asked in ((False, comparisons), (True, of_triples))
-            for prompt, one, other in asked
-        )
+        rows = ({"prompt": prompt_row(prompt), "first": one, "second": other} for prompt, one, other in comparisons)
         write_jsonl(shared, rows)
-    return _asked(loaded, run_folder, comparisons, of_triples)
+    return _asked(loaded, run_folder, comparisons)
 
 
 def assist(loaded: LoadedRecipe, run_folder: RunFolder) -> None:
@@ -229,10 +225,8 @@ def assist(loaded: LoadedRecipe, run_folder: RunFolder) -> None:
     shared = _shared_file(expected, run_folder)
     wait_until(lambda: shared.is_file() or run_folder.is_done(expected), run_folder.path)
     if not run_folder.is_done(expected):
-        asked: dict[bool, list[Comparison]] = {False: [], True: []}
-        for row in read_jsonl(shared):
-            asked[row["of_triple"]].append((prompt_of(row["prompt"]), row["first"], row["second"]))
-        _asked(loaded, run_folder, asked[False], asked[True])
+        rows = [(prompt_of(row["prompt"]), row["first"], row["second"]) for row in read_jsonl(shared)]
+        _asked(loaded, run_folder, rows)
 
 
 def _is_shared(loaded: LoadedRecipe) -> bool:
@@ -246,9 +240,8 @@ def _shared_file(expected: Stage, run_folder: RunFolder) -> Path:
 
 
 def _asked(
-    loaded: LoadedRecipe, run_folder: RunFolder, comparisons: Sequence[Comparison], of_triples: Sequence[Comparison]
+    loaded: LoadedRecipe, run_folder: RunFolder, comparisons: Sequence[Comparison]
 ) -> tuple[Scorings, dict[str, Any]]:
-    """What each subject says; plain CDA is not asked about triples, whose effects are those of the result alone."""
     scorings: dict[str, Compared] = {}
     facts: dict[str, Any] = {}
     notes: list[str] = []
@@ -257,8 +250,7 @@ def _asked(
         if subject is None:  # at dose 0 the result is the model before
             scorings[label], counted[label] = scorings["before"], counted["before"]
             continue
-        asked = comparisons if label == PLAIN else [*comparisons, *of_triples]
-        scorings[label], own = compare(subject, asked, loaded, run_folder.path / "scoring")
+        scorings[label], own = compare(subject, comparisons, loaded, run_folder.path / "scoring")
         notes += own.get("notes", [])
         counted[label] = {name: own[name] for name in _COUNTED if name in own}
         facts = own if label != PLAIN else facts

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from cda.metrics.votes import TieRule
-from cda.records import Pair
 from cda.stages.audit_groups import PLAIN, Group, Scorings, with_plain
+from cda.stages.audit_quality import by_section
 from cda.stages.audit_result import quality, shares_of, unseen_phrases, votes_moved
+from cda.stages.audit_sources import AuditTexts
+from cda.stages.audit_triple_skew import triple_skews
 
 
 def plain(
-    groups: Sequence[Group], pairs: Sequence[Pair], scorings: Scorings, rule: TieRule, seed: int
+    groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, rule: TieRule, seed: int
 ) -> dict[str, Any] | None:
     """Skew, votes and quality before and with all of the adapter, on the rows of the audit; None where that is the result.
 
@@ -21,9 +23,12 @@ def plain(
     if PLAIN not in scorings:
         return None
     found = [with_plain(group) for group in groups]
+    two = {"before": scorings["before"], "after": scorings[PLAIN]}
     return {
         "skew": {group.bias.name: shares_of(group, seed) for group in found},
         "votes": votes_moved(found, rule, seed),
         "unseen_phrases": unseen_phrases(found, seed),
-        "quality": quality(pairs, {"before": scorings["before"], "after": scorings[PLAIN]}, seed),
+        "quality": quality(texts.pairs, two, seed),
+        "quality_sections": by_section(texts.quality, two, seed),
+        "triple_skew": triple_skews(texts.triples, texts.released_triples, two, seed),
     }

@@ -127,8 +127,8 @@ def unseen_phrases(groups: Sequence[Group], seed: int) -> dict[str, Any]:
 
 def unchanged(audit: dict[str, Any]) -> None:
     """Make every change of a share or a RATE effect exactly 0: at dose 0, before and after are one model."""
-    for part in (audit["skew"], audit["votes"], audit["quality"], audit["unseen_phrases"]):
-        _set_unchanged(part)
+    for part in ("skew", "votes", "quality", "quality_sections", "unseen_phrases", "triple_skew"):
+        _set_unchanged(audit[part])
     for one in audit["rate"].values():
         if "effects" in one.get("after", {}):
             one["changes"] = one["after"] | {"effects": [_no_effect(effect) for effect in one["after"]["effects"]]}
@@ -140,11 +140,15 @@ def _no_effect(effect: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _set_unchanged(part: Any) -> None:
+    if isinstance(part, list | tuple):
+        for one in part:
+            _set_unchanged(one)
     if not isinstance(part, dict):
         return
     for name, value in part.items():
-        if name in ("change", "unpaired") and "low" in value:
-            value |= _NOTHING
+        estimate = value.get("estimate") if name == "shift" and isinstance(value, dict) else value
+        if name in ("change", "unpaired", "shift") and isinstance(estimate, dict) and "low" in estimate:
+            estimate |= _NOTHING
         else:
             _set_unchanged(value)
 

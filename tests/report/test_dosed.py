@@ -12,9 +12,18 @@ from cda.report.dose_tables import dose_line
 from cda.report.figure import skew_chart
 from cda.report.model_card import Part, model_card
 from cda.report.numbers import width
+from cda.report.outcome_tables import outcome_table
 from cda.report.plots.audit import audit_plots
 from cda.report.scoring import caveats
-from cda.report.tables import direction_table, main_table, quality_table, skew_table, unseen_table, votes_table
+from cda.report.tables import (
+    direction_table,
+    main_table,
+    quality_table,
+    skew_table,
+    triple_skew_table,
+    unseen_table,
+    votes_table,
+)
 from cda.report.terminal import MAX_COLUMNS, MAX_LINES, summary_table
 from cda.report.verdict import quality_kind, quality_sentence, verdict_kind, verdicts
 from cda.stages.audit_result import positive_shares, unchanged
@@ -71,6 +80,7 @@ def with_dose(
             for name in audit["votes"]
         },
         "quality": shares(0.75, 0.6, 400) if audit["quality"] else None,
+        "triple_skew": {name: shares(0.9, 0.25, 40) for name in audit.get("triple_skew", {})},
         "unseen_phrases": {name: shares(0.9, 0.2, 57) for name in audit["unseen_phrases"]},
     }
     found = {"chosen": dose, "aim": aim, "biases": chosen_by, "methods": {"dose": {"held_out": held}}}
@@ -102,6 +112,21 @@ def test_every_table_of_shares_names_the_dose_and_has_a_column_of_plain_cda(audi
     assert rows["jargon skew, added"][2:5] == ("56% [42, 69]", "−34 [−47, −20]", "50")
     assert rows["jargon skew, removed"][2] == "24% [14, 37]" and rows["jargon skew, removed"][-1] == "10% [4, 21]"
     assert rows["quality accuracy"][-1] == "60% [55, 65]"
+
+
+def test_skew_over_triples_and_the_paper_s_outcome_have_the_column_too(voted: Any) -> None:
+    made = voted | {
+        "triple_skew": {"jargon": {"n": 40, "unread": 0, **shares(0.9, 0.5, 40)}, "length": {"n": 0, "missing": "none"}}
+    }
+    for table in (triple_skew_table, outcome_table):
+        before, found = table(made), table(with_dose(made, aim="votes"))
+        assert before is not None and found is not None and {len(row) for row in found.rows} == {len(found.header)}
+        at = found.header.index("plain CDA (dose 1)")
+        assert [row[:at] + row[at + 1 :] for row in found.rows] == list(before.rows)
+        (row,) = [row for row in found.rows if row[0] in ("jargon", "jargon skew (triples)")]
+        assert row[at] == "25% [14, 40]"
+    rows = {row[0]: row[-1] for row in main_table(with_dose(made, aim="votes")).rows}
+    assert rows["jargon skew (triples)"] == "25% [14, 40]"
 
 
 def test_without_a_dose_there_is_no_such_column(audit: Any) -> None:
@@ -204,7 +229,7 @@ def test_dose_0_leaves_the_model_as_it_is_and_that_is_said(make_audit: Any) -> N
     audit = make_audit({"jargon": (0.88, 0.88)}, quality=(0.75, 0.75), others=("length",))
     for part in (audit["skew"]["jargon"], audit["skew"]["length"], audit["quality"]):
         part["after"] = part["before"]
-    unchanged(audit)
+    unchanged({"quality_sections": None, "triple_skew": {}} | audit)
     dosed = with_dose(audit, dose=0.0)
     (verdict,) = verdicts(dosed)
     assert verdict.word == "left as it is" and verdict_kind(verdict.word) == "none"

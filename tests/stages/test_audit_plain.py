@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from cda.stages.audit_result import adjust_for_all_tests, margin_rows, quality, 
 BEFORE = rewards(lambda _: True, lambda row: row % 5)
 RESULT = rewards(lambda row: row % 4 == 0, lambda row: row % 5)
 PLAIN = rewards(lambda _: False, lambda row: row % 2)
+TEXTS: Any = SimpleNamespace(pairs=tuple(PAIRS), quality=None, triples=(), released_triples=())
 SCORED = {"before": BEFORE, "after": RESULT, "plain": PLAIN}
 
 
@@ -23,7 +25,7 @@ def groups(scored: Any = None) -> list[Group]:
 
 
 def test_known_shares_at_dose_1_on_the_rows_of_the_result() -> None:
-    found = plain(groups(), PAIRS, SCORED, "drop", 0)
+    found = plain(groups(), TEXTS, SCORED, "drop", 0)
     assert found is not None
     own = skews([without_plain(one) for one in groups()], {"jargon": N}, {}, 0)["jargon"]
     assert (own["before"]["value"], own["after"]["value"]) == (1.0, 0.25)
@@ -38,7 +40,7 @@ def test_known_shares_at_dose_1_on_the_rows_of_the_result() -> None:
 
 def test_there_is_none_where_plain_cda_is_the_result() -> None:
     scored = {name: one for name, one in SCORED.items() if name != "plain"}
-    assert plain(groups(scored), PAIRS, scored, "drop", 0) is None
+    assert plain(groups(scored), TEXTS, scored, "drop", 0) is None
 
 
 def test_every_margin_is_written_and_the_family_of_tests_stays_that_of_the_result() -> None:
@@ -47,7 +49,7 @@ def test_every_margin_is_written_and_the_family_of_tests_stays_that_of_the_resul
     own = [without_plain(one) for one in groups()]
     audit = {
         "skew": skews(own, {"jargon": N}, {}, 0), "votes": votes(own, "drop", 0), "effects": {}, "rate": {},
-        "quality": quality(PAIRS, {"before": BEFORE, "after": RESULT}, 0), "plain": plain(groups(), PAIRS, SCORED, "drop", 0),
+        "quality": quality(PAIRS, {"before": BEFORE, "after": RESULT}, 0), "plain": plain(groups(), TEXTS, SCORED, "drop", 0),
     }  # fmt: skip
     adjust_for_all_tests(audit)
     assert audit["n_tests"] == 3 and "p_holm" not in audit["plain"]["skew"]["jargon"]  # type: ignore[index]
@@ -57,7 +59,8 @@ def test_at_dose_0_no_sample_can_say_that_anything_changed() -> None:
     same = groups({"before": BEFORE, "after": BEFORE})
     audit = {
         "skew": skews(same, {"jargon": N}, {}, 0), "votes": votes(same, "drop", 0), "unseen_phrases": {},
-        "quality": quality(PAIRS, {"before": BEFORE, "after": BEFORE}, 0),
+        "quality_sections": {"groups": [{"shift": {"estimate": {"value": 0.0, "low": -1.0, "high": 1.0}}}, {"shift": None}]},
+        "triple_skew": {}, "quality": quality(PAIRS, {"before": BEFORE, "after": BEFORE}, 0),
         "rate": {"jargon": {"after": {"effects": [{"estimand": "ATE", "estimate": {"value": 1.5, "low": 1, "high": 2, "n": 9}}]},
                             "changes": {"missing": "all differences are 0"}}},
     }  # fmt: skip
@@ -70,6 +73,7 @@ def test_at_dose_0_no_sample_can_say_that_anything_changed() -> None:
         audit["quality"],
     ):  # type: ignore[index]
         assert (one["change"]["value"], one["change"]["low"], one["change"]["high"]) == (0, 0, 0)
+    assert audit["quality_sections"]["groups"][0]["shift"]["estimate"]["high"] == 0  # type: ignore[index]
     (change,) = audit["rate"]["jargon"]["changes"]["effects"]
     assert (
         change["estimate"] == {"value": 0, "low": 0, "high": 0, "n": 9, "method": "one model"}
