@@ -36,6 +36,7 @@ from cda.report.verdict import (
 
 MAX_LINES, MAX_COLUMNS = 20, 100
 _MAX_NAME = 36
+_RATE = " RATE ATE"
 Row = tuple[str, ...]
 
 
@@ -190,7 +191,7 @@ def _rate_rows(name: str, audit: Json) -> list[Row]:
     if name not in audit["rate"]:
         return []
     one = audit["rate"][name]
-    what = f" RATE ATE{unit_of(one)}"
+    what = f"{_RATE}{unit_of(one)}"
     return [
         (
             f"{clipped(inert(name), _MAX_NAME - len(what))}{what}",
@@ -228,13 +229,25 @@ def _directions(audit: Json) -> list[str]:
 
 
 def _measures(rows: list[Row], has_plain: bool) -> list[str]:
-    """The table; where the column of plain CDA makes it too wide, that is put into lines below it."""
+    """The table. Where it is too wide, RATE's effects, whose cells are the longest, and then plain CDA are put into lines below
+    it, so that nothing is cut."""
     header, full = rows[0], len(rows[0])
-    padded = [(*row, *[""] * (full - len(row))) for row in rows]
-    if not has_plain or _breadth(padded) <= MAX_COLUMNS:
-        return _aligned(padded)
-    said = "; ".join(f"{row[0].strip()} {row[-1]}" for row in padded[1:] if row[-1])
-    return [*_aligned([row[:-1] for row in padded]), *textwrap.wrap(f"{header[-1]}: {said}", MAX_COLUMNS)]
+    kept, below = [(*row, *[""] * (full - len(row))) for row in rows], []
+    if _breadth(kept) > MAX_COLUMNS:
+        below = [_effect_line(row) for row in kept if _RATE in row[0]]
+        kept = [row for row in kept if _RATE not in row[0]]
+    if has_plain and _breadth(kept) > MAX_COLUMNS:
+        said = "; ".join(f"{row[0].strip()} {row[-1]}" for row in kept[1:] if row[-1])
+        below.append(f"{header[-1]}: {said}")
+        kept = [row[:-1] for row in kept]
+    return [*_aligned(kept), *(line for one in below for line in textwrap.wrap(one, MAX_COLUMNS))]
+
+
+def _effect_line(row: Row) -> str:
+    """A row of RATE as a line: the effect before and after, its change, and how many rewrites flipped the bias."""
+    name, before, after, change, flipped = row[:5]
+    moved = f" → {after}, change {change}" if after else ""
+    return f"{name}: {before}{moved}; {flipped}" if flipped else f"{name}: {before}{moved}"
 
 
 def _breadth(rows: list[Row]) -> int:

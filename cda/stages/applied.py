@@ -23,6 +23,8 @@ from cda.train.dose import export_dose, read_head
 NAME = "adapter"
 PLAIN = 1.0
 """The dose of an adapter as it was trained."""
+TEXTS = "texts.json"
+"""Beside dose.json: `text_id` of every text that the dose stage scored, in its order."""
 _CHOSEN = "dose.json"
 _CONFIG = "adapter_config.json"
 
@@ -55,11 +57,21 @@ def applied_dose(run_folder: RunFolder) -> float | None:
 
 def chosen_dose(run_folder: RunFolder) -> dict[str, Any] | None:
     """How the dose of a run's result was chosen (dose.json); None where it was not chosen, but is 1."""
+    found: dict[str, Any] | None = _of_dose(run_folder, _CHOSEN)
+    return found
+
+
+def texts_of_dose(run_folder: RunFolder) -> list[str]:
+    """`text_id` of the texts that the dose was chosen on, in the order in which they were scored; none without a dose."""
+    return list(_of_dose(run_folder, TEXTS) or ())
+
+
+def _of_dose(run_folder: RunFolder, file: str) -> Any:
+    """Content of a file of the dose stage that the run's adapter was made from; None without one."""
     wanted = run_folder.record(NAME).get("inputs", {}).get("dose")
     if wanted is None or applied_dose(run_folder) is None or wanted != run_folder.record("dose").get("output"):
         return None
-    found: dict[str, Any] = read_json(run_folder.stage("dose") / _CHOSEN)
-    return found
+    return read_json(run_folder.stage("dose") / file)
 
 
 def adapter_at(given: str, dose: float | None) -> tuple[Path, float]:

@@ -24,6 +24,7 @@ from cda.launch import launch_id, wait_until, world_size
 from cda.records import Triple
 from cda.run import RunFolder, Stage, fingerprint, versions
 from cda.score.compared import Compared, Comparison, Rewards
+from cda.score.distinct import Text, text_id
 from cda.stages import (
     audit_analysis,
     audit_detail,
@@ -38,13 +39,13 @@ from cda.stages import (
     audit_triple_skew,
 )
 from cda.stages.applied import NAME as ADAPTER_STAGE
-from cda.stages.applied import applied_dose
+from cda.stages.applied import applied_dose, texts_of_dose
 from cda.stages.audit_groups import PLAIN, Scorings, make_groups, without_plain
 from cda.stages.audit_sources import AuditTexts, given_labels, load_audit_texts
 from cda.stages.label import PAIRS
 from cda.stages.rows import prompt_row, read_labelled
 from cda.stages.scorer_sources import scorer_settings, scorer_source
-from cda.stages.scorers import compare
+from cda.stages.scorers import compare, texts_of
 from cda.stages.sources import (
     bias_settings,
     llm_settings,
@@ -246,16 +247,23 @@ def _asked(
     facts: dict[str, Any] = {}
     notes: list[str] = []
     counted: dict[str, dict[str, Any]] = {}
+    together = [] if loaded.only_audit else _together(run_folder, comparisons)
     for label, subject in _subjects(loaded, run_folder).items():
         if subject is None:  # at dose 0 the result is the model before
             scorings[label], counted[label] = scorings["before"], counted["before"]
             continue
-        scorings[label], own = compare(subject, comparisons, loaded, run_folder.path / "scoring")
+        scorings[label], own = compare(subject, comparisons, loaded, run_folder.path / "scoring", together)
         notes += own.get("notes", [])
         counted[label] = {name: own[name] for name in _COUNTED if name in own}
         facts = own if label != PLAIN else facts
     # What both say of their one tokenizer is said once.
     return scorings, facts | {"notes": list(dict.fromkeys(notes)), "by_scoring": counted}
+
+
+def _together(run_folder: RunFolder, comparisons: Sequence[Comparison]) -> list[Text]:
+    """The texts that the dose was chosen on, as that stage scored them: one model has one score of a text in a run."""
+    by_id = {text_id(*text): text for text in texts_of(comparisons)}
+    return [by_id[name] for name in texts_of_dose(run_folder) if name in by_id]
 
 
 def _subjects(loaded: LoadedRecipe, run_folder: RunFolder) -> dict[str, Subject | None]:

@@ -17,8 +17,9 @@ from cda.metrics.out_of_fold import MIN_PROMPTS
 from cda.records import Contrast, Pair
 from cda.run import RunFolder, Stage
 from cda.score.compared import Comparison, Rewards
-from cda.score.distinct import Text
+from cda.score.distinct import Text, text_id
 from cda.stages import dose_result
+from cda.stages.applied import TEXTS
 from cda.stages.audit import what_is_measured
 from cda.stages.audit_groups import Group, make_groups, people_of
 from cda.stages.audit_sources import audited_contrasts, drawn, load_audit_texts, load_quality
@@ -137,6 +138,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     result |= {"too_few": {name: n for name, n in prompts.items() if n < MIN_PROMPTS}}
     result |= {"missing": missing, "fitted": fitted, "available_quality": len(texts.pairs)}
     write_json(folder / RESULT, result)
+    write_json(folder / TEXTS, [text_id(*one) for one in asked])
     best = float(result["chosen"])
     say(f"  dose {best:g} chosen {'by votes of people' if aim == 'votes' else 'for a tie, not by votes'}")
     counts = {name: result[name] for name in ("quality_pairs", "left_out")}

@@ -39,7 +39,11 @@ _OF_ALL_JUDGES = ("kind", "orders", "verdicts", "prompt", "verdict_reasons")
 
 
 def compare(
-    subject: Subject, comparisons: Sequence[Comparison], loaded: LoadedRecipe, launched: Path | None = None
+    subject: Subject,
+    comparisons: Sequence[Comparison],
+    loaded: LoadedRecipe,
+    launched: Path | None = None,
+    together: Sequence[Text] = (),
 ) -> tuple[Compared, dict[str, Any]]:
     """Margins of all comparisons, and how they came about.
 
@@ -49,6 +53,8 @@ def compare(
         loaded: How it is asked.
         launched: Folder in which the processes of a launch hand each other scores of a classifier. All of them have to call
             this then, with the same comparisons.
+        together: Texts among these that were scored as a set of their own before, in its order. Below fp32 a score moves with
+            its batch-mates, and is found in the cache as part of the same set alone. Of a classifier only.
 
     Returns:
         What was said of the comparisons; and for the report: `kind` (reward model or judge), `how` (a sentence, for other
@@ -65,12 +71,16 @@ def compare(
         function = own(subject.name)
         if isinstance(function, OwnPairwise):
             return _own_preferences(function, comparisons)
-    scores, facts = score(subject, texts_of(comparisons), loaded, launched)
+    scores, facts = score(subject, texts_of(comparisons), loaded, launched, together)
     return scores.compared(), facts
 
 
 def score(
-    subject: Subject, texts: Sequence[Text], loaded: LoadedRecipe, launched: Path | None = None
+    subject: Subject,
+    texts: Sequence[Text],
+    loaded: LoadedRecipe,
+    launched: Path | None = None,
+    together: Sequence[Text] = (),
 ) -> tuple[Scores, dict[str, Any]]:
     """Reward of every distinct text by anything that gives rewards, and how they came about; see `compare`.
 
@@ -78,7 +88,7 @@ def score(
         CdaError: As `compare`; and ModelError where it only compares.
     """
     if kind_of(subject.name) == "classifier":
-        scores, facts = _with_classifier(subject, texts, loaded, launched)
+        scores, facts = _with_classifier(subject, texts, loaded, launched, together)
     else:
         scores, facts = _otherwise(subject, texts, loaded)
     if not scores.rewards:
@@ -93,20 +103,28 @@ def texts_of(comparisons: Sequence[Comparison]) -> list[Text]:
 
 
 def _with_classifier(
-    subject: Subject, texts: Sequence[Text], loaded: LoadedRecipe, launched: Path | None
+    subject: Subject, texts: Sequence[Text], loaded: LoadedRecipe, launched: Path | None, together: Sequence[Text]
 ) -> tuple[Scores, dict[str, Any]]:
     """Rewards by a sequence classifier, each text once, what earlier runs scored taken from the cache."""
     spec = model_spec(subject.section)
     reward_model = load_dosed(spec, subject.adapter, subject.dose)
     notes = self_check(reward_model) if loaded.recipe.score.self_check else []
-    scores = classifier_scores(
-        reward_model,
-        texts,
-        loaded,
-        f"  scoring {subject.label}",
-        adapter=subject.adapter,
-        dose=subject.dose,
-        launched=launched,
+    apart = set(together)
+    sets = [list(together), [text for text in texts if text not in apart]] if together else [list(texts)]
+    scores = _joined(
+        [
+            classifier_scores(
+                reward_model,
+                one,
+                loaded,
+                f"  scoring {subject.label}",
+                adapter=subject.adapter,
+                dose=subject.dose,
+                launched=launched,
+            )
+            for one in sets
+            if one
+        ]
     )
     template = reward_model.template
     facts = {
@@ -120,6 +138,14 @@ def _with_classifier(
     del reward_model
     free_memory()
     return scores, facts
+
+
+def _joined(parts: Sequence[Scores]) -> Scores:
+    """Scores of several sets of texts as those of one."""
+    rewards = {name: reward for one in parts for name, reward in one.rewards.items()}
+    read = {name: cut for one in parts for name, cut in one.read.items()}
+    dropped = tuple(name for one in parts for name in one.dropped)
+    return Scores(rewards, read, dropped, sum(one.n_cached for one in parts))
 
 
 def _otherwise(subject: Subject, texts: Sequence[Text], loaded: LoadedRecipe) -> tuple[Scores, dict[str, Any]]:

@@ -166,6 +166,19 @@ def test_a_table_that_is_too_wide_puts_plain_cda_below_and_cuts_nothing(make_aud
     assert max(map(width, lines)) <= MAX_COLUMNS and len(lines) <= MAX_LINES
 
 
+@pytest.mark.parametrize("dosed", [False, True])
+def test_effects_whose_cells_are_too_wide_stand_below_and_no_n_is_cut(make_audit: Any, dosed: bool) -> None:
+    audit = make_audit({"worth-noting": (0.9, 0.5)}, rate=True)
+    audit["rate"] = {"worth-noting": next(iter(audit["rate"].values()))}
+    lines = summary_table(with_dose(audit) if dosed else audit, PATH).splitlines()
+    table = lines[: next(at for at, line in enumerate(lines) if line.startswith("Others: "))]
+    assert "…" not in "".join(table) and max(map(width, lines)) <= MAX_COLUMNS and len(lines) <= MAX_LINES
+    (effect,) = [at for at, line in enumerate(table) if line.startswith("worth-noting RATE ATE")]
+    said = " ".join(table[effect:])
+    assert " → " in said and ", change " in said and "quality accuracy" in " ".join(table[:effect])
+    assert ("15% [9, 23]" in table[1]) == dosed  # the column of plain CDA stays
+
+
 @pytest.mark.parametrize("n_targets", [1, 2, 4, 9])
 @pytest.mark.parametrize("with_votes", [False, True])
 def test_many_biases_fit_and_keep_the_two_directions(make_audit: Any, n_targets: int, with_votes: bool) -> None:

@@ -90,9 +90,26 @@ def test_the_audit_is_of_the_chosen_dose_with_plain_cda_beside_it(finished: Path
     assert all({"before", "after", "plain"} == {name.rpartition("_")[2] for name in row if "perturbed_" in name}
                for row in rows if row["kind"] == "contrast")  # fmt: skip
     # Texts that the dose stage scored are not scored again.
-    assert all(one["cached"] >= 90 for one in audit["model"]["by_scoring"].values())
+    texts = json.loads((finished / "dose" / "texts.json").read_text(encoding="utf-8"))
+    assert all(one["cached"] == len(texts) >= 90 for one in audit["model"]["by_scoring"].values())
     assert result["mixing_differs"]["0"]["preferences"] == result["mixing_differs"]["1"]["preferences"] == 0
     assert result["mixing_differs"]["2"]["distance"] > 0  # the adapter's curve is not linear
+
+
+def test_in_8_bit_the_audit_finds_the_very_scores_that_chose_the_dose(tmp_path: Path) -> None:
+    """There a score moves with its batch-mates, so that another set of texts would give other numbers."""
+    words = [f"audit.contrasts={votes_file(tmp_path, 20)}", "audit.max_contrasts=20", "audit.max_quality=20",
+             "model.precision=8bit", "dose.doses=[0, 1, 2]", "dose.baselines=false", "dose.repeats=2",
+             "data.max_pairs=20"]  # fmt: skip
+    found = dose(tmp_path, *words)
+    assert found.exit_code == 0, found.output
+    chosen = json.loads((tmp_path / "run" / "dose" / "dose.json").read_text(encoding="utf-8"))
+    audit = json.loads((tmp_path / "run" / "audit" / "audit.json").read_text(encoding="utf-8"))
+    points = {one["dose"]: one for one in chosen["methods"]["dose"]["response"]["jargon"]}
+    assert audit["votes"]["jargon"]["skew_on_voted"]["before"] == points[0]["people"]["skew"]
+    assert audit["votes"]["jargon"]["skew_on_voted"]["after"] == points[audit["dose_applied"]]["people"]["skew"]
+    texts = json.loads((tmp_path / "run" / "dose" / "texts.json").read_text(encoding="utf-8"))
+    assert all(one["cached"] == len(texts) for one in audit["model"]["by_scoring"].values())
 
 
 def test_the_run_s_adapter_scores_as_the_curve_does_at_the_chosen_dose(finished: Path, result: dict[str, Any]) -> None:
