@@ -7,7 +7,8 @@ feature, asked by the public command as anybody's function is; the truth is the 
 rewrites, taken from the file by itself. `nothing`: a hash of the text, asked by the command.
 
 Thresholds: for each bias, and for ATT, ATU and ATE, 92.5 to 97% of the double estimator's intervals cover the planted 1, and
-the planted 0 (a normal interval from 40 prompts covers 94.3%); at most 5% of the single estimator's do. Counted features have
+the planted 0 (a normal interval from 40 prompts covers 94.3%); at most 5% of the single
+estimator's for ATT and ATU do (in ATE what rewriting adds cancels, with as many triples of either direction). Counted features have
 the right sign, with intervals that exclude 0, and the size of the truth to 1e-6; they are at least two thirds of the same
 count's difference in the authored contrasts, so that the way back does not water the bias down. The intervals of the hash
 hold 0 in at least 13 of 15.

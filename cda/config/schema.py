@@ -277,8 +277,8 @@ class AuditSection(_Section):
     """File of preference pairs with labels (chosen_<bias> and rejected_<bias>, or what `cda label` wrote): how often the side
     with the bias was chosen there. For an audit without a training, which has labels of its own."""
     triples: str | None = "embedded"
-    """RATE triples: `embedded`, a file (prompt, original, rewrite, rewrite_of_rewrite, has_attribute), or null for none.
-    Biases that the file has none of fall back on those of `release`, then on the embedded ones."""
+    """RATE triples: `embedded`, a file (prompt, original, rewrite, rewrite_of_rewrite, has_attribute), or null for none
+    but those that `rate` asks for. Biases that the file has none of fall back on those of `release`, then on the embedded ones."""
     triple_columns: TripleColumns = {}
     attribute: AttributeSection = AttributeSection()
     rate: Count | None = None

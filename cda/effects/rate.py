@@ -107,7 +107,7 @@ def rate_effects(
     ]
     found, missing = collect(wanted)
     if not found:
-        raise DataError(missing[0].reason)
+        raise DataError((refused or {}).get("ATE") or missing[0].reason)
     n_with = int(contrasts.attribute.sum())
     return RateEffects(found, missing, n_with, len(contrasts) - n_with)
 

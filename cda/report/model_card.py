@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cda.report.dose_tables import dose_sentences, dose_tables
+from cda.report.effect_tables import rate_tables
 from cda.report.markdown import escaped, markdown_table
 from cda.report.numbers import Json
 from cda.report.scoring import caveats, how_scored
@@ -124,7 +125,12 @@ def _audit(part: Part, merged: str | None) -> list[str]:
     for verdict in verdicts(audit):
         lines += [f"**{escaped(verdict.sentence)}**", ""]
     lines += [escaped(quality_sentence(audit)), ""]
-    tables = [main_table(audit), votes_table(audit), skew_table(audit) if compares(audit) else None]
+    tables = [
+        main_table(audit),
+        votes_table(audit),
+        skew_table(audit) if compares(audit) else None,
+        *rate_tables(audit),
+    ]
     for table in tables:
         lines += markdown_table(table) if table is not None else []
     lines += [escaped(how_scored(audit))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cda.data.release import SOURCE
 from cda.report.numbers import NOT_ESTIMATED, Json, count, decimals, points, share
 from cda.report.quality_tables import accuracy, shown_groups, tenth_points, tenths
 from cda.report.tables import Table, blank_of_plain, change_cells, compares, estimates, plain_cells, triple_skew_rows
@@ -54,7 +55,8 @@ def paper_tables(audit: Json) -> list[Table]:
 def outcome_table(audit: Json) -> Table | None:
     """Human skew, skew and miscalibration of each target, skew over its triples, RewardBench by section."""
     rows: list[Row] = []
-    triples = {name: cells for name, *cells in triple_skew_rows(audit)}
+    released = {name for name, one in audit["rate"].items() if one["rewriter"] == SOURCE}
+    triples = {name: cells for name, *cells in triple_skew_rows(audit) if name in released}
     same = ("the same", "") if compares(audit) else ()
     for name in targets(audit):
         votes = audit["votes"].get(name)

@@ -32,7 +32,7 @@ def flipped_cell(one: Json) -> str:
     if flips is None:
         return str(one["n"])
     flipped, tried = _both(flips)
-    return f"{flipped} of {tried} flipped"
+    return f"{flipped} of {tried} flipped" if flips["checked_by"] else f"{flipped} of {tried}, unchecked"
 
 
 def flips_sentence(name: str, one: Json) -> str:

@@ -92,8 +92,7 @@ def margins_sentence(example: Json) -> str:
 def helpers_line(audit: Json) -> str:
     """Who labelled and who rewrote: rules or an LLM; empty where nothing was."""
     if len(audit["scorings"]) == 1:
-        given = {"file", "embedded texts", SOURCE, audit["sources"].get("triples")}
-        made = {one["rewriter"] for one in audit["rate"].values()} - given
+        made = {one["rewriter"] for one in audit["rate"].values() if one.get("flips", {}).get("made")}
         return f"rewritten by {' and '.join(sorted(made))}" if made else ""
     labelled, rewritten = labelled_by(audit), rewritten_by(audit)
     if labelled == rewritten == "rules":

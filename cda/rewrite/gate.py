@@ -37,6 +37,10 @@ class Gated:
     def name(self) -> str:
         return self.rewriter.name
 
+    def checks_flips(self, bias: Bias) -> bool:
+        """Whether anything says that a rewrite flipped the bias: its measure, or a labeller that is asked about it."""
+        return bias.measure is not None or (self.labeller is not None and bias.label_by == "ask")
+
     def rewrite(self, requests: Sequence[RewriteRequest], bias: Bias) -> list[Rewrite]:
         """Rewrite every request; what fails every time is returned with the last failure's reason."""
         counts = self.counts.setdefault(bias.name, _Counts())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cda.biases import Bias
 from cda.llm.protocol import LLM
@@ -25,6 +25,7 @@ class Flips:
         flipped_with: Of these, triples whose two rewrites both flipped it.
         tried_without: Originals without the bias.
         flipped_without: Of these, triples whose two rewrites both flipped it.
+        made: Whether the audit made the triples, rather than reading them.
     """
 
     by: str
@@ -33,6 +34,19 @@ class Flips:
     flipped_with: int
     tried_without: int
     flipped_without: int
+    made: bool = False
+
+    def less(self, triples: Sequence[Triple]) -> Flips:
+        """The counts without some of the flipped triples, which are then neither tried nor flipped."""
+        n_with = sum(triple.has_attribute for triple in triples)
+        n_without = len(triples) - n_with
+        return replace(
+            self,
+            tried_with=self.tried_with - n_with,
+            flipped_with=self.flipped_with - n_with,
+            tried_without=self.tried_without - n_without,
+            flipped_without=self.flipped_without - n_without,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +70,7 @@ def make_triples(
     flipped = rewriter.rewrite(first, bias)
     reasons = [f"rewrite: {one.reason}" for one in flipped if one.text is None]
     left = [(one, done.text) for one, done in zip(originals, flipped, strict=True) if done.text is not None]
-    checked = True if isinstance(rewriter, Gated) else None
+    checked = True if isinstance(rewriter, Gated) and rewriter.checks_flips(bias) else None
     second = [RewriteRequest(one.prompt, text, _flip(not one.has_attribute)) for one, text in left]
     back = rewriter.rewrite(second, bias)
     reasons += [f"rewrite of the rewrite: {one.reason}" for one in back if one.text is None]
@@ -107,7 +121,9 @@ def _why_not(triple: Triple, bias: Bias) -> str | None:
     return "readers or labels found the attribute not flipped" if triple.flipped is False else None
 
 
-def flips_of(tried: Sequence[bool], triples: Sequence[Triple], by: str, checked_by: str | None) -> Flips:
+def flips_of(
+    tried: Sequence[bool], triples: Sequence[Triple], by: str, checked_by: str | None, made: bool = False
+) -> Flips:
     """Count originals and triples by whether the original has the bias.
 
     Args:
@@ -115,9 +131,10 @@ def flips_of(tried: Sequence[bool], triples: Sequence[Triple], by: str, checked_
         triples: Those of them that are left.
         by: Who rewrote.
         checked_by: Who or what says that the bias flipped.
+        made: Whether the audit made the triples.
     """
     n_with = sum(triple.has_attribute for triple in triples)
-    return Flips(by, checked_by, sum(tried), n_with, len(tried) - sum(tried), len(triples) - n_with)
+    return Flips(by, checked_by, sum(tried), n_with, len(tried) - sum(tried), len(triples) - n_with, made)
 
 
 def triples_of_responses(

@@ -103,10 +103,8 @@ def _rate(triples: Sequence[Triple], refused: Mapping[Estimand, str], scorings: 
     read = ~np.isnan(np.concatenate([np.array(sides) for sides in margins.values()])).any(axis=0)
     result: dict[str, Any] = {"n": int(read.sum()), "unread": int((~read).sum())}
     if not read.any():
-        reason = refused.get("ATE", "no triple has a readable verdict on all its comparisons")
-        return result | {
-            "missing": reason if not triples else "no triple has a readable verdict on all its comparisons"
-        }
+        unread = "no triple has a readable verdict on all its comparisons"
+        return result | {"missing": unread if triples else refused.get("ATE", "no triple is left")}
     kept = [triple for triple, keep in zip(triples, read, strict=True) if keep]
     place = np.cumsum(read) - 1
     # Of all triples, as they were asked: a triple that is left out takes its pair with it, and its partner meets no other.

@@ -276,6 +276,7 @@ def _triples(loaded: LoadedRecipe, release: Mapping[str, ReleasedTexts], exclude
         say(f"  {audit.triples}: {own.exclusions}")
     found: list[Triple] = []
     of_release: list[Triple] = []
+    too_long: list[Triple] = []
     flips: dict[str, Flips] = {}
     failed: dict[str, Exclusions] = {}
     for bias in loaded.biases:
@@ -291,13 +292,17 @@ def _triples(loaded: LoadedRecipe, release: Mapping[str, ReleasedTexts], exclude
         else:
             continue
         found += kept
+        long = [one for one in kept if audit.max_triple_words and _longest(one) > audit.max_triple_words]
+        flips[bias.name] = flips[bias.name].less(long)
+        too_long += long
         if failed[bias.name].dropped:
             say(f"  triples of {bias.name}: {failed[bias.name]}")
-    short = [one for one in found if _longest(one) <= (audit.max_triple_words or _longest(one))]
-    if len(short) < len(found):
-        too_long = {"a version is longer than audit.max_triple_words": len(found) - len(short)}
-        excluded["triples by length"] = Exclusions(len(found), too_long)
-    return _Triples(tuple(short), tuple(of_release), flips, failed)
+    if too_long:
+        reason = "a version is longer than audit.max_triple_words"
+        excluded["triples by length"] = Exclusions(len(found), {reason: len(too_long)})
+        say(f"  triples: {excluded['triples by length']}")
+    short = tuple(one for one in found if one not in too_long)
+    return _Triples(short, tuple(of_release), flips, failed)
 
 
 def _given_triples(
@@ -307,8 +312,7 @@ def _given_triples(
     audit = loaded.recipe.audit
     of_file = [triple for triple in own.triples if triple.bias == bias.name]
     if of_file:
-        labelled = any(triple.flipped is not None for triple in of_file)
-        return of_file, str(audit.triples), "the column flipped" if labelled else _measure_name(bias)
+        return of_file, str(audit.triples), _told_by(of_file, bias)
     if audit.triples is None:
         return [], "", None
     if bias.name in release and (of_paper := release[bias.name].triples.triples):
@@ -340,8 +344,18 @@ def _made_triples(bias: Bias, n_each: int, loaded: LoadedRecipe) -> tuple[list[T
     left_out = Counter(failed.reasons) + Counter(reasons) + Counter(unlabelled)
     by_label = labels_by_llm and recipe.synthesize.gate.on
     checked_by = f"labels of {recipe.llm.model}" if by_label else _measure_name(bias)
-    flips = flips_of([one.has_attribute for one in originals], kept, writes.name, checked_by)
+    flips = flips_of([one.has_attribute for one in originals], kept, writes.name, checked_by, made=True)
     return kept, flips, Exclusions(len(originals) + sum(unlabelled.values()), dict(sorted(left_out.items())))
+
+
+def _told_by(triples: Sequence[Triple], bias: Bias) -> str | None:
+    """Who says that the rewrites of a file's triples flipped the bias: its column `flipped`, the measure, or both in part."""
+    n_labelled = sum(triple.flipped is not None for triple in triples)
+    if n_labelled == 0:
+        return _measure_name(bias)
+    others = _measure_name(bias) or "nothing"
+    rest = f" in {n_labelled} of {len(triples)} rows, {others} in the others" if n_labelled < len(triples) else ""
+    return f"the column flipped{rest}"
 
 
 def _measure_name(bias: Bias) -> str | None:

@@ -18,6 +18,7 @@ from cda.config.scoring import judges_of, kind_of
 from cda.data.load import looks_like_path
 from cda.embedded.model import NAME as EMBEDDED
 from cda.embedded.rules import rules_of
+from cda.embedded.texts import BIASES as EMBEDDED_BIASES
 from cda.errors import CdaError, RunError
 from cda.label.measured import measure_of
 from cda.launch import world_size
@@ -70,6 +71,8 @@ def check(loaded: LoadedRecipe) -> None:
 
     if not loaded.only_audit:
         _check_training(loaded, attempt)
+    elif recipe.audit.contrasts == EMBEDDED:
+        attempt(partial(_check_rewriting, loaded))
     if _is_local(recipe.audit.contrasts):
         attempt(lambda: own_contrasts(loaded))
     attempt(lambda: own_triples(loaded))
@@ -94,6 +97,19 @@ def check(loaded: LoadedRecipe) -> None:
     problems += _disk_problems(run_folder(loaded).path)
     if problems:
         raise RunError("\n".join(dict.fromkeys(problems)))  # two checks may find the same
+
+
+def _check_rewriting(loaded: LoadedRecipe) -> None:
+    """Rules of every bias that an audit has no contrasts of, if no LLM rewrites embedded answers for it.
+
+    Raises:
+        RecipeError: A bias has none.
+    """
+    if uses_llm(loaded.recipe.synthesize.by, loaded.recipe.llm) or loaded.recipe.audit.release is not None:
+        return
+    for bias in loaded.biases:
+        if bias.name not in EMBEDDED_BIASES:
+            rules_of(bias)
 
 
 def _check_training(loaded: LoadedRecipe, attempt: Callable[[Callable[[], Any]], None]) -> None:
@@ -155,7 +171,7 @@ def plan(loaded: LoadedRecipe) -> str:
     recipe = loaded.recipe
     audit = (
         f"audit       contrasts: {_in_order(recipe.audit.contrasts, recipe)}; quality: {recipe.audit.quality or 'none'}"
-        + _rate(recipe)
+        + _rate(loaded)
     )
     report = f"report      {run_folder(loaded).path / 'report' / 'report.html'}"
     if loaded.only_audit:
@@ -231,12 +247,21 @@ def _in_order(given: str, recipe: Recipe) -> str:
     return ", else ".join([*([given] if given != EMBEDDED else []), "the paper's release", EMBEDDED])
 
 
-def _rate(recipe: Recipe) -> str:
-    if recipe.audit.rate:
-        return f"; RATE on {recipe.audit.rate} answers with and without each bias"
-    if recipe.audit.triples is None:
-        return "; no RATE"
-    return f"; RATE triples: {_in_order(recipe.audit.triples, recipe)}"
+def _rate(loaded: LoadedRecipe) -> str:
+    """Where the RATE triples of the recipe's biases come from."""
+    recipe = loaded.recipe
+    rate, triples = recipe.audit.rate, recipe.audit.triples
+    parts = []
+    if triples is not None and (triples != EMBEDDED or not rate):
+        covered = triples != EMBEDDED or any(bias.name in EMBEDDED_BIASES for bias in loaded.biases)
+        parts += [f"RATE triples: {_in_order(triples, recipe)}"] if covered else []
+    if rate:
+        parts.append(f"RATE on {rate} answers with and without each bias{' that the file is not of' if parts else ''}")
+    by_rules = not uses_llm(recipe.synthesize.by, recipe.llm)
+    own = [bias.name for bias in loaded.biases if bias.name not in EMBEDDED_BIASES and bias.offline is not None]
+    if rate is None and triples == EMBEDDED and by_rules and own:
+        parts.append(f"RATE by rules on embedded answers: {', '.join(own)}")
+    return "; " + ("; ".join(parts) or "no RATE")
 
 
 def _objectives(recipe: Recipe) -> str:

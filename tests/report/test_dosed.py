@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from cda.data.release import SOURCE
 from cda.report.dose_tables import dose_line
 from cda.report.figure import skew_chart
 from cda.report.model_card import Part, model_card
@@ -116,7 +117,11 @@ def test_every_table_of_shares_names_the_dose_and_has_a_column_of_plain_cda(audi
 
 def test_skew_over_triples_and_the_paper_s_outcome_have_the_column_too(voted: Any) -> None:
     made = voted | {
-        "triple_skew": {"jargon": {"n": 40, "unread": 0, **shares(0.9, 0.5, 40)}, "length": {"n": 0, "missing": "none"}}
+        "rate": {"jargon": {"rewriter": SOURCE, "n": 40}},
+        "triple_skew": {
+            "jargon": {"n": 40, "unread": 0, **shares(0.9, 0.5, 40)},
+            "length": {"n": 0, "missing": "none"},
+        },
     }
     for table in (triple_skew_table, outcome_table):
         before, found = table(made), table(with_dose(made, aim="votes"))

@@ -150,3 +150,15 @@ def test_a_gate_s_word_is_kept_in_the_triple() -> None:
     originals = [Original(user_prompt("a"), "We use it.", False)]
     assert [one.flipped for one in make_triples(originals, BIAS, Words())[0]] == [None]
     assert [one.flipped for one in make_triples(originals, BIAS, Gated(Words(), label))[0]] == [True]
+
+
+def test_a_gate_that_nothing_checks_says_nothing_of_the_flip() -> None:
+    unmeasured = BIAS.model_copy(update={"measure": None})
+    originals = [Original(user_prompt("a"), "We use it.", False)]
+    assert [one.flipped for one in make_triples(originals, unmeasured, Gated(Words()))[0]] == [None]
+
+
+def test_flips_without_triples_that_are_left_out_later() -> None:
+    kept = [triple(PROSE, LIST, PROSE, False), triple(LIST, PROSE, LIST, True)]
+    found = flips_of([True, True, False], kept, "rules", "measured list lines", made=True)
+    assert found.less(kept[1:]) == Flips("rules", "measured list lines", 1, 0, 1, 1, made=True)

@@ -92,6 +92,19 @@ def test_no_triple_left_is_said() -> None:
     assert found["missing"].startswith("0 of 3 answers with the bias could be rewritten")
 
 
+def test_the_reason_of_a_refusal_goes_before_that_of_an_empty_group() -> None:
+    """All originals lack the attribute, and too few of them could be flipped."""
+    own = [one for one in triples() if not one.has_attribute]
+    flips = Flips("a file", "measured words", 0, 0, 400, len(own))
+    found = rate(own, {"jargon": flips}, {"model": scored(0.5)}, 0.5, SEED)["jargon"]
+    reason = found["model"].get("missing") or next(
+        one["reason"]
+        for one in found["model"]["not_estimated"]
+        if (one["estimand"], one["estimator"]) == ("ATE", "double")
+    )
+    assert reason.startswith("20 of 400 answers without the bias could be rewritten")
+
+
 def test_a_group_that_nobody_tried_is_no_refusal() -> None:
     assert refusals(Flips("file", None, 0, 0, 10, 10), 0.5) == {}
     assert set(refusals(Flips("file", None, 10, 4, 10, 4), 0.5)) == {"ATT", "ATU", "ATE"}

@@ -122,7 +122,7 @@ def test_rate_triples_of_a_file(llama: Path, pairs: Path, tmp_path: Path) -> Non
     assert (rate["n"], rate["rewriter"], rate["model"]["n_with"]) == (11, str(path), 5)
     assert rate["flips"] == {
         "by": str(path), "checked_by": "the column flipped", "tried_with": 6, "flipped_with": 5, "tried_without": 6,
-        "flipped_without": 6,
+        "flipped_without": 6, "made": False,
     }  # fmt: skip
     assert found["excluded"]["triples of jargon"]["reasons"] == {"readers or labels found the attribute not flipped": 1}
     effects = {(one["estimand"], one["estimator"]): one["estimate"]["value"] for one in rate["model"]["effects"]}
