@@ -35,6 +35,19 @@ def flipped_cell(one: Json) -> str:
     return f"{flipped} of {tried} flipped" if flips["checked_by"] else f"{flipped} of {tried}, unchecked"
 
 
+def contrasts_flipped(skew: Json) -> str:
+    """How many rewrites that were to become contrasts flipped the bias; empty for contrasts that were not rewritten here."""
+    if not str(skew["source"]).startswith("embedded answers rewritten"):
+        return ""
+    return f"{skew['available']} of {skew['available'] + sum(skew['rewrites_failed'].values())} flipped"
+
+
+def rewritten_line(audit: Json) -> str:
+    """The same for every bias whose contrasts were rewritten here, as one sentence; empty without any."""
+    found = [f"{name} {flipped}" for name, skew in audit["skew"].items() if (flipped := contrasts_flipped(skew))]
+    return f"Contrasts rewritten for this audit: {'; '.join(found)}." if found else ""
+
+
 def flips_sentence(name: str, one: Json) -> str:
     """Who rewrote, in how many answers both rewrites flipped the bias, and who says so."""
     flips = one.get("flips")

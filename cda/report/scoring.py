@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cda.data.release import SOURCE
 from cda.report.numbers import Json, reward
+from cda.report.rate_cells import contrasts_flipped
 from cda.report.verdict import targets
 
 ONE_ORDER = "one order each, drawn, so that a taste for a place stays in each margin"
@@ -194,10 +195,15 @@ def _contrast_notes(audit: Json) -> list[str]:
     for name, skew in audit["skew"].items():
         if skew["source"] not in ("embedded", "file", SOURCE):
             notes.append(
-                f"The contrasts of {name} are {skew['source']}. They are direct contrasts: only one side is a rewrite, "
-                "and people did not vote on them."
+                f"The contrasts of {name} are {skew['source']}{_of_tried(skew)}. They are direct contrasts: only one side is a "
+                "rewrite, and people did not vote on them."
             )
     return notes
+
+
+def _of_tried(skew: Json) -> str:
+    flipped = contrasts_flipped(skew)
+    return f" ({flipped})" if flipped else ""
 
 
 def provenance(audit: Json) -> list[tuple[str, str]]:

@@ -19,7 +19,7 @@ from cda.report.numbers import (
     share,
     signed,
 )
-from cda.report.rate_cells import average_cells, flipped_cell, unit_of
+from cda.report.rate_cells import average_cells, contrasts_flipped, flipped_cell, unit_of
 from cda.report.verdict import others, targets
 
 NO_VOTES = "no votes"
@@ -318,8 +318,7 @@ def margin_table(audit: Json) -> Table:
     for name, skew in audit["skew"].items():
         cells = [f"{reward(skew['mean_margin'][when])} ± {skew['sd_margin'][when]:.2f}" for when in audit["scorings"]]
         ties = " → ".join(str(skew["ties"][when]) for when in audit["scorings"])
-        failed = sum(skew["rewrites_failed"].values())
-        flipped = f" ({skew['available']} of {skew['available'] + failed} flipped)" if failed else ""
+        flipped = f" ({contrasts_flipped(skew)})" if contrasts_flipped(skew) else ""
         rows.append((name, *cells, ties, count(skew[audit["scorings"][0]]), skew["source"] + flipped))
     of = [f"mean ± SD {when}" for when in audit["scorings"]] if compares(audit) else ["mean ± SD"]
     unit = next(iter(audit["effects"].values()))["unit"]

@@ -8,7 +8,7 @@ from cda.report.audit_sections import sections_line
 from cda.report.dose_tables import dose_line
 from cda.report.numbers import Json, clipped, count, distance, inert, percent, share, width
 from cda.report.panel_tables import panel_sentence
-from cda.report.rate_cells import average_cells, gap_sentence, unit_of
+from cda.report.rate_cells import average_cells, gap_sentence, rewritten_line, unit_of
 from cda.report.scoring import how_scored
 from cda.report.tables import (
     NO_VOTES,
@@ -64,7 +64,8 @@ def summary_table(audit: Json, report_path: str, adapter_path: str | None = None
         end.append(f"Adapter: {inert(adapter_path)} (dose {applied(audit):g})")
     end.append(f"Report: {inert(report_path)}")
     quality = [("quality accuracy", *_quality_cells(audit))]
-    below += [clipped(line, MAX_COLUMNS) for line in [inert(sections_line(audit))] if line]
+    more = [inert(sections_line(audit)), inert(rewritten_line(audit))]
+    below += [clipped(line, MAX_COLUMNS) for line in more if line]
     room = MAX_LINES - 1 - len(quality) - len(below) - len(end)
     rows, notes, verdict = _fitted(audit, found, room)
     table = _measures([("measure", *estimates(audit)), *rows, *quality], bool(audit.get("plain")))
@@ -89,6 +90,7 @@ def _model_summary(audit: Json, report_path: str) -> str:
     words += textwrap.wrap(ties_sentence(audit), MAX_COLUMNS)
     words += textwrap.wrap(quality_sentence(audit), MAX_COLUMNS)
     words += textwrap.wrap(inert(sections_line(audit)), MAX_COLUMNS)
+    words += textwrap.wrap(inert(rewritten_line(audit)), MAX_COLUMNS)
     words += textwrap.wrap(_triple_sentence(audit), MAX_COLUMNS)
     words += [line for sentence in _rate_lines(audit) for line in textwrap.wrap(sentence, MAX_COLUMNS)]
     return "\n".join([*_aligned(rows), *words, *scored, f"Report: {inert(report_path)}"])

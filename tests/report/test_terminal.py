@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cda.report.numbers import width
+from cda.report.scoring import caveats
 from cda.report.terminal import MAX_COLUMNS, MAX_LINES, summary_table
 
 PATH = "runs/jargon/report/report.html"
@@ -69,3 +70,13 @@ def test_one_model_is_a_row_a_bias(one_model: Any) -> None:
     assert lines[-1] == f"Report: {PATH}"
     assert max(map(width, lines)) <= MAX_COLUMNS
     assert lines[1].endswith("110, 100 voted")  # nothing is cut off
+
+
+def test_rewritten_contrasts_say_how_many_rewrites_flipped(one_model: Any, audit: Any) -> None:
+    for found in (one_model, audit):
+        name = next(iter(found["skew"]))
+        assert "Contrasts rewritten" not in summary_table(found, "r")
+        own = found["skew"][name]
+        own |= {"source": "embedded answers rewritten by rules", "available": 46, "rewrites_failed": {"unchanged": 54}}
+        assert f"Contrasts rewritten for this audit: {name} 46 of 100 flipped." in summary_table(found, "r")
+        assert any("embedded answers rewritten by rules (46 of 100 flipped)" in note for note in caveats(found))
