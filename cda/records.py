@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -44,9 +45,33 @@ def content_id(*parts: object) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
+def normal_text(text: str) -> str:
+    """The form in which texts are compared: NFC, `\\n` at line ends, no spaces around it. Models read the text as it is.
+
+    >>> normal_text("cafe\\u0301?\\r\\n") == normal_text("caf\\u00e9?")
+    True
+    """
+    return unicodedata.normalize("NFC", text.replace("\r\n", "\n").replace("\r", "\n")).strip()
+
+
+def equal_texts(first: str, second: str) -> bool:
+    """Whether two texts are one text, however they are stored."""
+    return first == second or normal_text(first) == normal_text(second)
+
+
+def normal_prompt(prompt: Prompt) -> Prompt:
+    """A prompt with each turn in its normal form."""
+    return tuple(Message(message.role, normal_text(message.content)) for message in prompt)
+
+
 def prompt_id(prompt: Prompt) -> str:
-    """The cluster of everything that answers this prompt."""
-    return content_id("prompt", prompt)
+    """The cluster of everything that answers this prompt, however the prompt is stored (see `normal_text`)."""
+    return content_id("prompt", normal_prompt(prompt))
+
+
+def text_key(prompt: Prompt, *texts: str) -> tuple[str, ...]:
+    """Equal for the same texts to the same prompt, however they are stored: for duplicates, votes and matches."""
+    return (prompt_id(prompt), *map(normal_text, texts))
 
 
 def _plain(value: object) -> object:
@@ -65,6 +90,7 @@ class Pair:
 
     @property
     def id(self) -> str:
+        """Name of exactly these characters: artifacts and kept answers go by it. Pairs are compared by `text_key`."""
         return content_id("pair", self.prompt, self.chosen, self.rejected)
 
     def side(self, side: Side) -> str:
@@ -164,7 +190,18 @@ class Contrast:
 
     @property
     def id(self) -> str:
-        return content_id("contrast", self.bias, self.prompt, self.perturbed, self.base)
+        """The same for texts that are one text (see `normal_text`); votes go by it."""
+        texts = normal_text(self.perturbed), normal_text(self.base)
+        return content_id("contrast", self.bias, normal_prompt(self.prompt), *texts)
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Every id that votes may have it under: its file's own (tags `item` and, of
+        several rows on the same texts, `items`), `id`, and the name of its exact characters,
+        by which files of votes went before texts were compared in their normal form."""
+        exact = content_id("contrast", self.bias, self.prompt, self.perturbed, self.base)
+        own = self.tags.get("items") or ([self.tags["item"]] if "item" in self.tags else [])
+        return tuple(dict.fromkeys((*own, self.id, exact)))
 
 
 @dataclass(frozen=True, slots=True)

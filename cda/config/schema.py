@@ -114,7 +114,7 @@ class DataSection(_Section):
 
     preset: str | None = None
     pairs: str
-    """`embedded`, a hub id, a folder saved by datasets, or a .jsonl, .json, .parquet, .csv file."""
+    """`embedded`, a hub id, a folder saved by datasets, or a .jsonl, .json, .parquet, .csv or .tsv file."""
     split: str = "train"
     """For hub ids and folders with several splits."""
     columns: PairColumns = {}

@@ -64,9 +64,14 @@ def carried_ids(contrasts: Sequence[Contrast]) -> CarriedIds:
 
 
 def _is_ours(one: Contrast) -> bool:
-    return one.tags["item"] in (one.id, replace(one, perturbed=one.base, base=one.perturbed).id)
+    return one.tags["item"] in (*_made(one), *_made(replace(one, perturbed=one.base, base=one.perturbed)))
 
 
 def _is_outdated(one: Contrast) -> bool:
     item = one.tags.get("item", "")
-    return _FORM.fullmatch(item) is not None and item != one.id
+    return _FORM.fullmatch(item) is not None and item not in _made(one)
+
+
+def _made(one: Contrast) -> tuple[str, ...]:
+    """The ids that are made from its text."""
+    return replace(one, tags={}).ids

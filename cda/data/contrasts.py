@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cda.data.contrast_ids import CarriedIds, carried_ids
 from cda.data.load import Row
-from cda.data.messages import RowError, prompt_of, side_text
+from cda.data.messages import RowError, check_agree, message_text, prompt_of, side_text
 from cda.data.votes import vote_words
 from cda.errors import DataError
-from cda.records import Contrast, Exclusions, Preference, count_reasons
+from cda.records import Contrast, Exclusions, Preference, count_reasons, equal_texts, normal_text
 
 COLUMNS = ("id", "prompt", "base", "perturbed", "response_1", "response_2", "biased", "preferred", "votes", "bias",
            "direction")  # fmt: skip
 DIRECTIONS = ("added", "removed")
+VOTED_AGAIN = "same texts again, counted as votes"
+_ABOUT = ("bias", "prompt", "base", "perturbed", "response_1", "response_2")
 Values = Mapping[str, Any]
 """Of one row, by our names."""
 
@@ -26,7 +27,7 @@ class CleanContrasts:
     """Contrasts of a file.
 
     Attributes:
-        contrasts: Those that can be used, each once.
+        contrasts: Those that can be used, each once; rows on the same texts are one contrast, and each of them a vote.
         exclusions: Rows that cannot.
         votes: Single votes and verdicts that cannot be read; their contrasts stay, without them.
         ids: What the rows' ids are; a contrast whose id was made from other text stays, under the id of its own.
@@ -59,49 +60,45 @@ def clean_contrasts(
         biases: Names of the audited biases; rows of other biases are left out without being counted as broken.
         columns: Our name to the name of the column in the rows.
         where: File named in errors.
-        votes: Votes from a file of their own, by the row's `id` or the contrast's; they go before the row's own. An id that
-            was made from other text finds none.
+        votes: Votes from a file of their own, by the row's `id` or the contrast's; they go before the row's own. Of several
+            rows on the same texts, votes under each of their ids count. An id that was made from other text finds none.
         verdicts: Verdicts of LLM judges, by the same ids.
         setting: What maps columns, for messages.
 
     Raises:
-        DataError: Neither layout is there, or several biases and no `bias` column, or no row is usable.
+        DataError: Neither layout is there, or several biases and no `bias` column, or no row is usable; or rows contradict
+            each other: both sides of one pair are said to carry the bias. Names the rows.
     """
     names = {name: columns.get(name, name) for name in COLUMNS}
     present = {key for row in rows for key in row}
     _check_layout(names, present, biases, where, setting)
     if votes or verdicts:
-        _check_ids(rows, names["id"], where)
-    contrasts: dict[str, Contrast] = {}
-    sided: list[tuple[_Sided, Values]] = []
+        _check_ids(rows, names, where)
+    groups: dict[str, list[_Sided]] = {}
     reasons: list[str] = []
-    unread = _Unread()
-    for row in rows:
+    for number, row in enumerate(rows, 1):
         values: Values = {ours: row.get(theirs) for ours, theirs in names.items()}
         bias = str(values["bias"]) if names["bias"] in present else biases[0]
         if bias not in biases:
             reasons.append(f"of another bias ({bias[:40]})")
             continue
         try:
-            sided.append((_sided(values, bias), values))
-        except RowError as problem:
-            reasons.append(str(problem))
-    ids = carried_ids([one.contrast for one, _ in sided])
-    for one, values in sided:
-        try:
-            contrast = _with_opinions(one, values, ids, votes or {}, verdicts or {}, unread)
-            if contrast.id in contrasts:
-                # The same two texts once more: one contrast, on which all have voted.
-                contrasts[contrast.id] = _pooled(contrasts[contrast.id], contrast)
-                raise RowError("duplicate")
+            one = _sided(values, bias, number)
         except RowError as problem:
             reasons.append(str(problem))
             continue
-        contrasts[contrast.id] = contrast
+        groups.setdefault(one.contrast.id, []).append(one)
+    check_agree(_contradictions(groups), where)
+    ids = carried_ids([one.contrast for group in groups.values() for one in group])
+    unread = _Unread()
+    contrasts = [_pooled(group, ids, votes or {}, verdicts or {}, unread) for group in groups.values()]
+    for group, contrast in zip(groups.values(), contrasts, strict=True):
+        own = not any(name in (votes or {}) for name in contrast.ids)
+        reasons += [VOTED_AGAIN if own and one.has_opinion else "duplicate" for one in group[1:]]
     exclusions = Exclusions(len(rows), count_reasons(reasons))
     if not contrasts:
         raise DataError(f"{where}: no usable contrast; {exclusions}")
-    return CleanContrasts(tuple(contrasts.values()), exclusions, unread.exclusions(), ids)
+    return CleanContrasts(tuple(contrasts), exclusions, unread.exclusions(), ids)
 
 
 def with_votes(
@@ -111,7 +108,7 @@ def with_votes(
     cannot be read."""
     unread = _Unread()
     found = [
-        replace(one, votes=unread.votes(votes.get(one.id), {}), verdicts=unread.votes(verdicts.get(one.id), {}))
+        replace(one, votes=_under(one.ids, votes, {}, unread), verdicts=_under(one.ids, verdicts, {}, unread))
         for one in contrasts
     ]
     return found, unread.exclusions()
@@ -140,25 +137,72 @@ class _Unread:
         return Exclusions(self.seen, count_reasons(self.reasons))
 
 
-def _check_ids(rows: Sequence[Row], column: str, where: str) -> None:
-    """Votes are matched by id, so that no two pairs may share one."""
-    counts = Counter(str(row[column]) for row in rows if row.get(column) not in (None, ""))
-    shared = [f"'{name}' ({count} times)" for name, count in counts.items() if count > 1]
+def _check_ids(rows: Sequence[Row], names: Mapping[str, str], where: str) -> None:
+    """Votes are matched by id, so that no two pairs may share one; several rows on the same texts may."""
+    texts: dict[str, set[str]] = {}
+    for row in rows:
+        if row.get(names["id"]) not in (None, ""):
+            about = [row.get(names[name]) for name in _ABOUT]
+            texts.setdefault(str(row[names["id"]]), set()).add(
+                repr([normal_text(cell) if isinstance(cell, str) else cell for cell in about])
+            )
+    shared = [f"'{name}' ({len(found)} times)" for name, found in texts.items() if len(found) > 1]
     if shared:
         more = f" and {len(shared) - 5} more" if len(shared) > 5 else ""
         raise DataError(
-            f"{where}: votes are matched by '{column}', but several rows share one: {', '.join(shared[:5])}{more}. "
+            f"{where}: votes are matched by '{names['id']}', but several rows share one: {', '.join(shared[:5])}{more}. "
             "Give each pair an id of its own"
         )
 
 
-def _pooled(one: Contrast, other: Contrast) -> Contrast:
+def _contradictions(groups: Mapping[str, Sequence[_Sided]]) -> Iterator[tuple[list[int], str]]:
+    """Rows that cannot all be true, and why."""
+    for name, group in groups.items():
+        one = group[0].contrast
+        other = replace(one, perturbed=one.base, base=one.perturbed).id
+        if other in groups and name < other:
+            numbers = [row.number for row in (*group, *groups[other])]
+            yield numbers, f"the same two answers with their sides swapped, and each side is said to carry {one.bias}"
+        directions = {row.contrast.tags["direction"] for row in group if "direction" in row.contrast.tags}
+        if len(directions) > 1:
+            yield [row.number for row in group], "the same two answers, and the direction is added and removed"
+
+
+def _pooled(
+    group: Sequence[_Sided],
+    ids: CarriedIds,
+    votes: Mapping[str, Sequence[str]],
+    verdicts: Mapping[str, Sequence[str]],
+    unread: _Unread,
+) -> Contrast:
+    """The contrast of all rows on the same texts: each row is a vote, and each id's votes count once."""
+    items = [item for one in group if (item := ids.of(one.contrast)) is not None]
+    tags: dict[str, Any] = {name: tag for one in group for name, tag in one.contrast.tags.items() if name != "item"}
+    tags |= {"item": items[0]} if items else {}
+    if len(group) > 1:
+        tags["items"] = (*items, *(name for one in group for name in replace(one.contrast, tags={}).ids))
+    contrast = replace(group[0].contrast, tags=tags)
+    names = contrast.ids
+    # Where rows show the answers in two orders, nobody knows which one a vote for `response_1` saw.
+    sides = group[0].sides if all(one.sides == group[0].sides for one in group) else {}
+    if any(name in votes for name in names):
+        words = _under(names, votes, sides, unread)
+    else:
+        words = tuple(word for one in group for word in one.own_votes(unread, alone=len(group) == 1))
+    stated = {one.preferred for one in group} - {None}
     return replace(
-        one,
-        preferred=one.preferred or other.preferred,
-        votes=one.votes + other.votes,
-        verdicts=one.verdicts + other.verdicts,
+        contrast,
+        preferred=stated.pop() if len(stated) == 1 else None,
+        votes=words,
+        verdicts=_under(names, verdicts, sides, unread),
     )
+
+
+def _under(
+    names: Iterable[str], found: Mapping[str, Sequence[str]], sides: Mapping[str, Preference], unread: _Unread
+) -> tuple[Preference, ...]:
+    """Votes under any of a contrast's ids."""
+    return tuple(word for name in names for word in unread.votes(found.get(name), sides))
 
 
 def _check_layout(names: Mapping[str, str], present: set[str], biases: Sequence[str], where: str, setting: str) -> None:
@@ -182,16 +226,36 @@ def _check_layout(names: Mapping[str, str], present: set[str], biases: Sequence[
 
 @dataclass(frozen=True, slots=True)
 class _Sided:
-    """A row's contrast without opinions, and what else its sides are called."""
+    """One row.
+
+    Attributes:
+        contrast: Its texts, without opinions.
+        sides: Further names of the sides.
+        preferred: As the row states it.
+        votes: The row's own, not read yet.
+        number: Of the row, from 1.
+    """
 
     contrast: Contrast
     sides: Mapping[str, Preference]
+    preferred: Preference | None
+    votes: Any
+    number: int
+
+    @property
+    def has_opinion(self) -> bool:
+        return self.preferred is not None or bool(vote_words(self.votes))
+
+    def own_votes(self, unread: _Unread, alone: bool) -> tuple[Preference, ...]:
+        """The row's votes; among several rows on the same texts, a row that states a preference alone is one vote."""
+        votes = unread.votes(self.votes, self.sides)
+        return votes if alone or vote_words(self.votes) or self.preferred is None else (self.preferred,)
 
 
-def _sided(values: Values, bias: str) -> _Sided:
+def _sided(values: Values, bias: str, number: int) -> _Sided:
     prompt = prompt_of(values["prompt"])
-    first, second = _answer(values["response_1"]), _answer(values["response_2"])
-    perturbed, base = _answer(values["perturbed"]), _answer(values["base"])
+    first, second = message_text(values["response_1"]), message_text(values["response_2"])
+    perturbed, base = message_text(values["perturbed"]), message_text(values["base"])
     if perturbed is None and base is None:
         biased = str(values["biased"]).strip().lower().replace(" ", "_")
         if biased not in ("response_1", "response_2"):
@@ -204,32 +268,13 @@ def _sided(values: Values, bias: str) -> _Sided:
     else:
         sides = {}
     perturbed, base = side_text(perturbed), side_text(base)
-    if perturbed == base:
+    if equal_texts(perturbed, base):
         raise RowError("identical sides")
-    item = None if values["id"] is None else str(values["id"])
+    item = None if values["id"] in (None, "") else str(values["id"])
     tags = {"item": item, "direction": _direction(values["direction"])}
     given = {name: tag for name, tag in tags.items() if tag is not None}
-    return _Sided(Contrast(bias, prompt, perturbed, base, tags=given), sides)
-
-
-def _with_opinions(
-    sided: _Sided,
-    values: Values,
-    ids: CarriedIds,
-    votes: Mapping[str, Sequence[str]],
-    verdicts: Mapping[str, Sequence[str]],
-    unread: _Unread,
-) -> Contrast:
-    named, sides, preferred = sided.contrast, sided.sides, values["preferred"]
-    item = ids.of(named)
-    own = votes.get(item or "", votes.get(named.id, values["votes"]))
-    return replace(
-        named,
-        preferred=None if preferred is None or preferred == "" else _one_preference(preferred, sides),
-        votes=unread.votes(own, sides),
-        verdicts=unread.votes(verdicts.get(item or "", verdicts.get(named.id)), sides),
-        tags={name: tag for name, tag in named.tags.items() if name != "item" or item is not None},
-    )
+    preferred = None if values["preferred"] in (None, "") else _one_preference(values["preferred"], sides)
+    return _Sided(Contrast(bias, prompt, perturbed, base, tags=given), sides, preferred, values["votes"], number)
 
 
 def _direction(value: Any) -> str | None:
@@ -239,13 +284,6 @@ def _direction(value: Any) -> str | None:
     if word not in DIRECTIONS:
         raise RowError("direction is neither added nor removed")
     return word
-
-
-def _answer(value: Any) -> Any:
-    """A side that stands as one assistant message, as its text."""
-    if isinstance(value, list | tuple) and len(value) == 1 and isinstance(value[0], Mapping):
-        return value[0].get("content")
-    return value
 
 
 def _one_preference(value: Any, sides: Mapping[str, Preference]) -> Preference:

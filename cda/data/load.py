@@ -1,19 +1,18 @@
-"""Rows from a hub id, a saved folder, or a .jsonl, .json, .parquet or .csv file."""
+"""Rows from a hub id, a saved folder, or a .jsonl, .json, .parquet, .csv or .tsv file."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cda.data.delimited import columns_of_messages, delimited_rows
 from cda.errors import DataError, did_you_mean
-from cda.files.jsonl import read_json_rows, read_jsonl, read_text
+from cda.files.jsonl import read_json_rows, read_jsonl
 from cda.files.paths import is_a_folder, is_there, user_path
 
 Row = Mapping[str, Any]
-FILE_TYPES = (".jsonl", ".json", ".parquet", ".csv")
+FILE_TYPES = (".jsonl", ".json", ".parquet", ".csv", ".tsv")
 _LISTED = 8
 """Tables of a folder that a message names."""
 
@@ -32,13 +31,13 @@ def looks_like_path(reference: str) -> bool:
 
 
 def load_rows(reference: str, split: str = "train") -> list[Row]:
-    """Load all rows of a data source.
+    """Load all rows of a data source; messages that a table holds as text are read as messages.
 
     Raises:
         DataError: Not found, unreadable, broken (with the line), of an unknown type, or empty.
     """
     if not looks_like_path(reference):
-        return _from_hub(reference, split)
+        return columns_of_messages(_from_hub(reference, split), reference)
     path = user_path(reference)
     if is_a_folder(path):
         rows = _from_folder(path, split)
@@ -46,8 +45,8 @@ def load_rows(reference: str, split: str = "train") -> list[Row]:
         rows = list(read_jsonl(path))
     elif path.suffix == ".json":
         rows = list(read_json_rows(path))
-    elif path.suffix == ".csv":
-        rows = _from_csv(path)
+    elif path.suffix in (".csv", ".tsv"):
+        rows = list(delimited_rows(path))
     elif path.suffix == ".parquet":
         rows = _from_parquet(path)
     elif not is_there(path):
@@ -56,7 +55,7 @@ def load_rows(reference: str, split: str = "train") -> list[Row]:
         raise DataError(f"{path}: unknown file type; use one of {', '.join(FILE_TYPES)}, a folder or a hub id")
     if not rows:
         raise DataError(f"{path}: has no rows")
-    return rows
+    return rows if path.suffix in (".csv", ".tsv") else columns_of_messages(rows, str(path))
 
 
 def check_columns(rows: Sequence[Row], needed: Mapping[str, str], where: str, setting: str) -> None:
@@ -80,34 +79,6 @@ def check_columns(rows: Sequence[Row], needed: Mapping[str, str], where: str, se
             for ours, theirs in missing
         ]
         raise DataError("\n".join(lines))
-
-
-def check_header(names: Sequence[str], where: str) -> None:
-    """Each column of a table once: of two, one would be lost silently. Several without a name are nobody's.
-
-    Raises:
-        DataError: Names those that stand twice.
-    """
-    twice = [name for at, name in enumerate(names) if name.strip() and name in names[:at]]
-    if twice:
-        found = ", ".join(f"'{name}'" for name in dict.fromkeys(twice))
-        raise DataError(f"{where}: column {found} stands twice in the header; rename or remove one")
-
-
-def _from_csv(path: Path) -> list[Row]:
-    text = read_text(path)
-    csv.field_size_limit(2**27)
-    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
-    rows: list[Row] = []
-    try:
-        check_header(reader.fieldnames or (), f"{path}:1")
-        for row in reader:
-            if None in row or None in row.values():
-                raise DataError(f"{path}:{reader.line_num}: not as many fields as the header has columns")
-            rows.append(row)
-    except csv.Error as error:
-        raise DataError(f"{path}:{reader.line_num}: not valid CSV ({error})") from None
-    return rows
 
 
 def _from_parquet(path: Path) -> list[Row]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from cda.errors import DataError
 from cda.records import Message, Prompt, user_prompt
 
 ROLES = ("system", "user", "assistant", "tool")
@@ -12,6 +13,33 @@ ROLES = ("system", "user", "assistant", "tool")
 
 class RowError(Exception):
     """A row cannot be used; the message is the reason that is counted."""
+
+
+def check_agree(contradictions: Iterable[tuple[Sequence[int], str]], where: str) -> None:
+    """Refuse rows that contradict each other: neither is right for coming first.
+
+    Args:
+        contradictions: Numbers of rows, from 1, and why they cannot all be true.
+        where: File named in the error.
+
+    Raises:
+        DataError: Names the rows, of ten contradictions at most.
+    """
+    found = list(contradictions)
+    lines = [
+        f"{where}: rows {', '.join(map(str, sorted(numbers)[:5]))}{', …' if len(numbers) > 5 else ''}: {why}. "
+        "Keep those that are right"
+        for numbers, why in found[:10]
+    ]
+    if found:
+        raise DataError("\n".join(lines + ([f"… and {len(found) - 10} more"] if len(found) > 10 else [])))
+
+
+def message_text(value: Any) -> Any:
+    """A side that stands as one assistant message, as its text; anything else as it is."""
+    if isinstance(value, list | tuple) and len(value) == 1 and isinstance(value[0], Mapping):
+        return value[0].get("content")
+    return value
 
 
 def as_messages(value: Any) -> list[Message]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +12,20 @@ import numpy as np
 
 from cda.data.load import Row
 from cda.data.messages import RowError, as_messages, as_prompt, prompt_of
-from cda.records import Exclusions, Message, Pair, count_reasons, prompt_id, user_prompt
+from cda.records import (
+    Exclusions,
+    Message,
+    Pair,
+    count_reasons,
+    equal_texts,
+    normal_prompt,
+    prompt_id,
+    text_key,
+    user_prompt,
+)
 
+OUTVOTED = "preferred the other way by more rows"
+EVEN = "preferred both ways by as many rows"
 _TURN = re.compile(r"\n\n(Human|Assistant): ?")
 
 
@@ -34,25 +47,44 @@ def clean_pairs(rows: Sequence[Row], columns: Mapping[str, str] | None = None) -
 
     Returns:
         Pairs in row order, and counts by reason: empty prompt or side, identical sides, tie, duplicate, no assistant
-        turn at the end, wrong type.
+        turn at the end, wrong type, rows that disagree (see `repeated_rows`).
     """
     names = {"prompt": "prompt", "chosen": "chosen", "rejected": "rejected", **(columns or {})}
     pairs: list[Pair] = []
     reasons: list[str] = []
-    seen: set[str] = set()
     for row in rows:
         try:
             pair = _pair(row.get(names["prompt"]), row.get(names["chosen"]), row.get(names["rejected"]))
             if _is_tie(row):
                 raise RowError("tie")
-            if pair.id in seen:
-                raise RowError("duplicate")
+            pairs.append(pair)
         except RowError as problem:
             reasons.append(str(problem))
-            continue
-        seen.add(pair.id)
-        pairs.append(pair)
-    return CleanPairs(tuple(pairs), Exclusions(len(rows), count_reasons(reasons)))
+    repeated = repeated_rows([text_key(one.prompt, one.chosen, one.rejected) for one in pairs])
+    kept = tuple(one for one, reason in zip(pairs, repeated, strict=True) if reason is None)
+    reasons += [reason for reason in repeated if reason is not None]
+    return CleanPairs(kept, Exclusions(len(rows), count_reasons(reasons)))
+
+
+def repeated_rows(keys: Sequence[tuple[str, ...]]) -> list[str | None]:
+    """Why each row is left out where several are about the same two responses; None where it stays.
+
+    Each row is a vote: the first row of the side that more rows prefer stays, and none where they are even.
+
+    Args:
+        keys: `text_key` of prompt, chosen and rejected of each row.
+    """
+    rows = Counter(keys)
+    seen: set[tuple[str, ...]] = set()
+    reasons: list[str | None] = []
+    for prompt, chosen, rejected in keys:
+        key, against = (prompt, chosen, rejected), rows[prompt, rejected, chosen]
+        if against >= rows[key]:
+            reasons.append(OUTVOTED if against > rows[key] else EVEN)
+        else:
+            reasons.append("duplicate" if key in seen else None)
+        seen.add(key)
+    return reasons
 
 
 def split_by_prompt(pairs: Sequence[Pair], validation_share: float, rng: np.random.Generator) -> list[bool]:
@@ -83,7 +115,7 @@ def _pair(prompt: Any, chosen: Any, rejected: Any) -> Pair:
         pair = _conversation_pair(prompt, as_messages(chosen), as_messages(rejected))
     if not pair.chosen.strip() or not pair.rejected.strip():
         raise RowError("empty side")
-    if pair.chosen == pair.rejected:
+    if equal_texts(pair.chosen, pair.rejected):
         raise RowError("identical sides")
     return pair
 
@@ -111,7 +143,13 @@ def _plain_pair(prompt: Any, chosen: str, rejected: str) -> Pair:
 def _split_shared(chosen: str, rejected: str) -> Pair:
     """Implicit prompt in plain text: dialogue marks where there are any, else the shared beginning."""
     turns, other = _dialogue(chosen), _dialogue(rejected)
-    if turns and other and turns[-1].role == other[-1].role == "assistant" and turns[:-1] == other[:-1] and turns[:-1]:
+    if (
+        turns
+        and other
+        and turns[-1].role == other[-1].role == "assistant"
+        and _same_turns(turns[:-1], other[:-1])
+        and turns[:-1]
+    ):
         return Pair(tuple(turns[:-1]), turns[-1].content, other[-1].content)
     end = next(
         (i for i, (a, b) in enumerate(zip(chosen, rejected, strict=False)) if a != b),
@@ -140,12 +178,16 @@ def _conversation_pair(prompt: Any, chosen: list[Message], rejected: list[Messag
         shared = list(prompt_of(prompt))
     else:
         for one, other in zip(chosen[:-1], rejected[:-1], strict=False):
-            if one != other:
+            if not _same_turns([one], [other]):
                 break
             shared.append(one)
     start = 0 if prompt is not None else len(shared)
     # Some data sets repeat the prompt inside the sides although it is given by itself.
-    if prompt is not None and chosen[: len(shared)] == shared and rejected[: len(shared)] == shared and len(chosen) > 1:
+    if (
+        prompt is not None
+        and len(chosen) > 1
+        and all(_same_turns(shared, side[: len(shared)]) for side in (chosen, rejected))
+    ):
         start = len(shared)
     chosen, rejected = chosen[start:], rejected[start:]
     if len(chosen) != 1 or len(rejected) != 1:
@@ -153,6 +195,10 @@ def _conversation_pair(prompt: Any, chosen: list[Message], rejected: list[Messag
     if chosen[0].role != "assistant" or rejected[0].role != "assistant":
         raise RowError("last turn is not the assistant's")
     return Pair(as_prompt(shared), chosen[0].content, rejected[0].content)
+
+
+def _same_turns(first: Sequence[Message], second: Sequence[Message]) -> bool:
+    return normal_prompt(tuple(first)) == normal_prompt(tuple(second))
 
 
 def _is_tie(row: Row) -> bool:

@@ -9,13 +9,15 @@ from typing import Any
 
 from cda.data.load import Row, check_columns, load_rows, looks_like_path
 from cda.data.messages import RowError
+from cda.data.pairs import EVEN, OUTVOTED, repeated_rows
 from cda.data.quality_sets_rows import N_PAIRS, WEIGHTS, Format, QualityItem, format_of, quality_item
 from cda.errors import DataError
-from cda.records import Exclusions, Pair, content_id, count_reasons
+from cda.files.jsonl import parse_json
+from cda.records import Exclusions, Pair, count_reasons, text_key
 
 MAX_UNUSABLE = 0.2
 """More broken rows than this share stop the command: the file is probably not what it was taken for."""
-_HARMLESS = ("duplicate", "prior set", "tie")
+_HARMLESS = ("duplicate", "prior set", "tie", EVEN, OUTVOTED)
 _SHOWN_ROWS = 5
 
 
@@ -65,24 +67,22 @@ def load_quality_set(reference: str, split: str = "test", columns: Mapping[str, 
 
 def quality_set(rows: Sequence[Row], source: str, columns: Mapping[str, str] | None = None) -> QualitySet:
     """Items of rows that were loaded; see `load_quality_set`."""
+    rows = _with_lists(rows)
     form: Format = "pairs" if columns else format_of(rows, source)
     if columns:
         check_columns(rows, dict(columns), source, "audit.quality_columns")
     name = _short_name(source)
     items: list[QualityItem] = []
     left_out: list[tuple[int, str]] = []
-    seen: set[str] = set()
     for number, row in enumerate(rows, 1):
         try:
-            item = quality_item(form, row, number, name, columns)
-            if form == "pairs":
-                key = content_id(item.prompt, item.chosen, item.rejected)
-                if key in seen:
-                    raise RowError("duplicate")
-                seen.add(key)
-            items.append(item)
+            items.append(quality_item(form, row, number, name, columns))
         except RowError as problem:
             left_out.append((number, str(problem)))
+    if form == "pairs":
+        repeated = repeated_rows([text_key(one.prompt, one.chosen[0], one.rejected[0]) for one in items])
+        left_out += [(one.row, reason) for one, reason in zip(items, repeated, strict=True) if reason is not None]
+        items = [one for one, reason in zip(items, repeated, strict=True) if reason is None]
     items = _partnered(items, left_out)
     _check_usable(source, form, len(rows), items, left_out)
     reasons = count_reasons([reason for _, reason in left_out])
@@ -90,6 +90,24 @@ def quality_set(rows: Sequence[Row], source: str, columns: Mapping[str, str] | N
     weights = _weights(form, items)
     expected = N_PAIRS if form == "rewardbench" else {}
     return QualitySet(name, source, form, tuple(items), Exclusions(len(rows), reasons), rows_out, weights, expected)
+
+
+def _with_lists(rows: Sequence[Row]) -> Sequence[Row]:
+    """Rows whose lists of responses a table holds as text; of other rows each is as it was."""
+    read = [{side: _texts_in(row.get(side)) for side in ("chosen", "rejected")} for row in rows]
+    if any(texts is None for row in read for texts in row.values()):
+        return rows
+    return [{**row, **texts} for row, texts in zip(rows, read, strict=True)]
+
+
+def _texts_in(cell: Any) -> list[str] | None:
+    if not (isinstance(cell, str) and cell.lstrip().startswith("[")):
+        return None
+    try:
+        found = parse_json(cell)
+    except ValueError:
+        return None
+    return found if isinstance(found, list) and found and all(isinstance(one, str) for one in found) else None
 
 
 def _short_name(source: str) -> str:

@@ -26,7 +26,7 @@ from cda.data.load import Row
 from cda.data.messages import RowError, prompt_of
 from cda.data.pairs import clean_pairs
 from cda.errors import DataError
-from cda.records import Prompt
+from cda.records import Prompt, normal_text
 
 Format = Literal["rewardbench", "rewardbench-2", "rm-bench", "llmbar", "pairs"]
 
@@ -214,7 +214,7 @@ _READ: Mapping[Format, Callable[[Row, int, str, Mapping[str, str] | None], Quali
 def _item(
     row: Row, number: int, prompt: Any, sides: tuple[tuple[str, ...], tuple[str, ...]], subset: str, section: str
 ) -> QualityItem:
-    if set(sides[0]) & set(sides[1]):
+    if set(map(normal_text, sides[0])) & set(map(normal_text, sides[1])):
         raise RowError("identical sides")
     return QualityItem(number, _own_id(row, number), prompt_of(prompt), *sides, subset, section)
 

@@ -19,14 +19,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cda.data.contrasts import CleanContrasts
-from cda.data.load import load_rows
+from cda.data.load import Row, load_rows
 from cda.data.pair_labels import PairLabels, labels_in
 from cda.data.score_files import Opinion, Score, read_opinions, read_scores
 from cda.data.triples import CleanTriples, clean_triples
 from cda.errors import DataError
 from cda.files.jsonl import read_text
 from cda.files.paths import is_a_folder, user_path
-from cda.records import Contrast, Exclusions, Preference, count_reasons, prompt_text, user_prompt
+from cda.records import (
+    Contrast,
+    Exclusions,
+    Preference,
+    count_reasons,
+    equal_texts,
+    normal_text,
+    prompt_text,
+    user_prompt,
+)
 
 REPOSITORY = "https://github.com/anirudhb123/Preference-Model-Biases"
 SOURCE = "the paper's release"
@@ -147,8 +156,10 @@ def released_verdicts(
     """Verdict of each LLM judge on each contrast, by the judge's name; None where there is none to be read."""
     found = {}
     for path in files_of(folder, "LLM verdicts", bias):
-        rows = {str(row.get("query")): row for row in load_rows(str(path))}
-        verdicts = tuple(_verdict(one, rows.get(prompt_text(one.prompt), {})) for one in contrasts)
+        rows: dict[str, list[Row]] = {}
+        for row in load_rows(str(path)):
+            rows.setdefault(normal_text(str(row.get("query"))), []).append(row)
+        verdicts = tuple(_agreed(one, rows.get(normal_text(prompt_text(one.prompt)), ())) for one in contrasts)
         found[path.stem.removeprefix(f"{bias}_scored_")] = verdicts
     return found
 
@@ -202,11 +213,17 @@ def _problem(query: str, one: Opinion) -> str | None:
         return "a side is missing"
     if not query.strip():
         return "empty prompt"
-    return "identical sides" if sides[0] == sides[1] else None
+    return "identical sides" if equal_texts(str(sides[0]), str(sides[1])) else None
 
 
 def _given(judged: Mapping[str, Sequence[Preference | None]], row: int) -> tuple[Preference, ...]:
     return tuple(verdict for verdicts in judged.values() if (verdict := verdicts[row]) is not None)
+
+
+def _agreed(contrast: Contrast, rows: Sequence[Row]) -> Preference | None:
+    """The verdict of a judge's rows on a query; None where they name different sides."""
+    found = {_verdict(contrast, row) for row in rows} - {None}
+    return found.pop() if len(found) == 1 else None
 
 
 def _verdict(contrast: Contrast, row: Mapping[str, Any]) -> Preference | None:
@@ -217,7 +234,11 @@ def _verdict(contrast: Contrast, row: Mapping[str, Any]) -> Preference | None:
     if name == "tie":
         return "tie"
     text = row.get(name) if name in ("response_1", "response_2") else None
-    return "perturbed" if text == contrast.perturbed else "base" if text == contrast.base else None
+    if not isinstance(text, str):
+        return None
+    return (
+        "perturbed" if equal_texts(text, contrast.perturbed) else "base" if equal_texts(text, contrast.base) else None
+    )
 
 
 def _margins(files: Mapping[str, Path], contrasts: Sequence[Contrast]) -> dict[str, FloatArray]:
@@ -229,13 +250,18 @@ def _margins(files: Mapping[str, Path], contrasts: Sequence[Contrast]) -> dict[s
 def _matched(path: Path, contrasts: Sequence[Contrast]) -> Iterator[float]:
     scores, _ = read_scores(path, ("perturbed_score", "base_score"))
     for one in contrasts:
-        score = scores.get(prompt_text(one.prompt).strip())
+        score = scores.get(normal_text(prompt_text(one.prompt)))
         yield score.margin if score is not None and _same_texts(score, one) else math.nan
 
 
 def _same_texts(score: Score, one: Contrast) -> bool:
     texts = (score.row.get("perturbed_response"), score.row.get("base_response"))
-    return texts in ((one.perturbed, one.base), (None, None))
+    if texts == (None, None):
+        return True
+    return all(
+        isinstance(text, str) and equal_texts(text, side)
+        for text, side in zip(texts, (one.perturbed, one.base), strict=True)
+    )
 
 
 def _results(folder: Path, bias: str) -> list[str]:

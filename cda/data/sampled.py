@@ -9,7 +9,7 @@ from cda.data.load import Row, load_rows
 from cda.data.messages import RowError, prompt_of
 from cda.data.sampled_cells import COLUMNS, Counted, Output, Quality, cells, is_listed
 from cda.errors import DataError
-from cda.records import Exclusions, Prompt, count_reasons, prompt_id
+from cda.records import Exclusions, Prompt, count_reasons, normal_text, prompt_id
 
 _OPTION = "--column "
 
@@ -116,7 +116,7 @@ def clean_sampled(
         placed.rows,
         placed.responses,
         placed.quality,
-        sum(len(one.responses) - len(set(one.responses)) for one in prompts),
+        sum(len(one.responses) - len(set(map(normal_text, one.responses))) for one in prompts),
         any(quality is not None for one in prompts for quality in one.quality),
     )
 

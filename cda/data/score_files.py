@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cda.data.load import Row, load_rows
+from cda.data.messages import RowError, prompt_of
 from cda.data.votes import load_votes, vote_words
 from cda.errors import DataError
 from cda.files.jsonl import read_json
-from cda.records import Exclusions, Preference, content_id, count_reasons
+from cda.records import Exclusions, Preference, content_id, count_reasons, normal_text, prompt_text
 
 KEYS = ("id", "query", "prompt")
 """Columns that may name a row; the first that a file has does."""
@@ -162,7 +164,9 @@ def _response(word: Any) -> str:
 def other_texts(opinion: Opinion, row: Row) -> bool:
     """Whether people saw other texts than those that were scored, where both are known."""
     scored = row.get("perturbed_response"), row.get("base_response")
-    return opinion.texts is not None and None not in scored and opinion.texts != scored
+    if opinion.texts is None or None in scored:
+        return False
+    return tuple(map(_name, opinion.texts)) != tuple(map(_name, scored))
 
 
 def _margin(row: Row, sides: tuple[str, str]) -> float:
@@ -178,5 +182,8 @@ def _margin(row: Row, sides: tuple[str, str]) -> float:
 def _name(value: Any) -> str:
     """An id, prompt or word as text; a prompt of messages by its content. Empty where there is none."""
     if value is None or isinstance(value, str):
-        return (value or "").strip()
+        return normal_text(value or "")
+    if isinstance(value, list | tuple):
+        with suppress(RowError):
+            return normal_text(prompt_text(prompt_of(value)))
     return content_id(value) if isinstance(value, list | Mapping) else str(value)

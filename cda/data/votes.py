@@ -11,6 +11,7 @@ from cda.files.jsonl import parse_json, read_json
 from cda.files.paths import is_a_file, user_path
 
 Votes = Mapping[str, tuple[str, ...]]
+_VOTERS = ("participant", "annotator")
 
 
 def load_votes(reference: str) -> Votes:
@@ -18,10 +19,12 @@ def load_votes(reference: str) -> Votes:
 
     Three layouts: rows of `id` and `votes` (a list; in CSV also words with commas or semicolons between them), rows of
     `id` and `vote` (one row a vote, any number an item), or one JSON object of item to list of votes. The words are
-    read later, beside the item: `perturbed`, `base`, `response_1`, `response_2` or `tie`.
+    read later, beside the item: `perturbed`, `base`, `response_1`, `response_2` or `tie`. Where a column `participant` or
+    `annotator` says who voted, nobody may vote on an item twice.
 
     Raises:
-        DataError: Cannot be loaded, or has neither layout; lists every row without an id or a vote.
+        DataError: Cannot be loaded, or has neither layout; lists every row without an id or a vote, and each second vote of
+            one participant on one item.
     """
     mapping = _mapping(reference)
     if mapping is not None:
@@ -37,12 +40,21 @@ def load_votes(reference: str) -> Votes:
         raise DataError(f"{reference}: has both the columns vote and votes; keep the one that holds the votes")
     votes: dict[str, list[str]] = {}
     problems = []
+    first: dict[tuple[str, str], tuple[int, list[str]]] = {}
     for number, row in enumerate(rows, 1):
         words = vote_words(row.get("votes") if "votes" in present else row.get("vote"))
         if row.get("id") in (None, "") or not words:
             lacks = "an id" if row.get("id") in (None, "") else "a vote"
             problems.append(f"{reference}: row {number} lacks {lacks}")
             continue
+        if who := next((str(row[name]) for name in _VOTERS if row.get(name) not in (None, "")), ""):
+            before, said = first.setdefault((str(row["id"]), who), (number, words))
+            if before != number:
+                how = "the same" if said == words else "another"
+                problems.append(
+                    f"{reference}: row {number}: {who[:40]} gave {how} vote on {str(row['id'])[:40]} in row {before}; keep one"
+                )
+                continue
         votes.setdefault(str(row["id"]), []).extend(words)
     if problems:
         more = [f"… and {len(problems) - 10} more rows"] if len(problems) > 10 else []

@@ -16,7 +16,7 @@ from cda.effects.rate import ESTIMATORS, Estimand, RateEffects, collect, rate_ef
 from cda.effects.sample import quantile_groups
 from cda.errors import DataError
 from cda.features import n_words
-from cda.records import Triple, prompt_id
+from cda.records import Triple, equal_texts, normal_text, prompt_id
 from cda.rewrite.triples import Flips
 from cda.score.compared import Compared, Comparison, Rewards
 from cda.stages.audit_groups import Scorings, attempt
@@ -81,12 +81,12 @@ def naive_pairs(triples: Sequence[Triple]) -> list[tuple[int, int]]:
     sides: dict[tuple[str, str], tuple[dict[str, int], dict[str, int]]] = {}
     for row, one in enumerate(triples):
         without_and_with = sides.setdefault((one.bias, prompt_id(one.prompt)), ({}, {}))
-        without_and_with[one.has_attribute].setdefault(one.original, row)
+        without_and_with[one.has_attribute].setdefault(normal_text(one.original), row)
     return [
         (having, lacking)
         for without, with_it in sides.values()
         for having, lacking in zip(with_it.values(), without.values(), strict=False)
-        if triples[having].original != triples[lacking].original
+        if not equal_texts(triples[having].original, triples[lacking].original)
     ]
 
 

@@ -435,7 +435,7 @@ def _matched(votes: Votes, name: str, contrasts: Sequence[Contrast]) -> int:
         DataError: All of them: then the ids are of something else.
     """
     items = [str(one.tags["item"]) for one in contrasts if "item" in one.tags]
-    known = {*items, *(one.id for one in contrasts)}
+    known = {name for one in contrasts for name in one.ids}
     missing = sum(item not in known for item in votes)
     if votes and missing == len(votes):
         ours = (

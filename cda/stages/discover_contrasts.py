@@ -8,6 +8,7 @@ from typing import Any
 
 from cda.discover.records import Measured
 from cda.files.jsonl import write_jsonl
+from cda.records import text_key
 
 
 def write_contrasts(rows: Iterable[Measured], bias: str, path: Path) -> int:
@@ -18,10 +19,11 @@ def write_contrasts(rows: Iterable[Measured], bias: str, path: Path) -> int:
         bias: Name of the bias.
         path: JSONL file.
     """
-    found: dict[tuple[str, str, str], dict[str, Any]] = {}
+    found: dict[tuple[str, ...], dict[str, Any]] = {}
     for row in rows:
         perturbed, base = row.with_attribute, row.without_attribute
         prompt = [{"role": turn.role, "content": turn.content} for turn in row.prompt]
-        found[row.prompt_id, perturbed, base] = {"bias": bias, "prompt": prompt, "perturbed": perturbed, "base": base}
+        one = {"bias": bias, "prompt": prompt, "perturbed": perturbed, "base": base}
+        found.setdefault(text_key(row.prompt, perturbed, base), one)
     write_jsonl(path, found.values())
     return len(found)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from cda.data.messages import prompt_of
 from cda.discover.asked_groups import LLMGrouper
 from cda.discover.protocols import Grouper
 from cda.files.jsonl import read_json, read_jsonl, write_json
+from cda.records import prompt_id
 from cda.run import RunFolder
 from cda.stages.discover_confirm import ROWS
 
@@ -81,4 +82,4 @@ def _repairs(folder: Path) -> dict[str, int]:
 def _prompts(confirmation: Path) -> set[str]:
     """Prompts on which something was measured."""
     path = confirmation / ROWS
-    return {json.dumps(row["prompt"], sort_keys=True) for row in read_jsonl(path)} if path.is_file() else set()
+    return {prompt_id(prompt_of(row["prompt"])) for row in read_jsonl(path)} if path.is_file() else set()

@@ -15,6 +15,7 @@ from cda.effects.drift import measured
 from cda.errors import DataError, ModelError
 from cda.launch import say
 from cda.models.load import ModelSpec, RewardModel, free_memory, load_reward_model
+from cda.records import prompt_id
 from cda.score.compared import Comparison, Rewards
 from cda.score.distinct import Text, text_id
 from cda.score.head_input import head_inputs, head_scores
@@ -150,7 +151,7 @@ def _directions(biased: FloatArray, plain: FloatArray, lessons: Mapping[str, Seq
     found, start = [], 0
     for own in lessons.values():
         rows = slice(start, start + len(own))
-        prompts = [text_id(prompt, "") for prompt, _, _ in own]
+        prompts = [prompt_id(prompt) for prompt, _, _ in own]
         found.append(bias_direction(biased[rows], plain[rows], prompts))
         start += len(own)
     basis, _ = np.linalg.qr(np.column_stack(found))
@@ -175,7 +176,7 @@ def _projected(
 def _features(margins: FloatArray, lessons: Sequence[Comparison]) -> FeatureCorrection:
     biased, plain = measured([one[1] for one in lessons]), measured([one[2] for one in lessons])
     differences = {name: biased[name] - plain[name] for name in biased}
-    return feature_correction(margins, differences, [text_id(prompt, "") for prompt, _, _ in lessons])
+    return feature_correction(margins, differences, [prompt_id(prompt) for prompt, _, _ in lessons])
 
 
 def _corrected(

@@ -12,7 +12,7 @@ from cda.config.load import LoadedRecipe
 from cda.config.schema import AuditSection
 from cda.data.attribute import BY_WORDS
 from cda.data.load import Row, load_rows
-from cda.data.messages import RowError, prompt_of
+from cda.data.messages import RowError, check_agree, message_text, prompt_of
 from cda.data.queries import clean_queries
 from cda.errors import DataError, RecipeError
 from cda.files.jsonl import read_text, write_jsonl
@@ -20,7 +20,7 @@ from cda.files.paths import place_for, user_path
 from cda.label.measured import exhibits
 from cda.launch import say
 from cda.llm.money import tokens_of
-from cda.records import Exclusions, Prompt, Triple, count_reasons
+from cda.records import Exclusions, Prompt, Triple, count_reasons, text_key
 from cda.rewrite.questions import Answered, baseline_responses, generate_questions
 from cda.rewrite.triples import Original, make_triples, triples_of_responses
 from cda.stages.rows import prompt_row
@@ -123,7 +123,8 @@ def read_responses(
         audit: Says under which name and how a column has has_attribute.
 
     Raises:
-        DataError: A column is missing, or a category that the recipe names.
+        DataError: A column is missing, or a category that the recipe names; or one response is said to have the attribute
+            and to lack it.
     """
     rule, column = attribute_rule(audit), audit.triple_columns.get("has_attribute", "has_attribute")
     present = {key for row in rows for key in row}
@@ -138,18 +139,27 @@ def read_responses(
             f"Found: {', '.join(sorted(present))}. Map it with audit.triple_columns.has_attribute=<your column>"
         )
     rule.check((row.get(column) for row in rows), where)
-    found: list[tuple[Answered, bool | None]] = []
+    found: dict[tuple[str, ...], list[tuple[int, Answered, bool | None]]] = {}
     reasons = []
-    for row in rows:
+    for number, row in enumerate(rows, 1):
         try:
-            if not isinstance(row.get("response"), str) or not row["response"].strip():
+            response = message_text(row.get("response"))
+            if not isinstance(response, str) or not response.strip():
                 raise RowError("no response")
             stated = row.get(column)
             has_attribute = None if stated is None or stated == "" else rule.read(stated)
-            found.append((Answered(prompt_of(row.get("prompt")), row["response"]), has_attribute))
+            one = Answered(prompt_of(row.get("prompt")), response)
         except RowError as problem:
             reasons.append(str(problem))
-    return found, Exclusions(len(rows), count_reasons(reasons))
+            continue
+        same = found.setdefault(text_key(one.prompt, one.response), [])
+        same.append((number, one, has_attribute))
+        reasons += ["duplicate"] if len(same) > 1 else []
+    stated = {key: [has for *_, has in same if has is not None] for key, same in found.items()}
+    both = [[number for number, *_ in found[key]] for key, says in stated.items() if len(set(says)) > 1]
+    check_agree(((numbers, f"the same response, and {column} says yes and no") for numbers in both), where)
+    texts = [(same[0][1], next(iter(stated[key]), None)) for key, same in found.items()]
+    return texts, Exclusions(len(rows), count_reasons(reasons))
 
 
 def _triples(

@@ -101,7 +101,7 @@ def _are_triples(rows: Sequence[Row], columns: Mapping[str, str]) -> bool:
 
 
 def _of_contrasts(rows: Sequence[Row], where: str, options: ExportOptions) -> tuple[Sequence[Contrast], Exclusions]:
-    unnamed = any(row.get(options.columns.get("id", "id")) is None for row in rows)
+    unnamed = any(row.get(options.columns.get("id", "id")) in (None, "") for row in rows)
     # Of a file that holds no contrasts at all, that is what has to be said.
     are_contrasts = any(options.columns.get(name, name) in row for row in rows for name in ("perturbed", "biased"))
     names = _bias_names(rows, where, options, needed=unnamed and are_contrasts)

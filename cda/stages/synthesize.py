@@ -15,7 +15,7 @@ from cda.errors import DataError
 from cda.files.jsonl import write_jsonl
 from cda.launch import say
 from cda.llm.money import request_tokens, tokens_of
-from cda.records import Exclusions, LabelledPair, Pair, RewriteRequest, TrainingPair, prompt_id
+from cda.records import Exclusions, LabelledPair, Pair, RewriteRequest, TrainingPair, prompt_id, text_key
 from cda.rewrite.asked import rewrite_request
 from cda.rewrite.gate import Gated
 from cda.rewrite.protocol import Rewriter
@@ -296,7 +296,8 @@ def _supplementary(
     rng: np.random.Generator,
 ) -> list[TrainingPair]:
     requested = wanted(loaded.recipe.synthesize.supplementary, bias, len(loaded.biases)) or 0
-    taken = {row.source_id for row in made.pairs}
+    used = {row.source_id for row in made.pairs}
+    taken = {text_key(row.pair.prompt, row.pair.chosen, row.pair.rejected) for row in rows if row.pair.id in used}
     extra = supplementary_pairs(supplement, bias, label_frequencies(rows, bias), requested, taken, rng)
     if requested:
         say(f"    {len(extra)} supplementary pairs, in the proportions of the labels")

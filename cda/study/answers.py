@@ -10,6 +10,7 @@ from typing import Any
 
 from cda.errors import DataError
 from cda.files.jsonl import read_json, read_text
+from cda.records import normal_text
 from cda.study import label_studio
 from cda.study.records import Study
 from cda.study.sheet import sheet_rows
@@ -128,7 +129,7 @@ def _of_label_studio(content: Sequence[Mapping[str, Any]], study: Study, file: P
                 str(data.get("item"))[:80],
                 label_studio.choice_of(one),
                 0,
-                item is None or list(item.texts) == texts,
+                item is None or [*map(normal_text, item.texts)] == [normal_text(str(text)) for text in texts],
                 _seconds(one.get("lead_time")),
                 _text(label_studio.justification_of(one)),
                 session=f"annotation {one.get('id')}",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from cda.data.load import check_header
+from cda.data.delimited import check_header, delimiter_of
 from cda.errors import DataError
 from cda.study.records import Study
 
@@ -76,8 +76,7 @@ def sheet_rows(text: str, where: str) -> Iterator[tuple[int, dict[str, Any]]]:
     Raises:
         DataError: Not such a table, or broken.
     """
-    head = text.partition("\n")[0]
-    delimiter = max(",;\t", key=head.count)
+    delimiter = delimiter_of(text)
     csv.field_size_limit(2**27)
     reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     check_header(reader.fieldnames or (), where)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cda.biases import Bias
-from cda.records import LabelledPair, Lesson, TrainingPair
+from cda.records import LabelledPair, Lesson, TrainingPair, text_key
 
 Combination = tuple[bool, bool]
 
@@ -41,7 +41,7 @@ def supplementary_pairs(
     bias: Bias,
     frequencies: dict[Combination, int],
     requested: int,
-    taken_ids: set[str],
+    taken: set[tuple[str, ...]],
     rng: np.random.Generator,
 ) -> list[TrainingPair]:
     """Draw unchanged pairs so that label combinations occur as often as in `frequencies`.
@@ -51,7 +51,7 @@ def supplementary_pairs(
         bias: Whose labels count.
         frequencies: Observed combinations.
         requested: How many are wanted; where a combination runs short, fewer are returned.
-        taken_ids: Pairs already used as counterfactuals; they are not drawn again.
+        taken: `text_key` of prompt, chosen and rejected of pairs used as counterfactuals; they are not drawn again.
         rng: Decides which.
     """
     drawn: list[TrainingPair] = []
@@ -60,7 +60,7 @@ def supplementary_pairs(
             row
             for row in source
             if (row.labels[bias.name]["chosen"], row.labels[bias.name]["rejected"]) == combination
-            and row.pair.id not in taken_ids
+            and text_key(row.pair.prompt, row.pair.chosen, row.pair.rejected) not in taken
         ]
         for index in rng.permutation(len(pool))[:wanted]:
             row = pool[index]

@@ -172,7 +172,7 @@ def test_an_unreadable_vote_is_counted_and_its_contrast_stays(votes: Any, word: 
 def test_all_who_voted_on_the_same_texts_count() -> None:
     rows = [DIRECT | {"votes": ["base"]}, DIRECT | {"votes": ["perturbed", "perturbed"], "preferred": "tie"}]
     cleaned = clean_contrasts(rows, ["jargon"], {}, "f")
-    assert dict(cleaned.exclusions.reasons) == {"duplicate": 1}
+    assert dict(cleaned.exclusions.reasons) == {"same texts again, counted as votes": 1}
     assert (cleaned.contrasts[0].votes, cleaned.contrasts[0].preferred) == (("base", "perturbed", "perturbed"), "tie")
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cda.biases import load_bias
-from cda.records import LabelledPair, Pair, user_prompt
+from cda.records import LabelledPair, Pair, text_key, user_prompt
 from cda.synthesize.supplementary import label_frequencies, proportional_quota, supplementary_pairs
 
 KEYS = [(a, b) for a in (True, False) for b in (True, False)]
@@ -63,7 +63,8 @@ def test_drawn_pairs_are_unchanged_and_in_proportion() -> None:
 def test_pairs_taken_as_counterfactuals_are_not_drawn_again() -> None:
     source = rows({(False, False): 5})
     bias = load_bias("jargon")
-    taken = {row.pair.id for row in source[:3]}
+    # As another file may store them.
+    taken = {text_key(row.pair.prompt, f"{row.pair.chosen}\r\n", row.pair.rejected) for row in source[:3]}
     drawn = supplementary_pairs(source, bias, label_frequencies(source, bias), 5, taken, np.random.default_rng(0))
     assert {row.source_id for row in drawn} == {row.pair.id for row in source[3:]}
     assert supplementary_pairs(source, bias, label_frequencies(source, bias), 0, set(), np.random.default_rng(0)) == []
