@@ -86,7 +86,7 @@ def columns_of_messages(rows: Sequence[Mapping[str, Any]], where: str) -> list[M
     """
     names = [name for name in (rows[0] if rows else ()) if all(_looks_like(row.get(name)) for row in rows)]
     problems: list[str] = []
-    read = [
+    read: list[Mapping[str, Any]] = [
         {**row, **_with_messages({name: row[name] for name in names}, f"{where}: row {number}", problems)}
         for number, row in enumerate(rows, 1)
     ]

@@ -18,11 +18,12 @@ from cda.models.template import Template
 from cda.run import file_fingerprint, fingerprint, versions
 from cda.score.classifier import TextScore
 
-_TABLE = """CREATE TABLE IF NOT EXISTS rewards (
-    scope TEXT NOT NULL, text TEXT NOT NULL, reward REAL NOT NULL, read TEXT, PRIMARY KEY (scope, text)
+_TABLE = """CREATE TABLE IF NOT EXISTS scores (
+    scope TEXT NOT NULL, text TEXT NOT NULL, reward REAL NOT NULL, read TEXT, tokens TEXT, PRIMARY KEY (scope, text)
 ) WITHOUT ROWID"""
+"""Not `rewards`, as versions before named theirs: it has no column for tokens, and older ones can go on with it."""
 _ASKED_AT_ONCE = 5000
-_SCHEME = 2
+_SCHEME = 3
 """Raised when the same settings come to mean another score."""
 _DECIDING = ("torch", "transformers", "peft", "bitsandbytes")
 
@@ -101,7 +102,7 @@ class ScoreCache:
         self._file = SqliteFile(
             self.path,
             _TABLE,
-            "SELECT scope, text, reward, read FROM rewards LIMIT 0",
+            "SELECT scope, text, reward, read, tokens FROM scores LIMIT 0",
             what="score cache",
             kept="what was scored until now is kept",
             error=RunError,
@@ -121,7 +122,7 @@ class ScoreCache:
 
     def __len__(self) -> int:
         with self._lock:
-            return int(self._connection.execute("SELECT count(*) FROM rewards").fetchone()[0])
+            return int(self._connection.execute("SELECT count(*) FROM scores").fetchone()[0])
 
     def __bool__(self) -> bool:
         # An empty cache is a cache: without this, its length would make `if cache` false.
@@ -137,10 +138,10 @@ class ScoreCache:
         for start in range(0, len(text_ids), _ASKED_AT_ONCE):
             asked = text_ids[start : start + _ASKED_AT_ONCE]
             marks = ",".join("?" * len(asked))
-            query = f"SELECT text, reward, read FROM rewards WHERE scope = ? AND text IN ({marks})"
+            query = f"SELECT text, reward, read, tokens FROM scores WHERE scope = ? AND text IN ({marks})"
             with self._file.explained(), self._lock:
                 rows = self._connection.execute(query, [scope, *asked]).fetchall()
-            found |= {text: TextScore(reward, read) for text, reward, read in rows}
+            found |= {text: TextScore(*score) for text, *score in rows}
         return found
 
     def keep(self, scope: str, scores: Iterable[tuple[str, TextScore]]) -> None:
@@ -149,10 +150,10 @@ class ScoreCache:
         Raises:
             RunError: Cannot be written.
         """
-        rows = [(scope, text, one.reward, one.read) for text, one in scores if one.reward is not None]
+        rows = [(scope, text, one.reward, one.read, one.tokens) for text, one in scores if one.reward is not None]
         with self._file.explained(), self._lock, transaction(self._connection):
             # Another process may have scored the same meanwhile: the first score stays.
-            self._connection.executemany("INSERT OR IGNORE INTO rewards VALUES (?, ?, ?, ?)", rows)
+            self._connection.executemany("INSERT OR IGNORE INTO scores VALUES (?, ?, ?, ?, ?)", rows)
 
     def close(self) -> None:
         """Close the file."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -29,10 +29,12 @@ class TextScore:
     Attributes:
         reward: In the model's units; None where the text was too long and is dropped.
         read: Where the text was cut, a name of the tokens that were left: texts of the same name are the same to the model.
+        tokens: A name of all that the model read, of cut texts and of others; None where the scorer does not know.
     """
 
     reward: float | None
     read: str | None = None
+    tokens: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +100,12 @@ class ClassifierScorer:
         drop_long: bool = False,
         compute: Compute | None = None,
         skip: frozenset[int] = frozenset(),
+        known: Mapping[str, float] | None = None,
     ) -> Iterator[list[tuple[int, TextScore]]]:
         """Rewards as the batches come, about the longest first; NaN and infinity are handed on as they are.
+
+        Texts that are the same token ids go through the model once: below fp32 a score moves with its batch, and a model
+        has no preference between two texts that are one to it.
 
         Args:
             prompts: Length n.
@@ -107,6 +113,7 @@ class ClassifierScorer:
             drop_long: Leave out texts that would have to be cut; they come last, without a reward.
             compute: What computes the batches in place of the model held here, as a pool of workers does.
             skip: Rows that are known. A batch of nothing else is left out; the others keep all of their texts.
+            known: Rewards by `TextScore.tokens`, of texts scored before.
 
         Yields:
             Row and score of every text of a finished batch.
@@ -114,17 +121,21 @@ class ClassifierScorer:
         from tqdm import tqdm
 
         too_long: list[int] = []
+        same = SameTokens(skip, known or {})
         budget = batch_budget(self.batch_tokens, self.reward_model.model.device.type)
         found = windows(self.reward_model.template, prompts, responses)
         kept = _without_long(found, too_long) if drop_long else found
         with tqdm(total=len(prompts), desc=self.label, unit="text", disable=self.label is None) as bar:
-            asked = (one for one in token_batches(kept, budget) if not skip.issuperset(one.rows))
+            asked = (
+                one for one in token_batches(map(same.first_of_each, kept), budget) if not skip.issuperset(one.rows)
+            )
             for batch, rewards in (compute or self._compute)(asked):
-                yield [
-                    (row, TextScore(float(reward), content_id("read", one.ids) if one.truncated else None))
-                    for row, one, reward in zip(batch.rows, batch.encoded, rewards, strict=True)
-                ]
-                bar.update(len(batch.rows))
+                finished = same.finished(zip(batch.rows, map(float, rewards), strict=True))
+                yield finished
+                bar.update(len(finished))
+            if left := same.finished(()):
+                yield left
+                bar.update(len(left))
             if too_long:
                 yield [(row, TextScore(None)) for row in too_long]
                 bar.update(len(too_long))
@@ -135,6 +146,63 @@ class ClassifierScorer:
 
     def _forward(self, ids: list[list[int]]) -> FloatArray:
         return forward(self.reward_model, ids)
+
+
+class SameTokens:
+    """Texts that are the same to the model, in the order in which they are tokenized: the first of each is computed.
+
+    Which text is the first depends on the texts alone, not on what is known: a run that was killed makes the batches of
+    one that was not.
+    """
+
+    def __init__(self, skip: frozenset[int], known: Mapping[str, float]) -> None:
+        self._skip, self._known = skip, known
+        self._rewards: dict[str, float] = {}
+        self._names: dict[int, tuple[str, bool]] = {}
+        self._waiting: dict[str, list[tuple[int, bool]]] = {}
+        self._ready: list[tuple[int, TextScore]] = []
+
+    def first_of_each(self, window: Mapping[int, Encoded]) -> dict[int, Encoded]:
+        """The texts of a window that have to be in a batch; the others get the reward of the one they are the same as."""
+        return {
+            row: one for row, one in window.items() if self.is_first(row, content_id("read", one.ids), one.truncated)
+        }
+
+    def is_first(self, row: int, name: str, truncated: bool) -> bool:
+        """Whether the text has to be in a batch; one that has not is handed out by `finished`.
+
+        Args:
+            row: Of the text.
+            name: Of what the model reads of it (`TextScore.tokens`).
+            truncated: Whether it was cut.
+        """
+        is_known = name in self._known
+        if name in self._waiting or (is_known and row not in self._skip):
+            reward = self._rewards.get(name, self._known.get(name))
+            if reward is None:
+                self._waiting[name].append((row, truncated))
+            else:
+                self._ready.append((row, text_score(reward, name, truncated)))
+            return False
+        self._names[row] = (name, truncated)
+        if is_known or row not in self._skip:  # of a row that is skipped and unknown, no reward may ever come
+            self._waiting[name] = []
+        return True
+
+    def finished(self, rewards: Iterable[tuple[int, float]]) -> list[tuple[int, TextScore]]:
+        """Rows of a batch with their scores, and all other rows that are known by now."""
+        found, self._ready = self._ready, []
+        for row, reward in rewards:
+            name, truncated = self._names.pop(row)
+            self._rewards[name] = reward
+            others, self._waiting[name] = self._waiting.get(name, []), []
+            found += [(one, text_score(reward, name, cut)) for one, cut in [(row, truncated), *others]]
+        return found
+
+
+def text_score(reward: float, name: str, truncated: bool) -> TextScore:
+    """The score of a text whose tokens have a name."""
+    return TextScore(reward, name if truncated else None, name)
 
 
 def batch_budget(asked: int | None, device: str, elsewhere: int = ELSEWHERE_TOKENS) -> int:

@@ -38,20 +38,26 @@ class Rewards:
         same_input: `text_id` to a name of what the model really read, for texts that were cut: two that differ after the
             cut only are the same to it.
         unit: Of the rewards.
+        tokens: `text_id` to a name of all that the model read, where that is known: texts of the same name are a tie.
     """
 
     by_text: Mapping[str, float]
     same_input: Mapping[str, str] = field(default_factory=dict)
     unit: str = "reward"
+    tokens: Mapping[str, str] = field(default_factory=dict)
 
     def margins(self, comparisons: Sequence[Comparison]) -> FloatArray:
-        """reward(first) − reward(second); NaN where cutting left both sides the same."""
+        """reward(first) − reward(second); 0 where both are the same token ids, NaN where cutting left both sides the same."""
         return np.array([self._margin(*one) for one in comparisons])
 
     def _margin(self, prompt: Prompt, first: str, second: str) -> float:
-        read = [self.same_input.get(text_id(prompt, text)) for text in (first, second)]
+        names = [text_id(prompt, text) for text in (first, second)]
+        read = [self.same_input.get(name) for name in names]
         if None not in read and read[0] == read[1] and first != second:
             return float("nan")
+        tokens = [self.tokens.get(name) for name in names]
+        if None not in tokens and tokens[0] == tokens[1]:
+            return 0.0
         return self.of(prompt, first) - self.of(prompt, second)
 
     def of(self, prompt: Prompt, response: str) -> float:

@@ -6,7 +6,7 @@ import math
 import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
@@ -52,7 +52,7 @@ class TextScorer(Protocol):
     """A pointwise scorer that also says which texts it cut and which are too long, as a local model does."""
 
     def in_batches(
-        self, prompts: Sequence[Prompt], responses: Sequence[str], *, skip: frozenset[int]
+        self, prompts: Sequence[Prompt], responses: Sequence[str], *, skip: frozenset[int], known: Mapping[str, float]
     ) -> Iterator[_Finished]:
         """Rows and their scores, in any order, but for groups of nothing but rows to skip; see ClassifierScorer."""
         ...
@@ -67,12 +67,15 @@ class Scores:
         read: `text_id` of each scored text that was cut, to a name of what was left of it.
         dropped: `text_id` of each text that was too long, where these are dropped or nothing of the response would be left.
         n_cached: Texts whose reward was found in the cache, here or by the other processes of the launch.
+        tokens: `text_id` to a name of all that the model read, where the scorer knows. Texts of the same name have one
+            reward.
     """
 
     rewards: Mapping[str, float]
     read: Mapping[str, str]
     dropped: tuple[str, ...]
     n_cached: int
+    tokens: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def n_texts(self) -> int:
@@ -90,7 +93,8 @@ class Scores:
 
     def compared(self) -> Rewards:
         """For margins: a text that was left out has none, and is counted wherever margins are."""
-        return Rewards(dict(self.rewards) | dict.fromkeys(self.dropped, math.nan), self.read)
+        rewards = dict(self.rewards) | dict.fromkeys(self.dropped, math.nan)
+        return Rewards(rewards, self.read, tokens=self.tokens)
 
     def of(self, prompt: Prompt, response: str) -> float | None:
         """Reward of one text; None where it was dropped. KeyError where it was not among the texts."""
@@ -146,11 +150,13 @@ def score_texts(
     own = {names[row]: distinct[names[row]] for row in share}
     rows = Exchange(launched, fingerprint([scope, over_length, names])).gathered(
         lambda: (
-            {"text": name, "reward": one.reward, "read": one.read, "known": known}
+            {"text": name, "reward": one.reward, "read": one.read, "tokens": one.tokens, "known": known}
             for name, one, known in work.done(own)
         )
     )
-    return _whole(distinct, ((row["text"], TextScore(row["reward"], row["read"]), row["known"]) for row in rows))
+    return _whole(
+        distinct, ((row["text"], TextScore(row["reward"], row["read"], row["tokens"]), row["known"]) for row in rows)
+    )
 
 
 def n_workers(asked: Workers, reward_model: RewardModel, n_characters: int) -> int:
@@ -214,7 +220,8 @@ class _Work:
         if len(skip) == len(left):
             return
         broken: list[str] = []
-        with closing(self._computed([texts[name] for name in left], skip)) as computed:
+        by_tokens = {one.tokens: one.reward for one in known.values() if one.tokens and one.reward is not None}
+        with closing(self._computed([texts[name] for name in left], skip, by_tokens)) as computed:
             for finished in computed:
                 named = [(left[row], one) for row, one in finished if row not in skip]
                 broken += [name for name, one in named if one.reward is not None and not math.isfinite(one.reward)]
@@ -226,12 +233,14 @@ class _Work:
             first = f"response {texts[broken[0]][1][:60]!r}"
             raise not_finite(_name(self.scorer), len(broken), len(left) - len(skip), first)
 
-    def _computed(self, texts: Sequence[Text], skip: frozenset[int]) -> Generator[_Finished, None, None]:
+    def _computed(
+        self, texts: Sequence[Text], skip: frozenset[int], known: Mapping[str, float]
+    ) -> Generator[_Finished, None, None]:
         prompts, responses = [prompt for prompt, _ in texts], [response for _, response in texts]
         if isinstance(self.scorer, ClassifierScorer):
-            yield from self._classified(self.scorer, prompts, responses, skip)
+            yield from self._classified(self.scorer, prompts, responses, skip, known)
         elif isinstance(self.scorer, TextScorer):
-            yield from self.scorer.in_batches(prompts, responses, skip=skip)
+            yield from self.scorer.in_batches(prompts, responses, skip=skip, known=known)
         elif isinstance(self.scorer, StreamingScorer):
             for rows, rewards in self.scorer.stream(prompts, responses):
                 scores = [TextScore(None if math.isnan(reward) else float(reward)) for reward in rewards]
@@ -245,18 +254,23 @@ class _Work:
                 yield [(row, TextScore(float(reward))) for row, reward in enumerate(rewards, start)]
 
     def _classified(
-        self, scorer: ClassifierScorer, prompts: Sequence[Prompt], responses: Sequence[str], skip: frozenset[int]
+        self,
+        scorer: ClassifierScorer,
+        prompts: Sequence[Prompt],
+        responses: Sequence[str],
+        skip: frozenset[int],
+        known: Mapping[str, float],
     ) -> Iterator[_Finished]:
         n_characters = sum(map(characters, prompts, responses))
         n = n_workers(self.workers, scorer.reward_model, n_characters) if self.load is not None else 1
         if self.load is None or n == 1:
-            yield from scorer.in_batches(prompts, responses, self.drop, skip=skip)
+            yield from scorer.in_batches(prompts, responses, self.drop, skip=skip, known=known)
             return
         import torch
 
         with WorkerPool(self.load, n, max(1, torch.get_num_threads() // n)) as pool:
             pool.check_same(scorer.reward_model)
-            yield from scorer.in_batches(prompts, responses, self.drop, pool.compute, skip)
+            yield from scorer.in_batches(prompts, responses, self.drop, pool.compute, skip, known)
 
 
 def _whole(distinct: Mapping[str, Text], found: Iterable[_Found]) -> Scores:
@@ -268,7 +282,22 @@ def _whole(distinct: Mapping[str, Text], found: Iterable[_Found]) -> Scores:
         n_cached += known
     rewards = {name: reward for name in distinct if (reward := by_name[name].reward) is not None}
     read = {name: cut for name in rewards if (cut := by_name[name].read) is not None}
-    return Scores(rewards, read, tuple(name for name in distinct if name not in rewards), n_cached)
+    tokens = {name: seen for name in rewards if (seen := by_name[name].tokens) is not None}
+    dropped = tuple(name for name in distinct if name not in rewards)
+    return Scores(one_reward_each(rewards, tokens), read, dropped, n_cached, tokens)
+
+
+def one_reward_each(rewards: Mapping[str, float], tokens: Mapping[str, str]) -> dict[str, float]:
+    """The rewards, the first one for all texts that are the same to the model: processes and runs score in other batches.
+
+    Args:
+        rewards: By `text_id`.
+        tokens: `text_id` to a name of what the model read.
+    """
+    first: dict[str, float] = {}
+    return {
+        name: first.setdefault(tokens[name], reward) if name in tokens else reward for name, reward in rewards.items()
+    }
 
 
 def _check_lengths(scorer: object, distinct: Mapping[str, Text], over_length: OverLength) -> None:

@@ -59,14 +59,18 @@ def head_inputs(
     if not names:
         raise DataError("no texts: there is no head input to read")
     distinct = dict(zip(names, zip(prompts, responses, strict=True), strict=True))
-    encoded = [reward_model.template.encode(*text) for text in distinct.values()]
+    read = [reward_model.template.encode(*text) for text in distinct.values()]
+    # Texts that are the same token ids are read once: below fp32 a state moves with its batch.
+    by_tokens = {tuple(one.ids): one for one in read}
+    encoded = list(by_tokens.values())
     scorer = ClassifierScorer(reward_model, batch_tokens)
     states: dict[int, FloatArray] = {}
     with tqdm(total=len(encoded), desc=label, unit="text", disable=label is None) as bar, torch.inference_mode():
         for rows in batches(encoded, batch_budget(batch_tokens, reward_model.model.device.type)):
             states.update(zip(rows, _read(scorer, [encoded[row].ids for row in rows]), strict=True))
             bar.update(len(rows))
-    row_of = {name: row for row, name in enumerate(distinct)}
+    place = {ids: row for row, ids in enumerate(by_tokens)}
+    row_of = {name: place[tuple(one.ids)] for name, one in zip(distinct, read, strict=True)}
     return np.stack([states[row_of[name]] for name in names])
 
 

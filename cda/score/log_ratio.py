@@ -8,7 +8,7 @@ Divided by the response's number of tokens it is the reward of length-normalised
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +18,7 @@ import numpy as np
 from cda.errors import ModelError
 from cda.models.causal import CausalModel, ResponseSpan, response_spans, span_notes
 from cda.records import Prompt, content_id
-from cda.score.classifier import TextScore, not_finite
+from cda.score.classifier import SameTokens, TextScore, not_finite
 from cda.score.log_probability import log_probabilities
 from cda.score.protocols import FloatArray
 
@@ -149,7 +149,11 @@ class LogRatioScorer:
         return np.array([np.nan if one.reward is None else one.reward for one in scored])
 
     def in_batches(
-        self, prompts: Sequence[Prompt], responses: Sequence[str], skip: frozenset[int] = frozenset()
+        self,
+        prompts: Sequence[Prompt],
+        responses: Sequence[str],
+        skip: frozenset[int] = frozenset(),
+        known: Mapping[str, float] | None = None,
     ) -> Iterator[list[tuple[int, TextScore]]]:
         """Rewards as they come, some hundred texts at a time; NaN and infinity are handed on as they are.
 
@@ -158,6 +162,7 @@ class LogRatioScorer:
             responses: Length n.
             skip: Rows that are known. A group of nothing else is left out; the others keep all of their texts, so that
                 nobody's batch-mates change.
+            known: Log-ratios by `TextScore.tokens`, of texts scored before.
 
         Yields:
             Row and score of every text of a group; without a reward where the prompt alone fills max_length_tokens.
@@ -169,16 +174,28 @@ class LogRatioScorer:
 
         groups = [range(start, min(start + _CHUNK, len(prompts))) for start in range(0, len(prompts), _CHUNK)]
         asked = [rows for rows in groups if not skip.issuperset(rows)]
+        same = SameTokens(skip, known or {})
         total = len(self._policies) * sum(map(len, asked))
         with tqdm(total=total, desc=self._shown, unit="text", disable=self.label is None) as bar:
             for rows in asked:
-                yield self._group(rows, [prompts[row] for row in rows], [responses[row] for row in rows], bar.update)
+                yield self._group(
+                    rows, [prompts[row] for row in rows], [responses[row] for row in rows], same, bar.update
+                )
 
     def _group(
-        self, rows: range, prompts: Sequence[Prompt], responses: Sequence[str], told: Callable[[int], object]
+        self,
+        rows: range,
+        prompts: Sequence[Prompt],
+        responses: Sequence[str],
+        same: SameTokens,
+        told: Callable[[int], object],
     ) -> list[tuple[int, TextScore]]:
         spans = response_spans(self.policy.causal.template, prompts, responses)
-        whole = {row: span for row, span in zip(rows, spans, strict=True) if span is not None}
+        whole = {
+            row: span
+            for row, span in zip(rows, spans, strict=True)
+            if span is not None and same.is_first(row, _name_of(span), span.encoded.truncated)
+        }
         told(len(self._policies) * (len(rows) - len(whole)))
         left = list(whole.values())
         log_ratio = self._log_probabilities(self.policy, left, told)
@@ -186,11 +203,9 @@ class LogRatioScorer:
             log_ratio = log_ratio - self._log_probabilities(self.reference, left, told)
         if self.per_token:
             log_ratio = log_ratio / np.array([span.n_tokens for span in left], dtype=np.float64)
-        scored = {
-            row: TextScore(float(reward), content_id("read", span.encoded.ids) if span.encoded.truncated else None)
-            for (row, span), reward in zip(whole.items(), self.beta * log_ratio, strict=True)
-        }
-        return [(row, scored.get(row, TextScore(None))) for row in rows]
+        scored = same.finished(zip(whole, map(float, self.beta * log_ratio), strict=True))
+        too_long = [(row, TextScore(None)) for row, span in zip(rows, spans, strict=True) if span is None]
+        return sorted([*scored, *too_long], key=lambda one: one[0])
 
     def _log_probabilities(
         self, policy: Policy, spans: Sequence[ResponseSpan], told: Callable[[int], object]
@@ -205,6 +220,11 @@ class LogRatioScorer:
     @property
     def _shown(self) -> str | None:
         return self.label if self.label is None or self.reference is None else f"{self.label} (policy and reference)"
+
+
+def _name_of(span: ResponseSpan) -> str:
+    """Of all that is read: the same tokens with the response beginning elsewhere have another probability."""
+    return content_id("read", span.encoded.ids, span.start)
 
 
 def _check_same_tokens(policy: CausalModel, reference: CausalModel) -> None:

@@ -20,7 +20,7 @@ from cda.run import fingerprint
 from cda.score.cache import ScoreCache
 from cda.score.compared import Compared, Comparison, Preferences, as_panel, compare_distinct
 from cda.score.distinct import Text
-from cda.score.engine import Scores, score_texts
+from cda.score.engine import Scores, one_reward_each, score_texts
 from cda.score.judge import LLMJudge
 from cda.score.own import OwnPairwise, OwnPointwise
 from cda.score.self_check import self_check
@@ -145,7 +145,9 @@ def _joined(parts: Sequence[Scores]) -> Scores:
     rewards = {name: reward for one in parts for name, reward in one.rewards.items()}
     read = {name: cut for one in parts for name, cut in one.read.items()}
     dropped = tuple(name for one in parts for name in one.dropped)
-    return Scores(rewards, read, dropped, sum(one.n_cached for one in parts))
+    tokens = {name: read for one in parts for name, read in one.tokens.items()}
+    n_cached = sum(one.n_cached for one in parts)
+    return Scores(one_reward_each(rewards, tokens), read, dropped, n_cached, tokens)
 
 
 def _otherwise(subject: Subject, texts: Sequence[Text], loaded: LoadedRecipe) -> tuple[Scores, dict[str, Any]]:

@@ -117,7 +117,7 @@ def test_a_damaged_file_is_moved_aside_said_and_begun_anew(path: Path, damage: s
 def test_a_file_of_something_else_is_not_touched(path: Path) -> None:
     path.parent.mkdir()
     other = sqlite3.connect(path)
-    other.execute("CREATE TABLE rewards (something TEXT)")
+    other.execute("CREATE TABLE scores (something TEXT)")
     other.close()
     before = path.stat().st_size
     with pytest.raises(RunError, match=r"scores\.sqlite: the score cache cannot be used"):
