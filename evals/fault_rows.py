@@ -187,7 +187,26 @@ def double_spaces(_: Path) -> str | None:
     from cda.score.classifier import ClassifierScorer
     from cda.score.engine import score_texts
 
-    words = "the kettle boils water while steam rises past a cold window and nobody minds how long it takes".split()
+    words = [
+        "the",
+        "kettle",
+        "boils",
+        "water",
+        "while",
+        "steam",
+        "rises",
+        "past",
+        "a",
+        "cold",
+        "window",
+        "and",
+        "nobody",
+        "minds",
+        "how",
+        "long",
+        "it",
+        "takes",
+    ]
     comparisons: list[Comparison] = []
     for at in range(60):
         text = " ".join(words[(at * 7 + step * 5) % len(words)] for step in range(20 + 3 * at))

@@ -18,8 +18,11 @@ from cda.records import (
     Rewrite,
     content_id,
     count_reasons,
+    equal_texts,
+    normal_text,
     prompt_id,
     prompt_text,
+    text_key,
     user_prompt,
 )
 
@@ -85,3 +88,27 @@ def test_reasons_are_counted_in_alphabetical_order(reasons: list[str]) -> None:
     assert sum(counted.values()) == len(reasons)
     assert list(counted) == sorted(set(reasons))
     assert count_reasons(reasons[::-1]) == counted
+
+
+SPELLED = (
+    "Où est le café ?\nIci.",
+    "Où est le café ?\r\nIci.",
+    " Où est le café ?\rIci. \n",
+    "Ou\u0300 est le cafe\u0301 ?\nIci.",
+)
+
+
+def test_a_text_is_one_text_however_it_is_stored() -> None:
+    assert {normal_text(text) for text in SPELLED} == {SPELLED[0]}
+    assert {prompt_id(user_prompt(text)) for text in SPELLED} == {content_id("prompt", user_prompt(SPELLED[0]))}
+    assert len({text_key(user_prompt("q"), text, "other") for text in SPELLED}) == 1
+    assert equal_texts(SPELLED[0], SPELLED[3]) and not equal_texts("a  b", "a b") and not equal_texts("A", "a")
+    assert len({Contrast("x", user_prompt(text), text, "b").id for text in SPELLED}) == 1
+    assert len({Pair(user_prompt("q"), text, "b").id for text in SPELLED}) == 4  # the text that is scored
+
+
+def test_votes_find_a_contrast_under_the_ids_of_before() -> None:
+    for text in SPELLED:
+        one = Contrast("x", user_prompt(text), text, "b", tags={"item": "own"})
+        assert one.ids[0] == "own" and content_id("contrast", "x", one.prompt, text, "b") in one.ids
+        assert Contrast("x", user_prompt(SPELLED[0]), SPELLED[0], "b").id in one.ids

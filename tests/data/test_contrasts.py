@@ -238,3 +238,71 @@ def test_ids_of_the_users_own_stay(name: str) -> None:
 def test_an_unedited_export_says_nothing() -> None:
     found = clean_contrasts([exported(), second()], ["jargon"], {}, "f")
     assert found.ids.notice is None and found.ids.exclusions == Exclusions(2, {})
+
+
+@pytest.mark.parametrize("order", [slice(None), slice(None, None, -1)])
+def test_a_row_an_annotator_is_a_vote_an_annotator(order: slice) -> None:
+    words = ["base", "perturbed", "perturbed"]
+    rows = [
+        DIRECT | {"preferred": word, "prompt": text} for word, text in zip(words, ("q", "q ", "q\r\n"), strict=True)
+    ]
+    cleaned = clean_contrasts(rows[order], ["jargon"], {}, "f")
+    (found,) = cleaned.contrasts
+    assert (sorted(found.votes), found.preferred) == (words, None)
+    assert dict(cleaned.exclusions.reasons) == {"same texts again, counted as votes": 2}
+
+
+def test_annotators_who_agree_state_one_preference() -> None:
+    (found,) = clean_contrasts([DIRECT | {"preferred": "base"}] * 3, ["jargon"], {}, "f").contrasts
+    assert (found.votes, found.preferred) == (("base",) * 3, "base")
+    (alone,) = clean_contrasts([DIRECT | {"preferred": "base"}], ["jargon"], {}, "f").contrasts
+    assert (alone.votes, alone.preferred) == ((), "base")
+
+
+@pytest.mark.parametrize("name", [None, "", "mine"])
+def test_votes_of_a_file_count_once_however_often_the_row_is_given(name: str | None) -> None:
+    row = DIRECT | {"id": name, "votes": ["tie"]}
+    key = name or clean(DIRECT).id
+    cleaned = clean_contrasts([row] * 3, ["jargon"], {}, "f", {key: ["base", "perturbed"]}, {key: ["base"]})
+    (found,) = cleaned.contrasts
+    assert (found.votes, found.verdicts) == (("base", "perturbed"), ("base",))
+    assert dict(cleaned.exclusions.reasons) == {"duplicate": 2}
+
+
+def test_votes_under_every_id_of_a_duplicate_count() -> None:
+    rows = [DIRECT | {"id": "a"}, DIRECT | {"id": "b", "base": "plain\n"}, DIRECT | {"id": "a"}]
+    (found,) = clean_contrasts(rows, ["jargon"], {}, "f", {"a": ["base"], "b": ["perturbed", "tie"]}).contrasts
+    assert found.votes == ("base", "perturbed", "tie")
+    assert {"a", "b"} <= set(found.ids) and found.tags["item"] == "a"
+
+
+def test_votes_that_name_a_response_are_read_by_their_own_row() -> None:
+    other = {"prompt": "q", "response_1": "plain", "response_2": "biased", "biased": "response_2"}
+    rows = [NAMED | {"votes": ["response_1"]}, other | {"votes": ["response_1"]}]
+    (found,) = clean_contrasts(rows, ["jargon"], {}, "f").contrasts
+    assert found.votes == ("perturbed", "base")
+    cleaned = clean_contrasts(rows, ["jargon"], {}, "f", {found.id: ["response_1", "tie"]})
+    assert cleaned.contrasts[0].votes == ("tie",)  # which response it saw is unknown
+    assert dict(cleaned.votes.reasons) == {"unreadable vote 'response_1'": 1}
+
+
+def test_rows_that_contradict_each_other_are_refused() -> None:
+    swapped = {"prompt": "q ", "base": "biased", "perturbed": "plain"}
+    rows = [
+        DIRECT,
+        DIRECT | {"prompt": "r", "direction": "added"},
+        swapped,
+        DIRECT | {"prompt": "r", "direction": "removed"},
+    ]
+    with pytest.raises(DataError) as caught:
+        clean_contrasts(rows, ["jargon"], {}, "f.csv")
+    assert sorted(str(caught.value).splitlines()) == [
+        "f.csv: rows 1, 3: the same two answers with their sides swapped, and each side is said to carry jargon. Keep those "
+        "that are right",
+        "f.csv: rows 2, 4: the same two answers, and the direction is added and removed. Keep those that are right",
+    ]
+
+
+def test_sides_that_are_one_text_are_identical() -> None:
+    cleaned = clean_contrasts([DIRECT, DIRECT | {"base": "biased\r\n"}], ["jargon"], {}, "f")
+    assert dict(cleaned.exclusions.reasons) == {"identical sides": 1}

@@ -156,3 +156,74 @@ def test_mapped_columns_are_enough() -> None:
     check_columns([{"best": "a"}], {"chosen": "best"}, "f.csv", "data.columns")
     with pytest.raises(DataError, match="no column 'bets'"):
         check_columns([{"best": "a"}], {"chosen": "bets"}, "f.csv", "data.columns")
+
+
+TURNS = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": 'A "quote", [1] and\na line'}]
+
+
+def table(path: Path, *rows: tuple[str, ...], delimiter: str = ",") -> str:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, delimiter=delimiter).writerows([("prompt", "chosen", "rejected"), *rows])
+    return str(path)
+
+
+@pytest.mark.parametrize("ending", [".csv", ".tsv"])
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("first", ["", "sep={}\n"])
+def test_whatever_stands_between_cells(tmp_path: Path, ending: str, delimiter: str, first: str) -> None:
+    path = tmp_path / f"rows{ending}"
+    cells = ("q, r; s\tt", 'a "quoted" one', "b\nc")
+    table(path, cells, delimiter=delimiter)
+    path.write_text(first.format(delimiter) + path.read_text(encoding="utf-8"), encoding="utf-8")
+    assert load_rows(str(path)) == [dict(zip(("prompt", "chosen", "rejected"), cells, strict=True))]
+
+
+def test_names_with_other_separators_are_not_split(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text('id,"a;b;c;d"\n1,2\n', encoding="utf-8")
+    assert load_rows(str(path)) == [{"id": "1", "a;b;c;d": "2"}]
+    path.write_text("prompt\nonly; one, column\n", encoding="utf-8")
+    with pytest.raises(DataError, match="not as many fields"):
+        load_rows(str(path))
+
+
+@pytest.mark.parametrize("written", [json.dumps(TURNS), json.dumps(TURNS, indent=2), repr(TURNS), f"  {TURNS!r}\n"])
+def test_messages_that_a_table_holds_as_text(tmp_path: Path, written: str) -> None:
+    path = table(tmp_path / "rows.csv", (written, "a", "b"), ("prose", "a", "b"))
+    assert [row["prompt"] for row in load_rows(path)] == [TURNS, "prose"]
+
+
+@pytest.mark.parametrize(
+    "prose",
+    ['[{"role": "user", "content": "x"}] is a list [1].', "[{'role': 'user', 'content': 'x'}] is a list.", "[1] see below",
+     '[{"role": "Engineer", "name": "Ada"}]', '{"role": "user", "content": "x"}', '["a", "b"]'],
+)  # fmt: skip
+def test_prose_that_looks_like_messages_stays(tmp_path: Path, prose: str) -> None:
+    assert load_rows(table(tmp_path / "rows.csv", ("q", prose, "b")))[0]["chosen"] == prose
+
+
+def test_messages_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    arrays = "[{'role': 'user', 'content': 'x'}\n {'role': 'assistant', 'content': 'y'}]"  # as numpy prints them
+    path = table(tmp_path / "rows.csv", (json.dumps(TURNS)[:-9], "a", "b"), ("q", arrays, "b"))
+    with pytest.raises(DataError) as caught:
+        load_rows(path)
+    first, second = str(caught.value).splitlines()
+    assert first.startswith(f"{path}:2: column 'prompt' holds messages as text that cannot be read (")
+    assert second.startswith(f"{path}:4: column 'chosen' holds messages as text")
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".json", ".parquet"])
+def test_elsewhere_a_column_of_nothing_but_messages_as_text_is_read(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"rows{ending}"
+    stored = json.dumps(TURNS)
+    write(
+        path,
+        [{"prompt": stored, "chosen": stored, "rejected": "b"}, {"prompt": stored, "chosen": "a", "rejected": "b"}],
+    )
+    assert [(row["prompt"], row["chosen"]) for row in load_rows(str(path))] == [(TURNS, stored), (TURNS, "a")]
+    write(
+        path,
+        [{"prompt": stored, "chosen": "a", "rejected": "b"}, {"prompt": stored[:-5], "chosen": "a", "rejected": "b"}],
+    )
+    with pytest.raises(DataError, match="row 2: column 'prompt' holds messages as text"):
+        load_rows(str(path))

@@ -113,8 +113,26 @@ def test_every_drop_is_counted_by_its_reason(change: dict[str, Any], reason: str
 def test_duplicates_are_counted_and_differences_are_none() -> None:
     rows = [GOOD, GOOD, GOOD | {"id": 7}, GOOD | {"chosen": "b", "rejected": "a"}, GOOD | {"prompt": "q2"}]
     cleaned = clean_pairs(rows)
-    assert dict(cleaned.exclusions.reasons) == {"duplicate": 2}
-    assert len(cleaned.pairs) == 3
+    assert dict(cleaned.exclusions.reasons) == {"duplicate": 2, "preferred the other way by more rows": 1}
+    assert len(cleaned.pairs) == 2
+
+
+def test_rows_that_prefer_both_sides_as_often_teach_nothing() -> None:
+    other = GOOD | {"chosen": "b\r\n", "rejected": "a "}
+    cleaned = clean_pairs([GOOD, other, GOOD | {"prompt": "q2"}])
+    assert [pair.prompt for pair in cleaned.pairs] == [user_prompt("q2")]
+    assert dict(cleaned.exclusions.reasons) == {"preferred both ways by as many rows": 2}
+
+
+def test_spellings_of_a_prompt_are_one_prompt() -> None:
+    spelled = ["Où ?\nIci", "Où ?\r\nIci ", "Ou\u0300 ?\nIci"]
+    rows = [GOOD | {"prompt": text, "chosen": f"answer {at}"} for at, text in enumerate(spelled)]
+    pairs = clean_pairs([*rows, rows[0] | {"prompt": spelled[2]}]).pairs
+    assert [pair.prompt[0].content for pair in pairs] == spelled  # scored as they are
+    for seed in range(5):
+        assert len(set(split_by_prompt(pairs, 0.5, np.random.default_rng(seed)))) == 1
+    inside = {"prompt": [user("q\r\n")], "chosen": [user("q"), bot("a")], "rejected": [user("q"), bot("b")]}
+    assert clean_pairs([inside]).pairs[0].chosen == "a"
 
 
 @pytest.mark.parametrize("change", [{"winner": "model_a"}, {"score_chosen": 3, "score_rejected": 2}, {"tie": False}])

@@ -165,3 +165,19 @@ def test_released_files_are_read_whole() -> None:
     assert {one.subset for one in styles.items} == {"chat"}
     natural = load_quality_set(str(DATA / "llmbar" / "natural.json"))
     assert (natural.format, len(natural.items), natural.name) == ("llmbar", 100, "natural")
+
+
+def test_lists_of_responses_that_a_table_holds_as_text() -> None:
+    row = {"prompt": "q", "chosen": '["a", "b", "c"]', "rejected": '["d", "e", "f"]', "domain": "chat"}
+    found = quality_set([row], "rows.csv")
+    assert (found.format, found.items[0].chosen) == ("rm-bench", ("a", "b", "c"))
+    prose = [{"prompt": "q", "chosen": '["a"]', "rejected": "prose"}]
+    assert quality_set(prose, "rows.csv").items[0].chosen == ('["a"]',)
+
+
+def test_quality_pairs_that_rows_prefer_both_ways_are_left_out() -> None:
+    rows = [{"prompt": "q", "chosen": "a", "rejected": "b"}, {"prompt": "q ", "chosen": "b", "rejected": "a"},
+            {"prompt": "r", "chosen": "a", "rejected": "b"}]  # fmt: skip
+    found = quality_set(rows, "rows.jsonl")
+    assert [item.row for item in found.items] == [3]
+    assert dict(found.exclusions.reasons) == {"preferred both ways by as many rows": 2}

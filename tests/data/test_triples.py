@@ -50,3 +50,32 @@ def test_columns_and_biases() -> None:
 def test_nothing_usable() -> None:
     with pytest.raises(DataError, match=r"no usable triple; 1 of 1 dropped \(1 a side is missing\)"):
         clean_triples([ROW | {"rewrite": ""}], ["jargon"], {}, "f")
+
+
+def test_one_response_with_the_attribute_and_without_it_is_refused() -> None:
+    other = {"rewrite": "c", "rewrite_of_rewrite": "a3"}
+    rows = [
+        ROW,
+        ROW | {"has_attribute": 0, "prompt": "q\n"},
+        ROW | {"prompt": "r"},
+        ROW | {"prompt": "r", "has_attribute": 0} | other,
+    ]
+    with pytest.raises(DataError) as caught:
+        clean_triples(rows, ["jargon"], {}, "f.csv")
+    assert str(caught.value).splitlines() == [
+        "f.csv: rows 1, 2: the same original, with jargon and without it. Keep those that are right",
+        "f.csv: rows 3, 4: the same original, with jargon and without it. Keep those that are right",
+    ]
+
+
+def test_readers_of_one_triple_may_be_silent_and_not_disagree() -> None:
+    rows = [ROW | {"flipped": word} for word in ("", "yes", "")]
+    found = clean_triples(rows, ["jargon"], {}, "f")
+    assert [one.flipped for one in found.triples] == [True] and dict(found.exclusions.reasons) == {"duplicate": 2}
+    with pytest.raises(DataError, match="rows 1, 2, 3, 4: the same triple, and flipped says yes and no"):
+        clean_triples([*rows, ROW | {"flipped": "no"}], ["jargon"], {}, "f")
+
+
+def test_a_rewrite_that_is_the_same_text_changed_nothing() -> None:
+    found = clean_triples([ROW, ROW | {"rewrite": "a\r\n"}], ["jargon"], {}, "f")
+    assert dict(found.exclusions.reasons) == {"a rewrite that changed nothing": 1}

@@ -62,3 +62,14 @@ def test_single_words_by_item_and_both_columns(tmp_path: Path) -> None:
     both.write_text("id,vote,votes\na,base,tie\n", encoding="utf-8")
     with pytest.raises(DataError, match="both the columns vote and votes"):
         load_votes(str(both))
+
+
+def test_a_participant_votes_on_an_item_once(tmp_path: Path) -> None:
+    path = tmp_path / "votes.csv"
+    path.write_text("id,vote,participant\na,base,p1\na,base,p2\na,base,p1\nb,base,p1\nb,tie,p1\n", encoding="utf-8")
+    with pytest.raises(DataError) as caught:
+        load_votes(str(path))
+    assert str(caught.value).splitlines() == [
+        f"{path}: row 3: p1 gave the same vote on a in row 1; keep one",
+        f"{path}: row 5: p1 gave another vote on b in row 4; keep one",
+    ]

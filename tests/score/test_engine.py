@@ -97,7 +97,7 @@ def test_a_cache_hit_computes_nothing_and_loses_nothing(
     same = [(prompt, words(40)), (prompt, words(41))]  # the same to the model: they differ after the cut alone
     scope, scorer = scope_of(reward_model), Counting(reward_model, 100)
     first = score_texts(scorer, [*asked, *same], cache=cache, scope=scope)
-    assert (scorer.n_computed, first.n_cached, len(cache)) == (14, 0, 14)
+    assert (scorer.n_computed, first.n_cached, len(cache)) == (13, 0, 14)  # the two are one to the model
     again = Counting(reward_model, 100)
     second = score_texts(again, [*same, *asked], cache=cache, scope=scope)
     assert (again.n_computed, second.n_cached, second.n_texts) == (0, 14, 14)
@@ -481,3 +481,80 @@ def test_below_fp32_a_resumed_run_scores_in_the_batches_of_the_whole(llama: Path
         resumed = score_texts(scorer, given, cache=cache, scope="s")
     assert resumed.n_cached == len(expected) / 2
     assert resumed.rewards == expected
+
+
+def spaced(n: int) -> list[Text]:
+    """As many texts of rising length, each of them followed by one that differs in spaces alone."""
+    prompt = user_prompt("w1 w2")
+    texts = [" ".join(f"w{(3 * row + at) % 60}" for at in range(2 + row)) for row in range(n)]
+    return [(prompt, one) for text in texts for one in (text, text.replace(" ", "  "))]
+
+
+class Noisy(Counting):
+    """Rewards move with the batch, as they do below fp32."""
+
+    def _forward(self, ids: list[list[int]]) -> FloatArray:
+        return super()._forward(ids) + 1e-3 * self.n_computed
+
+
+def test_texts_of_the_same_token_ids_are_scored_once_and_are_a_tie(reward_model: RewardModel) -> None:
+    texts = spaced(10)
+    scorer = Noisy(reward_model, 40)
+    found = score_texts(scorer, texts)
+    assert scorer.n_computed == 10 and found.n_texts == 20
+    pairs = [(prompt, first, second) for (prompt, first), (_, second) in zip(texts[::2], texts[1::2], strict=True)]
+    assert [found.of(prompt, first) for prompt, first, _ in pairs] == [found.of(p, second) for p, _, second in pairs]
+    assert found.compared().margins(pairs).tolist() == [0.0] * 10
+    assert np.ptp(list(found.rewards.values())) > 0
+
+
+def test_a_text_gets_the_kept_reward_of_one_that_is_the_same_to_the_model(
+    reward_model: RewardModel, cache: ScoreCache
+) -> None:
+    texts = spaced(6)
+    first = score_texts(Noisy(reward_model), texts[::2], cache=cache, scope="s")
+    scorer = Noisy(reward_model)
+    both = score_texts(scorer, [*texts[1::2], *texts[::2]], cache=cache, scope="s")
+    assert scorer.n_computed == 0 and both.n_cached == 6
+    assert [both.of(*text) for text in texts[1::2]] == [first.of(*text) for text in texts[::2]]
+
+
+def test_rewards_of_two_processes_are_one_where_the_tokens_are_the_same() -> None:
+    """Each process scores its share; what they have in common is the first one's."""
+    assert engine.one_reward_each({"a": 1.0, "b": 2.0, "c": 3.0}, {"a": "x", "c": "x"}) == {
+        "a": 1.0,
+        "b": 2.0,
+        "c": 1.0,
+    }
+    rewards = Rewards({text_id(user_prompt("q"), "a"): 1.0, text_id(user_prompt("q"), "b"): 1.5},
+                      tokens={text_id(user_prompt("q"), "a"): "x", text_id(user_prompt("q"), "b"): "x"})  # fmt: skip
+    assert rewards.margins([(user_prompt("q"), "a", "b")]).tolist() == [0.0]
+
+
+@pytest.mark.parametrize("n_batches", range(1, 6))
+def test_below_fp32_a_resumed_run_makes_the_batches_of_an_unbroken_one(
+    reward_model: RewardModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_batches: int
+) -> None:
+    """Though what was kept is not computed again, and some texts are the same to the model."""
+    monkeypatch.setattr(engine, "_precision", lambda _: "8bit")
+
+    class ByBatch(ClassifierScorer):
+        made = 0
+
+        def _forward(self, ids: list[list[int]]) -> FloatArray:
+            if self.made == n_batches:
+                raise KeyboardInterrupt
+            self.made += 1
+            return super()._forward(ids) + 1e-3 * len(str(ids))
+
+    class Whole(ByBatch):
+        made = -1000
+
+    texts = spaced(12)
+    unbroken = score_texts(Whole(reward_model, 40), texts)
+    with ScoreCache(tmp_path / "scores.sqlite") as cache:
+        with pytest.raises(KeyboardInterrupt):
+            score_texts(ByBatch(reward_model, 40), texts, cache=cache, scope="s")
+        assert 0 < len(cache) < 24
+        resumed = score_texts(Whole(reward_model, 40), texts, cache=cache, scope="s")
+    assert resumed.rewards == unbroken.rewards
