@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fault_attempts import Attempt
 
 from cda.data.contrasts import clean_contrasts
 from cda.data.load import load_rows
@@ -22,7 +23,6 @@ from cda.data.votes import load_votes
 from cda.errors import DataError
 from cda.records import Contrast, Pair, prompt_id, user_prompt
 from cda.score.compared import Comparison
-from evals.fault_attempts import Attempt
 
 QUESTIONS = [f"Où est le café numéro {number} ?\nRéponds en français." for number in range(12)]
 SPELLINGS: tuple[Callable[[str], str], ...] = (

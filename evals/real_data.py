@@ -14,7 +14,7 @@ from release import items
 
 from cda.features import n_bold, n_headers, n_list_lines, n_words
 from cda.files.jsonl import read_json, read_jsonl
-from cda.records import Contrast, Pair, user_prompt
+from cda.records import Contrast, Pair, prompt_id, user_prompt
 
 BIASES = ("jargon", "structure", "length")
 
@@ -59,9 +59,9 @@ def voted_contrasts(bias: str) -> list[Contrast]:
 
 def taught_contrasts(bias: str, most: int, seed: int) -> list[Contrast]:
     """GPT-4o's contrasts without votes, none on a query that is annotated under any bias, drawn with the seed."""
-    annotated = {one.query.strip() for name in BIASES for one in items(DATA / "fff", name)}
+    annotated = {prompt_id(user_prompt(one.query)) for name in BIASES for one in items(DATA / "fff", name)}
     rows = read_jsonl(DATA / "fff" / "data" / "perturbations" / f"all_data_perturbed_{bias}.jsonl")
-    free = [row for row in rows if row["query"].strip() not in annotated]
+    free = [row for row in rows if prompt_id(user_prompt(row["query"])) not in annotated]
     order = np.random.default_rng([seed, BIASES.index(bias)]).permutation(len(free))[:most]
     drawn = [free[index] for index in sorted(order)]
     return [Contrast(bias, user_prompt(row["query"]), row["perturbed_response"], row["base_response"]) for row in drawn]
@@ -103,9 +103,9 @@ def _llmbar() -> list[Pair]:
 
 def _rm_bench() -> Quality:
     """Without the prompts that AlpacaEval's train split has too: the model was trained on those."""
-    trained = {pair.prompt for pair in alpaca_pairs("train")}
+    trained = {prompt_id(pair.prompt) for pair in alpaca_pairs("train")}
     rows: Sequence[dict[str, Any]] = read_json(DATA / "rm_bench" / "chat_filtered.json")
-    rows = [row for row in rows if user_prompt(row["prompt"]) not in trained]
+    rows = [row for row in rows if prompt_id(user_prompt(row["prompt"])) not in trained]
     pairs, styles = [], []
     for row in rows:
         for i, chosen in enumerate(row["chosen"]):

@@ -82,13 +82,27 @@ def read_opinions(path: Path) -> tuple[dict[str, Opinion], Exclusions]:
 
 
 def own_opinions(before: Mapping[str, Score], after: Mapping[str, Score]) -> tuple[dict[str, Opinion], Exclusions]:
-    """Votes, or one stated preference an item, from the score files themselves."""
+    """Votes, or one stated preference an item, from the score files themselves.
+
+    Raises:
+        DataError: Neither file has any, or the two state different ones; names the items.
+    """
     found: dict[str, tuple[Sequence[str], str | None, Mapping[str, Preference]]] = {}
+    problems = []
     for name, score in before.items():
-        row = {**after[name].row, **score.row}
-        stated = _name(row.get("preferred"))
-        if votes := vote_words(row.get("votes")) or ([stated] if stated else []):
-            found[name] = (votes, stated or None, {})
+        rows = score.row, after[name].row
+        said = [word for row in rows if (word := _name(row.get("preferred")))]
+        given = [words for row in rows if (words := vote_words(row.get("votes")))]
+        if len(set(said)) > 1 or any(sorted(words) != sorted(given[0]) for words in given):
+            problems.append(
+                f"{name[:40]}: the score files before and after state different votes; correct or remove them"
+            )
+        stated = said[0] if said else None
+        if votes := given[0] if given else said[:1]:
+            found[name] = (votes, stated, {})
+    if problems:
+        more = [f"… and {len(problems) - 10} more items"] if len(problems) > 10 else []
+        raise DataError("\n".join(problems[:10] + more))
     if not found:
         raise DataError(
             "no votes: choosing a dose needs people's votes. Give a file of votes (columns id and vote, or id and "

@@ -24,6 +24,7 @@ from cda.data.release import (
     released_verdicts,
 )
 from cda.errors import DataError
+from cda.records import prompt_text
 
 REAL = Path(os.environ.get("CDA_DATA", Path(__file__).parents[3] / "shared" / "data")) / "fff"
 
@@ -126,3 +127,18 @@ def test_the_real_release() -> None:
     assert missing == {"labels of the training sample": ["length"]}
     counts = {bias: len(released_triples(REAL, bias).triples) for bias in ("jargon", "structure", "length")}
     assert counts == {"jargon": 499, "structure": 461, "length": 499}
+
+
+def test_a_judge_who_named_both_sides_has_no_verdict(release: Path) -> None:
+    (path,) = (release / "llm_evaluation_data").rglob("*.jsonl")
+    contrasts = released_contrasts(release, "jargon").contrasts
+    (before,) = released_verdicts(release, "jargon", contrasts).values()
+    first, *rest = path.read_text(encoding="utf-8").splitlines()
+    at = next(row for row, one in enumerate(contrasts) if prompt_text(one.prompt) == json.loads(first)["query"])
+    row = json.loads(first)
+    other = row | {"query": f"{row['query']} \n", "judgement": "tie" if before[at] != "tie" else "response_1"}
+    for lines in ([first, json.dumps(other), *rest], [json.dumps(other), first, *rest], [first, first, *rest]):
+        path.write_text("\n".join(lines), encoding="utf-8")
+        (found,) = released_verdicts(release, "jargon", contrasts).values()
+        assert found[at] == (before[at] if lines[1] == first == lines[0] else None)
+        assert found[:at] + found[at + 1 :] == before[:at] + before[at + 1 :]

@@ -176,3 +176,15 @@ def test_errors_say_where_what_and_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"one column must say which response carries the bias"):
         dose_from_files(before, after, doubtful, result=result)
     assert not result.exists()
+
+
+def test_score_files_that_state_different_votes_are_refused(tmp_path: Path) -> None:
+    rows = [[row | {"preferred": "base"} for row in scores(after)] for after in (False, True)]
+    rows[1][0]["preferred"], rows[1][1]["preferred"], rows[0][2]["preferred"] = "tie", "", ""
+    before, after = write(tmp_path / "b.jsonl", rows[0]), write(tmp_path / "a.jsonl", rows[1])
+    with pytest.raises(DataError) as caught:
+        dose_from_files(before, after, result=tmp_path / "dose.json")
+    name = rows[0][0]["id"]
+    assert (
+        str(caught.value) == f"{name}: the score files before and after state different votes; correct or remove them"
+    )

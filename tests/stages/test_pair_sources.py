@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from cda.config.schema import AuditSection
 from cda.errors import DataError
+from cda.stages.pairs import read_responses
 from cda.stages.sources import load_pairs
 
 
@@ -28,3 +30,16 @@ def test_where_the_prompts_are_there_the_reason_stands_alone(tmp_path: Path) -> 
     with pytest.raises(DataError, match="identical sides") as error:
         load_pairs(str(path), "train", {}, "data.columns")
     assert "your column" not in str(error.value)
+
+
+def test_one_response_is_read_once_and_not_with_and_without_the_attribute() -> None:
+    audit = AuditSection()
+    rows = [{"prompt": "q", "response": "a", "has_attribute": word} for word in ("", "yes")]
+    rows += [{"prompt": "q ", "response": [{"role": "assistant", "content": "a\r\n"}], "has_attribute": "yes"}]
+    found, exclusions = read_responses(rows, "f.csv", audit)
+    assert [(one.response, has) for one, has in found] == [("a", True)]
+    assert dict(exclusions.reasons) == {"duplicate": 2}
+    with pytest.raises(
+        DataError, match=r"f\.csv: rows 1, 2, 3, 4: the same response, and has_attribute says yes and no"
+    ):
+        read_responses([*rows, rows[0] | {"has_attribute": "no"}], "f.csv", audit)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from cda.records import Contrast, LabelledPair, Lesson, Pair, TrainingPair, prompt_id, user_prompt
+from cda.records import Contrast, LabelledPair, Lesson, Pair, TrainingPair, prompt_id, prompt_text, user_prompt
 from cda.synthesize.lessons import (
     Objective,
     contrast_lessons,
@@ -78,6 +80,8 @@ def test_nothing_that_the_audit_measures_is_taught() -> None:
     pairs, exclusions = teachable([ROW], {prompt_id(SOURCE.prompt)})
     assert pairs == [] and exclusions.reasons == {"prompt is in the audit": 1}
     assert teachable([ROW], set())[0] == [ROW]
+    stored = replace(contrasts[1], prompt=user_prompt(f" {prompt_text(contrasts[1].prompt)}\r\n"))
+    assert teachable([stored, contrasts[0]], {prompt_id(contrasts[1].prompt)})[0] == [contrasts[0]]
 
 
 def test_a_prompt_stays_on_the_side_it_has_and_a_share_of_the_others_is_held() -> None:
