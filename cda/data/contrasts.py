@@ -11,13 +11,13 @@ from cda.data.load import Row
 from cda.data.messages import RowError, check_agree, message_text, prompt_of, side_text
 from cda.data.votes import vote_words
 from cda.errors import DataError
-from cda.records import Contrast, Exclusions, Preference, count_reasons, equal_texts, normal_text
+from cda.records import Contrast, Exclusions, Preference, count_reasons, equal_texts
 
 COLUMNS = ("id", "prompt", "base", "perturbed", "response_1", "response_2", "biased", "preferred", "votes", "bias",
            "direction")  # fmt: skip
 DIRECTIONS = ("added", "removed")
 VOTED_AGAIN = "same texts again, counted as votes"
-_ABOUT = ("bias", "prompt", "base", "perturbed", "response_1", "response_2")
+_TEXTS = ("bias", "prompt", "base", "perturbed", "response_1", "response_2")
 Values = Mapping[str, Any]
 """Of one row, by our names."""
 
@@ -72,22 +72,25 @@ def clean_contrasts(
     names = {name: columns.get(name, name) for name in COLUMNS}
     present = {key for row in rows for key in row}
     _check_layout(names, present, biases, where, setting)
-    if votes or verdicts:
-        _check_ids(rows, names, where)
     groups: dict[str, list[_Sided]] = {}
     reasons: list[str] = []
+    about: dict[str, set[str]] = {}
     for number, row in enumerate(rows, 1):
         values: Values = {ours: row.get(theirs) for ours, theirs in names.items()}
         bias = str(values["bias"]) if names["bias"] in present else biases[0]
-        if bias not in biases:
-            reasons.append(f"of another bias ({bias[:40]})")
-            continue
+        texts = about.setdefault(str(values["id"]), set()) if values["id"] not in (None, "") else set()
         try:
+            if bias not in biases:
+                raise RowError(f"of another bias ({bias[:40]})")
             one = _sided(values, bias, number)
         except RowError as problem:
             reasons.append(str(problem))
+            texts.add(repr([values[name] for name in _TEXTS]))
             continue
+        texts.add(one.contrast.id)
         groups.setdefault(one.contrast.id, []).append(one)
+    if votes or verdicts:
+        _check_ids(about, names["id"], where)
     check_agree(_contradictions(groups), where)
     ids = carried_ids([one.contrast for group in groups.values() for one in group])
     unread = _Unread()
@@ -137,20 +140,13 @@ class _Unread:
         return Exclusions(self.seen, count_reasons(self.reasons))
 
 
-def _check_ids(rows: Sequence[Row], names: Mapping[str, str], where: str) -> None:
+def _check_ids(about: Mapping[str, set[str]], column: str, where: str) -> None:
     """Votes are matched by id, so that no two pairs may share one; several rows on the same texts may."""
-    texts: dict[str, set[str]] = {}
-    for row in rows:
-        if row.get(names["id"]) not in (None, ""):
-            about = [row.get(names[name]) for name in _ABOUT]
-            texts.setdefault(str(row[names["id"]]), set()).add(
-                repr([normal_text(cell) if isinstance(cell, str) else cell for cell in about])
-            )
-    shared = [f"'{name}' ({len(found)} times)" for name, found in texts.items() if len(found) > 1]
+    shared = [f"'{name}' ({len(found)} times)" for name, found in about.items() if len(found) > 1]
     if shared:
         more = f" and {len(shared) - 5} more" if len(shared) > 5 else ""
         raise DataError(
-            f"{where}: votes are matched by '{names['id']}', but several rows share one: {', '.join(shared[:5])}{more}. "
+            f"{where}: votes are matched by '{column}', but several rows share one: {', '.join(shared[:5])}{more}. "
             "Give each pair an id of its own"
         )
 

@@ -87,6 +87,12 @@ class Scores:
         """Scored texts that were cut."""
         return len(self.read)
 
+    @property
+    def n_alike(self) -> int:
+        """Texts that the model reads whole, and as the same tokens as one that was given before."""
+        whole = [read for name, read in self.tokens.items() if name not in self.read]
+        return len(whole) - len(set(whole))
+
     def times(self, factor: float) -> Scores:
         """The same in another unit, which is so many times finer."""
         return replace(self, rewards={name: factor * reward for name, reward in self.rewards.items()})

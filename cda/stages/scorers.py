@@ -287,7 +287,7 @@ def _counts(scores: Scores) -> dict[str, int]:
         "truncated": scores.n_truncated,
         "dropped": len(scores.dropped),
         "cached": scores.n_cached,
-    }
+    } | ({"alike": scores.n_alike} if scores.n_alike else {})
 
 
 def _tell(facts: Mapping[str, Any]) -> None:
@@ -295,6 +295,10 @@ def _tell(facts: Mapping[str, Any]) -> None:
         say(f"  {note}")
     if facts["cached"]:
         say(f"  {facts['cached']} of {facts['texts']} texts were scored before")
+    if facts.get("alike"):
+        say(
+            f"  {facts['alike']} of {facts['texts']} texts are the same token ids as another: scored once, and a tie with it"
+        )
     if facts["truncated"]:
         where = f" at {facts['max_length_tokens']} tokens" if "max_length_tokens" in facts else ""
         say(f"  {facts['truncated']} of {facts['texts']} texts were cut{where}")

@@ -281,6 +281,8 @@ def test_votes_that_name_a_response_are_read_by_their_own_row() -> None:
     rows = [NAMED | {"votes": ["response_1"]}, other | {"votes": ["response_1"]}]
     (found,) = clean_contrasts(rows, ["jargon"], {}, "f").contrasts
     assert found.votes == ("perturbed", "base")
+    named = [row | {"id": "one"} for row in rows]
+    assert clean_contrasts(named, ["jargon"], {}, "f", {"one": ["base"]}).contrasts[0].votes == ("base",)
     cleaned = clean_contrasts(rows, ["jargon"], {}, "f", {found.id: ["response_1", "tie"]})
     assert cleaned.contrasts[0].votes == ("tie",)  # which response it saw is unknown
     assert dict(cleaned.votes.reasons) == {"unreadable vote 'response_1'": 1}

@@ -501,7 +501,7 @@ def test_texts_of_the_same_token_ids_are_scored_once_and_are_a_tie(reward_model:
     texts = spaced(10)
     scorer = Noisy(reward_model, 40)
     found = score_texts(scorer, texts)
-    assert scorer.n_computed == 10 and found.n_texts == 20
+    assert scorer.n_computed == 10 and found.n_texts == 20 and found.n_alike == 10
     pairs = [(prompt, first, second) for (prompt, first), (_, second) in zip(texts[::2], texts[1::2], strict=True)]
     assert [found.of(prompt, first) for prompt, first, _ in pairs] == [found.of(p, second) for p, _, second in pairs]
     assert found.compared().margins(pairs).tolist() == [0.0] * 10

@@ -19,6 +19,7 @@ from cda.score import log_probability, log_ratio
 from cda.score.cache import ScoreCache
 from cda.score.engine import score_texts
 from cda.score.log_ratio import LogRatioScorer, Policy, adapter_off
+from cda.score.protocols import FloatArray
 
 if TYPE_CHECKING:
     from conftest import ModelMaker, Texts
@@ -449,3 +450,22 @@ def message_of(call: Callable[[], object]) -> str:
     with pytest.raises(ModelError) as error:
         call()
     return str(error.value)
+
+
+def test_texts_of_the_same_tokens_are_scored_once(
+    policy: CausalModel, words: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_ratio, "_CHUNK", 2)
+    computed: list[int] = []
+    real = log_ratio.log_probabilities
+
+    def noisy(causal: CausalModel, spans: Sequence[Any], *rest: Any) -> FloatArray:
+        computed.append(len(spans))
+        return real(causal, spans, *rest) + 1e-3 * len(computed)
+
+    monkeypatch.setattr(log_ratio, "log_probabilities", noisy)
+    responses = [words(4), words(5), words(4).replace(" ", "  "), words(6), words(5).replace(" ", "  ")]
+    scores = score_texts(LogRatioScorer(Policy(policy), None), [(user_prompt("w1"), text) for text in responses])
+    assert computed == [2, 1, 0]
+    found = [scores.of(user_prompt("w1"), text) for text in responses]
+    assert found[0] == found[2] and found[1] == found[4] and len(set(found)) == 3
