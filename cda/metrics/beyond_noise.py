@@ -14,6 +14,7 @@ from cda.stats.bootstrap import cluster_sums
 from cda.stats.estimate import Estimate
 
 FloatArray = NDArray[np.float64]
+_ROUNDING = 1e-12
 METHOD = "prompt-clustered t 95%, stretch from quality pairs"
 
 
@@ -66,6 +67,7 @@ def beyond_noise(
     of_contrasts = ((own[:, 1] - now) - stretch * (own[:, 0] - was)) / len(own)
     of_pairs = -was / scale * ((pairs[:, 1] - new_scale) - stretch * (pairs[:, 0] - scale)) / len(pairs)
     half = t * _error(np.concatenate([of_contrasts, of_pairs]), [*prompt_ids, *quality_prompt_ids])
+    half = max(half, _ROUNDING * max(abs(now), abs(stretch * was)))  # traces of rounding are no change
     return Estimate(value, value - half, value + half, len(own), len(set(prompt_ids)), "reward", METHOD)
 
 

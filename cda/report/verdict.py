@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Literal
 
@@ -72,6 +73,7 @@ def verdicts(audit: Json) -> list[Verdict]:
             text += _along_sentence(along if len(targets(audit)) == 1 else [], audit)
             text += _risen_sentence(up, audit) if up else ""
             text += _doubt_sentence(name, word, own, audit)
+            text += _open_rises_sentence(name, along, evidence) if verdict_kind(word) == "good" else ""
             text += "" if name in audit["votes"] else " No human votes say what is right."
         found.append(Verdict(name, word, f"{inert(name)}: {word}. {text}"))
     return found
@@ -322,6 +324,15 @@ def _held_out_words(what: str, name: str, audit: Json) -> str:
     if held is None or (audit["dose"]["aim"] == "tie") != (what == "skew"):
         return ""
     return f" on the contrasts that chose the dose; held out {points(held['against_base'][what])}"
+
+
+def _open_rises_sentence(name: str, moved: list[str], evidence: Mapping[str, Evidence]) -> str:
+    """The largest rise of another bias that the intervals leave open, beside a good word: that none is shown excludes none."""
+    rest = {other: own.skew.high for other, own in evidence.items() if other not in (name, *moved)}
+    if not rest or max(rest.values()) <= 0:
+        return ""
+    other = max(rest, key=rest.__getitem__)
+    return f" A rise of {percent(rest[other])[:-1]} points elsewhere is not excluded ({inert(other)})."
 
 
 def _left_sentence(name: str, audit: Json) -> str:
