@@ -59,8 +59,7 @@ def beyond_noise(
     t = float(stats.t.ppf(0.975, n_prompts - 1))
     if scale - t * _error((pairs[:, 0] - scale) / len(pairs), quality_prompt_ids) <= 0:
         raise DataError(
-            "the model before does not rank quality pairs right with a mean margin shown above 0, so that stretched rewards "
-            "cannot be told from a changed bias"
+            "the model before has no mean margin on quality pairs that is shown to be above 0, the yardstick for stretched rewards"
         )
     stretch = new_scale / scale
     value = float(now - stretch * was)

@@ -332,7 +332,7 @@ def _open_rises_sentence(name: str, moved: list[str], evidence: Mapping[str, Evi
     if not rest or max(rest.values()) <= 0:
         return ""
     other = max(rest, key=rest.__getitem__)
-    return f" A rise of {percent(rest[other])[:-1]} points elsewhere is not excluded ({inert(other)})."
+    return f" A rise of up to {percent(rest[other])[:-1]} points elsewhere ({inert(other)}) is not excluded."
 
 
 def _left_sentence(name: str, audit: Json) -> str:

@@ -67,7 +67,7 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
     """What decides the audit: what is measured, and of a training its adapter and the dose that is the run's result."""
     settings, inputs = what_is_measured(loaded)
     if not loaded.only_audit:
-        settings |= {"dose": applied_dose(run_folder), "aims_at_ties": loaded.recipe.aims_at_ties}
+        settings |= {"dose": applied_dose(run_folder), "ties_aimed_at": loaded.recipe.aims_at_ties}
         inputs |= {name: run_folder.output_of(name) for name in ("train", ADAPTER_STAGE)}
     return Stage("audit", settings, inputs)
 

@@ -69,7 +69,7 @@ def test_prompts_that_contrasts_and_pairs_share_are_one_cluster() -> None:
     ("own", "pairs", "said"),
     [
         ([1.0, np.nan], [1.0, 1.1], "NaN"),
-        ([1.0, 2.0], [-1.0, 1.0], "does not rank"),
+        ([1.0, 2.0], [-1.0, 1.0], "yardstick"),
     ],
 )
 def test_without_a_yardstick_there_is_no_answer(own: list[float], pairs: list[float], said: str) -> None:
