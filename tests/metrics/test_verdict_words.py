@@ -81,6 +81,7 @@ def test_good_and_bad_words_need_the_adjusted_p(skew: Moved) -> None:
         (change(0.2, 0.5), "less biased"),  # a model against the bias, brought to ties
         (change(0.2, 0.65), "overcorrected"),
         (change(0.8, 0.95), "worse"),
+        (change(0.45, 0.52), "no change shown"),  # the interval holds 0
         (change(0.35, 0.2), "worse"),  # further against the bias than it was
     ],
 )
@@ -151,6 +152,7 @@ def test_a_fall_towards_50_percent_that_the_mean_margin_does_not_share_may_be_no
 def test_what_noise_cannot_do_needs_no_mean_margin() -> None:
     assert only(change(0.8, 0.35), beyond=None) == "less biased"  # past 50%
     assert only(change(0.45, 0.25), beyond=None) == "less biased"  # away from it
+    assert only(Moved(0.49, 0.43, -0.1, -0.02, 0.001, 0.35, 0.51), beyond=None) == "less biased"  # likewise
     assert only(change(0.2, 0.5), beyond=None, tie=True) == "noise not excluded"  # up to it
     assert not may_be_noise(Evidence(FELL, people(0.9, 0.5, 0.4, change(0.45, 0.2)), False, None))
 

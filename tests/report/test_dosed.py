@@ -242,6 +242,16 @@ def test_past_a_tie_on_contrasts_without_a_say_is_overcorrected(make_audit: Any)
     assert "Ties were the aim, and skew ended past 50%: 35% [25, 45], held out." in verdict.sentence
 
 
+@pytest.mark.parametrize(("gap", "word"), [(0.25, "overcorrected"), (0.05, "improved")])
+def test_past_people_is_judged_by_the_held_out_gap(make_audit: Any, gap: float, word: str) -> None:
+    dosed = with_dose(make_audit({"jargon": (0.88, 0.45)}, votes={"jargon": (0.88, 0.45, 0.45)}), aim="votes")
+    held = held_out(0.55, 0.15, 0.1, None)  # people's skew is 45%
+    held["against_base"]["gap"] = estimate(gap)
+    dosed["dose"]["methods"]["dose"]["held_out"]["jargon"] = held
+    (verdict,) = verdicts(dosed)
+    assert verdict.word == word
+
+
 def test_where_a_tie_was_asked_for_the_sentence_is_of_skew_whoever_voted(make_audit: Any) -> None:
     (verdict,) = verdicts(with_dose(make_audit({"jargon": (0.88, 0.45)}, votes={"jargon": (0.88, 0.45, 0.2)})))
     assert verdict.word == "less biased"
