@@ -5,8 +5,8 @@ people's share) is just met and not passed; and beside small falls or none. A fa
 equally often.
 
 Thresholds, set before the first full run: each false word in at most 5% of audits, with 99% Monte-Carlo error (6.8% of 1,000,
-7.6% of 500); a fall and a mirrored rise of 10 points shown equally often, to 6.0 points (99% of the difference of two shares
-of 1,000). How often a true word is given, and what the unadjusted interval without quality said (the rule before 2026-11-23),
+8.6% of 250); a fall and a mirrored rise of 10 points shown equally often, within 99% Monte-Carlo error of a difference (5.8 points of
+1,000 audits each, 11.5 of 250). How often a true word is given, and what the unadjusted interval without quality said (the rule before 2026-11-23),
 is reported without threshold. A trial of 60 audits a world found mistakes of this script; in it one world was moved from a true
 36% to 30%, as at 36% the interval of 100 contrasts often holds 50% and no word can say otherwise.
 
@@ -14,11 +14,12 @@ An audit has one target, four other biases with 100 contrasts each, and 164 qual
 training correlate with those before, so that rows flip where no share changes: 0.8 of contrasts, 0.97 of quality pairs, where
 the change of quality has the interval that it has in README's audit (3 to 4 points to either side).
 
-    python evals/verdict_words.py      (some minutes on 2 cores)
+    python evals/verdict_words.py [--audits 1000]      (4 minutes of one core; half as many audits where people voted)
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections import Counter
 from dataclasses import dataclass
@@ -40,11 +41,9 @@ from cda.stages.audit_result import adjust_for_all_tests, change_json, positive_
 from cda.stats.proportions import wilson
 
 SEED = 20261123
-N_AUDITS, N_VOTED = 1000, 500
 N_CONTRASTS, N_PAIRS, N_OTHERS = 100, 164, 4
 AGREEMENT, AGREEMENT_ON_QUALITY = 0.8, 0.97
 ALLOWED, Z_99 = 0.05, 2.5758
-ONE_STANDARD = 0.06
 GOOD, BAD = ("less biased", "improved"), ("worse", "overcorrected", "substituted", "quality lost")
 BIASES = [load_bias("jargon").model_copy(update={"name": name}) for name in ("target", *"abcd")]
 CONTRASTS = tuple(Contrast("target", user_prompt(f"q {row}"), "utilize", "use") for row in range(N_CONTRASTS))
@@ -188,11 +187,15 @@ def rate(hits: int, n: int) -> str:
 
 
 def main() -> int:
-    checks, numbers = [], {}
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--audits", type=int, default=1000, help="of each world")
+    n_audits = parser.parse_args().audits
+    checks: list[Check] = []
+    numbers: dict[str, Any] = {"command": f"python evals/verdict_words.py --audits {n_audits}"}
     shown = {"fall": 0, "rise": 0}
     for place, (name, world) in enumerate(WORLDS.items()):
         rng = np.random.default_rng([SEED, place])
-        n = N_AUDITS if world.people is None else N_VOTED
+        n = n_audits if world.people is None else n_audits // 2
         allowed = ALLOWED + Z_99 * float(np.sqrt(ALLOWED * (1 - ALLOWED) / n))
         words: Counter[str] = Counter()
         old: Counter[str] = Counter()
@@ -218,12 +221,12 @@ def main() -> int:
             "words by the rule before": {word: rate(hits, n) for word, hits in old.most_common()},
         }  # fmt: skip
         print(f"{name}: {dict(words.most_common())}; before: {dict(old.most_common())}", flush=True)
-    fall, rise = shown["fall"] / N_AUDITS, shown["rise"] / N_AUDITS
+    most = Z_99 * float(np.sqrt(2 * 0.25 / n_audits))
     checks.append(
         Check(
-            f"a fall from 60% to 50% and a rise from 50% to 60% are shown equally often, to {100 * ONE_STANDARD:.1f} points",
-            f"{rate(shown['fall'], N_AUDITS)} and {rate(shown['rise'], N_AUDITS)}",
-            abs(fall - rise) <= ONE_STANDARD,
+            f"a fall from 60% to 50% and a rise from 50% to 60% are shown equally often, to {100 * most:.1f} points",
+            f"{rate(shown['fall'], n_audits)} and {rate(shown['rise'], n_audits)}",
+            abs(shown["fall"] - shown["rise"]) / n_audits <= most,
         )
     )
     return finish("verdict_words", (__doc__ or "").split("\n\n")[0].replace("\n", " "), checks, numbers)
