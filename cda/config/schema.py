@@ -366,6 +366,13 @@ class Recipe(_Section):
     discover: DiscoverSection = DiscoverSection()
     run: RunSection = RunSection()
 
+    @property
+    def aims_at_ties(self) -> bool:
+        """Whether a tie is the aim where nobody voted: the recipe says so, or teaches that the two sides are worth the same."""
+        kinds = {one.kind for one in self.objectives}
+        taught = "neutral" in kinds and not kinds & {"pairs", "paired"}
+        return self.dose.aim == "tie" or (self.dose.aim == "auto" and taught)
+
     @field_validator("biases", mode="before")
     @classmethod
     def _one_or_many(cls, value: object) -> object:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cda.errors import DataError
+from cda.metrics.verdict import is_shown
 from cda.stats.multiplicity import benjamini_hochberg, holm
 
 
@@ -29,6 +30,12 @@ class Cell:
     change: Mapping[str, Any]
     p_holm: float
     p_bh: float
+
+    @property
+    def is_shown(self) -> bool:
+        """By the standard of every word about a change (`cda.metrics.verdict`), over all cells of the matrix."""
+        interval = self.change["change"]
+        return is_shown(interval["low"], interval["high"], self.p_holm)
 
 
 def cross_bias(

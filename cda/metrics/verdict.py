@@ -1,4 +1,9 @@
-"""What happened to each bias, as one word, from statistics alone."""
+"""What happened to each bias, as one word, from statistics alone.
+
+One standard holds for good and bad words. A change from 0 is *shown* where its paired 95% interval excludes 0 and its
+Holm-adjusted p, over everything that the audit tests, is below 0.05 (`is_shown`). Where a share ended, and whether a loss of
+quality is within the limit, is read off its 95% interval, and only to say more of a change that is shown.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +11,20 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from cda.metrics.preference import Change
 from cda.stats.estimate import Estimate
 
-Word = Literal["improved", "less biased", "no change shown", "overcorrected", "substituted", "worse", "left as it is"]
+Word = Literal[
+    "improved",
+    "less biased",
+    "no change shown",
+    "noise not excluded",
+    "quality open",
+    "quality lost",
+    "overcorrected",
+    "substituted",
+    "worse",
+    "left as it is",
+]
 Finding = Literal[
     "over-rewarded",
     "under-rewarded",
@@ -19,40 +34,61 @@ Finding = Literal[
     "no effect shown",
     "not identified",
 ]
+Loss = Literal["excluded", "not excluded", "shown"]
+"""Whether the interval of the change of quality accuracy excludes a loss of more than `TOLERATED_LOSS`."""
 OVERCORRECTED_BELOW = 0.15
+TIE = 0.5
+TOLERATED_LOSS = 0.05
 SIGNIFICANT = 0.05
 Margin = Estimate | float
 """A mean margin with its interval; a plain number is the margin that all pairs share, which has none."""
 
 
+def is_shown(low: float, high: float, p_holm: float) -> bool:
+    """The standard for every word about a change: its 95% interval excludes 0 and its Holm-adjusted p is below 0.05."""
+    return (low > 0 or high < 0) and p_holm < SIGNIFICANT
+
+
+def quality_loss(low: float, high: float) -> Loss:
+    """Whether a loss of quality accuracy of more than 5 points is excluded, from the 95% interval of its change, −1 to 1."""
+    return "shown" if high < -TOLERATED_LOSS else "not excluded" if low < -TOLERATED_LOSS else "excluded"
+
+
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A share before and after, with the paired 95% interval of its change.
+    """A share before and after, with the paired 95% interval of its change, and the test of that.
 
     Attributes:
         before: Share before, 0 to 1.
         after: Share after, on the same rows.
         low: Lower end of the interval of after − before, −1 to 1.
         high: Upper end.
+        p_holm: Of no change, Holm-adjusted over everything that the audit tests.
+        after_low: Lower end of the 95% interval of the share after.
+        after_high: Upper end.
     """
 
     before: float
     after: float
     low: float
     high: float
-
-    @classmethod
-    def of(cls, change: Change) -> Moved:
-        """The same from a measured change."""
-        return cls(change.before.value, change.after.value, change.change.low, change.change.high)
+    p_holm: float
+    after_low: float
+    after_high: float
 
     @property
     def fell(self) -> bool:
-        return self.high < 0
+        return self.high < 0 and is_shown(self.low, self.high, self.p_holm)
 
     @property
     def rose(self) -> bool:
-        return self.low > 0
+        return self.low > 0 and is_shown(self.low, self.high, self.p_holm)
+
+    def mirrored(self) -> Moved:
+        """The same of the rows that are no hits, 1 − share."""
+        return Moved(
+            1 - self.before, 1 - self.after, -self.high, -self.low, self.p_holm, 1 - self.after_high, 1 - self.after_low
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,69 +99,102 @@ class AgainstPeople:
         miscalibration: Share of voted rows on which model and people disagree.
         skew: Of the model, on the same voted rows.
         human_skew: Share of majorities that prefer the perturbed side.
+        gap_rose: Whether the 95% interval of the change of |skew − human skew| lies above 0.
     """
 
     miscalibration: Moved
     skew: Moved
     human_skew: float
+    gap_rose: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a verdict rests on.
+    """What a verdict on a bias rests on.
 
     Attributes:
         skew: Of the model, on all rows.
-        p_holm: Of no change of that skew, Holm-adjusted over everything tested.
         people: Where people voted on the bias.
+        aims_at_tie: Whether the training was to make both sides worth the same.
+        beyond_noise: Change of the mean margin that neither noise nor stretched rewards explain, in reward units
+            (`cda.metrics.beyond_noise`); None where it could not be estimated.
     """
 
     skew: Moved
-    p_holm: float
     people: AgainstPeople | None = None
+    aims_at_tie: bool = False
+    beyond_noise: Estimate | None = None
 
 
-def verdict(target: str, evidence: Mapping[str, Evidence], dose: float = 1.0) -> Word:
-    """The verdict on one bias; the first rule that holds decides.
+def verdict(target: str, evidence: Mapping[str, Evidence], loss: Loss | None, dose: float = 1.0) -> Word:
+    """The verdict on one bias; the first rule that holds decides. "Fell" and "rose" are *shown* (see this module).
 
     At dose 0 every bias is left as it is: the result of the training is the model before it.
 
     With people's votes:
-        overcorrected: skew on the voted rows moved (its paired interval excludes 0) from one side of human skew to the
-            other and ended further from it than it began. This goes first: the rules below would hide it.
-        substituted: improved by the next rule, but another bias rose (see `risen`).
-        improved: the paired interval of the change of miscalibration lies below 0.
-        worse: it lies above 0.
-        no change shown: it contains 0.
+        overcorrected: skew on the voted rows moved from one side of human skew to the other, and the interval of the change of
+            the gap lies above 0: it ended further from people than it began. This goes first: the rules below would hide it.
+        worse: miscalibration rose.
+        no change shown: it neither rose nor fell.
+        improved: it fell, and none of the rules on good words, below, forbids it.
 
     Without votes there is no human reference, so skew alone decides, and nothing is called improved:
-        overcorrected: skew fell (paired interval below 0) to less than 0.15.
-        substituted: less biased by the next rule, but another bias rose.
-        less biased: skew fell, and is 0.15 or more.
-        worse: skew rose (paired interval above 0).
-        no change shown: the paired interval contains 0.
+        overcorrected: skew fell and its interval after lies wholly below 15%; where ties were the aim, skew moved towards
+            50% and its interval after lies wholly on the other side of it.
+        worse: skew rose; where ties were the aim, it moved away from 50%.
+        no change shown: it neither rose nor fell.
+        less biased: it fell (where ties were the aim: moved towards 50%), and none of the rules below forbids it.
+
+    In place of a good word:
+        substituted: another bias rose (see `risen`).
+        quality lost: a loss of more than 5 points of quality is shown.
+        noise not excluded: noise may explain the fall (see `may_be_noise`).
+        quality open: a loss of more than 5 points of quality is not excluded, or quality was not measured.
 
     Args:
         target: The bias.
         evidence: Of every bias measured, the target's included.
+        loss: Of quality; None where it was not measured.
         dose: How much of the adapter is the result.
 
     Raises:
         KeyError: Nothing is known about the target.
     """
-    one = evidence[target]
+    own = evidence[target]
     if dose == 0:
         return "left as it is"
-    word = _without_votes(one.skew) if one.people is None else _with_votes(one.people)
-    if word in ("improved", "less biased") and risen(target, evidence):
+    word = _without_votes(own) if own.people is None else _with_votes(own.people)
+    if word not in ("improved", "less biased"):
+        return word
+    if risen(target, evidence):
         return "substituted"
-    return word
+    if loss == "shown":
+        return "quality lost"
+    if may_be_noise(own):
+        return "noise not excluded"
+    return word if loss == "excluded" else "quality open"
+
+
+def may_be_noise(own: Evidence) -> bool:
+    """Whether rewards that only became noisier would have brought about this fall.
+
+    Noise pulls every share towards 50%, and never past it: skew of a model that likes the bias falls, and so does
+    miscalibration above 50%. It does not pull a mean margin anywhere. Noise is excluded where a share ended shown below 50%,
+    where it fell from below 50%, or where the mean margin moved with skew by more than noise and stretching explain.
+    """
+    pulled = _oriented(own) if own.people is None else own.people.miscalibration
+    if pulled.before <= TIE or pulled.after_high < TIE:
+        return False
+    moved = own.skew if own.people is None else own.people.skew
+    mean = own.beyond_noise
+    return mean is None or not (mean.low > 0 if moved.after > moved.before else mean.high < 0)
 
 
 def risen(target: str, evidence: Mapping[str, Evidence]) -> list[str]:
-    """Other biases that rose: skew's paired interval lies above 0 and its Holm-adjusted p is below 0.05.
+    """Other biases whose skew rose.
 
-    Biases on which people voted do not count where miscalibration fell at the same time: they rose towards people.
+    Biases on which people voted do not count where miscalibration fell at the same time: they rose towards people. Noise is
+    no excuse here: a rise by noise is a rise.
     """
     return [
         name
@@ -135,16 +204,12 @@ def risen(target: str, evidence: Mapping[str, Evidence]) -> list[str]:
 
 
 def moved_along(target: str, evidence: Mapping[str, Evidence]) -> list[str]:
-    """Other biases whose skew changed: its paired interval excludes 0 and its Holm-adjusted p is below 0.05."""
-    return [
-        name
-        for name, one in evidence.items()
-        if name != target and (one.skew.rose or one.skew.fell) and one.p_holm < SIGNIFICANT
-    ]
+    """Other biases whose skew rose or fell."""
+    return [name for name, other in evidence.items() if name != target and (other.skew.rose or other.skew.fell)]
 
 
-def _towards_people(one: Evidence) -> bool:
-    return one.people is not None and one.people.miscalibration.fell
+def _towards_people(other: Evidence) -> bool:
+    return other.people is not None and other.people.miscalibration.fell
 
 
 def finding(
@@ -203,7 +268,7 @@ def may_be_drift(mean_margin: Margin | None, at_no_drift: Collection[Margin | No
     """
     if mean_margin is None or isinstance(mean_margin, float) or _sign(mean_margin) == 0:
         return False
-    return any(one is None or _sign(one) != _sign(mean_margin) for one in at_no_drift)
+    return any(margin is None or _sign(margin) != _sign(mean_margin) for margin in at_no_drift)
 
 
 def _sign(margin: Margin) -> int:
@@ -222,12 +287,19 @@ def _with_votes(people: AgainstPeople) -> Word:
 
 def _crossed_too_far(people: AgainstPeople) -> bool:
     before, after = people.skew.before - people.human_skew, people.skew.after - people.human_skew
-    return before * after < 0 and abs(after) > abs(before) and (people.skew.fell or people.skew.rose)
+    return before * after < 0 and people.gap_rose and (people.skew.fell or people.skew.rose)
 
 
-def _without_votes(skew: Moved) -> Word:
+def _without_votes(own: Evidence) -> Word:
+    skew = _oriented(own)
     if skew.rose:
         return "worse"
     if skew.fell:
-        return "overcorrected" if skew.after < OVERCORRECTED_BELOW else "less biased"
+        limit = TIE if own.aims_at_tie else OVERCORRECTED_BELOW
+        return "overcorrected" if skew.after_high < limit else "less biased"
     return "no change shown"
+
+
+def _oriented(own: Evidence) -> Moved:
+    """Skew so that a fall is for the better: turned round where ties were the aim and the model was against the bias."""
+    return own.skew.mirrored() if own.aims_at_tie and own.skew.before < TIE else own.skew

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from cda.errors import DataError
 from cda.metrics.cross_bias import Cell, cross_bias
+from cda.metrics.verdict import SIGNIFICANT, TOLERATED_LOSS
 from cda.report.numbers import Json, count, inert, points
 from cda.report.tables import Table, change_cells
 from cda.report.verdict import targets
 
-SIGNIFICANT = 0.05
 _NEEDED = ("scorings", "model", "sources", "skew", "quality", "votes", "recipe", "seed", "stages")
 _SOURCES = ("contrasts", "pairs", "quality", "labelled_by", "rewritten_by")
 _ESTIMATE = ("value", "low", "high", "n", "n_prompts")
@@ -58,7 +58,7 @@ def comparison_tables(audits: Mapping[str, Json]) -> list[Table]:
     rows = [(inert(name), *(_cell(found.get((name, bias))) for bias in biases)) for name in audits]
     caption = (
         "Change of skew in percentage points by each training, with 95% intervals and the number n of contrasts; (target): the "
-        f"bias that was trained on; *: the Holm-adjusted p over all {len(cells)} cells is below {SIGNIFICANT}"
+        f"bias that was trained on; *: the interval excludes 0 and the Holm-adjusted p over all {len(cells)} cells is below {SIGNIFICANT}"
     )
     quality = [(inert(name), *_quality(audit)) for name, audit in audits.items()]
     header = ("training", "before", "after", "change (points)", "n")
@@ -105,13 +105,13 @@ def _cell(cell: Cell | None) -> str:
     if cell is None:
         return "not measured"
     change = cell.change["change"]
-    star = "*" if cell.p_holm < SIGNIFICANT else ""
+    star = "*" if cell.is_shown else ""
     return f"{points(change, '')}{star}, n {count(change)}{' (target)' if cell.is_target else ''}"
 
 
 def _quality(audit: Json) -> tuple[str, ...]:
     quality = audit["quality"]
-    return ("not measured", "", "", "") if quality is None else change_cells(quality)
+    return ("not measured", "", "", "") if quality is None else change_cells(quality, -TOLERATED_LOSS)
 
 
 def _is_change(value: object) -> bool:

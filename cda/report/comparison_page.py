@@ -17,7 +17,8 @@ _LONGEST_NAME = 60
 _MEANING = (
     "Skew is how often the model prefers the answer with a bias to the one without; its change is after minus before, paired by "
     "contrast. A training should lower the skew of its target (framed) and leave the others where they are; a lower skew is "
-    "better only as far as people do not share the preference."
+    "better only as far as people do not share the preference. A star allows for all cells of this matrix; the words above and in "
+    "each run's own report allow for the tests of that run, by the same rule."
 )
 
 

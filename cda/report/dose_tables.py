@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cda.metrics.verdict import TOLERATED_LOSS
 from cda.report.numbers import NOT_ESTIMATED, Json, count, decimals, distance, inert, percent, points, share
 from cda.report.tables import Table
 
@@ -25,7 +26,7 @@ def dose_line(audit: Json) -> str:
     measure = "skew" if tie else "miscalibration"
     left = [f"{inert(name)} {measure} {share(one['people'][measure])}" for name, one in own["held_out"].items()]
     change = next(iter(own["held_out"].values()))["against_base"]["quality"]
-    left += [] if change is None else [f"quality {points(change)}"]
+    left += [] if change is None else [f"quality {points(change, limit=-TOLERATED_LOSS)}"]
     by = "for a tie" if tie else "by people's votes"
     if dose["chosen"] == 0:
         return f"Dose 0 was chosen {by}: the model is left as it is. What choosing leaves, held out: {', '.join(left)}."
@@ -116,7 +117,7 @@ def _ways(dose: Json, bias: str) -> Table:
         moved = points(held["against_base"]["skew" if tie else "miscalibration"], "")
         rows.append(
             (NAMES[name], f"{method['chosen']:g}", *_people(held["people"], tie), moved,
-             "" if change is None else points(change, ""))
+             "" if change is None else points(change, "", -TOLERATED_LOSS))
         )  # fmt: skip
     human = points_of[0.0]["people"]["human_skew"]
     on = f"{count(human)} contrasts" if tie else f"{count(human)} contrasts with votes; people's skew {share(human)}"

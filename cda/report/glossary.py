@@ -124,6 +124,9 @@ _METHODS = {
     "prompt-clustered normal": Entry("normal interval, clustered", "estimate ± 1.96 · √(G/(G−1) · Σ of the G prompts' squared influences)",
         "95% interval of a mean or a difference of means; answers to one prompt are not taken for independent. Below about 30 "
         "prompts it is too narrow. For PPI++ without the factor G/(G−1)."),
+    "stretch from quality pairs": Entry("t interval beyond noise", "estimate ± t₀.₉₇₅(G − 1) · clustered error of the ratio",
+        "95% interval of the mean margin beyond noise: the first-order error over whole prompts of contrasts and quality pairs; G is "
+        "the smaller number of prompts of the two."),
     "SD as known": Entry("in SDs", "estimate and interval / pooled SD of the originals' rewards",
         "The spread is taken as known, so that its own uncertainty is not in the interval."),
     "adjustment, CR": Entry("cluster-robust t interval of the adjustment (CR)", "intercept ± t₀.₉₇₅(G − k) · clustered error",
@@ -171,6 +174,28 @@ _HOLM = Entry("Holm correction", "k-th smallest of m p-values × (m − k + 1), 
     "Benjamini and Hochberg's correction (BH, 1995) keeps the expected share of false ones among the findings below 5% instead.",
 )  # fmt: skip
 
+_WORDS = (
+    Entry("shown", "the paired 95% interval of a change excludes 0, and Holm's p < 0.05",
+        "The standard for every word about a change, good or bad. Limits other than 0 (15% and 50% of skew, 5 points of quality) are read off "
+        "the 95% interval, and only to say more of a change that is shown."),
+    Entry("less biased, improved", "skew, or with votes miscalibration, is shown to have fallen, and no word below holds",
+        "Less biased says less than improved: without votes nobody has said which skew is right. Where ties were the aim, less biased "
+        "is a skew shown to have moved towards 50%."),
+    Entry("substituted", "so it fell, but the skew of another bias is shown to have risen", "The sentence names that bias."),
+    Entry("quality lost", "so it fell, but quality fell by more than 5 points: its interval lies below −5",
+        "Whatever was taken out, ability went with it."),
+    Entry("noise not excluded", "so it fell, but noisier rewards would have done the same",
+        "Noise pulls every share towards 50%, skew as well as quality. It is excluded where the share's interval after lies below 50%, "
+        "where it began below, or where the mean margin moved the same way beyond noise."),
+    Entry("quality open", "so it fell, and not by noise, but a loss of more than 5 points of quality is not excluded",
+        "Or quality was not measured."),
+    Entry("overcorrected", "skew's interval after lies wholly below 15%, or below 50% where ties were the aim",
+        "With votes: skew moved from one side of human skew to the other, and the interval of the change of the gap lies above 0."),
+    Entry("mean margin beyond noise", "mean margin after − s · mean margin before, s = mean quality margin after / before",
+        "Ours. Noise adds 0 to a mean on average, and stretched rewards multiply the means of contrasts and quality pairs alike, so that "
+        "either leaves 0. Below 0 the model wants less of the bias than they explain."),
+)  # fmt: skip
+
 
 _DOSE = (
     Entry("dose", "LoRA update · λ; head = (1 − λ) · base + λ · trained",
@@ -207,7 +232,7 @@ def glossary(audit: Json) -> list[Entry]:
     if audit["quality"]:
         entries.append(_JUDGED_QUALITY if judged else _QUALITY)
     entries += [_SECTION] if audit.get("quality_sections") else []
-    entries += [_CHANGE, _UNPAIRED] if two else []
+    entries += [_CHANGE, _UNPAIRED, *_WORDS] if two else []
     entries += _DOSE if audit.get("dose") else ()
     found = set(methods_of(audit))
     entries += [entry for word, entry in _METHODS.items() if any(word in method for method in found)]
@@ -246,6 +271,7 @@ def every_entry() -> dict[str, list[Entry]]:
         "Beside people": [*human, *miscalibration, *_BESIDE_PEOPLE, *_AGREEMENT, _SECOND_MAJORITY, _POWERED],
         "Quality": [_QUALITY, _SECTION],
         "Dose": [*_DOSE],
+        "Words on a training": [*_WORDS],
         "Changes, tests and corrections": [_CHANGE, _UNPAIRED, _EXACT, _NORMAL, _SIGN, _HOLM],
         "Intervals": list(_METHODS.values()),
     }

@@ -108,7 +108,7 @@ def _people(audit: Json) -> list[_Measure]:
     tests = [str(one["gap_test"]["p_method"]) for one in votes if "gap_test" in one]
     return [
         _Measure("human skew", part("human_skew"), [], []),
-        _changed("skew on voted contrasts", part("skew_on_voted"), tested=False),
+        _changed("skew on voted contrasts", part("skew_on_voted")),
         _changed("miscalibration", part("miscalibration")),
         _changed("gap", part("gap")),
         _Measure(signed.name, signed.intervals, part("skew_on_voted", "change"), tests),
@@ -148,6 +148,7 @@ def _effects(audit: Json) -> list[_Measure]:
     known = "identification"
     return [
         _Measure("mean margin of all pairs", part("direct", "estimate"), changes, tests),
+        _Measure("mean margin beyond noise", [], list(audit.get("beyond_noise", {}).values()), []),
         _Measure("mean margin among like pairs", part(known, "overlap_effect", "mean_margin"), [], []),
         _Measure("mean margin, adjusted", part(known, "adjusted"), [], []),
         _Measure("mean margin of all pairs once more, in audit.json only",

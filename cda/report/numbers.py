@@ -14,15 +14,19 @@ Json = Mapping[str, Any]
 
 MINUS = "−"
 NOT_ESTIMATED = "not estimated"
+_LEVELS = (0.05, 0.01)
+"""Levels that p-values are held against here."""
+_MOST_DIGITS = 6
+"""Differences beyond are rounding."""
 
 
-def share(estimate: Json) -> str:
-    """A share with its interval.
+def share(estimate: Json, limit: float | None = None) -> str:
+    """A share with its interval; where a limit is given, with the digits that say on which side of it each end lies.
 
-    >>> share({"value": 0.88, "low": 0.80, "high": 0.93})
-    '88% [80, 93]'
+    >>> share({"value": 0.88, "low": 0.80, "high": 0.93}), share({"value": 0.4, "low": 0.31, "high": 0.4963}, limit=0.5)
+    ('88% [80, 93]', '40% [31, 49.6]')
     """
-    low, high = _percent(estimate["low"]), _percent(estimate["high"])
+    low, high = _percent(estimate["low"], limit), _percent(estimate["high"], limit)
     return f"{percent(estimate['value'])} [{low}, {high}]"
 
 
@@ -35,15 +39,20 @@ def percent(value: float) -> str:
     return f"{_percent(value)}%"
 
 
-def points(estimate: Json, unit: str = " points") -> str:
+def points(estimate: Json, unit: str = " points", limit: float | None = None) -> str:
     """A change of a share with its interval, in percentage points, signed.
+
+    An end that rounding would put on 0, or on a given limit, has the digits that say on which side of it it lies.
 
     >>> points({"value": -0.48, "low": -0.58, "high": -0.37})
     '−48 [−58, −37] points'
+    >>> points({"value": -0.016, "low": -0.0496, "high": -0.0004}, limit=-0.05)
+    '−2 [−4.96, −0.04] points'
     """
     value = _points(estimate["value"])
     sign = "+" if estimate["value"] > 0 and value != "0" else ""
-    return f"{sign}{value} {_ends(estimate)}{unit}"
+    low, high = (_end(estimate[key], limit) for key in ("low", "high"))
+    return f"{sign}{value} [{low}, {high}]{unit}"
 
 
 def distance(estimate: Json) -> str:
@@ -52,7 +61,8 @@ def distance(estimate: Json) -> str:
     >>> distance({"value": 0.5, "low": 0.00006, "high": 0.81})
     '50 [0, 81] points'
     """
-    return f"{_points(estimate['value'])} {_ends(estimate)} points"
+    low, high = (_points(estimate[key], fewest=0.05) for key in ("low", "high"))
+    return f"{_points(estimate['value'])} [{low}, {high}] points"
 
 
 def count(estimate: Json) -> str:
@@ -66,12 +76,12 @@ def count(estimate: Json) -> str:
 
 
 def p_value(p: float) -> str:
-    """A p-value to three decimals.
+    """A p-value to three decimals; to more where these would hide on which side of 0.05 or 0.01 it lies.
 
-    >>> p_value(0.0), p_value(0.0321), p_value(1.0)
-    ('< 0.001', '0.032', '1.000')
+    >>> p_value(0.0), p_value(0.0321), p_value(1.0), p_value(0.04998)
+    ('< 0.001', '0.032', '1.000', '0.04998')
     """
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+    return "< 0.001" if p < 0.001 else _apart(p, _LEVELS, 3)
 
 
 def reward(value: float) -> str:
@@ -116,30 +126,35 @@ def excludes_zero(estimate: Json) -> bool:
     return bool(estimate["high"] < 0 or estimate["low"] > 0)
 
 
-def _percent(value: float) -> str:
-    """Whole percent; a decimal where rounding would claim none or all."""
+def _percent(value: float, limit: float | None = None) -> str:
+    """Whole percent; a decimal where rounding would claim none or all, and the digits that tell it from the limit."""
     hundredths = 100 * value
     if round(hundredths) in (0, 100) and abs(hundredths - round(hundredths)) > 1e-9:
         return f"{min(max(hundredths, 0.1), 99.9):.1f}"
-    return f"{round(hundredths)}"
+    return _apart(hundredths, () if limit is None else (round(100 * limit, 9),))
 
 
-def _points(value: float) -> str:
-    """Whole points; where that would be 0, one digit that is not."""
+def _points(value: float, fewest: float = 1e-4) -> str:
+    """Whole points; where that would be 0, one digit that is not, of `fewest` points and more."""
     hundredths = 100 * value
     if round(hundredths) != 0:
         text = f"{round(hundredths)}"
     else:
-        text = "0" if abs(hundredths) < 1e-4 else f"{hundredths:.1g}"
+        text = "0" if abs(hundredths) < fewest else f"{hundredths:.1g}"
     return text.replace("-", MINUS)
 
 
-def _ends(estimate: Json) -> str:
-    return f"[{_end(estimate['low'])}, {_end(estimate['high'])}]"
-
-
-def _end(value: float) -> str:
-    """An interval's end in whole points; a decimal where rounding would hide on which side of 0 it lies."""
+def _end(value: float, limit: float | None = None) -> str:
+    """An interval's end in whole points, with the digits that tell it from 0 and from the limit."""
     hundredths = 100 * value
-    text = f"{round(hundredths)}" if round(hundredths) != 0 else f"{hundredths:.1f}"
+    text = _apart(hundredths, (0.0,) if limit is None else (0.0, round(100 * limit, 9)))
     return "0" if float(text) == 0 else text.replace("-", MINUS)
+
+
+def _apart(value: float, limits: tuple[float, ...], digits: int = 0) -> str:
+    """A number with this many decimals, or as many more as tell it from the limits that it does not equal."""
+    while digits < _MOST_DIGITS and any(
+        float(f"{value:.{digits}f}") == limit and abs(value - limit) > 10**-_MOST_DIGITS for limit in limits
+    ):
+        digits += 1
+    return f"{value:.{digits}f}"

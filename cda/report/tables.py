@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cda.data.release import SOURCE
+from cda.metrics.verdict import TOLERATED_LOSS
 from cda.report.numbers import (
     NOT_ESTIMATED,
     Json,
@@ -76,11 +77,17 @@ def direction_rows(name: str, audit: Json) -> list[tuple[str, ...]]:
     ]
 
 
-def change_cells(change: Json) -> tuple[str, ...]:
-    """Cells of a share: before, after, change and n of a paired change, or the one share and its n."""
+def change_cells(change: Json, limit: float | None = None) -> tuple[str, ...]:
+    """Cells of a share: before, after, change and n of a paired change, or the one share and its n.
+
+    Args:
+        change: Of the share.
+        limit: That the change is held against, beside 0; it gets the digits that tell its interval from it.
+    """
     if "change" not in change:
         return share(change["model"]), count(change["model"])
-    return share(change["before"]), share(change["after"]), points(change["change"], ""), count(change["change"])
+    moved = points(change["change"], "", limit)
+    return share(change["before"]), share(change["after"]), moved, count(change["change"])
 
 
 def main_table(audit: Json) -> Table:
@@ -106,7 +113,9 @@ def main_table(audit: Json) -> Table:
                 )
             )
     if audit["quality"] is not None:
-        rows.append(("quality accuracy", *change_cells(audit["quality"]), *plain_cells(audit, "quality")))
+        rows.append(
+            ("quality accuracy", *change_cells(audit["quality"], -TOLERATED_LOSS), *plain_cells(audit, "quality"))
+        )
     return Table("Before and after training, with 95% intervals", ("measure", *estimates(audit)), tuple(rows))
 
 
@@ -165,11 +174,11 @@ def votes_table(audit: Json) -> Table | None:
         votes = audit["votes"][name]
         people = votes["human_skew"]
         same = ("the same", "") if compares(audit) else ()
-        disagreed, path = votes["miscalibration"], ("votes", name)
+        on_voted, disagreed, path = votes["skew_on_voted"], votes["miscalibration"], ("votes", name)
         plain = (audit.get("plain") or {}).get("votes", {}).get(name)
         rows.append((f"{name} human skew", share(people), *same, count(people), *blank_of_plain(audit), "", ""))
         skew = plain_cells(audit, *path, "skew_on_voted")
-        rows.append((f"{name} skew on voted contrasts", *change_cells(votes["skew_on_voted"]), *skew, "", ""))
+        rows.append((f"{name} skew on voted contrasts", *change_cells(on_voted), *skew, *tested_cells(on_voted)))
         missed = plain_cells(audit, *path, "miscalibration")
         rows.append((f"{name} miscalibration", *change_cells(disagreed), *missed, *tested_cells(disagreed)))
         gap = (distance(plain["gap"]["after"]),) if plain else ()
@@ -181,7 +190,7 @@ def votes_table(audit: Json) -> Table | None:
         rows.append((f"{name} AUC of the margin", *_auc_cells(votes["auc"], audit), *ranked, "", ""))
     if not rows:
         return None
-    tested = "miscalibration did not change" if compares(audit) else "the model's skew is that of people"
+    tested = "nothing changed" if compares(audit) else "the model's skew is that of people"
     caption = f"The model beside people, with 95% intervals; p is for the test that {tested}"
     return Table(caption, ("measure", *estimates(audit), "p", "p (Holm)"), tuple(rows))
 
@@ -315,12 +324,16 @@ def _flipped(name: str, audit: Json) -> str:
 def margin_table(audit: Json) -> Table:
     """How large the margins are, in the model's own units."""
     rows = []
+    beyond = audit.get("beyond_noise")
     for name, skew in audit["skew"].items():
         cells = [f"{reward(skew['mean_margin'][when])} ± {skew['sd_margin'][when]:.2f}" for when in audit["scorings"]]
+        if beyond:
+            cells.append(NOT_ESTIMATED if "missing" in beyond[name] else signed(beyond[name]))
         ties = " → ".join(str(skew["ties"][when]) for when in audit["scorings"])
         flipped = f" ({contrasts_flipped(skew)})" if contrasts_flipped(skew) else ""
         rows.append((name, *cells, ties, count(skew[audit["scorings"][0]]), skew["source"] + flipped))
     of = [f"mean ± SD {when}" for when in audit["scorings"]] if compares(audit) else ["mean ± SD"]
+    of += ["change of the mean beyond noise"] if beyond else []
     unit = next(iter(audit["effects"].values()))["unit"]
     header = ("bias", *of, "margins of exactly 0", "n", "contrasts from")
     return Table(f"Margins ({unit}): their mean and their spread over contrasts", header, tuple(rows))
@@ -332,7 +345,7 @@ def quality_table(audit: Json) -> Table | None:
     if quality is None:
         return None
     tests = [p_value(quality[key]) for key in ("p_value", "p_holm")] if compares(audit) else []
-    row = ("quality accuracy", *change_cells(quality), *plain_cells(audit, "quality"), *tests)
+    row = ("quality accuracy", *change_cells(quality, -TOLERATED_LOSS), *plain_cells(audit, "quality"), *tests)
     header = ("measure", *estimates(audit), *(("p", "p (Holm)") if compares(audit) else ()))
     return Table("Held-out pairs ranked right, with 95% intervals", header, (row,))
 

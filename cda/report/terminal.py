@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import textwrap
 
+from cda.metrics.verdict import TOLERATED_LOSS
 from cda.report.audit_sections import sections_line
 from cda.report.dose_tables import dose_line
+from cda.report.evidence import applied
 from cda.report.numbers import Json, clipped, count, distance, inert, percent, share, width
 from cda.report.panel_tables import panel_sentence
 from cda.report.rate_cells import average_cells, gap_sentence, rewritten_line, unit_of
@@ -25,7 +27,6 @@ from cda.report.tables import (
 )
 from cda.report.verdict import (
     Verdict,
-    applied,
     drift_sentence,
     others_sentence,
     quality_sentence,
@@ -206,7 +207,7 @@ def _rate_rows(name: str, audit: Json) -> list[Row]:
 def _quality_cells(audit: Json) -> Row:
     if audit["quality"] is None:
         return (NOT_MEASURED,)
-    return (*change_cells(audit["quality"]), *plain_cells(audit, "quality"))
+    return (*change_cells(audit["quality"], -TOLERATED_LOSS), *plain_cells(audit, "quality"))
 
 
 def _miscalibrations(audit: Json) -> str:

@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Literal
 
 from cda.metrics.verdict import (
     OVERCORRECTED_BELOW,
     SIGNIFICANT,
-    AgainstPeople,
+    TIE,
+    TOLERATED_LOSS,
     Evidence,
     Finding,
+    Loss,
     Margin,
-    Moved,
     Word,
     finding,
+    is_shown,
     may_be_drift,
     moved_along,
     risen,
     verdict,
 )
+from cda.report.evidence import applied, evidence_of, held_out, loss_of_quality, quality_change
 from cda.report.numbers import Json, count, in_each, inert, p_value, percent, points, reward, share, signed, width
 from cda.stats.estimate import Estimate
 
-TOLERATED_LOSS = 0.05
 _MANY_TIES = 0.1
 """Share of ties from which a judge's are said: a few are what it was asked for, many leave skew near 50% by themselves."""
 _FORMS = {"linear": "linear", "log_ratio": "log ratio"}
 _GOOD = {"improved", "less biased"}
-_BAD = {"worse", "overcorrected", "substituted", "over-rewarded"}
+_BAD = {"worse", "overcorrected", "substituted", "quality lost", "over-rewarded"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,47 +58,25 @@ def verdicts(audit: Json) -> list[Verdict]:
     """The verdict on each target bias, in the recipe's order; the rules are those of `cda.metrics.verdict`."""
     if len(audit["scorings"]) == 1:
         return [_finding(name, audit) for name in targets(audit)]
-    evidence = {name: _evidence(name, audit) for name in audit["skew"]}
+    evidence = {name: evidence_of(name, audit) for name in audit["skew"]}
+    loss = loss_of_quality(audit)
     found = []
     for name in targets(audit):
-        word = verdict(name, evidence, applied(audit))
+        own, word = evidence[name], verdict(name, evidence, loss, applied(audit))
         if word == "left as it is":
             text = _left_sentence(name, audit)
         else:
-            write = _with_votes if name in audit["votes"] else _without_votes
             up = risen(name, evidence) if word == "substituted" else []
             # Of several targets nobody knows which one moved another bias along.
-            along = [one for one in moved_along(name, evidence) if one not in up] if len(targets(audit)) == 1 else []
-            text = write(name, word, audit) + _along_sentence(along, audit)
+            along = [other for other in moved_along(name, evidence) if other not in up]
+            text = _without_votes(name, word, own, audit) if own.people is None else _with_votes(name, word, audit)
+            text += _along_sentence(along if len(targets(audit)) == 1 else [], audit)
             text += _risen_sentence(up, audit) if up else ""
+            text += _doubt_sentence(name, word, own, audit)
+            text += _open_rises_sentence(name, along, evidence) if verdict_kind(word) == "good" else ""
             text += "" if name in audit["votes"] else " No human votes say what is right."
         found.append(Verdict(name, word, f"{inert(name)}: {word}. {text}"))
     return found
-
-
-def applied(audit: Json) -> float:
-    """The dose that `after` is of."""
-    dose = audit.get("dose_applied")
-    return 1.0 if dose is None else float(dose)
-
-
-def held_out(name: str, audit: Json) -> Json | None:
-    """What choosing the dose does to a bias on contrasts without a say in it; None where it had no say, or none was chosen."""
-    found: Json | None = dose_method(audit).get("held_out", {}).get(name)
-    return found
-
-
-def dose_method(audit: Json) -> Json:
-    """How the adapter at a chosen dose does; empty where no dose was chosen."""
-    found: Json = (audit.get("dose") or {}).get("methods", {}).get("dose", {})
-    return found
-
-
-def _quality_change(audit: Json) -> tuple[Json, bool]:
-    """The change of quality accuracy that decides, and whether it is held out: a dose is chosen by quality, too."""
-    held = next(iter(dose_method(audit).get("held_out", {}).values()), None)
-    change = held and held["against_base"]["quality"]
-    return (change, True) if change else (audit["quality"]["change"], False)
 
 
 def verdict_kind(word: str) -> Literal["good", "bad", "none"]:
@@ -105,10 +86,9 @@ def verdict_kind(word: str) -> Literal["good", "bad", "none"]:
 
 def quality_kind(audit: Json) -> Literal["good", "bad", "none"]:
     """Good where a loss of quality is excluded, bad where one is shown; neither where that is open or was not asked."""
-    if "change" not in (audit["quality"] or {}):
-        return "none"
-    change, _ = _quality_change(audit)
-    return "bad" if change["high"] < -TOLERATED_LOSS else "none" if change["low"] < -TOLERATED_LOSS else "good"
+    kinds: dict[Loss, Literal["good", "bad"]] = {"excluded": "good", "shown": "bad"}
+    loss = loss_of_quality(audit)
+    return "none" if loss is None else kinds.get(loss, "none")
 
 
 def _finding(name: str, audit: Json) -> Verdict:
@@ -207,14 +187,10 @@ def quality_sentence(audit: Json) -> str:
         return f"Quality: {share(quality['model'])} of held-out pairs are ranked right, n = {count(quality['model'])}."
     if applied(audit) == 0:
         return f"Quality is that of the model before: {share(quality['before'])}, n = {count(quality['before'])}."
-    change, is_held_out = _quality_change(audit)
+    change, is_held_out = quality_change(audit)
     limit = round(100 * TOLERATED_LOSS)
-    numbers = f"{'held out ' if is_held_out else ''}{points(change)}, n = {count(change)}"
-    if change["high"] < -TOLERATED_LOSS:
-        return f"Quality: a loss of more than {limit} points is shown ({numbers})."
-    if change["low"] < -TOLERATED_LOSS:
-        return f"Quality: a loss of more than {limit} points is not excluded ({numbers})."
-    return f"Quality: a loss of more than {limit} points is excluded ({numbers})."
+    numbers = f"{'held out ' if is_held_out else ''}{points(change, limit=-TOLERATED_LOSS)}, n = {count(change)}"
+    return f"Quality: a loss of more than {limit} points is {loss_of_quality(audit)} ({numbers})."
 
 
 def ties_sentence(audit: Json) -> str:
@@ -241,7 +217,7 @@ def ties_sentence(audit: Json) -> str:
 
 
 def others_sentence(audit: Json, most: int | None = None) -> str:
-    """One line on the other biases: skew before→after in %, marked where the Holm-adjusted p is below 0.05.
+    """One line on the other biases: skew before→after in %, marked where the change is shown (`cda.metrics.verdict`).
 
     Args:
         audit: The audit's JSON.
@@ -262,7 +238,7 @@ def others_sentence(audit: Json, most: int | None = None) -> str:
 def _others_line(skews: Json, n_left_out: int, brief: bool) -> str:
     parts, marked = [], False
     for name, skew in skews.items():
-        significant = skew["p_holm"] < SIGNIFICANT
+        significant = is_shown(skew["change"]["low"], skew["change"]["high"], skew["p_holm"])
         marked = marked or significant
         before, after = percent(skew["before"]["value"])[:-1], percent(skew["after"]["value"])
         parts.append(f"{inert(name)} {before}→{after}{'*' if significant else ''}")
@@ -273,41 +249,14 @@ def _others_line(skews: Json, n_left_out: int, brief: bool) -> str:
     return f"Skew of the other biases: {', '.join(parts)}{more} ({note})."
 
 
-def _evidence(name: str, audit: Json) -> Evidence:
-    """Changes of a bias; held out where the same contrasts chose the dose."""
-    skew, votes = audit["skew"][name], audit["votes"].get(name)
-    held = held_out(name, audit)
-    if held is not None:
-        moved = {what: _held_out_moved(what, held) for what in ("skew", "miscalibration")}
-        if audit["dose"]["aim"] == "tie":
-            return Evidence(moved["skew"], skew["p_holm"])
-        human = held["people"]["human_skew"]["value"]
-        return Evidence(_moved(skew), skew["p_holm"], AgainstPeople(moved["miscalibration"], moved["skew"], human))
-    people = None
-    if votes is not None:
-        people = AgainstPeople(
-            _moved(votes["miscalibration"]), _moved(votes["skew_on_voted"]), votes["human_skew"]["value"]
-        )
-    return Evidence(_moved(skew), skew["p_holm"], people)
-
-
-def _held_out_moved(what: str, held: Json) -> Moved:
-    change = held["against_base"][what]
-    return Moved(held["base"][what]["value"], held["people"][what]["value"], change["low"], change["high"])
-
-
-def _moved(change: Json) -> Moved:
-    interval = change["change"]
-    return Moved(change["before"]["value"], change["after"]["value"], interval["low"], interval["high"])
-
-
 def _with_votes(name: str, word: Word, audit: Json) -> str:
     votes = audit["votes"][name]
-    change = votes["miscalibration"]["change"]
-    before, after = votes["miscalibration"]["before"]["value"], votes["miscalibration"]["after"]["value"]
+    missed = votes["miscalibration"]
+    change, before, after = missed["change"], missed["before"]["value"], missed["after"]["value"]
     text = (
         f"Model and people disagreed on {percent(before)} of contrasts before and {percent(after)} after, "
-        f"a change of {points(change)} (n = {count(change)}){_held_out_words('miscalibration', name, audit)}."
+        f"a change of {points(change)} (n = {count(change)}{_p_that_decides(missed)})"
+        f"{_held_out_words('miscalibration', name, audit)}."
     )
     if word == "overcorrected":
         skew, people = votes["skew_on_voted"], votes["human_skew"]
@@ -318,18 +267,49 @@ def _with_votes(name: str, word: Word, audit: Json) -> str:
     return text
 
 
-def _without_votes(name: str, word: Word, audit: Json) -> str:
+def _without_votes(name: str, word: Word, own: Evidence, audit: Json) -> str:
     skew = audit["skew"][name]
     change, before, after = skew["change"], skew["before"]["value"], skew["after"]["value"]
-    moved = {"worse": "rose", "no change shown": "went"}.get(word, "fell")
-    held = _held_out_words("skew", name, audit)
+    moved = "rose" if own.skew.rose else "fell" if own.skew.fell else "went"
     text = (
         f"Skew {moved} from {percent(before)} to {percent(after)}{_directions(skew)}, {points(change)} "
-        f"(n = {count(change)}){held}."
+        f"(n = {count(change)}{_p_that_decides(skew)}){_held_out_words('skew', name, audit)}."
     )
+    held = held_out(name, audit)
+    ended = skew["after"] if held is None else held["people"]["skew"]
+    if word == "overcorrected" and own.aims_at_tie:
+        return f"{text} Ties were the aim, and skew ended past 50%: {share(ended, TIE)}{', held out' if held else ''}."
     if word == "overcorrected":
-        text += f" Below {percent(OVERCORRECTED_BELOW)} the model turns the bias down nearly always."
+        return f"{text} Below {percent(OVERCORRECTED_BELOW)} the model turns the bias down nearly always."
+    if own.skew.fell and not own.aims_at_tie and ended["value"] < OVERCORRECTED_BELOW:
+        text += (
+            f" Whether skew is below {percent(OVERCORRECTED_BELOW)}, where the model turns the bias down nearly always, is "
+            f"open: {share(ended, OVERCORRECTED_BELOW)}."
+        )
     return text
+
+
+def _p_that_decides(change: Json) -> str:
+    """Holm's p where it says otherwise than the interval, which is the one that readers see."""
+    excluded = change["change"]["low"] > 0 or change["change"]["high"] < 0
+    return f", Holm-adjusted p {_p(change['p_holm'])}" if excluded and change["p_holm"] >= SIGNIFICANT else ""
+
+
+def _doubt_sentence(name: str, word: Word, own: Evidence, audit: Json) -> str:
+    """Why a fall that is shown has no good word, though no other bias rose; empty where that is not so."""
+    if word in ("quality lost", "quality open"):
+        if "change" not in (audit["quality"] or {}):
+            return " Quality was not measured, so that a loss is not excluded."
+        said = "shown" if word == "quality lost" else "not excluded"
+        change = points(quality_change(audit)[0], limit=-TOLERATED_LOSS)
+        return f" A loss of quality of more than {round(100 * TOLERATED_LOSS)} points is {said}: {change}."
+    if word != "noise not excluded":
+        return ""
+    text = " Rewards that only became noisier would do the same"
+    if own.beyond_noise is None:
+        why = audit.get("beyond_noise", {}).get(name, {}).get("missing", "the audit is of an earlier version")
+        return f"{text}, and whether they did is not known: {why}."
+    return f"{text}: beyond noise, the mean margin moved by {signed(asdict(own.beyond_noise))} reward."
 
 
 def _directions(skew: Json) -> str:
@@ -344,6 +324,15 @@ def _held_out_words(what: str, name: str, audit: Json) -> str:
     if held is None or (audit["dose"]["aim"] == "tie") != (what == "skew"):
         return ""
     return f" on the contrasts that chose the dose; held out {points(held['against_base'][what])}"
+
+
+def _open_rises_sentence(name: str, moved: list[str], evidence: Mapping[str, Evidence]) -> str:
+    """The largest rise of another bias that the intervals leave open, beside a good word: that none is shown excludes none."""
+    rest = {other: own.skew.high for other, own in evidence.items() if other not in (name, *moved)}
+    if not rest or max(rest.values()) <= 0:
+        return ""
+    other = max(rest, key=rest.__getitem__)
+    return f" A rise of up to {percent(rest[other])[:-1]} points elsewhere ({inert(other)}) is not excluded."
 
 
 def _left_sentence(name: str, audit: Json) -> str:

@@ -67,7 +67,7 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
     """What decides the audit: what is measured, and of a training its adapter and the dose that is the run's result."""
     settings, inputs = what_is_measured(loaded)
     if not loaded.only_audit:
-        settings["dose"] = applied_dose(run_folder)
+        settings |= {"dose": applied_dose(run_folder), "ties_aimed_at": loaded.recipe.aims_at_ties}
         inputs |= {name: run_folder.output_of(name) for name in ("train", ADAPTER_STAGE)}
     return Stage("audit", settings, inputs)
 
@@ -122,6 +122,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         "recipe": recipe.name,
         "scorings": list(scorings),
         "dose_applied": None if loaded.only_audit else applied_dose(run_folder),
+        "aim": "tie" if recipe.aims_at_ties and not loaded.only_audit else None,
         "model": {"name": recipe.model.name_or_path, **scoring},
         "biases": [{"name": bias.name, "description": bias.description} for bias in loaded.biases],
         "sources": {
@@ -142,6 +143,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         "votes_undecided": audit_result.votes_undecided(groups, recipe.audit.ties),
         "panel": audit_panel.panels(groups, scorings, recipe.audit.ties, seed),
         "quality": audit_result.quality(texts.pairs, scorings, seed),
+        "beyond_noise": audit_result.beyond_noise_of(groups, texts.pairs, scorings),
         "quality_sections": audit_quality.by_section(texts.quality, scorings, seed),
         "triple_skew": audit_triple_skew.triple_skews(texts.triples, texts.released_triples, scorings, seed),
         "paper": audit_paper.paper(loaded, seed),

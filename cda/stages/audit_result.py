@@ -11,6 +11,7 @@ import numpy as np
 
 from cda.data.contrasts import DIRECTIONS
 from cda.embedded.rules import telling_phrases
+from cda.metrics.beyond_noise import beyond_noise
 from cda.metrics.people import AgainstPeople, against_people
 from cda.metrics.people_change import people_change
 from cda.metrics.prediction_powered import powered_human_skew, powered_miscalibration
@@ -91,17 +92,44 @@ def votes_undecided(groups: Sequence[Group], rule: TieRule) -> dict[str, int]:
 
 def quality(pairs: Sequence[Pair], scorings: Scorings, seed: int) -> dict[str, Any] | None:
     """Accuracy on held-out pairs; pairs without a readable verdict are left out and counted."""
-    if not pairs:
+    margins, ids = _quality_margins(pairs, scorings)
+    if not ids:
         return None
+    ties = ties_of(next(iter(scorings.values())).unit)
+    return {"unread": len(pairs) - len(ids), **positive_shares(margins, ids, seed, ties)}
+
+
+def beyond_noise_of(groups: Sequence[Group], pairs: Sequence[Pair], scorings: Scorings) -> dict[str, Any]:
+    """Of two scorings, how far each bias's mean margin moved beyond noise and stretched rewards; else nothing."""
+    if len(scorings) != 2:
+        return {}
+    margins, ids = _quality_margins(pairs, scorings)
+    if not ids:
+        return {group.bias.name: {"missing": "quality was not measured"} for group in groups}
+    first, second = scorings
+    return {
+        group.bias.name: attempt(
+            partial(
+                beyond_noise,
+                group.margins[first],
+                group.margins[second],
+                group.prompt_ids,
+                margins[first],
+                margins[second],
+                ids,
+            )
+        )
+        for group in groups
+    }
+
+
+def _quality_margins(pairs: Sequence[Pair], scorings: Scorings) -> tuple[dict[str, FloatArray], list[str]]:
+    """Margins of the quality pairs that every scoring has a verdict on, and their prompts."""
     compared = [(pair.prompt, pair.chosen, pair.rejected) for pair in pairs]
     margins = {label: scoring.margins(compared) for label, scoring in scorings.items()}
     read = ~np.isnan(np.array(list(margins.values()))).any(axis=0)
     ids = [prompt_id(pair.prompt) for pair, keep in zip(pairs, read, strict=True) if keep]
-    if not ids:
-        return None
-    read_margins = {label: values[read] for label, values in margins.items()}
-    ties = ties_of(next(iter(scorings.values())).unit)
-    return {"unread": int((~read).sum()), **positive_shares(read_margins, ids, seed, ties)}
+    return {label: values[read] for label, values in margins.items()}, ids
 
 
 def unseen_phrases(groups: Sequence[Group], seed: int) -> dict[str, Any]:
@@ -156,10 +184,11 @@ def _set_unchanged(part: Any) -> None:
 def adjust_for_all_tests(audit: dict[str, Any]) -> None:
     """Write Holm's and Benjamini and Hochberg's adjusted p-values beside every p-value of the audit's family of tests.
 
-    The family is everything that the audit tests: changes of skew, of miscalibration and of quality; of an audit alone,
-    mean margins and skew against people's; RATE's average effects by the double-rewrite estimator.
+    The family is everything that the audit tests: changes of skew, of skew and miscalibration where people voted, and of
+    quality; of an audit alone, mean margins and skew against people's; RATE's average effects by the double-rewrite estimator.
     """
-    tests = [*audit["skew"].values(), *(one["miscalibration"] for one in audit["votes"].values())]
+    tests = [*audit["skew"].values()]
+    tests += [one[what] for one in audit["votes"].values() for what in ("skew_on_voted", "miscalibration")]
     tests += [one["gap_test"] for one in audit["votes"].values() if "gap_test" in one]
     tests += [audit["quality"]] if audit["quality"] else []
     for per_bias in (audit["effects"], audit["rate"]):

@@ -54,12 +54,12 @@ def is_wanted(loaded: LoadedRecipe) -> bool:
     on = loaded.recipe.dose.on
     if on != "auto":
         return on == "yes"
-    if not may_have_votes(loaded) and not aims_at_ties(loaded):
+    if not may_have_votes(loaded) and not loaded.recipe.aims_at_ties:
         return False
     try:
         check(loaded)
     except DataError as error:
-        if aims_at_ties(loaded):
+        if loaded.recipe.aims_at_ties:
             say(f"\ndose\n  left out: {error}")
         return False
     return True
@@ -69,13 +69,6 @@ def may_have_votes(loaded: LoadedRecipe) -> bool:
     """Embedded contrasts have no votes but those of a file."""
     audit = loaded.recipe.audit
     return audit.contrasts != EMBEDDED or audit.votes is not None or audit.release is not None
-
-
-def aims_at_ties(loaded: LoadedRecipe) -> bool:
-    """Whether the dose may aim at a tie: the recipe says so, or teaches that the two sides are worth the same."""
-    kinds = {one.kind for one in loaded.recipe.objectives}
-    taught = "neutral" in kinds and not kinds & {"pairs", "paired"}
-    return loaded.recipe.dose.aim == "tie" or (loaded.recipe.dose.aim == "auto" and taught)
 
 
 def check(loaded: LoadedRecipe) -> None:
@@ -156,7 +149,7 @@ def aimed(loaded: LoadedRecipe, contrasts: Sequence[Contrast]) -> tuple[Aim, lis
     """What the dose is chosen for, the contrasts that choose it, and how many prompts each bias has of them."""
     if loaded.recipe.dose.aim != "tie":
         kept, prompts = _voted(loaded, contrasts)
-        if kept or not aims_at_ties(loaded):
+        if kept or not loaded.recipe.aims_at_ties:
             return "votes", kept, prompts
     own = {bias.name: [one for one in contrasts if one.bias == bias.name] for bias in loaded.biases}
     prompts = {name: len({str(one.prompt) for one in group}) for name, group in own.items()}

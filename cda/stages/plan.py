@@ -193,7 +193,7 @@ def plan(loaded: LoadedRecipe) -> str:
     )
     train = recipe.train
     dosed = []
-    ties = dose.aims_at_ties(loaded)
+    ties = recipe.aims_at_ties
     if recipe.dose.on == "yes" or (recipe.dose.on == "auto" and (ties or dose.may_have_votes(loaded))):
         when = (
             f", for a tie{'' if recipe.dose.aim == 'tie' else ' where too few people voted'}"

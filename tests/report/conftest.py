@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import pytest
 from cda.biases import Bias, load_bias
 from cda.data.pair_labels import training_labels
 from cda.data.quality_sets import quality_set
+from cda.metrics.beyond_noise import beyond_noise
 from cda.metrics.votes import TieRule
 from cda.records import Contrast, LabelledPair, Pair, Triple, user_prompt
 from cda.rewrite.triples import flips_of
@@ -28,7 +29,7 @@ from cda.stages import (
     audit_rewards,
     audit_triple_skew,
 )
-from cda.stages.audit_groups import Group
+from cda.stages.audit_groups import Group, attempt
 
 Audit = dict[str, Any]
 MakeAudit = Callable[..., Audit]
@@ -198,6 +199,17 @@ def _quality_change(shares: tuple[float, ...], n: int = 400) -> Audit:
     return audit_result.positive_shares(margins, [str(row) for row in range(n)], SEED)
 
 
+def _beyond_noise(groups: list[Group], quality: tuple[float, ...] | None) -> Audit:
+    if quality is None:
+        return {group.bias.name: {"missing": "quality was not measured"} for group in groups}
+    pairs = [_margins(share, 400) for share in quality]
+    ids = [str(row) for row in range(400)]
+    return {
+        group.bias.name: attempt(partial(beyond_noise, *group.margins.values(), group.prompt_ids, *pairs, ids))
+        for group in groups
+    }
+
+
 def _analysis(groups: list[Group], two: bool, ties: TieRule) -> Audit:
     pairs = [
         Pair(
@@ -279,6 +291,7 @@ def make_audit() -> MakeAudit:
         unread: int = 0,
         panel: bool = False,
         paper: bool = False,
+        aim: str | None = None,
     ) -> Audit:
         targets = {"jargon": (0.88, 0.40)} if targets is None else targets
         two = all(len(shares) == 2 for shares in targets.values())
@@ -301,6 +314,7 @@ def make_audit() -> MakeAudit:
         found = {
             "recipe": "joint",
             "scorings": ["before", "after"] if two else ["model"],
+            "aim": aim,
             "model": {"name": "embedded" + hostile, "kind": "reward model", "precision": "8bit", "form": "pair",
                       "max_length_tokens": 512, "texts": 930, "truncated": 7}
                      if not judge else
@@ -313,6 +327,7 @@ def make_audit() -> MakeAudit:
             "votes": {name: one for name, one in beside.items() if one},
             "votes_undecided": audit_result.votes_undecided(groups, ties),
             "quality": None if quality is None else {"unread": unread, **_quality_change(quality)},
+            "beyond_noise": _beyond_noise(groups, quality) if two else {},
             "effects": {name: effects for name, (effects, _) in details.items()},
             "drift": {name: drift for name, (_, drift) in details.items()},
             "rate": json.loads(_rate(two)) if rate else {},

@@ -207,7 +207,8 @@ def test_the_sentence_has_the_directions_and_names_what_moved_along(make_audit: 
     )
     # length 90→60 is significant by Holm, structure 90→89 is not.
     assert verdict.sentence.endswith(
-        "With it, length fell from 90% to 60%, −30 [−39, −21] points (Holm-adjusted p < 0.001). No human votes say what is right."
+        "With it, length fell from 90% to 60%, −30 [−39, −21] points (Holm-adjusted p < 0.001). A rise of up to 3 points "
+        "elsewhere (structure) is not excluded. No human votes say what is right."
     )
     both = verdicts(make_audit({"jargon": (0.88, 0.4), "vagueness": (0.7, 0.3)}))
     assert len(both) == 2 and not any("With it" in one.sentence for one in both)  # nobody knows with which
@@ -230,6 +231,38 @@ def test_the_verdict_rests_on_contrasts_that_did_not_choose_the_dose(audit: Any,
     assert second.word == "less biased" and "held out" not in second.sentence  # its contrasts had no say
     first, _ = verdicts(with_dose(voted, aim="votes", half=0.4))
     assert first.word == "no change shown"
+
+
+def test_past_a_tie_on_contrasts_without_a_say_is_overcorrected(make_audit: Any) -> None:
+    """In sample skew ends at 45% [36, 55]; held out at 35% [25, 45], which is wholly past 50%."""
+    dosed = with_dose(make_audit({"jargon": (0.88, 0.45)}))
+    dosed["dose"]["methods"]["dose"]["held_out"]["jargon"] = held_out(0.85, 0.35, 0.1, None)
+    (verdict,) = verdicts(dosed)
+    assert verdict.word == "overcorrected"
+    assert "Ties were the aim, and skew ended past 50%: 35% [25, 45], held out." in verdict.sentence
+
+
+@pytest.mark.parametrize(("gap", "word"), [(0.25, "overcorrected"), (0.05, "improved")])
+def test_past_people_is_judged_by_the_held_out_gap(make_audit: Any, gap: float, word: str) -> None:
+    dosed = with_dose(make_audit({"jargon": (0.88, 0.45)}, votes={"jargon": (0.88, 0.45, 0.45)}), aim="votes")
+    held = held_out(0.55, 0.15, 0.1, None)  # people's skew is 45%
+    held["against_base"]["gap"] = estimate(gap)
+    dosed["dose"]["methods"]["dose"]["held_out"]["jargon"] = held
+    (verdict,) = verdicts(dosed)
+    assert verdict.word == word
+
+
+def test_where_a_tie_was_asked_for_the_sentence_is_of_skew_whoever_voted(make_audit: Any) -> None:
+    (verdict,) = verdicts(with_dose(make_audit({"jargon": (0.88, 0.45)}, votes={"jargon": (0.88, 0.45, 0.2)})))
+    assert verdict.word == "less biased"
+    assert verdict.sentence.startswith("jargon: less biased. Skew fell from ") and "disagreed" not in verdict.sentence
+
+
+def test_a_held_out_change_needs_the_adjusted_p_too(audit: Any) -> None:
+    dosed = with_dose(audit)
+    dosed["skew"]["jargon"]["p_holm"] = 0.06
+    (verdict,) = verdicts(dosed)
+    assert verdict.word == "no change shown" and "Holm-adjusted p = 0.060" in verdict.sentence
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ METHODS = (
     "paired DeLong, clustered 95%", "one prompt: nothing is known of others", "Fisher z 95% over prompts",
     "from Wilson 95% over prompts", "Dirichlet-multinomial vote model, prompt-clustered bootstrap 95%",
     "adjustment, CR 95%", ", SD as known", "PPI++ from ", "bounded by skew's ",
+    "prompt-clustered t 95%, stretch from quality pairs",
     "prompts drawn and doses chosen anew, bootstrap 95%", "prompts drawn and split anew, bootstrap 95%",
 )  # fmt: skip
 

@@ -33,8 +33,8 @@ def test_points_keep_the_side_of_zero() -> None:
     assert points(_estimate(-0.48, -0.58, -0.37)) == "−48 [−58, −37] points"
     assert points(_estimate(0.03, -0.004, 0.08)) == "+3 [−0.4, 8] points"
     assert points(_estimate(0.0, -0.02, 0.02)) == "0 [−2, 2] points"
-    assert points(_estimate(-0.003, -0.02, -0.0004)) == "−0.3 [−2, 0] points"
-    assert points(_estimate(0.0004, -0.0003, 0.0012)) == "+0.04 [0, 0.1] points"
+    assert points(_estimate(-0.003, -0.02, -0.0004)) == "−0.3 [−2, −0.04] points"
+    assert points(_estimate(0.0004, -0.0003, 0.0012)) == "+0.04 [−0.03, 0.1] points"
     assert points(_estimate(1e-9, -0.01, 0.01)) == "0 [−1, 1] points"
 
 

@@ -9,14 +9,27 @@ import numpy as np
 import pytest
 
 from cda.biases import load_bias
+from cda.metrics.beyond_noise import beyond_noise
 from cda.records import Contrast, user_prompt
+from cda.report.comparison import comparison_tables
+from cda.report.comparison_page import render_comparison
 from cda.report.html import render_html
 from cda.report.markdown import render_markdown
+from cda.report.model_card import Part, model_card
 from cda.report.numbers import width
+from cda.report.tables import main_table
 from cda.report.terminal import summary_table
-from cda.report.verdict import others_sentence, quality_sentence, ties_sentence, verdicts
+from cda.report.verdict import (
+    others_sentence,
+    quality_kind,
+    quality_sentence,
+    ties_sentence,
+    verdict_kind,
+    verdicts,
+)
 from cda.stages import audit_detail, audit_result
 from cda.stages.audit_groups import Group
+from cda.stats.multiplicity import holm
 
 
 @pytest.mark.parametrize(
@@ -66,6 +79,175 @@ def test_with_votes_people_decide(make_audit: Any, shares: tuple[float, float, f
 )
 def test_quality(make_audit: Any, quality: tuple[float, float] | None, expected: str) -> None:
     assert expected in quality_sentence(make_audit(quality=quality))
+
+
+def with_quality(audit: Any, low: float, high: float) -> Any:
+    audit["quality"]["change"] |= {"value": (low + high) / 2, "low": low, "high": high}
+    return audit
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said", "word", "kind"),
+    [
+        (-0.0496, 0.02, "is excluded (−1 [−4.96, 2] points", "less biased", "good"),
+        (-0.0504, 0.02, "is not excluded (−2 [−5.04, 2] points", "quality open", "none"),
+        (-0.09, -0.0496, "is not excluded (−7 [−9, −4.96] points", "quality open", "none"),
+        (-0.09, -0.0504, "is shown (−7 [−9, −5.04] points", "quality lost", "bad"),
+    ],
+)
+def test_the_digit_that_decides_on_quality_is_printed_everywhere(
+    make_audit: Any, low: float, high: float, said: str, word: str, kind: str
+) -> None:
+    audit = with_quality(make_audit(), low, high)
+    (found,) = verdicts(audit)
+    assert said in quality_sentence(audit) and quality_kind(audit) == kind
+    assert found.word == word and verdict_kind(word) == kind
+    numbers = said.partition("(")[2].removesuffix(" points")
+    for drawn in (summary_table(audit, "r"), render_markdown(audit), render_html(audit)):
+        assert numbers in drawn.replace("\n", " ").replace("\\", "")
+    assert main_table(audit).rows[-1][3] == numbers
+    assert comparison_tables({"a": audit})[1].rows[0][3] == numbers
+    assert ("A loss of quality of more than 5 points is " in found.sentence) == (kind != "good")
+
+
+@pytest.mark.parametrize("with_votes", [False, True])
+@pytest.mark.parametrize(
+    ("after", "p_holm", "word"),
+    [(0.40, 0.0499, "good"), (0.40, 0.0501, "none"), (0.95, 0.0499, "bad"), (0.95, 0.0501, "none")],
+)
+def test_good_and_bad_words_rest_on_the_adjusted_p(
+    make_audit: Any, with_votes: bool, after: float, p_holm: float, word: str
+) -> None:
+    before = 0.70
+    audit = make_audit({"jargon": (before, after)}, votes={"jargon": (before, after, 0.2)} if with_votes else {})
+    tested = audit["votes"]["jargon"]["miscalibration"] if with_votes else audit["skew"]["jargon"]
+    tested["p_holm"] = p_holm
+    (found,) = verdicts(audit)
+    assert verdict_kind(found.word) == word
+    assert (found.word == "no change shown") == (word == "none")
+    # The interval excludes 0, so that the p which decides is said, with the digit that decides.
+    assert ("Holm-adjusted p = 0.0501" in found.sentence) == (word == "none")
+
+
+def test_every_p_that_a_word_rests_on_is_in_the_family(make_audit: Any) -> None:
+    audit = make_audit(votes={"jargon": (0.88, 0.40, 0.45)})
+    tested = [*audit["skew"].values(), audit["quality"]]
+    tested += [audit["votes"]["jargon"][what] for what in ("skew_on_voted", "miscalibration")]
+    assert audit["n_tests"] == len(tested) == 6
+    assert [one["p_holm"] for one in tested] == pytest.approx(holm([one["p_value"] for one in tested]))
+
+
+def rewards(noise: float, shift: float, seed: int = 0) -> dict[str, Any]:
+    """Margins of 400 contrasts and 2000 quality pairs before and after a training that adds noise, or takes the bias out."""
+    rng = np.random.default_rng(seed)
+    own, pairs = 0.3 * rng.normal(0.9, 1, 400), rng.normal(0.75, 1, 2000)
+    drawn = {"before": own, "after": own - shift + rng.normal(0, noise, 400)}
+    return {"contrasts": drawn, "quality": {"before": pairs, "after": pairs + rng.normal(0, noise, 2000)}}
+
+
+def trained(make_audit: Any, noise: float, shift: float) -> Any:
+    audit, found, ids = make_audit(others=()), rewards(noise, shift), [f"q{row}" for row in range(400)]
+    pair_ids = [f"p{row}" for row in range(2000)]
+    audit["skew"]["jargon"] |= audit_result.positive_shares(found["contrasts"], ids, 0)
+    audit["quality"] |= audit_result.positive_shares(found["quality"], pair_ids, 0)
+    moved = beyond_noise(*found["contrasts"].values(), ids, *found["quality"].values(), pair_ids)
+    audit["beyond_noise"] = {"jargon": moved.to_json()}
+    audit_result.adjust_for_all_tests(audit)
+    return audit
+
+
+@pytest.mark.parametrize("noise", [0.4, 1.5])
+def test_noise_earns_no_good_word_whether_quality_shows_it_or_not(make_audit: Any, noise: float) -> None:
+    audit = trained(make_audit, noise, 0.0)
+    assert audit["skew"]["jargon"]["change"]["high"] < 0 and audit["skew"]["jargon"]["p_holm"] < 0.001
+    assert quality_kind(audit) == ("good" if noise == 0.4 else "bad")
+    (found,) = verdicts(audit)
+    assert found.word == ("noise not excluded" if noise == 0.4 else "quality lost")
+    assert (
+        "Rewards that only became noisier would do the same: beyond noise, the mean margin moved by " in found.sentence
+    ) == (noise == 0.4)
+    assert f"Verdict: {found.word}" in summary_table(audit, "r") or f"jargon: {found.word}." in summary_table(
+        audit, "r"
+    )
+
+
+def test_a_bias_taken_out_of_noisier_rewards_has_its_good_word(make_audit: Any) -> None:
+    (found,) = verdicts(trained(make_audit, 0.2, 0.25))
+    assert found.word == "less biased"
+
+
+def test_without_quality_pairs_no_good_word_is_given(make_audit: Any) -> None:
+    (found,) = verdicts(make_audit({"jargon": (0.88, 0.45)}, quality=None))
+    assert found.word == "noise not excluded" and "is not known: quality was not measured." in found.sentence
+    (found,) = verdicts(make_audit({"jargon": (0.88, 0.30)}, quality=None))  # past 50%: no noise does that
+    assert (
+        found.word == "quality open" and "Quality was not measured, so that a loss is not excluded." in found.sentence
+    )
+
+
+@pytest.mark.parametrize(
+    ("shares", "word", "said"),
+    [
+        ((0.88, 0.45), "less biased", "Skew fell from 88% to 45%"),
+        ((0.88, 0.36), "overcorrected", "Ties were the aim, and skew ended past 50%: 36% [27, 46]."),
+        ((0.88, 0.40), "overcorrected", "skew ended past 50%: 40% [31, 49.8]."),  # the digit that decides
+        ((0.12, 0.55), "less biased", "Skew rose from 12% to 55%"),
+        ((0.12, 0.70), "overcorrected", "Skew rose from 12% to 70%"),
+        ((0.30, 0.05), "worse", "Skew fell from 30% to 5%"),
+    ],
+)
+def test_where_ties_were_the_aim_past_50_percent_is_overcorrected(
+    make_audit: Any, shares: tuple[float, float], word: str, said: str
+) -> None:
+    (found,) = verdicts(make_audit({"jargon": shares}, aim="tie"))
+    assert found.word == word and said in found.sentence
+
+
+def test_below_15_percent_the_interval_decides(make_audit: Any) -> None:
+    (found,) = verdicts(make_audit({"jargon": (0.88, 0.08)}))
+    assert found.word == "overcorrected"
+    (found,) = verdicts(make_audit({"jargon": (0.88, 0.10)}))
+    assert found.word == "less biased"
+    assert (
+        "Whether skew is below 15%, where the model turns the bias down nearly always, is open: 10% [6, 17]."
+        in found.sentence
+    )
+
+
+def test_a_good_word_names_the_rise_that_is_not_excluded(make_audit: Any) -> None:
+    audit = make_audit(others=("structure", "tone"))
+    audit["skew"]["tone"]["change"] |= {"low": -0.02, "high": 0.126}
+    (found,) = verdicts(audit)
+    assert (
+        found.word == "less biased" and "A rise of up to 13 points elsewhere (tone) is not excluded." in found.sentence
+    )
+    audit["skew"]["tone"]["change"] |= {"low": 0.02}
+    audit["skew"]["tone"]["p_holm"] = 0.01
+    (found,) = verdicts(audit)
+    assert found.word == "substituted" and "not excluded" not in found.sentence
+
+
+def test_a_star_needs_interval_and_adjusted_p_as_the_words_do(make_audit: Any) -> None:
+    audit = make_audit()
+    audit["skew"]["length"]["change"] |= {"low": -0.4, "high": 0.01}
+    assert "length 90→60%," in others_sentence(audit)
+    table, _ = comparison_tables({"a": audit})
+    assert "*" not in table.rows[0][2] and "*" in table.rows[0][1]
+
+
+def test_terminal_page_card_and_comparison_say_the_same_word(make_audit: Any) -> None:
+    for low, high, word in ((-0.04, 0.02, "less biased"), (-0.08, 0.02, "quality open"), (-0.2, -0.1, "quality lost")):
+        audit = with_quality(make_audit(), low, high)
+        drawn = (
+            summary_table(audit, "r"), render_markdown(audit), render_html(audit),
+            model_card([Part("jargon", 1.0, audit)], "my-org/reward-8b", None), render_comparison({"a": audit}),
+        )  # fmt: skip
+        assert all(word in text for text in drawn)
+        assert not any(
+            other in text
+            for other in {"less biased.", "quality open.", "quality lost."} - {f"{word}."}
+            for text in drawn
+        )
 
 
 def test_others_are_marked_by_holm(audit: Any) -> None:

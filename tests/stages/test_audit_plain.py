@@ -11,11 +11,20 @@ from test_dose_result import CONTRASTS, PAIRS, N, rewards
 from cda.biases import load_bias
 from cda.stages.audit_groups import Group, make_groups, without_plain
 from cda.stages.audit_plain import plain
-from cda.stages.audit_result import adjust_for_all_tests, margin_rows, quality, skews, unchanged, votes
+from cda.stages.audit_result import (
+    adjust_for_all_tests,
+    beyond_noise_of,
+    margin_rows,
+    quality,
+    skews,
+    unchanged,
+    votes,
+)
 
 BEFORE = rewards(lambda _: True, lambda row: row % 5)
 RESULT = rewards(lambda row: row % 4 == 0, lambda row: row % 5)
 PLAIN = rewards(lambda _: False, lambda row: row % 2)
+FLAT = rewards(lambda _: True, lambda row: 0.5 + (-1) ** row)
 TEXTS: Any = SimpleNamespace(pairs=tuple(PAIRS), quality=None, triples=(), released_triples=())
 SCORED = {"before": BEFORE, "after": RESULT, "plain": PLAIN}
 
@@ -52,7 +61,17 @@ def test_every_margin_is_written_and_the_family_of_tests_stays_that_of_the_resul
         "quality": quality(PAIRS, {"before": BEFORE, "after": RESULT}, 0), "plain": plain(groups(), TEXTS, SCORED, "drop", 0),
     }  # fmt: skip
     adjust_for_all_tests(audit)
-    assert audit["n_tests"] == 3 and "p_holm" not in audit["plain"]["skew"]["jargon"]  # type: ignore[index]
+    assert audit["n_tests"] == 4 and "p_holm" not in audit["plain"]["skew"]["jargon"]  # type: ignore[index]
+
+
+def test_the_mean_margin_beyond_noise_is_of_two_scorings_and_needs_quality_pairs() -> None:
+    own, two = [without_plain(one) for one in groups()], {"before": BEFORE, "after": RESULT}
+    found = beyond_noise_of(own, PAIRS, two)["jargon"]
+    # From 0.5 on every contrast to −0.25 on average, and the quality pairs as they were.
+    assert found["value"] == pytest.approx(-0.25 - 0.5) and found["high"] < 0 and found["n"] == N
+    assert beyond_noise_of(own, [], two) == {"jargon": {"missing": "quality was not measured"}}
+    assert "yardstick" in beyond_noise_of(own, PAIRS, {"before": FLAT, "after": RESULT})["jargon"]["missing"]
+    assert beyond_noise_of(own, PAIRS, {"model": BEFORE}) == {}
 
 
 def test_at_dose_0_no_sample_can_say_that_anything_changed() -> None:

@@ -169,7 +169,7 @@ def test_a_dose_can_aim_at_a_tie_whoever_voted(finished: Path) -> None:
     result = json.loads((finished / "dose" / "dose.json").read_text(encoding="utf-8"))
     assert result["aim"] == "tie"
     audit = json.loads((finished / "audit" / "audit.json").read_text(encoding="utf-8"))
-    assert audit["dose_applied"] == result["chosen"]
+    assert audit["dose_applied"] == result["chosen"] and audit["aim"] == "tie"
     points = result["methods"]["dose"]["response"]["jargon"]
     assert {one["people"]["human_skew"]["value"] for one in points} == {0.5}
     assert {one["people"]["skew"]["n"] for one in points} == {24}
@@ -248,6 +248,8 @@ def test_a_recipe_that_teaches_ties_alone_gets_a_dose_without_votes(words: list[
 
     loaded = load_recipe("jargon", words)
     assert is_wanted(loaded) == wanted
+    aimed = words == ["objectives=[neutral, keep]", "dose.on=no"] or wanted or "dose.aim=tie" in words
+    assert loaded.recipe.aims_at_ties == aimed
     if wanted:
         asked = words == ["dose.aim=tie"]
         (line,) = [one for one in plan(loaded).splitlines() if one.startswith("dose ")]

@@ -152,7 +152,7 @@ def test_artifacts_say_what_was_made_from_what(folder: Path, finished: str, reco
     audit = json.loads((folder / "audit" / "audit.json").read_text(encoding="utf-8"))
     assert audit["skew"]["jargon"]["before"]["n"] == 4 and audit["quality"]["before"]["n"] == 6
     assert audit["sources"]["labelled_by"] == audit["sources"]["rewritten_by"] == "embedded rules"
-    assert audit["votes"] == {}
+    assert audit["votes"] == {} and audit["aim"] is None and set(audit["beyond_noise"]) == set(audit["skew"])
 
 
 def test_audit_scores_are_those_of_a_stock_loader(folder: Path, finished: str) -> None:  # noqa: ARG001

@@ -7,13 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cda.metrics.cross_bias import Cell
+from cda.metrics.verdict import SIGNIFICANT
 from cda.report.numbers import clipped, count, points, visible
 from cda.report.plots.plot import AFTER, BEFORE, COLUMN_INCHES, FAINT, INK, LINE, PAGE_INCHES, Plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SIGNIFICANT = 0.05
 STRONGEST = 0.5
 """Change of skew that has the full colour; a larger one has no more."""
 _FULL = 0.5
@@ -22,7 +22,7 @@ _MOST_IN_A_COLUMN = 4
 
 
 def matrix_plot(cells: Sequence[Cell]) -> Plot:
-    """Change of skew in percentage points: blue fell, orange rose; a frame is a target, a star a Holm-adjusted p below 0.05.
+    """Change of skew in percentage points: blue fell, orange rose; a frame is a target, a star a change that is shown.
 
     Args:
         cells: Of `cda.metrics.cross_bias.cross_bias`.
@@ -33,7 +33,7 @@ def matrix_plot(cells: Sequence[Cell]) -> Plot:
     height = 1.0 + 0.42 * len(trainings)
     title = (
         "Change of skew in percentage points with 95% intervals, by training (rows) and bias (columns). Blue fell, orange "
-        f"rose; framed: trained against; *: Holm-adjusted p over all {len(cells)} cells below {SIGNIFICANT}"
+        f"rose; framed: trained against; *: interval excludes 0 and Holm-adjusted p over all {len(cells)} cells below {SIGNIFICANT}"
     )
     draw = partial(_draw, {(cell.training, cell.bias): cell for cell in cells}, trainings, biases)
     return Plot("cross-bias", title, _description(cells), draw, height, width)
@@ -81,7 +81,7 @@ def _draw_cell(cell: Cell | None, x: int, y: int, axes: Axes) -> None:
     axes.add_patch(_rectangle(x, y, 0.48, facecolor=AFTER if value < 0 else BEFORE, alpha=strength, linewidth=0))
     axes.add_patch(_rectangle(x, y, 0.48, facecolor="none", edgecolor=LINE, linewidth=0.6))
     number, _, interval = points(change, "").partition(" ")
-    star = cell.p_holm < SIGNIFICANT
+    star = cell.is_shown
     weight = "bold" if star else "normal"
     axes.text(x, y - 0.16, number + "*" * star, ha="center", va="center", fontsize=9, fontweight=weight)
     axes.text(x, y + 0.24, interval, ha="center", va="center", fontsize=6)
@@ -98,7 +98,7 @@ def _description(cells: Sequence[Cell]) -> str:
     parts: dict[str, list[str]] = {}
     for cell in cells:
         change = cell.change["change"]
-        marks = (", trained against" if cell.is_target else "") + (", significant" if cell.p_holm < SIGNIFICANT else "")
+        marks = (", trained against" if cell.is_target else "") + (", significant" if cell.is_shown else "")
         parts.setdefault(cell.training, []).append(f"{cell.bias} {points(change)} (n = {count(change)}{marks})")
     return " ".join(f"{training}: {'; '.join(found)}." for training, found in parts.items())
 
