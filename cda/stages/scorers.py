@@ -26,7 +26,7 @@ from cda.score.own import OwnPairwise, OwnPointwise
 from cda.score.self_check import self_check
 from cda.score.served import ServedScorer
 from cda.stages.causal_scorers import log_ratio_scope, log_ratio_scorer
-from cda.stages.classifier_scorers import cache_file, classifier_scores, load_dosed
+from cda.stages.classifier_scorers import cache_file, classifier_scores, load_dosed, told_cached
 from cda.stages.scorer_sources import own, served_scorer
 from cda.stages.sources import model_spec, open_llm, prompt_name, run_path, with_llm
 from cda.stages.spending import Planned, confirm, confirm_all
@@ -292,7 +292,7 @@ def _tell(facts: Mapping[str, Any]) -> None:
     for note in facts["notes"]:
         say(f"  {note}")
     if facts["cached"]:
-        say(f"  {facts['cached']} of {facts['texts']} texts were scored before")
+        say(f"  {told_cached(facts['cached'], facts['texts'])}")
     if facts["truncated"]:
         where = f" at {facts['max_length_tokens']} tokens" if "max_length_tokens" in facts else ""
         say(f"  {facts['truncated']} of {facts['texts']} texts were cut{where}")

@@ -254,7 +254,7 @@ def test_what_is_scored_once_is_not_scored_again(llama: Path, pairs: Path, tmp_p
     second = audited(llama, pairs, tmp_path / "runs" / "b", "model.max_length_tokens=64", "model.precision=fp32")
     assert first["model"]["cached"] == 0
     assert second["model"]["cached"] == second["model"]["texts"]
-    assert "texts were scored before" in second["printed"]
+    assert f"all {second['model']['texts']} texts were scored before, and no score is new" in second["printed"]
     assert first["margins"] == second["margins"]
     none = audited(llama, pairs, tmp_path / "runs" / "c", "model.max_length_tokens=64", "score.cache=none")
     assert none["model"]["cached"] == 0
