@@ -25,6 +25,7 @@ from cda.errors import DataError
 from cda.files.paths import user_path
 from cda.inert import inert
 from cda.label.asked import asked_labels
+from cda.llm.answered_by import AnsweredBy
 from cda.llm.batch import BatchLLM
 from cda.llm.cache import Cache
 from cda.llm.cached import CachedLLM
@@ -124,6 +125,19 @@ def llm_named(loaded: LoadedRecipe, model: str) -> LlmSection:
 def llm_counts() -> dict[str, Tally]:
     """What this process has asked of each model so far."""
     return {name: replace(tally) for name, tally in _TALLIES.items()}
+
+
+def answered_notes(loaded: LoadedRecipe, answered: AnsweredBy) -> list[str]:
+    """Sentences for the user where another model answered than was asked for or than answered before; noted for later runs.
+
+    Raises:
+        LLMError: The cache cannot be used.
+    """
+    settings = llm_client(loaded.recipe.llm).settings
+    with Cache(cache_path(loaded)) as cache:
+        earlier = cache.answering_models(settings)
+        cache.note_models(settings, answered.models)
+    return answered.notes(settings["model"], earlier)
 
 
 def cache_path(loaded: LoadedRecipe) -> Path:
