@@ -13,7 +13,7 @@ from typing import Any
 
 from cda.errors import ModelError
 from cda.files.paths import cache_folder
-from cda.run import file_fingerprint
+from cda.run import file_fingerprint, fingerprint
 
 NAME = "embedded"
 JUDGE = "embedded-judge"
@@ -30,7 +30,8 @@ def embedded_model_folder(name: str = NAME) -> Path:
         ModelError: The encoder package is not installed, or the cache cannot be written.
     """
     encoder, adapter = encoder_folder(), ADAPTERS[name]
-    folder = cache_folder() / f"{name}-{_LAYOUT}-{file_fingerprint(adapter / 'adapter_model.safetensors')}"
+    made_from = fingerprint([file_fingerprint(encoder), file_fingerprint(adapter)])
+    folder = cache_folder() / f"{name}-{_LAYOUT}-{made_from}"
     if (folder / "model.safetensors").is_file():
         return folder
     try:

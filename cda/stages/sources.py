@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -180,8 +181,9 @@ def labels_of(loaded: LoadedRecipe) -> Labeller:
 
 
 def llm_settings(llm: LlmSection) -> dict[str, Any]:
-    """What of the LLM decides its answers."""
-    return llm.model_dump(include={"model", "base_url", "temperature", "seed", "max_tokens"})
+    """What of the LLM decides its answers; the address also where the environment names it."""
+    settings = llm.model_dump(include={"model", "base_url", "temperature", "seed", "max_tokens"})
+    return settings | {"base_url": llm.base_url or os.environ.get("OPENAI_BASE_URL")}
 
 
 def prompt_settings(loaded: LoadedRecipe, *kinds: Literal["label", "rewrite", "judge"]) -> dict[str, Any]:
