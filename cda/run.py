@@ -36,6 +36,7 @@ _PACKAGES = (
     "cda",
     "torch",
     "transformers",
+    "tokenizers",
     "trl",
     "peft",
     "bitsandbytes",

@@ -24,7 +24,7 @@ _TABLE = """CREATE TABLE IF NOT EXISTS rewards (
 _ASKED_AT_ONCE = 5000
 _SCHEME = 2
 """Raised when the same settings come to mean another score."""
-_DECIDING = ("torch", "transformers", "peft", "bitsandbytes")
+_DECIDING = ("torch", "transformers", "tokenizers", "peft", "bitsandbytes")
 
 
 class Loaded(Protocol):

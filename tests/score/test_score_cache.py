@@ -225,6 +225,18 @@ def test_a_scope_changes_with_the_versions_of_the_libraries(llama: Path, monkeyp
     assert before != changed == scope_of(reward_model)
 
 
+def test_a_scope_holds_every_library_between_a_text_and_its_score(
+    llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reward_model = load_reward_model(ModelSpec(str(llama), "fp32", 64))
+    found = cache_module.versions()
+    scopes = {scope_of(reward_model)}
+    for name in ("torch", "transformers", "tokenizers", "peft", "bitsandbytes"):
+        monkeypatch.setattr(cache_module, "versions", lambda name=name: found | {name: "99"})
+        scopes.add(scope_of(reward_model))
+    assert len(scopes) == 6
+
+
 @pytest.fixture
 def on_hub(llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Puts the model into a local copy of the hub under a commit, as `org/model`."""
