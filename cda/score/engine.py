@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from cda.errors import ModelError
 from cda.launch import rank, world_size
@@ -207,8 +207,11 @@ class _Work:
         """
         batch_tokens = getattr(self.scorer, "batch_tokens", None)
         whole_set = _precision(self.scorer) not in (None, "fp32")
-        company = [] if batch_tokens is None or not (whole_set or batch_tokens == 1) else [f"batches of {batch_tokens}"]
-        company += [list(texts)] if whole_set else []
+        company: list[Any] = []
+        if batch_tokens is not None and (whole_set or batch_tokens == 1):
+            company.append(f"batches of {batch_tokens}")
+        if whole_set:
+            company.append(list(texts))
         scope = fingerprint([self.scope, *company]) if company else self.scope
         known = self.cache.lookup(scope, list(texts)) if self.cache is not None else {}
         for name, one in known.items():
