@@ -225,9 +225,7 @@ def test_a_scope_changes_with_the_versions_of_the_libraries(llama: Path, monkeyp
     assert before != changed == scope_of(reward_model)
 
 
-def test_a_scope_holds_every_library_between_a_text_and_its_score(
-    llama: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_scope_holds_every_library_between_a_text_and_its_score(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reward_model = load_reward_model(ModelSpec(str(llama), "fp32", 64))
     found = cache_module.versions()
     scopes = {scope_of(reward_model)}
