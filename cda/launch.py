@@ -139,6 +139,7 @@ def tell_failure(folder: Path) -> None:
     if is_main() and world_size() > 1 and folder.is_dir():
         # Where the folder cannot be written, that is the error to be shown, and the launcher ends the others.
         with contextlib.suppress(OSError):
+            clear_failure(folder)  # a link in its place would be written through
             (folder / _FAILED).write_text(json.dumps({"launch": launch_id()}), encoding="utf-8")
 
 

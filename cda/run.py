@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import platform
 import subprocess
 import time
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from cda.errors import DataError, RunError
+from cda.files.hashes import sha256_of
 from cda.files.intact import changed, contents
 from cda.files.jsonl import read_json, write_json
 from cda.files.paths import own_folder, refuse_link
@@ -34,6 +36,7 @@ _PACKAGES = (
     "cda",
     "torch",
     "transformers",
+    "tokenizers",
     "trl",
     "peft",
     "bitsandbytes",
@@ -65,22 +68,18 @@ def fingerprint(content: object) -> str:
 
 
 def file_fingerprint(path: Path) -> str:
-    """Sixteen hex digits of a file's bytes, or of all files in a folder (by name and size beyond 64 MB each).
+    """Sixteen hex digits of a file's bytes, or of the names and bytes of all files in a folder; never of their times.
 
     Raises:
         DataError: Cannot be read.
     """
     digest = hashlib.sha256()
-    files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+    is_folder = path.is_dir()
+    files = sorted(p for p in path.rglob("*") if p.is_file()) if is_folder else [path]
     try:
         for file in files:
-            size = file.stat().st_size
-            digest.update(f"{file.relative_to(path) if path.is_dir() else ''}:{size}".encode())
-            if size > 64 * 2**20:
-                digest.update(str(file.stat().st_mtime_ns).encode())
-                continue
-            with file.open("rb") as opened:
-                digest.update(hashlib.file_digest(opened, "sha256").digest())
+            digest.update(f"{file.relative_to(path) if is_folder else ''}:{file.stat().st_size}".encode())
+            digest.update(bytes.fromhex(sha256_of(file)))
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
     return digest.hexdigest()[:16]
@@ -285,18 +284,29 @@ def versions() -> dict[str, str]:
 
 
 def git_commit() -> str | None:
-    """Commit of the source tree that this package runs from, `-dirty` where it has changes; None outside one."""
-    folder = Path(__file__).parent
+    """Commit of cda's own checkout that this package runs from, `-dirty` where it has changes.
+
+    Returns:
+        None where the package is installed, or copied into a repository of something else: whatever repository encloses a
+        virtual environment says nothing of the code that ran.
+    """
+    package = Path(__file__).resolve().parent
+    top = _git(package, "rev-parse", "--show-toplevel")
+    own = top is not None and Path(top).resolve() == package.parent and (package.parent / "pyproject.toml").is_file()
+    if not own or _git(package, "ls-files", "--error-unmatch", Path(__file__).name) is None:
+        return None
+    commit, status = _git(package, "rev-parse", "HEAD"), _git(package, "status", "--porcelain")
+    return None if commit is None else commit + ("-dirty" if status else "")
+
+
+def _git(folder: Path, *words: str) -> str | None:
+    """What git says in a folder; None where it fails. Variables such as GIT_DIR would have it speak of another repository."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
-        commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, timeout=10)
-        status = subprocess.run(
-            ["git", "status", "--porcelain"], cwd=folder, capture_output=True, text=True, timeout=10
-        )
+        said = subprocess.run(["git", *words], cwd=folder, env=own, capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    if commit.returncode:
-        return None
-    return commit.stdout.strip() + ("-dirty" if status.stdout.strip() else "")
+    return None if said.returncode else said.stdout.strip()
 
 
 def _record(folder: Path) -> dict[str, Any]:

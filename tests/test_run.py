@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cda import run
 from cda.errors import DataError, RunError
 from cda.files.intact import contents
 from cda.run import RunFolder, Stage, file_fingerprint, fingerprint, git_commit, versions
@@ -206,9 +207,80 @@ def test_file_fingerprints_follow_contents_and_names(tmp_path: Path) -> None:
         file_fingerprint(tmp_path / "none")
 
 
-def test_the_commit_is_a_hash_or_unknown() -> None:
-    commit = git_commit()
-    assert commit is None or (len(commit.removesuffix("-dirty")) == 40 and int(commit[:40], 16) >= 0)
+def test_large_files_of_equal_size_and_date_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As archives with a fixed date, and the layers of containers, make them."""
+    monkeypatch.setenv("CDA_CACHE", str(tmp_path / "cache"))
+    for name in ("first", "second"):
+        weights = tmp_path / name / "model.safetensors"
+        weights.parent.mkdir()
+        with weights.open("wb") as file:
+            file.truncate(70 * 2**20)
+            file.seek(-8, os.SEEK_END)
+            file.write(name.encode())
+            file.truncate(70 * 2**20)
+        os.utime(weights, (0, 0))
+    assert file_fingerprint(tmp_path / "first") != file_fingerprint(tmp_path / "second")
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Somebody's repository with one commit."""
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    (folder / "README.md").write_text("theirs", encoding="utf-8")
+    git(folder, "init", "-q")
+    commit(folder)
+    return folder
+
+
+def git(folder: Path, *words: str) -> str:
+    who = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+    return subprocess.run(["git", *who, *words], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def commit(folder: Path) -> str:
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "m")
+    return git(folder, "rev-parse", "HEAD")
+
+
+def package_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the package lie in a folder, as far as it knows."""
+    (folder / "cda").mkdir(parents=True)
+    (folder / "cda" / "run.py").write_text("", encoding="utf-8")
+    monkeypatch.setattr(run, "__file__", str(folder / "cda" / "run.py"))
+
+
+def test_the_repository_around_an_environment_gives_no_commit(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package_in(repository / ".venv" / "lib" / "python3.11" / "site-packages", monkeypatch)
+    assert git_commit() is None
+    commit(repository)  # even where somebody has committed the environment
+    assert git_commit() is None
+
+
+def test_a_copy_that_the_repository_around_it_does_not_track_gives_no_commit(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (repository / "pyproject.toml").write_text("", encoding="utf-8")
+    package_in(repository, monkeypatch)
+    assert git_commit() is None
+
+
+def test_a_checkout_gives_its_commit_and_says_where_it_was_changed(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "cda-checkout"
+    package_in(own, monkeypatch)
+    (own / "pyproject.toml").write_text("", encoding="utf-8")
+    git(own, "init", "-q")
+    here = commit(own)
+    assert git_commit() == here
+    monkeypatch.setenv("GIT_DIR", str(repository / ".git"))  # as hooks and `git rebase --exec` set it
+    assert git_commit() == here
+    (own / "cda" / "run.py").write_text("changed", encoding="utf-8")
+    assert git_commit() == f"{here}-dirty"
 
 
 def test_a_finished_stage_with_a_damaged_file_counts_as_not_made(folder: RunFolder) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from cda.data.delimited import columns_of_messages, delimited_rows
@@ -94,14 +95,14 @@ def _from_parquet(path: Path) -> list[Row]:
 
 
 def _from_folder(path: Path, split: str) -> list[Row]:
-    from datasets import DatasetDict, load_dataset, load_from_disk
+    from datasets import DatasetDict, load_from_disk
 
     saved, tables = _is_saved(path), _tables_in(path)
     if not saved and any(_is_saved(one) for one in tables):
         # Before datasets takes all of their files for one table.
         raise DataError(f"{path}: {_holds(tables)}")
     try:
-        dataset = load_from_disk(str(path)) if saved else load_dataset(str(path))
+        dataset = load_from_disk(str(path)) if saved else _loaded_anew(path)
     except Exception as error:  # datasets raises many kinds, all of them about the folder
         reason = _holds(tables) if tables else _first_line(error)
         raise DataError(f"{path}: not a folder that datasets can load ({reason})") from None
@@ -110,6 +111,14 @@ def _from_folder(path: Path, split: str) -> list[Row]:
             raise DataError(f"{path}: no split '{split}'. Found: {', '.join(dataset)}. Choose one with data.split=...")
         dataset = dataset[split]
     return list(dataset.to_list())
+
+
+def _loaded_anew(path: Path) -> Any:
+    """A folder of data files, read now: `datasets` keeps what it read before, and knows files by name and date alone."""
+    from datasets import load_dataset
+
+    with TemporaryDirectory(prefix="cda-rows-") as cache:
+        return load_dataset(str(path), cache_dir=cache, keep_in_memory=True)
 
 
 def _is_saved(folder: Path) -> bool:

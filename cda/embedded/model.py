@@ -6,15 +6,14 @@ Merged once into an ordinary model folder in the user's cache, so that everythin
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from cda.errors import ModelError
-from cda.files.paths import user_path
-from cda.run import file_fingerprint
+from cda.files.paths import cache_folder
+from cda.run import file_fingerprint, fingerprint
 
 NAME = "embedded"
 JUDGE = "embedded-judge"
@@ -31,7 +30,8 @@ def embedded_model_folder(name: str = NAME) -> Path:
         ModelError: The encoder package is not installed, or the cache cannot be written.
     """
     encoder, adapter = encoder_folder(), ADAPTERS[name]
-    folder = _cache() / f"{name}-{_LAYOUT}-{file_fingerprint(adapter / 'adapter_model.safetensors')}"
+    made_from = fingerprint([file_fingerprint(encoder), file_fingerprint(adapter)])
+    folder = cache_folder() / f"{name}-{_LAYOUT}-{made_from}"
     if (folder / "model.safetensors").is_file():
         return folder
     try:
@@ -112,8 +112,3 @@ def save_merged(encoder: Path, adapter: Path, folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     config.pop("_name_or_path", None)
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
-
-
-def _cache() -> Path:
-    own = os.environ.get("CDA_CACHE")
-    return user_path(own or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "cda")

@@ -2,40 +2,38 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-_HASHED_BYTES = 64 * 2**20
-"""Of a larger file only the size is kept: reading optimizer states of gigabytes again would take longer than a step."""
+from cda.files.hashes import sha256_of
 
 
-def contents(folder: Path, leave_out: Collection[str] = ()) -> dict[str, str]:
+def contents(folder: Path, leave_out: Collection[str] = (), sizes_above_bytes: int | None = None) -> dict[str, str]:
     """Every file below a folder, by its path in it, to its size in bytes and sixteen hex digits of its content.
 
     Args:
         folder: Looked through with its subfolders.
         leave_out: File names that are no part of the content.
+        sizes_above_bytes: Of a larger file only the size is kept; None: every file is read.
     """
     files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name not in leave_out)
-    return {file.relative_to(folder).as_posix(): _content(file) for file in files}
+    return {file.relative_to(folder).as_posix(): _content(file, sizes_above_bytes) for file in files}
 
 
 def changed(folder: Path, known: Mapping[str, str]) -> list[str]:
     """Files that are no longer what `contents` said; files that have come since are no matter."""
-    return [name for name, content in known.items() if _found(folder / name) != content]
+    return [name for name, content in known.items() if _found(folder / name, content) != content]
 
 
-def _found(file: Path) -> str | None:
+def _found(file: Path, known: str) -> str | None:
     try:
-        return _content(file)
+        return _content(file, None if ":" in known else 0)
     except (OSError, ValueError):  # the latter: a NUL in the name
         return None
 
 
-def _content(file: Path) -> str:
+def _content(file: Path, sizes_above_bytes: int | None) -> str:
     size = file.stat().st_size
-    if size > _HASHED_BYTES:
+    if sizes_above_bytes is not None and size > sizes_above_bytes:
         return f"{size}"
-    with file.open("rb") as opened:
-        return f"{size}:{hashlib.file_digest(opened, 'sha256').hexdigest()[:16]}"
+    return f"{size}:{sha256_of(file)[:16]}"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from cda.errors import DataError
+from cda.files.whole import written_whole
 
 MAX_DEPTH = 100
 """Levels of lists and objects within each other; what is deeper cannot be walked, hashed or printed safely."""
@@ -97,30 +97,24 @@ def read_json_rows(path: Path) -> list[dict[str, Any]]:
 def write_jsonl(path: Path, rows: Iterable[object]) -> int:
     """Write rows and return how many; the file appears whole or not at all."""
     count = 0
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("w", encoding="utf-8", errors="surrogatepass") as file:
+    with written_whole(path) as file:
         for row in rows:
-            file.write(json.dumps(row, ensure_ascii=True, allow_nan=False) + "\n")
+            file.write((json.dumps(row, ensure_ascii=True, allow_nan=False) + "\n").encode())
             count += 1
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
     return count
 
 
-def write_json(path: Path, content: object) -> None:
-    """Write one JSON document; the file appears whole or not at all."""
-    write_text(path, json.dumps(content, indent=1, ensure_ascii=True, allow_nan=False) + "\n")
+def write_json(path: Path, content: object, *, private: bool = False) -> None:
+    """Write one JSON document; the file appears whole or not at all. `private`: only this user may read it."""
+    text = json.dumps(content, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+    with written_whole(path, private=private) as file:
+        file.write(text.encode())
 
 
 def write_text(path: Path, text: str) -> None:
     """Write a text as UTF-8; the file appears whole or not at all."""
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    with written_whole(path) as file:
+        file.write(text.encode("utf-8"))
 
 
 def read_json(path: Path) -> Any:

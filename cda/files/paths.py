@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from pathlib import Path
 
@@ -29,6 +30,12 @@ def user_path(given: str | Path) -> Path:
         return Path(given).expanduser()
     except RuntimeError:
         raise DataError(f"{given}: no home folder is known under this name; write the whole path") from None
+
+
+def cache_folder() -> Path:
+    """This user's folder for what can be made again: `CDA_CACHE`, or `cda` among the caches of other programs."""
+    own = os.environ.get("CDA_CACHE")
+    return user_path(own or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "cda")
 
 
 def is_reserved(name: str) -> bool:

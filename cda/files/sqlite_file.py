@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from cda.errors import CdaError
+from cda.files.whole import make_private
 
 BUSY_S = 60.0
 """How long another program may hold the file."""
@@ -23,8 +24,8 @@ class SqliteFile:
     """Where a table lies, and how it is opened and spoken of.
 
     Attributes:
-        path: Made with its folder where it is not there.
-        table: The statement that makes the table where it is not there.
+        path: Made with its folder where it is not there, for this user alone to read.
+        table: The statement that makes the table in a new file.
         probe: A query of its columns, which fails in a file of something else.
         what: The file in messages, such as `score cache`.
         kept: What a failure leaves, for messages, such as `what was scored until now is kept`.
@@ -86,9 +87,11 @@ class SqliteFile:
             raise self.error(f"{self.path}: the {self.what} {self._problem(error)}") from None
 
     def _sound(self) -> sqlite3.Connection:
+        make_private(self.path)  # SQLite makes -wal and -shm with the mode of the file
         connection = self.connected()
         try:
-            connection.execute(self.table)
+            if connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
+                connection.execute(self.table)
             connection.execute(self.probe)
             if connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
                 damaged = sqlite3.DatabaseError("quick_check")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cda.errors import LLMError
+from cda.llm.answered_by import with_model
 from cda.llm.batch_server import ENDED, AwayError, BatchServer, NotOfferedError, is_queue_full, why_unanswered
 from cda.llm.cache import Cache, key_of
 from cda.llm.ledger import TRIES, InputFiles, Ledger, Part
@@ -295,7 +296,7 @@ class _Run:
             return None
         status, body = response.get("status_code"), response.get("body")
         if status == 200 and isinstance(body, dict):
-            return self._held(part, key, self.llm.client.keyless(completion_of(body)))
+            return self._held(part, key, self.llm.client.keyless(with_model(completion_of(body), body)))
         if not isinstance(status, int) or status == 200:
             self.ledger.note(key, "unreadable answer")
             return None

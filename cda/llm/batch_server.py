@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cda.errors import LLMError
+from cda.files.whole import open_new
 from cda.llm.ledger import on_disk
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.retry_after import retry_after_s
@@ -114,7 +115,7 @@ class BatchServer:
         def stream() -> None:
             partial = path.with_name(f"{path.name}.partial")
             with self._openai.files.with_streaming_response.content(file_id) as response, on_disk(partial):
-                with partial.open("wb") as file:
+                with open_new(partial, private=True) as file:
                     for chunk in response.iter_bytes(1 << 16):
                         file.write(chunk)
                 partial.replace(path)

@@ -8,7 +8,7 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +25,8 @@ _TABLE = """CREATE TABLE IF NOT EXISTS answers (
 )"""
 # A table of its own, so that files of before and programs of before go on working.
 _LOGPROBS_TABLE = "CREATE TABLE IF NOT EXISTS first_logprobs (key TEXT PRIMARY KEY, logprobs TEXT NOT NULL)"
+_MODELS_TABLE = "CREATE TABLE IF NOT EXISTS answering_models (key TEXT PRIMARY KEY, model TEXT NOT NULL)"
+_NAMES_TABLE = "CREATE TABLE IF NOT EXISTS names (asked TEXT, model TEXT, PRIMARY KEY (asked, model)) WITHOUT ROWID"
 _GROUP = 512
 
 _Entry = tuple[str, Completion, "Future[None]"]
@@ -70,7 +72,7 @@ class Cache:
             error=LLMError,
             say=say,
             synchronous="FULL",
-            further=(_LOGPROBS_TABLE,),
+            further=(_LOGPROBS_TABLE, _MODELS_TABLE, _NAMES_TABLE),
         )
         self._lock = threading.Lock()
         self._entries: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
@@ -102,10 +104,36 @@ class Cache:
         )
         with self._file.explained(), self._lock:
             rows = self._reader.execute(query, list(keys)).fetchall()
+        models = self._models(keys)
         return {
-            key: Completion(text, reason, n_in, n_out, cached=True, logprobs=_candidates(logprobs))
+            key: Completion(text, reason, n_in, n_out, True, _candidates(logprobs), models.get(key))
             for key, text, reason, n_in, n_out, logprobs in rows
         }
+
+    def _models(self, keys: Sequence[str]) -> dict[str, str]:
+        query = f"SELECT key, model FROM answering_models WHERE key IN ({','.join('?' * len(keys))})"
+        with self._file.explained(), self._lock:
+            return dict(self._reader.execute(query, list(keys)).fetchall())
+
+    def answering_models(self, settings: Mapping[str, Any]) -> list[str]:
+        """Names of the models that have answered so far under the name and address in these settings, as noted.
+
+        Raises:
+            LLMError: The file cannot be read.
+        """
+        with self._file.explained(), self._lock:
+            rows = self._reader.execute("SELECT model FROM names WHERE asked = ?", [_asked(settings)]).fetchall()
+        return sorted(model for (model,) in rows)
+
+    def note_models(self, settings: Mapping[str, Any], models: Iterable[str]) -> None:
+        """Note for later runs which models have answered under the name and address in these settings.
+
+        Raises:
+            LLMError: The file cannot be written.
+        """
+        rows = [(_asked(settings), model) for model in models]
+        with self._file.explained(), self._lock, transaction(self._reader):
+            self._reader.executemany("INSERT OR IGNORE INTO names VALUES (?, ?)", rows)
 
     def keep(self, key: str, completion: Completion) -> Future[None]:
         """Write an answer, together with others that come meanwhile; done when it is safe on disk.
@@ -187,6 +215,13 @@ def _insert(connection: sqlite3.Connection, group: Sequence[_Entry]) -> None:
         # Another process may have answered the same meanwhile: the first answer stays.
         connection.executemany("INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?)", rows)
         connection.executemany("INSERT OR IGNORE INTO first_logprobs VALUES (?, ?)", candidates)
+        models = [(key, one.model) for key, one, _ in group if one.model is not None]
+        connection.executemany("INSERT OR IGNORE INTO answering_models VALUES (?, ?)", models)
+
+
+def _asked(settings: Mapping[str, Any]) -> str:
+    """A hash: an address may hold what nobody should read."""
+    return hashlib.sha256(json.dumps([settings["model"], settings["base_url"]]).encode()).hexdigest()
 
 
 def _candidates(logprobs: str | None) -> tuple[tuple[str, float], ...] | None:

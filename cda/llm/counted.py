@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from cda.llm.money import Price
@@ -24,6 +24,7 @@ class Tally:
         output_tokens: The same of the answers.
         uncounted: Of what was asked, answers with a text and no count of tokens.
         dollars: Of the counted tokens; None where no price is given.
+        models: Answers by the name of the model that gave them, where the server named it.
     """
 
     asked: int = 0
@@ -33,10 +34,14 @@ class Tally:
     output_tokens: int = 0
     uncounted: int = 0
     dollars: float | None = None
+    models: Mapping[str, int] = field(default_factory=dict)
 
     def add(self, completion: Completion, price: Price | None) -> None:
         """Count an answer."""
         self.unusable += completion.text is None
+        if completion.model is not None:
+            # Anew, as states of before hold the old one.
+            self.models = {**self.models, completion.model: self.models.get(completion.model, 0) + 1}
         if completion.cached:
             self.cached += 1
             return
@@ -51,7 +56,10 @@ class Tally:
     def since(self, earlier: Tally) -> dict[str, Any]:
         """What came on top of an earlier state, as JSON; empty where nothing did."""
         before, now = asdict(earlier), asdict(self)
-        moved = {name: value - (before[name] or 0) for name, value in now.items() if value is not None}
+        models = {name: n - earlier.models.get(name, 0) for name, n in now.pop("models").items()}
+        moved: dict[str, Any] = {name: value - (before[name] or 0) for name, value in now.items() if value is not None}
+        if answered := {name: n for name, n in models.items() if n}:
+            moved["models"] = answered
         return {"dollars": None, **moved} if moved["asked"] or moved["cached"] else {}
 
 

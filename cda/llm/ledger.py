@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from cda.errors import LLMError
+from cda.files.whole import make_private, open_new
 
 TRIES = 2
 """How often a request is submitted before it counts as failed."""
@@ -72,7 +73,7 @@ class InputFiles:
         with on_disk(self.folder):
             if self._file is None:
                 self._id = uuid.uuid4().hex
-                self._file = self.path(self._id).open("wb")
+                self._file = open_new(self.path(self._id), private=True)
             self._file.write(line)
         self._n_requests += 1
         self._n_bytes += len(line)
@@ -101,6 +102,8 @@ class Ledger:
         self.path = path
         self.server = server
         self._forms: dict[str, tuple[Mapping[str, Any], str]] = {}
+        with on_disk(path):
+            make_private(path)
         try:
             self._db = sqlite3.connect(path, isolation_level=None)
             self._db.executescript(TABLES)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cda.errors import LLMError
+from cda.llm.answered_by import with_model
 from cda.llm.parameters import sendable
 from cda.llm.protocol import Completion
 from cda.llm.reasons import CUT_OFF, EMPTY, FILTERED, REFUSED, TOO_LONG
@@ -71,7 +72,8 @@ def keyless(completion: Completion, key: str) -> Completion:
     """An answer to be kept, without the key that the server may have repeated in it."""
     text = None if completion.text is None else without_secret(completion.text, key)
     logprobs = completion.logprobs and tuple((without_secret(word, key), value) for word, value in completion.logprobs)
-    return replace(completion, text=text, logprobs=logprobs)
+    model = None if completion.model is None else without_secret(completion.model, key)
+    return replace(completion, text=text, logprobs=logprobs, model=model)
 
 
 Outcome = Completion | Again | Throttled | Rejected
@@ -102,7 +104,7 @@ def of_content(content: bytes, one_token: bool = False) -> Outcome:
         return Again("status 200 with invalid JSON")
     if not isinstance(data, dict) or not isinstance(data.get("choices"), list):
         return Again("status 200 without choices")
-    return completion_of(data, one_token)
+    return with_model(completion_of(data, one_token), data)
 
 
 def completion_of(data: Mapping[str, Any], one_token: bool = False) -> Completion:

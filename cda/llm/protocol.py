@@ -50,6 +50,7 @@ class Completion:
         output_tokens: The same of the answer.
         cached: Whether it was answered before and cost nothing now.
         logprobs: Candidates for the first token with their natural logarithms of probability, where these were asked for.
+        model: Name that the server gave to the model that answered; None where it named none.
     """
 
     text: str | None
@@ -58,6 +59,7 @@ class Completion:
     output_tokens: int = 0
     cached: bool = False
     logprobs: tuple[tuple[str, float], ...] | None = None
+    model: str | None = None
 
 
 class LLM(Protocol):

@@ -17,7 +17,7 @@ from cda.errors import DataError, ModelError
 from cda.files.jsonl import read_json
 from cda.inert import sendable
 from cda.models.load import ModelSpec, load_template, read_weights
-from cda.models.refusals import brings_its_class, first_line, folder_problems, own_code_needed, why_not_loadable
+from cda.models.refusals import first_line, folder_problems, refuse_passed_over, why_not_loadable
 from cda.models.template import Encoded, Template, single_bos
 from cda.records import Prompt, prompt_text
 
@@ -209,9 +209,7 @@ def _check_architecture(spec: ModelSpec, config: Any) -> None:
             f"{spec.name_or_path}: is a {other[0]}, which gives no probability of a next token. A log-ratio needs a causal "
             "language model (…ForCausalLM); a sequence classifier with one label is scored as a reward model instead"
         )
-    own_code = brings_its_class(config, "AutoModelForCausalLM")
-    if own_code and not spec.trust_remote_code:
-        raise ModelError(own_code_needed(spec.name_or_path))
+    own_code = refuse_passed_over(spec.name_or_path, config, "AutoModelForCausalLM", spec.trust_remote_code)
     if not (own_code or type(config) in MODEL_FOR_CAUSAL_LM_MAPPING) or getattr(config, "is_encoder_decoder", False):
         raise ModelError(
             f"{spec.name_or_path}: is a {names[0] if names else config.model_type}; a log-ratio needs a causal language "

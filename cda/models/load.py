@@ -13,7 +13,14 @@ from typing import Any, Literal
 from cda.errors import DataError, ModelError
 from cda.files.jsonl import read_json
 from cda.models.head import compute_in_float32
-from cda.models.refusals import brings_its_class, first_line, folder_problems, own_code_needed, why_not_loadable
+from cda.models.refusals import (
+    check_its_class,
+    first_line,
+    folder_problems,
+    own_code_needed,
+    refuse_passed_over,
+    why_not_loadable,
+)
 from cda.models.segments import add_segments, wants_segments
 from cda.models.template import Template
 
@@ -58,8 +65,7 @@ def load_config(spec: ModelSpec) -> Any:
         )
     except Exception as error:  # transformers raises many kinds here
         raise ModelError(why_not_loadable(spec.name_or_path, "a sequence classifier", error)) from None
-    if brings_its_class(config, "AutoModelForSequenceClassification") and not spec.trust_remote_code:
-        raise ModelError(own_code_needed(spec.name_or_path))
+    refuse_passed_over(spec.name_or_path, config, "AutoModelForSequenceClassification", spec.trust_remote_code)
     architectures = getattr(config, "architectures", None) or []
     if config.num_labels != 1:
         raise ModelError(
@@ -127,10 +133,13 @@ def load_template(spec: ModelSpec, config: Any = None) -> Template:
     """The model's tokenizer, as the path from text to token ids; `config` tells the model's padding token.
 
     Raises:
-        ModelError: No usable tokenizer.
+        ModelError: No usable tokenizer, or one with code of its own that would not be run.
     """
     from transformers import AutoTokenizer
 
+    own_class = _own_tokenizer(spec, config)
+    if own_class and not spec.trust_remote_code:
+        raise ModelError(own_code_needed(f"{spec.name_or_path}: its tokenizer"))
     try:
         tokenizer = AutoTokenizer.from_pretrained(
             spec.name_or_path, revision=spec.revision, trust_remote_code=spec.trust_remote_code
@@ -139,6 +148,7 @@ def load_template(spec: ModelSpec, config: Any = None) -> Template:
         own_code = "trust_remote_code" in str(error)
         why = f"{spec.name_or_path}: its tokenizer cannot be loaded ({first_line(error)})"
         raise ModelError(own_code_needed(f"{spec.name_or_path}: its tokenizer") if own_code else why) from None
+    check_its_class(spec.name_or_path, "tokenizer", tokenizer, own_class)
     text_config = config.get_text_config() if config is not None else None
     # Learned positions end where the table ends (RoBERTa's is two longer than its texts may be: the tokenizer knows).
     limits = [
@@ -149,6 +159,21 @@ def load_template(spec: ModelSpec, config: Any = None) -> Template:
     _check_vocabulary(tokenizer, spec)
     pad = getattr(text_config, "pad_token_id", None)
     return Template(tokenizer, min(limits), pad, wants_segments(tokenizer, text_config))
+
+
+def _own_tokenizer(spec: ModelSpec, config: Any) -> object:
+    """The tokenizer class that a model brings along, as its files name it; None where there is none.
+
+    Transformers passes over it where it knows the kind of model and code is not allowed, and always where config.json names it.
+    """
+    from transformers.models.auto.tokenization_auto import get_tokenizer_config
+
+    try:
+        named = get_tokenizer_config(spec.name_or_path, revision=spec.revision).get("auto_map")
+    except Exception:  # loading the tokenizer fails for the same reason, and says so
+        return None
+    of_tokenizer = named.get("AutoTokenizer") if isinstance(named, dict) else named
+    return of_tokenizer or (getattr(config, "auto_map", None) or {}).get("AutoTokenizer")
 
 
 def _check_vocabulary(tokenizer: Any, spec: ModelSpec) -> None:

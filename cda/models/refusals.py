@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from cda.errors import ModelError
 from cda.files.paths import is_there
 
 _WEIGHT_FILES = ("*.safetensors", "*.safetensors.index.json")
@@ -42,16 +43,59 @@ def own_code_needed(name_or_path: str) -> str:
     )
 
 
-def brings_its_class(config: Any, auto: str) -> bool:
-    """Whether a model names code of its own for an auto class.
+def refuse_passed_over(name_or_path: str, config: Any, auto: str, trusted: bool) -> bool:
+    """Code of a model's own for its configuration or for itself is run where that is allowed, and never passed over.
 
     Where Transformers knows its `model_type` it would load its own class in silence, which computes other scores.
 
     Args:
-        config: The model's configuration.
-        auto: Such as `AutoModelForSequenceClassification`.
+        name_or_path: The model.
+        config: Its configuration, as loaded.
+        auto: The model's auto class, such as `AutoModelForSequenceClassification`.
+        trusted: Whether its code may run.
+
+    Returns:
+        Whether the model brings a class for `auto`.
+
+    Raises:
+        ModelError: There is code that would not be run.
     """
-    return auto in (getattr(config, "auto_map", None) or {})
+    named = getattr(config, "auto_map", None) or {}
+    if not trusted and (auto in named or "AutoConfig" in named):
+        raise ModelError(own_code_needed(name_or_path))
+    check_its_class(name_or_path, "configuration", config, named.get("AutoConfig"))
+    others = {_class_name(one): other for other, one in named.items() if other.startswith("AutoModel")}
+    passed_over = [one for one in getattr(config, "architectures", None) or [] if one in others]
+    if passed_over and auto not in named:
+        raise ModelError(
+            f"{name_or_path}: is a {passed_over[0]}, a class of its own that it names for {others[passed_over[0]]} alone, so that "
+            f"Transformers would load another class with other scores. Name one for {auto} in auto_map of its config.json"
+        )
+    return auto in named
+
+
+def check_its_class(name_or_path: str, part: str, loaded: object, named: object) -> None:
+    """The loaded class must be the one that the model's files name.
+
+    Args:
+        name_or_path: The model.
+        part: In words, such as `tokenizer`.
+        loaded: What was loaded.
+        named: The entry of `auto_map`, such as `file.Class`, `owner/name--file.Class` or a list of them; None where there is none.
+
+    Raises:
+        ModelError: It is another one.
+    """
+    names = [_class_name(one) for one in (named if isinstance(named, list | tuple) else [named]) if one]
+    if names and type(loaded).__name__ not in names:
+        raise ModelError(
+            f"{name_or_path}: its {part} is of a class of its own ({names[0]}), but Transformers loaded its own class "
+            f"{type(loaded).__name__}. Take the entry out of auto_map if that one is meant, or update the model's files"
+        )
+
+
+def _class_name(reference: object) -> str:
+    return str(reference).rpartition(".")[2]
 
 
 def why_not_loadable(name_or_path: str, what: str, error: Exception) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cda.data.release import SOURCE
-from cda.report.numbers import Json, reward
+from cda.report.numbers import Json, inert, reward
 from cda.report.rate_cells import contrasts_flipped
 from cda.report.verdict import targets
 
@@ -58,7 +58,13 @@ def told(model: Json) -> str:
     """What a judge was told; empty where nothing of it was kept."""
     if "prompt" not in model:
         return ""
-    return f"; prompt {model['prompt']}{_REASONS[model['verdict_reasons']]}"
+    return f"; prompt {model['prompt']}{_REASONS[model['verdict_reasons']]}{answered_by(model)}"
+
+
+def answered_by(model: Json) -> str:
+    """Names under which a judge's server answered, with the number of answers; empty where it named none."""
+    counts = [f"{inert(name)} ({n})" for name, n in model.get("answered_by", {}).items()]
+    return f"; answered by {', '.join(counts)}" if counts else ""
 
 
 def panel_line(model: Json) -> str:

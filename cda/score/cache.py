@@ -25,7 +25,7 @@ _TABLE = """CREATE TABLE IF NOT EXISTS scores (
 _ASKED_AT_ONCE = 5000
 _SCHEME = 3
 """Raised when the same settings come to mean another score."""
-_DECIDING = ("torch", "transformers", "peft", "bitsandbytes")
+_DECIDING = ("torch", "transformers", "tokenizers", "peft", "bitsandbytes")
 
 
 class Loaded(Protocol):
@@ -47,7 +47,7 @@ def scope_of(
 ) -> str:
     """Name of everything but the text that decides a reward: model and adapter content, precision, template, truncation.
 
-    Batches are no part of it: fp32 scores do not depend on them, 8-bit ones move with batch-mates however they are scored.
+    Batches are no part of it; `score_texts` adds them where a score depends on them.
 
     Args:
         reward_model: As loaded.
@@ -65,7 +65,8 @@ def scope_of(
         {
             "scheme": _SCHEME,
             "model": _content(reward_model),
-            "own code": spec.trust_remote_code,  # the same files may be another class with it
+            "own code": spec.trust_remote_code
+            and _own_code(reward_model),  # the same files may be another class with it
             "adapter": None if adapter is None else [file_fingerprint(adapter), dose],
             "precision": [spec.precision, str(reward_model.model.dtype), reward_model.model.device.type],
             "template": [
@@ -179,3 +180,14 @@ def _content(reward_model: Loaded) -> str:
             "Give a commit as model.revision, or a folder"
         )
     return f"{spec.name_or_path}@{commit}"
+
+
+def _own_code(reward_model: Loaded) -> str | bool:
+    """Fingerprint of the code that the model brought along, which may be another repository's; True where none was run."""
+    model = reward_model.model.get_base_model() if hasattr(reward_model.model, "get_base_model") else reward_model.model
+    run = {type(one).__module__ for one in (model, model.config, reward_model.template.tokenizer)}
+    files = {Path(str(sys.modules[name].__file__)) for name in run if name.startswith("transformers_modules.")}
+    code = {
+        file.name: file_fingerprint(file) for folder in {one.parent for one in files} for file in folder.glob("*.py")
+    }
+    return fingerprint(code) if code else True

@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from cda.errors import ModelError
 from cda.launch import rank, world_size
@@ -214,10 +214,17 @@ class _Work:
 
         Below fp32 a score moves with the texts it shares a batch with. There only scores of the same set of texts are
         taken from the cache, and what is left is scored in the batches of the whole set: a run that was killed ends with
-        the scores of one that was not.
+        the scores of one that was not. For the same reason the size of the batches counts there; in fp32 it counts where
+        each text is scored alone, which is what a model needs whose scores depend on padding.
         """
+        batch_tokens = getattr(self.scorer, "batch_tokens", None)
         whole_set = _precision(self.scorer) not in (None, "fp32")
-        scope = fingerprint([self.scope, list(texts)]) if whole_set else self.scope
+        company: list[Any] = []
+        if batch_tokens is not None and (whole_set or batch_tokens == 1):
+            company.append(f"batches of {batch_tokens}")
+        if whole_set:
+            company.append(list(texts))
+        scope = fingerprint([self.scope, *company]) if company else self.scope
         known = self.cache.lookup(scope, list(texts)) if self.cache is not None else {}
         for name, one in known.items():
             yield name, TextScore(None) if self.drop and one.read is not None else one, True

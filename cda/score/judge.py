@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 
 from cda.errors import LLMError
+from cda.llm.answered_by import AnsweredBy
 from cda.llm.protocol import LLM, Completion, Request, fenced
 from cda.prompts import JudgePrompt, ours
 from cda.prompts.fill import filled, with_sentences
@@ -64,6 +65,7 @@ class LLMJudge:
         told: What the judge is told, where its reasons stand, and in how many orders it is asked.
         orders: What the orders of the last comparisons came to.
         reasons: Why single answers hold no verdict, with their counts.
+        answered_by: Models that gave the last answers, as the server names them.
     """
 
     llm: LLM
@@ -75,6 +77,7 @@ class LLMJudge:
     told: JudgePrompt = field(default_factory=lambda: ours().judge)
     orders: BothOrders = field(default=BothOrders(), init=False)
     reasons: dict[str, int] = field(default_factory=dict, init=False)
+    answered_by: AnsweredBy = field(default_factory=AnsweredBy, init=False)
 
     @property
     def name(self) -> str:
@@ -112,8 +115,10 @@ class LLMJudge:
     def _values(self, shown: Sequence[tuple[Prompt, str, str]]) -> FloatArray:
         """Preference for the text shown first, NaN where there is none; reasons for that are counted."""
         values, unread = np.full(len(shown), np.nan), list[str]()
+        self.answered_by = AnsweredBy()
         requests = (self.request(*one) for one in shown)
         for position, answer in self.llm.answers(requests, f"judging by {self.llm.name}", len(shown)):
+            self.answered_by.add(answer)
             read = self._read(answer, shown[position])
             if isinstance(read, str):
                 unread.append(read)

@@ -21,6 +21,7 @@ import numpy as np
 from cda.errors import ModelError, did_you_mean
 from cda.files.paths import user_path
 from cda.records import Prompt
+from cda.score.own_imports import own_files
 from cda.score.protocols import FloatArray
 
 _POINTWISE = "(prompts, responses) for rewards"
@@ -45,8 +46,15 @@ class OwnCode:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Name, a hash of the file, and how it is asked. What the file imports or loads may change without a trace here."""
-        text = self.file.read_bytes() if self.file is not None else b""
+        """Name, a hash of the file and of what it imports from its own folder or package, and how it is asked.
+
+        What it imports from installed packages, or loads from data files, may change without a trace here.
+        """
+        source = self.name.rpartition(":")[0]
+        module = None if source.endswith(".py") else source
+        files = [] if self.file is None or self.file.suffix != ".py" else own_files(self.file, module)
+        texts = [one.read_bytes() for one in files]
+        text = b"".join([texts[0], *(hashlib.sha256(one).digest() for one in texts[1:])]) if texts else b""
         # Preferences were once asked for in one order: what was made of those is another result.
         asked = {"orders": "both"} if self.n_columns == 3 else {}
         return {"scorer": self.name, "code": hashlib.sha256(text).hexdigest()[:16]} | asked

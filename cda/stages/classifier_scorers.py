@@ -71,6 +71,17 @@ def load_dosed(spec: ModelSpec, adapter: Path | None, dose: float) -> RewardMode
     return reward_model
 
 
+def told_cached(n_cached: int, n_texts: int) -> str:
+    """How many scores are from before, as part of a line for the terminal.
+
+    >>> told_cached(3, 8)
+    '3 of 8 texts were scored before'
+    """
+    if n_cached < n_texts:
+        return f"{n_cached} of {n_texts} texts were scored before"
+    return f"all {n_texts} texts were scored before, and no score is new; score.cache=none scores them again"
+
+
 def cache_file(loaded: LoadedRecipe) -> Path | None:
     """File of scores: one for all runs that lie beside each other; None where the recipe wants none."""
     named = loaded.recipe.score.cache

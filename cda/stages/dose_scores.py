@@ -21,7 +21,7 @@ from cda.score.distinct import Text, text_id
 from cda.score.head_input import head_inputs, head_scores
 from cda.score.posthoc import FeatureCorrection, bias_direction, feature_correction
 from cda.score.protocols import FloatArray
-from cda.stages.classifier_scorers import classifier_scores
+from cda.stages.classifier_scorers import classifier_scores, told_cached
 from cda.stages.sources import model_spec
 from cda.train.dose import DosedModel
 
@@ -79,7 +79,7 @@ def _scored(
 ) -> Rewards:
     scores = classifier_scores(reward_model, texts, loaded, label, adapter=adapter, dose=dose)
     if scores.n_cached:
-        say(f"{label}: {scores.n_cached} of {scores.n_texts} texts were scored before")
+        say(f"{label}: {told_cached(scores.n_cached, scores.n_texts)}")
     return scores.compared()
 
 

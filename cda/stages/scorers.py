@@ -26,9 +26,9 @@ from cda.score.own import OwnPairwise, OwnPointwise
 from cda.score.self_check import self_check
 from cda.score.served import ServedScorer
 from cda.stages.causal_scorers import log_ratio_scope, log_ratio_scorer
-from cda.stages.classifier_scorers import cache_file, classifier_scores, load_dosed
+from cda.stages.classifier_scorers import cache_file, classifier_scores, load_dosed, told_cached
 from cda.stages.scorer_sources import own, served_scorer
-from cda.stages.sources import model_spec, open_llm, prompt_name, run_path, with_llm
+from cda.stages.sources import answered_notes, model_spec, open_llm, prompt_name, run_path, with_llm
 from cda.stages.spending import Planned, confirm, confirm_all
 from cda.stages.subjects import Subject
 
@@ -220,6 +220,7 @@ def _judged_by_panel(
     return panel, {name: first[name] for name in _OF_ALL_JUDGES if name in first} | {
         "comparisons": len(panel.by_comparison),
         "unread": int((n_given == 0).sum()),
+        "notes": [note for facts in each.values() for note in facts["notes"]],
         "partly_judged": int(((n_given > 0) & (n_given < len(names))).sum()),
         "judges": each,
     }
@@ -251,7 +252,12 @@ def _verdicts(
         why = ", ".join(f"{count} × {reason}" for reason, count in judge.reasons.items())
         most = "" if unread == asked else f", more than score.judge.max_unread={options.max_unread:g} allows"
         raise LLMError(f"{judge.name}: no readable verdict on {unread} of {asked} comparisons{most} ({why})")
+    notes = answered_notes(loaded, judge.answered_by)
+    for note in notes:
+        say(f"  {note}")
     return preferences, _verdict_facts(judge, preferences) | {
+        "answered_by": judge.answered_by.models,
+        "notes": notes,
         "verdicts": "by token" if options.by_token else "written",
         "prompt": prompt_name(options.prompt, told),
         "verdict_reasons": "none" if options.by_token else told.reasons,
@@ -294,7 +300,7 @@ def _tell(facts: Mapping[str, Any]) -> None:
     for note in facts["notes"]:
         say(f"  {note}")
     if facts["cached"]:
-        say(f"  {facts['cached']} of {facts['texts']} texts were scored before")
+        say(f"  {told_cached(facts['cached'], facts['texts'])}")
     if facts.get("alike"):
         say(
             f"  {facts['alike']} of {facts['texts']} texts are the same token ids as another: scored once, and a tie with it"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from cda.errors import DataError
 from cda.files.paths import user_path
 from cda.inert import inert
 from cda.label.asked import asked_labels
+from cda.llm.answered_by import AnsweredBy
 from cda.llm.batch import BatchLLM
 from cda.llm.cache import Cache
 from cda.llm.cached import CachedLLM
@@ -126,6 +128,19 @@ def llm_counts() -> dict[str, Tally]:
     return {name: replace(tally) for name, tally in _TALLIES.items()}
 
 
+def answered_notes(loaded: LoadedRecipe, answered: AnsweredBy) -> list[str]:
+    """Sentences for the user where another model answered than was asked for or than answered before; noted for later runs.
+
+    Raises:
+        LLMError: The cache cannot be used.
+    """
+    settings = llm_client(loaded.recipe.llm).settings
+    with Cache(cache_path(loaded)) as cache:
+        earlier = cache.answering_models(settings)
+        cache.note_models(settings, answered.models)
+    return answered.notes(settings["model"], earlier)
+
+
 def cache_path(loaded: LoadedRecipe) -> Path:
     """File of answers: one for all runs that lie beside each other."""
     if loaded.recipe.llm.cache is not None:
@@ -166,8 +181,9 @@ def labels_of(loaded: LoadedRecipe) -> Labeller:
 
 
 def llm_settings(llm: LlmSection) -> dict[str, Any]:
-    """What of the LLM decides its answers."""
-    return llm.model_dump(include={"model", "base_url", "temperature", "seed", "max_tokens"})
+    """What of the LLM decides its answers; the address also where the environment names it."""
+    settings = llm.model_dump(include={"model", "base_url", "temperature", "seed", "max_tokens"})
+    return settings | {"base_url": llm.base_url or os.environ.get("OPENAI_BASE_URL")}
 
 
 def prompt_settings(loaded: LoadedRecipe, *kinds: Literal["label", "rewrite", "judge"]) -> dict[str, Any]:

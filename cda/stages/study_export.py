@@ -205,7 +205,7 @@ def _write(study: Study, out: Path, contrasts: Sequence[Contrast]) -> int:
             for name, text in texts.items():
                 (partial / name).write_text(text, encoding="utf-8", newline="")
             write_json(partial / "assignments.json", assignments_json(study))
-            write_json(partial / "key.json", key_json(study))
+            write_json(partial / "key.json", key_json(study), private=True)
             write_json(partial / "label_studio.json", tasks(study))
             if contrasts:
                 write_jsonl(partial / "contrasts.jsonl", map(_contrast_row, contrasts))

@@ -11,11 +11,13 @@ from cda.files.intact import changed, contents
 from cda.files.jsonl import read_json, write_json
 
 _LISTED, _STATE = "contents.json", "trainer_state.json"
+_HASHED_BYTES = 64 * 2**20
+"""Reading optimizer states of gigabytes again would take longer than a step; of a larger file only the size is kept."""
 
 
 def seal(checkpoint: Path) -> None:
     """Write down what a checkpoint contains, once all of it is there but the trainer's state, which is written last."""
-    write_json(checkpoint / _LISTED, contents(checkpoint, leave_out=(_LISTED, f"{_LISTED}.partial", _STATE)))
+    write_json(checkpoint / _LISTED, contents(checkpoint, (_LISTED, f"{_LISTED}.partial", _STATE), _HASHED_BYTES))
 
 
 def newest_whole(folder: Path, say: Callable[[str], None]) -> Path | None:

@@ -144,14 +144,14 @@ def _check_left(train: EncodedPairs, max_length_tokens: int) -> None:
 
 
 def _trainer(reward_model: RewardModel, train: EncodedPairs, validation: EncodedPairs, lora: Lora, config: Any) -> Any:
-    from transformers import PrinterCallback, set_seed
+    from transformers import PrinterCallback
 
     from cda.train.chunks import default_overhead_tokens
     from cda.train.eight_bit import free_inputs
     from cda.train.sharding import shard_blocks
     from cda.train.trainer import ObjectiveTrainer
 
-    set_seed(config.seed)
+    # The trainer seeds everything itself, before it makes the adapter.
     with warnings.catch_warnings():
         # trl and peft warn of their own internals here, and nothing a user could act on.
         warnings.simplefilter("ignore")

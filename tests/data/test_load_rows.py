@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,16 @@ def test_no_more_than_some_tables_are_listed(tmp_path: Path) -> None:
         (tmp_path / f"{number}.jsonl").write_text("broken", encoding="utf-8")
     with pytest.raises(DataError, match=r"7\.jsonl and 2 more; give the one that is meant"):
         load_rows(str(tmp_path))
+
+
+def test_a_folder_whose_file_changed_within_its_date_is_read_anew(tmp_path: Path) -> None:
+    """`datasets` keeps what it read before, and would give the rows of before."""
+    file = tmp_path / "rows" / "train.jsonl"
+    file.parent.mkdir()
+    for text in ("first", "other"):
+        file.write_text(json.dumps({"text": text}) + "\n", encoding="utf-8")
+        os.utime(file, (0, 0))
+        assert load_rows(str(file.parent)) == [{"text": text}]
 
 
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:

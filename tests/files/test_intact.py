@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from cda.files import intact
 from cda.files.intact import changed, contents
 
 
@@ -34,11 +33,23 @@ def test_what_is_cut_changed_or_gone_is_named(folder: Path) -> None:
     assert changed(folder, known) == ["rows.jsonl", "stage.json", "sub/weights"]
 
 
-def test_of_a_large_file_only_the_size_counts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intact, "_HASHED_BYTES", 50)
-    known = contents(folder)
+def test_of_a_large_file_only_the_size_counts_where_that_is_asked(folder: Path) -> None:
+    known = contents(folder, sizes_above_bytes=50)
     assert known["sub/weights"] == "100"
     (folder / "sub" / "weights").write_bytes(b"\1" * 100)
     assert changed(folder, known) == []
     (folder / "sub" / "weights").write_bytes(b"\1" * 99)
     assert changed(folder, known) == ["sub/weights"]
+
+
+def test_a_large_file_that_is_changed_within_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CDA_CACHE", str(tmp_path / "cache"))
+    weights = tmp_path / "run" / "weights"
+    weights.parent.mkdir()
+    with weights.open("wb") as file:
+        file.truncate(65 * 2**20)
+    known = contents(weights.parent)
+    with weights.open("r+b") as file:
+        file.seek(40 * 2**20)
+        file.write(b"1")
+    assert changed(weights.parent, known) == ["weights"]

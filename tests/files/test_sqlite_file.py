@@ -76,6 +76,33 @@ def test_a_file_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
         file_at(path / "below.sqlite").opened()
 
 
+def test_a_database_with_other_tables_alone_gets_none_of_ours(tmp_path: Path) -> None:
+    path = tmp_path / "a.sqlite"
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE theirs (something TEXT)")
+    with pytest.raises(RunError, match=r"cannot be used \(no such table: numbers\)"):
+        file_at(path).opened()
+    with closing(sqlite3.connect(path)) as other:
+        assert [name for (name,) in other.execute("SELECT name FROM sqlite_master")] == ["theirs"]
+
+
+def test_a_new_file_and_what_sqlite_puts_beside_it_are_this_users_alone(tmp_path: Path) -> None:
+    file = file_at(tmp_path / "a.sqlite")
+    with closing(file.opened()) as connection, transaction(connection):
+        connection.execute("INSERT INTO numbers VALUES ('a', 1.0)")
+        modes = {
+            path.name: path.stat().st_mode & 0o777 for path in tmp_path.glob("a.sqlite*") if path.suffix != ".lock"
+        }
+    assert modes == dict.fromkeys(("a.sqlite", "a.sqlite-wal", "a.sqlite-shm"), 0o600)
+
+
+def test_a_file_that_is_shared_already_keeps_its_mode(tmp_path: Path) -> None:
+    with closing(file_at(tmp_path / "a.sqlite").opened()):
+        (tmp_path / "a.sqlite").chmod(0o660)
+    with closing(file_at(tmp_path / "a.sqlite").opened()):
+        assert (tmp_path / "a.sqlite").stat().st_mode & 0o777 == 0o660
+
+
 def test_a_file_that_is_held_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_file, "BUSY_S", 0.05)
     file = file_at(tmp_path / "a.sqlite", kept="what was counted is kept")

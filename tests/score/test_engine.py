@@ -17,7 +17,7 @@ from devices import on_a_cpu
 from summed import summed_model
 
 from cda.errors import ModelError
-from cda.models.load import ModelSpec, RewardModel, load_reward_model
+from cda.models.load import ModelSpec, Precision, RewardModel, load_reward_model
 from cda.models.template import Encoded
 from cda.records import Prompt, user_prompt
 from cda.run import fingerprint
@@ -476,7 +476,7 @@ def test_below_fp32_a_resumed_run_scores_in_the_batches_of_the_whole(llama: Path
         # Other texts beside them, and other company: none of these scores fits.
         assert score_texts(scorer, given[:5], cache=cache, scope="s").n_cached == 0
     with ScoreCache(tmp_path / "killed.sqlite") as cache:
-        scope = fingerprint(["s", list(expected)])
+        scope = fingerprint(["s", "batches of 96", list(expected)])
         cache.keep(scope, [(name, TextScore(reward)) for name, reward in list(expected.items())[::2]])
         resumed = score_texts(scorer, given, cache=cache, scope="s")
     assert resumed.n_cached == len(expected) / 2
@@ -558,3 +558,17 @@ def test_below_fp32_a_resumed_run_makes_the_batches_of_an_unbroken_one(
         assert 0 < len(cache) < 24
         resumed = score_texts(Whole(reward_model, 40), texts, cache=cache, scope="s")
     assert resumed.rewards == unbroken.rewards
+
+
+def test_scores_of_other_batches_are_kept_apart_where_they_count(llama: Path, texts: Texts, tmp_path: Path) -> None:
+    """Whoever scores each text alone, because padding moves a model's scores, is not given the scores that were moved."""
+    given = list(zip(texts.prompts, texts.responses, strict=True))
+
+    def cached(precision: Precision, batch_tokens: int | None) -> int:
+        scorer = ClassifierScorer(load_reward_model(ModelSpec(str(llama), precision, 64)), batch_tokens)
+        with ScoreCache(tmp_path / f"{precision}.sqlite") as cache:
+            return score_texts(scorer, given, cache=cache, scope="s").n_cached
+
+    n = len({*given})
+    assert [cached("fp32", size) for size in (None, 96, 1, 96, 1)] == [0, n, 0, n, n]
+    assert [cached("bf16", size) for size in (None, 96, 1, 96, 1)] == [0, 0, 0, n, n]

@@ -16,6 +16,7 @@ from cda.records import Message, Prompt, user_prompt
 from cda.score.both_orders import BothOrders
 from cda.score.own import OwnPairwise, OwnPointwise, own_scorer
 from cda.score.own_code import is_own
+from cda.score.own_imports import own_files
 
 PROMPTS: list[Prompt] = [
     user_prompt("one"),
@@ -298,6 +299,44 @@ def test_an_error_in_a_library_names_the_users_line(tmp_path: Path) -> None:
         pointwise(tmp_path, code).score(PROMPTS[:1], ["no json"])
     assert "Traceback" not in str(caught.value)
     assert "cda/score" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("imported", "statement"),
+    [
+        ("helper.py", "from helper import VALUE"),
+        ("helper.py", "import helper; VALUE = helper.VALUE"),
+        ("tools/helper.py", "from tools.helper import VALUE"),
+        ("tools/helper.py", "from tools import helper; VALUE = helper.VALUE"),
+        ("tools/__init__.py", "from tools import VALUE"),
+        ("helper.py", "from between import VALUE"),
+    ],
+)
+def test_settings_change_with_what_the_file_imports_from_its_own_folder(
+    tmp_path: Path, imported: str, statement: str
+) -> None:
+    (tmp_path / "between.py").write_text("def late():\n    from helper import VALUE\nVALUE = 0\n", encoding="utf-8")
+    (tmp_path / "tools").mkdir()
+    found = []
+    for text in ("VALUE = 1", "VALUE = 2", "VALUE = 1"):
+        (tmp_path / imported).write_text(text, encoding="utf-8")
+        code = f"{statement}\nimport json\ndef score(prompts, responses): return [VALUE]"
+        found.append(pointwise(tmp_path, code).code.settings)
+        for name in ("helper", "between", "tools", "tools.helper"):
+            sys.modules.pop(name, None)
+    assert found[0] == found[2] != found[1]
+
+
+def test_settings_are_of_the_function_s_own_code_alone(tmp_path: Path) -> None:
+    """Other files beside it, installed packages and what runs meanwhile are no part of it."""
+    code = "import numpy\ndef score(prompts, responses): return [0]"
+    before = pointwise(tmp_path, code).code.settings
+    (tmp_path / "other.py").write_text("VALUE = 1", encoding="utf-8")
+    assert pointwise(tmp_path, code).code.settings == before
+    (mine,) = own_files(Path(np.__file__).parent / "version.py", "numpy.version")
+    assert mine.name == "version.py"
+    inside = own_files(Path(np.__file__), "numpy")
+    assert len(inside) > 10 and all(Path(np.__file__).parent in one.parents for one in inside)
 
 
 def test_settings_change_with_the_file(tmp_path: Path) -> None:

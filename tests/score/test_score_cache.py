@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import shutil
 import sqlite3
@@ -167,12 +168,52 @@ def test_a_scope_changes_with_everything_that_decides_a_reward(
     assert len(set(scopes)) == len(scopes)
 
 
+@pytest.mark.parametrize("part", ["form", "segments", "chat template", "special tokens", "padding"])
+def test_a_scope_changes_with_how_a_text_becomes_tokens(llama: Path, part: str) -> None:
+    """Each by itself, whatever else was the same: a template may be changed after the model was loaded."""
+    reward_model = load_reward_model(ModelSpec(str(llama), "fp32", 64))
+    tokenizer = copy.deepcopy(reward_model.template.tokenizer)
+    template = Template(tokenizer, 64, reward_model.template.pad_token_id)
+    changed = replace(reward_model, template=template)
+    assert scope_of(changed) == scope_of(reward_model)
+    if part == "form":
+        template.form = "plain text"
+    elif part == "segments":
+        template.segments = not template.segments
+    elif part == "chat template":
+        tokenizer.chat_template = "{{ bos_token }}{% for message in messages %}{{ message.content }}{% endfor %}"
+    elif part == "special tokens":
+        tokenizer.eos_token = "w1"
+    else:
+        template.pad_token_id += 1
+    assert scope_of(changed) != scope_of(reward_model)
+
+
 def test_a_scope_is_the_same_for_a_copy_elsewhere(llama: Path, trained_fp32: Trained, tmp_path: Path) -> None:
     shutil.copytree(llama, tmp_path / "model")
     shutil.copytree(trained_fp32.result.adapter, tmp_path / "adapter")
     here = scope_of(load_reward_model(ModelSpec(str(llama), "fp32", 64)), trained_fp32.result.adapter)
     there = scope_of(load_reward_model(ModelSpec(str(tmp_path / "model"), "fp32", 64)), tmp_path / "adapter", 1.0)
     assert here == there
+
+
+def test_large_models_of_one_shape_and_date_share_no_scores(
+    llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights beyond 64 MB, of equal size and date, as containers and archives with a fixed date have them."""
+    monkeypatch.setenv("CDA_CACHE", str(tmp_path / "cache"))
+    reward_model = load_reward_model(ModelSpec(str(llama), "fp32", 64))
+    scopes = []
+    for name in ("first", "second"):
+        shutil.copytree(llama, tmp_path / name)
+        weights = tmp_path / name / "model.safetensors"
+        with weights.open("r+b") as file:
+            file.truncate(80 * 2**20)
+            file.seek(60 * 2**20)
+            file.write(name[:1].encode())
+        os.utime(weights, (0, 0))
+        scopes.append(scope_of(replace(reward_model, spec=ModelSpec(str(tmp_path / name), "fp32", 64))))
+    assert scopes[0] != scopes[1]
 
 
 def test_a_scope_changes_with_the_versions_of_the_libraries(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,6 +223,16 @@ def test_a_scope_changes_with_the_versions_of_the_libraries(llama: Path, monkeyp
     changed = scope_of(reward_model)
     monkeypatch.setattr(cache_module, "versions", lambda: {"transformers": "99", "openai": "4"})
     assert before != changed == scope_of(reward_model)
+
+
+def test_a_scope_holds_every_library_between_a_text_and_its_score(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reward_model = load_reward_model(ModelSpec(str(llama), "fp32", 64))
+    found = cache_module.versions()
+    scopes = {scope_of(reward_model)}
+    for name in ("torch", "transformers", "tokenizers", "peft", "bitsandbytes"):
+        monkeypatch.setattr(cache_module, "versions", lambda name=name: found | {name: "99"})
+        scopes.add(scope_of(reward_model))
+    assert len(scopes) == 6
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ def test_a_dose_that_was_scored_before_is_taken_from_the_cache(
     again = dosed_rewards(loaded, adapter, [0.5, 2.0, 3.0], texts)
     assert sum(computed) == len(texts)  # dose 3 alone
     assert {dose: again[dose].by_text for dose in first} == {dose: one.by_text for dose, one in first.items()}
-    assert f"dose 0.5: {len(texts)} of {len(texts)} texts were scored before" in capsys.readouterr().out
+    assert f"dose 0.5: all {len(texts)} texts were scored before, and no score is new" in capsys.readouterr().out
     assert dosed_rewards(loaded, adapter, [], texts) == {}
 
 

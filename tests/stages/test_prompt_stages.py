@@ -46,6 +46,17 @@ def labels_of(folder: Path, *overrides: str) -> str:
     return label.stage(load_recipe("jargon", [*overrides, f"run.folder={folder}"])).fingerprint
 
 
+def test_a_server_named_by_the_environment_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("label.by=llm", "llm.model=m", "data.pairs=embedded", "model.name_or_path=embedded")
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    found = [labels_of(tmp_path, *words)]
+    for url in ("http://a/v1", "http://b/v1"):
+        monkeypatch.setenv("OPENAI_BASE_URL", url)
+        found.append(labels_of(tmp_path, *words))
+    assert len(set(found)) == 3
+    assert found[-1] == labels_of(tmp_path, *words, "llm.base_url=http://b/v1")
+
+
 def test_the_content_of_a_prompt_decides_what_is_made_anew(tmp_path: Path) -> None:
     mine, same = tmp_path / "mine.yaml", tmp_path / "same.yaml"
     for path in (mine, same):

@@ -23,7 +23,7 @@ from cda.stages.scorer_sources import scorer_problems, scorer_settings
 from cda.stages.subjects import asked_subjects
 
 if TYPE_CHECKING:
-    from conftest import ModelMaker
+    from conftest import Answer, ModelMaker
 
 N = 12
 CHAT = (
@@ -254,7 +254,7 @@ def test_what_is_scored_once_is_not_scored_again(llama: Path, pairs: Path, tmp_p
     second = audited(llama, pairs, tmp_path / "runs" / "b", "model.max_length_tokens=64", "model.precision=fp32")
     assert first["model"]["cached"] == 0
     assert second["model"]["cached"] == second["model"]["texts"]
-    assert "texts were scored before" in second["printed"]
+    assert f"all {second['model']['texts']} texts were scored before, and no score is new" in second["printed"]
     assert first["margins"] == second["margins"]
     none = audited(llama, pairs, tmp_path / "runs" / "c", "model.max_length_tokens=64", "score.cache=none")
     assert none["model"]["cached"] == 0
@@ -402,3 +402,41 @@ def test_a_folder_with_a_colon_is_a_folder(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "ckpt:best").mkdir()
     assert kind_of("ckpt:best") == "classifier"
     assert kind_of("my dir/mine.py:score") == "function"
+
+
+def test_a_judge_whose_server_changes_the_model_is_told_of(
+    serve: Callable[[Answer], str], pairs: Path, tmp_path: Path
+) -> None:
+    """A name such as gpt-4o stands for another model some months later, and kept answers are of the earlier one."""
+    model = {"name": "local-2024-05-13"}
+
+    def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:  # noqa: ARG001
+        choice = {"message": {"content": "Better.\nVerdict: 1"}, "finish_reason": "stop"}
+        return 200, {"model": model["name"], "choices": [choice]}
+
+    url = f"llm.base_url={serve(answer)}"
+    first = audited("judge:local", pairs, tmp_path / "first", url)
+    assert first["model"]["answered_by"] == {"local-2024-05-13": 2 * N}
+    assert first["model"]["notes"] == []
+    report = (tmp_path / "first" / "report" / "report.md").read_text(encoding="utf-8")
+    assert f"answered by local-2024-05-13 ({2 * N})" in report
+
+    model["name"] = "local-2024-08-06"
+    more = tmp_path / "more.jsonl"
+    rows = [*ROWS, {"prompt": "w9 w9", "perturbed": "w8 good", "base": "w3 bad"}]
+    more.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    second = audited("judge:local", more, tmp_path / "second", url)
+    assert second["model"]["answered_by"] == {"local-2024-05-13": 2 * N, "local-2024-08-06": 2}
+    said = f"The server has changed the model behind local since some were kept: {2 * N} by local-2024-05-13, 2 by local-2024"
+    assert said in second["printed"] and said in second["model"]["notes"][0]
+    page = (tmp_path / "second" / "report" / "report.html").read_text(encoding="utf-8")
+    assert said in page
+    manifest = json.loads((tmp_path / "second" / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest["stages"]["audit"]["counts"]["llm"]["local"]["models"]["local-2024-08-06"] == 2
+
+    more.write_text(json.dumps(rows[-1] | {"base": "w5 bad"}), encoding="utf-8")
+    model["name"] = "other"
+    third = audited("judge:local", more, tmp_path / "third", url)
+    asked, before = third["model"]["notes"]
+    assert asked == "local was asked for, but the server says that other answered."
+    assert "answered earlier runs by local-2024-05-13, local-2024-08-06 and this one by other" in before

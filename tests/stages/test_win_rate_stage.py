@@ -158,8 +158,8 @@ def test_a_judge_that_follows_the_place_is_shown_as_such(
     assert found["result"]["ties"]["value"] == 1.0
     assert (found["scorer"]["position_bias"], found["scorer"]["flipped"], found["scorer"]["half_read"]) == (1.0, 4, 0)
     assert (
-        "0 readable in one order only, 4 followed the place; first place minus second: +1.00; prompt ours, reasons before the verdict."
-        in printed
+        "0 readable in one order only, 4 followed the place; first place minus second: +1.00; prompt ours, reasons before the verdict; "
+        "answered by j (8)." in printed
     )
     assert "counts as a tie" in printed
 

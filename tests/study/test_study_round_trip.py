@@ -315,3 +315,8 @@ def test_triples_become_contrasts_of_their_two_rewrites(tmp_path: Path, save: Sa
     votes = load_votes(str(tmp_path / "votes.jsonl"))
     contrasts = clean_contrasts(made, ["vagueness"], {}, "made", votes).contrasts
     assert [one.votes for one in contrasts] == [("perturbed",)] * 4
+
+
+def test_the_key_is_this_users_alone_to_read(study: Path) -> None:
+    assert (study / "key.json").stat().st_mode & 0o777 == 0o600
+    assert (study / "index.html").stat().st_mode & 0o044

@@ -107,6 +107,21 @@ def test_the_same_seed_gives_the_same_losses_and_weights_twice_and_another_seed_
     assert losses(first) != losses(other)
 
 
+def test_the_seed_alone_decides_where_the_adapter_begins(train: Train) -> None:
+    """Whatever random numbers were drawn before; two seeds that began alike would show too little spread between trainings."""
+    import torch
+
+    begins = {}
+    for name, seed, drawn_before in (("first", 0, 1), ("again", 0, 2), ("other", 1, 1)):
+        torch.manual_seed(drawn_before)
+        result = train(name, seed=seed, max_steps=1, learning_rate=1e-30)
+        begins[name] = {key: values for key, values in weights(result.adapter).items() if "lora_A" in key}
+    assert begins["first"]
+    for key, values in begins["first"].items():
+        np.testing.assert_array_equal(values, begins["again"][key], err_msg=key)
+        assert not np.allclose(values, begins["other"][key]), key
+
+
 def test_an_interrupted_run_goes_on_from_its_newest_whole_checkpoint_to_the_same_weights(
     train: Train, watched_training: Callable[..., Any], interruption: type[Exception], tmp_path: Path
 ) -> None:

@@ -1,0 +1,71 @@
+"""SHA-256 of files by their whole content; a large file is read once, and known again by what its file system says of it.
+
+Names, sizes and times alone would not do: archives, container layers and copies give files of equal size equal times, and two
+checkpoints of one architecture are of equal size. A part of the content would not do either: two checkpoints may differ in
+their score heads alone, which is one millionth of the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import time
+from pathlib import Path
+
+from cda.files.paths import cache_folder
+from cda.files.whole import open_new
+
+_READ_EACH_TIME_BYTES = 64 * 2**20
+"""Smaller files take less than a tenth of a second."""
+_SETTLED_S = 10.0
+"""Two writes within one tick of a file system's clock leave the same times: what was changed just now is read again."""
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+
+def sha256_of(file: Path) -> str:
+    """SHA-256 of a file's whole content, as 64 hex digits.
+
+    A file above 64 MB is remembered in this user's cache folder by path, device, inode, size, time of change of its content
+    and time of change of its inode. The last is set by the system alone, whatever copies and archives do to the other.
+
+    Raises:
+        OSError: Cannot be read.
+    """
+    with file.open("rb") as opened:
+        before = os.fstat(opened.fileno())
+        # Elsewhere the time of change is the time of making, which a program can set.
+        remembers = before.st_size > _READ_EACH_TIME_BYTES and os.name == "posix"
+        note = _note(file, before)
+        if remembers and (known := _read(note)):
+            return known
+        found = hashlib.file_digest(opened, "sha256").hexdigest()
+        settled = time.time() - max(before.st_mtime, before.st_ctime) > _SETTLED_S
+        if remembers and settled and _note(file, os.fstat(opened.fileno())) == note:
+            _write(note, found)
+    return found
+
+
+def _note(file: Path, stat: os.stat_result) -> Path:
+    """Where the hash of a file in this state is written down."""
+    known_by = (str(file.resolve()), stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+    return cache_folder() / "hashes" / hashlib.sha256(repr(known_by).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _read(note: Path) -> str | None:
+    try:
+        found = note.read_text("ascii")
+    except (OSError, ValueError):
+        return None
+    return found if _HASH.fullmatch(found) else None
+
+
+def _write(note: Path, found: str) -> None:
+    # Without a cache folder the file is read again each time.
+    with contextlib.suppress(OSError):
+        note.parent.mkdir(parents=True, exist_ok=True)
+        partial = note.with_name(f"{note.name}.{os.getpid()}.partial")
+        with open_new(partial, private=True) as file:
+            file.write(found.encode())
+        partial.replace(note)
