@@ -28,7 +28,7 @@ from cda.score.served import ServedScorer
 from cda.stages.causal_scorers import log_ratio_scope, log_ratio_scorer
 from cda.stages.classifier_scorers import cache_file, classifier_scores, load_dosed
 from cda.stages.scorer_sources import own, served_scorer
-from cda.stages.sources import model_spec, open_llm, prompt_name, run_path, with_llm
+from cda.stages.sources import cache_path, model_spec, open_llm, prompt_name, run_path, with_llm
 from cda.stages.spending import Planned, confirm, confirm_all
 from cda.stages.subjects import Subject
 
@@ -248,7 +248,12 @@ def _verdicts(
     if unread == asked or unread > options.max_unread * asked:
         why = ", ".join(f"{count} × {reason}" for reason, count in judge.reasons.items())
         most = "" if unread == asked else f", more than score.judge.max_unread={options.max_unread:g} allows"
-        raise LLMError(f"{judge.name}: no readable verdict on {unread} of {asked} comparisons{most} ({why})")
+        raise LLMError(
+            f"{judge.name}: no readable verdict on {unread} of {asked} comparisons{most} ({why}). Answers and lasting failures "
+            f"are kept in {cache_path(loaded)}: llm.ask_failures_again=true asks again what was refused, filtered or cut off; "
+            "an answer without a verdict comes again until the prompt, the model or llm.seed is another, or the file is moved "
+            "away"
+        )
     return preferences, _verdict_facts(judge, preferences) | {
         "verdicts": "by token" if options.by_token else "written",
         "prompt": prompt_name(options.prompt, told),

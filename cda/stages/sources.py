@@ -99,7 +99,7 @@ def open_llm(loaded: LoadedRecipe) -> LLM:
     if known not in _OPEN:
         client, price = llm_client(llm), price_of(llm)
         path.parent.mkdir(parents=True, exist_ok=True)
-        cache = Cache(path)
+        cache = Cache(path, ask_failures_again=llm.ask_failures_again)
         if llm.mode == "batch":
             opened: LLM = BatchLLM(client, cache, price=price)
         else:
@@ -166,8 +166,9 @@ def labels_of(loaded: LoadedRecipe) -> Labeller:
 
 
 def llm_settings(llm: LlmSection) -> dict[str, Any]:
-    """What of the LLM decides its answers."""
-    return llm.model_dump(include={"model", "base_url", "temperature", "seed", "max_tokens"})
+    """What of the LLM decides its answers; a stage made without them is made again where failures are asked again."""
+    again = {"ask_failures_again"} if llm.ask_failures_again else set()
+    return llm.model_dump(include={"model", "base_url", "temperature", "seed", "max_tokens"} | again)
 
 
 def prompt_settings(loaded: LoadedRecipe, *kinds: Literal["label", "rewrite", "judge"]) -> dict[str, Any]:
