@@ -53,9 +53,7 @@ class BatchServer:
         self._where = client.endpoint.server
         # Retries of its own are off: a batch that is submitted twice is paid twice.
         self._bounds = Bounds(client.settings["base_url"], "llm.base_url")
-        self._openai = opened(
-            _key(client.api_key_env), client.settings["base_url"], client.timeout_s, self._bounds
-        )
+        self._openai = opened(_key(client.api_key_env), client.settings["base_url"], client.timeout_s, self._bounds)
 
     def close(self) -> None:
         self._openai.close()

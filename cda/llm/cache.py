@@ -61,9 +61,7 @@ class Cache:
         LLMError: Cannot be opened or written.
     """
 
-    def __init__(
-        self, path: Path | str, say: Callable[[str], None] = say, *, ask_failures_again: bool = False
-    ) -> None:
+    def __init__(self, path: Path | str, say: Callable[[str], None] = say, *, ask_failures_again: bool = False) -> None:
         self.path = Path(path)
         self.claims = Claims(self.path.with_name(f"{self.path.name}.claims"))
         self._failures_from = time.time() if ask_failures_again else 0.0

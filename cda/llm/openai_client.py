@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cda.errors import LLMError, out_of_files
+from cda.keys import address_problem, variable_problem
 from cda.llm.asking import Ask, answered, pause
 from cda.llm.limiter import Limiter
 from cda.llm.money import request_tokens
@@ -83,6 +84,8 @@ class OpenAIClient:
     _said_pause_until: float = field(init=False, repr=False, default=float("-inf"))
 
     def __post_init__(self) -> None:
+        if problem := variable_problem(self.api_key_env):
+            raise LLMError(f"llm.api_key_env: {problem}")
         try:
             urlsplit(self._url)
         except ValueError as error:
@@ -115,11 +118,9 @@ class OpenAIClient:
             problems.append(
                 f"llm.model is {self.name}, but the environment variable {self.api_key_env} holds no key (llm.api_key_env)"
             )
-        if "@" in urlsplit(self._url).netloc:
-            # Libraries log addresses, and recipes are copied into run folders.
-            problems.append(
-                f"llm.base_url holds a user name or password; put the key into the environment variable {self.api_key_env}"
-            )
+        if problem := address_problem(self._url):
+            where = "llm.base_url" if self.base_url else "the environment variable OPENAI_BASE_URL"
+            problems.append(f"{where}: {problem} ({self.api_key_env})")
         return problems
 
     def answers(self, requests: Iterable[Request], label: str, total: int | None = None) -> Answers:

@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cda.errors import LLMError, ModelError, did_you_mean, out_of_files
+from cda.keys import address_problem, variable_problem
 from cda.llm.asking import Ask, pause
 from cda.llm.limiter import Limiter
 from cda.llm.outcome import (
@@ -75,6 +76,8 @@ class ServedClient:
     """Names that the server offers, once `check` has asked."""
 
     def __post_init__(self) -> None:
+        if problem := variable_problem(self.options.api_key_env):
+            raise ModelError(f"score.served.api_key_env: {problem}")
         self._root, self._kind = endpoint_of(self.url)
         if self.options.last_token and self._kind != "pooling":
             raise ModelError(f"{self.address}: last_token=true needs the server's /pooling, not /{self._kind}")
@@ -122,9 +125,8 @@ class ServedClient:
 
         from cda.llm.connection import Bounds, opened
 
-        if "@" in urlsplit(self.url).netloc:
-            # Addresses are logged and written into run folders.
-            return [f"{self.address}: the address holds a password; put the key into {self.options.api_key_env}"]
+        if problem := address_problem(self.url):
+            return [f"{self.address}: the address {problem} ({self.options.api_key_env})"]
         try:
             with opened(self._key or "none", self._root, timeout_s, Bounds(self._root, "the address")) as http:
                 listed = json.loads(http.get("/models" if self._root.endswith("/v1") else "/v1/models", cast_to=str))

@@ -307,7 +307,7 @@ def test_no_key_is_in_the_file_or_in_any_message(
             with pytest.raises(LLMError) as caught:
                 complete(CachedLLM(client, cache), asked(f"[[{code}*]]"), "asking")
             errors.append(str(caught.value))
-        files = b"".join(file.read_bytes() for file in path.parent.iterdir())
+        files = b"".join(file.read_bytes() for file in path.parent.rglob("*") if file.is_file())
     assert b"refused" in files and len(messages) >= 2
     shown = capsys.readouterr()
     everything = "\n".join([*messages, *errors, shown.out, shown.err, caplog.text, repr(client)])
