@@ -22,6 +22,11 @@ class TooLargeError(LLMError):
     """An answer of more bytes than are read."""
 
 
+def own_error(error: BaseException) -> LLMError | None:
+    """The error of ours in one that was raised by a call: openai passes it on as it is, or wraps it, by version."""
+    return next((one for one in (error, error.__cause__) if isinstance(one, LLMError)), None)
+
+
 def opened_async(key: str, base_url: str, timeout_s: float, setting: str) -> openai.AsyncOpenAI:
     """A connection for an event loop; see `Bounds` for `setting`. Retries are ours."""
     bounds = Bounds(base_url, setting)
@@ -104,7 +109,10 @@ class _Body(httpx2.SyncByteStream, httpx2.AsyncByteStream):
         await self._stream.aclose()
 
     def _within(self, chunk: bytes) -> bytes:
-        plain = chunk if self._unpack is None else self._unpack.decompress(chunk, self._left + 1)
+        try:
+            plain = chunk if self._unpack is None else self._unpack.decompress(chunk, self._left + 1)
+        except zlib.error as error:
+            raise httpx2.DecodingError(str(error)) from None
         self._left -= len(plain)
         if self._left < 0:
             raise TooLargeError(f"the answer is larger than {self._max_bytes:,} bytes")

@@ -203,7 +203,7 @@ class OpenAIClient:
     async def _attempt(self, http: Any, body: Mapping[str, Any]) -> Outcome:
         import openai
 
-        from cda.llm.connection import TooLargeError
+        from cda.llm.connection import TooLargeError, own_error
 
         try:
             # The package's own timeout is for each read, and a server that sends a byte a minute never exceeds it.
@@ -218,12 +218,13 @@ class OpenAIClient:
         except (openai.APITimeoutError, TimeoutError) as error:
             no_connection = type(error.__cause__).__name__ == "ConnectTimeout"
             return Again(f"timed out after {self.timeout_s:g} s", lost=no_connection)
-        except openai.APIConnectionError as error:
-            if isinstance(error.__cause__, TooLargeError):
+        except (openai.APIConnectionError, LLMError) as error:
+            own = own_error(error)
+            if isinstance(own, TooLargeError):
                 self._reached, self._lost_in_a_row = True, 0
                 return Completion(None, TOO_LARGE)
-            if isinstance(error.__cause__, LLMError):
-                raise error.__cause__ from None
+            if own is not None:
+                raise own from None
             if crowded := out_of_files(error, f"llm.concurrency={self.concurrency}"):
                 raise LLMError(crowded) from None
             if type(error.__cause__).__name__ != "ConnectError":

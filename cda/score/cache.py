@@ -22,7 +22,7 @@ _TABLE = """CREATE TABLE IF NOT EXISTS rewards (
     scope TEXT NOT NULL, text TEXT NOT NULL, reward REAL NOT NULL, read TEXT, PRIMARY KEY (scope, text)
 ) WITHOUT ROWID"""
 _ASKED_AT_ONCE = 5000
-_SCHEME = 2
+_SCHEME = 3
 """Raised when the same settings come to mean another score."""
 _DECIDING = ("torch", "transformers", "peft", "bitsandbytes")
 

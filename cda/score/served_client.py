@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cda.errors import LLMError, ModelError, did_you_mean, out_of_files
+from cda.inert import without_turns
 from cda.keys import address_problem, variable_problem
 from cda.llm.asking import Ask, pause
 from cda.llm.limiter import Limiter
@@ -123,7 +124,7 @@ class ServedClient:
         """What is missing or wrong before a text can be scored; empty where nothing is. Asks for the models' names."""
         import openai
 
-        from cda.llm.connection import Bounds, opened
+        from cda.llm.connection import Bounds, opened, own_error
 
         if problem := address_problem(self.url):
             return [f"{self.address}: the address {problem} ({self.options.api_key_env})"]
@@ -135,9 +136,9 @@ class ServedClient:
         except openai.APIStatusError as error:
             refused = error.status_code in (401, 403)
             return [f"{self.address}: the key in {self.options.api_key_env} is refused"] if refused else []
-        except openai.APIConnectionError as error:
-            if isinstance(error.__cause__, LLMError):
-                return [str(error.__cause__)]
+        except (openai.APIConnectionError, LLMError) as error:
+            if (own := own_error(error)) is not None:
+                return [str(own)]
             return [f"{self.address}: cannot be reached ({error.__cause__ or error}); is the server running?"]
         except (ValueError, KeyError, TypeError):
             return []  # a server that lists no models may still score
@@ -161,13 +162,16 @@ class ServedClient:
 
     def _material(self, prompt: Prompt, response: str) -> dict[str, Any]:
         if self._kind == "score":
-            return {"text_1": sendable(prompt_text(prompt)), "text_2": sendable(response)}
+            first, second = (without_turns(sendable(text)) for text in (prompt_text(prompt), response))
+            return {"text_1": first, "text_2": second}
         if self.options.form == "messages":
-            messages = [{"role": one.role, "content": sendable(one.content)} for one in prompt]
-            messages.append({"role": "assistant", "content": sendable(response)})
+            # The server's tokenizer would read a mark of a turn in a text as one.
+            said = [*((one.role, one.content) for one in prompt), ("assistant", response)]
+            messages = [{"role": role, "content": without_turns(sendable(text))} for role, text in said]
             # Said and not left to defaults: some versions add the start of another answer, and the template writes the BOS.
             return {"messages": messages, "add_generation_prompt": False, "add_special_tokens": False}
-        made = self.render(prompt, response) if self.render is not None else f"{prompt_text(prompt)}\n\n{response}"
+        joined = without_turns(f"{prompt_text(prompt)}\n\n{response}")
+        made = self.render(prompt, response) if self.render is not None else joined
         return {"input": sendable(made) if isinstance(made, str) else [int(one) for one in made]}
 
     @asynccontextmanager
@@ -213,6 +217,8 @@ class ServedClient:
     async def _attempt(self, http: Any, body: Mapping[str, Any], text: str) -> Outcome:
         import openai
 
+        from cda.llm.connection import own_error
+
         try:
             # The package's own timeout is for each read, and a server that sends a byte a minute never exceeds it.
             async with asyncio.timeout(self.timeout_s):
@@ -222,9 +228,9 @@ class ServedClient:
             return self._of_status(error.response, text)
         except (openai.APITimeoutError, TimeoutError):
             return Again(f"timed out after {self.timeout_s:g} s")
-        except openai.APIConnectionError as error:
-            if isinstance(error.__cause__, LLMError):
-                raise LLMError(f"{self.address}: {text}: {error.__cause__}") from None
+        except (openai.APIConnectionError, LLMError) as error:
+            if (own := own_error(error)) is not None:
+                raise LLMError(f"{self.address}: {text}: {own}") from None
             if crowded := out_of_files(error, f"score.served.concurrency={self.concurrency}"):
                 raise LLMError(crowded) from None
             refused = type(error.__cause__).__name__ == "ConnectError"

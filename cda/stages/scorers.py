@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -13,13 +13,15 @@ import numpy as np
 from cda.config.load import LoadedRecipe
 from cda.config.scoring import bare_name, judges_of, kind_of
 from cda.errors import DataError, LLMError, ModelError
+from cda.inert import TURNS
 from cda.launch import say
 from cda.llm.money import request_tokens
 from cda.models.load import free_memory
+from cda.records import Prompt
 from cda.run import fingerprint
 from cda.score.cache import ScoreCache
 from cda.score.compared import Compared, Comparison, Preferences, as_panel, compare_distinct
-from cda.score.distinct import Text
+from cda.score.distinct import Text, distinct_texts
 from cda.score.engine import Scores, score_texts
 from cda.score.judge import LLMJudge
 from cda.score.own import OwnPairwise, OwnPointwise
@@ -133,7 +135,7 @@ def _with_classifier(
         "form": template.form,
         "max_length_tokens": template.max_length_tokens,
         **_counts(scores),
-        "notes": notes,
+        "notes": [*notes, *_marks_note(texts, template.has_marks)],
     }
     del reward_model
     free_memory()
@@ -173,7 +175,8 @@ def _otherwise(subject: Subject, texts: Sequence[Text], loaded: LoadedRecipe) ->
             file.unlink(missing_ok=True)
     counts = _counts(scores)
     counts["truncated"] = max(counts["truncated"], getattr(scorer, "n_truncated", 0))
-    return scores, {"kind": "reward model", "how": how, **counts, "notes": []}
+    notes = _marks_note(texts, _has_turns) if kind == "served" else []
+    return scores, {"kind": "reward model", "how": how, **counts, "notes": notes}
 
 
 def _with_log_ratio(subject: Subject, texts: Sequence[Text], loaded: LoadedRecipe) -> tuple[Scores, dict[str, Any]]:
@@ -189,7 +192,7 @@ def _with_log_ratio(subject: Subject, texts: Sequence[Text], loaded: LoadedRecip
         "max_length_tokens": scorer.policy.causal.template.max_length_tokens,
         "unit": scorer.unit,
         **_counts(scores),
-        "notes": scorer.notes(),
+        "notes": [*scorer.notes(), *_marks_note(texts, scorer.policy.causal.template.has_marks)],
     }
     del scorer
     free_memory()
@@ -219,6 +222,7 @@ def _judged_by_panel(
         "comparisons": len(panel.by_comparison),
         "unread": int((n_given == 0).sum()),
         "partly_judged": int(((n_given > 0) & (n_given < len(names))).sum()),
+        "notes": first["notes"],
         "judges": each,
     }
 
@@ -254,10 +258,14 @@ def _verdicts(
             "an answer without a verdict comes again until the prompt, the model or llm.seed is another, or the file is moved "
             "away"
         )
+    notes = _marks_note(texts_of(comparisons), _has_turns)
+    for note in notes:
+        say(f"  {note}")
     return preferences, _verdict_facts(judge, preferences) | {
         "verdicts": "by token" if options.by_token else "written",
         "prompt": prompt_name(options.prompt, told),
         "verdict_reasons": "none" if options.by_token else told.reasons,
+        "notes": notes,
     }
 
 
@@ -282,6 +290,20 @@ def _verdict_facts(judge: LLMJudge | OwnPairwise, preferences: Preferences) -> d
         "position_bias": judge.orders.position_bias,
         "position": None if position is None else position.to_json(),
     }
+
+
+def _has_turns(prompt: Prompt, response: str) -> bool:
+    return any(TURNS.search(text) for text in (response, *(message.content for message in prompt)))
+
+
+def _marks_note(texts: Sequence[Text], has_marks: Callable[[Prompt, str], bool]) -> list[str]:
+    """How many texts would speak to the model in another's turn, and what is done about it."""
+    distinct = distinct_texts(texts).values()
+    n_marked = sum(has_marks(*text) for text in distinct)
+    return [
+        f"{n_marked} of {len(distinct)} texts hold marks of chat templates, such as <|im_end|>. A space was put into each mark, "
+        "so that it is read as text and ends no turn."
+    ] if n_marked else []  # fmt: skip
 
 
 def _counts(scores: Scores) -> dict[str, int]:
