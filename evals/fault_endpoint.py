@@ -44,7 +44,7 @@ with user_errors():
     from cda.llm.openai_client import OpenAIClient; from cda.llm.protocol import Request
     llm = CachedLLM(OpenAIClient('m', sys.argv[1], concurrency=int(sys.argv[4]), say=lambda _: None), Cache(sys.argv[2]))
     if len(sys.argv) > 5:
-        import resource; import openai, httpx2, cda.llm.connection; list(llm.answers([Request('s', 'warm')], 'x'))
+        import resource; import openai, httpx2; list(llm.answers([Request('s', 'warm')], 'x'))
         resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
     for _ in llm.answers((Request('s', f'question {n}') for n in range(int(sys.argv[3]))), 'x'): pass
 """
@@ -212,7 +212,6 @@ BROKEN: dict[str, Reply] = {
 }
 KEYS: dict[str, list[str]] = {
     "query of llm.base_url": ["train", "jargon", "llm.model=m", f"llm.base_url=http://127.0.0.1:9/v1?key={KEY}"],
-    "password in llm.base_url": ["train", "jargon", "llm.model=m", f"llm.base_url=http://me:{KEY}@127.0.0.1:9/v1"],
     "llm.api_key_env": ["train", "jargon", "llm.model=m", f"llm.api_key_env={KEY}"],
     "score.served.api_key_env": ["audit", "embedded", f"score.served.api_key_env={KEY}"],
     "query of a served model": ["audit", f"http://127.0.0.1:9/classify?key={KEY}"],
