@@ -36,6 +36,7 @@ class Claims:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._folder = str(folder)
         self._is_open = False
 
     def take(self, key: str) -> Claim | None:
@@ -48,7 +49,7 @@ class Claims:
             import fcntl
         except ImportError:
             return _Free()
-        path = self.folder / key[:32]
+        path = os.path.join(self._folder, key[:32])  # noqa: PTH118 — for each call; a Path takes as long as the lock
         try:
             if not self._is_open:
                 self._open()
@@ -79,13 +80,13 @@ class Claims:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    path: Path
+    path: str
     handle: int
 
     def release(self) -> None:
         # First the name and then the lock: whoever opened the name meanwhile sees that the file has none.
         with suppress(OSError):
-            self.path.unlink()
+            os.unlink(self.path)  # noqa: PTH108
         os.close(self.handle)
 
 
