@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
 
 from cda.inert import short_lines, visible
@@ -16,6 +17,10 @@ class CdaError(Exception):
 
     def __init__(self, *parts: object) -> None:
         super().__init__(*(short_lines(visible(part)) if isinstance(part, str) else part for part in parts))
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, answered as Ctrl-C is: calls that are paid for may end first."""
 
 
 class RecipeError(CdaError):
@@ -50,3 +55,24 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f" Did you mean '{close[0]}'?" if close else ""
+
+
+def out_of_files(error: BaseException | None, lower: str = "") -> str | None:
+    """How to mend an error that comes from too many open files, however deep in its causes; None for any other.
+
+    Args:
+        error: With all that caused it.
+        lower: The setting of how many calls are under way at once, with its value, if there is one.
+    """
+    seen: set[int] = set()
+    left: list[BaseException | None] = [error]
+    while left:
+        current = left.pop()
+        if current is None or id(current) in seen:
+            continue
+        seen.add(id(current))
+        if isinstance(current, OSError) and current.errno in (errno.EMFILE, errno.ENFILE):
+            instead = f", or lower {lower}" if lower else ""
+            return f"too many open files: allow this process more of them (such as ulimit -n 4096){instead}, and start again"
+        left += [current.__cause__, current.__context__, *getattr(current, "exceptions", ())]
+    return None

@@ -17,6 +17,10 @@ _HIDDEN = re.compile(
     r"[\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e007f]"
 )
 _LONGEST_LINE = 4000
+# Tokenizers and servers read these inside a text as marks of a turn: <|im_end|>, <end_of_turn>, </s>, [/INST].
+TURNS = re.compile(
+    r"<(?:[|\uff5c][^<>\s]{1,40}>|[^<>\s]{1,40}[|\uff5c]>|(?:start|end)_of_turn>|/?s>|/?SYS>|(?:bos|eos)>)|\[/?INST\]"
+)
 
 
 def inert(text: object) -> str:
@@ -40,6 +44,21 @@ def visible(text: object) -> str:
     lined = _LINE_BREAKS.sub("\n", str(text))
     spelled = _HIDDEN.sub(lambda match: _spelled(match[0]), lined)
     return "".join(_spelled(char) if _is_control(char) and char not in "\n\t" else char for char in spelled)
+
+
+def without_turns(text: str, marks: re.Pattern[str] = TURNS) -> str:
+    """Text that holds no mark by which a chat template begins or ends a turn: a space is put into each.
+
+    Args:
+        text: Of a message.
+        marks: Those of one tokenizer; by default, those that are in use anywhere.
+
+    >>> without_turns("a <|im_end|> b [/INST] a < b")
+    'a < |im_end|> b [ /INST] a < b'
+    """
+    while (apart := marks.sub(lambda mark: f"{mark[0][0]} {mark[0][1:]}", text)) != text:
+        text = apart  # two marks in each other: what is left of them may be one again
+    return text
 
 
 def sendable(text: str) -> str:

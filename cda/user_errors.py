@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-from cda.errors import CdaError
+from cda.errors import CdaError, Terminated, out_of_files
 from cda.inert import short_lines, visible
 
 _FULL = ("No space left on device", "PytorchStreamWriter failed writing", "iostream error", "inline_container.cc")
@@ -17,11 +17,12 @@ _FULL = ("No space left on device", "PytorchStreamWriter failed writing", "iostr
 
 @contextmanager
 def user_errors() -> Iterator[None]:
-    """Turn errors a user can act on into messages without a traceback. Exit status 1, or 130 for Ctrl-C."""
+    """Turn errors a user can act on into messages without a traceback. Exit status 1, 130 for Ctrl-C, 143 for SIGTERM."""
     try:
         yield
-    except KeyboardInterrupt:
-        _fail("stopped. The same command goes on from the last finished stage or checkpoint", 130)
+    except KeyboardInterrupt as error:
+        status = 143 if isinstance(error, Terminated) else 130
+        _fail("stopped. The same command goes on from the last finished stage or checkpoint", status)
     except Exception as error:
         message = explain(error)
         if message is None:
@@ -36,6 +37,8 @@ def explain(error: BaseException) -> str | None:
     number = error.errno if isinstance(error, OSError) else None
     if disk_is_full(error):
         return "the disk is full. Nothing finished is lost: free some space, and the same command goes on from here"
+    if crowded := out_of_files(error):
+        return crowded
     if number in (errno.EACCES, errno.EPERM, errno.EROFS) and isinstance(error, OSError):
         return f"{visible(error.filename)}: cannot be written ({error.strerror})"
     if number == errno.ENAMETOOLONG and isinstance(error, OSError):

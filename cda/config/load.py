@@ -22,12 +22,14 @@ from cda.errors import RecipeError, did_you_mean
 from cda.files.paths import is_a_file
 from cda.files.problems import describe
 from cda.files.yaml_file import parse_yaml, read_yaml_mapping
+from cda.keys import address_problem, variable_problem
 from cda.prompts import JudgePrompt, LabelPrompt, Prompts, RewritePrompt, load_prompt, ours
 from cda.prompts.fill import places
 from cda.run import fingerprint
 
 _LONGEST_NAME = 90
 _DEEPEST_KEY = 20
+_QUOTED = 20
 _PRESET_FOLDERS = {"model": "models", "data": "data", "audit": "audit"}
 """In the order in which they are laid over each other; one may name the preset of a later section, as `data/paper.yaml` does."""
 _OF_ONES_OWN = {"model": "name_or_path", "data": "pairs", "audit": "contrasts"}
@@ -180,9 +182,33 @@ def _resolved(path: Path, content: Mapping[Any, Any], overrides: Sequence[str], 
                 f"{path}: model.name_or_path: {recipe.model.name_or_path} cannot be trained; give a sequence classifier "
                 f"(`cda audit {recipe.model.name_or_path}` measures it as it is)"
             )
+    for held, problem in _written_keys(merged):
+        # Another problem with the same setting would quote it.
+        problems = [other for other in problems if held[:_QUOTED] not in other] + [f"{path}: {problem}"]
     if problems or recipe is None:
         raise RecipeError(problems)
     return LoadedRecipe(path, recipe, tuple(biases), only_audit, prompts=prompts)
+
+
+def _written_keys(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Values that hold a key, and what to say of each without it, before they reach a file or the terminal."""
+    found = []
+    for section in (("llm",), ("score", "served")):
+        name = _at(settings, *section, "api_key_env")
+        if isinstance(name, str) and (problem := variable_problem(name)):
+            found.append((name, f"{'.'.join(section)}.api_key_env: {problem}"))
+    address, model = _at(settings, "llm", "base_url"), _at(settings, "model", "name_or_path")
+    if isinstance(address, str) and (problem := address_problem(address)):
+        found.append((address, f"llm.base_url: {problem} (llm.api_key_env)"))
+    if isinstance(model, str) and kind_of(model) == "served" and (problem := address_problem(bare_name(model))):
+        found.append((bare_name(model), f"model.name_or_path: the address {problem} (score.served.api_key_env)"))
+    return found
+
+
+def _at(settings: Any, *names: str) -> Any:
+    for name in names:
+        settings = settings.get(name) if isinstance(settings, Mapping) else None
+    return settings
 
 
 def _names(folder: Path) -> list[str]:
@@ -211,7 +237,8 @@ def _parse_overrides(overrides: Sequence[str], problems: list[str]) -> dict[str,
             problems.append(f"{word[:_LONGEST_NAME]}: an override has the form section.key=value")
             continue
         try:
-            value = parse_yaml(raw, word[:_LONGEST_NAME])
+            # The value of a setting such as llm.api_key_env may be a key.
+            value = parse_yaml(raw, path if "key" in path or "url" in path else word[:_LONGEST_NAME])
         except RecipeError as error:
             problems += error.problems
             continue

@@ -211,6 +211,9 @@ class LlmSection(_Section):
     cache: str | None = None
     """File of answers, shared by all runs: the same question is paid for once. null: llm-cache.sqlite beside the run
     folder."""
+    ask_failures_again: bool = False
+    """Ask once more what an earlier run was refused, filtered or cut off. These failures are kept beside the answers; all
+    others, such as a server that broke off, are asked again in any case."""
     prices: dict[str, PriceSection] = {}
     """By model; without one for `model`, no cost can be foretold or limited."""
     budget_usd: Annotated[float, Field(gt=0)] | None = None

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import queue
+import signal
 import threading
+import time
+import weakref
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, closing, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any, Protocol
 
-from cda.llm.progress import Answers
+from cda.errors import Terminated
+from cda.llm.progress import Answers, say
 from cda.llm.protocol import Completion, Request
 
 Ask = Callable[[Request], Awaitable[Completion]]
 """One question to its answer; raises LLMError where no question can be answered."""
 
 GRACE_S = 30.0
-"""After a fatal error, how long calls under way may take to finish: they are paid for, so their answers are kept."""
+"""After a fatal error, Ctrl-C or SIGTERM, how long calls under way may take: they are paid for, so their answers are kept."""
+_SAY_AFTER_S = 0.3
+_LOOK_AGAIN_S = 0.05
 
 
 class Asker(Protocol):
@@ -47,12 +57,42 @@ class Asker(Protocol):
         ...
 
 
-def answered(asker: Asker, items: Iterator[tuple[int, Request | Completion]]) -> Answers:
+@dataclass(slots=True)
+class _UnderWay:
+    """Which workers have a call under way, and whether no more may begin."""
+
+    busy: set[asyncio.Task[None]] = field(default_factory=set)
+    stopping: bool = False
+
+
+_UNDER_WAY: ContextVar[_UnderWay | None] = ContextVar("calls under way", default=None)
+
+
+async def pause(seconds: float) -> None:
+    """Sleep between calls: for leave, for money, before another try. A run that is broken off does not wait for this."""
+    state, task = _UNDER_WAY.get(), asyncio.current_task()
+    if state is None or task is None:
+        await asyncio.sleep(seconds)
+        return
+    if state.stopping:
+        raise asyncio.CancelledError
+    state.busy.discard(task)
+    await asyncio.sleep(seconds)
+    state.busy.add(task)
+
+
+def answered(asker: Asker, items: Iterator[tuple[int, Request | Completion]], grace_s: float = 0.0) -> Answers:
     """Position and answer of each item, as they come; what is answered already is handed on as it is.
 
     Items are taken in the calling thread, one by one, and only while fewer than twice the concurrency are asked and not
     yet handed out. So a slow consumer makes the workers wait, and memory does not grow with the number of items. Where
-    nothing has to be asked no thread is started. Closing the generator, or Ctrl-C, cancels what is under way.
+    nothing has to be asked no thread is started. Closing the generator, Ctrl-C or SIGTERM breaks the work off: nothing more
+    is sent, calls under way may end within `grace_s`, a second signal ends at once.
+
+    Args:
+        asker: Answers.
+        items: Positions with what is asked.
+        grace_s: Seconds; 0 where nobody keeps answers that are not handed out.
 
     Raises:
         LLMError: From a worker, after every answer that came in has been handed out.
@@ -72,7 +112,7 @@ def answered(asker: Asker, items: Iterator[tuple[int, Request | Completion]]) ->
                 elif isinstance(item, Completion):
                     yield position, item
                 else:
-                    workers = workers or stack.enter_context(closing(Workers(asker)))
+                    workers = workers or stack.enter_context(closing(Workers(asker, grace_s)))
                     workers.submit(position, item)
                     under_way += 1
             elif workers is not None and under_way:
@@ -88,17 +128,21 @@ class Workers:
     is in it.
     """
 
-    def __init__(self, asker: Asker) -> None:
+    def __init__(self, asker: Asker, grace_s: float = 0.0) -> None:
         self.window = 2 * asker.concurrency
         self._asker = asker
-        self._stopping = False
-        self._busy: set[asyncio.Task[None] | None] = set()
+        self._grace_s = grace_s
+        self._under_way = _UnderWay()
+        self._broken_off = asyncio.Event()
         self._inbox: asyncio.Queue[tuple[int, Request]] = asyncio.Queue()
         self._found: queue.SimpleQueue[tuple[int, Completion] | BaseException] = queue.SimpleQueue()
         self._loop = asyncio.new_event_loop()
         self._main = self._loop.create_task(self._serve())
         self._thread = threading.Thread(target=self._run, name="llm-workers", daemon=True)
         self._thread.start()
+        self._hears_sigterm = bool(grace_s) and _hear_sigterm()
+        if grace_s:
+            _OPEN.add(self)
 
     def submit(self, position: int, request: Request) -> None:
         """Ask this as soon as a worker is free."""
@@ -117,10 +161,28 @@ class Workers:
             return None
 
     def close(self) -> None:
-        """Cancel what is under way and end the thread."""
-        with suppress(RuntimeError):  # it has ended by itself
-            self._loop.call_soon_threadsafe(self._main.cancel)
-        self._thread.join(timeout=10)
+        """End the thread, once calls under way have ended or their grace is over; a signal meanwhile ends it at once."""
+        try:
+            if self._grace_s:
+                self._wait_for_calls()
+        finally:
+            with suppress(RuntimeError):  # it has ended by itself
+                self._loop.call_soon_threadsafe(self._main.cancel)
+            self._thread.join(timeout=10)
+            _OPEN.discard(self)
+            if self._hears_sigterm and signal.getsignal(signal.SIGTERM) is _terminate:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def _wait_for_calls(self) -> None:
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._broken_off.set)
+        self._thread.join(timeout=_SAY_AFTER_S)
+        if self._thread.is_alive() and (n_calls := len(self._under_way.busy)):
+            say(
+                f"{n_calls} calls under way are paid for: waiting up to {self._grace_s:g} s to keep their answers. "
+                "Ctrl-C ends at once"
+            )
+        self._thread.join(timeout=self._grace_s + 1)
 
     def _run(self) -> None:
         try:
@@ -133,29 +195,64 @@ class Workers:
             self._loop.close()
 
     async def _serve(self) -> None:
+        _UNDER_WAY.set(self._under_way)
         async with self._asker.session() as ask:
             tasks = [asyncio.create_task(self._work(ask)) for _ in range(self._asker.concurrency)]
+            broken_off = asyncio.create_task(self._broken_off.wait())
             try:
                 # A worker only ends by an error.
-                ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                self._stopping = True
-                for task in tasks:
-                    if task not in self._busy:
-                        task.cancel()
-                await asyncio.wait(tasks, timeout=GRACE_S)
+                ended, _ = await asyncio.wait([*tasks, broken_off], return_when=asyncio.FIRST_COMPLETED)
+                await self._drained(tasks)
                 for task in ended:
                     task.result()
             finally:
-                for task in tasks:
+                for task in (*tasks, broken_off):
                     task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+                await asyncio.gather(*tasks, broken_off, return_exceptions=True)
+
+    async def _drained(self, tasks: list[asyncio.Task[None]]) -> None:
+        """Wait for workers that have a call under way, and for no others."""
+        self._under_way.stopping = True
+        until = time.monotonic() + (self._grace_s or GRACE_S)
+        while left := [task for task in tasks if not task.done()]:
+            for task in left:
+                if task not in self._under_way.busy:
+                    task.cancel()
+            if time.monotonic() > until:
+                return
+            await asyncio.wait(left, timeout=_LOOK_AGAIN_S)
 
     async def _work(self, ask: Ask) -> None:
-        while not self._stopping:
+        state, own = self._under_way, asyncio.current_task()
+        assert own is not None
+        while not state.stopping:
             position, request = await self._inbox.get()
-            self._busy.add(asyncio.current_task())
+            state.busy.add(own)
             self._found.put((position, await ask(request)))
-            self._busy.discard(asyncio.current_task())
+            state.busy.discard(own)
+
+
+_OPEN: weakref.WeakSet[Workers] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """An interrupt in the code that takes the answers leaves their generator open, held by the traceback."""
+    with suppress(KeyboardInterrupt):
+        for workers in list(_OPEN):
+            workers.close()
+
+
+def _hear_sigterm() -> bool:
+    """From now on SIGTERM is an exception in the main thread, as Ctrl-C is; False where somebody else answers it."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        return False
+    signal.signal(signal.SIGTERM, _terminate)
+    return True
+
+
+def _terminate(_number: int, _frame: FrameType | None) -> None:
+    raise Terminated
 
 
 def _value(found: tuple[int, Completion] | BaseException) -> tuple[int, Completion]:

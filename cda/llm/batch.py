@@ -19,7 +19,7 @@ from cda.llm.cache import Cache, key_of
 from cda.llm.ledger import TRIES, InputFiles, Ledger, Part
 from cda.llm.money import Price
 from cda.llm.openai_client import OpenAIClient
-from cda.llm.outcome import Again, Rejected, Throttled, completion_of, of_status
+from cda.llm.outcome import Again, Rejected, Throttled, answer_in, of_status
 from cda.llm.progress import Answers, with_progress
 from cda.llm.protocol import Completion, Request
 from cda.llm.reasons import is_lasting
@@ -33,10 +33,14 @@ MAX_REQUESTS = 50_000
 """Requests a batch may hold, by OpenAI's rules."""
 MAX_BYTES = 200_000_000
 """Size of an input file, by OpenAI's rules."""
+MAX_LINE_BYTES = 16 << 20
+"""Of a result that is read; of a longer one each such piece counts as unreadable."""
 ABSENCES = 20
 """Looks in a row at which the server may be away; at the longest pause this is an hour and a half."""
 GROUP = 64
 """Requests looked up, and answers written, together."""
+_BYTES_PER_TOKEN, _BYTES_PER_LINE = 16, 1 << 14
+"""Of a result file, at most: an escaped character takes six, and a token is seldom more than two."""
 _SENT = dict.fromkeys(("max_completion_tokens", "temperature", "seed"), 0)
 """Parameters of a request that a server may reject and that can be left out."""
 NOT_HELD = "the answer does not follow its schema"
@@ -140,6 +144,8 @@ class _Run:
         self.input = stack.enter_context(closing(InputFiles(self.folder, self.ledger, llm.max_requests, llm.max_bytes)))
         self.server = stack.enter_context(closing(BatchServer(llm.client, llm.sleep, llm.attempts, llm.max_bytes)))
         self.own: set[str] = set()
+        self.paid: dict[str, tuple[int, int]] = {}
+        """Tokens of answers that were no use, by key: the answer that comes after all, or the failure, is of these too."""
         self.queued: set[str] = set()
 
     def answers(self, requests: Iterable[Request]) -> Iterator[tuple[int, Completion]]:
@@ -248,7 +254,8 @@ class _Run:
             if file_id:
                 path = self.folder / f"{part.id}.{kind}"
                 try:
-                    self.server.download(file_id, path, f"the {kind} file of a batch")
+                    most = part.n_requests * (_BYTES_PER_LINE + _BYTES_PER_TOKEN * self.llm.client.max_tokens)
+                    self.server.download(file_id, path, f"the {kind} file of a batch", MAX_LINE_BYTES + most)
                 except NotOfferedError:
                     reason = f"the {kind} file of the batch is gone"
                     continue
@@ -265,7 +272,7 @@ class _Run:
         """Result lines into the cache and, once safe there, to whoever waits. Strangers and second lines are counted."""
         group: list[tuple[str, Completion]] = []
         with path.open("rb") as file:
-            for line in file:
+            while line := file.readline(MAX_LINE_BYTES):
                 if not line.strip():
                     continue
                 try:
@@ -296,7 +303,12 @@ class _Run:
             return None
         status, body = response.get("status_code"), response.get("body")
         if status == 200 and isinstance(body, dict):
-            return self._held(part, key, self.llm.client.keyless(with_model(completion_of(body), body)))
+            answer = answer_in(body)
+            if isinstance(answer, Again):
+                self._pay(key, answer)
+                self.ledger.note(key, self.endpoint.hide(answer.reason))
+                return None
+            return self._held(part, key, self.llm.client.keyless(with_model(answer, body)))
         if not isinstance(status, int) or status == 200:
             self.ledger.note(key, "unreadable answer")
             return None
@@ -319,16 +331,25 @@ class _Run:
 
     def _held(self, part: Part, key: str, completion: Completion) -> Completion | None:
         """The answer if it follows its schema; else it is asked for again in plain words."""
-        self.counts.input_tokens += completion.input_tokens
-        self.counts.output_tokens += completion.output_tokens
+        self._pay(key, completion)
         form = self.ledger.form_of(key, part.id)
         if form is None or completion.text is None:
-            return completion
+            return self._with_all_tokens(key, completion)
         text = json_of(completion.text, form[0])
         if text is None:
             self.ledger.note(key, NOT_HELD, plain=True)
             return None
-        return replace(completion, text=text)
+        return self._with_all_tokens(key, replace(completion, text=text))
+
+    def _pay(self, key: str, answer: Completion | Again) -> None:
+        self.counts.input_tokens += answer.input_tokens
+        self.counts.output_tokens += answer.output_tokens
+        n_in, n_out = self.paid.get(key, (0, 0))
+        self.paid[key] = (n_in + answer.input_tokens, n_out + answer.output_tokens)
+
+    def _with_all_tokens(self, key: str, completion: Completion) -> Completion:
+        n_in, n_out = self.paid.pop(key, (0, 0))
+        return replace(completion, input_tokens=n_in, output_tokens=n_out)
 
     def _keep(self, group: list[tuple[str, Completion]]) -> Iterator[tuple[int, Completion]]:
         written = [self.llm.cache.keep(key, completion) for key, completion in group if is_lasting(completion)]
@@ -360,7 +381,7 @@ class _Run:
 
     def _given_up(self) -> Iterator[tuple[int, Completion]]:
         for key, reason in self.ledger.given_up(TRIES):
-            yield from self._settle(key, Completion(None, reason))
+            yield from self._settle(key, self._with_all_tokens(key, Completion(None, reason)))
 
     def _settle(self, key: str, completion: Completion) -> Iterator[tuple[int, Completion]]:
         """The answer to everyone who asks the same; only the first one paid for it."""

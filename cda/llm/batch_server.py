@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cda.errors import LLMError
+from cda.errors import LLMError, out_of_files
 from cda.files.whole import open_new
 from cda.llm.ledger import on_disk
 from cda.llm.openai_client import OpenAIClient
@@ -48,17 +48,13 @@ class BatchServer:
     """
 
     def __init__(self, client: OpenAIClient, sleep: Callable[[float], None], attempts: int, max_bytes: int) -> None:
-        import openai
+        from cda.llm.connection import Bounds, opened
 
         self._client, self._sleep, self._attempts, self._max_bytes = client, sleep, attempts, max_bytes
         self._where = client.endpoint.server
         # Retries of its own are off: a batch that is submitted twice is paid twice.
-        self._openai = openai.OpenAI(
-            api_key=_key(client.api_key_env),
-            base_url=client.settings["base_url"],
-            timeout=client.timeout_s,
-            max_retries=0,
-        )
+        self._bounds = Bounds(client.settings["base_url"], "llm.base_url")
+        self._openai = opened(_key(client.api_key_env), client.settings["base_url"], client.timeout_s, self._bounds)
 
     def close(self) -> None:
         self._openai.close()
@@ -109,8 +105,8 @@ class BatchServer:
         except NotOfferedError:
             return None
 
-    def download(self, file_id: str, path: Path, what: str) -> None:
-        """Stream a file to disk, unless it is there; it has its name only when it is whole."""
+    def download(self, file_id: str, path: Path, what: str, max_bytes: int) -> None:
+        """Stream a file of at most so many bytes to disk, unless it is there; it has its name only when it is whole."""
 
         def stream() -> None:
             partial = path.with_name(f"{path.name}.partial")
@@ -120,8 +116,13 @@ class BatchServer:
                         file.write(chunk)
                 partial.replace(path)
 
-        if not path.is_file():
+        if path.is_file():
+            return
+        usual, self._bounds.max_bytes = self._bounds.max_bytes, max_bytes
+        try:
             self._call(stream, what)
+        finally:
+            self._bounds.max_bytes = usual
 
     def _call(
         self,
@@ -150,8 +151,14 @@ class BatchServer:
                 self._raise_if_final(error, what)
                 problem = f"status {error.status_code}"
                 wait_s = max(wait_s, min(retry_after_s(error.response.headers, time.time()) or 0.0, LONGEST_WAIT_S))
+            except LLMError as error:
+                raise LLMError(f"{self._where}: {what}: {error}") from None
             # ValueError: an answer that is not JSON.
             except (openai.APIConnectionError, httpx2.HTTPError, ValueError) as error:
+                if isinstance(error.__cause__, LLMError):
+                    raise LLMError(f"{self._where}: {what}: {error.__cause__}") from None
+                if crowded := out_of_files(error):
+                    raise LLMError(crowded) from None
                 problem = self._client.endpoint.hide(str(error.__cause__ or error) or type(error).__name__)
             if attempt == wanted:
                 break

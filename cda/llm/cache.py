@@ -16,8 +16,10 @@ from typing import Any
 
 from cda.errors import LLMError
 from cda.files.sqlite_file import SqliteFile, transaction
+from cda.llm.claims import Claims
 from cda.llm.progress import say
 from cda.llm.protocol import Completion, Request
+from cda.llm.reasons import LASTING
 
 _TABLE = """CREATE TABLE IF NOT EXISTS answers (
     key TEXT PRIMARY KEY, text TEXT, reason TEXT, input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL,
@@ -55,13 +57,16 @@ class Cache:
     Args:
         path: Made with its folder where it is not there.
         say: Told where a file was moved aside.
+        ask_failures_again: Only answers are found, not failures from before now; what is kept in their place is found.
 
     Raises:
         LLMError: Cannot be opened or written.
     """
 
-    def __init__(self, path: Path | str, say: Callable[[str], None] = say) -> None:
+    def __init__(self, path: Path | str, say: Callable[[str], None] = say, *, ask_failures_again: bool = False) -> None:
         self.path = Path(path)
+        self.claims = Claims(self.path.with_name(f"{self.path.name}.claims"))
+        self._failures_from = time.time() if ask_failures_again else 0.0
         # FULL: each group is on disk before its workers go on, since the answers are paid for.
         self._file = SqliteFile(
             self.path,
@@ -92,7 +97,7 @@ class Cache:
             return int(self._reader.execute("SELECT count(*) FROM answers").fetchone()[0])
 
     def lookup(self, keys: Sequence[str]) -> dict[str, Completion]:
-        """The answers that are there, of up to 30,000 keys at once.
+        """The answers and lasting failures that are there, of up to 30,000 keys at once.
 
         Raises:
             LLMError: The file cannot be read.
@@ -100,10 +105,11 @@ class Cache:
         marks = ",".join("?" * len(keys))
         query = (
             "SELECT key, text, reason, input_tokens, output_tokens, logprobs FROM answers "
-            f"LEFT JOIN first_logprobs USING (key) WHERE key IN ({marks})"
+            f"LEFT JOIN first_logprobs USING (key) WHERE key IN ({marks}) AND (text IS NOT NULL OR "
+            f"at >= ? AND reason IN ({','.join('?' * len(LASTING))}))"
         )
         with self._file.explained(), self._lock:
-            rows = self._reader.execute(query, list(keys)).fetchall()
+            rows = self._reader.execute(query, [*keys, self._failures_from, *LASTING]).fetchall()
         models = self._models(keys)
         return {
             key: Completion(text, reason, n_in, n_out, True, _candidates(logprobs), models.get(key))
@@ -212,11 +218,16 @@ def _insert(connection: sqlite3.Connection, group: Sequence[_Entry]) -> None:
     rows = [(key, one.text, one.reason, one.input_tokens, one.output_tokens, now) for key, one, _ in group]
     candidates = [(key, json.dumps(one.logprobs)) for key, one, _ in group if one.logprobs is not None]
     with transaction(connection):
-        # Another process may have answered the same meanwhile: the first answer stays.
-        connection.executemany("INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?)", rows)
+        # Another process may have answered the same meanwhile: the first answer stays. A failure gives way.
+        connection.executemany(
+            "INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET text = excluded.text, "
+            "reason = excluded.reason, input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens, "
+            "at = excluded.at WHERE answers.text IS NULL",
+            rows,
+        )
         connection.executemany("INSERT OR IGNORE INTO first_logprobs VALUES (?, ?)", candidates)
         models = [(key, one.model) for key, one, _ in group if one.model is not None]
-        connection.executemany("INSERT OR IGNORE INTO answering_models VALUES (?, ?)", models)
+        connection.executemany("INSERT OR REPLACE INTO answering_models VALUES (?, ?)", models)
 
 
 def _asked(settings: Mapping[str, Any]) -> str:

@@ -9,14 +9,17 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from cda.llm.asking import Ask, Asker, answered
+from cda.llm.asking import GRACE_S, Ask, Asker, answered, pause
 from cda.llm.cache import Cache, key_of
+from cda.llm.claims import Claim
 from cda.llm.progress import Answers, with_progress
 from cda.llm.protocol import Completion, Request
-from cda.llm.reasons import is_lasting
+from cda.llm.reasons import is_lasting, is_unfinished
 
 _BATCH = 64
 """Requests looked up together."""
+_FIRST_LOOK_S, _LONGEST_LOOK_S = 0.02, 0.5
+"""Between two looks whether another run has the answer to its question."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,15 +27,18 @@ class CachedLLM:
     """An LLM with a memory on disk.
 
     Identical requests of one run are asked once; those that wait for the first are marked as cached like those that
-    were answered in an earlier run. Failures that another try could mend are not kept.
+    were answered in an earlier run. What another run is asking right now is waited for. Failures that another try could
+    mend are not kept.
 
     Args:
         client: Asked where the cache has no answer.
         cache: Of any number of models.
+        pauses_s: Before each further try where a paid answer broke off; a try is a call of its own to the budget.
     """
 
     client: Asker
     cache: Cache
+    pauses_s: tuple[float, ...] = (1.0, 4.0)
 
     @property
     def name(self) -> str:
@@ -68,19 +74,62 @@ class CachedLLM:
         async with self.client.session() as ask:
 
             async def kept(request: Request) -> Completion:
-                completion = await ask(request)
-                if is_lasting(completion):
-                    written = self.cache.keep(key_of(self.settings, request), completion)
-                    # A worker that is cancelled meanwhile must not take back what is paid for.
-                    await asyncio.shield(asyncio.wrap_future(written))
+                key = key_of(self.settings, request)
+                claim = await self._claim(key)
+                if isinstance(claim, Completion):
+                    return claim
+                try:
+                    completion = await self._whole(ask, request)
+                except BaseException:
+                    claim.release()
+                    raise
+                if not is_lasting(completion):
+                    claim.release()
+                    return completion
+                written = self.cache.keep(key, completion)
+                written.add_done_callback(lambda _: claim.release())
+                # A worker that is cancelled meanwhile must not take back what is paid for.
+                await asyncio.shield(asyncio.wrap_future(written))
                 return completion
 
             yield kept
 
+    async def _claim(self, key: str) -> Claim | Completion:
+        """The right to ask, or the answer that another run got meanwhile."""
+        wait_s = _FIRST_LOOK_S
+        while (claim := self.cache.claims.take(key)) is None:
+            await pause(wait_s)
+            wait_s = min(2 * wait_s, _LONGEST_LOOK_S)
+        try:
+            # It may have been answered between the first look and the claim.
+            known = self.cache.get(key)
+        except BaseException:
+            claim.release()
+            raise
+        if known is None:
+            return claim
+        claim.release()
+        return known
+
+    async def _whole(self, ask: Ask, request: Request) -> Completion:
+        """The answer, asked for again where the server broke off; its tokens are those of all tries."""
+        completion = await ask(request)
+        for pause_s in self.pauses_s:
+            if not is_unfinished(completion):
+                break
+            await pause(pause_s)
+            earlier, completion = completion, await ask(request)
+            completion = replace(
+                completion,
+                input_tokens=completion.input_tokens + earlier.input_tokens,
+                output_tokens=completion.output_tokens + earlier.output_tokens,
+            )
+        return completion
+
     def _answers(self, requests: Iterable[Request]) -> Answers:
         waiting: dict[str, list[int]] = {}
         keys: dict[int, str] = {}
-        with closing(answered(self, self._items(requests, waiting, keys))) as found:
+        with closing(answered(self, self._items(requests, waiting, keys), GRACE_S)) as found:
             for position, completion in found:
                 yield position, completion
                 key = keys.pop(position, None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -11,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cda.errors import LLMError
-from cda.llm.asking import Ask, Asker, answered
+from cda.llm.asking import Ask, Asker, answered, pause
 from cda.llm.progress import Answers, with_progress
 from cda.llm.protocol import Completion, Request
 
@@ -163,7 +162,7 @@ class Budgeted:
             async def paid(request: Request) -> Completion:
                 most = self._most(request)
                 while not self._begin(most):
-                    await asyncio.sleep(_LOOK_AGAIN_S)
+                    await pause(_LOOK_AGAIN_S)
                 cost = 0.0
                 try:
                     completion = await ask(request)

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from cda.errors import LLMError
-from cda.llm.asking import Ask, answered
+from cda.errors import LLMError, out_of_files
+from cda.keys import address_problem, variable_problem
+from cda.llm.asking import Ask, answered, pause
 from cda.llm.limiter import Limiter
 from cda.llm.money import request_tokens
 from cda.llm.outcome import (
@@ -30,7 +31,7 @@ from cda.llm.outcome import (
 from cda.llm.parameters import Parameters
 from cda.llm.progress import Answers, say, with_progress
 from cda.llm.protocol import Completion, Request
-from cda.llm.reasons import gave_up
+from cda.llm.reasons import TOO_LARGE, gave_up
 from cda.llm.structured import SchemaRejectedError, SchemaSupport, ask_structured, in_plain_words
 
 _OPENAI = "https://api.openai.com/v1"
@@ -83,13 +84,15 @@ class OpenAIClient:
     _said_pause_until: float = field(init=False, repr=False, default=float("-inf"))
 
     def __post_init__(self) -> None:
+        if problem := variable_problem(self.api_key_env):
+            raise LLMError(f"llm.api_key_env: {problem}")
         try:
             urlsplit(self._url)
         except ValueError as error:
             raise LLMError(
                 f"{self._url.rpartition('@')[2]}: no address of a server ({error}); set llm.base_url"
             ) from None
-        self._limiter = Limiter(self.concurrency, self.requests_per_minute, self.tokens_per_minute)
+        self._limiter = Limiter(self.concurrency, self.requests_per_minute, self.tokens_per_minute, sleep=pause)
         self._parameters = Parameters(self.name, self.max_tokens, self.temperature, self.seed, self.say)
 
     @property
@@ -115,11 +118,9 @@ class OpenAIClient:
             problems.append(
                 f"llm.model is {self.name}, but the environment variable {self.api_key_env} holds no key (llm.api_key_env)"
             )
-        if "@" in urlsplit(self._url).netloc:
-            # Libraries log addresses, and recipes are copied into run folders.
-            problems.append(
-                f"llm.base_url holds a user name or password; put the key into the environment variable {self.api_key_env}"
-            )
+        if problem := address_problem(self._url):
+            where = "llm.base_url" if self.base_url else "the environment variable OPENAI_BASE_URL"
+            problems.append(f"{where}: {problem} ({self.api_key_env})")
         return problems
 
     def answers(self, requests: Iterable[Request], label: str, total: int | None = None) -> Answers:
@@ -145,7 +146,7 @@ class OpenAIClient:
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Ask]:
         """Open connections in the running event loop; gives the function that asks one question."""
-        from openai import AsyncOpenAI
+        from cda.llm.connection import opened_async
 
         # A local server asks for no key, but the package wants one.
         key = self._key or "none"
@@ -153,7 +154,7 @@ class OpenAIClient:
             raise LLMError(
                 f"the environment variable {self.api_key_env} holds characters that no key has (llm.api_key_env)"
             )
-        async with AsyncOpenAI(api_key=key, base_url=self._url, timeout=self.timeout_s, max_retries=0) as http:
+        async with opened_async(key, self._url, self.timeout_s, "llm.base_url") as http:
 
             async def ask(request: Request) -> Completion:
                 return await ask_structured(request, lambda one: self._send(http, one), self._schemas, self.say)
@@ -190,14 +191,19 @@ class OpenAIClient:
                     raise SchemaRejectedError
                 return outcome.completion
             if isinstance(outcome, Again):
+                if outcome.input_tokens or outcome.output_tokens:
+                    # It is paid for: whether there is money for another try is not known here.
+                    return Completion(None, outcome.reason, outcome.input_tokens, outcome.output_tokens)
                 tries += 1
                 if tries > self.retries:
                     return self._give_up(tries, outcome)
-                pause = random.uniform(0, min(_LONGEST_BACKOFF_S, self.backoff_s * 2.0 ** (tries - 1)))
-                await asyncio.sleep(max(pause, min(outcome.wait_s or 0.0, _LONGEST_BACKOFF_S)))
+                backoff_s = random.uniform(0, min(_LONGEST_BACKOFF_S, self.backoff_s * 2.0 ** (tries - 1)))
+                await pause(max(backoff_s, min(outcome.wait_s or 0.0, _LONGEST_BACKOFF_S)))
 
     async def _attempt(self, http: Any, body: Mapping[str, Any]) -> Outcome:
         import openai
+
+        from cda.llm.connection import TooLargeError, own_error
 
         try:
             # The package's own timeout is for each read, and a server that sends a byte a minute never exceeds it.
@@ -212,7 +218,15 @@ class OpenAIClient:
         except (openai.APITimeoutError, TimeoutError) as error:
             no_connection = type(error.__cause__).__name__ == "ConnectTimeout"
             return Again(f"timed out after {self.timeout_s:g} s", lost=no_connection)
-        except openai.APIConnectionError as error:
+        except (openai.APIConnectionError, LLMError) as error:
+            own = own_error(error)
+            if isinstance(own, TooLargeError):
+                self._reached, self._lost_in_a_row = True, 0
+                return Completion(None, TOO_LARGE)
+            if own is not None:
+                raise own from None
+            if crowded := out_of_files(error, f"llm.concurrency={self.concurrency}"):
+                raise LLMError(crowded) from None
             if type(error.__cause__).__name__ != "ConnectError":
                 return Again("connection lost")
             if not self._reached:

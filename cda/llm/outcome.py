@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cda.errors import LLMError
+from cda.inert import inert
 from cda.llm.answered_by import with_model
 from cda.llm.parameters import sendable
 from cda.llm.protocol import Completion
-from cda.llm.reasons import CUT_OFF, EMPTY, FILTERED, REFUSED, TOO_LONG
+from cda.llm.reasons import CUT_OFF, EMPTY, FILTERED, REFUSED, TOO_LONG, unfinished
 from cda.llm.retry_after import retry_after_s
 
 _CONTEXT = re.compile(
@@ -25,15 +26,22 @@ _CONTEXT = re.compile(
 _SHORT_CHARACTERS = 160
 _SECRET_CHARACTERS = 12
 _LARGEST = sys.float_info.max
+_MOST_TOKENS = 10**9
+_SHORT_FINISH = 40
+# OpenAI's words, and those of servers that speak its API in words of their own.
+_WHOLE = ("stop", "stop_sequence", "end_turn", "eos", "eos_token")
+_CUT = ("length", "max_tokens", "max_output_tokens", "model_length")
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Worth another try, which counts. `lost`: no connection came about at all."""
+    """Worth another try, which counts. `lost`: no connection came about at all. The tokens are those that the server counted."""
 
     reason: str
     wait_s: float | None = None
     lost: bool = False
+    input_tokens: int = 0
+    output_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,39 +105,70 @@ class Endpoint:
 
 
 def of_content(content: bytes, one_token: bool = False) -> Outcome:
-    """Outcome of an answer with status 200; `one_token` as in completion_of."""
+    """Outcome of an answer with status 200; `one_token` as in answer_in."""
     try:
         data = json.loads(content)
     except (ValueError, RecursionError):
         return Again("status 200 with invalid JSON")
     if not isinstance(data, dict) or not isinstance(data.get("choices"), list):
         return Again("status 200 without choices")
-    return with_model(completion_of(data, one_token), data)
+    return with_model(answer_in(data, one_token), data)
 
 
-def completion_of(data: Mapping[str, Any], one_token: bool = False) -> Completion:
+def answer_in(data: Mapping[str, Any], one_token: bool = False) -> Completion | Again:
     """The answer in a chat completion object, or the reason why there is none.
+
+    A text is whole only if the model ended it, which the finish reason says; servers that know no finish reasons leave it out.
 
     Args:
         data: The object.
         one_token: One token was asked for with its probabilities; that it ends there is no fault.
+
+    Returns:
+        Again where the server broke off: an error inside the answer, no choice, no content, or another finish reason.
     """
     choices = data.get("choices")
     choice = _mapping(choices[0]) if isinstance(choices, list) and choices else {}
     message = _mapping(choice.get("message"))
-    text = _text(message.get("content")).strip()
-    finish = choice.get("finish_reason")
+    content = message.get("content")
+    text = _text(content).strip()
+    finish = choice.get("finish_reason", "stop")
     used = _usage(data)
     if message.get("refusal"):
         return Completion(None, REFUSED, *used)
-    if finish == "content_filter":
+    if isinstance(finish, str) and finish.startswith("content_filter"):
         return Completion(None, FILTERED, *used)
+    broken = _broken_off(data, choice, finish)
+    if broken is not None:
+        return Again(unfinished(broken), None, False, *used)
     logprobs = _first_logprobs(choice) if one_token else None
     if logprobs is not None:
         return Completion(text, None, *used, logprobs=logprobs)
-    if finish == "length" and not one_token:
+    if finish in _CUT and not one_token:
         return Completion(None, CUT_OFF, *used)
+    if not isinstance(content, str | list):
+        return Again(unfinished("no content"), None, False, *used)
     return Completion(text, None, *used) if text else Completion(None, EMPTY, *used)
+
+
+def _broken_off(data: Mapping[str, Any], choice: Mapping[str, Any], finish: object) -> str | None:
+    """Why an answer is not whole, in words; None where nothing says so."""
+    if data.get("error") or choice.get("error"):
+        return "an error inside the answer"
+    if not choice:
+        return "no choice"
+    if finish is None:
+        return "no finish reason"
+    word = finish.casefold() if isinstance(finish, str) else ""
+    if word in _WHOLE or finish in _CUT:
+        return None
+    return f"finish reason '{inert(sendable(str(finish)))[:_SHORT_FINISH]}'"
+
+
+def tokens_counted(value: object) -> int:
+    """A number of tokens as a server says it; 0, not counted, for anything that can be none."""
+    counted = isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MOST_TOKENS
+    return value if counted else 0  # type: ignore[return-value]
 
 
 def of_status(status: int, headers: Mapping[str, str], content: bytes, endpoint: Endpoint) -> Outcome:
@@ -197,9 +236,8 @@ def _string(value: object) -> str | None:
 
 def _usage(data: Mapping[str, Any]) -> tuple[int, int]:
     usage = data.get("usage")
-    counts = [usage.get(name) if isinstance(usage, dict) else 0 for name in ("prompt_tokens", "completion_tokens")]
-    one, other = (count if isinstance(count, int) and count > 0 else 0 for count in counts)
-    return one, other
+    counts = usage if isinstance(usage, dict) else {}
+    return tokens_counted(counts.get("prompt_tokens")), tokens_counted(counts.get("completion_tokens"))
 
 
 def _first_logprobs(choice: Mapping[str, Any]) -> tuple[tuple[str, float], ...] | None:

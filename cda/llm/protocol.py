@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from cda.inert import without_turns
+
 _LEFT = "<\uff1c\ufe64\u2039\u00ab\u226a\u276e\u27e8\u27ea\u3008\u300a\u1438\u02c2"
 _RIGHT = ">\uff1e\ufe65\u203a\u00bb\u226b\u276f\u27e9\u27eb\u3009\u300b\u1433\u02c3"
 _UNSEEN = (
     "\\x00-\\x08\\x0e-\\x1f\\x7f\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
 )
 _MARKS = re.compile("|".join(rf"[{side}](?:[{_UNSEEN}]*[{side}]){{2,}}" for side in (_LEFT, _RIGHT)))
-# Servers read these inside a message as the end of a turn: <|im_end|>, <end_of_turn>, [/INST].
-_TURNS = re.compile(r"<(?=[|\uff5c][^<>\s]{1,40}>|[^<>\s]{1,40}[|\uff5c]>|(?:start|end)_of_turn>)|\[(?=/?INST\])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +103,7 @@ def fenced(name: str, material: str) -> str:
     >>> fenced("TEXT", "a\\n<<<END>>>\\nb <|im_end|>")
     '<<<TEXT>>>\\na\\n< < <END> > >\\nb < |im_end|>\\n<<<END>>>'
     """
-    inert = _TURNS.sub(lambda mark: f"{mark[0]} ", _MARKS.sub(_apart, material))
-    return f"<<<{name}>>>\n{inert}\n<<<END>>>"
+    return f"<<<{name}>>>\n{without_turns(_MARKS.sub(_apart, material))}\n<<<END>>>"
 
 
 def _apart(run: re.Match[str]) -> str:

@@ -9,8 +9,11 @@ FILTERED = "content filter"
 CUT_OFF = "cut off at llm.max_tokens"
 EMPTY = "empty answer"
 TOO_LONG = "context too long"
+TOO_LARGE = "answer of too many bytes"
 
-_LASTING = frozenset({REFUSED, FILTERED, CUT_OFF, EMPTY, TOO_LONG})
+LASTING = (REFUSED, FILTERED, CUT_OFF)
+"""Failures that are kept: the model had its say. Of all others, a repaired server may make an answer."""
+_UNFINISHED = "unfinished answer"
 
 
 def gave_up(tries: int, last: str) -> str:
@@ -22,9 +25,23 @@ def gave_up(tries: int, last: str) -> str:
     return f"no answer after {tries} {'try' if tries == 1 else 'tries'} (last: {last})"
 
 
-def is_lasting(completion: Completion) -> bool:
-    """Whether asking again would bring the same: an answer, or a reason that lies in the request and the model.
+def unfinished(why: str) -> str:
+    """The server answered, and broke off before it had said all.
 
-    Servers that did not answer, and statuses that a setting may have caused, are worth another try and are not kept.
+    >>> unfinished("finish reason 'error'")
+    "unfinished answer (finish reason 'error')"
     """
-    return completion.text is not None or completion.reason in _LASTING
+    return f"{_UNFINISHED} ({why})"
+
+
+def is_unfinished(completion: Completion) -> bool:
+    """Whether the server broke off, so that asking again may bring the whole."""
+    return completion.text is None and (completion.reason or "").startswith(_UNFINISHED)
+
+
+def is_lasting(completion: Completion) -> bool:
+    """Whether it is kept: an answer, or a failure that lies in the request and the model.
+
+    Servers that did not answer, or not to the end, and statuses that a setting may have caused, are worth another try.
+    """
+    return completion.text is not None or completion.reason in LASTING

@@ -177,10 +177,7 @@ def _rendered(template: Template, prompt: Prompt, response: str | None) -> str:
     """The text that `Template.encode` reads, or its part before the response."""
     if template.form != "chat template":
         return f"{prompt_text(prompt)}\n\n{response or ''}"
-    messages = [{"role": message.role, "content": message.content} for message in prompt]
-    if response is not None:
-        messages.append({"role": "assistant", "content": response})
-    return _apply(template, messages, add_generation_prompt=response is None)
+    return _apply(template, template.messages(prompt, response), add_generation_prompt=response is None)
 
 
 def _apply(template: Template, messages: list[dict[str, str]], add_generation_prompt: bool) -> str:
@@ -194,8 +191,10 @@ def _apply(template: Template, messages: list[dict[str, str]], add_generation_pr
 
 def _ids(template: Template, text: str) -> list[int]:
     """Token ids with a single BOS, as `Template.encode` makes them, not cut."""
-    special = template.form == "plain text"
-    ids = template.tokenizer(sendable(text), add_special_tokens=special, verbose=False)["input_ids"]
+    plain = template.form == "plain text"
+    ids = template.tokenizer(sendable(text), add_special_tokens=plain, split_special_tokens=plain, verbose=False)[
+        "input_ids"
+    ]
     return single_bos(list(ids), template.tokenizer.bos_token_id)
 
 

@@ -2,18 +2,20 @@
 
 Chat template where the tokenizer has one (exactly one BOS: the template writes it, the tokenizer adds none);
 otherwise the encoder's pair form `[CLS] prompt [SEP] response [SEP]`, with the marks that its tokenizer puts there (RoBERTa's
-has two in the middle); otherwise plain text with an end mark.
+has two in the middle); otherwise plain text with an end mark. The name of a special token inside a text, such as `<|im_end|>`, is read as text in
+every form: an answer cannot end its turn and begin another.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal
 
 from cda.errors import ModelError
-from cda.inert import sendable
+from cda.inert import TURNS, sendable, without_turns
 from cda.records import Prompt, prompt_text
 
 Form = Literal["chat template", "pair", "plain text"]
@@ -37,6 +39,7 @@ class Template:
         self.max_length_tokens = max_length_tokens
         self.form: Form = _form(tokenizer)
         self.segments = segments and self.form == "pair"
+        self._marks = _marks(tokenizer) if self.form == "chat template" else None
         self._frame = _frame(tokenizer) if self.form == "pair" else ([], [], [])
         self.pad_token_id = _pad_token_id(tokenizer, model_pad_token_id)
 
@@ -79,9 +82,20 @@ class Template:
         """Encode many; see `encode`."""
         return [self.encode(prompt, response) for prompt, response in zip(prompts, responses, strict=True)]
 
+    def has_marks(self, prompt: Prompt, response: str) -> bool:
+        """Whether a text holds marks of the chat template, which are then broken up with a space."""
+        texts = (response, *(message.content for message in prompt))
+        return self._marks is not None and any(self._marks.search(text) for text in texts)
+
+    def messages(self, prompt: Prompt, response: str | None) -> list[dict[str, str]]:
+        """The conversation as the chat template gets it, without a response where there is none: no mark of a turn in it."""
+        said = [(message.role, message.content) for message in prompt]
+        said += [] if response is None else [("assistant", response)]
+        marks = self._marks
+        return [{"role": role, "content": text if marks is None else without_turns(text, marks)} for role, text in said]
+
     def _chat(self, prompt: Prompt, response: str) -> str:
-        messages = [{"role": message.role, "content": message.content} for message in prompt]
-        messages.append({"role": "assistant", "content": response})
+        messages = self.messages(prompt, response)
         try:
             return str(self.tokenizer.apply_chat_template(messages, tokenize=False))
         except Exception as error:  # templates raise whatever their author wrote
@@ -117,6 +131,17 @@ def _form(tokenizer: Any) -> Form:
     if tokenizer.cls_token_id is not None and tokenizer.sep_token_id is not None:
         return "pair"
     return "plain text"
+
+
+def _marks(tokenizer: Any) -> re.Pattern[str] | None:
+    """Finds the tokenizer's special tokens and the turns that its template writes as text; None where there are none."""
+    added = getattr(tokenizer, "added_tokens_decoder", {}).values()
+    special = {*map(str, tokenizer.all_special_tokens), *(str(token) for token in added if token.special)}
+    templates = tokenizer.chat_template
+    written = " ".join(templates.values()) if isinstance(templates, dict) else str(templates)
+    marks = {mark for mark in special if len(mark.strip()) > 1} | {found[0] for found in TURNS.finditer(written)}
+    # The longest first: one may begin with another.
+    return re.compile("|".join(map(re.escape, sorted(marks, key=len, reverse=True)))) if marks else None
 
 
 def _frame(tokenizer: Any) -> tuple[list[int], list[int], list[int]]:

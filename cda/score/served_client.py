@@ -17,10 +17,22 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from cda.errors import LLMError, ModelError, did_you_mean
-from cda.llm.asking import Ask
+from cda.errors import LLMError, ModelError, did_you_mean, out_of_files
+from cda.inert import without_turns
+from cda.keys import address_problem, variable_problem
+from cda.llm.asking import Ask, pause
 from cda.llm.limiter import Limiter
-from cda.llm.outcome import Again, Endpoint, Outcome, Rejected, Throttled, of_status, without_key, without_secret
+from cda.llm.outcome import (
+    Again,
+    Endpoint,
+    Outcome,
+    Rejected,
+    Throttled,
+    of_status,
+    tokens_counted,
+    without_key,
+    without_secret,
+)
 from cda.llm.parameters import sendable
 from cda.llm.protocol import Completion, Request
 from cda.llm.reasons import TOO_LONG, gave_up
@@ -65,10 +77,12 @@ class ServedClient:
     """Names that the server offers, once `check` has asked."""
 
     def __post_init__(self) -> None:
+        if problem := variable_problem(self.options.api_key_env):
+            raise ModelError(f"score.served.api_key_env: {problem}")
         self._root, self._kind = endpoint_of(self.url)
         if self.options.last_token and self._kind != "pooling":
             raise ModelError(f"{self.address}: last_token=true needs the server's /pooling, not /{self._kind}")
-        self._limiter = Limiter(self.concurrency)
+        self._limiter = Limiter(self.concurrency, sleep=pause)
         self._reached = False
 
     @property
@@ -110,20 +124,21 @@ class ServedClient:
         """What is missing or wrong before a text can be scored; empty where nothing is. Asks for the models' names."""
         import openai
 
-        if "@" in urlsplit(self.url).netloc:
-            # Addresses are logged and written into run folders.
-            return [f"{self.address}: the address holds a password; put the key into {self.options.api_key_env}"]
+        from cda.llm.connection import Bounds, opened, own_error
+
+        if problem := address_problem(self.url):
+            return [f"{self.address}: the address {problem} ({self.options.api_key_env})"]
         try:
-            with openai.OpenAI(
-                api_key=self._key or "none", base_url=self._root, timeout=timeout_s, max_retries=0
-            ) as http:
+            with opened(self._key or "none", self._root, timeout_s, Bounds(self._root, "the address")) as http:
                 listed = json.loads(http.get("/models" if self._root.endswith("/v1") else "/v1/models", cast_to=str))
             served = [without_secret(str(one["id"]), self._key) for one in listed["data"]]
             self.listed = tuple(served)
         except openai.APIStatusError as error:
             refused = error.status_code in (401, 403)
             return [f"{self.address}: the key in {self.options.api_key_env} is refused"] if refused else []
-        except openai.APIConnectionError as error:
+        except (openai.APIConnectionError, LLMError) as error:
+            if (own := own_error(error)) is not None:
+                return [str(own)]
             return [f"{self.address}: cannot be reached ({error.__cause__ or error}); is the server running?"]
         except (ValueError, KeyError, TypeError):
             return []  # a server that lists no models may still score
@@ -147,25 +162,28 @@ class ServedClient:
 
     def _material(self, prompt: Prompt, response: str) -> dict[str, Any]:
         if self._kind == "score":
-            return {"text_1": sendable(prompt_text(prompt)), "text_2": sendable(response)}
+            first, second = (without_turns(sendable(text)) for text in (prompt_text(prompt), response))
+            return {"text_1": first, "text_2": second}
         if self.options.form == "messages":
-            messages = [{"role": one.role, "content": sendable(one.content)} for one in prompt]
-            messages.append({"role": "assistant", "content": sendable(response)})
+            # The server's tokenizer would read a mark of a turn in a text as one.
+            said = [*((one.role, one.content) for one in prompt), ("assistant", response)]
+            messages = [{"role": role, "content": without_turns(sendable(text))} for role, text in said]
             # Said and not left to defaults: some versions add the start of another answer, and the template writes the BOS.
             return {"messages": messages, "add_generation_prompt": False, "add_special_tokens": False}
-        made = self.render(prompt, response) if self.render is not None else f"{prompt_text(prompt)}\n\n{response}"
+        joined = without_turns(f"{prompt_text(prompt)}\n\n{response}")
+        made = self.render(prompt, response) if self.render is not None else joined
         return {"input": sendable(made) if isinstance(made, str) else [int(one) for one in made]}
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Ask]:
         """Open connections in the running event loop; gives the function that asks one question."""
-        from openai import AsyncOpenAI
+        from cda.llm.connection import opened_async
 
         # A server without a key asks for none, but the package wants one. Retries are ours: a 429 concerns all workers.
         key = self._key or "none"
         if not key.isascii() or not key.isprintable():
             raise LLMError(f"the environment variable {self.options.api_key_env} holds characters that no key has")
-        async with AsyncOpenAI(api_key=key, base_url=self._root, timeout=self.timeout_s, max_retries=0) as http:
+        async with opened_async(key, self._root, self.timeout_s, "the address") as http:
 
             async def ask(request: Request) -> Completion:
                 return await self._send(http, request)
@@ -193,11 +211,13 @@ class ServedClient:
                 tries += 1
                 if tries > self.retries:
                     raise LLMError(f"{self.address}: {request.system}: {gave_up(tries, outcome.reason)}")
-                pause_s = random.uniform(0, min(_LONGEST_BACKOFF_S, self.backoff_s * 2.0 ** (tries - 1)))
-                await asyncio.sleep(max(pause_s, min(outcome.wait_s or 0.0, _LONGEST_BACKOFF_S)))
+                backoff_s = random.uniform(0, min(_LONGEST_BACKOFF_S, self.backoff_s * 2.0 ** (tries - 1)))
+                await pause(max(backoff_s, min(outcome.wait_s or 0.0, _LONGEST_BACKOFF_S)))
 
     async def _attempt(self, http: Any, body: Mapping[str, Any], text: str) -> Outcome:
         import openai
+
+        from cda.llm.connection import own_error
 
         try:
             # The package's own timeout is for each read, and a server that sends a byte a minute never exceeds it.
@@ -208,7 +228,11 @@ class ServedClient:
             return self._of_status(error.response, text)
         except (openai.APITimeoutError, TimeoutError):
             return Again(f"timed out after {self.timeout_s:g} s")
-        except openai.APIConnectionError as error:
+        except (openai.APIConnectionError, LLMError) as error:
+            if (own := own_error(error)) is not None:
+                raise LLMError(f"{self.address}: {text}: {own}") from None
+            if crowded := out_of_files(error, f"score.served.concurrency={self.concurrency}"):
+                raise LLMError(crowded) from None
             refused = type(error.__cause__).__name__ == "ConnectError"
             if refused and not self._reached:
                 raise LLMError(
@@ -261,8 +285,8 @@ class ServedClient:
         except ModelError as error:
             raise ModelError(f"{self.address}: {text}: {self._endpoint.hide(str(error))}") from None
         usage = answer.get("usage")
-        tokens = usage.get("prompt_tokens") if isinstance(usage, dict) else None
-        return Completion(repr(reward), input_tokens=tokens if isinstance(tokens, int) else 0)
+        tokens = tokens_counted(usage.get("prompt_tokens")) if isinstance(usage, dict) else 0
+        return Completion(repr(reward), input_tokens=tokens)
 
     @property
     def _key(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -13,13 +13,15 @@ import numpy as np
 from cda.config.load import LoadedRecipe
 from cda.config.scoring import bare_name, judges_of, kind_of
 from cda.errors import DataError, LLMError, ModelError
+from cda.inert import TURNS
 from cda.launch import say
 from cda.llm.money import request_tokens
 from cda.models.load import free_memory
+from cda.records import Prompt
 from cda.run import fingerprint
 from cda.score.cache import ScoreCache
 from cda.score.compared import Compared, Comparison, Preferences, as_panel, compare_distinct
-from cda.score.distinct import Text
+from cda.score.distinct import Text, distinct_texts
 from cda.score.engine import Scores, one_reward_each, score_texts
 from cda.score.judge import LLMJudge
 from cda.score.own import OwnPairwise, OwnPointwise
@@ -28,7 +30,7 @@ from cda.score.served import ServedScorer
 from cda.stages.causal_scorers import log_ratio_scope, log_ratio_scorer
 from cda.stages.classifier_scorers import cache_file, classifier_scores, load_dosed, told_cached
 from cda.stages.scorer_sources import own, served_scorer
-from cda.stages.sources import answered_notes, model_spec, open_llm, prompt_name, run_path, with_llm
+from cda.stages.sources import answered_notes, cache_path, model_spec, open_llm, prompt_name, run_path, with_llm
 from cda.stages.spending import Planned, confirm, confirm_all
 from cda.stages.subjects import Subject
 
@@ -133,7 +135,7 @@ def _with_classifier(
         "form": template.form,
         "max_length_tokens": template.max_length_tokens,
         **_counts(scores),
-        "notes": notes,
+        "notes": [*notes, *_marks_note(texts, template.has_marks)],
     }
     del reward_model
     free_memory()
@@ -175,7 +177,8 @@ def _otherwise(subject: Subject, texts: Sequence[Text], loaded: LoadedRecipe) ->
             file.unlink(missing_ok=True)
     counts = _counts(scores)
     counts["truncated"] = max(counts["truncated"], getattr(scorer, "n_truncated", 0))
-    return scores, {"kind": "reward model", "how": how, **counts, "notes": []}
+    notes = _marks_note(texts, _has_turns) if kind == "served" else []
+    return scores, {"kind": "reward model", "how": how, **counts, "notes": notes}
 
 
 def _with_log_ratio(subject: Subject, texts: Sequence[Text], loaded: LoadedRecipe) -> tuple[Scores, dict[str, Any]]:
@@ -191,7 +194,7 @@ def _with_log_ratio(subject: Subject, texts: Sequence[Text], loaded: LoadedRecip
         "max_length_tokens": scorer.policy.causal.template.max_length_tokens,
         "unit": scorer.unit,
         **_counts(scores),
-        "notes": scorer.notes(),
+        "notes": [*scorer.notes(), *_marks_note(texts, scorer.policy.causal.template.has_marks)],
     }
     del scorer
     free_memory()
@@ -220,7 +223,7 @@ def _judged_by_panel(
     return panel, {name: first[name] for name in _OF_ALL_JUDGES if name in first} | {
         "comparisons": len(panel.by_comparison),
         "unread": int((n_given == 0).sum()),
-        "notes": [note for facts in each.values() for note in facts["notes"]],
+        "notes": [*dict.fromkeys(note for facts in each.values() for note in facts["notes"])],
         "partly_judged": int(((n_given > 0) & (n_given < len(names))).sum()),
         "judges": each,
     }
@@ -251,8 +254,13 @@ def _verdicts(
     if unread == asked or unread > options.max_unread * asked:
         why = ", ".join(f"{count} × {reason}" for reason, count in judge.reasons.items())
         most = "" if unread == asked else f", more than score.judge.max_unread={options.max_unread:g} allows"
-        raise LLMError(f"{judge.name}: no readable verdict on {unread} of {asked} comparisons{most} ({why})")
-    notes = answered_notes(loaded, judge.answered_by)
+        raise LLMError(
+            f"{judge.name}: no readable verdict on {unread} of {asked} comparisons{most} ({why}). Answers and lasting failures "
+            f"are kept in {cache_path(loaded)}: llm.ask_failures_again=true asks again what was refused, filtered or cut off; "
+            "an answer without a verdict comes again until the prompt, the model or llm.seed is another, or the file is moved "
+            "away"
+        )
+    notes = [*answered_notes(loaded, judge.answered_by), *_marks_note(texts_of(comparisons), _has_turns)]
     for note in notes:
         say(f"  {note}")
     return preferences, _verdict_facts(judge, preferences) | {
@@ -285,6 +293,20 @@ def _verdict_facts(judge: LLMJudge | OwnPairwise, preferences: Preferences) -> d
         "position_bias": judge.orders.position_bias,
         "position": None if position is None else position.to_json(),
     }
+
+
+def _has_turns(prompt: Prompt, response: str) -> bool:
+    return any(TURNS.search(text) for text in (response, *(message.content for message in prompt)))
+
+
+def _marks_note(texts: Sequence[Text], has_marks: Callable[[Prompt, str], bool]) -> list[str]:
+    """How many texts would speak to the model in another's turn, and what is done about it."""
+    distinct = distinct_texts(texts).values()
+    n_marked = sum(has_marks(*text) for text in distinct)
+    return [
+        f"{n_marked} of {len(distinct)} texts hold marks of chat templates, such as <|im_end|>. A space was put into each mark, "
+        "so that it is read as text and ends no turn."
+    ] if n_marked else []  # fmt: skip
 
 
 def _counts(scores: Scores) -> dict[str, int]:

@@ -101,7 +101,7 @@ def open_llm(loaded: LoadedRecipe) -> LLM:
     if known not in _OPEN:
         client, price = llm_client(llm), price_of(llm)
         path.parent.mkdir(parents=True, exist_ok=True)
-        cache = Cache(path)
+        cache = Cache(path, ask_failures_again=llm.ask_failures_again)
         if llm.mode == "batch":
             opened: LLM = BatchLLM(client, cache, price=price)
         else:
@@ -181,8 +181,12 @@ def labels_of(loaded: LoadedRecipe) -> Labeller:
 
 
 def llm_settings(llm: LlmSection) -> dict[str, Any]:
-    """What of the LLM decides its answers; the address also where the environment names it."""
-    settings = llm.model_dump(include={"model", "base_url", "temperature", "seed", "max_tokens"})
+    """The settings that decide the LLM's answers, with the address where the environment alone names it.
+
+    A stage made without `ask_failures_again` is made again where failures are asked again.
+    """
+    again = {"ask_failures_again"} if llm.ask_failures_again else set()
+    settings = llm.model_dump(include={"model", "base_url", "temperature", "seed", "max_tokens"} | again)
     return settings | {"base_url": llm.base_url or os.environ.get("OPENAI_BASE_URL")}
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from cda.config.load import LoadedRecipe
 from cda.config.schema import ModelSection
-from cda.config.scoring import kind_of
+from cda.config.scoring import bare_name, kind_of
 from cda.errors import RecipeError, RunError
+from cda.keys import address_problem
 from cda.launch import world_size
 from cda.models.load import check_adapter, head_names, load_config
 from cda.score.own import OwnPairwise
@@ -59,6 +60,8 @@ def asked_subjects(
         problems.append(f"--adapter: {model.name_or_path} takes none; an adapter is a sequence classifier's")
     if against and "judge" in {kind_of(model.name_or_path), kind_of(against)}:
         problems.append("--against: a judge cannot be one of two; ask each by itself")
+    if against and kind_of(against) == "served" and (problem := address_problem(bare_name(against))):
+        problems.append(f"--against: the address {problem} (score.served.api_key_env)")
     if problems:
         raise RecipeError(problems)
     if adapter is not None:

@@ -527,7 +527,7 @@ def test_a_server_is_checked_before_anything_is_scored(serve: Serve) -> None:
     (problem,) = scorer(server, model="org/reward-7b").check()
     assert "serves org/reward-8b, org/other, not 'org/reward-7b'. Did you mean 'org/reward-8b'?" in problem
     (problem,) = scorer(f"http://me:pass@127.0.0.1:{server.port}").check()
-    assert "holds a password" in problem
+    assert "holds a user name or password" in problem
     assert "pass@" not in problem
     assert server.bodies == []
 

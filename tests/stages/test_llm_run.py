@@ -241,7 +241,7 @@ def test_pairs_say_what_is_missing(tmp_path: Path) -> None:
         (("--responses", "none.jsonl"), "no such file"),
         (("--topics", "x", "--kind", "poem"), "--kind: opinion or technical"),
         (("--topics", "none.txt", "llm.model=m", "llm.api_key_env=NO_SUCH_KEY"), "NO_SUCH_KEY holds no key"),
-        (("--responses", "x", "llm.model=m", "llm.base_url=http://me:word@x/v1"), "llm.base_url holds a user name"),
+        (("--responses", "x", "llm.model=m", "llm.base_url=http://me:word@x/v1"), "llm.base_url: holds a user name"),
     ):
         done = make(tmp_path / "out.jsonl", *words)
         assert done.exit_code == 1

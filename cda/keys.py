@@ -1,0 +1,55 @@
+"""Keys written where they do not belong: into a server's address, or into the name of the variable that should hold one."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+_KNOWN = re.compile(
+    r"(?:sk|pk|rk|gsk|xai|hf|ghp|gho|glpat|r8|nvapi|pplx|fw|tgp|csk|AIza|eyJ|AKIA|ya29)[-_.A-Za-z0-9]{16,}\Z|Bearer[\s_-]"
+)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_LONG = 20
+
+
+def looks_like_key(word: str) -> bool:
+    """Whether a word is a key of a known kind, or a long mix of small letters and digits, as no variable's name is.
+
+    >>> looks_like_key("sk-proj-0123456789abcdef"), looks_like_key("3f2a" * 8), looks_like_key("MY_TEAM_OPENAI_API_KEY_2")
+    (True, True, False)
+    """
+    if _KNOWN.match(word):
+        return True
+    digits, small = sum(char.isdigit() for char in word), sum(char.islower() for char in word)
+    return len(word) >= _LONG and not re.search(r"\s", word) and digits >= 3 and small >= 3
+
+
+def variable_problem(name: str) -> str | None:
+    """What is wrong with the name of an environment variable that holds a key; None where nothing is. Never repeats the name."""
+    if _VARIABLE.match(name) and not looks_like_key(name):
+        return None
+    what = "what looks like a key itself" if looks_like_key(name) else "no name of an environment variable"
+    return (
+        f"holds {what}, which is not repeated here. Put the key into a variable (export OPENAI_API_KEY=…) and give the "
+        "variable's name; a key that stood in a file or a shell's history is best replaced"
+    )
+
+
+def address_problem(url: str) -> str | None:
+    """Where a server's address holds what may be a key; None where it does not. Never repeats that part."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # brackets that hold no IPv6 address, said elsewhere
+        return None
+    if "@" in parts.netloc:
+        where = "a user name or password"
+    elif parts.query or parts.fragment:
+        where = "a query (from '?' or '#' on)"
+    elif any(_KNOWN.match(part) for part in parts.path.split("/")):
+        where = "a part that looks like a key"
+    else:
+        return None
+    return (
+        f"holds {where}, which is not repeated here, since addresses are logged and written into run folders. Leave it out, and "
+        "put a key into the environment variable of the setting api_key_env"
+    )

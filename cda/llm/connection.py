@@ -1,0 +1,119 @@
+"""Connections to a server of which little is believed: how much it may send, packed or not, and that calls stay with it.
+
+Imports openai, so it is imported late.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import httpx2
+import openai
+
+from cda.errors import LLMError
+
+MAX_ANSWER_BYTES = 16 << 20
+"""Of one answer, unpacked: some ten times what the longest answers of today's models take."""
+
+
+class TooLargeError(LLMError):
+    """An answer of more bytes than are read."""
+
+
+def own_error(error: BaseException) -> LLMError | None:
+    """The error of ours in one that was raised by a call: openai passes it on as it is, or wraps it, by version."""
+    return next((one for one in (error, error.__cause__) if isinstance(one, LLMError)), None)
+
+
+def opened_async(key: str, base_url: str, timeout_s: float, setting: str) -> openai.AsyncOpenAI:
+    """A connection for an event loop; see `Bounds` for `setting`. Retries are ours."""
+    bounds = Bounds(base_url, setting)
+    http = openai.DefaultAsyncHttpxClient(
+        headers=_HEADERS, timeout=timeout_s, event_hooks={"request": [bounds.sent], "response": [bounds.received]}
+    )
+    return openai.AsyncOpenAI(api_key=key, base_url=base_url, timeout=timeout_s, max_retries=0, http_client=http)
+
+
+def opened(key: str, base_url: str, timeout_s: float, bounds: Bounds) -> openai.OpenAI:
+    """The same outside an event loop."""
+    hooks: dict[str, list[Any]] = {"request": [bounds.check_address], "response": [bounds.bound]}
+    http = openai.DefaultHttpxClient(headers=_HEADERS, timeout=timeout_s, event_hooks=hooks)
+    return openai.OpenAI(api_key=key, base_url=base_url, timeout=timeout_s, max_retries=0, http_client=http)
+
+
+# What is packed in another way is not unpacked.
+_HEADERS = {"Accept-Encoding": "gzip"}
+
+
+class Bounds:
+    """What a connection keeps to, as hooks of its HTTP client.
+
+    Args:
+        base_url: Where all calls go. A redirect to the same host is followed, and from http to https.
+        setting: Names the address in messages.
+        max_bytes: Of one answer, unpacked; may be changed between calls.
+    """
+
+    def __init__(self, base_url: str, setting: str, max_bytes: int = MAX_ANSWER_BYTES) -> None:
+        self.max_bytes = max_bytes
+        self._base, self._setting = httpx2.URL(base_url), setting
+
+    def check_address(self, request: httpx2.Request) -> None:
+        """Raise LLMError where a redirect leads the call, texts and all, to somebody else."""
+        url, base = request.url, self._base
+        same = (url.scheme, url.port) == (base.scheme, base.port)
+        if url.host != base.host or not (same or (base.scheme, url.scheme) == ("http", "https")):
+            port = "" if url.port is None else f":{url.port}"
+            raise LLMError(
+                f"{base.scheme}://{base.netloc.decode('ascii', 'replace').rpartition('@')[2]}: sends calls on to "
+                f"{url.scheme}://{url.host[:100]}{port}, and nothing was sent there. Where you trust it, name it in {self._setting}"
+            )
+
+    def bound(self, response: httpx2.Response) -> None:
+        """Have the body read and unpacked within the limit, whatever the headers say."""
+        packed = response.headers.pop("content-encoding", "").strip().casefold() in ("gzip", "x-gzip")
+        response.headers.pop("content-length", None)
+        response.stream = _Body(response.stream, self.max_bytes, packed)
+
+    async def sent(self, request: httpx2.Request) -> None:
+        """`check_address` for an event loop."""
+        self.check_address(request)
+
+    async def received(self, response: httpx2.Response) -> None:
+        """`bound` for an event loop."""
+        self.bound(response)
+
+
+class _Body(httpx2.SyncByteStream, httpx2.AsyncByteStream):
+    """A body of which no more than so many bytes are handed on or unpacked."""
+
+    def __init__(self, stream: Any, max_bytes: int, packed: bool) -> None:
+        self._stream = stream
+        self._left = self._max_bytes = max_bytes
+        self._unpack = zlib.decompressobj(16 + zlib.MAX_WBITS) if packed else None
+
+    def __iter__(self) -> Iterator[bytes]:
+        for chunk in self._stream:
+            yield self._within(chunk)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._stream:
+            yield self._within(chunk)
+
+    def close(self) -> None:
+        self._stream.close()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def _within(self, chunk: bytes) -> bytes:
+        try:
+            plain = chunk if self._unpack is None else self._unpack.decompress(chunk, self._left + 1)
+        except zlib.error as error:
+            raise httpx2.DecodingError(str(error)) from None
+        self._left -= len(plain)
+        if self._left < 0:
+            raise TooLargeError(f"the answer is larger than {self._max_bytes:,} bytes")
+        return plain

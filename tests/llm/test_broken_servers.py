@@ -1,0 +1,331 @@
+"""Answers that broke off are no answers, and no server can fill the memory, the cache's integers or another host's hands."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import resource
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from speaking import Reply, Speak, said, speaking, status, user_text
+
+from cda.errors import LLMError
+from cda.llm.batch import BatchLLM
+from cda.llm.cache import Cache
+from cda.llm.cached import CachedLLM
+from cda.llm.money import Budgeted, Price
+from cda.llm.openai_client import OpenAIClient
+from cda.llm.outcome import answer_in, tokens_counted
+from cda.llm.protocol import Completion, Request, complete
+from cda.records import user_prompt
+from cda.score.served import ServedScorer
+
+ROOT = Path(__file__).parent.parent.parent
+QUESTION = Request("s", "u")
+HALF = "The kettle keeps water warm becau"
+
+
+@pytest.fixture
+def speak() -> Iterator[Callable[[Speak], str]]:
+    with speaking() as start:
+        yield start
+
+
+def changed(**parts: Any) -> Reply:
+    """A chat completion with half a sentence, of which some parts are otherwise; `choice` and `message` change theirs."""
+    _, _, body = said(HALF)
+    data = json.loads(body)
+    data["choices"][0]["message"] |= parts.pop("message", {})
+    data["choices"][0] |= parts.pop("choice", {})
+    return status(200, data | parts)
+
+
+BROKEN = {
+    "empty choices": changed(choices=[]),
+    "null choices": changed(choices=None),
+    "null content": changed(message={"content": None}),
+    "finish reason error": changed(choice={"finish_reason": "error"}),
+    "finish reason abort": changed(choice={"finish_reason": "abort"}),
+    "finish reason null": changed(choice={"finish_reason": None}),
+    "finish reason of another type": changed(choice={"finish_reason": {"a": 1}}),
+    "error in the choice": changed(choice={"error": {"code": 502}}),
+    "error beside the choices": changed(error={"message": "upstream"}),
+    "no message": changed(choice={"message": None}),
+}
+
+
+def client(url: str, **options: Any) -> OpenAIClient:
+    return OpenAIClient("m", url, **({"retries": 0, "backoff_s": 0.01, "say": lambda _: None} | options))
+
+
+def ask(url: str, cache: Cache, *requests: Request, **options: Any) -> list[Completion]:
+    llm = CachedLLM(client(url, **options), cache, pauses_s=(0.0, 0.0))
+    return complete(llm, requests or [QUESTION], "asking")
+
+
+@pytest.mark.parametrize("reply", BROKEN.values(), ids=BROKEN)
+def test_an_answer_that_broke_off_is_not_kept_and_a_repaired_server_is_asked(
+    speak: Callable[[Speak], str], tmp_path: Path, reply: Reply
+) -> None:
+    repaired = False
+    url = speak(lambda _: said("The whole.") if repaired else reply)
+    with Cache(tmp_path / "cache.sqlite") as cache:
+        (broken,) = ask(url, cache)
+        assert broken.text is None and ("unfinished answer" in broken.reason or "without choices" in broken.reason)
+        assert len(cache) == 0
+        repaired = True
+        assert ask(url, cache)[0].text == "The whole."
+
+
+def test_an_answer_that_broke_off_is_asked_for_again_and_every_try_is_paid(
+    speak: Callable[[Speak], str], tmp_path: Path
+) -> None:
+    replies = iter([changed(choice={"finish_reason": "error"}), changed(choices=[]), said("The whole.")])
+    url = speak(lambda _: next(replies))
+    with Cache(tmp_path / "cache.sqlite") as cache:
+        budgeted = Budgeted(client(url), Price(1.0, 1.0), 1.0)
+        (found,) = complete(CachedLLM(budgeted, cache, pauses_s=(0.0, 0.0)), [QUESTION], "asking")
+    assert found == Completion("The whole.", None, 21, 9)
+    assert budgeted.n_calls == 3 and budgeted.spent_usd == pytest.approx(30e-6)
+
+
+@pytest.mark.parametrize("finish", ["stop", "STOP", "eos_token", "end_turn"])
+def test_servers_that_say_the_end_in_words_of_their_own_are_believed(finish: str) -> None:
+    choice = {"message": {"content": "all of it"}, "finish_reason": finish}
+    assert answer_in({"choices": [choice]}) == Completion("all of it")
+    del choice["finish_reason"]
+    assert answer_in({"choices": [choice]}) == Completion("all of it")
+
+
+@pytest.mark.parametrize(
+    ("finish", "reason"), [("length", "cut off"), ("max_tokens", "cut off"), ("content_filter: x", "filter")]
+)
+def test_words_for_a_cut_answer_are_known(finish: str, reason: str) -> None:
+    found = answer_in({"choices": [{"message": {"content": HALF}, "finish_reason": finish}]})
+    assert isinstance(found, Completion) and reason in (found.reason or "")
+
+
+def test_failures_are_asked_again_where_that_is_wanted_and_once(speak: Callable[[Speak], str], tmp_path: Path) -> None:
+    calls: list[str] = []
+    mended = False
+
+    def answer(body: dict[str, Any]) -> Reply:
+        calls.append(user_text(body))
+        return said(HALF, finish="length") if user_text(body) != "fine" and not mended else said("whole")
+
+    url, path = speak(answer), tmp_path / "cache.sqlite"
+    asked = [Request("s", "fine"), Request("s", "cut")]
+    with Cache(path) as cache:
+        ask(url, cache, *asked)
+        assert [one.cached for one in ask(url, cache, *asked)] == [True, True] and len(calls) == 2
+    with Cache(path, ask_failures_again=True) as cache:
+        assert [one.reason for one in ask(url, cache, *asked)] == [None, "cut off at llm.max_tokens"]
+        ask(url, cache, *asked)  # what failed again now is known now
+        assert calls == ["fine", "cut", "cut"] or calls == ["cut", "fine", "cut"]
+    mended = True
+    with Cache(path, ask_failures_again=True) as cache:
+        assert ask(url, cache, *asked)[1].text == "whole"
+    with Cache(path) as cache:
+        assert ask(url, cache, *asked)[1] == Completion("whole", None, 7, 3, cached=True)
+    assert len(calls) == 4
+
+
+@pytest.mark.parametrize("changes", [{"seed": 2}, {"max_tokens": 65}, {"temperature": 0.5}, {"name": "n"}], ids=str)
+def test_what_decides_an_answer_is_in_its_key_through_the_client(
+    speak: Callable[[Speak], str], tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    bodies: list[dict[str, Any]] = []
+
+    def answer(body: dict[str, Any]) -> Reply:
+        bodies.append(body)
+        return said(f"answer {len(bodies)}")
+
+    first = client(speak(answer), seed=1, max_tokens=64)
+    with Cache(tmp_path / "cache.sqlite") as cache:
+        texts = [
+            complete(CachedLLM(one, cache), [QUESTION], "asking")[0].text
+            for one in (first, replace(first), replace(first, **changes), replace(first, **changes))
+        ]
+    assert texts == ["answer 1", "answer 1", "answer 2", "answer 2"]
+
+
+LARGE = b'{"choices": [' + b" " * (17 << 20) + b"]}"
+PACKED = {"Content-Encoding": "gzip"}
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        (200, {}, LARGE),
+        (200, PACKED, gzip.compress(LARGE, 1)),
+        (500, {}, LARGE),
+        (400, PACKED, gzip.compress(LARGE, 1)),
+    ],
+    ids=["long", "packed", "long error", "packed error"],
+)
+def test_an_answer_of_too_many_bytes_is_not_read_to_its_end(speak: Callable[[Speak], str], reply: Reply) -> None:
+    (found,) = complete(client(speak(lambda _: reply)), [QUESTION], "asking")
+    assert found == Completion(None, "answer of too many bytes")
+
+
+def test_packed_answers_are_read_and_what_is_packed_otherwise_is_not(speak: Callable[[Speak], str]) -> None:
+    _, _, body = said("fine")
+    assert complete(client(speak(lambda _: (200, PACKED, gzip.compress(body)))), [QUESTION], "x")[0].text == "fine"
+    for reply in ((200, {"Content-Encoding": "br"}, b"\x0b\x02\x80ab"), (200, PACKED, b"no gzip"), (200, PACKED, body)):
+        (found,) = complete(client(speak(lambda _, reply=reply: reply)), [QUESTION], "x")  # type: ignore[misc]
+        assert found.text is None and "no answer after 1 try" in (found.reason or "")
+
+
+@pytest.mark.parametrize("count", [10**30, -1, True, 2**63, "7", 1e300, None, [7]], ids=str)
+def test_impossible_counts_are_no_counts_and_the_answer_is_kept(
+    speak: Callable[[Speak], str], tmp_path: Path, count: object
+) -> None:
+    url = speak(lambda _: changed(usage={"prompt_tokens": count, "completion_tokens": count}))
+    with Cache(tmp_path / "cache.sqlite") as cache:
+        assert ask(url, cache) == [Completion(HALF, None, 0, 0)]
+        assert len(cache) == 1
+    assert tokens_counted(10**9) == 10**9
+
+
+@pytest.mark.parametrize("code", [301, 302, 307, 308])
+def test_a_redirect_to_another_host_is_refused_and_nothing_goes_there(speak: Callable[[Speak], str], code: int) -> None:
+    there: list[object] = []
+    other = speak(lambda body: there.append(body) or said("stolen"))  # type: ignore[func-returns-value]
+    url = speak(lambda _: (code, {"Location": f"{other}/chat/completions"}, b"{}"))
+    with pytest.raises(
+        LLMError, match=r"sends calls on to http://127.0.0.1:\d+, and nothing was sent there.*llm.base_url"
+    ):
+        complete(client(url), [QUESTION], "asking")
+    assert there == []
+
+
+def test_a_redirect_within_the_server_is_followed(speak: Callable[[Speak], str]) -> None:
+    n_calls = 0
+
+    def answer(_: dict[str, Any]) -> Reply:
+        nonlocal n_calls
+        n_calls += 1
+        return (307, {"Location": "/v1/elsewhere"}, b"{}") if n_calls == 1 else said("here")
+
+    assert complete(client(speak(answer)), [QUESTION], "asking")[0].text == "here"
+
+
+def test_reward_servers_are_bounded_too(speak: Callable[[Speak], str]) -> None:
+    def scorer(reply: Reply) -> ServedScorer:
+        return ServedScorer(speak(lambda _: reply).removesuffix("/v1"), retries=0, backoff_s=0.01)
+
+    def score(reply: Reply) -> ServedScorer:
+        asked = scorer(reply)
+        asked.score([user_prompt("q")], ["a"])
+        return asked
+
+    with pytest.raises(LLMError, match="larger than 16,777,216 bytes"):
+        score((200, PACKED, gzip.compress(LARGE, 1)))
+    with pytest.raises(LLMError, match="sends calls on to http://localhost"):
+        score((307, {"Location": "http://localhost:1/classify"}, b"{}"))
+    usage = {"usage": {"prompt_tokens": 10**30}}
+    assert score(status(200, {"data": [{"probs": [3.5]}], "model": "rm", **usage})).n_truncated == 0
+
+
+def test_too_few_file_descriptors_are_said(speak: Callable[[Speak], str], tmp_path: Path) -> None:
+    code = (
+        "import resource, sys; from cda.user_errors import user_errors\n"
+        "import openai, httpx2, asyncio, sqlite3, encodings.idna\n"
+        "from cda.llm.openai_client import OpenAIClient; from cda.llm.protocol import Request, complete\n"
+        "from cda.llm.cache import Cache; from cda.llm.cached import CachedLLM; import cda.llm.connection\n"
+        "with user_errors():\n"
+        "    llm = OpenAIClient('m', sys.argv[1], concurrency=64)\n"
+        "    cached = CachedLLM(llm, Cache(sys.argv[2])) if len(sys.argv) > 2 else llm\n"
+        "    complete(llm, [Request('s', 'warm')], 'x')\n"
+        "    resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))\n"
+        "    complete(cached, [Request('s', str(n)) for n in range(200)], 'x')\n"
+    )
+    meet = threading.Barrier(64)
+
+    def answer(body: dict[str, Any]) -> Reply:
+        if user_text(body) != "warm":
+            with suppress(threading.BrokenBarrierError):
+                meet.wait(0.5)
+        return said("fine")
+
+    for more in ([], [str(tmp_path / "cache.sqlite")]):
+        done = subprocess.run(
+            [sys.executable, "-c", code, speak(answer), *more], cwd=ROOT, capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 1 and "too many open files" in done.stderr and "ulimit -n" in done.stderr, done.stderr
+        assert "Traceback" not in done.stderr and "cannot be reached" not in done.stderr
+    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 40
+
+
+def test_the_set_aside_of_a_question_with_a_schema_covers_a_second_call(speak: Callable[[Speak], str]) -> None:
+    """A server that ignores the schema: both calls use all that they may, and the budget holds all the same."""
+    n_calls = 0
+    plain = Request("s" * 50, "u" * 50)
+    asked = replace(plain, schema={"type": "object", "required": ["label"]})
+    price = Price(1.0, 1.0)
+
+    def answer(_: dict[str, Any]) -> Reply:
+        nonlocal n_calls
+        n_calls += 1
+        return said("no JSON", tokens=(200, 100))
+
+    def budgeted(budget_usd: float) -> Budgeted:
+        return Budgeted(client(speak(answer), max_tokens=100), price, budget_usd)
+
+    one_call = price.of(len(json.dumps(asked.schema)) + 102 + 16, 100)
+    with pytest.raises(LLMError, match="budget"):
+        complete(budgeted(1.9 * one_call), [asked], "asking")
+    assert n_calls == 0
+    assert complete(budgeted(2.1 * one_call), [asked], "asking")[0].text == "no JSON" and n_calls == 2
+    # A plain question needs no second call, and is not kept from a budget that holds one.
+    assert complete(budgeted(1.1 * one_call), [plain], "asking")[0].text == "no JSON" and n_calls == 3
+
+
+def test_a_download_of_a_batch_is_bounded(tmp_path: Path) -> None:
+    from fault_server import FaultServer
+
+    class Endless(FaultServer):
+        def completion(self, body: dict[str, Any], fault: str | None) -> tuple[int, dict[str, Any]]:
+            found = super().completion(body, fault)
+            found[1]["choices"][0]["message"]["content"] = "x" * (18 << 20)
+            return found
+
+    with Endless() as server, Cache(tmp_path / "cache.sqlite") as cache:
+        llm = BatchLLM(client(server.url, max_tokens=8), cache, sleep=lambda _: None, first_pause_s=0.0)
+        with pytest.raises(LLMError, match="output file of a batch: the answer is larger than"):
+            complete(llm, [QUESTION], "asking")
+    assert not list(tmp_path.rglob("*.output"))
+
+
+def test_tokens_of_batch_answers_that_were_no_use_are_paid_and_counted(tmp_path: Path) -> None:
+    """First half an answer and one without its schema, then the whole: all of it is in the bill, here and in the answers."""
+    from fault_server import FaultServer
+
+    class Lapsing(FaultServer):
+        def completion(self, body: dict[str, Any], fault: str | None) -> tuple[int, dict[str, Any]]:
+            status_, found = super().completion(body, fault)
+            first = self.seen.batched.total() <= 2
+            found["usage"] = {"prompt_tokens": 100, "completion_tokens": 10}
+            if first and "response_format" in body:
+                found["choices"][0]["message"]["content"] = "no JSON"
+            elif first:
+                found["choices"][0]["finish_reason"] = "error"
+            return status_, found
+
+    asked = [QUESTION, Request("s", "v", {"type": "object", "properties": {}}, "plain")]
+    with Lapsing() as server, Cache(tmp_path / "cache.sqlite") as cache:
+        llm = BatchLLM(client(server.url), cache, sleep=lambda _: None, first_pause_s=0.0, price=Price(1e6, 1e6))
+        found = complete(llm, asked, "asking")
+        assert server.seen.batched.total() == 4
+    assert all(one.text for one in found)
+    assert [(one.input_tokens, one.output_tokens) for one in found] == [(200, 20), (200, 20)]
+    assert (llm.counts.input_tokens, llm.counts.output_tokens) == (400, 40)
+    assert llm.spent_usd == pytest.approx(440.0)

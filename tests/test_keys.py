@@ -1,0 +1,104 @@
+"""Keys in an address or in place of a variable's name are refused before a file or the terminal has them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cda.cli import app
+from cda.errors import LLMError, ModelError
+from cda.keys import address_problem, looks_like_key, variable_problem
+from cda.llm.openai_client import OpenAIClient
+from cda.score.served import ServedScorer
+from cda.score.served_options import ServedOptions
+
+KEY = "sk-proj-canary5f1d0c9e8b7a6f5e"
+HEX_KEY = "c0ffee5f1d0c9e8b7a6f5e4d3c2b1a99"
+
+
+def said(folder: Path, *words: str) -> str:
+    """All that a command says and leaves; it has to be refused."""
+    done = CliRunner().invoke(app, [*words, f"run.folder={folder / 'run'}"])
+    assert done.exit_code == 1 and "Traceback" not in done.output
+    left = [file.read_bytes() for file in folder.rglob("*") if file.is_file()]
+    return done.output + b"".join(left).decode("utf-8", "replace") + " ".join(map(str, folder.rglob("*")))
+
+
+@pytest.mark.parametrize(
+    ("word", "setting"),
+    [
+        (f"llm.base_url=http://127.0.0.1:9/v1?api_key={KEY}", "llm.base_url: holds a query"),
+        (f"llm.base_url=http://127.0.0.1:9/v1#{KEY}", "llm.base_url: holds a query"),
+        (f"llm.base_url=http://me:{KEY}@127.0.0.1:9/v1", "llm.base_url: holds a user name or password"),
+        (f"llm.base_url=http://127.0.0.1:9/{KEY}/v1", "llm.base_url: holds a part that looks like a key"),
+        (f"llm.api_key_env={KEY}", "llm.api_key_env: holds what looks like a key"),
+        (f"llm.api_key_env={HEX_KEY}", "llm.api_key_env: holds what looks like a key"),
+        (f"score.served.api_key_env={HEX_KEY}", "score.served.api_key_env: holds what looks like a key"),
+        (f"model.name_or_path=http://127.0.0.1:9/classify?key={KEY}", "model.name_or_path: the address holds a query"),
+    ],
+)
+@pytest.mark.parametrize("dry", [["--dry-run"], []], ids=["dry", "run"])
+def test_a_key_in_a_recipe_is_refused_and_nowhere_repeated(
+    tmp_path: Path, word: str, setting: str, dry: list[str]
+) -> None:
+    output = said(tmp_path, "train", "jargon", "llm.model=m", word, *dry)
+    assert setting in output
+    assert not any(part in output for part in (KEY, HEX_KEY, KEY[8:], HEX_KEY[:16]))
+
+
+@pytest.mark.parametrize("command", ["audit", "quality"])
+@pytest.mark.parametrize("target", ["http://127.0.0.1:9/classify?key=", "served:http://me:{}@127.0.0.1:9"])
+def test_a_key_in_a_models_address_is_refused_and_nowhere_repeated(tmp_path: Path, command: str, target: str) -> None:
+    address = target.format(KEY) if "{}" in target else target + KEY
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text('{"prompt": "q", "chosen": "a", "rejected": "b"}\n', encoding="utf-8")
+    words = [command, address] if command == "audit" else [command, address, str(pairs)]
+    output = said(tmp_path, *words)
+    assert "the address holds" in output and KEY not in output and "canary" not in output
+    if command == "quality":
+        output = said(tmp_path, command, "embedded", str(pairs), "--against", address)
+        assert "--against: the address holds" in output and "canary" not in output
+
+
+def test_other_mistakes_are_said_too(tmp_path: Path) -> None:
+    output = said(tmp_path, "train", "jargon", f"llm.api_key_env={KEY}", "lora.r=0", "llm.concurency=3")
+    assert "lora.r" in output and "concurency" in output and "llm.api_key_env" in output and "canary" not in output
+
+
+def test_the_python_interface_refuses_them_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(LLMError, match="looks like a key") as caught:
+        OpenAIClient("m", "http://127.0.0.1:9/v1", api_key_env=HEX_KEY)
+    assert HEX_KEY not in str(caught.value)
+    with pytest.raises(ModelError, match="looks like a key"):
+        ServedScorer("http://127.0.0.1:9", ServedOptions(api_key_env=KEY))
+    monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:9/v1?key={KEY}")
+    monkeypatch.setenv("MY_KEY", "x")
+    (problem,) = OpenAIClient("m", api_key_env="MY_KEY").check()
+    assert "OPENAI_BASE_URL: holds a query" in problem and KEY not in problem
+    (problem,) = ServedScorer(f"http://127.0.0.1:9/classify?key={KEY}").check()
+    assert "holds a query" in problem and KEY not in problem
+
+
+@pytest.mark.parametrize(
+    "name", ["OPENAI_API_KEY", "MY_TEAM_OPENAI_API_KEY_2", "key", "_k1", "Azure_Key", "VLLM_API_KEY"]
+)
+def test_names_of_variables_are_no_keys(name: str) -> None:
+    assert variable_problem(name) is None
+
+
+@pytest.mark.parametrize("word", ["hf_abcDEFghiJKLmnoPQRstu", "gsk_0123456789abcdefgh", "AIzaSyA0123456789abcdef", KEY])
+def test_keys_of_known_kinds_are_keys(word: str) -> None:
+    assert looks_like_key(word) and "looks like a key" in str(variable_problem(word))
+
+
+@pytest.mark.parametrize("word", ["my key", "a-b", "", "1KEY", "$OPENAI_API_KEY"])
+def test_what_can_be_no_variable_is_said(word: str) -> None:
+    assert "no name of an environment variable" in str(variable_problem(word))
+
+
+def test_plain_addresses_are_fine() -> None:
+    gateway = "https://gateway.example.com/v1/0123456789abcdef0123456789abcdef/team/openai"
+    for url in ("http://localhost:8000/v1", gateway, "http://[::1]:9/v1", "http://["):
+        assert address_problem(url) is None
