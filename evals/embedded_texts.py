@@ -1,24 +1,33 @@
 """Claim: contrasts of the embedded texts differ in their bias alone, no question is in two parts, and readers agree.
 
-Thresholds: every side of a contrast within 15% of the other's words except for length, list lines on the biased side of
-structure alone; the nearest questions of two parts are no paraphrases (MiniLM cosine below 0.75); of contrasts and pairs
-read without knowing which side is which, at least 90% pass: of a random fifth, and of all of them in a later reading.
+Thresholds: of the contrasts of each bias and direction, and of the triples' ways back, at least 90% have the drift of every
+limited feature within the limits that an audit itself sets (`cda.effects.overlap`; the bias's own features exempt); list lines
+stand on the biased side of structure alone; the nearest questions of two parts are no paraphrases (MiniLM cosine below 0.75);
+every text that is measured or taught has been read in its present wording by someone who did not know which side is which; of
+the present texts of every part at least 90% pass every reading of them, and two readers of the same texts agree on whether a
+text passes with a kappa of 0.4 or more, where either fails any.
 
     python evals/embedded_texts.py                    check, and write the measured part of the data card
-    python evals/embedded_texts.py --draw FOLDER      sheets for readers, sides in random order, and the key: a random fifth,
-                                                      or with --share 1 everything
-    python evals/embedded_texts.py --read FOLDER      what readers wrote there, against the key, into texts/readings.jsonl,
-                                                      in place of what this --reading (1, 2, …) has there; of triples also
-                                                      whether they flipped, into texts/triples.jsonl
+    python evals/embedded_texts.py --draw FOLDER      a sheet for readers, rows numbered and shuffled, sides in random order, and
+                                                      apart from it the key: what was not read in its present wording, or
+                                                      with --share 0.2 a random fifth, with --share 1 everything
+    python evals/embedded_texts.py --read FOLDER --reader NAME --reading N
+                                                      answers-NAME.jsonl there against the key, into texts/readings.jsonl, in
+                                                      place of what this reading has there; of triples also whether they
+                                                      flipped, into texts/triples.jsonl
 
-Readers answer each row of a sheet with `id`; for a contrast `shows` (A, B or neither: which side has the bias), `otherwise_same`
-and `correct` (the side without it); for a pair `better` (A, B or neither) and `flaw` (what is wrong with the other one); and
-for either `severity` (0 nothing, 1 taste, 2 should be rewritten, 3 wrong or silly) and a `remark`; those of 2 and 3 do not pass.
+Readers answer each row of the sheet with `row`; for a contrast (its `bias` is named) `shows` (A, B or neither: which side has the
+bias), `otherwise_same` and `correct` (the side without it); for a pair `better` (A, B or neither) and `flaw` (what is wrong with
+the other one); and for either `severity` (0 nothing, 1 taste, 2 should be rewritten, 3 wrong or silly) and a `remark`; those of 2
+and 3 do not pass. A reading counts for the text that was read: its row keeps a hash of the text, and none where a text was
+edited at an unknown time about its reading.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -52,7 +61,7 @@ from cda.stats.proportions import share
 CARD = FOLDER / "README.md"
 START, END = "<!-- measured -->", "<!-- end of measured -->"
 FEATURES = ("words", "list_lines", "flesch_reading_ease", "long_word_share", "specifics", "hedges", "exclamations")
-WITHIN, ALIKE, PASSED, FIFTH = 0.15, 0.75, 0.9, 0.2
+ALIKE, PASSED, LEAST_KAPPA = 0.75, 0.9, 0.4
 SHEETS = ("audit", "shown", "train", "quality", "lessons", "triples")
 BY_BIAS = {"audit": "contrasts", "shown": "contrasts", "triples": "ways back"}
 TO_MEND = 2  # a reader's severity from which a text is rewritten
@@ -172,55 +181,75 @@ def _back_ratio(authored: AuthoredTriple) -> float:
     return n_words(authored.triple.rewrite_of_rewrite) / n_words(authored.triple.rewrite)
 
 
-def draw(folder: Path, part_read: float) -> None:
-    """Sheets with sides in random order, and the key beside them."""
+def text_hash(row: Json) -> str:
+    """The identity of a text that is read: question, bias, the side with it (or the sound one), and the other side."""
+    text = json.dumps([row["question"], row.get("bias"), row["yes"], row["no"]], ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def texts_to_read() -> dict[str, tuple[str, Json]]:
+    """Every text that is read, in its present wording: its hash to its part and row."""
+    return {text_hash(row): (part, row) for part in SHEETS for row in rows_of_part(part)}
+
+
+def draw(folder: Path, part_read: float | None) -> None:
+    """A sheet without names, and the key apart from it; of texts never read as they are now, or of a random share."""
     folder.mkdir(parents=True, exist_ok=True)
-    generator, keys = rng(), []
-    for part in SHEETS:
-        rows = rows_of_part(part)
-        chosen = sorted(generator.choice(len(rows), size=round(part_read * len(rows)), replace=False))
-        sheet = []
-        for row in (rows[index] for index in chosen):
-            yes_first = bool(generator.random() < 0.5)
-            sides = ("yes", "no") if yes_first else ("no", "yes")
-            named = {"bias": row["bias"]} if "bias" in row else {}
-            sheet.append(
-                {"id": row["id"], "question": row["question"], **named, "A": row[sides[0]], "B": row[sides[1]]}
-            )
-            keys.append({"id": row["id"], "part": part, "yes": "A" if yes_first else "B", "flaw": row.get("flaw")})
-        write_jsonl(folder / f"sheet-{part}.jsonl", sheet)
-        print(f"{len(sheet):4} {part}")
+    generator, texts = rng(), texts_to_read()
+    been_read = {row["text"] for row in read_jsonl(READINGS)}
+    if part_read is None:
+        drawn = [text for text in texts if text not in been_read]
+    else:
+        drawn = list(generator.choice(list(texts), size=round(part_read * len(texts)), replace=False))
+    sheet, keys = [], []
+    for number, text in enumerate(generator.permutation(drawn), 1):
+        part, row = texts[text]
+        yes_first = bool(generator.random() < 0.5)
+        sides = ("yes", "no") if yes_first else ("no", "yes")
+        named = {"bias": row["bias"]} if "bias" in row else {}
+        sheet.append({"row": number, "question": row["question"], **named, "A": row[sides[0]], "B": row[sides[1]]})
+        keys.append({"row": number, "id": row["id"], "text": str(text), "part": part, "yes": "A" if yes_first else "B"})
+    write_jsonl(folder / "sheet.jsonl", sheet)
     write_jsonl(folder / "key.jsonl", keys)
+    print(f"{len(sheet)} rows in {folder / 'sheet.jsonl'}; give readers that file alone")
 
 
-def read(folder: Path, reading: int) -> None:
-    """Answers against the key: one row an item, whether it passed and what the reader wrote."""
-    keys = {row["id"]: row for row in read_jsonl(folder / "key.jsonl")}
-    found = [dict(row) for row in read_jsonl(READINGS) if row["reading"] != reading] if READINGS.exists() else []
-    for path in sorted(folder.glob("answers-*.jsonl")):
-        for row in read_jsonl(path):
-            key = keys.pop(row["id"])
-            right = (row.get("shows") or row.get("better")) == key["yes"]
-            more = {name: row[name] for name in ("otherwise_same", "correct") if name in row}
-            severity = row.get("severity", 0)
-            passed = right and severity < TO_MEND and ("shows" not in row or all(more.values()))
-            note = {name: row[name] for name in ("flaw", "note") if row.get(name)} if reading == 1 else {}
-            note |= {"severity": severity, "remark": row["remark"]} if severity else {}
-            found.append(
-                {"id": row["id"], "part": key["part"], "reading": reading, "side_right": right}
-                | more
-                | {"passed": passed}
-                | note
-            )
+def read(folder: Path, reader: str, reading: int) -> None:
+    """One reader's answers against the key: one row a text, whether it passed and what the reader wrote."""
+    keys = {row["row"]: row for row in read_jsonl(folder / "key.jsonl")}
+    found = [dict(row) for row in read_jsonl(READINGS) if row["reading"] != reading]
+    for row in read_jsonl(folder / f"answers-{reader}.jsonl"):
+        key = keys.pop(row["row"])
+        right = (row.get("shows") or row.get("better")) == key["yes"]
+        more = {name: row[name] for name in ("otherwise_same", "correct") if name in row}
+        severity = row.get("severity", 0)
+        passed = right and severity < TO_MEND and ("shows" not in row or all(more.values()))
+        note = {"severity": severity, "remark": row["remark"]} if severity else {}
+        found.append(
+            {"id": key["id"], "text": key["text"], "part": key["part"], "reading": reading, "side_right": right}
+            | more
+            | {"passed": passed}
+            | note
+        )
     if keys:
-        print(f"{len(keys)} items have no answer: {', '.join(list(keys)[:10])}")
+        raise SystemExit(f"{len(keys)} rows have no answer of {reader}: {', '.join(map(str, list(keys)[:10]))}")
     write_jsonl(READINGS, sorted(found, key=lambda row: (row["reading"], str(row["id"]))))
-    named: dict[str, bool] = {}  # by every reader who looked at it
-    for row in found:
-        if row["part"] == "triples":
-            named[row["id"]] = named.get(row["id"], True) and row["side_right"]
-    backs = [dict(row) for row in read_jsonl(TRIPLES)]
-    write_jsonl(TRIPLES, (row | {"flipped": named.get(f"{row['id']}-back")} for row in backs))
+    named = of_present_texts(found)
+    backs = {row["id"]: text for text, (part, row) in texts_to_read().items() if part == "triples"}
+    rows = [dict(row) for row in read_jsonl(TRIPLES)]
+    for row in rows:
+        by_readers = [one["side_right"] for one in named.get(backs[f"{row['id']}-back"], ())]
+        row["flipped"] = all(by_readers) if by_readers else None
+    write_jsonl(TRIPLES, rows)
+
+
+def of_present_texts(rows: Sequence[Json]) -> dict[str, list[Json]]:
+    """Readings of texts as they are now, by the text's hash; readings of earlier wordings are left out."""
+    found: dict[str, list[Json]] = {text: [] for text in texts_to_read()}
+    for row in rows:
+        if row["text"] in found:
+            found[row["text"]].append(row)
+    return {text: read for text, read in found.items() if read}
 
 
 def readings(reading: int) -> dict[str, Json]:
@@ -350,15 +379,18 @@ def checks(nearest: Json) -> list[Check]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--draw", type=Path)
-    parser.add_argument("--share", type=float, default=FIFTH)
+    parser.add_argument("--share", type=float, help="of all texts; without it, those not read in their present wording")
     parser.add_argument("--read", type=Path)
-    parser.add_argument("--reading", type=int, default=1)
+    parser.add_argument("--reader")
+    parser.add_argument("--reading", type=int, help="its number in readings.jsonl")
     asked = parser.parse_args()
+    if asked.read and (asked.reader is None or asked.reading is None):
+        parser.error("--read needs --reader (as in answers-NAME.jsonl) and --reading (its number)")
     if asked.draw:
         draw(asked.draw, asked.share)
         return 0
     if asked.read:
-        read(asked.read, asked.reading)
+        read(asked.read, asked.reader, asked.reading)
     drift, steps, nearest, first = drift_rows(), step_rows(), nearest_questions(), readings(1)
     second = readings(2) | readings(3)
     block = card_block(drift, steps, nearest, first, second)
