@@ -1,32 +1,36 @@
 """Claim: the jargon recipe runs on real human preferences and reports skew and miscalibration against people's votes.
 
 Pairs: 750 Chatbot Arena preferences. Audit: about 100 pairs of answers, one with jargon, on which people voted.
-Threshold: the run ends by itself and reports both numbers with n and intervals. Which way they move is a result, not a
-condition: the embedded model and rule-based rewriting are far from the paper's setting.
+Thresholds: the run ends by itself; skew, human skew and miscalibration are reported before and after, each with n and an
+interval. Which way they move is a result, not a condition: the embedded model and rule-based rewriting are far from the
+paper's setting. The result holds the numbers of the audit and none of the data set's texts.
 
-    CDA_DATA=../shared/data python evals/arena_jargon.py      (about 15 minutes on 2 cores)
+    python evals/arena_jargon.py [--work FOLDER]      (15 to 30 minutes on 2 cores; needs the released data, see CDA_DATA)
 """
 
 from __future__ import annotations
 
-import json
-import os
+import argparse
+import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from datetime import date
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cda.files.jsonl import read_json, write_json
+from outcome import DATA, ROOT, Check, finish
 
-ROOT = Path(__file__).parent.parent
-RESULT = ROOT / "evals" / "results" / "arena_jargon.json"
+from cda.files.jsonl import read_json
+
+Json = Mapping[str, Any]
+KEPT = ("model", "skew", "votes", "quality", "triple_skew", "dose_applied", "stages", "versions", "seed")
+"""Parts of the audit that the result keeps; the others hold texts of the data set or do not concern the claim."""
 
 
-def command(data: Path, folder: Path) -> list[str]:
+def command(folder: Path) -> list[str]:
     """The launch command, in the form that the README shows for a user's own data."""
+    data = DATA / "fff"
     return [
         "accelerate", "launch", "-q", "scripts/train.py", "recipes/jargon.yaml",
         f"data.pairs={data / 'data' / 'chatbot_arena_labeled_data' / 'chatbot_arena_jargon_labeled.jsonl'}",
@@ -37,40 +41,59 @@ def command(data: Path, folder: Path) -> list[str]:
     ]  # fmt: skip
 
 
-def main() -> int:
-    data = Path(os.environ.get("CDA_DATA", ROOT.parent / "shared" / "data")) / "fff"
-    if not data.is_dir():
-        print(f"skipped: {data} is absent; set CDA_DATA")
-        return 0
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary) / "run"
-        asked = command(data, folder)
-        start = time.monotonic()
-        status = subprocess.run(asked, cwd=ROOT).returncode
-        seconds = time.monotonic() - start
-        if status:
-            print(f"FAILED: the run ended with status {status}")
-            return 1
-        audit: dict[str, Any] = read_json(folder / "audit" / "audit.json")
-        report = (folder / "report" / "report.md").read_text(encoding="utf-8")
-    votes = audit["votes"].get("jargon", {})
-    passed = "miscalibration" in votes and votes["human_skew"]["n"] > 0
-    audit["examples"] = []  # texts of the data set stay out of the repository
-    RESULT.parent.mkdir(exist_ok=True)
-    result = {
-        "claim": (__doc__ or "").split("\n\n")[0],
-        "passed": passed,
-        "date": date.today().isoformat(),
-        "command": asked,
-        "seconds": round(seconds),
-        "hardware": f"{os.cpu_count()} CPU cores",
-        "audit": audit,
+def checks_of(audit: Json) -> list[Check]:
+    """Whether each number that the claim names is there, before and after, with n and an interval that holds it."""
+    jargon = audit["votes"].get("jargon", {})
+    numbers = {
+        "skew before": audit["skew"]["jargon"].get("before"),
+        "skew after": audit["skew"]["jargon"].get("after"),
+        "human skew": jargon.get("human_skew"),
+        "miscalibration before": jargon.get("miscalibration", {}).get("before"),
+        "miscalibration after": jargon.get("miscalibration", {}).get("after"),
     }
-    named = json.dumps(result).replace(str(data.parent), "$CDA_DATA").replace(str(folder), "FOLDER")
-    write_json(RESULT, json.loads(named))
-    print(report.split("\n## ")[0])
-    print(f"{'passed' if passed else 'FAILED'}: {RESULT.relative_to(ROOT)}")
-    return 0 if passed else 1
+    return [Check(f"{name} with n and interval", _said(number), _whole(number)) for name, number in numbers.items()]
+
+
+def _whole(number: Json | None) -> bool:
+    """Whether an estimate is complete: rows, and an interval of some width around its value."""
+    if not number:
+        return False
+    return bool(
+        number["n"] > 0 and number["low"] <= number["value"] <= number["high"] and number["low"] < number["high"]
+    )
+
+
+def _said(number: Json | None) -> str:
+    if not number:
+        return "not reported"
+    return f"{number['value']:.0%} [{100 * number['low']:.0f}, {100 * number['high']:.0f}], n = {number['n']}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--work", type=Path, help="run folder to keep; must not exist, so that everything is made now")
+    work: Path | None = parser.parse_args().work
+    if not (DATA / "fff").is_dir():
+        print(f"skipped: {DATA} holds no fff; set CDA_DATA")
+        return 0
+    if work is not None and work.exists():
+        print(f"{work}: exists; name a new folder, since a stage that is reused is no evidence")
+        return 2
+    claim = (__doc__ or "").split("\n\n")[0]
+    folder = work or Path(tempfile.mkdtemp()) / "run"
+    asked = command(folder)
+    try:
+        status = subprocess.run(asked, cwd=ROOT).returncode
+        audit = read_json(folder / "audit" / "audit.json") if status == 0 else {}
+    finally:
+        if work is None:
+            shutil.rmtree(folder.parent)
+    ended = Check("the run ends by itself", f"exit status {status}", status == 0)
+    named = [word.replace(str(DATA), "$CDA_DATA").replace(str(folder), "FOLDER") for word in asked]
+    numbers = {"command": "python evals/arena_jargon.py", "launched": named} | {
+        name: audit[name] for name in KEPT if name in audit
+    }
+    return finish("arena_jargon", claim, [ended, *(checks_of(audit) if audit else [])], numbers)
 
 
 if __name__ == "__main__":

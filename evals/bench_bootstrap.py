@@ -19,7 +19,6 @@ import argparse
 import json
 import os
 import platform
-import resource
 import statistics
 import subprocess
 import sys
@@ -31,6 +30,7 @@ from typing import Any
 
 import numpy as np
 import scipy
+from memory import peak_bytes, restart_peak
 from scipy import stats
 
 from cda.files.jsonl import write_json
@@ -78,16 +78,15 @@ def one_run(name: str, kind: str, n_triples: int, n_draws: int) -> dict[str, Any
     """Seconds, extra peak memory and interval of one run in this process."""
     values = margins(kind, n_triples)
     RUNS[name](values[:50], 200)  # imports and first-call costs are nobody's work
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = restart_peak()
     start, clock = time.process_time(), time.perf_counter()
     low, high = RUNS[name](values, n_draws)
     seconds, clock = time.process_time() - start, time.perf_counter() - clock
-    added = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    unit = 1 << 20 if sys.platform == "darwin" else 1 << 10  # macOS counts bytes, Linux KiB
+    added = peak_bytes() - before
     return {
         "seconds": seconds,
         "clock_seconds": clock,
-        "megabytes": added / unit,
+        "megabytes": added / 2**20,
         "low": float(low),
         "high": float(high),
     }

@@ -14,7 +14,6 @@ import argparse
 import asyncio
 import json
 import os
-import resource
 import sqlite3
 import statistics
 import subprocess
@@ -25,6 +24,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from memory import peak_bytes, restart_peak
 from outcome import ROOT, Check, finish
 
 from cda.llm.cache import Cache
@@ -49,14 +49,13 @@ def one_run(client: str, url: str, cache: Path, n_requests: int) -> dict[str, fl
     """Seconds, CPU and extra peak memory of all requests in this process, imports apart."""
     import openai  # noqa: F401
 
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = restart_peak()
     clock, cpu = time.perf_counter(), time.process_time()
     answered = plain(url, n_requests) if client == "plain" else ours(url, cache, n_requests, client != "client")
-    unit = 1 << 20 if sys.platform == "darwin" else 1 << 10  # macOS counts bytes, Linux KiB
     return {
         "seconds": time.perf_counter() - clock,
         "cpu_ms_per_request": 1000 * (time.process_time() - cpu) / n_requests,
-        "megabytes": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / unit,
+        "megabytes": (peak_bytes() - before) / 2**20,
         "answered": answered,
     }
 

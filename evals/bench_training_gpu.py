@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import resource
 import statistics
 import subprocess
 import sys
@@ -24,6 +23,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from memory import peak_bytes
 from outcome import Check, finish
 
 MAX_LENGTH_TOKENS, N_PAIRS, N_STEPS = 512, 16, 3
@@ -249,9 +249,7 @@ def gpu_layout(
             torch.cuda.synchronize()
         if number >= N_STEPS:
             seconds, tokens = seconds + time.perf_counter() - start, tokens + int(mask.sum())
-    gigabytes = (
-        torch.cuda.max_memory_allocated() / 1e9 if on_gpu else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    )
+    gigabytes = (torch.cuda.max_memory_allocated() if on_gpu else peak_bytes()) / 1e9
     return {"tokens_per_s": tokens / seconds, "peak_gigabytes": gigabytes}
 
 

@@ -45,6 +45,15 @@ def strongest(found: Json) -> Json | None:
     return max(confirmed, key=lambda one: validated[one["candidate"]]["reward"]["value"], default=None)
 
 
+def tested_rows(tested: Sequence[Json]) -> list[Json]:
+    """Every attribute tested on the test prompts, confirmed or not, with its p as it is and as corrected for all of them."""
+    return [
+        {"attribute": one["attribute"], "confirmed": one["confirmed"], "p": one["p_value"], "p_corrected": one["p_corrected"]}
+        | {name: (one["pooled"] or {}).get(name) for name in ("reward", "judge")}
+        for one in tested
+    ]  # fmt: skip
+
+
 def write_test_prompts(discovered: Path, file: Path) -> int:
     """Write the responses to the test prompts of a discovery as a file to measure on; how many prompts."""
     rows = [row for row in read_jsonl(discovered / "material" / "samples.jsonl") if row["part"] == "test"]
@@ -98,7 +107,7 @@ def main(words: Sequence[str]) -> int:
     best = strongest(found)
     if best is None:
         nothing = Check("something is confirmed", "nothing", False)
-        return finish("discover_loop", claim, [nothing], {"tested": found["tested"]})
+        return finish("discover_loop", claim, [nothing], {"tested": tested_rows(found["tested"])})
     file, train = str(work / "discover" / best["file"]), work / "train"
     command("train", file, f"run.folder={train}")
     dose, audit = read_json(train / "dose" / "dose.json"), read_json(train / "audit" / "audit.json")
@@ -115,11 +124,10 @@ def main(words: Sequence[str]) -> int:
     seconds = sum(found["seconds"].values())
     checks = checks_of(best["attribute"], seconds, measured["before"], measured["after"], quality)
     numbers = {
+        "command": "python evals/discover_loop.py",
+        "chosen": best["attribute"],
         "seconds_to_discover": round(seconds),
-        "confirmed": [
-            {"attribute": one["attribute"], "reward": one["pooled"]["reward"], "judge": one["pooled"]["judge"], "p": one["p_value"]}
-            for one in found["tested"] if one["confirmed"]
-        ],
+        "tested": tested_rows(found["tested"]),
         "measured": measured,
         "test_prompts": n_prompts,
         "dose": {name: dose[name] for name in ("chosen", "aim")} | {"chosen by halves": dose["methods"]["dose"]["shares"]},

@@ -1,24 +1,34 @@
 """Claim: contrasts of the embedded texts differ in their bias alone, no question is in two parts, and readers agree.
 
-Thresholds: every side of a contrast within 15% of the other's words except for length, list lines on the biased side of
-structure alone; the nearest questions of two parts are no paraphrases (MiniLM cosine below 0.75); of contrasts and pairs
-read without knowing which side is which, at least 90% pass: of a random fifth, and of all of them in a later reading.
+Thresholds: of the contrasts of each bias and direction, and of the triples' ways back, at least 90% have the drift of every
+limited feature within the limits that an audit itself sets (`cda.effects.overlap`; the bias's own features exempt); list lines
+stand on the biased side of structure alone; the nearest questions of two parts are no paraphrases (MiniLM cosine below 0.75);
+every text that is measured or taught has been read in its present wording by someone who did not know which side is which; of
+the present texts of every part at least 90% pass every reading of them, and two readers of the same texts agree on whether a
+text passes with a kappa of 0.4 or more, where either fails any.
 
     python evals/embedded_texts.py                    check, and write the measured part of the data card
-    python evals/embedded_texts.py --draw FOLDER      sheets for readers, sides in random order, and the key: a random fifth,
-                                                      or with --share 1 everything
-    python evals/embedded_texts.py --read FOLDER      what readers wrote there, against the key, into texts/readings.jsonl,
-                                                      in place of what this --reading (1, 2, …) has there; of triples also
-                                                      whether they flipped, into texts/triples.jsonl
+    python evals/embedded_texts.py --draw FOLDER      a sheet for readers, rows numbered and shuffled, sides in random order, and
+                                                      apart from it the key: what was not read in its present wording, or
+                                                      with --share 0.2 a random fifth, with --share 1 everything
+    python evals/embedded_texts.py --read FOLDER --reader NAME --reading N
+                                                      answers-NAME.jsonl there against the key, into texts/readings.jsonl, in
+                                                      place of what this reading has there; of triples also whether they
+                                                      flipped, into texts/triples.jsonl
 
-Readers answer each row of a sheet with `id`; for a contrast `shows` (A, B or neither: which side has the bias), `otherwise_same`
-and `correct` (the side without it); for a pair `better` (A, B or neither) and `flaw` (what is wrong with the other one); and
-for either `severity` (0 nothing, 1 taste, 2 should be rewritten, 3 wrong or silly) and a `remark`; those of 2 and 3 do not pass.
+Readers answer each row of the sheet with `row`; for a contrast (its `bias` is named) `shows` (A, B or neither: which side has the
+bias), `otherwise_same` and `correct` (the side without it); for a pair `better` (A, B or neither) and `flaw` (what is wrong with
+the other one); and for either `severity` (0 nothing, 1 taste, 2 should be rewritten, 3 wrong or silly) and a `remark`; those of 2
+and 3 do not pass. A reading counts for the text that was read: its row keeps a hash of the text, and none where a text was
+edited at an unknown time about its reading.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import itertools
+import json
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -29,7 +39,8 @@ import numpy as np
 from outcome import Check, finish
 
 from cda.biases import load_bias
-from cda.effects.drift import embedding_similarity, feature_drift, measured
+from cda.effects.drift import DEFAULT_LIMITS, BoolArray, embedding_similarity, feature_drift, measured
+from cda.effects.overlap import Overlap, overlap_of
 from cda.embedded.encoder import encode_sentences
 from cda.embedded.texts import (
     BIASES,
@@ -52,7 +63,7 @@ from cda.stats.proportions import share
 CARD = FOLDER / "README.md"
 START, END = "<!-- measured -->", "<!-- end of measured -->"
 FEATURES = ("words", "list_lines", "flesch_reading_ease", "long_word_share", "specifics", "hedges", "exclamations")
-WITHIN, ALIKE, PASSED, FIFTH = 0.15, 0.75, 0.9, 0.2
+ALIKE, PASSED, LEAST_KAPPA = 0.75, 0.9, 0.4
 SHEETS = ("audit", "shown", "train", "quality", "lessons", "triples")
 BY_BIAS = {"audit": "contrasts", "shown": "contrasts", "triples": "ways back"}
 TO_MEND = 2  # a reader's severity from which a text is rewritten
@@ -65,7 +76,7 @@ def rng() -> np.random.Generator:
 
 
 def drift_rows() -> list[Json]:
-    """What differs between the sides, for every bias and direction."""
+    """What differs between the sides, and how many contrasts differ in nothing else, for every bias and direction."""
     found = []
     for bias in BIASES:
         for part in ("audit", "shown"):
@@ -74,6 +85,7 @@ def drift_rows() -> list[Json]:
             first, second = (
                 measured([getattr(one, side) for one in contrasts], FEATURES) for side in ("perturbed", "base")
             )
+            alike, _ = alike_but_for_the_bias(contrasts)
             drift = feature_drift(first, second, ids, rng(), treatment=load_bias(bias).treatment)
             cosine = embedding_similarity(
                 [one.perturbed for one in contrasts], [one.base for one in contrasts], encode_sentences, ids, rng()
@@ -85,9 +97,27 @@ def drift_rows() -> list[Json]:
                     "n": len(contrasts),
                     "word_ratio": [float(f(_ratios(contrasts))) for f in (np.min, np.median, np.max)],
                     "cosine": cosine.to_json(),
+                    "alike": alike.share.to_json(),
+                    "beyond": dict(alike.beyond),
                     "features": {one.feature: one.to_json() for one in drift},
                 }
             )
+    return found
+
+
+def alike_but_for_the_bias(contrasts: Sequence[Contrast]) -> tuple[Overlap, BoolArray]:
+    """The overlap of an audit: contrasts of one bias whose drift is within limits, the bias's own features exempt."""
+    sides = (measured([getattr(one, side) for one in contrasts], DEFAULT_LIMITS) for side in ("perturbed", "base"))
+    ids = [prompt_id(one.prompt) for one in contrasts]
+    return overlap_of(*sides, ids, rng(), treatment=load_bias(contrasts[0].bias).treatment)
+
+
+def alike_backs() -> dict[str, Json]:
+    """The same of the ways back, by bias."""
+    found = {}
+    for bias in BIASES:
+        overlap, _ = alike_but_for_the_bias([_back_contrast(one) for one in authored_triples([bias])])
+        found[bias] = {"alike": overlap.share.to_json(), "beyond": dict(overlap.beyond)}
     return found
 
 
@@ -168,79 +198,99 @@ def _back_contrast(authored: AuthoredTriple) -> Contrast:
     return Contrast(triple.bias, triple.prompt, row["yes"], row["no"])
 
 
-def _back_ratio(authored: AuthoredTriple) -> float:
-    return n_words(authored.triple.rewrite_of_rewrite) / n_words(authored.triple.rewrite)
+def text_hash(row: Json) -> str:
+    """The identity of a text that is read: question, bias, the side with it (or the sound one), and the other side."""
+    text = json.dumps([row["question"], row.get("bias"), row["yes"], row["no"]], ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def draw(folder: Path, part_read: float) -> None:
-    """Sheets with sides in random order, and the key beside them."""
+def texts_to_read() -> dict[str, tuple[str, Json]]:
+    """Every text that is read, in its present wording: its hash to its part and row."""
+    return {text_hash(row): (part, row) for part in SHEETS for row in rows_of_part(part)}
+
+
+def draw(folder: Path, part_read: float | None) -> None:
+    """A sheet without names, and the key apart from it; of texts never read as they are now, or of a random share."""
     folder.mkdir(parents=True, exist_ok=True)
-    generator, keys = rng(), []
-    for part in SHEETS:
-        rows = rows_of_part(part)
-        chosen = sorted(generator.choice(len(rows), size=round(part_read * len(rows)), replace=False))
-        sheet = []
-        for row in (rows[index] for index in chosen):
-            yes_first = bool(generator.random() < 0.5)
-            sides = ("yes", "no") if yes_first else ("no", "yes")
-            named = {"bias": row["bias"]} if "bias" in row else {}
-            sheet.append(
-                {"id": row["id"], "question": row["question"], **named, "A": row[sides[0]], "B": row[sides[1]]}
-            )
-            keys.append({"id": row["id"], "part": part, "yes": "A" if yes_first else "B", "flaw": row.get("flaw")})
-        write_jsonl(folder / f"sheet-{part}.jsonl", sheet)
-        print(f"{len(sheet):4} {part}")
+    generator, texts = rng(), texts_to_read()
+    been_read = {row["text"] for row in read_jsonl(READINGS)}
+    if part_read is None:
+        drawn = [text for text in texts if text not in been_read]
+    else:
+        drawn = list(generator.choice(list(texts), size=round(part_read * len(texts)), replace=False))
+    sheet, keys = [], []
+    for number, text in enumerate(generator.permutation(drawn), 1):
+        part, row = texts[text]
+        yes_first = bool(generator.random() < 0.5)
+        sides = ("yes", "no") if yes_first else ("no", "yes")
+        named = {"bias": row["bias"]} if "bias" in row else {}
+        sheet.append({"row": number, "question": row["question"], **named, "A": row[sides[0]], "B": row[sides[1]]})
+        keys.append({"row": number, "id": row["id"], "text": str(text), "part": part, "yes": "A" if yes_first else "B"})
+    write_jsonl(folder / "sheet.jsonl", sheet)
     write_jsonl(folder / "key.jsonl", keys)
+    print(f"{len(sheet)} rows in {folder / 'sheet.jsonl'}; give readers that file alone")
 
 
-def read(folder: Path, reading: int) -> None:
-    """Answers against the key: one row an item, whether it passed and what the reader wrote."""
-    keys = {row["id"]: row for row in read_jsonl(folder / "key.jsonl")}
-    found = [dict(row) for row in read_jsonl(READINGS) if row["reading"] != reading] if READINGS.exists() else []
-    for path in sorted(folder.glob("answers-*.jsonl")):
-        for row in read_jsonl(path):
-            key = keys.pop(row["id"])
-            right = (row.get("shows") or row.get("better")) == key["yes"]
-            more = {name: row[name] for name in ("otherwise_same", "correct") if name in row}
-            severity = row.get("severity", 0)
-            passed = right and severity < TO_MEND and ("shows" not in row or all(more.values()))
-            note = {name: row[name] for name in ("flaw", "note") if row.get(name)} if reading == 1 else {}
-            note |= {"severity": severity, "remark": row["remark"]} if severity else {}
-            found.append(
-                {"id": row["id"], "part": key["part"], "reading": reading, "side_right": right}
-                | more
-                | {"passed": passed}
-                | note
-            )
+def read(folder: Path, reader: str, reading: int) -> None:
+    """One reader's answers against the key: one row a text, whether it passed and what the reader wrote."""
+    keys = {row["row"]: row for row in read_jsonl(folder / "key.jsonl")}
+    found = [dict(row) for row in read_jsonl(READINGS) if row["reading"] != reading]
+    for row in read_jsonl(folder / f"answers-{reader}.jsonl"):
+        key = keys.pop(row["row"])
+        right = (row.get("shows") or row.get("better")) == key["yes"]
+        more = {name: row[name] for name in ("otherwise_same", "correct") if name in row}
+        severity = row.get("severity", 0)
+        passed = right and severity < TO_MEND and ("shows" not in row or all(more.values()))
+        note = {"severity": severity, "remark": row["remark"]} if severity else {}
+        found.append(
+            {"id": key["id"], "text": key["text"], "part": key["part"], "reading": reading, "side_right": right}
+            | more
+            | {"passed": passed}
+            | note
+        )
     if keys:
-        print(f"{len(keys)} items have no answer: {', '.join(list(keys)[:10])}")
+        raise SystemExit(f"{len(keys)} rows have no answer of {reader}: {', '.join(map(str, list(keys)[:10]))}")
     write_jsonl(READINGS, sorted(found, key=lambda row: (row["reading"], str(row["id"]))))
-    named: dict[str, bool] = {}  # by every reader who looked at it
-    for row in found:
-        if row["part"] == "triples":
-            named[row["id"]] = named.get(row["id"], True) and row["side_right"]
-    backs = [dict(row) for row in read_jsonl(TRIPLES)]
-    write_jsonl(TRIPLES, (row | {"flipped": named.get(f"{row['id']}-back")} for row in backs))
+    named = of_present_texts(found)
+    backs = {row["id"]: text for text, (part, row) in texts_to_read().items() if part == "triples"}
+    rows = [dict(row) for row in read_jsonl(TRIPLES)]
+    for row in rows:
+        by_readers = [one["side_right"] for one in named.get(backs[f"{row['id']}-back"], ())]
+        row["flipped"] = all(by_readers) if by_readers else None
+    write_jsonl(TRIPLES, rows)
 
 
-def readings(reading: int) -> dict[str, Json]:
-    """Share that passed, by part, and by bias for contrasts."""
-    groups: dict[str, list[Json]] = {}
-    for row in read_jsonl(READINGS):
-        if row["reading"] != reading:
-            continue
-        name = next((bias for bias in BIASES if row["part"] in BY_BIAS and bias in row["id"]), None)
-        kind = "contrasts" if row["part"] == "lessons" else "pairs"
-        named = f"{BY_BIAS.get(row['part'])}, {name}" if name else f"{kind}, {row['part']}"
-        groups.setdefault(named, []).append(dict(row))
-    return {
-        name: {
-            "passed": share([row["passed"] for row in group], [row["id"] for row in group], rng()).to_json(),
-            "right_side": sum(row["side_right"] for row in group),
-            "failed": [row["id"] for row in group if not row["passed"]],
+def of_present_texts(rows: Sequence[Json]) -> dict[str, list[Json]]:
+    """Readings of texts as they are now, by the text's hash; readings of earlier wordings are left out."""
+    found: dict[str, list[Json]] = {text: [] for text in texts_to_read()}
+    for row in rows:
+        if row["text"] in found:
+            found[row["text"]].append(row)
+    return {text: read for text, read in found.items() if read}
+
+
+def readings() -> dict[str, Json]:
+    """Of present texts, the share that passes every reading of them, by part, and by bias for contrasts."""
+    texts = texts_to_read()
+    read_now = of_present_texts(list(read_jsonl(READINGS)))
+    groups: dict[str, list[str]] = {}
+    for text, (part, row) in texts.items():
+        name = row["bias"] if part in BY_BIAS else None
+        kind = "contrasts" if part == "lessons" else "pairs"
+        groups.setdefault(f"{BY_BIAS.get(part)}, {name}" if name else f"{kind}, {part}", []).append(text)
+    found = {}
+    for name, group in sorted(groups.items()):
+        been_read = [text for text in group if text in read_now]
+        passed = [all(row["passed"] for row in read_now[text]) for text in been_read]
+        ids = [texts[text][1]["id"] for text in been_read]
+        found[name] = {
+            "texts": len(group),
+            "read_twice_or_more": sum(len(read_now[text]) > 1 for text in been_read),
+            "passed": share(passed, ids, rng()).to_json(),
+            "right_side": sum(all(row["side_right"] for row in read_now[text]) for text in been_read),
+            "failed": [id for id, well in zip(ids, passed, strict=True) if not well],
         }
-        for name, group in sorted(groups.items())
-    }
+    return found
 
 
 def step_lines(steps: Sequence[Json]) -> list[str]:
@@ -262,53 +312,56 @@ def step_lines(steps: Sequence[Json]) -> list[str]:
 
 
 def card_block(
-    drift: Sequence[Json], steps: Sequence[Json], nearest: Json, first: Mapping[str, Json], second: Mapping[str, Json]
+    drift: Sequence[Json], steps: Sequence[Json], nearest: Json, backs: Mapping[str, Json], read_now: Mapping[str, Json]
 ) -> str:
     """The measured part of the data card."""
     lines = [
         START,
-        "Mean difference of the side with the bias from the side without it (standardised); the bias itself in italics.",
+        "Mean difference of the side with the bias from the side without it (standardised); the bias itself in italics. *Alike* is the",
+        "share of contrasts that differ in the bias and in nothing else beyond the limits that an audit sets (words within 15%, the",
+        "layout kept, Flesch ease within 10, specifics, hedges, exclamations; the bias's own features exempt).",
         "",
-        "| bias | made by | n | words, ratio min / median / max | list lines | Flesch ease | long words | specifics | hedges | exclamations | cosine |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| bias | made by | n | words, ratio min / median / max | list lines | Flesch ease | long words | specifics | hedges | exclamations | cosine | alike |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for row in drift:
         cells = [row["bias"], row["direction"], str(row["n"]), " / ".join(f"{one:.2f}" for one in row["word_ratio"])]
         cells += [_difference(row["features"][name]) for name in FEATURES[1:]]
-        lines.append(f"| {' | '.join([*cells, format(row['cosine']['value'], '.2f')])} |")
+        cells += [format(row["cosine"]["value"], ".2f"), f"{row['alike']['value']:.0%}"]
+        lines.append(f"| {' | '.join(cells)} |")
     lines += [
+        "",
+        "Alike in the ways back: " + ", ".join(f"{bias} {_percent(row['alike'])}" for bias, row in backs.items()) + ".",
         *step_lines(steps),
         "",
         f"Nearest questions of two parts, of {nearest['questions']}: cosine {nearest['cosine']:.3f} "
         f"(\u201c{nearest['pair'][0][1]}\u201d, {nearest['pair'][0][0]}; \u201c{nearest['pair'][1][1]}\u201d, {nearest['pair'][1][0]}).",
         "",
-        "Twice language models that had not written the texts read them, sides in random order, the key hidden: first a random fifth",
-        "of the contrasts, the quality pairs and the training pairs that there were then, and later, after what had failed was",
-        "rewritten, everything that is measured or taught. A contrast passes where the reader named the side with the bias, found",
-        "nothing else changed and the plain side correct; a pair where the reader chose the sound side. In the second reading an item",
-        "also fails where anything in it should be rewritten, a clumsy phrase among them; a fault of a plain answer fails up to five",
-        "contrasts. What failed in what is measured was rewritten afterwards. What failed in `train.jsonl` and `lessons.jsonl` stays",
-        "until the embedded model is trained anew, since it was taught these very texts; `readings.jsonl` names every fault of both.",
-        "The ways back of the triples were written later and read once, all of them, in the same way, rewrite against rewrite of the",
-        "rewrite without the original. What failed for a fault of the way back was rewritten, and those and a few others, 16 in all, were",
-        "read again: the right side was named in all, 11 passed, two more were mended. A triple of which a reader named the wrong",
-        "side counts as not flipped, and is left out of RATE.",
+        "Language models that had not written the texts read them, sides in random order, the key hidden: first a random fifth of",
+        "the contrasts, the quality pairs and the training pairs that there were then; later everything that is measured or taught; and",
+        "the ways back of the triples by themselves (rewrite against rewrite of the rewrite, without the original). A contrast passes where",
+        "the reader named the side with the bias, found nothing else changed and the plain side correct; a pair where the reader chose the",
+        "sound side; since the second reading an item also fails where anything in it should be rewritten, a clumsy phrase among them. What",
+        "failed in what is measured was rewritten, and a rewritten text is another text: `readings.jsonl` holds a hash of the text that was",
+        "read (`text`; none where a text was edited at an unknown time about its reading), and the table counts readings of the",
+        "present texts alone. What failed in `train.jsonl` and `lessons.jsonl` stays until the embedded model is trained anew, since it was",
+        "taught these very texts. A triple of which a reader named the wrong side counts as not flipped, and is left out of RATE.",
         "",
-        "| read | a fifth: passed | n | everything: passed | right side named | n |",
+        "| texts | n | read as they are now | by two or more | passed every reading | right side named by all |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
-    for name, again in second.items():
-        before = _passed(first[name]) if name in first else "not read | "
-        lines.append(f"| {name} | {before} | {_passed(again, again['right_side'])} |")
+    for name, row in read_now.items():
+        passed = row["passed"]
+        cells = [
+            name,
+            row["texts"],
+            passed["n"],
+            row["read_twice_or_more"],
+            _percent(passed).partition(", n")[0],
+            row["right_side"],
+        ]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join([*lines, END])
-
-
-def _passed(one: Json, right_side: int | None = None) -> str:
-    passed = one["passed"]
-    named = "" if right_side is None else f" | {right_side}"
-    return (
-        f"{100 * passed['value']:.0f}% [{100 * passed['low']:.0f}, {100 * passed['high']:.0f}]{named} | {passed['n']}"
-    )
 
 
 def _difference(one: Json) -> str:
@@ -324,50 +377,100 @@ def with_block(card: str, block: str) -> str:
     return before + block + rest.split(END, 1)[1]
 
 
-def checks(nearest: Json) -> list[Check]:
-    contrasts, triples = audit_contrasts(), authored_triples()
-    far = [one.id for one in contrasts if one.bias != "length" and abs(_ratios([one])[0] - 1) > WITHIN]
-    far += [one.item for one in triples if one.triple.bias != "length" and abs(_back_ratio(one) - 1) > WITHIN]
-    contrasts += map(_back_contrast, triples)
+def checks(nearest: Json, drift: Sequence[Json], backs: Mapping[str, Json]) -> list[Check]:
+    shares = {f"{row['bias']}, {row['direction']}": row["alike"] for row in drift}
+    shares |= {f"ways back, {bias}": row["alike"] for bias, row in backs.items()}
+    found = [
+        Check(f"{name}: at least {PASSED:.0%} differ in the bias alone", _percent(one), one["value"] >= PASSED)
+        for name, one in shares.items()
+    ]
+    contrasts = [*audit_contrasts(), *map(_back_contrast, authored_triples())]
     lists = [
         one.id
         for one in contrasts
         if (n_list_lines(one.perturbed) > 0) != (one.bias == "structure") or n_list_lines(one.base) > 0
     ]
-    rows = list(read_jsonl(READINGS))
-    passed = {reading: Counter(row["passed"] for row in rows if row["reading"] == reading) for reading in (1, 2, 3)}
-    rate = {reading: one[True] / max(1, one.total()) for reading, one in passed.items()}
-    return [
-        Check("words within 15%, length aside", f"{len(far)} of {len(contrasts)} beyond", not far),
+    found += [
         Check("list lines on the biased side of structure alone", f"{len(lists)} otherwise", not lists),
         Check("no paraphrase in two parts", f"nearest {nearest['cosine']:.3f}", nearest["cosine"] < ALIKE),
-        Check("90% of a random fifth pass", f"{rate[1]:.1%} of {passed[1].total()}", rate[1] >= PASSED),
-        Check("90% of all pass a second reading", f"{rate[2]:.1%} of {passed[2].total()}", rate[2] >= PASSED),
-        Check("90% of the ways back pass a reading of all", f"{rate[3]:.1%} of {passed[3].total()}", rate[3] >= PASSED),
-    ]  # fmt: skip
+    ]
+    return found + reading_checks(list(read_jsonl(READINGS)))
+
+
+def reading_checks(rows: Sequence[Json]) -> list[Check]:
+    """Whether every present text was read, how many pass every reading of it, and whether readers of the same text agree."""
+    texts, read_now = texts_to_read(), of_present_texts(rows)
+    unread = Counter(part for text, (part, _) in texts.items() if text not in read_now)
+    said = f"{unread.total()} of {len(texts)} not" + "".join(f", {n} of {part}" for part, n in sorted(unread.items()))
+    found = [Check("every text was read in its present wording", said, not unread)]
+    passes = {text: all(row["passed"] for row in read) for text, read in read_now.items()}
+    for part in SHEETS:
+        of_part = [passed for text, passed in passes.items() if texts[text][0] == part]
+        share_passed = sum(of_part) / max(1, len(of_part))
+        found.append(
+            Check(f"{part}: {PASSED:.0%} of present texts pass every reading",
+                  f"{share_passed:.1%} of {len(of_part)}", share_passed >= PASSED)
+        )  # fmt: skip
+    for first, second, verdicts in double_readings(rows):
+        kappa = cohens_kappa(verdicts)
+        found.append(
+            Check(f"readings {first} and {second} of the same texts agree: kappa {LEAST_KAPPA:g} or more",
+                  f"{sum(a == b for a, b in verdicts)} of {len(verdicts)} alike, "
+                  + ("all pass in both" if kappa is None else f"kappa {kappa:.2f}"),
+                  kappa is None or kappa >= LEAST_KAPPA)
+        )  # fmt: skip
+    return found
+
+
+def double_readings(rows: Sequence[Json]) -> list[tuple[int, int, list[tuple[bool, bool]]]]:
+    """Pairs of readings that share texts, and whether each shared text passed in the one and in the other."""
+    passed: dict[int, dict[str, bool]] = {}
+    for row in rows:
+        if row["text"] is not None:
+            passed.setdefault(row["reading"], {})[row["text"]] = row["passed"]
+    found = []
+    for first, second in itertools.combinations(sorted(passed), 2):
+        shared = sorted(passed[first].keys() & passed[second].keys())
+        if shared:
+            found.append((first, second, [(passed[first][text], passed[second][text]) for text in shared]))
+    return found
+
+
+def cohens_kappa(verdicts: Sequence[tuple[bool, bool]]) -> float | None:
+    """Agreement beyond chance; None where both readers said the same of everything, which leaves chance no room."""
+    n = len(verdicts)
+    first, second = (sum(both[side] for both in verdicts) / n for side in (0, 1))
+    by_chance = first * second + (1 - first) * (1 - second)
+    return None if by_chance == 1 else (sum(a == b for a, b in verdicts) / n - by_chance) / (1 - by_chance)
+
+
+def _percent(one: Json) -> str:
+    return f"{one['value']:.0%} [{100 * one['low']:.0f}, {100 * one['high']:.0f}], n = {one['n']}"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--draw", type=Path)
-    parser.add_argument("--share", type=float, default=FIFTH)
+    parser.add_argument("--share", type=float, help="of all texts; without it, those not read in their present wording")
     parser.add_argument("--read", type=Path)
-    parser.add_argument("--reading", type=int, default=1)
+    parser.add_argument("--reader")
+    parser.add_argument("--reading", type=int, help="its number in readings.jsonl")
     asked = parser.parse_args()
+    if asked.read and (asked.reader is None or asked.reading is None):
+        parser.error("--read needs --reader (as in answers-NAME.jsonl) and --reading (its number)")
     if asked.draw:
         draw(asked.draw, asked.share)
         return 0
     if asked.read:
-        read(asked.read, asked.reading)
-    drift, steps, nearest, first = drift_rows(), step_rows(), nearest_questions(), readings(1)
-    second = readings(2) | readings(3)
-    block = card_block(drift, steps, nearest, first, second)
+        read(asked.read, asked.reader, asked.reading)
+    drift, steps, nearest, backs = drift_rows(), step_rows(), nearest_questions(), alike_backs()
+    block = card_block(drift, steps, nearest, backs, readings())
     CARD.write_text(with_block(CARD.read_text(encoding="utf-8"), block), encoding="utf-8")
     numbers = {
         "command": "python evals/embedded_texts.py", "drift": drift, "steps": steps, "nearest": nearest,
-        "readings": {"a fifth": first, "everything": second},
+        "alike_ways_back": backs, "readings_of_present_texts": readings(),
     }  # fmt: skip
-    return finish("embedded_texts", (__doc__ or "").split("\n\n")[0], checks(nearest), numbers)
+    return finish("embedded_texts", (__doc__ or "").split("\n\n")[0], checks(nearest, drift, backs), numbers)
 
 
 if __name__ == "__main__":

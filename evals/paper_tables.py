@@ -1,6 +1,9 @@
-"""Claim: from a paper's released votes and scores, `cda` computes the tables that the paper printed.
+"""Claim: from a paper's released votes and scores, `cda` computes what the paper and its release's notebook print, and what other code
+counted from the same files.
 
-Threshold: every expected number below that the release has files for, to 0.01 percentage points (correlations 0.001).
+Threshold: every expected number below that the release has files for: to the digits that the paper prints, to 0.01 percentage points
+elsewhere (correlations 0.001). Each has its source, and they are counted apart (paper_numbers.py): a number that was counted from the
+released files says that nothing moved, and nothing of what the paper printed.
 Everything else found there (more biases, sizes, runs, judges) is computed and printed too, with labels as released and
 with majorities recomputed from the raw votes; differences between the two are results, not conditions.
 
@@ -12,6 +15,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import date
 from pathlib import Path
@@ -19,7 +23,7 @@ from typing import Any
 
 import numpy as np
 import release as fff
-from paper_numbers import SIZES, checks
+from paper_numbers import SIZES, SOURCES, Check, checks
 
 from cda.errors import CdaError, DataError
 from cda.files.jsonl import write_json
@@ -242,6 +246,15 @@ def show(bias: str, table: dict[str, Any]) -> None:
         print(f"  contingency, {reading}: both, only chosen, only rejected, neither = {cells}; {_line(one)}")
 
 
+def by_source(compared: Sequence[Check]) -> dict[str, dict[str, int]]:
+    """How many numbers of each source were compared, and how many are equal."""
+    return {
+        source: {"compared": len(of_source), "equal": sum(one.passed for one in of_source)}
+        for source in SOURCES
+        if (of_source := [one for one in compared if one.source == source])
+    }
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     default = Path(os.environ.get("CDA_DATA", ROOT.parent / "shared" / "data")) / "fff"
@@ -281,15 +294,16 @@ def main(arguments: list[str] | None = None) -> int:
     compared = list(checks(tables, headline))
     print(f"\n{'expected':>9} {'found':>9}")
     for one in compared:
-        print(f"{one.expected:9.3f} {one.found:9.3f}  {'ok    ' if one.passed else 'FAILED'} {one.name}")
+        print(f"{one.expected:9.3f} {one.found:9.3f}  {'ok    ' if one.passed else 'FAILED'} {one.name} ({one.source})")
     passed = bool(compared) and all(one.passed for one in compared)
     options.result.parent.mkdir(parents=True, exist_ok=True)
     write_json(
         options.result,
         {
-            "claim": (__doc__ or "").split("\n\n")[0],
+            "claim": " ".join((__doc__ or "").split("\n\n")[0].split()),
             "passed": passed,
             "date": date.today().isoformat(),
+            "by_source": by_source(compared),
             "checks": [{**asdict(one), "passed": one.passed} for one in compared],
             "headline_runs": headline,
             "rewardbench": benches,

@@ -1,4 +1,5 @@
-"""Claim: on a real reward model with natural biases, debiasing brings the model nearer to people and keeps its quality.
+"""Claim: on a real reward model with natural biases, debiasing brings the model nearer to people and keeps its quality. The soft
+targets of `paired` were set with people's votes on these contrasts in view, and dose 0.75, where it is quoted, was read off the same curve.
 
 The model: the MiniLM encoder trained on AlpacaEval's preferences (evals/real_model.py), which learned what that judge
 likes. Ways of debiasing jargon, structure and length in one adapter (evals/real_ways.py): `paper` (chosen over rejected

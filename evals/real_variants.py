@@ -1,5 +1,6 @@
 """Claim: variants of teaching soft targets and ties on the real model (real_debias.py) halve the mean gap to people at some dose
-where a loss of 3 points on the pooled human preferences is excluded.
+where a loss of 3 points on the pooled human preferences is excluded. Their targets were set with people's votes on these contrasts in
+view, and the doses were read off the same curves.
 
 Exploration that real_debias.py's `paired` came from, doses not chosen but all looked at, on the same votes that real_debias.py
 measures on: what a variant gains here is partly selected. First (FIRST) one training each on the base model of seed 0; then (NEXT)

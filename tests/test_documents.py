@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from documented_commands import READMES, worked_example
-from documents import NOTICES, READING, RECIPES, ROOT, made_parts, part
+from documents import DISCOVER, EVALS, NOTICES, READING, RECIPES, ROOT, made_parts, part
 from pydantic import BaseModel
 
 from cda.biases.load import Bias, Instructions, Measure, Offline, Swap, Tolerance, load_bias
@@ -28,11 +28,47 @@ def made() -> dict[tuple[Path, str], str]:
 
 @pytest.mark.parametrize(
     ("document", "name", "fewest"),
-    [(NOTICES, "dependencies", 20), (READING, "glossary", 50), (READING, "methods", 25), (RECIPES, "memory", 6)],
+    [
+        (NOTICES, "dependencies", 20),
+        (READING, "glossary", 50),
+        (READING, "methods", 25),
+        (RECIPES, "memory", 6),
+        (DISCOVER, "recall", 20),
+        (EVALS, "results", 28),
+        (EVALS, "real debias", 5),
+    ],
 )
 def test_made_parts_are_up_to_date(document: Path, name: str, fewest: int, made: dict[tuple[Path, str], str]) -> None:
     assert len(made[document, name].splitlines()) >= fewest
     assert part(document, name) == made[document, name], "run `python tests/documents.py`"
+
+
+def test_every_made_part_is_compared(made: dict[tuple[Path, str], str]) -> None:
+    (marks,) = (mark for mark in test_made_parts_are_up_to_date.pytestmark if mark.name == "parametrize")
+    assert {(document, name) for document, name, _ in marks.args[1]} == set(made)
+
+
+def test_every_part_of_a_document_is_made(made: dict[tuple[Path, str], str]) -> None:
+    documents = {*READMES, *(document for document, _ in made)}
+    ended = {
+        (document, name)
+        for document in documents
+        for name in re.findall("<!-- end of ([a-z ]+) -->", document.read_text(encoding="utf-8"))
+    }
+    # The data card's part is made by evals/embedded_texts.py, which has to encode every text.
+    assert {one for one in ended if one[1] != "measured"} == set(made)
+
+
+def test_every_result_is_in_the_table(made: dict[tuple[Path, str], str]) -> None:
+    results = {path.stem for path in (ROOT / "evals" / "results").glob("*.json")}
+    assert len(results) >= 28
+    assert {name for name in results if f"[`{name}`]" not in made[EVALS, "results"]} == set()
+
+
+def test_results_joined_by_hand_say_so_in_the_table(made: dict[tuple[Path, str], str]) -> None:
+    rows = {name: row for row in made[EVALS, "results"].splitlines() for name in re.findall(r"^\| \[`(\w+)`\]", row)}
+    for name in ("bench_scoring_gpu", "bench_training_gpu"):
+        assert "Put together by hand" in rows[name]
 
 
 def test_no_entry_of_the_glossary_is_missing() -> None:

@@ -35,7 +35,7 @@ def tables() -> dict[str, Rows]:
     in TRL's preference format (prompt, chosen, rejected) with the flaw of the rejected side; `lessons` are contrasts that
     taught the embedded model, on which it must not be measured; `responses` and `narrow` are four answers each to
     further questions (prompt, responses), for a search or a best of n. `item` is the authors' name of a row; under it, as `id`,
-    `readings` holds what readers said of it.
+    `readings` holds what readers said of it, and as `text` a hash of the wording that they read (None where it is not known).
     """
     return {
         "contrasts": [_contrast_row(one) for one in audit_contrasts()],

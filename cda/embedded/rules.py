@@ -44,7 +44,7 @@ class RuleRewriter:
     Args:
         seed: Decides which of several wordings is used.
         share: Of the places where the rules could act they do at this share, drawn for each request; at one at the least.
-            Rewriters of different seeds and shares rewrite differently, as several LLMs would.
+            Rewriters of different seeds and shares rewrite differently, but are one engine: they share its wording and its blind spots.
 
     Raises:
         ValueError: The share is not above 0 and at most 1.

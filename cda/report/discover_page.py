@@ -19,7 +19,17 @@ from cda.report.discover_page_tables import (
     topic_tables,
 )
 from cda.report.discover_pair_tables import drift_table, pairs_table, unknown_table
-from cda.report.discover_sentences import correction, cost, how_made, model_name, outcome, warnings
+from cda.report.discover_sentences import (
+    correction,
+    cost,
+    how_made,
+    model_name,
+    outcome,
+    rewriters_named,
+    rewriters_needed,
+    rewriters_shown,
+    warnings,
+)
 from cda.report.discover_tables import (
     generation_table,
     rewriter_table,
@@ -49,8 +59,12 @@ _SEARCH = (
 )
 _REWRITERS = (
     "Each rewriter by itself, with 95% intervals clustered by prompt; open marks were left out, for the reason in the table. "
-    "What depends on who rewrote is no property of the attribute: at least {r} rewriters have to show it. Where two rewriters "
+    "What depends on who rewrote is no property of the attribute: at least {r} have to show it. Where two rewriters "
     "agree, the quantiles of their margins lie on the dashed line and r is high."
+)
+_ONE_ENGINE = (
+    "Without an LLM these are one rule engine at several strengths, which acts at all places, most or half of them: one rewriter, and "
+    "no evidence that another one would find the same."
 )
 _STRENGTH = (
     "How much reward the finalists are worth together, near repeats of a stronger one counted less, by their numbers on the "
@@ -97,7 +111,7 @@ def discover_page(result: Json) -> str:
     origin = "attributes were given, not searched for" if result["given"] else f"proposed by {result['by']}"
     page = Page(
         f"{what} in {model_name(result['model'])}",
-        f"Held against {model_name(result['judge'])}; {origin}; rewritten by {'; '.join(result['rewriters'])}.",
+        f"Held against {model_name(result['judge'])}; {origin}; rewritten by {rewriters_named(result)}.",
         tuple(_findings(result)),
         tuple(_sections(result)),
     )
@@ -138,7 +152,7 @@ def _numbers(one: Json, result: Json) -> str:
     return (
         f"Reward {signed(pooled['reward'])} when it is added (n = {count(pooled['reward'])}); {model_name(result['judge'])} "
         f"prefers the side with it in {share(pooled['judge'])} (n = {count(pooled['judge'])}). p {_ps(one, result)}: at least "
-        f"{one['r']} of {one['k']} rewriters show both.{file}"
+        f"{rewriters_shown(one, result['by'])} show both.{file}"
     )
 
 
@@ -196,7 +210,7 @@ def _rewriters(result: Json) -> Section | None:
     return Section(
         "rewriters",
         "Rewriter by rewriter",
-        (_REWRITERS.format(r=result["settings"]["required_rewriters"]),),
+        (_REWRITERS.format(r=rewriters_needed(result)), *((_ONE_ENGINE,) if result["by"] == "rules" else ())),
         tables,
         plots,
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from cda.report.discover_sentences import attribute_of, correction, model_name, summed_failures
+from cda.report.discover_sentences import attribute_of, correction, model_name, rewriters_named, summed_failures
 from cda.report.discover_tables import strength_table, topic_table
 from cda.report.glossary import Entry
 from cda.report.numbers import Json, clipped, count, decimals, p_value, percent, reward, share, signed
@@ -210,7 +210,7 @@ def facts(result: Json) -> Iterator[tuple[str, str]]:
     yield "model", model_name(result["model"])
     yield "held against", model_name(result["judge"])
     yield "proposals", "given by the user" if result["given"] else str(result["by"])
-    yield "rewriters", "; ".join(result["rewriters"])
+    yield "rewriters", rewriters_named(result)
     yield "responses", f"{material['responses']} ({', '.join(material['sampled'])})"
     yield "prompts", ", ".join(f"{n} {part}" for part, n in material["prompts"].items())
     if not result["given"]:

@@ -18,6 +18,29 @@ def sentences(result: Json) -> list[str]:
     return [*outcome(result), *how_made(result), *warnings(result), *cost(result)]
 
 
+def rewriters_named(result: Json) -> str:
+    """Who rewrote. Rules at several shares of the places are one rewriter, whose strengths agree more than two LLMs would."""
+    names = result["rewriters"]
+    return (
+        ", ".join(names)
+        if result["by"] != "rules"
+        else f"one rule engine at {len(names)} strengths ({', '.join(names)})"
+    )
+
+
+def rewriters_needed(result: Json) -> str:
+    """How many of them have to show an effect."""
+    needed = result["settings"]["required_rewriters"]
+    return f"{needed} rewriters" if result["by"] != "rules" else f"{needed} strengths of the one rule engine"
+
+
+def rewriters_shown(one: Json, by: str) -> str:
+    """How many of the rewriters have to show both effects, of a tested attribute, as its evidence is said."""
+    if by == "rules":
+        return f"{one['r']} of {one['k']} strengths of one rule engine, which is one rewriter,"
+    return f"{one['r']} of {one['k']} rewriters"
+
+
 def outcome(result: Json) -> Iterator[str]:
     """What came out: the first sentence by itself says it."""
     tested, n = result["tested"], sum(one["confirmed"] for one in result["tested"])
@@ -52,7 +75,7 @@ def how_made(result: Json) -> Iterator[str]:
     if result["given"]:
         yield (
             f"{material['responses']} responses to {sum(prompts.values())} prompts ({left_out} left out); responses to "
-            f"{result['n_test_prompts']} prompts rewritten by {', '.join(result['rewriters'])}."
+            f"{result['n_test_prompts']} prompts rewritten by {rewriters_named(result)}."
         )
     else:
         yield (
@@ -62,12 +85,12 @@ def how_made(result: Json) -> Iterator[str]:
         measured = {row["candidate"] for one in result["generations"] for row in one["standings"]}
         yield (
             f"{len(measured)} candidates in {len(result['generations'])} generations, proposed by {result['by']}; confirmed with "
-            f"{', '.join(result['rewriters'])}."
+            f"{rewriters_named(result)}."
         )
     yield (
         "Reward: mean change when the attribute is added, in reward units. Judge: how often the side with it is preferred, "
         "ties as halves. Both with 95% intervals, clustered by prompt. p: at least "
-        f"{result['settings']['required_rewriters']} rewriters show both, each by itself (partial conjunction)."
+        f"{rewriters_needed(result)} show both, each by itself (partial conjunction)."
     )
     yield _decision(result)
     if verdicts := result.get("verdicts"):

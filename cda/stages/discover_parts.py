@@ -37,7 +37,8 @@ from cda.stages.sources import open_llm, uses_llm, with_llm
 from cda.stages.subjects import Subject
 
 RULE_SHARES = (1.0, 0.75, 0.5)
-"""Without an LLM: the rules at every place, at most of them, at half of them stand in for three rewriters."""
+"""Without an LLM: the rules at every place, at most of them, at half of them. One rule engine and one rewriter: where these agree, it
+is no evidence that another one would."""
 _EACH_BY_RULES = 4
 """Responses to a held-out prompt: rewriting costs nothing, and prompts are few."""
 _WARM = 1.0
@@ -287,8 +288,8 @@ def party_problems(loaded: LoadedRecipe) -> list[str]:
     why = "needs an LLM (llm.model=...)" if llm is None else f"asks an LLM, but discover.by is {section.by}"
     if section.required_rewriters > len(RULE_SHARES):
         problems.append(
-            f"discover.required_rewriters is {section.required_rewriters}: without an LLM there are {len(RULE_SHARES)} "
-            "rewriters; require no more than these"
+            f"discover.required_rewriters is {section.required_rewriters}: without an LLM there is one rule engine at "
+            f"{len(RULE_SHARES)} strengths; require no more than these"
         )
     return problems + [
         f"discover.{name}: {why}; without one, responses come from discover.responses"

@@ -20,6 +20,7 @@ from cda.errors import ModelError
 from cda.files.jsonl import read_json, write_json, write_jsonl, write_text
 from cda.files.paths import own_folder, refuse_link
 from cda.report.discover_page import discover_page, discover_plots
+from cda.report.discover_sentences import rewriters_shown
 from cda.report.discover_tables import discover_markdown, discover_text
 from cda.run import RunFolder, versions
 from cda.stages.discover_confirm import counted_rows, read_result, read_rows
@@ -102,6 +103,9 @@ def _result(found: Found) -> dict[str, Any]:
         "judge": _named(found.judge),
         "by": recipe.llm.model if by_llm(found.loaded) else "rules",
         "rewriters": [one.name for one in rewriters(found.loaded)],
+        "n_rewriters": len(rewriters(found.loaded))
+        if by_llm(found.loaded)
+        else 1,  # one rule engine, at several strengths
         "settings": recipe.discover.model_dump(mode="json"),
         "search": asdict(search_settings(found.loaded)),
         "material": material_counts(folder.stage("material")),
@@ -251,7 +255,7 @@ def _comment(one: Mapping[str, Any], result: Mapping[str, Any]) -> str:
         f"Found by cda discover in {result['model']['name']}, held against {result['judge']['name']}.\n"
         f"On {result['n_test_prompts']} test prompts: reward {reward['value']:+.3g} [{reward['low']:.3g}, {reward['high']:.3g}], "
         f"preferred by the judge in {judge['value']:.0%} [{judge['low']:.0%}, {judge['high']:.0%}], p = {one['p_value']:.2g}{corrected} "
-        f"({one['r']} of {one['k']} rewriters).\n"
+        f"({rewriters_shown(one, result['by']).rstrip(',')}).\n"
         "Debias with: cda train THIS_FILE model.name_or_path=... data.pairs=..."
     )
 

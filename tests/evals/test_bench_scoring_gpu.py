@@ -27,7 +27,7 @@ def test_all_variants_score_the_same_model(precision: Precision, tmp_path: Path)
     sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "vocab_size": 31000}
     heads = {"num_attention_heads": 2, "num_key_value_heads": 1}
     folder = gpu.saved(("Llama", sizes | heads), tmp_path, "cpu")
-    found = gpu.measured(folder, precision, TEXTS, "cpu", 1)
+    found = gpu.measured(folder, precision, TEXTS, TEXTS, "cpu", 1)
     assert set(found["speed_up"]) == {*gpu.TARGETS, "ours"} and found["speed_up"]["ours"] == 1
     assert found["tokens"] > len(TEXTS)
     # Each reads the same weights and tokens: what is left is rounding in bf16.

@@ -187,6 +187,11 @@ def test_the_real_release_gives_the_paper_s_numbers(tmp_path: Path) -> None:
     assert run.returncode == 0, run.stdout + run.stderr
     content = json.loads(result.read_text(encoding="utf-8"))
     assert content["passed"] and len(content["checks"]) >= 38
+    assert content["by_source"] == {
+        "paper": {"compared": 2, "equal": 2},
+        "notebook": {"compared": 12, "equal": 12},
+        "released files": {"compared": len(content["checks"]) - 14, "equal": len(content["checks"]) - 14},
+    }
     assert {bias: table["labels_that_differ"] for bias, table in content["biases"].items()} == {
         "jargon": 0,
         "length": 1,

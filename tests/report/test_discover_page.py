@@ -54,6 +54,14 @@ def usual(make: MakeResult, drawn: dict[str, str]) -> str:
     return drawn["usual"]
 
 
+def test_rules_at_several_strengths_are_called_one_rewriter(make: MakeResult) -> None:
+    text = words(discover_page(whole(make()) | {"by": "rules", "rewriters": ["rules", "rules, 50% of places"]}))
+    assert "rewritten by one rule engine at 2 strengths (rules, rules, 50% of places)" in text
+    assert "at least 2 of 2 strengths of one rule engine, which is one rewriter, show both." in text
+    assert "no evidence that another one would find the same" in text
+    assert "of 2 rewriters" not in text and "2 rewriters show" not in text
+
+
 def test_the_first_screen_says_what_was_found_with_intervals_and_n(usual: str) -> None:
     text = words(usual.split("<nav")[0])
     assert "1 of 2 tested candidates confirmed: embedded rewards them, judge:gpt-x does not." in text

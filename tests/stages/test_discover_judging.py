@@ -103,7 +103,9 @@ def offline(*overrides: str) -> LoadedRecipe:
 def test_more_rewriters_than_there_are_cannot_be_required(tmp_path: Path) -> None:
     assert party_problems(offline("discover.required_rewriters=3")) == []
     (problem,) = party_problems(offline("discover.required_rewriters=4"))
-    assert problem.startswith("discover.required_rewriters is 4: without an LLM there are 3 rewriters")
+    assert problem.startswith(
+        "discover.required_rewriters is 4: without an LLM there is one rule engine at 3 strengths"
+    )
     with pytest.raises(RecipeError, match="not fewer than required_rewriters"):
         offline("llm.model=lead", "discover.rewriters=[a,b]", "discover.required_rewriters=3", f"run.folder={tmp_path}")
 

@@ -1,0 +1,92 @@
+"""The eval of the embedded texts: a reading counts for the text that was read, and for no other wording of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EVALS = Path(__file__).parents[2] / "evals"
+sys.path.insert(0, str(EVALS))
+import embedded_texts  # noqa: E402
+
+from cda.embedded.texts import READINGS  # noqa: E402
+from cda.files.jsonl import read_jsonl  # noqa: E402
+from cda.records import Contrast, user_prompt  # noqa: E402
+
+PLAIN = "Salt lowers the point at which water freezes, so that ice on a salted road melts in mild frost."
+ROW = {"id": "a", "question": "Why salt?", "bias": "jargon", "yes": "Saline depression.", "no": PLAIN}
+
+
+def row(name: str, text: str | None, reading: int, passed: bool = True) -> dict[str, Any]:
+    return {"id": name, "text": text, "part": "audit", "reading": reading, "side_right": True, "passed": passed}
+
+
+@pytest.fixture
+def texts(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Names to hashes of two texts, the only ones there are."""
+    rows = [ROW, ROW | {"id": "b", "no": "Because."}]
+    monkeypatch.setattr(embedded_texts, "rows_of_part", lambda part: rows if part == "audit" else [])
+    return {one["id"]: text for text, (_, one) in embedded_texts.texts_to_read().items()}
+
+
+def unread(rows: list[dict[str, Any]]) -> tuple[bool, str]:
+    first = embedded_texts.reading_checks(rows)[0]
+    return first.passed, first.found
+
+
+def test_a_text_reworded_later_is_unread(texts: dict[str, str]) -> None:
+    old = embedded_texts.text_hash(ROW | {"no": PLAIN.replace("mild", "hard")})
+    assert unread([row("a", texts["a"], 2), row("b", texts["b"], 2)]) == (True, "0 of 2 not")
+    assert unread([row("a", old, 2), row("b", texts["b"], 2)]) == (False, "1 of 2 not, 1 of audit")
+    assert unread([row("a", None, 2), row("b", texts["b"], 2)]) == (False, "1 of 2 not, 1 of audit")
+
+
+def test_every_field_of_a_text_is_in_its_hash() -> None:
+    for field in ("question", "bias", "yes", "no"):
+        assert embedded_texts.text_hash(ROW | {field: "other"}) != embedded_texts.text_hash(ROW)
+    assert embedded_texts.text_hash(ROW | {"id": "other"}) == embedded_texts.text_hash(ROW)
+
+
+def test_one_reader_who_fails_a_text_fails_it(texts: dict[str, str]) -> None:
+    rows = [row("a", texts["a"], 2), row("b", texts["b"], 2), row("a", texts["a"], 3, passed=False)]
+    found = {check.threshold: check for check in embedded_texts.reading_checks(rows)}
+    assert found["audit: 90% of present texts pass every reading"].found == "50.0% of 2"
+
+
+def test_agreement_beyond_chance() -> None:
+    assert embedded_texts.cohens_kappa([(True, True), (False, False)]) == 1
+    assert embedded_texts.cohens_kappa([(True, True), (True, True)]) is None
+    assert embedded_texts.cohens_kappa([(True, False), (False, True)]) == -1
+    assert embedded_texts.cohens_kappa([(True, True), (True, False), (False, True), (False, False)]) == 0
+
+
+def test_a_sheet_names_nothing(texts: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded_texts, "READINGS", tmp_path / "readings.jsonl")
+    (tmp_path / "readings.jsonl").write_text(json.dumps(row("a", texts["a"], 2)) + "\n", encoding="utf-8")
+    embedded_texts.draw(tmp_path, None)
+    (sheet,), (key,) = list(read_jsonl(tmp_path / "sheet.jsonl")), list(read_jsonl(tmp_path / "key.jsonl"))
+    assert set(sheet) == {"row", "question", "bias", "A", "B"}
+    assert (key["id"], key["text"], sheet[key["yes"]]) == ("b", texts["b"], ROW["yes"])
+
+
+def test_drift_and_not_words_alone_says_what_is_alike() -> None:
+    hard = "Notwithstanding precipitation, municipalities disseminate chloride compounds facilitating vehicular circulation universally."
+    easy = "When it snows, the town puts salt on the roads so that cars can get by and no one has to slip or slide all day."
+    contrasts = [Contrast("sycophancy", user_prompt(f"Why {n}?"), hard, easy) for n in range(3)]
+    overlap, inside = embedded_texts.alike_but_for_the_bias(contrasts)
+    assert not inside.any() and overlap.beyond["flesch_reading_ease"] == 3
+    same = [Contrast("sycophancy", user_prompt(f"Why {n}?"), f"Nice. {PLAIN}", PLAIN) for n in range(3)]
+    assert embedded_texts.alike_but_for_the_bias(same)[1].all()
+
+
+def test_every_reading_has_a_text_or_says_that_it_is_unknown() -> None:
+    rows = list(read_jsonl(READINGS))
+    assert len(rows) >= 2290 and all("text" in one for one in rows)
+    present = embedded_texts.of_present_texts(rows)
+    # Ids alone would find a reading of every text.
+    assert {one["id"] for _, one in embedded_texts.texts_to_read().values()} <= {one["id"] for one in rows}
+    assert len(present) >= 1905
