@@ -32,6 +32,7 @@ def made_parts() -> dict[tuple[Path, str], str]:
         (RECIPES, "memory"): memory_table(),
         (DISCOVER, "recall"): recall_text(),
         (EVALS, "results"): results_table(),
+        (EVALS, "attempts"): attempts_text(),
     }
 
 
@@ -140,6 +141,14 @@ def _met(found: Any) -> str:
         return f"all {len(found['checks'])} met" if found.get("checks") else "met"
     said = _cell("; ".join(f"{one.get('threshold') or one['name']}: {one['found']}" for one in missed))
     return f"**{len(missed)} of {len(found['checks'])} missed**: {said}"
+
+
+def attempts_text() -> str:
+    """Attempts to break a run or to make it return a wrong number, by kind, from the result file."""
+    found = json.loads((ROOT / "evals" / "results" / "faults.json").read_text(encoding="utf-8"))
+    lines = ["| kind of attempt | survived / tried |", "| --- | --- |"]
+    lines += [f"| {kind} | {row['survived']} / {row['tried']} |" for kind, row in found["numbers"]["by_kind"].items()]
+    return "\n".join(lines) + "\n"
 
 
 def recall_text() -> str:
