@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["wrong numbers", "kills", "endpoint faults", "hostile text", "limits", "commands"]
+Kind = Literal["wrong numbers", "kills", "disks and files", "endpoint faults", "hostile text", "limits", "commands"]
 
 
 @dataclass(frozen=True)

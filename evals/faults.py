@@ -1,9 +1,10 @@
 """Claim: a killed, starved or crowded run loses nothing. After 20 kills and more, at every stage boundary, in the middle of
 writes and at random moments, the same command ends in the artifacts of an unbroken run, to the byte but for times; so it
 does after a full disk, a second run in its folder, a folder deleted under way and damaged files, each of which is noticed and
-said; and every wrong command, recipe or data file is refused with a message and without a traceback.
+said; every wrong command, recipe or data file is refused with a message and without a traceback; and no attempt to confuse
+models, texts, rows or answers ends in a wrong number, a lost answer or a standstill.
 
-    python evals/faults.py                    (about 15 minutes on 2 cores; as root, to mount small disks)
+    python evals/faults.py                    (about 20 minutes on 2 cores; as root, to mount small disks)
     python evals/faults.py --only kills disk  (some parts; nothing is written)
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import json
 import random
 import shutil
@@ -18,12 +20,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fault_attempts import Attempt, Kind
 from fault_inputs import WRONG, Wrong
 from fault_runs import Ended, differences, run, start, words
 from outcome import Check, finish
@@ -93,6 +97,11 @@ GONE: tuple[tuple[str, str], ...] = (
     ("open", r"\.audit\.partial/audit\.json\.partial$"),
 )
 REUSED = "done before, reused"
+ATTEMPTS: tuple[Attempt, ...] = tuple(
+    attempt
+    for topic in ("identity", "rows", "numbers", "verdicts", "endpoint", "commands")
+    for attempt in importlib.import_module(f"fault_{topic}").ATTEMPTS
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,6 +343,47 @@ def _refused(wrong: Wrong, folder: Path) -> dict[str, Any]:
     return one if one["refused"] else one | {"said": ended.said[-600:]}
 
 
+def attempts(world: World) -> Found:
+    """Attempts to confuse models, texts, rows, answers and commands, each in an empty folder."""
+    seen = []
+    for number, attempt in enumerate(ATTEMPTS):
+        folder = world.root / f"attempt-{number}"
+        folder.mkdir()
+        try:
+            wrong = attempt.attack(folder)
+        except Exception as error:  # an attack that breaks down has shown nothing
+            wrong = f"breaks down: {error!r}"[:600]
+        seen.append(
+            {"kind": attempt.kind, "name": attempt.name, "fine": wrong is None} | ({"wrong": wrong} if wrong else {})
+        )
+        _tell("attempt", seen[-1])
+        shutil.rmtree(folder)
+    n_fine = sum(row["fine"] for row in seen)
+    return [
+        Check(f"{len(seen)} attempts at a wrong number, a lost answer or a standstill: survived", f"{n_fine}", n_fine == len(seen))
+    ], {"attempts": seen}  # fmt: skip
+
+
+def by_kind(parts: dict[str, dict[str, Any]]) -> dict[str, dict[str, int]]:
+    """Attempts of each kind: how many were tried, and how many survived. A kill has survived with its part's artifacts."""
+    tried: Counter[str] = Counter()
+    survived: Counter[str] = Counter()
+
+    def count(kind: Kind, fine: list[bool]) -> None:
+        tried[kind] += len(fine)
+        survived[kind] += sum(fine)
+
+    for part, kills in (("kills", "moments"), ("random", "kills")):
+        if part in parts:
+            count("kills", [not parts[part]["differing"]] * len(parts[part][kills]))
+    for part, rows in (("disk", "full"), ("damaged", "damaged"), ("deleted", "deleted")):
+        count("disks and files", [row["fine"] for row in parts.get(part, {}).get(rows, ())])
+    count("commands", [row["refused"] for row in parts.get("inputs", {}).get("inputs", ())])
+    for row in parts.get("attempts", {}).get("attempts", ()):
+        count(row["kind"], [row["fine"]])
+    return {kind: {"survived": survived[kind], "tried": tried[kind]} for kind in sorted(tried)}
+
+
 @contextlib.contextmanager
 def small_disk(folder: Path) -> Iterator[Path]:
     """A file system of its own, as large as DISK."""
@@ -377,6 +427,7 @@ PARTS: dict[str, Callable[[World], Found]] = {
     "disk": full_disk,
     "random": random_kills,
     "inputs": inputs,
+    "attempts": attempts,
     "deleted": deleted,
     "two": two_runs,
     "read-only": read_only,
@@ -400,7 +451,8 @@ def main() -> int:
         print(f"  unbroken run: {world.unbroken_s:.1f} s", flush=True)
         found = dict(zip(names, lanes.map(lambda part: _attempted(part, world), names), strict=True))
     checks = [check for part in found.values() for check in part[0]]
-    numbers = {"seed": SEED, "unbroken_s": round(world.unbroken_s, 1)} | {part: one for part, (_, one) in found.items()}
+    parts = {part: seen for part, (_, seen) in found.items()}
+    numbers = {"seed": SEED, "unbroken_s": round(world.unbroken_s, 1), "by_kind": by_kind(parts)} | parts
     if options.only:
         for check in checks:
             print(f"  {'passed' if check.passed else 'FAILED'}  {check.threshold}\n          found {check.found}")

@@ -33,6 +33,7 @@ def made_parts() -> dict[tuple[Path, str], str]:
         (DISCOVER, "recall"): recall_text(),
         (EVALS, "real debias"): real_debias_table(),
         (EVALS, "results"): results_table(),
+        (EVALS, "attempts"): attempts_text(),
     }
 
 
@@ -149,6 +150,14 @@ def _by_source(found: Any) -> str:
         f"{one['equal']} of {one['compared']} from the {name}" for name, one in found.get("by_source", {}).items()
     ]
     return f"equal: {', '.join(counts)}" if counts else ""
+
+
+def attempts_text() -> str:
+    """Attempts to break a run or to make it return a wrong number, by kind, from the result file."""
+    found = json.loads((ROOT / "evals" / "results" / "faults.json").read_text(encoding="utf-8"))
+    lines = ["| kind of attempt | survived / tried |", "| --- | --- |"]
+    lines += [f"| {kind} | {row['survived']} / {row['tried']} |" for kind, row in found["numbers"]["by_kind"].items()]
+    return "\n".join(lines) + "\n"
 
 
 def recall_text() -> str:
