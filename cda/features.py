@@ -13,6 +13,8 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
+from cda.patterns import compiled
+
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*|\d+(?:[.,:]\d+)*")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[\"'(\[]?[A-Z0-9])|(?<=[.!?][\"')\]])\s+(?=[\"'(\[]?[A-Z0-9])")
 LIST_LINE = re.compile(r"^[ \t]*(?:[-*•+]|\d{1,3}[.)])[ \t]+(?=\S)", re.MULTILINE)
@@ -28,7 +30,8 @@ _PICTURE = "[\U0001f300-\U0001faff\u2600-\u27bf\u2b05-\u2b07\u2b1b\u2b1c\u2b50\u
 EMOJI = re.compile(f"[\U0001f1e6-\U0001f1ff]{{2}}|{_PICTURE}(?:\u200d{_PICTURE})*")
 BLANKS = " \t\u00a0\u2002-\u200a\u202f\u3000"
 _WIDE_SPACE = re.compile(rf"(?<=\S)[{BLANKS}]{{2,}}(?=\S)")
-_QUESTION = re.compile(r"\?[?!]*(?=[\s\"'”’)\]*_]|$)")
+# From the first of a run of marks alone: from each of 60,000 it would take minutes.
+_QUESTION = re.compile(r"(?<![?!])!*+\?[?!]*+(?=[\s\"'”’)\]*_]|$)")
 _FENCE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 # The core of Hyland (2005), Metadiscourse, appendix; words that mostly mean something else (about, rather) left out.
 HEDGES = (
@@ -213,8 +216,15 @@ def phrase_pattern(phrases: tuple[str, ...]) -> re.Pattern[str]:
     if not phrases:
         return re.compile(r"(?!)")
     longest_first = sorted(set(phrases), key=lambda phrase: (-len(phrase), phrase))
-    body = "|".join(re.escape(phrase).replace(r"\ ", r"\s+").replace("'", "['’]") for phrase in longest_first)
+    body = "|".join(map(_spaced, longest_first))
     return re.compile(rf"(?<!\w)(?:{body})(?!\w)", re.IGNORECASE)
+
+
+def _spaced(phrase: str) -> str:
+    """Pattern of a phrase, for any white space between its words. A space before or behind it is a single one: a run of them,
+    tried from each of its places, would take the square of its length."""
+    within = re.sub(r"(?:\\\s)+", r"\\s+", re.escape(phrase.strip())).replace("'", "['’]")
+    return r"\s" * phrase[:1].isspace() + within + r"\s" * (phrase[-1:].isspace() and bool(within))
 
 
 def markers_per_100_words(text: str, markers: Sequence[str]) -> float:
@@ -226,19 +236,13 @@ def markers_per_100_words(text: str, markers: Sequence[str]) -> float:
     return 100.0 * len(found) / total
 
 
-@lru_cache(maxsize=4096)
-def compiled(pattern: str) -> re.Pattern[str]:
-    """A bias file's own pattern: `^` and `$` stand for the ends of a line, `\\A` and `\\Z` for those of the text.
+def pattern_count(text: str, pattern: str) -> int:
+    """How often a bias file's own pattern matches, overlaps left out; see `cda.patterns`.
 
     Raises:
-        re.error: It is not a regular expression.
+        SlowPatternError: It takes too long over this text.
     """
-    return re.compile(pattern, re.MULTILINE)
-
-
-def pattern_count(text: str, pattern: str) -> int:
-    """How often a pattern matches, overlaps left out."""
-    return sum(1 for _ in compiled(pattern).finditer(text))
+    return sum(1 for _ in compiled(pattern, multiline=True).finditer(text))
 
 
 def pattern_per_100_words(text: str, pattern: str) -> float:
@@ -259,6 +263,7 @@ def measure(text: str, feature: str, markers: Sequence[str] = (), pattern: str |
     Raises:
         KeyError: The feature is not one of FEATURE_NAMES.
         ValueError: The feature needs a pattern, and there is none.
+        SlowPatternError: The pattern takes too long over this text.
     """
     if feature == "markers_per_100_words":
         return markers_per_100_words(text, markers)

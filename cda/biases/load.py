@@ -6,13 +6,23 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
-from cda.errors import RecipeError, did_you_mean
-from cda.features import FEATURE_NAMES, PATTERN_FEATURES, compiled, measure
+from cda.errors import DataError, RecipeError, did_you_mean
+from cda.features import FEATURE_NAMES, PATTERN_FEATURES, measure
 from cda.files.paths import is_a_file, is_reserved
 from cda.files.problems import describe
 from cda.files.yaml_file import read_yaml_mapping
+from cda.patterns import SlowPatternError, compiled
 
 Text = Annotated[str, Field(min_length=1)]
 _FOLDER = Path(__file__).parent
@@ -89,7 +99,7 @@ class Swap(_Strict):
     @classmethod
     def _compiles(cls, find: str) -> str:
         try:
-            re.compile(find)
+            compiled(find)
         except _NO_PATTERN as error:
             raise ValueError(f"not a regular expression ({error})") from None
         return find
@@ -183,12 +193,14 @@ class Bias(_Strict):
     min_words_of_chosen: Annotated[float, Field(gt=0)] | None = None
     """A rewritten rejected response must have this many times the words of chosen."""
     offline: Offline | None = None
+    _file: str | None = PrivateAttr(None)
+    """Named in errors; no part of what the bias is."""
 
     @field_validator("pattern")
     @classmethod
     def _pattern_compiles(cls, pattern: str | None) -> str | None:
         try:
-            compiled(pattern or "")
+            compiled(pattern or "", multiline=True)
         except _NO_PATTERN as error:
             raise ValueError(f"not a regular expression ({error})") from None
         return pattern
@@ -213,8 +225,19 @@ class Bias(_Strict):
         Raises:
             KeyError: The feature is not one of FEATURE_NAMES.
             ValueError: The feature needs a pattern, and the bias has none.
+            DataError: The pattern takes too long over this text.
         """
-        return measure(text, feature, self.markers, self.pattern)
+        try:
+            return measure(text, feature, self.markers, self.pattern)
+        except SlowPatternError as error:
+            raise self.too_slow("pattern", error) from None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Bias) and self.__dict__ == other.__dict__  # wherever it was read from
+
+    def too_slow(self, setting: str, error: SlowPatternError) -> DataError:
+        """A stopped pattern as an error that names its file and setting."""
+        return DataError(f"{self._file or f'bias {self.name}'}: {setting}: {error}")
 
     def respaced(self, one: str, other: str) -> bool:
         """Whether two responses that hold the same words differ in white space that is this bias itself."""
@@ -255,9 +278,11 @@ def load_bias(reference: str, base_folder: Path | None = None) -> Bias:
     """
     path = _find(reference, base_folder)
     try:
-        return Bias.model_validate(read_yaml_mapping(path))
+        bias = Bias.model_validate(read_yaml_mapping(path))
     except ValidationError as error:
         raise RecipeError(describe(error, Bias, str(path))) from None
+    bias._file = str(path)
+    return bias
 
 
 def _find(reference: str, base_folder: Path | None) -> Path:

@@ -16,6 +16,10 @@ _OWNED_TRAIN_KEYS = {
     "disable_dropout": "lora.dropout",
     "resume_from_checkpoint": "the same command, which resumes by itself",
     "disable_tqdm": "nothing: progress is always shown",
+    "remove_unused_columns": "nothing: the columns of a pair are all used",
+    "eos_token": "nothing: texts are tokenized as the model's own template has them",
+    "pad_token": "nothing: the model's own padding token is used",
+    "chat_template_path": "nothing: the model's own template is used",
     "logging_nan_inf_filter": "nothing: a loss that is no number stops the training",
 }
 

@@ -26,9 +26,9 @@ _QUESTION_WORDS = frozenset(
 )  # fmt: skip
 _ENGLISH = frozenset({"english", "en", "eng"})
 _CODE = re.compile(
-    r"```|`[^`]+`|https?://|www\.|\b[\w.-]+\.(?:com|org|net|io)\b|[{}<>\\|]|\w\(\)|==|!=|;$|\b\w+_\w+\b|\$\w"
+    r"```|`[^`]+`|https?://|www\.|(?<![\w.-])[\w.-]+\.(?:com|org|net|io)\b|[{}<>\\|]|\w\(\)|==|!=|;$|\b\w+_\w+\b|\$\w"
 )
-_PLACEHOLDER = re.compile(r"\bNAME_\d+\b|\[[A-Za-z][^\]]*\]")
+_PLACEHOLDER = re.compile(r"\bNAME_\d+\b|\[[A-Za-z][^\]]{0,200}\]")
 _ABBREVIATION = re.compile(r"\b(?:[A-Za-z]\.){2,}|\b(?:Dr|Mr|Mrs|Ms|St|vs|etc|No|approx)\.")
 _MIN_LATIN = 0.95
 _MOST_CHARACTERS = 5000  # the patterns take the square of the length, and no single question is so long

@@ -18,7 +18,7 @@ from cda.discover.mined_rules import Phrasing, Position, bias_name, phrase_bias,
 from cda.discover.protocols import Proposals
 from cda.discover.records import Parent
 from cda.embedded.rules import RuleRewriter
-from cda.features import compiled
+from cda.patterns import compiled
 from cda.records import Exclusions, RewriteRequest, user_prompt
 
 _MAX_EVERY = 4
@@ -190,7 +190,9 @@ def _related(made: Phrasing, theirs: Phrasing, relative: Bias) -> bool:
     """Whether wordings are of one kind: some are shared, or the known bias is found in one of them."""
     if set(made.wordings) & set(theirs.wordings):
         return True
-    return relative.pattern is not None and any(compiled(relative.pattern).search(one) for one in made.wordings)
+    return relative.pattern is not None and any(
+        compiled(relative.pattern, multiline=True).search(one) for one in made.wordings
+    )
 
 
 def _doubled(swaps: Sequence[Swap]) -> list[dict[str, Any]] | None:

@@ -16,6 +16,7 @@ import numpy as np
 from cda.biases.load import Offline, Swap
 from cda.data.language import STOP_WORDS
 from cda.features import LIST_LINE, n_list_lines, n_words, phrase_pattern, sentences, words
+from cda.patterns import Pattern, compiled
 
 _MAX_RESTATED_ROUNDS = 4
 _ARTICLE_CLASH = re.compile(r"\b(?:a|an) ((?:a|an|the|some|several) )")
@@ -30,7 +31,9 @@ _SENTENCE_START = re.compile(rf"({_START})(?=[\"'“(]?[A-Z0-9])(\S+)", re.MULTI
 
 def drop_sentences(text: str, rules: Offline) -> str:
     for sentence in (*rules.open_with, *rules.weave, *rules.close_with):
-        text = re.sub(r"(^|[ \t]+)" + re.escape(sentence) + r"(?:[ \t]+|(?=\n|$))", _gap, text, flags=re.MULTILINE)
+        text = re.sub(
+            r"(^|(?<![ \t])[ \t]+)" + re.escape(sentence) + r"(?:[ \t]+|(?=\n|$))", _gap, text, flags=re.MULTILINE
+        )
     for lead in rules.restate:
         text = _drop_restatements(text, lead)
     return text
@@ -94,14 +97,14 @@ def swap(text: str, swaps: Sequence[Swap], rng: np.random.Generator, share: floa
         def put(match: re.Match[str], options: list[str] = options) -> str:
             return match.expand(options[int(rng.integers(len(options)))])
 
-        text, n = _at_places(text, re.compile(one.find), put, rng, share, _CODE if one.addresses else _CODE_OR_ADDRESS)
+        text, n = _at_places(text, compiled(one.find), put, rng, share, _CODE if one.addresses else _CODE_OR_ADDRESS)
         total += n
     return _ARTICLE_CLASH.sub(r"\1", text) if total else text, total
 
 
 def _at_places(
     text: str,
-    pattern: re.Pattern[str],
+    pattern: re.Pattern[str] | Pattern,
     put: Callable[[re.Match[str]], str],
     rng: np.random.Generator,
     share: float,
@@ -261,7 +264,7 @@ def _drop_restatements(text: str, lead: str) -> str:
         said_before = match.string[: match.start()].lower()
         return "" if match.group(1).strip().lower() in said_before else match.group(0)
 
-    return re.sub(r"[ \t]*" + re.escape(lead) + r"([^.!?\n]*[.!?])", put, text)
+    return re.sub(r"(?:(?<![ \t])[ \t]+)?" + re.escape(lead) + r"([^.!?\n]*[.!?])", put, text)
 
 
 def shorten(text: str, most_words: int) -> str | None:

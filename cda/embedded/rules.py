@@ -31,6 +31,7 @@ from cda.embedded.rule_edits import (
 from cda.errors import RecipeError
 from cda.features import n_words, phrase_pattern
 from cda.label.measured import exhibits
+from cda.patterns import SlowPatternError
 from cda.records import Rewrite, RewriteRequest, content_id, prompt_text
 from cda.rewrite.fidelity import not_flipped
 
@@ -67,8 +68,13 @@ class RuleRewriter:
 
         Raises:
             RecipeError: The bias file has no offline rules.
+            DataError: One of its patterns takes too long over a response.
         """
-        return [self._one(request, bias, rules_of(bias)) for request in requests]
+        rules = rules_of(bias)
+        try:
+            return [self._one(request, bias, rules) for request in requests]
+        except SlowPatternError as error:
+            raise bias.too_slow("offline", error) from None
 
     def resampled(self, sample: int) -> RuleRewriter:
         """The same rules at fewer places, for a rewrite that changed too much."""

@@ -14,7 +14,7 @@ LONGEST = 12
 _AS_MANY = 0.8
 """A longer phrase stands for its parts where it is in this share of the rewrites that hold them."""
 _WORD = re.compile(r"\w+(?:['’]\w+)*")
-_SENTENCE_END = re.compile(r"[.!?…:;]+(?=\s|$)|\n+")
+_SENTENCE_END = re.compile(r"(?<![.!?…:;])[.!?…:;]++(?=\s|$)|\n+")
 _SHORTEST_WORD = 4
 """Letters of a word that counts as a phrase by itself."""
 

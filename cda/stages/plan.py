@@ -21,7 +21,6 @@ from cda.embedded.rules import rules_of
 from cda.embedded.texts import BIASES as EMBEDDED_BIASES
 from cda.errors import CdaError, RunError
 from cda.label.measured import measure_of
-from cda.launch import world_size
 from cda.prompts import OURS
 from cda.run import RunFolder
 from cda.stages import dose
@@ -41,8 +40,8 @@ from cda.stages.sources import cache_path, llm_client, load_pairs, model_spec, r
 from cda.stages.spending import sentence
 from cda.stages.synthesize import planned_calls as rewrite_calls
 from cda.stages.synthesize import wanted
-from cda.train.arguments import reward_config
 from cda.train.lora import check_targets
+from cda.train.preflight import check_arguments
 
 _MIN_FREE_BYTES = 500 * 2**20
 _ASKED = {"served": "a server", "function": "code of your own"}
@@ -136,11 +135,7 @@ def _check_training(loaded: LoadedRecipe, attempt: Callable[[Callable[[], Any]],
                 str(data.supplement), data.supplement_split, data.supplement_columns, "data.supplement_columns"
             )
         )
-    if world_size() == 1:
-        # Building it opens the process group, for which the other processes would have to be here.
-        attempt(
-            lambda: reward_config(recipe.train, run_folder(loaded).path / "checked", recipe.seed, has_validation=True)
-        )
+    attempt(lambda: check_arguments(recipe.train, data.validation_share > 0, model_spec(recipe.model).precision))
 
 
 def _check_prompts(recipe: Recipe) -> None:

@@ -113,6 +113,7 @@ _ABOVE_ZERO = (
     "eval_steps",
     "save_steps",
 )
+_WHOLE = ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps", "max_steps")
 _NOT_BELOW_ZERO = ("learning_rate", "weight_decay", "max_grad_norm")
 
 
@@ -121,12 +122,20 @@ def _out_of_range(arguments: Mapping[str, Any]) -> list[str]:
     asked = {name: value for name, value in arguments.items() if isinstance(value, int | float)}
     if asked.get("max_steps", -1) > 0:
         asked.pop("num_train_epochs", None)
-    return [
-        f"train.{name}: input should be greater than 0, found {asked[name]}"
-        for name in _ABOVE_ZERO
-        if name in asked and not asked[name] > 0
-    ] + [
-        f"train.{name}: input should be 0 or greater, found {asked[name]}"
-        for name in _NOT_BELOW_ZERO
-        if name in asked and not asked[name] >= 0
-    ]
+    return (
+        [
+            f"train.{name}: input should be greater than 0, found {asked[name]}"
+            for name in _ABOVE_ZERO
+            if name in asked and not asked[name] > 0
+        ]
+        + [
+            f"train.{name}: input should be 0 or greater, found {asked[name]}"
+            for name in _NOT_BELOW_ZERO
+            if name in asked and not asked[name] >= 0
+        ]
+        + [
+            f"train.{name}: a whole number is needed, found {asked[name]}"
+            for name in _WHOLE
+            if name in asked and asked[name] != int(asked[name])
+        ]
+    )
