@@ -83,7 +83,12 @@ def run_audit(
 
 
 def asked_model(
-    target: str, overrides: list[str], what: str, out: str | None, beside: Mapping[str, object] | None = None
+    target: str,
+    overrides: list[str],
+    what: str,
+    out: str | None,
+    beside: Mapping[str, object] | None = None,
+    settings: Sequence[object] = (),
 ) -> tuple[LoadedRecipe, Path]:
     """Settings of a model that is asked outside a run, and the folder for what it says.
 
@@ -94,6 +99,7 @@ def asked_model(
         out: The folder, where the user named one.
         beside: What else was asked for, such as an adapter or files, each under a word that stands before it in the
             folder's name: what is asked about another one goes elsewhere. None is left out.
+        settings: What else decides the answer: other settings go elsewhere too. Empty ones are left out.
 
     Raises:
         RecipeError: A setting is wrong or says nothing here, or the target is a recipe.
@@ -120,7 +126,7 @@ def asked_model(
         raise RecipeError(problems)
     loaded = load_model_audit(target, {"run": {"folder": out}} if out else {}, overrides)
     recipe = loaded.recipe
-    name = f"{what}-{recipe.name.removeprefix('audit-')}{told_apart(target, beside or {})}"
+    name = f"{what}-{recipe.name.removeprefix('audit-')}{told_apart(target, beside or {}, [str(one) for one in settings if one])}"
     folder = recipe.run.folder or f"runs/{name}"
     # What is kept of an unfinished call lies beside its results, and nothing of another call does.
     run = recipe.run.model_copy(update={"folder": folder})

@@ -164,7 +164,7 @@ class RunFolder:
 
     def begin(self, stage: Stage) -> Path:
         """Folder to write a stage into. What an interrupted run left there is kept only if it was made from the same
-        settings and inputs; a finished stage made from others is moved to `superseded/`.
+        settings and inputs. A finished stage stays where it is until this one is finished too; see `finish`.
 
         Raises:
             RunError: The folder to write into, or `superseded/`, is a link.
@@ -173,9 +173,6 @@ class RunFolder:
         refuse_link(partial)
         if partial.exists() and _partial_fingerprint(partial) != stage.fingerprint:
             self._set_aside(partial, stage.name + "-partial")
-        # One behind a link is read; it is the link that goes, and a link to nothing counts.
-        if self.stage(stage.name).exists() or self.stage(stage.name).is_symlink():
-            self._set_aside(self.stage(stage.name), stage.name)
         partial.mkdir(parents=True, exist_ok=True)
         (partial / _RECORD).unlink(missing_ok=True)  # of files that have changed since: see `complete`
         write_json(partial / _BEGUN, {"fingerprint": stage.fingerprint})
@@ -185,8 +182,8 @@ class RunFolder:
         """Take the last step of a stage whose run was killed right before it, and say whether that was so."""
         partial = self.partial(stage.name)
         record = _record(partial)
-        if self.stage(stage.name).exists():
-            (self.stage(stage.name) / _BEGUN).unlink(missing_ok=True)
+        (self.stage(stage.name) / _BEGUN).unlink(missing_ok=True)
+        if self.is_done(stage):
             return False
         if record.get("fingerprint") != stage.fingerprint:
             return False
@@ -205,7 +202,7 @@ class RunFolder:
         return _partial_fingerprint(partial) == stage.fingerprint and not (partial / _RECORD).exists()
 
     def finish(self, stage: Stage, counts: Mapping[str, Any], seconds: float) -> Path:
-        """Declare the partial folder finished.
+        """Declare the partial folder finished; the stage that it replaces is moved to `superseded/` now.
 
         Raises:
             RunError: It is no longer the folder that `begin` made: what was written into it before is lost.
@@ -257,8 +254,15 @@ class RunFolder:
             },
         )
 
+    def retire(self, name: str) -> None:
+        """Move a finished stage, where there is one, to `superseded/`: nothing takes its place."""
+        # One behind a link is read; it is the link that goes, and a link to nothing counts.
+        if self.stage(name).exists() or self.stage(name).is_symlink():
+            self._set_aside(self.stage(name), name)
+
     def _declare(self, name: str) -> Path:
         final = self.stage(name)
+        self.retire(name)
         self.partial(name).replace(final)
         # Afterwards: a kill in between would leave a folder that nobody takes up.
         (final / _BEGUN).unlink(missing_ok=True)
@@ -345,9 +349,33 @@ def _differences(old: Any, new: Any, path: str = "") -> list[str]:
         for key in sorted({*old, *new}):
             found += _differences(old.get(key), new.get(key), f"{path}.{key}" if path else key)
         return found
+    if _by_name(old) and _by_name(new):
+        return _differences(_by_name(old), _by_name(new), path)
     return [] if old == new else [f"{path}: {_short(old)} → {_short(new)}"]
 
 
+def _by_name(value: Any) -> dict[str, Any]:
+    """A list of settings that carry a name each, such as bias files and objectives, as a mapping; else empty."""
+    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        return {}
+    names = [str(one.get("name") or one.get("kind") or "") for one in value]
+    return dict(zip(names, value, strict=True)) if all(names) and len(set(names)) == len(names) else {}
+
+
 def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
+    text = _plain(value)
     return text if len(text) <= 40 else text[:39] + "…"
+
+
+def _plain(value: Any) -> str:
+    """A setting in words."""
+    if value is None:
+        return "not set"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(_plain, value)) or "none"
+    if isinstance(value, dict):
+        known = value.get("name") or value.get("kind")
+        return str(known) if known else ", ".join(f"{key} {_plain(one)}" for key, one in value.items()) or "none"
+    return str(value) or "empty"

@@ -67,7 +67,7 @@ def test_it_says_why_a_stage_is_made_again(folder: RunFolder) -> None:
     assert folder.why_redo(STAGE) is None
     assert folder.why_redo(OTHER) == "seed: 1 → 2"
     changed = Stage("label", {"seed": 1, "data": {"pairs": "b"}}, {"pairs": "f01"})
-    assert folder.why_redo(changed) == 'data.pairs: "a" → "b"; pairs has changed'
+    assert folder.why_redo(changed) == "data.pairs: a → b; pairs has changed"
     unread = Stage("label", {"seed": 1, "data": {"pairs": "a"}}, {"votes": "f02"})
     assert folder.why_redo(unread) == "votes is new"
 

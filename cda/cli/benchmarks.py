@@ -85,7 +85,8 @@ def best_of(
     with user_errors():
         columns = columns_of(column or [])
         asked = {"on": responses, "with": adapter, "at": dose, "against": against}
-        loaded, folder = asked_model(model, overrides or [], "best-of", out, asked)
+        settings = [*(overrides or []), bias, size, column, split != "train" and split]
+        loaded, folder = asked_model(model, overrides or [], "best-of", out, asked, settings)
         from cda.stages.best_of_n import BIASES, run_best_of_n
         from cda.stages.subjects import asked_subjects
 
@@ -127,7 +128,8 @@ def win_rate(
         from dataclasses import replace
 
         columns = columns_of(column or [])
-        loaded, folder = asked_model(model, overrides or [], "win-rate", out, {"of": first, "over": second})
+        settings = [*(overrides or []), column, split != "train" and split]
+        loaded, folder = asked_model(model, overrides or [], "win-rate", out, {"of": first, "over": second}, settings)
         from cda.stages.win_rate import run_win_rate
 
         say(run_win_rate(first, second, replace(loaded, confirmed=yes), folder, columns, split))

@@ -127,6 +127,7 @@ def load_audit_texts(loaded: LoadedRecipe) -> AuditTexts:
     unmatched = sum(
         _matched(items, str(name), everything) for name, items in ((audit.votes, votes), (audit.verdicts, verdicts))
     )
+    _check_readable(loaded, everything, votes, verdicts)
     if excluded["votes"].dropped:
         say(f"  votes: {excluded['votes']}; the words are perturbed, base, response_1, response_2 and tie")
     if verdicts and not any(one.votes or one.preferred for one in everything):
@@ -176,6 +177,8 @@ def own_contrasts(loaded: LoadedRecipe) -> CleanContrasts:
     own = CleanContrasts((), Exclusions(0, {}), Exclusions(0, {}))
     if audit.contrasts != EMBEDDED:
         own = clean_contrasts(load_rows(audit.contrasts), names, audit.columns, audit.contrasts, votes, verdicts)
+        if audit.votes is None and own.votes.seen and own.votes.dropped == own.votes.seen:
+            raise _unreadable(audit.contrasts, own.votes)
     covered = {contrast.bias for contrast in own.contrasts}
     more = [one for name, found in released(loaded).items() if name not in covered for one in found.contrasts.contrasts]
     return replace(own, contrasts=(*own.contrasts, *more)) if more else own
@@ -428,12 +431,61 @@ def _sum(one: Exclusions, other: Exclusions) -> Exclusions:
     return Exclusions(one.seen + other.seen, reasons)
 
 
+def check_opinions(loaded: LoadedRecipe) -> None:
+    """Read the files of votes and verdicts next to the contrasts that exist already. Spends nothing.
+
+    Raises:
+        DataError: A file has none of the contrasts' ids, or no word that is a vote. Of a bias whose contrasts are made later,
+            only that a file cannot be read.
+    """
+    votes, verdicts = _opinions(loaded)
+    if not votes and not verdicts:
+        return
+    contrasts = audited_contrasts(loaded)
+    if {bias.name for bias in loaded.biases} <= {one.bias for one in contrasts}:
+        for name, items in ((loaded.recipe.audit.votes, votes), (loaded.recipe.audit.verdicts, verdicts)):
+            _check_matched(items, str(name), contrasts)
+    _check_readable(loaded, contrasts, votes, verdicts)
+
+
+def _check_readable(loaded: LoadedRecipe, contrasts: Sequence[Contrast], votes: Votes, verdicts: Votes) -> None:
+    """Each file of votes holds one that was read, where it has any contrast's id.
+
+    Raises:
+        DataError: It has none.
+    """
+    audit = loaded.recipe.audit
+    read = {"votes": lambda one: one.votes, "verdicts": lambda one: one.verdicts}
+    for kind, name, items in (("votes", audit.votes, votes), ("verdicts", audit.verdicts, verdicts)):
+        of_file = [one for one in contrasts if one.tags.get("item") in items or one.id in items]
+        if of_file and not any(map(read[kind], of_file)):
+            words = [word for listed in items.values() for word in listed]
+            reasons = count_reasons([f"unreadable vote '{word[:40]}'" for word in words])
+            raise _unreadable(str(name), Exclusions(len(words), reasons))
+
+
+def _unreadable(name: str, votes: Exclusions) -> DataError:
+    most = sorted(votes.reasons.items(), key=lambda one: -one[1])[:3]
+    found = ", ".join(f"{n} × {reason}" for reason, n in most)
+    return DataError(
+        f"{name}: none of its {votes.seen} votes can be read ({found}{', …' * (len(votes.reasons) > 3)}); the words are perturbed, "
+        "base, response_1, response_2 and tie"
+    )
+
+
 def _matched(votes: Votes, name: str, contrasts: Sequence[Contrast]) -> int:
     """How many items of a file are none of the contrasts; said, where there are any.
 
     Raises:
         DataError: All of them: then the ids are of something else.
     """
+    missing = _check_matched(votes, name, contrasts)
+    if missing:
+        say(f"  {name}: {missing} of {len(votes)} items are none of the contrasts")
+    return missing
+
+
+def _check_matched(votes: Votes, name: str, contrasts: Sequence[Contrast]) -> int:
     items = [str(one.tags["item"]) for one in contrasts if "item" in one.tags]
     known = {name for one in contrasts for name in one.ids}
     missing = sum(item not in known for item in votes)
@@ -445,6 +497,4 @@ def _matched(votes: Votes, name: str, contrasts: Sequence[Contrast]) -> int:
             f"{name}: none of its {len(votes)} ids is an id of the contrasts. There: {', '.join(list(votes)[:3])}, …; "
             f"of the contrasts: {ours}"
         )
-    if missing:
-        say(f"  {name}: {missing} of {len(votes)} items are none of the contrasts")
     return missing

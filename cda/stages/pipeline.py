@@ -150,6 +150,7 @@ def _run_if_possible(stage: Stage, produce: Produce, folder: RunFolder) -> None:
         run_stage(stage, produce, folder)
     except DataError as error:
         say(f"  left out: {error}")
+        folder.retire(stage.name)
 
 
 def _run_train(stage: Stage, produce: Produce, folder: RunFolder) -> None:

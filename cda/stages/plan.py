@@ -26,6 +26,7 @@ from cda.run import RunFolder
 from cda.stages import dose
 from cda.stages.applied import NAME
 from cda.stages.audit_sources import (
+    check_opinions,
     given_labels,
     load_quality,
     own_contrasts,
@@ -74,6 +75,7 @@ def check(loaded: LoadedRecipe) -> None:
         attempt(partial(_check_rewriting, loaded))
     if _is_local(recipe.audit.contrasts):
         attempt(lambda: own_contrasts(loaded))
+        attempt(lambda: check_opinions(loaded))
     attempt(lambda: own_triples(loaded))
     if recipe.audit.quality is not None and _is_local(recipe.audit.quality):
         attempt(lambda: load_quality(loaded))

@@ -20,7 +20,7 @@ from cda.data.quality_sets import QualitySet
 from cda.data.quality_sets_rows import QualityItem
 from cda.errors import DataError, RecipeError
 from cda.files.jsonl import write_json, write_jsonl, write_text
-from cda.files.paths import refuse_link
+from cda.files.paths import own_folder, refuse_link
 from cda.launch import is_main, say
 from cda.metrics.quality import measure, with_holm
 from cda.metrics.quality_rules import Ranked, Rule
@@ -63,7 +63,7 @@ class QualityOptions:
         adapter: Folder of an adapter, or of a finished run.
         against: A second model.
         dose: How much of the adapter; None for all of it.
-        out: Folder for the results; None for runs/quality-<model>, followed by what else was asked for.
+        out: Folder for the results; None for runs/quality-<model>, followed by what was asked for.
         confirmed: Whether the user agreed beforehand to what asking an LLM will cost.
         figures: Also write every figure as a file of this format (svg, pdf) into figures/.
     """
@@ -93,7 +93,7 @@ def quality_of_words(model: str, words: Sequence[str], options: QualityOptions) 
         raise RecipeError(problems)
     loaded = load_model_audit(model, {"run": {"folder": options.out}} if options.out else {}, settings)
     # What is kept of an unfinished call lies beside its results, and nothing of another call does.
-    run = loaded.recipe.run.model_copy(update={"folder": _folder(loaded, options)})
+    run = loaded.recipe.run.model_copy(update={"folder": _folder(loaded, files, options, settings)})
     recipe = loaded.recipe.model_copy(update={"run": run})
     return measure_quality(replace(loaded, recipe=recipe, confirmed=options.confirmed), files, options)
 
@@ -124,7 +124,7 @@ def measure_quality(loaded: LoadedRecipe, files: Sequence[str], options: Quality
     subjects = asked_subjects(recipe.model, options.adapter, options.against, options.dose)
     for subject in subjects:
         check_subject(subject, loaded)
-    out = out_folder(_folder(loaded, options), RESULT, "cda quality")
+    out = out_folder(_folder(loaded, files, options), RESULT, "cda quality")
     comparisons = [one for each in sets for item in each.items for one in _comparisons(item)]
     for each in sets:
         say(f"{each.name}: {len(each.items)} items, read as {each.format}; {each.exclusions}")
@@ -144,13 +144,13 @@ def measure_quality(loaded: LoadedRecipe, files: Sequence[str], options: Quality
     return f"{quality_summary(result)}\nWritten: {out / PAGE}, {TABLES}, {RESULT}, {SCORES}, {REWARDBENCH}/{written}"
 
 
-def _folder(loaded: LoadedRecipe, options: QualityOptions) -> str:
-    """The folder for the results: another one for another adapter, dose or second model."""
+def _folder(loaded: LoadedRecipe, files: Sequence[str], options: QualityOptions, settings: Sequence[str] = ()) -> str:
+    """The folder for the results: another one for other files or settings, another adapter, dose or second model."""
     if given := options.out or loaded.recipe.run.folder:
         return given
-    beside = {"with": options.adapter, "at": options.dose, "against": options.against}
+    beside = {"on": sorted(files), "with": options.adapter, "at": options.dose, "against": options.against}
     name = loaded.recipe.name.removeprefix("audit-")
-    return f"runs/quality-{name}{told_apart(loaded.recipe.model.name_or_path, beside)}"
+    return f"runs/quality-{name}{told_apart(loaded.recipe.model.name_or_path, beside, settings)}"
 
 
 def _comparisons(item: QualityItem) -> list[Comparison]:
@@ -267,16 +267,26 @@ def _score_row(
 
 
 def _write(out: Path, result: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:
-    write_json(out / RESULT, result)
-    refuse_link(out / REWARDBENCH)
-    rmtree(out / REWARDBENCH, ignore_errors=True)  # of an earlier call, perhaps on other files
-    write_jsonl(out / SCORES, rows)
-    write_text(out / PAGE, quality_page(result))
-    write_text(out / TABLES, quality_markdown(result))
+    # All of it first: a full disk leaves what an earlier call wrote as it is.
+    new = out / f"{RESULT}.partial"
+    refuse_link(new)
+    if new.is_dir():
+        rmtree(new)  # a kill left it
+    own_folder(new)
+    write_json(new / RESULT, result)
+    write_jsonl(new / SCORES, rows)
+    write_text(new / PAGE, quality_page(result))
+    write_text(new / TABLES, quality_markdown(result))
+    own_folder(new / REWARDBENCH)
     for name, content in rewardbench_files(result, rows).items():
-        file = out / REWARDBENCH / name
+        file = new / REWARDBENCH / name
         file.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(content, list):
             write_jsonl(file, content)
         else:
             write_json(file, content)
+    refuse_link(out / REWARDBENCH)
+    rmtree(out / REWARDBENCH, ignore_errors=True)  # of an earlier call, perhaps on other files
+    for name in (REWARDBENCH, SCORES, PAGE, TABLES, RESULT):
+        (new / name).replace(out / name)
+    rmtree(new)

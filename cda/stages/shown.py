@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cda.config.scoring import bare_name, kind_of, policy_and_reference
@@ -49,23 +49,28 @@ def shown_target(target: str) -> str:
     return prefix + ",".join(shown_path(one) for one in (policy, reference) if one is not None)
 
 
-def told_apart(target: str, beside: Mapping[str, object]) -> str:
+def told_apart(target: str, beside: Mapping[str, object], settings: Sequence[str] = ()) -> str:
     """The end of a folder's name: what else was asked for, in words as far as they are short, and as a fingerprint of all.
 
     Args:
         target: The model, which stands before it in the name.
         beside: What else was asked for, such as an adapter or files, each under a word that stands before it. None is left
-            out; empty where nothing is left.
+            out; empty where nothing is left. A list is of files.
+        settings: What else decides the answer, in words of the command line; for the fingerprint alone.
     """
-    given = {word: str(value) for word, value in beside.items() if value is not None}
-    if not given:
+    given = {word: value for word, value in beside.items() if value is not None}
+    if not given and not settings:
         return ""
     parts = [f"-{word}-{_short(value)}" for word, value in given.items()]
-    return f"{''.join(parts)}-{fingerprint([target, given])[:6]}"
+    told = {word: value if isinstance(value, list) else str(value) for word, value in given.items()}
+    return f"{''.join(parts)}-{fingerprint([target, told, sorted(settings)] if settings else [target, told])[:6]}"
 
 
-def _short(value: str) -> str:
+def _short(given: object) -> str:
     """A file or folder by its last part, anything else as a whole; as it can stand in a name."""
+    if isinstance(given, list):
+        return "-".join(map(_short, given))[:_LONGEST_WORD].strip("-.")
+    value = str(given)
     path = Path(value)
     known = (path.stem if is_a_file(path) else path.name) if is_there(path) else value
     return re.sub(r"[^A-Za-z0-9._-]+", "-", known).strip("-.")[-_LONGEST_WORD:] or "x"
