@@ -17,6 +17,7 @@ from cda.biases import Bias, builtin_names, load_bias
 from cda.config.schema import Recipe
 from cda.config.scoring import bare_name, judges_of, kind_of
 from cda.config.train_keys import unknown_train_keys
+from cda.embedded.model import ADAPTERS
 from cda.embedded.texts import BIASES as EMBEDDED_BIASES
 from cda.errors import RecipeError, did_you_mean
 from cda.files.paths import is_a_file
@@ -46,6 +47,7 @@ class LoadedRecipe:
         only_audit: Nothing is trained: one model or judge is measured as it is.
         confirmed: Spending money was agreed to beforehand (`--yes`).
         prompts: What its LLM is told; the judge's with the recipe's own order and place of reasons.
+        notes: What became of presets that were made for another model or for other data; said with the plan.
     """
 
     path: Path
@@ -54,6 +56,7 @@ class LoadedRecipe:
     only_audit: bool = False
     confirmed: bool = False
     prompts: Prompts = field(default_factory=ours)
+    notes: tuple[str, ...] = ()
 
 
 def recipes_folder() -> Path:
@@ -150,10 +153,12 @@ def _as_folder(target: str) -> str:
 
 def _resolved(path: Path, content: Mapping[Any, Any], overrides: Sequence[str], only_audit: bool) -> LoadedRecipe:
     problems: list[str] = []
+    notes: list[str] = []
     layers = [_checked_layer(content, str(path), problems)]
     layers.append(_parse_overrides(overrides, problems))
     own = _merge(*layers)
     presets = _merge(*_preset_layers(own, path, problems))
+    presets = _fitting(presets, layers, path, problems, notes)
     biases_asked = own.get("biases", presets.get("biases"))
     several = isinstance(biases_asked, list) and len(biases_asked) > 1
     merged = _merge(_joint_alone(presets) if several else presets, own)
@@ -187,7 +192,7 @@ def _resolved(path: Path, content: Mapping[Any, Any], overrides: Sequence[str], 
         problems = [other for other in problems if held[:_QUOTED] not in other] + [f"{path}: {problem}"]
     if problems or recipe is None:
         raise RecipeError(problems)
-    return LoadedRecipe(path, recipe, tuple(biases), only_audit, prompts=prompts)
+    return LoadedRecipe(path, recipe, tuple(biases), only_audit, prompts=prompts, notes=tuple(notes))
 
 
 def _written_keys(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -269,6 +274,60 @@ def _preset_layers(own: Mapping[str, Any], path: Path, problems: list[str]) -> l
         except RecipeError as error:
             problems += error.problems
     return layers
+
+
+def _fitting(
+    presets: dict[str, Any], layers: Sequence[Mapping[str, Any]], path: Path, problems: list[str], notes: list[str]
+) -> dict[str, Any]:
+    """Presets without what was made for another model than the one that is named.
+
+    Given next to each other, model and preset are both meant; the embedded model's learning rate fits no other all the same.
+    """
+    made_for = presets.get("model", {}).get("name_or_path") if isinstance(presets.get("model"), Mapping) else None
+    (named_at, name), (preset_at, preset) = (_last_given(layers, key) for key in ("name_or_path", "preset"))
+    _note_numbers_of_data(presets, layers, notes)
+    if made_for is None or name is None or name == made_for or {name, made_for} <= set(ADAPTERS):
+        return presets
+    if preset_at > named_at:
+        problems.append(f"{path}: model={preset}: made for {made_for}, but the model is {name}. Add model.name_or_path={made_for}, "
+                        f"or leave model={preset} out")  # fmt: skip
+    elif preset_at == named_at and made_for in ADAPTERS:
+        problems.append(f"{path}: model={preset}: its learning rate and LoRA targets are made for {made_for} and not for {name}; "
+                        f"leave it out, and set lora.target_modules and train.learning_rate where the defaults do not fit")  # fmt: skip
+    elif preset_at == named_at:
+        notes.append(f"model={preset} is made for {made_for}; its settings are used for {name}, as asked")
+    else:
+        given = ", ".join(name for name in ("model", "lora", "train") if name in presets)
+        notes.append(
+            f"the preset model={preset} is made for {made_for}, not for {name}: its settings ({given}) are left out, and the "
+            "defaults stand in their place (--dry-run lists them)"
+        )
+        return {section: content for section, content in presets.items() if section not in ("model", "lora", "train")}
+    return presets
+
+
+def _note_numbers_of_data(presets: Mapping[str, Any], layers: Sequence[Mapping[str, Any]], notes: list[str]) -> None:
+    """Sizes that a preset sets for its own pairs stay with other pairs, and are said."""
+    made_for = presets.get("data", {}).get("pairs") if isinstance(presets.get("data"), Mapping) else None
+    _, pairs = _last_given(layers, "pairs", "data")
+    _, preset = _last_given(layers, "preset", "data")
+    own = _merge(*layers).get("synthesize")
+    given = isinstance(own, Mapping) and own.get("counterfactuals") is not None
+    if made_for is not None and pairs not in (None, made_for) and not given:
+        notes.append(
+            f"the preset data={preset} is made for {made_for}, not for {pairs}: its numbers of pairs are kept; "
+            "synthesize.counterfactuals=null takes every eligible pair"
+        )
+
+
+def _last_given(layers: Sequence[Mapping[str, Any]], key: str, section: str = "model") -> tuple[int, Any]:
+    """The last layer that gives a key of a section, and its value; -1 and None where none does."""
+    found: tuple[int, Any] = (-1, None)
+    for at, layer in enumerate(layers):
+        content = layer.get(section)
+        if isinstance(content, Mapping) and content.get(key) is not None:
+            found = (at, content[key])
+    return found
 
 
 def _joint_alone(presets: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ from cda.stages.sources import cache_path, llm_client, load_pairs, model_spec, r
 from cda.stages.spending import sentence
 from cda.stages.synthesize import planned_calls as rewrite_calls
 from cda.stages.synthesize import wanted
+from cda.train.arguments import PAPER_DEFAULTS
 from cda.train.lora import check_targets
 from cda.train.preflight import check_arguments
 
@@ -180,7 +181,15 @@ def plan(loaded: LoadedRecipe) -> str:
             asked = f"a panel of {len(judges)} judges, each {asked}"
         names = ", ".join(bias.name for bias in loaded.biases)
         of_model = f"model       {spec.name_or_path}, {asked}"
-        return "\n".join([of_model, f"{audit}; biases: {names}", *release_lines(loaded), report])
+        return "\n".join(
+            [
+                of_model,
+                f"{audit}; biases: {names}",
+                *release_lines(loaded),
+                report,
+                *(f"note        {note}" for note in loaded.notes),
+            ]
+        )
     names = ", ".join(bias.name for bias in loaded.biases)
     by_llm = uses_llm(recipe.label.by, recipe.llm), uses_llm(recipe.synthesize.by, recipe.llm)
     counts = "; ".join(
@@ -204,7 +213,7 @@ def plan(loaded: LoadedRecipe) -> str:
         f"synthesize  {counts}, by {_who(recipe, by_llm[1], recipe.rewrite.prompt)}",
         f"train       {_objectives(recipe)}",
         f"            {recipe.model.name_or_path}, {recipe.model.precision} base, LoRA r {recipe.lora.r} on "
-        f"{'/'.join(recipe.lora.target_modules)} + head, {train.get('num_train_epochs', 3)} epochs, "
+        f"{'/'.join(recipe.lora.target_modules)} + head, {_how_long(train)}, "
         f"batch {train.get('per_device_train_batch_size', 16)}, learning rate {train.get('learning_rate', 2e-5)}",
         *dosed,
         f"adapter     {run_folder(loaded).path / NAME}: the result, at {'the dose that is chosen' if dosed else 'dose 1'}",
@@ -212,7 +221,7 @@ def plan(loaded: LoadedRecipe) -> str:
         *release_lines(loaded),
         report,
     ]
-    return "\n".join([*lines, *_spending(loaded)])
+    return "\n".join([*lines, *_spending(loaded), *(f"note        {note}" for note in loaded.notes)])
 
 
 def _spending(loaded: LoadedRecipe) -> list[str]:
@@ -277,6 +286,15 @@ def _who(recipe: Recipe, by_llm: bool, prompt: str) -> str:
 
 def _precision(section: ModelSection) -> str:
     return "bf16 on a GPU, fp32 without one" if section.precision == "auto" else section.precision
+
+
+def _how_long(train: Mapping[str, Any]) -> str:
+    """Steps where they are limited, which goes before the number of epochs."""
+    steps = train.get("max_steps", -1)
+    if isinstance(steps, int) and steps > 0:
+        return f"{steps} {'step' if steps == 1 else 'steps'}"
+    epochs = train.get("num_train_epochs", PAPER_DEFAULTS["num_train_epochs"])
+    return f"{epochs} {'epoch' if epochs == 1 else 'epochs'}"
 
 
 def _amount(count: int | None) -> str:
