@@ -47,6 +47,17 @@ class RunError(CdaError):
     """The run folder or the launch does not allow the work to go on."""
 
 
+def near(word: str, known: Iterable[str]) -> str | None:
+    """A known name that differs so little that no other thing is meant, such as `embedded` for `embeded`.
+
+    >>> near("embeded", ["embedded", "jargon"]), near("bert", ["embedded", "jargon"]), near("jargon", ["jargon"])
+    ('embedded', None, None)
+    """
+    others = [name for name in known if name != word]
+    close = difflib.get_close_matches(word, others, n=1, cutoff=0.8)
+    return close[0] if close else None
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Suggestion for a misspelt name, as a sentence with a leading space, or an empty string.
 

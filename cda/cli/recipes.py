@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -75,7 +76,7 @@ def dose(
 
 @app.command()
 def report(
-    recipe: Annotated[str, typer.Argument(help="A recipe; with --compare, the folder of a finished run.")],
+    recipe: Annotated[str, typer.Argument(help="A recipe, or the folder of a finished run.")],
     overrides: Annotated[
         list[str] | None,
         typer.Argument(help="section.key=value, as many as you like; with --compare, more run folders."),
@@ -92,7 +93,16 @@ def report(
     ] = None,
     figures: Figures = None,
 ) -> None:
-    """Draw the report, after running whatever is missing for it; or compare finished runs."""
+    """Draw the report, after running whatever is missing for it; that of a finished run's folder; or compare such runs."""
+    if not compare and out is None and Path(recipe).expanduser().is_dir():
+        with user_errors():
+            from cda.quiet import quiet_libraries
+
+            quiet_libraries()
+            from cda.stages.report import redraw
+
+            redraw(recipe, overrides or [], figures, dry_run)
+        return
     if not compare and out is None:
         run_recipe(recipe, overrides or [], "report", dry_run, only, yes, figures)
         return

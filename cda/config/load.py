@@ -17,10 +17,11 @@ from cda.biases import Bias, builtin_names, load_bias
 from cda.config.schema import Recipe
 from cda.config.scoring import bare_name, judges_of, kind_of
 from cda.config.train_keys import unknown_train_keys
+from cda.data.load import looks_like_path
 from cda.embedded.model import ADAPTERS
 from cda.embedded.texts import BIASES as EMBEDDED_BIASES
-from cda.errors import RecipeError, did_you_mean
-from cda.files.paths import is_a_file
+from cda.errors import RecipeError, did_you_mean, near
+from cda.files.paths import is_a_file, near_path
 from cda.files.problems import describe
 from cda.files.yaml_file import parse_yaml, read_yaml_mapping
 from cda.keys import address_problem, variable_problem
@@ -79,7 +80,8 @@ def find_recipe(reference: str) -> Path:
     if is_a_file(shipped):
         return shipped
     names = _names(recipes_folder())
-    hint = did_you_mean(path.stem, names)
+    close = near_path(reference)
+    hint = f" Did you mean '{close}'?" if close else did_you_mean(path.stem, names)
     raise RecipeError(
         [f"{reference}: no such recipe.{hint} Shipped: {', '.join(names)}; or give the path of a YAML file"]
     )
@@ -104,11 +106,35 @@ def load_recipe(reference: str, overrides: Sequence[str] = ()) -> LoadedRecipe:
     """
     path = find_recipe(reference)
     content = read_yaml_mapping(path)
-    if "instructions" in content and "biases" not in content:
+    if is_bias_content(content):
+        _check_bias(path, content)
         content = {"name": content.get("name"), "biases": [str(path)], **_FOR_A_BIAS_FILE}
         if is_a_file(contrasts_beside(path)):
             content["data"] = {"preset": content["data"], "contrasts": str(contrasts_beside(path))}
     return _resolved(path, content, overrides, only_audit=False)
+
+
+def is_bias_content(content: Mapping[Any, Any]) -> bool:
+    """Whether a YAML file is a bias file, perhaps with mistakes, rather than a recipe: by most of its keys."""
+    own = {"instructions", *Bias.model_fields} - set(Recipe.model_fields)
+    others = set(Recipe.model_fields) - set(Bias.model_fields)
+    if "biases" in content:
+        return False
+    n_own, n_others = (
+        sum(str(key) in names or near(str(key), names) is not None for key in content) for names in (own, others)
+    )
+    return n_own > n_others
+
+
+def _check_bias(path: Path, content: Mapping[Any, Any]) -> None:
+    """The mistakes of a bias file that stands for a recipe are a bias file's."""
+    try:
+        load_bias(str(path))
+    except RecipeError as error:
+        keys = ", ".join(str(key) for key in content if key in Bias.model_fields and key not in Recipe.model_fields)
+        raise RecipeError(
+            [*error.problems, f"{path}: read as a bias file, for its keys {keys}; a recipe has `biases`"]
+        ) from None
 
 
 def contrasts_beside(bias_file: Path) -> Path:
@@ -142,6 +168,17 @@ def load_model_audit(target: str, settings: Mapping[str, Any], overrides: Sequen
     if kind_of(target) == "judge":
         base["llm"] = {"model": judges_of(target)[0]}
     return _resolved(Path("command line"), _merge(base, settings), overrides, only_audit=True)
+
+
+def misspelt_model(name: str) -> list[str]:
+    """A model's name that is nowhere here and almost that of something that is: no half minute is spent to ask the hub for it."""
+    if kind_of(name) != "classifier" or looks_like_path(name) or name in ADAPTERS:
+        return []
+    known = [] if "/" in name else [*ADAPTERS, *_names(recipes_folder()), *_names(recipes_folder() / "models")]
+    close = near(name, known) or near_path(name)
+    if close is None:
+        return []
+    return [f"{name}: no model of this name is here. Did you mean '{close}'? (A model on the hub is OWNER/NAME)"]
 
 
 def _as_folder(target: str) -> str:
@@ -182,6 +219,7 @@ def _resolved(path: Path, content: Mapping[Any, Any], overrides: Sequence[str], 
             problems.append(f"{path}: {recipe.model.name_or_path}: names no model after the colon")
         elif kind_of(recipe.model.name_or_path) == "judge":
             problems += _judge_problems(recipe, path)
+        problems += misspelt_model(recipe.model.name_or_path)
         if kind_of(recipe.model.name_or_path) != "classifier" and not only_audit:
             problems.append(
                 f"{path}: model.name_or_path: {recipe.model.name_or_path} cannot be trained; give a sequence classifier "

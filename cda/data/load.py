@@ -8,9 +8,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from cda.data.delimited import columns_of_messages, delimited_rows
-from cda.errors import DataError, did_you_mean
+from cda.errors import DataError, did_you_mean, near
 from cda.files.jsonl import read_json_rows, read_jsonl
-from cda.files.paths import is_a_folder, is_there, user_path
+from cda.files.paths import is_a_folder, is_there, near_path, user_path
 
 Row = Mapping[str, Any]
 FILE_TYPES = (".jsonl", ".json", ".parquet", ".csv", ".tsv")
@@ -38,8 +38,13 @@ def load_rows(reference: str, split: str = "train") -> list[Row]:
         DataError: Not found, unreadable, broken (with the line), of an unknown type, or empty.
     """
     if not looks_like_path(reference):
+        if close := near(reference, ["embedded"]) or near_path(reference):
+            raise DataError(f"{reference}: no such file. Did you mean '{close}'?")
         return columns_of_messages(_from_hub(reference, split), reference)
     path = user_path(reference)
+    if not is_there(path):
+        close = near_path(reference)
+        raise DataError(f"{path}: no such file or folder" + (f". Did you mean '{close}'?" if close else ""))
     if is_a_folder(path):
         rows = _from_folder(path, split)
     elif path.suffix == ".jsonl":
@@ -50,8 +55,6 @@ def load_rows(reference: str, split: str = "train") -> list[Row]:
         rows = list(delimited_rows(path))
     elif path.suffix == ".parquet":
         rows = _from_parquet(path)
-    elif not is_there(path):
-        raise DataError(f"{path}: no such file or folder")
     else:
         raise DataError(f"{path}: unknown file type; use one of {', '.join(FILE_TYPES)}, a folder or a hub id")
     if not rows:

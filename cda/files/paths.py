@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path
 
-from cda.errors import DataError, RunError
+from cda.errors import DataError, RunError, near
 
 _RESERVED = frozenset(
     ("con", "prn", "aux", "nul", *(f"{kind}{digit}" for kind in ("com", "lpt") for digit in range(1, 10)))
@@ -75,6 +75,16 @@ def own_folder(path: Path) -> Path:
     refuse_link(path)
     path.mkdir(parents=True, exist_ok=True)
     return path
+
+
+def near_path(reference: str) -> str | None:
+    """A file or folder that is there under nearly this name, as it would be given; None where there is none."""
+    path = user_path(reference)
+    try:
+        found = near(path.name, [one.name for one in path.parent.iterdir() if not one.name.startswith(".")])
+    except OSError:
+        return None
+    return None if found is None else str(Path(reference).with_name(found))
 
 
 def refuse_link(path: Path) -> None:

@@ -12,12 +12,14 @@ from cda.errors import ModelError
 from cda.models.load import RewardModel
 from cda.models.template import Encoded, Template
 from cda.records import Prompt, content_id
+from cda.score.progress import TextBar
 from cda.score.protocols import FloatArray
 
 WINDOW_CHARACTERS = 2**20
 """Texts that are tokenized ahead; at about 9 bytes of Python objects a character, some 10 MB for each of two windows."""
 ON_CPU_TOKENS, ELSEWHERE_TOKENS = 1024, 8192
 """What a batch holds by default. On a CPU a larger one leaves its caches: MiniLM in 8-bit scores half as fast with 8,192."""
+_CHARACTERS_A_TOKEN = 4
 _LEAST_CHARACTERS = 128
 """What a short text counts for in a window: the objects that hold it weigh more than its characters."""
 
@@ -118,27 +120,27 @@ class ClassifierScorer:
         Yields:
             Row and score of every text of a finished batch.
         """
-        from tqdm import tqdm
-
         too_long: list[int] = []
         same = SameTokens(skip, known or {})
         budget = batch_budget(self.batch_tokens, self.reward_model.model.device.type)
         found = windows(self.reward_model.template, prompts, responses)
         kept = _without_long(found, too_long) if drop_long else found
-        with tqdm(total=len(prompts), desc=self.label, unit="text", disable=self.label is None) as bar:
+        most = _CHARACTERS_A_TOKEN * self.reward_model.template.max_length_tokens
+        sizes = [min(characters(*text), most) for text in zip(prompts, responses, strict=True)]
+        with TextBar(sizes, skip, self.label) as bar:
             asked = (
                 one for one in token_batches(map(same.first_of_each, kept), budget) if not skip.issuperset(one.rows)
             )
             for batch, rewards in (compute or self._compute)(asked):
                 finished = same.finished(zip(batch.rows, map(float, rewards), strict=True))
                 yield finished
-                bar.update(len(finished))
+                bar.scored([row for row, _ in finished])
             if left := same.finished(()):
                 yield left
-                bar.update(len(left))
+                bar.scored([row for row, _ in left])
             if too_long:
                 yield [(row, TextScore(None)) for row in too_long]
-                bar.update(len(too_long))
+                bar.scored(too_long)
 
     def _compute(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, FloatArray]]:
         for batch in batches:

@@ -15,6 +15,7 @@ from cda.models.load import RewardModel
 from cda.records import Prompt
 from cda.score.classifier import ClassifierScorer, batch_budget, batches
 from cda.score.distinct import text_id
+from cda.score.progress import TextBar
 from cda.score.protocols import FloatArray
 
 # How far the head's own answer for the vector that was read may lie from the model's score, in 1 + |score|. Half
@@ -53,7 +54,6 @@ def head_inputs(
         ModelError: The score does not come from one vector by the model's head alone.
     """
     import torch
-    from tqdm import tqdm
 
     names = [text_id(prompt, response) for prompt, response in zip(prompts, responses, strict=True)]
     if not names:
@@ -65,10 +65,10 @@ def head_inputs(
     encoded = list(by_tokens.values())
     scorer = ClassifierScorer(reward_model, batch_tokens)
     states: dict[int, FloatArray] = {}
-    with tqdm(total=len(encoded), desc=label, unit="text", disable=label is None) as bar, torch.inference_mode():
+    with TextBar([len(one.ids) for one in encoded], label=label) as bar, torch.inference_mode():
         for rows in batches(encoded, batch_budget(batch_tokens, reward_model.model.device.type)):
             states.update(zip(rows, _read(scorer, [encoded[row].ids for row in rows]), strict=True))
-            bar.update(len(rows))
+            bar.scored(rows)
     place = {ids: row for row, ids in enumerate(by_tokens)}
     row_of = {name: place[tuple(one.ids)] for name, one in zip(distinct, read, strict=True)}
     return np.stack([states[row_of[name]] for name in names])

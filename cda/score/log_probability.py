@@ -23,7 +23,7 @@ def log_probabilities(
     causal: CausalModel,
     spans: Sequence[ResponseSpan],
     batch_tokens: int | None = None,
-    told: Callable[[int], object] = lambda _: None,
+    told: Callable[[Sequence[int]], object] = lambda _: None,
 ) -> FloatArray:
     """log π(response | prompt) of each text, summed over the response's tokens.
 
@@ -34,7 +34,7 @@ def log_probabilities(
         causal: Model, in the state in which it is asked.
         spans: Texts, as `response_spans` gives them.
         batch_tokens: Padded tokens in a batch at most; None for 1,024 on a CPU, else 4,096.
-        told: Called with the number of texts of each batch that is done.
+        told: Called with the rows of each batch that is done.
 
     Returns:
         Natural logarithms, shape (n,), at most 0; NaN and infinity are handed on as they are.
@@ -50,7 +50,7 @@ def log_probabilities(
     with torch.inference_mode():
         for rows in batches([span.encoded for span in spans], budget):
             found[rows] = _summed(causal.model, [spans[row] for row in rows])
-            told(len(rows))
+            told(rows)
     return found
 
 

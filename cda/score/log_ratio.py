@@ -18,8 +18,9 @@ import numpy as np
 from cda.errors import ModelError
 from cda.models.causal import CausalModel, ResponseSpan, response_spans, span_notes
 from cda.records import Prompt, content_id
-from cda.score.classifier import SameTokens, TextScore, not_finite
+from cda.score.classifier import SameTokens, TextScore, characters, not_finite
 from cda.score.log_probability import log_probabilities
+from cda.score.progress import TextBar
 from cda.score.protocols import FloatArray
 
 _CHUNK = 256
@@ -170,17 +171,20 @@ class LogRatioScorer:
         Raises:
             ModelError: The chat template does not show where responses begin, or the tokenizer is another model's.
         """
-        from tqdm import tqdm
-
         groups = [range(start, min(start + _CHUNK, len(prompts))) for start in range(0, len(prompts), _CHUNK)]
         asked = [rows for rows in groups if not skip.issuperset(rows)]
         same = SameTokens(skip, known or {})
-        total = len(self._policies) * sum(map(len, asked))
-        with tqdm(total=total, desc=self._shown, unit="text", disable=self.label is None) as bar:
+        left = frozenset(row for rows in asked for row in rows)
+        n, n_policies = len(prompts), len(self._policies)
+        done = frozenset(row for row in range(n * n_policies) if row % n not in left)
+        sizes = [characters(*text) for text in zip(prompts, responses, strict=True)]
+        with TextBar(sizes * n_policies, done, self._shown) as bar:
+
+            def told(policy: int, rows: Sequence[int]) -> None:
+                bar.scored([policy * n + row for row in rows])
+
             for rows in asked:
-                yield self._group(
-                    rows, [prompts[row] for row in rows], [responses[row] for row in rows], same, bar.update
-                )
+                yield self._group(rows, [prompts[row] for row in rows], [responses[row] for row in rows], same, told)
 
     def _group(
         self,
@@ -188,7 +192,7 @@ class LogRatioScorer:
         prompts: Sequence[Prompt],
         responses: Sequence[str],
         same: SameTokens,
-        told: Callable[[int], object],
+        told: Callable[[int, list[int]], None],
     ) -> list[tuple[int, TextScore]]:
         spans = response_spans(self.policy.causal.template, prompts, responses)
         whole = {
@@ -196,11 +200,15 @@ class LogRatioScorer:
             for row, span in zip(rows, spans, strict=True)
             if span is not None and same.is_first(row, _name_of(span), span.encoded.truncated)
         }
-        told(len(self._policies) * (len(rows) - len(whole)))
-        left = list(whole.values())
-        log_ratio = self._log_probabilities(self.policy, left, told)
+        kept, left = list(whole), list(whole.values())
+        for number in range(len(self._policies)):
+            told(number, [row for row in rows if row not in whole])
+        log_ratio = self._log_probabilities(self.policy, left, lambda done: told(0, [kept[at] for at in done]))
         if self.reference is not None:
-            log_ratio = log_ratio - self._log_probabilities(self.reference, left, told)
+            of_reference = self._log_probabilities(
+                self.reference, left, lambda done: told(1, [kept[at] for at in done])
+            )
+            log_ratio = log_ratio - of_reference
         if self.per_token:
             log_ratio = log_ratio / np.array([span.n_tokens for span in left], dtype=np.float64)
         scored = same.finished(zip(whole, map(float, self.beta * log_ratio), strict=True))
@@ -208,7 +216,7 @@ class LogRatioScorer:
         return sorted([*scored, *too_long], key=lambda one: one[0])
 
     def _log_probabilities(
-        self, policy: Policy, spans: Sequence[ResponseSpan], told: Callable[[int], object]
+        self, policy: Policy, spans: Sequence[ResponseSpan], told: Callable[[Sequence[int]], None]
     ) -> FloatArray:
         with policy.state():
             return log_probabilities(policy.causal, spans, self.batch_tokens, told)

@@ -29,8 +29,8 @@ def compare_runs(folders: Sequence[str], out: str | None = None) -> str:
         The tables and notes, and in the last line where the page is.
 
     Raises:
-        RunError: A folder holds no finished audit, or one of another version; all of them are listed. Or the page cannot
-            be written.
+        RunError: Fewer than two runs; a folder holds no finished audit, or one of another version; all of them are listed. Or
+            the page cannot be written.
         DataError: An audit of one model without a training.
     """
     audits = _audits(folders)
@@ -52,6 +52,11 @@ def _audits(folders: Sequence[str]) -> dict[str, Any]:
     ]
     if problems:
         raise RunError("\n".join(problems))
+    if len(files) < 2:
+        raise RunError(
+            f"--compare: two finished runs or more are compared, and {folders[0]} is one"
+            f"{' (given twice)' if len(folders) > 1 else ''}; its own report: cda report {folders[0]}"
+        )
     audits: dict[str, Any] = {folder: read_json(file) for folder, file in files.items()}
     problems = [
         f"{files[folder]}: not an audit of this version; run `cda audit` again"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from cda.biases import builtin_names
-from cda.config.load import LoadedRecipe, find_recipe, is_recipe, load_model_audit, load_recipe
+from cda.config.load import LoadedRecipe, find_recipe, is_bias_content, is_recipe, load_model_audit, load_recipe
 from cda.config.scoring import kind_of
 from cda.data.load import FILE_TYPES
 from cda.errors import CdaError, RecipeError, RunError, did_you_mean
@@ -134,8 +134,7 @@ def _is_bias(target: str) -> bool:
     """Whether a target is a bias file, or the name of a built-in bias that is no recipe's name too."""
     if not is_recipe(target):
         return target in builtin_names()
-    content = read_yaml_mapping(find_recipe(target))
-    return "instructions" in content and "biases" not in content
+    return is_bias_content(read_yaml_mapping(find_recipe(target)))
 
 
 def _nothing_to_rewrite(target: str, overrides: Sequence[str], options: InspectOptions) -> None:

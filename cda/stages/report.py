@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cda.errors import DataError
+from cda.errors import DataError, RunError
 from cda.files.jsonl import read_json, write_text
-from cda.files.paths import own_folder
+from cda.files.paths import is_a_file, own_folder, user_path
 from cda.launch import say
 from cda.report.html import render_html
 from cda.report.markdown import render_markdown
@@ -18,7 +18,7 @@ from cda.run import RunFolder
 from cda.stages.applied import NAME as ADAPTER
 from cda.stages.applied import applied_dose, chosen_dose
 from cda.stages.audit import RESULT
-from cda.stages.figures import write_figures
+from cda.stages.figures import checked_form, write_figures
 from cda.stages.saved import of_this_version, read_audit
 
 _STAGES = ("label", "synthesize", "train", "dose", "audit")
@@ -52,6 +52,45 @@ def run(run_folder: RunFolder, figures: str | None = None) -> Path:
         with of_this_version(file):
             say(write_figures(audit_plots(audit), folder, figures))
     return html
+
+
+def redraw(given: str, words: Sequence[str], figures: str | None = None, dry_run: bool = False) -> None:
+    """Draw the report of a finished run anew, from its folder alone.
+
+    Args:
+        given: The folder, of a training or of an audit.
+        words: Further words of the command line, of which there may be none.
+        figures: As for `run`.
+        dry_run: Only say what would be done.
+
+    Raises:
+        RunError: It holds no finished audit, or settings are given, which only a recipe takes.
+        RecipeError: Another format of figures.
+    """
+    path = user_path(given)
+    if figures is not None:
+        checked_form(figures)
+    if words:
+        raise RunError(f"{given}: the folder of a run, whose report is drawn as it is; {words[0]} goes with a recipe")
+    if not is_a_file(path / "audit" / RESULT):
+        holds = next(
+            (
+                name
+                for name in ("quality.json", "best_of_n.json", "discover.json", "win_rate.json")
+                if is_a_file(path / name)
+            ),
+            None,
+        )
+        other = f"; it holds {holds} of another command, with its page next to it" if holds else ""
+        raise RunError(
+            f"{given}: no finished audit here ({Path('audit') / RESULT}){other}. Give a recipe, or the folder of a finished run"
+        )
+    if dry_run:
+        say(f"report      {path / 'report' / 'report.html'}, from {path / 'audit' / RESULT}")
+        return
+    run_folder = RunFolder(path)
+    with run_folder.lock():
+        run(run_folder, figures)
 
 
 def _made(run_folder: RunFolder, names: Sequence[str]) -> dict[str, Any]:

@@ -170,11 +170,20 @@ def _otherwise(subject: Subject, texts: Sequence[Text], loaded: LoadedRecipe) ->
         settings, how = scorer.settings, f"Scored by {bare_name(subject.name)}"
     # What stands behind an address or a function can change unseen: their scores outlive a failure, and no success.
     path = unfinished_scores(subject, loaded)
-    with ScoreCache(path) if path else nullcontext() as cache:
-        scores = score_texts(scorer, texts, cache=cache, scope=fingerprint([kind, dict(settings)]))
-    if path:
-        for file in path.parent.glob(f"{path.name}*"):
-            file.unlink(missing_ok=True)
+    n_kept = 0
+    try:
+        with ScoreCache(path) if path else nullcontext() as cache:
+            try:
+                scores = score_texts(scorer, texts, cache=cache, scope=fingerprint([kind, dict(settings)]))
+            except BaseException:
+                n_kept = len(cache) if cache is not None else 0
+                raise
+    finally:
+        if path and n_kept:
+            say(f"  {n_kept} of {len(set(texts))} scores are kept in {path}: the same command goes on from them")
+        elif path:
+            for file in path.parent.glob(f"{path.name}*"):
+                file.unlink(missing_ok=True)
     counts = _counts(scores)
     counts["truncated"] = max(counts["truncated"], getattr(scorer, "n_truncated", 0))
     notes = _marks_note(texts, _has_turns) if kind == "served" else []
