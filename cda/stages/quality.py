@@ -277,7 +277,6 @@ def _write(out: Path, result: Mapping[str, Any], rows: Sequence[Mapping[str, Any
     write_jsonl(new / SCORES, rows)
     write_text(new / PAGE, quality_page(result))
     write_text(new / TABLES, quality_markdown(result))
-    own_folder(new / REWARDBENCH)
     for name, content in rewardbench_files(result, rows).items():
         file = new / REWARDBENCH / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -287,6 +286,6 @@ def _write(out: Path, result: Mapping[str, Any], rows: Sequence[Mapping[str, Any
             write_json(file, content)
     refuse_link(out / REWARDBENCH)
     rmtree(out / REWARDBENCH, ignore_errors=True)  # of an earlier call, perhaps on other files
-    for name in (REWARDBENCH, SCORES, PAGE, TABLES, RESULT):
-        (new / name).replace(out / name)
+    for path in sorted(new.iterdir(), key=lambda one: one.name == RESULT):  # it last: by it the others are known
+        path.replace(out / path.name)
     rmtree(new)
