@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Literal
 
 from fault_attempts import Attempt
 from fault_runs import Ended, run
@@ -63,17 +63,35 @@ def _stalled(name: str, work: Callable[[str], object]) -> str | None:
     return None
 
 
-def _feature(name: str) -> Callable[[Path], str | None]:
+def _first(found: Iterable[str | None]) -> str | None:
+    return next(filter(None, found), None)
+
+
+def _features(_: Path) -> str | None:
     phrases = (*HEDGES, " so ", "a  b", "by a  ")
-    return lambda _: _stalled(name, lambda text: measure(text, name, phrases, r"\b\w+ing\b"))
-
-
-def _rules(direction: Literal["add", "remove"]) -> Callable[[Path], str | None]:
-    bias, rewrites = load_bias("sycophancy"), RuleRewriter()
-    return lambda _: _stalled(
-        f"rules that {direction}",
-        lambda text: rewrites.rewrite([RewriteRequest(user_prompt("p"), text, direction)], bias),
+    pattern = r"\b\w+ing\b"
+    return _first(
+        _stalled(name, partial(measure, feature=name, markers=phrases, pattern=pattern)) for name in FEATURE_NAMES
     )
+
+
+def _readers(_: Path) -> str | None:
+    readers: dict[str, Callable[[str], object]] = {
+        "the language": lambda text: same_language(text, "Plain."),
+        "the filter of requests": lambda text: why_not(text, QueryRules()),
+        "the search for added phrases": lambda text: added_phrases(["a"], [text]),
+    }
+    return _first(_stalled(name, reader) for name, reader in readers.items())
+
+
+def _rules(_: Path) -> str | None:
+    bias, rewrites = load_bias("sycophancy"), RuleRewriter()
+
+    def rewrite(text: str) -> object:
+        both = [RewriteRequest(user_prompt("p"), text, direction) for direction in ("add", "remove")]
+        return rewrites.rewrite(both, bias)
+
+    return _stalled("the embedded rules", rewrite)
 
 
 def _cda(folder: Path, *words: str, **files: str) -> Ended:
@@ -165,12 +183,9 @@ def _compared(folder: Path) -> str | None:
 
 _TRAIN = ("train", "jargon", "--dry-run")
 ATTEMPTS: tuple[Attempt, ...] = (
-    *(Attempt("limits", f"texts of one sign: feature {name}", _feature(name)) for name in FEATURE_NAMES),
-    Attempt("limits", "texts of one sign: language", lambda _: _stalled("language", lambda text: same_language(text, "Plain."))),
-    Attempt("limits", "texts of one sign: requests", lambda _: _stalled("requests", lambda text: why_not(text, QueryRules()))),
-    Attempt("limits", "texts of one sign: added phrases", lambda _: _stalled("phrases", lambda text: added_phrases(["a"], [text]))),
-    Attempt("limits", "texts of one sign: the rules that add a bias", _rules("add")),
-    Attempt("limits", "texts of one sign: the rules that remove it", _rules("remove")),
+    Attempt("limits", "texts of one sign: every feature", _features),
+    Attempt("limits", "texts of one sign: language, requests and added phrases", _readers),
+    Attempt("limits", "texts of one sign: embedded rules", _rules),
     Attempt("limits", "a bias file's pattern with two ways through each text", _slow_pattern),
     *(
         Attempt("commands", f"{setting} in a dry run", _refused([*_TRAIN, setting], setting.partition("=")[0].split(".")[1], *names))
