@@ -173,14 +173,6 @@ def _report(folder: Path) -> str | None:
     return None if ended.status == 0 else ended.said[-300:]
 
 
-def _compared(folder: Path) -> str | None:
-    _audit(folder, "--bias", "jargon")
-    ended = _cda(folder, "report", "--compare", "runs/audit-rm.py-reward")
-    return (
-        None if ended.refused and "two finished runs" in ended.said else f"status {ended.status}: {ended.said[-300:]}"
-    )
-
-
 _TRAIN = ("train", "jargon", "--dry-run")
 ATTEMPTS: tuple[Attempt, ...] = (
     Attempt("limits", "texts of one sign: every feature", _features),
@@ -188,7 +180,7 @@ ATTEMPTS: tuple[Attempt, ...] = (
     Attempt("limits", "texts of one sign: embedded rules", _rules),
     Attempt("limits", "a bias file's pattern with two ways through each text", _slow_pattern),
     *(
-        Attempt("commands", f"{setting} in a dry run", _refused([*_TRAIN, setting], setting.partition("=")[0].split(".")[1], *names))
+        Attempt("commands", f"{setting} in a dry run", _refused([*_TRAIN, setting], *names))
         for setting, names in (
             ("train.report_to=tensorbord", ("Did you mean 'tensorboard'",)),
             ("train.metric_for_best_model=eval_acuracy", ("Did you mean 'eval_accuracy'",)),
@@ -207,5 +199,4 @@ ATTEMPTS: tuple[Attempt, ...] = (
     Attempt("commands", "a misspelt file", _refused(["quality", "embedded", "pairs.jsnl"], "Did you mean 'pairs.jsonl'", pairs__jsonl="{}\n")),
     Attempt("commands", "an incomplete bias file", _refused(["train", "mine.yaml"], "read as a bias file", "instructions: missing", mine__yaml=BIAS)),
     Attempt("commands", "the report of a run's folder", _report),
-    Attempt("commands", "a comparison of one run", _compared),
 )  # fmt: skip
