@@ -220,7 +220,7 @@ def test_changed_recipe_redoes_what_it_touches_and_keeps_the_old(
     """No text is new, so that the scores of the first audit are found again."""
     labels = record(folder, "label")
     said = again(small_job(folder, "audit.ties=half"))
-    assert 'audit: made again, because audit.ties: drop → half' in said
+    assert "audit: made again, because audit.ties: drop → half" in said
     assert said.count("done before, reused") == 4
     assert record(folder, "label") == labels
     old = folder / "superseded" / "audit-1"
