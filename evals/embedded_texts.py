@@ -4,8 +4,8 @@ Thresholds: of the contrasts of each bias and direction, and of the triples' way
 limited feature within the limits that an audit itself sets (`cda.effects.overlap`; the bias's own features exempt); list lines
 stand on the biased side of structure alone; the nearest questions of two parts are no paraphrases (MiniLM cosine below 0.75);
 every text that is measured or taught has been read in its present wording by someone who did not know which side is which; of
-the present texts of every part at least 90% pass every reading of them, and two readers of the same texts agree on whether a
-text passes with a kappa of 0.4 or more, where either fails any.
+the present texts of every part at least 90% pass every reading of them, and two readers of the same texts, 30 or more, agree on
+whether a text passes with a kappa of 0.4 or more, where either fails any.
 
     python evals/embedded_texts.py                    check, and write the measured part of the data card
     python evals/embedded_texts.py --draw FOLDER      a sheet for readers, rows numbered and shuffled, sides in random order, and
@@ -63,7 +63,7 @@ from cda.stats.proportions import share
 CARD = FOLDER / "README.md"
 START, END = "<!-- measured -->", "<!-- end of measured -->"
 FEATURES = ("words", "list_lines", "flesch_reading_ease", "long_word_share", "specifics", "hedges", "exclamations")
-ALIKE, PASSED, LEAST_KAPPA = 0.75, 0.9, 0.4
+ALIKE, PASSED, LEAST_KAPPA, FEWEST_SHARED = 0.75, 0.9, 0.4, 30
 SHEETS = ("audit", "shown", "train", "quality", "lessons", "triples")
 BY_BIAS = {"audit": "contrasts", "shown": "contrasts", "triples": "ways back"}
 TO_MEND = 2  # a reader's severity from which a text is rewritten
@@ -423,7 +423,7 @@ def reading_checks(rows: Sequence[Json]) -> list[Check]:
 
 
 def double_readings(rows: Sequence[Json]) -> list[tuple[int, int, list[tuple[bool, bool]]]]:
-    """Pairs of readings that share texts, and whether each shared text passed in the one and in the other."""
+    """Pairs of readings that share texts enough, and whether each shared text passed in the one and in the other."""
     passed: dict[int, dict[str, bool]] = {}
     for row in rows:
         if row["text"] is not None:
@@ -431,7 +431,7 @@ def double_readings(rows: Sequence[Json]) -> list[tuple[int, int, list[tuple[boo
     found = []
     for first, second in itertools.combinations(sorted(passed), 2):
         shared = sorted(passed[first].keys() & passed[second].keys())
-        if shared:
+        if len(shared) >= FEWEST_SHARED:
             found.append((first, second, [(passed[first][text], passed[second][text]) for text in shared]))
     return found
 
