@@ -30,9 +30,8 @@ from cda.discover.confirm import Confirmation, ConfirmSettings, Validation, conf
 from cda.discover.records import Measured
 from cda.errors import CdaError, DataError
 from cda.records import user_prompt
-from cda.stats.clustered_share import clustered_wilson
 from cda.stats.one_sided import clustered_t_test
-from cda.stats.proportions import wilson
+from cda.stats.proportions import share, wilson
 from cda.stats.trimmed import inside_fences
 
 REFERENCE = "topic4_validation"
@@ -136,7 +135,7 @@ def clustered(margins: np.ndarray, ids: Sequence[str]) -> dict[str, Any] | None:
 def judge(rows: Sequence[Measured]) -> dict[str, Any]:
     preferences = [row.preference for row in rows if row.preference is not None]
     low, high = wilson(sum(preferences), len(preferences))
-    by_prompt = clustered_wilson(preferences, [row.prompt_id for row in rows]).to_json()
+    by_prompt = share(preferences, [row.prompt_id for row in rows]).to_json()
     return {"n": len(rows), "mean": float(np.mean(preferences)), "low": low, "high": high, "clustered": by_prompt}
 
 

@@ -109,7 +109,7 @@ def alike_but_for_the_bias(contrasts: Sequence[Contrast]) -> tuple[Overlap, Bool
     """The overlap of an audit: contrasts of one bias whose drift is within limits, the bias's own features exempt."""
     sides = (measured([getattr(one, side) for one in contrasts], DEFAULT_LIMITS) for side in ("perturbed", "base"))
     ids = [prompt_id(one.prompt) for one in contrasts]
-    return overlap_of(*sides, ids, rng(), treatment=load_bias(contrasts[0].bias).treatment)
+    return overlap_of(*sides, ids, treatment=load_bias(contrasts[0].bias).treatment)
 
 
 def alike_backs() -> dict[str, Json]:
@@ -286,7 +286,7 @@ def readings() -> dict[str, Json]:
         found[name] = {
             "texts": len(group),
             "read_twice_or_more": sum(len(read_now[text]) > 1 for text in been_read),
-            "passed": share(passed, ids, rng()).to_json(),
+            "passed": share(passed, ids).to_json(),
             "right_side": sum(all(row["side_right"] for row in read_now[text]) for text in been_read),
             "failed": [id for id, well in zip(ids, passed, strict=True) if not well],
         }

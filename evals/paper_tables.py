@@ -64,7 +64,7 @@ def bias_tables(release: Path, bias: str) -> dict[str, Any]:
         "noise_ceiling": _tried(lambda: noise_ceiling(counts, recomputed, ids, DRAWS)),
         "labels": {
             name: {
-                "human_skew": asdict(share(people.target[people.used], _ids(ids, people.used), DRAWS)),
+                "human_skew": asdict(share(people.target[people.used], _ids(ids, people.used))),
                 "not_counted": people.exclusions.reasons,
                 "models": model_tables(margins, people, ids),
                 "judges": judge_tables(verdicts, people, ids),
@@ -88,12 +88,12 @@ def model_tables(margins: dict[str, dict[str, np.ndarray]], people: Majority, id
     """Each run and size against people, means over sizes, and each run's change from the base of the same size."""
     tables: dict[str, Any] = {}
     for run, sizes in margins.items():
-        each = {size: against_people(*_scored([values], people), ids, DRAWS) for size, values in sizes.items()}
+        each = {size: against_people(*_scored([values], people), ids) for size, values in sizes.items()}
         table: dict[str, Any] = {"sizes": {size: asdict(one) for size, one in each.items()}}
         for name, chosen in (("mean", tuple(sizes)), ("mean_of_2B_3B_8B", SIZES)):
             if set(chosen) <= set(sizes):
                 table[name] = asdict(
-                    mean_against_people(*_scored([sizes[size] for size in chosen], people, stack=True), ids, DRAWS)
+                    mean_against_people(*_scored([sizes[size] for size in chosen], people, stack=True), ids)
                 )
         table["items_without_score"] = {size: int(np.isnan(values).sum()) for size, values in sizes.items()}
         if run != "base":
@@ -115,7 +115,7 @@ def change(before: np.ndarray, after: np.ndarray, people: Majority, ids: list[st
     misses = tuple((one != target).astype(float) for one in hits)
     return {
         name: {
-            "paired": asdict(paired_change(first, second, kept, DRAWS)),
+            "paired": asdict(paired_change(first, second, kept)),
             "unpaired": asdict(unpaired_change(first, second)),
             "exact_p": exact_change_test(first, second, kept).p_value,  # McNemar's where each prompt occurs once
         }
@@ -153,8 +153,8 @@ def judge_tables(verdicts: dict[str, np.ndarray], people: Majority, ids: list[st
     for name, values in {**verdicts, "panel": panel}.items():
         known, scored = _scored([values], people)
         tables[name] = {
-            "ties_as_margin_0": asdict(against_people(known, scored, ids, DRAWS)),
-            "ties_left_out": _tried(lambda m=known, p=scored: against_people(m, p, ids, DRAWS, "drop")),
+            "ties_as_margin_0": asdict(against_people(known, scored, ids)),
+            "ties_left_out": _tried(lambda m=known, p=scored: against_people(m, p, ids, "drop")),
         }
     return tables
 
@@ -210,7 +210,7 @@ def contingency_tables(labels: fff.Labels) -> dict[str, Any]:
     """The 2 × 2 table of the training sample, read strictly (as the paper did) and as meant."""
     ids = [str(row) for row in range(len(labels.parsed[0]))]
     readings = {"strict": labels.strict, "parsed": labels.parsed}
-    return {name: _tried(lambda t=table: contingency(*t, ids, DRAWS)) for name, table in readings.items()}
+    return {name: _tried(lambda t=table: contingency(*t, ids)) for name, table in readings.items()}
 
 
 def r_train(release: Path, bias: str, labels: fff.Labels | None) -> Estimate:

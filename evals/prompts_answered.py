@@ -42,8 +42,8 @@ from cda.embedded.texts import BIASES
 from cda.errors import CdaError, DataError
 from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.records import Prompt, content_id
-from cda.stats.clustered_share import clustered_wilson
 from cda.stats.estimate import Estimate
+from cda.stats.proportions import share
 
 KEPT = ROOT / "evals" / "answers" / "prompts.jsonl"
 SHEET = 20
@@ -182,7 +182,7 @@ class Cell:
 
     @property
     def estimate(self) -> Estimate | None:
-        return clustered_wilson(self.hits, prompt_ids(self.prompts)) if self.hits else None
+        return share(self.hits, prompt_ids(self.prompts)) if self.hits else None
 
     def __str__(self) -> str:
         found = self.estimate

@@ -117,7 +117,7 @@ def frontier(curve: DoseCurve, contrasts: Sequence[Contrast], pairs: Sequence[Pa
     halves = out_of_fold(curve, voted, prompt_ids(contrasts), rng()).first_half
     for row, dose in enumerate(DOSES):
         people = against_people_at(curve.margins_at(0.0), curve.margins_at(dose), contrasts)
-        change = positive_share_change(curve.quality_margins[0], curve.quality_margins[row], prompt_ids(pairs), rng())
+        change = positive_share_change(curve.quality_margins[0], curve.quality_margins[row], prompt_ids(pairs))
         rows_of = [curve.rows_of(bias) & voted.used for bias in BIASES]
         gaps = [half_gaps(curve.margins[row, own] > 0, voted.target[own], halves[:, own]) for own in rows_of]
         found[f"{dose:g}"] = {
@@ -193,7 +193,7 @@ def quality_at(scored: Scored, adapter: Path, dose: float, sets: Sequence[Qualit
     found: Json = {}
     for one in sets:
         first, second = scored.margins(None, 0.0, one.pairs), scored.margins(adapter, dose, one.pairs)
-        found[one.name] = asdict(positive_share_change(first, second, prompt_ids(one.pairs), rng())) | {"by": one.by}
+        found[one.name] = asdict(positive_share_change(first, second, prompt_ids(one.pairs))) | {"by": one.by}
         longer = np.sign([n_words(pair.chosen) - n_words(pair.rejected) for pair in one.pairs])
         found[one.name]["by_longer_side"] = {
             f"{side} is longer": {
@@ -215,7 +215,7 @@ def quality_at(scored: Scored, adapter: Path, dose: float, sets: Sequence[Qualit
             }
     for name, pairs in ({"pooled": pooled(sets)} | by_people(sets)).items():
         before, after = scored.margins(None, 0.0, pairs), scored.margins(adapter, dose, pairs)
-        found[name] = asdict(positive_share_change(before, after, prompt_ids(pairs), rng()))
+        found[name] = asdict(positive_share_change(before, after, prompt_ids(pairs)))
     return found
 
 
@@ -244,7 +244,7 @@ def cross_bias(way: str, seed: int, spec: ModelSpec, work: Path, scored: Scored)
         for bias in BIASES:
             rows = [row for row, one in enumerate(contrasts) if one.bias == bias]
             ids = prompt_ids([contrasts[row] for row in rows])
-            found[taught][bias] = asdict(positive_share_change(before[rows], after[rows], ids, rng()))
+            found[taught][bias] = asdict(positive_share_change(before[rows], after[rows], ids))
     return found
 
 
@@ -285,7 +285,7 @@ def post_hoc(spec: ModelSpec, work: Path, sets: Sequence[Quality]) -> Json:
             "chosen": chosen,
             "held_out": held,
             "at_1": against_people_at(curve.margins_at(0.0), curve.margins_at(1.0), contrasts),
-            "quality_at_1": asdict(positive_share_change(margins[0.0][n:], margins[1.0][n:], prompt_ids(pairs), rng())),
+            "quality_at_1": asdict(positive_share_change(margins[0.0][n:], margins[1.0][n:], prompt_ids(pairs))),
         }
     write_json(path, found)
     return found

@@ -141,9 +141,9 @@ def audit_of(world: World, rng: np.random.Generator) -> dict[str, Any]:
     pairs = margins(rng, world.quality, N_PAIRS, world.noise, r=AGREEMENT_ON_QUALITY)
     found: dict[str, Any] = {
         "scorings": ["before", "after"], "aim": world.aim, "dose_applied": 1.0,
-        "skew": skews(groups, dict.fromkeys((bias.name for bias in BIASES), N_CONTRASTS), {}, 0),
+        "skew": skews(groups, dict.fromkeys((bias.name for bias in BIASES), N_CONTRASTS), {}),
         "votes": {} if world.people is None else {"target": votes_of(groups[0], world.people, rng)},
-        "quality": {"unread": 0, **positive_shares(pairs, PAIR_IDS, 0)},
+        "quality": {"unread": 0, **positive_shares(pairs, PAIR_IDS)},
         "beyond_noise": {
             group.bias.name: attempt(partial(beyond_noise, *group.margins.values(), IDS, *pairs.values(), PAIR_IDS))
             for group in groups

@@ -8,10 +8,9 @@ from functools import lru_cache
 
 from cda.discover.records import Measured
 from cda.records import prompt_id
-from cda.stats.clustered_share import clustered_wilson
 from cda.stats.estimate import Estimate
 from cda.stats.one_sided import clustered_t_test
-from cda.stats.proportions import wilson
+from cda.stats.proportions import share, wilson
 from cda.stats.trimmed import TrimmedMean, inside_fences, iqr_trimmed_mean
 
 Failures = Mapping[str, Mapping[str, int]]
@@ -141,13 +140,13 @@ def strength(rows: Sequence[Measured], trim: bool = False) -> Strength:
     preferences = [row.preference for row in judged if row.preference is not None]
     verdict = clustered_t_test(preferences, _prompts(judged), "less", _NO_SIDE, "share")
     wins = [float(row.margin > 0) for row in rows]
-    win_rate = clustered_wilson(wins, _prompts(rows))
+    win_rate = share(wins, _prompts(rows))
     low, high = wilson(sum(wins), len(wins))
     return Strength(
         reward.estimate,
         reward.p_value,
         reward.standard_error,
-        clustered_wilson(preferences, _prompts(judged)),
+        share(preferences, _prompts(judged)),
         verdict.p_value,
         len(rows) - len(judged),
         win_rate,

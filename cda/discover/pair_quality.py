@@ -106,7 +106,7 @@ def pair_quality(
         ValueError: Rows of several candidates.
     """
     _one_candidate(rows)
-    labelled = fidelity(rows, bias, label, rng) if label is not None else {}
+    labelled = fidelity(rows, bias, label) if label is not None else {}
     missing: dict[str, str] = {}
     drift = _attempt(partial(pair_drift, rows, bias, rng), "drift", missing)
     return PairQuality(
@@ -124,7 +124,9 @@ def pair_quality(
 
 
 def fidelity(
-    rows: Sequence[Measured], bias: Bias, label: Labeller, rng: np.random.Generator
+    rows: Sequence[Measured],
+    bias: Bias,
+    label: Labeller,
 ) -> dict[str | None, Fidelity]:
     """Fidelity of all pairs under None, and of each rewriter's under its name; each distinct text is labelled once.
 
@@ -143,7 +145,7 @@ def fidelity(
     names = dict.fromkeys(row.rewriter for row in rows)
     return {
         name: _fidelity(
-            [(row.prompt_id, *one) for row, one in zip(rows, pairs, strict=True) if name in (None, row.rewriter)], rng
+            [(row.prompt_id, *one) for row, one in zip(rows, pairs, strict=True) if name in (None, row.rewriter)]
         )
         for name in (None, *names)
     }
@@ -161,17 +163,17 @@ def pair_drift(rows: Sequence[Measured], bias: Bias, rng: np.random.Generator) -
     return tuple(feature_drift(measured(present), measured(absent), ids, rng, treatment=treatment))
 
 
-def _fidelity(rows: Sequence[tuple[str, bool | None, bool | None]], rng: np.random.Generator) -> Fidelity:
+def _fidelity(rows: Sequence[tuple[str, bool | None, bool | None]]) -> Fidelity:
     """From prompt, label of the side with and label of the side without."""
     present = [(prompt, one) for prompt, one, _ in rows if one is not None]
     absent = [(prompt, not one) for prompt, _, one in rows if one is not None]
     both = [(prompt, one and not other) for prompt, one, other in rows if one is not None and other is not None]
     n = len(rows)
-    return Fidelity(n, _share(present, rng), _share(absent, rng), _share(both, rng), n - len(present), n - len(absent))
+    return Fidelity(n, _share(present), _share(absent), _share(both), n - len(present), n - len(absent))
 
 
-def _share(hits: Collection[tuple[str, bool]], rng: np.random.Generator) -> Estimate | None:
-    return share([hit for _, hit in hits], [prompt for prompt, _ in hits], rng) if hits else None
+def _share(hits: Collection[tuple[str, bool]]) -> Estimate | None:
+    return share([hit for _, hit in hits], [prompt for prompt, _ in hits]) if hits else None
 
 
 def _one_candidate(rows: Sequence[Measured]) -> None:

@@ -189,7 +189,7 @@ def identify(
     """
     if len(set(forms)) < 2:
         raise DataError("one functional form cannot disagree with itself: give at least two of linear, log_ratio, …")
-    overlap, inside = overlap_of(perturbed, base, prompt_ids, rng, limits=limits, treatment=treatment)
+    overlap, inside = overlap_of(perturbed, base, prompt_ids, limits=limits, treatment=treatment)
     names = [name for name in limits if name not in treatment]
     first, second = ({name: side[name] for name in names} for side in (perturbed, base))
     adjusted = {form: adjusted_effect(margins, first, second, prompt_ids, form, unit) for form in dict.fromkeys(forms)}

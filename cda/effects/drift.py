@@ -151,7 +151,7 @@ def feature_drift(
                 difference=drawn.estimate(name),
                 standardised=_scaled(drawn, spread) if spread > 0 else None,
                 median_ratio=float(np.median(first[both] / second[both])) if both.any() else None,
-                beyond=share(~limit.holds(first, second), prompt_ids, rng) if limit else None,
+                beyond=share(~limit.holds(first, second), prompt_ids) if limit else None,
                 limit=limit,
             )
         )
@@ -159,7 +159,9 @@ def feature_drift(
 
 
 def label_drift(
-    perturbed: Sequence[bool | None], base: Sequence[bool | None], prompt_ids: Sequence[str], rng: np.random.Generator
+    perturbed: Sequence[bool | None],
+    base: Sequence[bool | None],
+    prompt_ids: Sequence[str],
 ) -> tuple[Estimate, int]:
     """Drift in another bias: mean of label(perturbed) − label(base), and how many pairs were left out as unparsed.
 
@@ -167,7 +169,6 @@ def label_drift(
         perturbed: Whether the biased side exhibits the other bias; None where the label could not be parsed. Length n.
         base: The same for the unbiased side.
         prompt_ids: Cluster of each pair. Length n.
-        rng: For the interval.
 
     Returns:
         A share difference; positive means that the other bias came along. With it, the number of pairs left out.
@@ -185,7 +186,7 @@ def label_drift(
     if not rows:
         raise DataError(f"none of {len(prompt_ids)} pairs has a parsed label on both sides")
     first_labels, second_labels, kept = zip(*rows, strict=True)
-    return paired_change(second_labels, first_labels, kept, rng), len(prompt_ids) - len(rows)
+    return paired_change(second_labels, first_labels, kept), len(prompt_ids) - len(rows)
 
 
 def embedding_similarity(

@@ -122,7 +122,6 @@ def overlap_of(
     perturbed: Mapping[str, ArrayLike],
     base: Mapping[str, ArrayLike],
     prompt_ids: Sequence[str],
-    rng: np.random.Generator,
     *,
     limits: Mapping[str, Limit] = DEFAULT_LIMITS,
     treatment: Collection[str] = (),
@@ -131,7 +130,7 @@ def overlap_of(
     n = len(prompt_ids)
     inside, beyond = within_limits(perturbed, base, n, limits=limits, treatment=treatment)
     found = Overlap(
-        share=share(inside, prompt_ids, rng),
+        share=share(inside, prompt_ids),
         n=int(inside.sum()),
         n_prompts=len(_kept(prompt_ids, inside)),
         n_total=n,
@@ -161,7 +160,7 @@ def effect(margins: ArrayLike, prompt_ids: Sequence[str], rng: np.random.Generat
             f"the mean margin does not vary between its {mean.n_clusters} prompts "
             f"({f'{mean.value:g}'.replace('-', '−')} in each): its error is unknown"
         )
-    return Effect(share(values > 0, prompt_ids, rng), mean.estimate(unit))
+    return Effect(share(values > 0, prompt_ids), mean.estimate(unit))
 
 
 def overlap_effect(

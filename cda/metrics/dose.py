@@ -140,7 +140,9 @@ def mixed_curve(
 
 
 def dose_response(
-    curve: DoseCurve, people: Majority, prompt_ids: Sequence[str], rng: np.random.Generator
+    curve: DoseCurve,
+    people: Majority,
+    prompt_ids: Sequence[str],
 ) -> tuple[DosePoint, ...]:
     """Every dose beside people, and what it does to quality.
 
@@ -148,7 +150,6 @@ def dose_response(
         curve: Margins at every dose.
         people: Majorities of the n contrasts.
         prompt_ids: Cluster of each contrast. Length n.
-        rng: For clustered intervals.
 
     Raises:
         DataError: Lengths that differ, or no row with a majority.
@@ -158,9 +159,9 @@ def dose_response(
         quality = change = None
         if curve.quality_margins is not None:
             base, here, ids = curve.quality_margins[0], curve.quality_margins[at], curve.quality_prompt_ids
-            quality = positive_share(here, ids, rng)
-            change = paired_change(base > 0, here > 0, ids, rng) if at else None
-        points.append(DosePoint(dose, against_people(curve.margins[at], people, prompt_ids, rng), quality, change))
+            quality = positive_share(here, ids)
+            change = paired_change(base > 0, here > 0, ids) if at else None
+        points.append(DosePoint(dose, against_people(curve.margins[at], people, prompt_ids), quality, change))
     return tuple(points)
 
 

@@ -125,11 +125,11 @@ def cross_validated_dose(
     curve = replace(curve, margins=curve.margins[:, own], biases=())
     quality = None
     if held.quality_margins is not None:
-        accuracy = share((held.quality_margins > 0).mean(axis=0), curve.quality_prompt_ids, rng)
+        accuracy = share((held.quality_margins > 0).mean(axis=0), curve.quality_prompt_ids)
         quality = _covering(accuracy, drawn.dose.quality)
-    own_people = _people([held], drawn.dose, people, prompt_ids, rng)
+    own_people = _people([held], drawn.dose, people, prompt_ids)
     base, plain = (
-        _at_fixed(curve.margins_at(dose), held, one, people, prompt_ids, rng)
+        _at_fixed(curve.margins_at(dose), held, one, people, prompt_ids)
         for dose, one in ((0.0, drawn.base), (1.0, drawn.plain))
     )
     return HeldOutDose(
@@ -137,8 +137,8 @@ def cross_validated_dose(
         base=base,
         plain=plain,
         quality=quality,
-        against_base=_change(curve, 0.0, held, drawn, own_people.gap.value - base.gap.value, people, prompt_ids, rng),
-        against_plain=_change(curve, 1.0, held, drawn, own_people.gap.value - plain.gap.value, people, prompt_ids, rng),
+        against_base=_change(curve, 0.0, held, drawn, own_people.gap.value - base.gap.value, people, prompt_ids),
+        against_plain=_change(curve, 1.0, held, drawn, own_people.gap.value - plain.gap.value, people, prompt_ids),
         chosen={dose: float((held.chosen == dose).mean()) for dose in curve.doses},
         dose=final.dose,
         barred=final.barred,
@@ -166,14 +166,17 @@ def held_out_mean(
         out_of_fold(one, people, prompt_ids, np.random.default_rng(seed), repeats, max_quality_loss) for one in curves
     ]
     drawn = _resampled(curves, people, prompt_ids, rng, max_quality_loss)
-    return _people(held, drawn.dose, people, prompt_ids, rng)
+    return _people(held, drawn.dose, people, prompt_ids)
 
 
 def _people(
-    models: Sequence[OutOfFold], drawn: Measures, people: Majority, prompt_ids: Sequence[str], rng: np.random.Generator
+    models: Sequence[OutOfFold],
+    drawn: Measures,
+    people: Majority,
+    prompt_ids: Sequence[str],
 ) -> HeldOutPeople:
     # Repeats stand beside each other as models do: rows are averaged over all of them.
-    found = mean_against_people(np.concatenate([one.margins for one in models]), people, prompt_ids, rng)
+    found = mean_against_people(np.concatenate([one.margins for one in models]), people, prompt_ids)
     hits = np.mean([one.margins > 0 for one in models], axis=0)
     signed = _covering(found.signed_gap, drawn.signed_gap)
     return HeldOutPeople(
@@ -192,10 +195,9 @@ def _at_fixed(
     drawn: Measures,
     people: Majority,
     prompt_ids: Sequence[str],
-    rng: np.random.Generator,
 ) -> HeldOutPeople:
     """A dose that nobody chose, on the halves of the chosen ones."""
-    found: AgainstPeople = against_people(margins, people, prompt_ids, rng)
+    found: AgainstPeople = against_people(margins, people, prompt_ids)
     gap = _gap((margins > 0).astype(np.float64), held, people, found.signed_gap, drawn, FIXED_METHOD)
     return HeldOutPeople(found.skew, found.human_skew, found.miscalibration, gap, found.signed_gap, found.n_ties)
 
@@ -217,7 +219,6 @@ def _change(
     gap: float,
     people: Majority,
     prompt_ids: Sequence[str],
-    rng: np.random.Generator,
 ) -> HeldOutChange:
     """Out-of-fold rows, averaged over repeats, minus the same rows at a fixed dose; `gap` is the change of the gaps."""
     rows, at = people.used, curve.doses.index(dose)
@@ -228,12 +229,12 @@ def _change(
     if curve.quality_margins is not None and held.quality_margins is not None:
         assert own.quality is not None and other.quality is not None  # draws have it where the curve does
         right = curve.quality_margins[at] > 0, (held.quality_margins > 0).mean(axis=0)
-        quality = _covering(paired_change(*right, curve.quality_prompt_ids, rng), own.quality - other.quality)
+        quality = _covering(paired_change(*right, curve.quality_prompt_ids), own.quality - other.quality)
     missed = np.abs(fixed - target), np.abs(chosen - target).mean(axis=0)
-    skew = paired_change(fixed, chosen.mean(axis=0), ids, rng)
+    skew = paired_change(fixed, chosen.mean(axis=0), ids)
     return HeldOutChange(
         skew=_covering(skew, own.skew - other.skew),
-        miscalibration=_covering(paired_change(*missed, ids, rng), own.miscalibration - other.miscalibration),
+        miscalibration=_covering(paired_change(*missed, ids), own.miscalibration - other.miscalibration),
         gap=_covering(bounded_by_skew(gap, skew), own.gap - other.gap),
         quality=quality,
     )

@@ -14,9 +14,9 @@ from cda.metrics.preference import margins_finite
 from cda.metrics.votes import Majority
 from cda.records import Exclusions, count_reasons
 from cda.stats.auc import auc
-from cda.stats.bootstrap import bootstrap_mean, bootstrap_sums
+from cda.stats.bootstrap import bootstrap_sums
 from cda.stats.estimate import Estimate
-from cda.stats.proportions import Z_95, paired_change, share, wilson
+from cda.stats.proportions import Z_95, paired_change, share
 
 FloatArray = NDArray[np.float64]
 ModelTies = Literal["no-hit", "half", "drop"]
@@ -73,7 +73,6 @@ def against_people(
     margins: ArrayLike,
     people: Majority,
     prompt_ids: Sequence[str],
-    rng: np.random.Generator,
     ties: ModelTies = "no-hit",
 ) -> AgainstPeople:
     """One model's preferences beside people's, on the rows that have a majority.
@@ -82,7 +81,6 @@ def against_people(
         margins: score(perturbed) − score(base), or a judge's preference in [−1, 1]. Shape (n,).
         people: Majorities of the same rows.
         prompt_ids: Cluster of each row. Length n.
-        rng: For clustered intervals.
         ties: A margin of exactly 0 is no preference for the perturbed side (`no-hit`, as in the audit), counts `half`,
             or leaves the row out (`drop`, as the paper does for judges).
 
@@ -95,11 +93,11 @@ def against_people(
     if not rows.any():
         raise DataError("no row has both a preference of the model and a majority of people: nothing can be compared")
     hits, target, ids = _hits(values, ties)[rows], people.target[rows], _ids(prompt_ids, rows)
-    signed = paired_change(target, hits, ids, rng)
+    signed = paired_change(target, hits, ids)
     return AgainstPeople(
-        skew=share(hits, ids, rng),
-        human_skew=share(target, ids, rng),
-        miscalibration=share(np.abs(hits - target), ids, rng),
+        skew=share(hits, ids),
+        human_skew=share(target, ids),
+        miscalibration=share(np.abs(hits - target), ids),
         signed_gap=signed,
         gap=absolute(signed),
         auc=auc(values[rows], target, ids) if len(np.unique(target[target != 0.5])) == 2 else None,
@@ -111,22 +109,20 @@ def mean_against_people(
     margins: ArrayLike,
     people: Majority,
     prompt_ids: Sequence[str],
-    rng: np.random.Generator,
     ties: Literal["no-hit", "half"] = "no-hit",
 ) -> AgainstPeople:
     """Mean over models of each share, on the same rows; the gap is that of the mean skew.
 
-    Rows are averaged first and prompts drawn then: models on the same rows are not independent evidence.
+    Rows are averaged first: models on the same rows are not independent evidence.
 
     Args:
         margins: One row for each model, in its own reward units. Shape (models, n).
         people: Majorities of the n rows.
         prompt_ids: Cluster of each row. Length n.
-        rng: For clustered intervals.
         ties: As in `against_people`; `drop` would leave other rows out for each model.
 
     Raises:
-        DataError: As in `against_people`; one prompt only.
+        DataError: As in `against_people`.
     """
     values = margins_finite(margins)
     if values.ndim != 2 or not len(values):
@@ -134,11 +130,11 @@ def mean_against_people(
     _same_length(values[0], people, prompt_ids)
     rows = people.used
     hits, target, ids = _hits(values, ties)[:, rows], people.target[rows], _ids(prompt_ids, rows)
-    signed = _mean_difference(hits.mean(axis=0), target, ids, rng)
+    signed = paired_change(target, hits.mean(axis=0), ids, len(values))
     return AgainstPeople(
-        skew=mean_share(hits.mean(axis=0), ids, rng),
-        human_skew=share(target, ids, rng),
-        miscalibration=mean_share(np.abs(hits - target).mean(axis=0), ids, rng),
+        skew=share(hits.mean(axis=0), ids, len(values)),
+        human_skew=share(target, ids),
+        miscalibration=share(np.abs(hits - target).mean(axis=0), ids, len(values)),
         signed_gap=signed,
         gap=absolute(signed),
         auc=None,
@@ -169,7 +165,9 @@ def panel_margins(verdicts: ArrayLike) -> tuple[FloatArray, Exclusions]:
 
 
 def contingency(
-    chosen: Sequence[bool | None], rejected: Sequence[bool | None], prompt_ids: Sequence[str], rng: np.random.Generator
+    chosen: Sequence[bool | None],
+    rejected: Sequence[bool | None],
+    prompt_ids: Sequence[str],
 ) -> Contingency:
     """Bias × chosen/rejected table of preference pairs, with Wilson intervals (clustered where prompts repeat).
 
@@ -177,7 +175,6 @@ def contingency(
         chosen: Does the chosen response exhibit the bias; None where the label is unparsed. Length n.
         rejected: The same of the rejected response. Length n.
         prompt_ids: Cluster of each pair. Length n.
-        rng: For clustered intervals.
 
     Raises:
         DataError: Lengths that differ, no labelled pair, or no pair in which exactly one side has the bias.
@@ -196,9 +193,9 @@ def contingency(
         only_chosen=int((first & ~second).sum()),
         only_rejected=int((~first & second).sum()),
         neither=int((~first & ~second).sum()),
-        selection_rate=share(first[one], ids[one].tolist(), rng),
-        chosen_rate=share(first, ids.tolist(), rng),
-        rejected_rate=share(second, ids.tolist(), rng),
+        selection_rate=share(first[one], ids[one].tolist()),
+        chosen_rate=share(first, ids.tolist()),
+        rejected_rate=share(second, ids.tolist()),
         exclusions=Exclusions(len(chosen), count_reasons(["unparsed label"] * int((~parsed).sum()))),
     )
 
@@ -250,23 +247,6 @@ def _divided(top: FloatArray, bottom: FloatArray, where: NDArray[np.bool_]) -> F
 
 def _hits(margins: FloatArray, ties: ModelTies) -> FloatArray:
     return np.where(margins == 0, 0.5, margins > 0) if ties == "half" else (margins > 0).astype(np.float64)
-
-
-def mean_share(values: FloatArray, prompt_ids: Sequence[str], rng: np.random.Generator) -> Estimate:
-    """Mean of per-row means over models; Wilson over the prompts where there is no spread to resample."""
-    found = bootstrap_mean(values, prompt_ids, rng).estimate("share")
-    if found.high - found.low > _ROUNDING:
-        return found
-    low, high = wilson(found.value * found.n_prompts, found.n_prompts)
-    return Estimate(found.value, low, high, found.n, found.n_prompts, "share", "Wilson 95% over prompts")
-
-
-def _mean_difference(
-    values: FloatArray, target: FloatArray, prompt_ids: Sequence[str], rng: np.random.Generator
-) -> Estimate:
-    """Mean of values − target; the paired interval of two shares where there is no spread to resample."""
-    found = bootstrap_mean(values - target, prompt_ids, rng).estimate("share difference")
-    return found if found.high - found.low > _ROUNDING else paired_change(target, values, prompt_ids, rng)
 
 
 def absolute(signed: Estimate) -> Estimate:

@@ -58,7 +58,7 @@ def people_change(
         DataError: Lengths that differ, a margin that is not finite, or no row with a majority.
     """
     first, second = margins_finite(before), margins_finite(after)
-    both = against_people(first, people, prompt_ids, rng), against_people(second, people, prompt_ids, rng)
+    both = against_people(first, people, prompt_ids), against_people(second, people, prompt_ids)
     rows = people.used
     target = people.target[rows]
     ids = [name for name, keep in zip(prompt_ids, rows, strict=True) if keep]
@@ -67,8 +67,8 @@ def people_change(
     return PeopleChange(
         before=both[0],
         after=both[1],
-        skew=share_change(hits[0], hits[1], ids, rng, ties),
-        miscalibration=share_change(np.abs(hits[0] - target), np.abs(hits[1] - target), ids, rng, ties),
+        skew=share_change(hits[0], hits[1], ids, ties),
+        miscalibration=share_change(np.abs(hits[0] - target), np.abs(hits[1] - target), ids, ties),
         gap=gap_change(hits[0], hits[1], target, ids, rng),
         auc=auc_change(first[rows], second[rows], target, ids) if both[0].auc is not None else None,
     )
@@ -87,7 +87,7 @@ def gap_change(
         found = bootstrap_sums(sums, ids, _gaps, rng)
         if found.low < found.high:
             return found.estimate("share difference")
-    return bounded_by_skew(value, paired_change(before, after, ids, rng))
+    return bounded_by_skew(value, paired_change(before, after, ids))
 
 
 def bounded_by_skew(value: float, skew: Estimate) -> Estimate:

@@ -53,49 +53,45 @@ ModelTies = Literal["no-hit", "half"]
 """A margin of exactly 0: no preference for the first side (rewards, where it is chance), or half of one (judges)."""
 
 
-def positive_share(
-    margins: ArrayLike, prompt_ids: Sequence[str], rng: np.random.Generator, ties: ModelTies = "no-hit"
-) -> Estimate:
+def positive_share(margins: ArrayLike, prompt_ids: Sequence[str], ties: ModelTies = "no-hit") -> Estimate:
     """Share of margins above 0: the skew of contrasts, the accuracy of quality pairs.
 
     Args:
         margins: score(perturbed) − score(base), or score(chosen) − score(rejected). Shape (n,), reward units.
         prompt_ids: Cluster of each row. Length n.
-        rng: For clustered intervals.
         ties: What a margin of exactly 0 counts.
     """
     values = margins_finite(margins)
     hits = np.where(values == 0, 0.5, values > 0) if ties == "half" else values > 0
-    return share(hits, prompt_ids, rng)
+    return share(hits, prompt_ids)
 
 
 def positive_share_change(
-    before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str], rng: np.random.Generator
+    before: ArrayLike,
+    after: ArrayLike,
+    prompt_ids: Sequence[str],
 ) -> Change:
     """Change of the share of positive margins between two scorings of the same rows."""
     first, second = margins_finite(before), margins_finite(after)
     hits = first > 0, second > 0
     ties = int((first == 0).sum()), int((second == 0).sum())
-    return share_change(hits[0], hits[1], prompt_ids, rng, ties)
+    return share_change(hits[0], hits[1], prompt_ids, ties)
 
 
-def share_change(
-    before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str], rng: np.random.Generator, n_ties: tuple[int, int]
-) -> Change:
+def share_change(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str], n_ties: tuple[int, int]) -> Change:
     """Change of a share of hits between two scorings of the same rows, with its test.
 
     Args:
         before: Hits before, 0 to 1 (halves where a tie counts half). Shape (n,).
         after: Hits after, on the same rows. Shape (n,).
         prompt_ids: Cluster of each row. Length n.
-        rng: For clustered intervals.
         n_ties: Rows with margin exactly 0, before and after.
     """
     test = exact_change_test(before, after, prompt_ids)
     return Change(
-        before=share(before, prompt_ids, rng),
-        after=share(after, prompt_ids, rng),
-        change=paired_change(before, after, prompt_ids, rng),
+        before=share(before, prompt_ids),
+        after=share(after, prompt_ids),
+        change=paired_change(before, after, prompt_ids),
         unpaired=unpaired_change(before, after),
         p_value=test.p_value,
         p_method=test.method,

@@ -33,7 +33,6 @@ def preference_table(
     margins: ArrayLike,
     people: Sequence[Preference | None],
     prompt_ids: Sequence[str],
-    rng: np.random.Generator,
     ties: ModelTies = "no-hit",
 ) -> PreferenceTable:
     """The model's preferences on contrasts with votes, by people's majority.
@@ -42,7 +41,6 @@ def preference_table(
         margins: score(perturbed) − score(base), or a judge's preference in [−1, 1]; exactly 0 is a tie. Shape (n,).
         people: People's word on each contrast, `tie` for a split too; None where nobody voted, which leaves it out.
         prompt_ids: Cluster of each contrast. Length n.
-        rng: For clustered intervals.
         ties: What a tie of the model counts in `skew_given`.
 
     Raises:
@@ -60,7 +58,7 @@ def preference_table(
     return PreferenceTable(
         counts={word: _counts(values[one]) for word, one in rows.items()},
         skew_given={
-            word: positive_share(values[one], ids[one].tolist(), rng, ties) for word, one in rows.items() if one.any()
+            word: positive_share(values[one], ids[one].tolist(), ties) for word, one in rows.items() if one.any()
         },
     )
 

@@ -56,13 +56,13 @@ class Design:
 def level(values: FloatArray, design: Design) -> Estimate:
     """Weighted mean with a 95% interval: of a plain share Wilson's or a clustered bootstrap, else of residuals."""
     if design.is_plain(values):
-        return share(values, design.prompt_ids, design.rng())
+        return share(values, design.prompt_ids)
     drawn = _drawn(values, design, "share")
     if drawn is not None:
         return drawn
     if np.ptp(values) > 0:
         inside = np.clip(values, 0, 1)
-        return _of_strata(lambda rows, ids: share(inside[rows], ids, design.rng()), values, design)
+        return _of_strata(lambda rows, ids: share(inside[rows], ids), values, design)
     mean, n = design.mean(values), len(set(design.prompt_ids))
     low, high = wilson(min(max(mean, 0.0), 1.0) * n, n)
     return Estimate(mean, min(low, mean), max(high, mean), len(values), n, "share", "Wilson 95% over prompts")
@@ -71,18 +71,16 @@ def level(values: FloatArray, design: Design) -> Estimate:
 def change(before: FloatArray, after: FloatArray, design: Design) -> Estimate:
     """Weighted mean of after − before with a 95% interval, paired; see `level`."""
     if design.is_plain(before, after):
-        return paired_change(before, after, design.prompt_ids, design.rng())
+        return paired_change(before, after, design.prompt_ids)
     moved = after - before
     drawn = _drawn(moved, design, "share difference")
     if drawn is not None:
         return drawn
     clipped = np.clip(before, 0, 1), np.clip(after, 0, 1)
     if np.ptp(moved) > 0:
-        return _of_strata(
-            lambda rows, ids: paired_change(clipped[0][rows], clipped[1][rows], ids, design.rng()), moved, design
-        )
+        return _of_strata(lambda rows, ids: paired_change(clipped[0][rows], clipped[1][rows], ids), moved, design)
     # Every row moved alike: the width that as many plain shares would have.
-    plain = paired_change(*clipped, design.prompt_ids, design.rng())
+    plain = paired_change(*clipped, design.prompt_ids)
     mean = design.mean(moved)
     return replace(plain, value=mean, low=mean - (plain.value - plain.low), high=mean + (plain.high - plain.value))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -12,9 +12,9 @@ from scipy.special import gammaln, logsumexp
 
 from cda.errors import DataError
 from cda.records import Exclusions, Preference, count_reasons
-from cda.stats.bootstrap import bootstrap_mean, bootstrap_sums
+from cda.stats.bootstrap import bootstrap_sums
 from cda.stats.estimate import Estimate
-from cda.stats.proportions import wilson
+from cda.stats.proportions import share, wilson
 
 FloatArray = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -26,6 +26,7 @@ Level = Literal["nominal", "ordinal"]
 _PERTURBED, _BASE, _TIE = range(3)
 _ALPHA_DRAWS = 1_000
 _CEILING_DRAWS = 4_000
+_ROUNDING = 1e-12  # an interval narrower than this has no spread behind it
 _CORRELATIONS = np.arange(0.005, 1.0, 0.01)  # grid of how alike two votes on one item are
 
 
@@ -150,7 +151,7 @@ def leading_words(counts: Counts) -> list[str]:
 
 
 def agreement(counts: Counts, item_ids: Sequence[str], rng: np.random.Generator, level: Level = "nominal") -> Agreement:
-    """Mean majority share and Krippendorff's alpha with 95% intervals from resampled clusters of items.
+    """Mean majority share with Wilson's 95% interval, and Krippendorff's alpha with one from resampled clusters of items.
 
     Alpha is Krippendorff's (2011, "Computing Krippendorff's alpha-reliability"); its interval takes the draws in which alpha
     is defined. Where the votes give it none, `alpha` is None and `no_alpha` says why; the majority share stands.
@@ -162,30 +163,24 @@ def agreement(counts: Counts, item_ids: Sequence[str], rng: np.random.Generator,
         level: Distance between words for alpha.
 
     Raises:
-        DataError: No item with two votes, or one prompt only.
+        DataError: No item with two votes.
     """
     several = counts.sum(axis=1) >= 2
     used, ids = counts[several], np.asarray(item_ids, dtype=str)[several]
     exclusions = Exclusions(len(counts), {"fewer than two votes": int((~several).sum())} if not several.all() else {})
     if not several.any():
         raise DataError(f"no item of {len(counts)} has two votes: agreement between people cannot be estimated")
-    share = bootstrap_mean(used.max(axis=1) / used.sum(axis=1), ids.tolist(), rng).estimate("share")
-    if share.high - share.low < 1e-12:
-        # Every prompt has the same share: no draw differs, which does not show that no other prompt would.
-        low, high = wilson(share.value * share.n_prompts, share.n_prompts)
-        share = replace(share, low=low, high=high, method="Wilson 95% over prompts")
     n_votes = int(used.sum())
+    top = share(used.max(axis=1) / used.sum(axis=1), ids.tolist(), n_votes / len(used))
     try:
-        alpha = _estimated_alpha(used, ids, rng, level, share)
+        alpha = _estimated_alpha(used, ids, rng, level)
     except DataError as problem:
-        return Agreement(share, None, level, n_votes, exclusions, str(problem))
-    return Agreement(share, alpha, level, n_votes, exclusions)
+        return Agreement(top, None, level, n_votes, exclusions, str(problem))
+    return Agreement(top, alpha, level, n_votes, exclusions)
 
 
-def _estimated_alpha(
-    used: Counts, ids: NDArray[np.str_], rng: np.random.Generator, level: Level, share: Estimate
-) -> Estimate:
-    """Krippendorff's alpha with its interval; `share` is the majority share of the same items.
+def _estimated_alpha(used: Counts, ids: NDArray[np.str_], rng: np.random.Generator, level: Level) -> Estimate:
+    """Krippendorff's alpha with its interval.
 
     Raises:
         DataError: One word throughout (chance agreement is then full), or in too many draws.
@@ -206,19 +201,26 @@ def _estimated_alpha(
         )
     value, (low, high) = _alpha(used, level), np.quantile(draws, (0.025, 0.975))
     bounds, method = (min(value, float(low)), max(value, float(high))), "prompt-clustered bootstrap 95%"
-    if share.value == 1:
-        # Nobody disagreed: alpha as if each item that Wilson's bound allows to be split disagreed as much as chance.
+    agreed = _agreeing_pairs(used)
+    if float(np.ptp(agreed)) <= _ROUNDING:
+        # Every item is as split as every other, or none is: alpha in proportion, if as many pairs of votes disagreed as
+        # Wilson's interval of their share allows. Of items that all agree, those that did not would do so by chance.
+        rate = share(agreed, ids.tolist())
         expected = float(1 - ((used.sum(axis=0) / used.sum()) ** 2).sum())
-        bounds, method = (max(-1.0, 1 - (1 - share.low) / expected), value), "from Wilson 95% over prompts"
+        by_rate = (1 - value) / (1 - rate.value) if rate.value < 1 else 1 / expected
+        bounds = max(-1.0, 1 - by_rate * (1 - rate.low)), max(value, 1 - by_rate * (1 - rate.high))
+        method = "from Wilson 95% over prompts"
     return Estimate(value, *bounds, len(used), len(names), "alpha", method)
 
 
+def _agreeing_pairs(counts: Counts) -> FloatArray:
+    """Share of the pairs of votes on each item that are the same word. Shape (n,)."""
+    totals = counts.sum(axis=1)
+    return np.asarray((counts * (counts - 1)).sum(axis=1) / (totals * (totals - 1)))
+
+
 def noise_ceiling(
-    counts: Counts,
-    first: Majority,
-    item_ids: Sequence[str],
-    rng: np.random.Generator,
-    n_votes: int | None = None,
+    counts: Counts, first: Majority, item_ids: Sequence[str], rng: np.random.Generator, n_votes: int | None = None
 ) -> NoiseCeiling:
     """Miscalibration of a second, independent majority of people against `first`, under a stated vote model.
 
@@ -273,6 +275,10 @@ def noise_ceiling(
     found = bootstrap_sums(columns, item_ids, _ceiling, rng, n_draws=_CEILING_DRAWS)
     low, high = min(found.low, found.value), max(found.high, found.value)
     method = "Dirichlet-multinomial vote model, prompt-clustered bootstrap 95%"
+    if high - low <= _ROUNDING:
+        # Every item has the same votes: no draw differs, which does not show that no other prompt would.
+        low, high = wilson(found.value * found.n_clusters, found.n_clusters)
+        method = "Dirichlet-multinomial vote model, Wilson 95% over prompts"
     estimate = Estimate(found.value, low, high, int(keep.sum()), found.n_clusters, "share", method)
     correlation = float(_posterior(likelihood.sum(axis=0)) @ _CORRELATIONS)
     return NoiseCeiling(estimate, correlation, n_votes)

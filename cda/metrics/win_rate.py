@@ -34,7 +34,7 @@ class WinRate:
     n_unread: int
 
 
-def win_rate(preferences: ArrayLike, prompt_ids: Sequence[str], rng: np.random.Generator) -> WinRate:
+def win_rate(preferences: ArrayLike, prompt_ids: Sequence[str]) -> WinRate:
     """Win, tie and loss shares with their win rate.
 
     The sign of a preference decides, whatever its size. Intervals are 95%, clustered by prompt where prompts repeat. No
@@ -44,7 +44,6 @@ def win_rate(preferences: ArrayLike, prompt_ids: Sequence[str], rng: np.random.G
         preferences: Of a judge for the first text of each comparison, both orders averaged, −1 to 1; NaN where it gave no
             readable verdict. Shape (n,).
         prompt_ids: Cluster of each row. Length n.
-        rng: For clustered intervals.
 
     Raises:
         DataError: Nothing was read, lengths differ, or a preference is not between −1 and 1.
@@ -61,8 +60,8 @@ def win_rate(preferences: ArrayLike, prompt_ids: Sequence[str], rng: np.random.G
             f"a judge's preferences lie between -1 and 1, and these reach {np.abs(signs).max():g}: are they rewards?"
         )
     won, tied, lost = signs > 0, signs == 0, signs < 0
-    win, tie, loss = (share(one, ids, rng) for one in (won, tied, lost))
-    return WinRate(share(won + 0.5 * tied, ids, rng), win, tie, loss, _test(won, lost, ids), int((~read).sum()))
+    win, tie, loss = (share(one, ids) for one in (won, tied, lost))
+    return WinRate(share(won + 0.5 * tied, ids), win, tie, loss, _test(won, lost, ids), int((~read).sum()))
 
 
 def _test(won: ArrayLike, lost: ArrayLike, prompt_ids: Sequence[str]) -> ExactTest:

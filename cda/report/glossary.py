@@ -110,15 +110,16 @@ _JUDGED_QUALITY = Entry("quality accuracy", "(pairs where the judge prefers chos
 # By a word of the method's name in the audit.
 _METHODS = {
     "Wilson": Entry("Wilson interval", "(p + z²/2n ± z·√(p(1−p)/n + z²/4n²)) / (1 + z²/n), z = 1.96",
-        "95% interval of a share where every prompt occurs once (Wilson 1927). It stays inside 0 to 100% and keeps a width at 0 "
-        "and at 100%. 'Over prompts': n is the number of prompts."),
+        "95% interval of a share (Wilson 1927). It stays inside 0 to 100% and keeps a width at 0 and at 100%. 'On the effective "
+        "number of rows': where prompts repeat, n is divided by the design effect (Kish 1965), which counts as if 4 more prompts "
+        "had rows that are all alike. 'Over prompts': n is the number of prompts."),
     "Newcombe paired": Entry("Newcombe paired interval", "method 10: Wilson limits of both shares, joined by their correlation φ",
-        "95% interval of a paired difference where every prompt occurs once (Newcombe 1998, Statistics in Medicine 17, "
-        "2635–2650)."),
+        "95% interval of a paired difference (Newcombe 1998, Statistics in Medicine 17, 2635–2650); where prompts repeat, on the "
+        "effective number of rows, as for Wilson's."),
     "prompt-clustered bootstrap": Entry("prompt-clustered bootstrap", "2.5% and 97.5% quantiles over draws of whole prompts",
-        "95% interval of means and gaps, and of shares where prompts repeat: answers to one prompt are not taken for "
-        "independent. 10,000 draws; 1,000 for Krippendorff's alpha and 4,000 for the second majority. Where no draw differs from another, the Wilson or "
-        "Newcombe interval over prompts is taken."),
+        "95% interval of means and of changes of gaps: answers to one prompt are not taken for independent. 10,000 draws; 1,000 "
+        "for Krippendorff's alpha and 4,000 for the second majority. Where no draw of these two differs from another, Wilson's "
+        "interval over prompts is taken. Below 10 prompts it is too narrow."),
     "BCa": Entry("BCa bootstrap", "quantiles of 10,000 draws of whole prompts, moved by the draws' bias z₀ and acceleration a",
         "95% interval by the bootstrap, corrected for draws that are off centre or skewed (Efron 1987)."),
     "prompt-clustered normal": Entry("normal interval, clustered", "estimate ± 1.96 · √(G/(G−1) · Σ of the G prompts' squared influences)",

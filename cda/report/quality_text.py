@@ -24,7 +24,7 @@ from cda.report.quality_tables import (
     tenths,
 )
 from cda.report.tables import Table
-from cda.report.terminal import plain_table
+from cda.report.terminal import few_prompts, plain_table
 
 MAX_COLUMNS = 100
 _MAX_NAME = 14
@@ -35,11 +35,20 @@ def quality_summary(result: Json) -> str:
     parts = []
     for one in result["sets"]:
         table = _brief_table(one, shown_groups(one), result)
-        notes = [line for note in set_notes(one, result) for line in textwrap.wrap(inert(note), MAX_COLUMNS)]
+        said = [*set_notes(one, result), few_prompts(_prompts_of(one))]
+        notes = [line for note in said for line in textwrap.wrap(inert(note), MAX_COLUMNS)]
         parts.append("\n".join([*(clipped(line, MAX_COLUMNS) for line in plain_table(table).splitlines()), *notes]))
     end = [*how_scored(result), *([FLAGS] if compares_two(result) else [])]
     parts.append("\n".join(line for text in end for line in textwrap.wrap(inert(text), MAX_COLUMNS)))
     return "\n\n".join(parts)
+
+
+def _prompts_of(one: Json) -> dict[str, int]:
+    """Prompts behind each section that is shown."""
+    return {
+        group["name"]: min(score["estimate"]["n_prompts"] for score in group["scores"].values())
+        for group in shown_groups(one)
+    }
 
 
 def quality_markdown(result: Json) -> str:

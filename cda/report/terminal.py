@@ -36,6 +36,8 @@ from cda.report.verdict import (
 )
 
 MAX_LINES, MAX_COLUMNS = 20, 100
+FEW_PROMPTS = 10
+"""Below it the intervals of means cover less than they say, and those of shares are as wide as a guess."""
 _MAX_NAME = 36
 _RATE = " RATE ATE"
 Row = tuple[str, ...]
@@ -60,7 +62,8 @@ def summary_table(audit: Json, report_path: str, adapter_path: str | None = None
     below = [others_sentence(audit, MAX_COLUMNS)]
     scored = clipped(inert(how_scored(audit)), MAX_COLUMNS)
     dose = textwrap.wrap(dose_line(audit), MAX_COLUMNS, max_lines=2, placeholder=" …")
-    end = [*dose, scored]
+    few = few_prompts(_prompts_of(audit))
+    end = [*([clipped(few, MAX_COLUMNS)] if few else []), *dose, scored]
     if adapter_path is not None:
         end.append(f"Adapter: {inert(adapter_path)} (dose {applied(audit):g})")
     end.append(f"Report: {inert(report_path)}")
@@ -86,6 +89,7 @@ def _model_summary(audit: Json, report_path: str) -> str:
     rows = [tuple(clipped(inert(cell), _MAX_NAME) for cell in row) for row in (table.header, *table.rows)]
     scored = textwrap.wrap(inert(how_scored(audit)), MAX_COLUMNS)
     words = textwrap.wrap(_verdict_line(verdicts(audit)).replace("Verdict: ", "Biased side: "), MAX_COLUMNS)
+    words += textwrap.wrap(few_prompts(_prompts_of(audit)), MAX_COLUMNS)
     words += textwrap.wrap(panel_sentence(audit), MAX_COLUMNS)
     words += textwrap.wrap(_drift_note(audit), MAX_COLUMNS)
     words += textwrap.wrap(ties_sentence(audit), MAX_COLUMNS)
@@ -95,6 +99,30 @@ def _model_summary(audit: Json, report_path: str) -> str:
     words += textwrap.wrap(_triple_sentence(audit), MAX_COLUMNS)
     words += [line for sentence in _rate_lines(audit) for line in textwrap.wrap(sentence, MAX_COLUMNS)]
     return "\n".join([*_aligned(rows), *words, *scored, f"Report: {inert(report_path)}"])
+
+
+def few_prompts(n_prompts: dict[str, int]) -> str:
+    """A warning that names what rests on fewer than `FEW_PROMPTS` prompts; empty where nothing does."""
+    few = [f"{inert(name)} {n}" for name, n in sorted(n_prompts.items(), key=lambda one: one[1]) if n < FEW_PROMPTS]
+    return (
+        f"Warning: below {FEW_PROMPTS} prompts intervals are rough; use more prompts. Now: {', '.join(few)}."
+        if few
+        else ""
+    )
+
+
+def _prompts_of(audit: Json) -> dict[str, int]:
+    """Prompts behind the skew of every bias, its voted contrasts and quality."""
+    measured = {name: _share_of(one) for name, one in audit["skew"].items()}
+    measured |= {f"votes on {name}": one["human_skew"] for name, one in audit["votes"].items()}
+    if audit["quality"] is not None:
+        measured["quality"] = _share_of(audit["quality"])
+    return {name: int(one["n_prompts"]) for name, one in measured.items()}
+
+
+def _share_of(one: Json) -> Json:
+    found: Json = one["after"] if "after" in one else one["model"]
+    return found
 
 
 def _drift_note(audit: Json) -> str:

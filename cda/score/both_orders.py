@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cda.score.protocols import FloatArray
-from cda.stats.bootstrap import bootstrap_mean
 from cda.stats.estimate import Estimate
+from cda.stats.proportions import share
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,10 @@ def of_one_order(
     ids = [name for name, one in zip(prompt_ids, read, strict=True) if one]
     position = None
     if len(set(ids)) > 1:
-        position = bootstrap_mean(values[read], ids, np.random.default_rng(0)).estimate("preference")
+        first = share((values[read] + 1) / 2, ids)
+        position = replace(
+            first, value=2 * first.value - 1, low=2 * first.low - 1, high=2 * first.high - 1, unit="preference"
+        )
     return np.where(swapped, -values, values), BothOrders(
         n_unread=int((~read).sum()),
         n_flipped=None,

@@ -62,7 +62,7 @@ def label_rates(bias: Bias, labels: PairLabels | None, seed: int) -> dict[str, A
     else:
         values = np.array([float(bool(one)) - float(bool(other)) for one, other in both])
     return {
-        "contingency": attempt(partial(contingency, labels.chosen, labels.rejected, ids, rng(seed))),
+        "contingency": attempt(partial(contingency, labels.chosen, labels.rejected, ids)),
         "r_train": attempt(partial(chosen_correlation, values[parsed], _kept(ids, parsed), rng(seed))),
     }
 

@@ -50,7 +50,7 @@ def _drift(group: Group, biases: Mapping[str, Bias], encode: Encode | None, seed
     others = [
         one for one in biases.values() if one.name != group.bias.name and one.measure and not one.measure.relative
     ]
-    result["labels"] = {one.name: attempt(partial(_label_drift, group, one, seed)) for one in others}
+    result["labels"] = {one.name: attempt(partial(_label_drift, group, one)) for one in others}
     if encode is not None:
         result["similarity"] = attempt(partial(embedding_similarity, perturbed, base, encode, ids, rng(seed)))
     return result
@@ -90,9 +90,9 @@ def _mean_change(group: Group, seed: int) -> Estimate:
     return bootstrap_mean(after - before, group.prompt_ids, rng(seed)).estimate(group.unit)
 
 
-def _label_drift(group: Group, other: Bias, seed: int) -> Estimate:
+def _label_drift(group: Group, other: Bias) -> Estimate:
     perturbed, base = ([exhibits(text, other) for text in side] for side in _texts(group))
-    return label_drift(perturbed, base, group.prompt_ids, rng(seed))[0]
+    return label_drift(perturbed, base, group.prompt_ids)[0]
 
 
 def _features(texts: Sequence[str], bias: Bias) -> dict[str, FloatArray]:

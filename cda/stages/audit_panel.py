@@ -9,70 +9,70 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cda.metrics.people import against_people, mean_against_people, mean_share
+from cda.metrics.people import against_people, mean_against_people
 from cda.metrics.preference import positive_share
 from cda.metrics.votes import Majority, TieRule
 from cda.score.compared import Preferences
 from cda.stages.audit_groups import FloatArray, Group, Scorings, attempt, people_of
-from cda.stages.audit_result import rng, ties_of
+from cda.stages.audit_result import ties_of
+from cda.stats.proportions import share
 
 
-def panels(groups: Sequence[Group], scorings: Scorings, rule: TieRule, seed: int) -> dict[str, Any]:
+def panels(groups: Sequence[Group], scorings: Scorings, rule: TieRule) -> dict[str, Any]:
     """Skew, and where people voted miscalibration, of every judge of a panel, by bias; empty where no panel was asked.
 
     Args:
         groups: Contrasts of every bias, with a verdict of one judge at least.
         scorings: Of these contrasts.
         rule: For people's ties.
-        seed: Of the intervals.
     """
     scoring = next(iter(scorings.values()))
     if not isinstance(scoring, Preferences) or not scoring.judges:
         return {}
-    return {group.bias.name: _panel(group, scoring.judges, rule, seed) for group in groups}
+    return {group.bias.name: _panel(group, scoring.judges, rule) for group in groups}
 
 
-def _panel(group: Group, judges: Mapping[str, Preferences], rule: TieRule, seed: int) -> dict[str, Any]:
+def _panel(group: Group, judges: Mapping[str, Preferences], rule: TieRule) -> dict[str, Any]:
     compared = [(one.prompt, one.perturbed, one.base) for one in group.contrasts]
     margins = {name: judge.margins(compared) for name, judge in judges.items()}
     people = people_of(group, rule)
     majority = None if people is None else people.majority
     (together,) = group.margins.values()
     return {
-        "judges": {name: _alone(values, group, majority, seed) for name, values in margins.items()},
-        "panel": _alone(together, group, majority, seed),
-        "mean": _mean(np.stack(list(margins.values())), group, majority, seed),
+        "judges": {name: _alone(values, group, majority) for name, values in margins.items()},
+        "panel": _alone(together, group, majority),
+        "mean": _mean(np.stack(list(margins.values())), group, majority),
     }
 
 
-def _alone(margins: FloatArray, group: Group, people: Majority | None, seed: int) -> dict[str, Any]:
+def _alone(margins: FloatArray, group: Group, people: Majority | None) -> dict[str, Any]:
     """One judge, or the panel as one, on the contrasts that it has a verdict on."""
     there = ~np.isnan(margins)
     found: dict[str, Any] = {
-        "skew": attempt(lambda: positive_share(margins[there], _ids(group, there), rng(seed), ties_of(group.unit))),
+        "skew": attempt(lambda: positive_share(margins[there], _ids(group, there), ties_of(group.unit))),
         "ties": int((margins == 0).sum()),
         "unread": int((~there).sum()),
     }
     if people is not None:
         filled, voted = np.where(there, margins, 0.0), replace(people, used=people.used & there)
         found["miscalibration"] = attempt(
-            lambda: against_people(filled, voted, group.prompt_ids, rng(seed), "half").miscalibration
+            lambda: against_people(filled, voted, group.prompt_ids, "half").miscalibration
         )
     return found
 
 
-def _mean(margins: FloatArray, group: Group, people: Majority | None, seed: int) -> dict[str, Any]:
+def _mean(margins: FloatArray, group: Group, people: Majority | None) -> dict[str, Any]:
     """Mean over the judges of each share, on the contrasts that all of them have a verdict on."""
     there: NDArray[np.bool_] = ~np.asarray(np.isnan(margins).any(axis=0), dtype=bool)
     hits = np.where(margins == 0, 0.5, margins > 0).mean(axis=0)
     found: dict[str, Any] = {
-        "skew": attempt(lambda: mean_share(hits[there], _ids(group, there), rng(seed))),
+        "skew": attempt(lambda: share(hits[there], _ids(group, there), len(margins))),
         "unread": int((~there).sum()),
     }
     if people is not None:
         filled, voted = np.where(there, margins, 0.0), replace(people, used=people.used & there)
         found["miscalibration"] = attempt(
-            lambda: mean_against_people(filled, voted, group.prompt_ids, rng(seed), "half").miscalibration
+            lambda: mean_against_people(filled, voted, group.prompt_ids, "half").miscalibration
         )
     return found
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,10 +26,10 @@ from cda.metrics.people_change import people_change
 from cda.metrics.votes import Majority, TieRule
 from cda.records import Preference, prompt_id
 from cda.stages.audit_analysis import label_rates
-from cda.stages.audit_groups import FloatArray, Group, attempt, people_of
+from cda.stages.audit_groups import FloatArray, Group, people_of
 from cda.stages.audit_result import change_json, rng
 from cda.stages.audit_sources import ReleasedTexts, released
-from cda.stats.bootstrap import bootstrap_mean
+from cda.stats.proportions import paired_change
 
 _VERDICT: Mapping[Preference | None, float] = {"perturbed": 1.0, "tie": 0.0, "base": -1.0, None: float("nan")}
 
@@ -100,14 +99,13 @@ def _beside_people(
             for size in dict.fromkeys([*models.before, *models.after])
         },
         "judges": {
-            name: _judge(np.array([_VERDICT[one] for one in said]), majority, ids, seed)
-            for name, said in verdicts.items()
+            name: _judge(np.array([_VERDICT[one] for one in said]), majority, ids) for name, said in verdicts.items()
         },
     }
     both = [size for size in models.before if size in models.after]
     if len(both) > 1:
         before, after = (np.stack([one[size] for size in both]) for one in (models.before, models.after))
-        found["mean"] = {"of": both} | _mean(before, after, majority, ids, seed)
+        found["mean"] = {"of": both} | _mean(before, after, majority, ids)
     return found
 
 
@@ -121,13 +119,13 @@ def _model(
     if not rows.used.any():
         return result | {"missing": "no pair with a majority has a score"}
     if before is None or after is None:
-        one = against_people(scored[0], rows, ids, rng(seed))
+        one = against_people(scored[0], rows, ids)
         return result | _shares(one, "before" if after is None else "after")
     change = people_change(scored[0], scored[1], rows, ids, rng(seed))
     return result | {"skew": change_json(change.skew), "miscalibration": change_json(change.miscalibration)}
 
 
-def _mean(before: FloatArray, after: FloatArray, people: Majority, ids: Sequence[str], seed: int) -> dict[str, Any]:
+def _mean(before: FloatArray, after: FloatArray, people: Majority, ids: Sequence[str]) -> dict[str, Any]:
     """Means over sizes before and after, and the paired change, rows averaged first; on pairs that all sizes scored.
 
     Args:
@@ -135,7 +133,6 @@ def _mean(before: FloatArray, after: FloatArray, people: Majority, ids: Sequence
         after: Margins after. Shape (sizes, n).
         people: Majorities of the n pairs.
         ids: Cluster of each pair.
-        seed: Of the intervals.
     """
     scored, rows, without = _scored([*before, *after], people)
     result: dict[str, Any] = {"without_score": without}
@@ -143,35 +140,27 @@ def _mean(before: FloatArray, after: FloatArray, people: Majority, ids: Sequence
         return result | {"missing": "no pair with a majority has a score of every size"}
     first, second = np.stack(scored[: len(before)]), np.stack(scored[len(before) :])
     means = {
-        "before": mean_against_people(first, rows, ids, rng(seed)),
-        "after": mean_against_people(second, rows, ids, rng(seed)),
+        "before": mean_against_people(first, rows, ids),
+        "after": mean_against_people(second, rows, ids),
     }
     kept = [one for one, keep in zip(ids, rows.used, strict=True) if keep]
     target = rows.target[rows.used]
     hits = [(one[:, rows.used] > 0).astype(np.float64) for one in (first, second)]
-    moved = {
-        "skew": hits[1].mean(axis=0) - hits[0].mean(axis=0),
-        "miscalibration": np.abs(hits[1] - target).mean(axis=0) - np.abs(hits[0] - target).mean(axis=0),
-    }
-    for name, values in moved.items():
-        result[name] = {when: asdict(getattr(one, name)) for when, one in means.items()} | {
-            "change": attempt(partial(_mean_change, values, kept, seed))
-        }
+    moved = {"skew": hits, "miscalibration": [np.abs(one - target) for one in hits]}
+    for name, (earlier, later) in moved.items():
+        change = paired_change(earlier.mean(axis=0), later.mean(axis=0), kept, len(before))
+        result[name] = {when: asdict(getattr(one, name)) for when, one in means.items()} | {"change": asdict(change)}
     return result
 
 
-def _mean_change(values: FloatArray, ids: Sequence[str], seed: int) -> Any:
-    return bootstrap_mean(values, ids, rng(seed)).estimate("share difference")
-
-
-def _judge(values: FloatArray, people: Majority, ids: Sequence[str], seed: int) -> dict[str, Any]:
+def _judge(values: FloatArray, people: Majority, ids: Sequence[str]) -> dict[str, Any]:
     """One LLM judge; its ties are left out, as in the paper, and counted with what could not be read."""
     (scored,), rows, without = _scored([values], people)
     ties = int((scored[rows.used] == 0).sum())
     result: dict[str, Any] = {"without_verdict": without, "ties": ties}
     if ties == int(rows.used.sum()):
         return result | {"missing": "no pair with a majority has a verdict for one side"}
-    return result | _shares(against_people(scored, rows, ids, rng(seed), "drop"), "model")
+    return result | _shares(against_people(scored, rows, ids, "drop"), "model")
 
 
 def _scored(margins: Sequence[FloatArray], people: Majority) -> tuple[list[FloatArray], Majority, int]:

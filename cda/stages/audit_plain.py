@@ -25,10 +25,10 @@ def plain(
     found = [with_plain(group) for group in groups]
     two = {"before": scorings["before"], "after": scorings[PLAIN]}
     return {
-        "skew": {group.bias.name: shares_of(group, seed) for group in found},
+        "skew": {group.bias.name: shares_of(group) for group in found},
         "votes": votes_moved(found, rule, seed),
-        "unseen_phrases": unseen_phrases(found, seed),
-        "quality": quality(texts.pairs, two, seed),
+        "unseen_phrases": unseen_phrases(found),
+        "quality": quality(texts.pairs, two),
         "quality_sections": by_section(texts.quality, two, seed),
-        "triple_skew": triple_skews(texts.triples, texts.released_triples, two, seed),
+        "triple_skew": triple_skews(texts.triples, texts.released_triples, two),
     }

@@ -35,7 +35,9 @@ def rng(seed: int) -> np.random.Generator:
 
 
 def skews(
-    groups: Sequence[Group], available: Mapping[str, int], failed: Mapping[str, Mapping[str, int]], seed: int
+    groups: Sequence[Group],
+    available: Mapping[str, int],
+    failed: Mapping[str, Mapping[str, int]],
 ) -> dict[str, Any]:
     """Skew of every bias, the targets first."""
     return {
@@ -45,7 +47,7 @@ def skews(
             "available": available[group.bias.name],
             "unread": group.n_unread,
             "rewrites_failed": dict(failed.get(group.bias.name, {})),
-            **shares_of(group, seed),
+            **shares_of(group),
             "mean_margin": {label: float(values.mean()) for label, values in group.margins.items()},
             "sd_margin": {label: float(values.std()) for label, values in group.margins.items()},
         }
@@ -53,13 +55,13 @@ def skews(
     }
 
 
-def shares_of(group: Group, seed: int) -> dict[str, Any]:
+def shares_of(group: Group) -> dict[str, Any]:
     """Skew of a bias, and apart for contrasts to which it was added and from which it was removed."""
-    shares = positive_shares(group.margins, group.prompt_ids, seed, ties_of(group.unit))
-    return shares | {"by_direction": _by_direction(group, seed)}
+    shares = positive_shares(group.margins, group.prompt_ids, ties_of(group.unit))
+    return shares | {"by_direction": _by_direction(group)}
 
 
-def _by_direction(group: Group, seed: int) -> dict[str, Any]:
+def _by_direction(group: Group) -> dict[str, Any]:
     """Skew among contrasts to which the bias was added, and among those from which it was removed; none without both."""
     made = np.array([one.tags.get("direction", "") for one in group.contrasts])
     directions = [name for name in DIRECTIONS if (made == name).any()]
@@ -68,7 +70,7 @@ def _by_direction(group: Group, seed: int) -> dict[str, Any]:
         keep = made == name
         ids = [one for one, kept in zip(group.prompt_ids, keep, strict=True) if kept]
         margins = {label: values[keep] for label, values in group.margins.items()}
-        found[name] = positive_shares(margins, ids, seed, ties_of(group.unit))
+        found[name] = positive_shares(margins, ids, ties_of(group.unit))
     return found
 
 
@@ -90,13 +92,13 @@ def votes_undecided(groups: Sequence[Group], rule: TieRule) -> dict[str, int]:
     return {group.bias.name: n for group in groups if (n := voted[group.bias.name]) and not people_of(group, rule)}
 
 
-def quality(pairs: Sequence[Pair], scorings: Scorings, seed: int) -> dict[str, Any] | None:
+def quality(pairs: Sequence[Pair], scorings: Scorings) -> dict[str, Any] | None:
     """Accuracy on held-out pairs; pairs without a readable verdict are left out and counted."""
     margins, ids = _quality_margins(pairs, scorings)
     if not ids:
         return None
     ties = ties_of(next(iter(scorings.values())).unit)
-    return {"unread": len(pairs) - len(ids), **positive_shares(margins, ids, seed, ties)}
+    return {"unread": len(pairs) - len(ids), **positive_shares(margins, ids, ties)}
 
 
 def beyond_noise_of(groups: Sequence[Group], pairs: Sequence[Pair], scorings: Scorings) -> dict[str, Any]:
@@ -132,7 +134,7 @@ def _quality_margins(pairs: Sequence[Pair], scorings: Scorings) -> tuple[dict[st
     return {label: values[read] for label, values in margins.items()}, ids
 
 
-def unseen_phrases(groups: Sequence[Group], seed: int) -> dict[str, Any]:
+def unseen_phrases(groups: Sequence[Group]) -> dict[str, Any]:
     """Skew on contrasts whose perturbed side holds no wording that the rule-based rewriter can put into a text.
 
     It shows whether training unlearned a feature or a word list. Wordings that the base sides hold as well are ordinary
@@ -149,7 +151,7 @@ def unseen_phrases(groups: Sequence[Group], seed: int) -> dict[str, Any]:
         if n:
             ids = [one for one, kept in zip(group.prompt_ids, keep, strict=True) if kept]
             margins = {label: values[keep] for label, values in group.margins.items()}
-            result[group.bias.name] |= positive_shares(margins, ids, seed)
+            result[group.bias.name] |= positive_shares(margins, ids)
     return result
 
 
@@ -227,14 +229,14 @@ def ties_of(unit: str) -> ModelTies:
 
 
 def positive_shares(
-    margins: Mapping[str, FloatArray], prompt_ids: Sequence[str], seed: int, ties: ModelTies = "no-hit"
+    margins: Mapping[str, FloatArray], prompt_ids: Sequence[str], ties: ModelTies = "no-hit"
 ) -> dict[str, Any]:
     """Share of positive margins under each scoring; with two (reward models), their paired change and its test."""
     if len(margins) == 2:
         before, after = margins.values()
-        return change_json(positive_share_change(before, after, prompt_ids, rng(seed)))
+        return change_json(positive_share_change(before, after, prompt_ids))
     ((label, values),) = margins.items()
-    share = positive_share(values, prompt_ids, rng(seed), ties)
+    share = positive_share(values, prompt_ids, ties)
     return {label: share.to_json(), "ties": {label: int((values == 0).sum())}}
 
 
@@ -253,11 +255,9 @@ def change_json(change: Change) -> dict[str, Any]:
 
 def _beside(group: Group, people: People, seed: int) -> dict[str, Any]:
     ids, found = list(group.prompt_ids), people.majority
-    human_skew, result = _moved(group, people, seed) if len(group.margins) == 2 else _alone(group, people, seed)
+    human_skew, result = _moved(group, people, seed) if len(group.margins) == 2 else _alone(group, people)
     result = {"human_skew": human_skew, **result}
-    result["by_majority"] = {
-        label: _by_majority(values, group, people, seed) for label, values in group.margins.items()
-    }
+    result["by_majority"] = {label: _by_majority(values, group, people) for label, values in group.margins.items()}
     result |= {"rule": found.rule, "left_out": dict(found.exclusions.reasons)}
     counts = people.counts
     if counts is not None:
@@ -282,11 +282,11 @@ def _moved(group: Group, people: People, seed: int) -> tuple[dict[str, Any], dic
     }
 
 
-def _alone(group: Group, people: People, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
+def _alone(group: Group, people: People) -> tuple[dict[str, Any], dict[str, Any]]:
     """Human skew, and one model beside people."""
     ids = list(group.prompt_ids)
     ((label, values),) = group.margins.items()
-    one = against_people(values, people.majority, ids, rng(seed), ties_of(group.unit))
+    one = against_people(values, people.majority, ids, ties_of(group.unit))
     sides = {label: one}
     return one.human_skew.to_json(), {
         "skew_on_voted": {label: one.skew.to_json()},
@@ -298,9 +298,9 @@ def _alone(group: Group, people: People, seed: int) -> tuple[dict[str, Any], dic
     }
 
 
-def _by_majority(margins: FloatArray, group: Group, people: People, seed: int) -> dict[str, Any]:
+def _by_majority(margins: FloatArray, group: Group, people: People) -> dict[str, Any]:
     words = sides_of(group, people)
-    return asdict(preference_table(margins, words, group.prompt_ids, rng(seed), ties_of(group.unit)))
+    return asdict(preference_table(margins, words, group.prompt_ids, ties_of(group.unit)))
 
 
 def _gap_test(margins: FloatArray, people: People, ids: Sequence[str], ties: ModelTies) -> dict[str, Any]:

@@ -17,7 +17,9 @@ from cda.stages.audit_result import positive_shares, ties_of
 
 
 def triple_skews(
-    triples: Sequence[Triple], released: Sequence[Triple], scorings: Scorings, seed: int
+    triples: Sequence[Triple],
+    released: Sequence[Triple],
+    scorings: Scorings,
 ) -> dict[str, Any]:
     """Skew of every bias with triples: before, after and their paired change, or of the one model.
 
@@ -25,7 +27,6 @@ def triple_skews(
         triples: Those whose rewrites flipped the bias as far as anybody can tell.
         released: Those of the paper's release, which stand for their biases, all of them: the paper checks none.
         scorings: Of all these triples.
-        seed: Of the intervals.
 
     Returns:
         Bias to shares as in the skew of contrasts, with `n`, and `unread`: triples of which a rewrite has no score.
@@ -33,10 +34,10 @@ def triple_skews(
     whole = {triple.bias for triple in released}
     used = [*(one for one in triples if one.bias not in whole), *released]
     names = dict.fromkeys(triple.bias for triple in used)
-    return {name: _skew([one for one in used if one.bias == name], scorings, seed) for name in names}
+    return {name: _skew([one for one in used if one.bias == name], scorings) for name in names}
 
 
-def _skew(triples: Sequence[Triple], scorings: Scorings, seed: int) -> dict[str, Any]:
+def _skew(triples: Sequence[Triple], scorings: Scorings) -> dict[str, Any]:
     compared = [triple_comparisons(triple)[0] for triple in triples]
     margins = {label: scoring.margins(compared) for label, scoring in scorings.items()}
     read = ~np.isnan(np.array(list(margins.values()))).any(axis=0)
@@ -45,4 +46,4 @@ def _skew(triples: Sequence[Triple], scorings: Scorings, seed: int) -> dict[str,
         return found | {"missing": "no triple has a score of both rewrites"}
     ids = [prompt_id(triple.prompt) for triple, keep in zip(triples, read, strict=True) if keep]
     kept = {label: values[read] for label, values in margins.items()}
-    return found | positive_shares(kept, ids, seed, ties_of(next(iter(scorings.values())).unit))
+    return found | positive_shares(kept, ids, ties_of(next(iter(scorings.values())).unit))

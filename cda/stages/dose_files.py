@@ -125,7 +125,7 @@ def dose_from_files(
     good, better = (None, None) if checked is None else checked.margins()
     curve = mixed_curve(first, second, doses, good, better, [] if checked is None else checked.prompts)
     rng = np.random.default_rng
-    response = dose_response(curve, people, paired.prompts, rng(seed))
+    response = dose_response(curve, people, paired.prompts)
     held = cross_validated_dose(curve, people, paired.prompts, rng(seed), repeats, max_quality_loss)
     notes = paired.left_out + left_out + ([] if checked is None else checked.left_out)
     files = {"before": before, "after": after, "votes": votes, "quality": quality and [str(one) for one in quality]}

@@ -108,7 +108,7 @@ def _method(curve: DoseCurve, people: Majority, ids: Sequence[str], settings: Do
         for bias in sorted(set(curve.biases))
     }
     first = next(iter(held.values()))
-    response = {bias: _response(curve, people, ids, bias, seed) for bias in held}
+    response = {bias: _response(curve, people, ids, bias) for bias in held}
     plain = next(one for one in next(iter(response.values())) if one["dose"] == 1.0)["quality_change"]
     limit = settings.max_quality_loss
     return {
@@ -123,7 +123,7 @@ def _method(curve: DoseCurve, people: Majority, ids: Sequence[str], settings: Do
                 "people": asdict(one.people),
                 "base": asdict(one.base),
                 "plain": asdict(one.plain),
-                "plain_change": _plain_change(curve, people, ids, bias, seed),
+                "plain_change": _plain_change(curve, people, ids, bias),
                 "against_base": asdict(one.against_base),
                 "against_plain": asdict(one.against_plain),
             }
@@ -134,7 +134,10 @@ def _method(curve: DoseCurve, people: Majority, ids: Sequence[str], settings: Do
 
 
 def _plain_change(
-    curve: DoseCurve, people: Majority, ids: Sequence[str], bias: str, seed: int
+    curve: DoseCurve,
+    people: Majority,
+    ids: Sequence[str],
+    bias: str,
 ) -> dict[str, dict[str, Any]]:
     """What dose 1 changes against dose 0: nothing is chosen, so it is measured on all rows of a bias."""
     rows = np.flatnonzero(curve.rows_of(bias) & people.used)
@@ -144,15 +147,15 @@ def _plain_change(
         "skew": (before * 1.0, after * 1.0),
         "miscalibration": (np.abs(before - target), np.abs(after - target)),
     }
-    return {name: asdict(paired_change(*sides, kept, _rng(seed))) for name, sides in changes.items()}
+    return {name: asdict(paired_change(*sides, kept)) for name, sides in changes.items()}
 
 
-def _response(curve: DoseCurve, people: Majority, ids: Sequence[str], bias: str, seed: int) -> list[dict[str, Any]]:
+def _response(curve: DoseCurve, people: Majority, ids: Sequence[str], bias: str) -> list[dict[str, Any]]:
     rows = curve.rows_of(bias)
     own = DoseCurve(curve.doses, curve.margins[:, rows], curve.quality_margins, curve.quality_prompt_ids)
     majority = Majority(people.target[rows], people.used[rows], people.rule, people.exclusions)
     kept = [one for one, keep in zip(ids, rows, strict=True) if keep]
-    return [asdict(point) for point in dose_response(own, majority, kept, _rng(seed))]
+    return [asdict(point) for point in dose_response(own, majority, kept)]
 
 
 def _curve(

@@ -159,23 +159,23 @@ def summary(
         "n_written": len(written),
         "sources": count_reasons([one.seen.source for one in rows]),
         "labelled_by": count_reasons([str(one.by) for one in labelled]),
-        "flipped": _share([one.flipped is True for one in labelled], labelled, seed),
+        "flipped": _share([one.flipped is True for one in labelled], labelled),
         "had_it_before": sum(one.before == (one.seen.direction == "add") for one in labelled),
         "failed": {
-            "share": _share([one.seen.failed is not None for one in rows], rows, seed)
+            "share": _share([one.seen.failed is not None for one in rows], rows)
             if with_failed
             else {"missing": "only what succeeded was kept"},
             "reasons": count_reasons(failed)},
         "lost": [{"source": one.source, "tried": one.tried, "reasons": dict(one.reasons)} for one in lost],
         "rejected": {
-            "share": _share([bool(one.rejected) for one in accepted], accepted, seed),
+            "share": _share([bool(one.rejected) for one in accepted], accepted),
             "reasons": count_reasons([one.rejected[0] for one in accepted if one.rejected]),
         },
         "noticed": count_reasons([reason for one in written for reason in one.noticed]),
         "reward": _mean([float(one.difference or 0.0) for one in scored], scored, unit, seed),
         "n_without_reward": len(written) - len(scored),
         "drift": _attempt(partial(_drift, written, bias, seed)),
-        "phrases": _phrases(written, seed),
+        "phrases": _phrases(written),
     }  # fmt: skip
 
 
@@ -218,20 +218,18 @@ def _drift(rows: Sequence[Looked], bias: Bias, seed: int) -> list[dict[str, Any]
     return [one.to_json() for one in found]
 
 
-def _phrases(rows: Sequence[Looked], seed: int) -> list[dict[str, Any]]:
+def _phrases(rows: Sequence[Looked]) -> list[dict[str, Any]]:
     """Phrases that at least two rewrites and a tenth of all hold, and no original."""
     least = max(2, int(np.ceil(_RARE * len(rows))))
     found = added_phrases([one.seen.original for one in rows], [str(one.seen.rewrite) for one in rows], least)
     hits = [[row in set(phrase.rows) for row in range(len(rows))] for phrase in found]
-    return [
-        {"words": phrase.words, "share": _share(held, rows, seed)} for phrase, held in zip(found, hits, strict=True)
-    ]
+    return [{"words": phrase.words, "share": _share(held, rows)} for phrase, held in zip(found, hits, strict=True)]
 
 
-def _share(hits: Sequence[bool], rows: Sequence[Looked], seed: int) -> dict[str, Any]:
+def _share(hits: Sequence[bool], rows: Sequence[Looked]) -> dict[str, Any]:
     if not rows:
         return {"missing": "none"}
-    return _attempt(lambda: share(hits, _prompts(rows), _rng(seed)).to_json())
+    return _attempt(lambda: share(hits, _prompts(rows)).to_json())
 
 
 def _mean(values: Sequence[float], rows: Sequence[Looked], unit: str, seed: int) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def run_win_rate(
         raise DataError(f"{first} and {second}: nothing was decided; comparisons: {undecided}")
     ids = [prompt_id(prompt) for prompt, _, _ in paired.comparisons]
     # The sign decides, and rewards have no largest size.
-    found = win_rate(np.sign(margins), ids, np.random.default_rng(loaded.recipe.seed))
+    found = win_rate(np.sign(margins), ids)
     result = {
         "first": first,
         "second": second,

@@ -11,11 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from cda.errors import DataError
-from cda.stats.bootstrap import N_DRAWS, bootstrap_mean
+from cda.stats.effective_rows import effective_rows
 from cda.stats.estimate import Estimate
 
 Z_95 = float(stats.norm.ppf(0.975))
-_DRAWS = N_DRAWS
+# Where each prompt occurs once, and where prompts repeat.
+_WILSON = "Wilson 95%", "Wilson 95% on the effective number of rows"
+_NEWCOMBE = "Newcombe paired 95%", "Newcombe paired 95% on the effective number of rows"
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,62 +34,65 @@ class ExactTest:
     method: str
 
 
-def share(hits: ArrayLike, prompt_ids: Sequence[str], rng: np.random.Generator) -> Estimate:
-    """Share of hits with a 95% interval: Wilson's where each prompt occurs once, else a prompt-clustered bootstrap.
+def share(hits: ArrayLike, prompt_ids: Sequence[str], answers_a_row: float = 1) -> Estimate:
+    """Share of hits with Wilson's 95% interval on the effective number of rows, without chance.
+
+    Rows of one prompt that move together are worth fewer (`effective_rows`). Where each prompt occurs once it is Wilson's
+    interval, and it goes over into that as prompts repeat less. A share of 0 or 1 keeps a width: there every prompt counts as
+    one row.
 
     Args:
-        hits: 1 or True for a hit, 0 for none, 0.5 where a tie counts half. Shape (n,).
+        hits: 1 or True for a hit, 0 for none, 0.5 where a tie counts half, or a share of several answers. Shape (n,).
         prompt_ids: Cluster of each row. Length n.
-        rng: For the bootstrap.
+        answers_a_row: Answers that each row is a mean of, such as those of several models. Rows that vary less than rows of 0
+            and 1 would are worth up to so many; 1 gives ties that count half nothing.
 
     Raises:
         DataError: No rows, or rows that are not between 0 and 1.
     """
-    values, clusters = _checked(hits, prompt_ids)
-    n, n_prompts = len(values), len(np.unique(clusters))
-    if n_prompts == n:
-        low, high = wilson(float(values.sum()), n)
-        return Estimate(float(values.mean()), low, high, n, n_prompts, "share", "Wilson 95%")
-    low, high = _cluster_interval(values, clusters, rng)
-    method = "prompt-clustered bootstrap 95%"
-    # Resampling a share of exactly 0 or 1 has no spread; Wilson's interval over the prompts is the honest one.
-    if low == high:
-        low, high = wilson(float(values.mean()) * n_prompts, n_prompts)
-        method = "Wilson 95% over prompts"
-    return Estimate(float(values.mean()), low, high, n, n_prompts, "share", method)
+    values = _checked(hits, prompt_ids)
+    n, n_prompts, p = len(values), len(set(prompt_ids)), float(values.mean())
+    effective = effective_rows(values, prompt_ids) * _worth(values, answers_a_row)
+    low, high = wilson(p * effective, effective)
+    return Estimate(p, low, high, n, n_prompts, "share", _WILSON[n_prompts < n])
 
 
-def paired_change(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str], rng: np.random.Generator) -> Estimate:
+def paired_change(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str], answers_a_row: float = 1) -> Estimate:
     """Change of a share, after − before, on the same rows, with a 95% interval.
 
-    Newcombe's paired score interval (1998, method 10) where each prompt occurs once and rows are 0 or 1: it keeps
-    its width when no row changed. Otherwise a bootstrap of whole prompts.
+    Newcombe's paired score interval (1998, Statistics in Medicine 17, 2635–2650, method 10, with the continuity-corrected
+    phi) of as many rows as the differences are worth (`effective_rows`): it keeps its width when no row changed, and where
+    each prompt occurs once and rows are 0 or 1 it is Newcombe's own.
 
     Args:
-        before: Hits before, shape (n,).
+        before: Hits before, shape (n,), as in `share`.
         after: Hits after on the same rows, shape (n,).
         prompt_ids: Cluster of each row. Length n.
-        rng: For the bootstrap.
+        answers_a_row: As in `share`.
 
     Raises:
         DataError: No rows, or shapes that differ.
     """
-    first, clusters = _checked(before, prompt_ids)
-    second, _ = _checked(after, prompt_ids)
-    difference = second - first
-    n, n_prompts = len(first), len(np.unique(clusters))
-    binary = bool(np.isin(first, (0, 1)).all() and np.isin(second, (0, 1)).all())
-    if binary and n_prompts == n:
-        low, high = _newcombe_paired(first, second)
-        method = "Newcombe paired 95%"
-    else:
-        low, high = _cluster_interval(difference, clusters, rng)
-        method = "prompt-clustered bootstrap 95%"
-        if low == high:
-            # No spread between prompts: Newcombe's interval over the prompts, each with its mean 2×2 table.
-            low, high = _newcombe_table(*(_prompt_mean_sum(cell, clusters) for cell in _cells(first, second)))
-            method = "Newcombe paired 95% over prompts"
-    return Estimate(float(difference.mean()), low, high, n, n_prompts, "share difference", method)
+    first, second = _checked(before, prompt_ids), _checked(after, prompt_ids)
+    n, n_prompts = len(first), len(set(prompt_ids))
+    effective = effective_rows(second - first, prompt_ids)
+    p, q = float(first.mean()), float(second.mean())
+    rows_before, rows_after = (effective * _worth(side, answers_a_row) for side in (first, second))
+    (low_p, high_p), (low_q, high_q) = wilson(p * rows_before, rows_before), wilson(q * rows_after, rows_after)
+    # Of one row: its standard deviation before times that after, and how the two go together.
+    deviations = effective * math.sqrt(max(0.0, p * (1 - p) * q * (1 - q) / (rows_before * rows_after)))
+    phi = 0.0
+    if deviations > _ROUNDING:
+        phi = float(((first - p) * (second - q)).mean()) / deviations
+        if phi > 0:
+            phi = max(0.0, phi - 1 / (2 * effective * deviations))
+    difference = q - p
+    down_q, up_q, down_p, up_p = q - low_q, high_q - q, p - low_p, high_p - p
+    low = difference - math.sqrt(max(0.0, down_q**2 - 2 * phi * down_q * up_p + up_p**2))
+    high = difference + math.sqrt(max(0.0, up_q**2 - 2 * phi * up_q * down_p + down_p**2))
+    return Estimate(
+        difference, max(-1.0, low), min(1.0, high), n, n_prompts, "share difference", _NEWCOMBE[n_prompts < n]
+    )
 
 
 def wilson(hits: float, n: float) -> tuple[float, float]:
@@ -141,8 +147,8 @@ def exact_change_test(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[
     Raises:
         DataError: No rows, shapes that differ, or rows that are not 0, 0.5 or 1.
     """
-    first, clusters = _checked(before, prompt_ids)
-    second, _ = _checked(after, prompt_ids)
+    first, second = _checked(before, prompt_ids), _checked(after, prompt_ids)
+    clusters = np.unique(np.asarray(prompt_ids), return_inverse=True)[1]
     rows = np.concatenate([first, second])
     if not np.isin(rows, (0, 0.5, 1)).all():
         raise DataError(
@@ -171,55 +177,17 @@ def _sign_flip_p(sums: NDArray[np.int64]) -> float:
     return min(1.0, 2 * float(chances[: (len(chances) - 1 - observed) // 2 + 1].sum()))
 
 
-def _newcombe_paired(before: NDArray[np.float64], after: NDArray[np.float64]) -> tuple[float, float]:
-    return _newcombe_table(*(float(cell.sum()) for cell in _cells(before, after)))
+def _worth(values: NDArray[np.float64], most: float) -> float:
+    """Independent answers of 0 or 1 that one row is worth: p(1 − p) over the rows' variance, 1 where they do not vary."""
+    p, variance = float(values.mean()), float(values.var())
+    return min(float(most), max(1.0, p * (1 - p) / variance)) if variance > _ROUNDING else 1.0
 
 
-def _cells(before: NDArray[np.float64], after: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
-    """Each row's weight in the paired 2×2 table: hit in both, only after, only before, in neither."""
-    return before * after, (1 - before) * after, before * (1 - after), (1 - before) * (1 - after)
-
-
-def _prompt_mean_sum(cell: NDArray[np.float64], clusters: NDArray[np.int64]) -> float:
-    """Sum over prompts of the mean over their rows."""
-    return float((np.bincount(clusters, weights=cell) / np.bincount(clusters)).sum())
-
-
-def _newcombe_table(both: float, only_after: float, only_before: float, neither: float) -> tuple[float, float]:
-    """Newcombe, R. G. (1998), Statistics in Medicine 17, 2635–2650, method 10 (with continuity-corrected phi)."""
-    n = both + only_after + only_before + neither
-    p_after, p_before = (both + only_after) / n, (both + only_before) / n
-    low_a, high_a = wilson(both + only_after, n)
-    low_b, high_b = wilson(both + only_before, n)
-    product = (both + only_after) * (only_before + neither) * (both + only_before) * (only_after + neither)
-    cross = both * neither - only_after * only_before
-    if cross > 0:
-        cross = max(cross - n / 2, 0.0)
-    phi = cross / math.sqrt(product) if product > 0 else 0.0
-    difference = p_after - p_before
-    down_a, up_a, down_b, up_b = p_after - low_a, high_a - p_after, p_before - low_b, high_b - p_before
-    low = difference - math.sqrt(max(0.0, down_a**2 - 2 * phi * down_a * up_b + up_b**2))
-    high = difference + math.sqrt(max(0.0, up_a**2 - 2 * phi * up_a * down_b + down_b**2))
-    return max(-1.0, low), min(1.0, high)
-
-
-def _cluster_interval(
-    values: NDArray[np.float64], clusters: NDArray[np.int64], rng: np.random.Generator
-) -> tuple[float, float]:
-    """Percentile interval of the mean when whole clusters are drawn; without width where it is one cluster."""
-    if clusters.max() == clusters.min():
-        return float(values.mean()), float(values.mean())
-    found = bootstrap_mean(values, [str(code) for code in clusters], rng, n_draws=_DRAWS)
-    return found.low, found.high
-
-
-def _checked(hits: ArrayLike, prompt_ids: Sequence[str]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _checked(hits: ArrayLike, prompt_ids: Sequence[str]) -> NDArray[np.float64]:
     shape = np.shape(hits)
     if len(shape) != 1 or shape[0] != len(prompt_ids):
         raise DataError(f"{shape} values for {len(prompt_ids)} prompts: one each is needed")
-    values = _shares(hits)
-    clusters = np.unique(np.asarray(prompt_ids), return_inverse=True)[1].astype(np.int64)
-    return values, clusters
+    return _shares(hits)
 
 
 def _shares(hits: ArrayLike) -> NDArray[np.float64]:

@@ -12,8 +12,7 @@ import numpy as np
 from cda.errors import DataError
 from cda.metrics.votes import WORDS, agreement, count_votes, leading_words, majority
 from cda.records import Preference
-from cda.stats.clustered_share import clustered_wilson
-from cda.stats.proportions import exact_change_test
+from cda.stats.proportions import exact_change_test, share
 from cda.study.records import Item, Study
 from cda.study.screen import Rules, Screened, Vote
 
@@ -74,7 +73,7 @@ def _group(items: Sequence[Item], by_item: Mapping[str, Sequence[Vote]], seed: i
         target = majority(counts, "drop")
         hits = target.target[target.used]
         ids = [one for one, used in zip(prompts, target.used, strict=True) if used]
-        result["skew"] = clustered_wilson(hits, ids).to_json()
+        result["skew"] = share(hits, ids).to_json()
     except DataError as problem:
         result["skew"], reasons["skew"] = None, str(problem)
     try:
@@ -101,7 +100,7 @@ def _position(votes: Sequence[Vote]) -> Json | None:
     hits = np.array([one.choice == "A" for one in sided], dtype=np.float64)
     items = [one.item for one in sided]
     test = exact_change_test(1 - hits, hits, items)
-    return {"share_a": clustered_wilson(hits, items).to_json(), "p_value": test.p_value, "n_items": len(set(items))}
+    return {"share_a": share(hits, items).to_json(), "p_value": test.p_value, "n_items": len(set(items))}
 
 
 def _time(votes: Sequence[Vote]) -> Json:
@@ -147,7 +146,7 @@ def _disagrees(votes: Sequence[Vote], by_item: Mapping[str, Sequence[Vote]], stu
         if leading in WORDS:
             hits.append(one.vote != leading)
             prompts.append(study.items[one.item].prompt_id)
-    return clustered_wilson(np.array(hits, dtype=np.float64), prompts).to_json() if hits else None
+    return share(np.array(hits, dtype=np.float64), prompts).to_json() if hits else None
 
 
 def _item(item: Item, votes: Sequence[Vote], wanted: int) -> Json:

@@ -54,7 +54,7 @@ def by_mark(prompts: Sequence[Prompt], responses: Sequence[str], bias: Bias) -> 
 
 def test_fidelity_counts_both_sides_and_what_could_not_be_told() -> None:
     rows = [row(0), row(1), row(2, rewrite="It is 2."), row(3, rewrite="It is 3?"), row(4, direction="remove")]
-    found = fidelity(rows, SHOUTING, by_mark, np.random.default_rng(0))[None]
+    found = fidelity(rows, SHOUTING, by_mark)[None]
     assert found.n == 5
     assert found.present is not None and (found.present.value, found.present.n) == (3 / 4, 4)
     assert found.absent is not None and (found.absent.value, found.absent.n) == (1.0, 5)
@@ -71,18 +71,18 @@ def test_each_distinct_text_is_labelled_once_and_rewriters_are_told_apart() -> N
         return by_mark(prompts, responses, bias)
 
     rows = [row(0, "one"), row(1, "one"), row(0, "two"), row(1, "two", rewrite="It is 1 .")]
-    found = fidelity(rows, SHOUTING, label, np.random.default_rng(0))
+    found = fidelity(rows, SHOUTING, label)
     assert len(seen) == len(set(seen)) == 5
     shares = {name: one.present.value for name, one in found.items() if one.present is not None}
     assert shares == {None: 0.75, "one": 1.0, "two": 0.5}
 
 
 def test_no_readable_label_is_no_share() -> None:
-    unread = fidelity([row(0), row(1)], SHOUTING, lambda prompts, *_: [None] * len(prompts), np.random.default_rng(0))
+    unread = fidelity([row(0), row(1)], SHOUTING, lambda prompts, *_: [None] * len(prompts))
     assert unread[None].present is unread[None].absent is unread[None].both is None
     assert (unread[None].n_unparsed_with, unread[None].n_unparsed_without) == (2, 2)
     with pytest.raises(DataError, match="no pairs"):
-        fidelity([], SHOUTING, by_mark, np.random.default_rng(0))
+        fidelity([], SHOUTING, by_mark)
 
 
 def test_correlations_are_scipy_s_and_their_intervals_are_near_fisher_s() -> None:

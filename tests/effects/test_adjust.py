@@ -168,6 +168,38 @@ def test_collinear_drift_leaves_the_effect_estimable() -> None:
     assert twice.standard_error == pytest.approx(once.standard_error)
 
 
+def test_a_feature_of_0_has_1_added_to_both_sides() -> None:
+    random = rng(4)
+    base = random.integers(0, 4, 60).astype(float)
+    perturbed = base + random.integers(-1, 5, 60).clip(-base, None)
+    ratio = np.log1p(perturbed) - np.log1p(base)
+    margins = TRUTH + 2 * ratio + random.normal(0, 0.01, 60)
+    found = fitted(adjusted_effect(margins, {"words": perturbed}, {"words": base}, ids(60), "log_ratio"))
+    assert found.effect.value == pytest.approx(TRUTH, abs=0.01)
+    assert found.effect.method == "log_ratio adjustment, CR 95%"
+
+
+def test_few_prompts_have_student_s_t_with_prompts_less_coefficients() -> None:
+    """Six prompts of two rows, an intercept and a slope: t of 4 degrees of freedom, and the factor 6/4, both by hand."""
+    difference = np.array([0, 1, 2, 3, 1, 2, 5, 4, 3, 3, 0, 2], float)
+    margins = np.array([1.0, 1.4, 0.2, 2.2, 0.9, 1.0, 2.9, 2.0, 1.1, 2.4, 0.1, 1.9])
+    clusters = np.repeat(np.arange(6), 2)
+    base = np.full(12, 50.0)
+    names = [str(one) for one in clusters]
+    found = fitted(adjusted_effect(margins, {"words": base + difference}, {"words": base}, names))
+    design = np.column_stack([np.ones(12), difference])
+    inverse = np.linalg.inv(design.T @ design)
+    coefficients = inverse @ design.T @ margins
+    scores = design * (margins - design @ coefficients)[:, None]
+    summed = np.array([scores[clusters == one].sum(axis=0) for one in range(6)])
+    error = np.sqrt((inverse @ (summed.T @ summed) @ inverse)[0, 0] * 6 / 4)
+    assert found.effect.value == pytest.approx(coefficients[0])
+    assert found.standard_error == pytest.approx(error)
+    assert found.effect.high - found.effect.value == pytest.approx(2.776445 * error, rel=1e-6)
+    assert found.effect.value - found.effect.low == pytest.approx(2.776445 * error, rel=1e-6)
+    assert found.p_value == pytest.approx(2 * stats.t.sf(abs(coefficients[0]) / error, 4))
+
+
 def test_fewer_prompts_than_coefficients() -> None:
     found = adjusted_effect([1.0, 2.0], {"words": [1, 5]}, {"words": [2, 2]}, ["p", "q"])
     assert isinstance(found, NotIdentified)

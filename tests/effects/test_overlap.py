@@ -40,7 +40,7 @@ def test_pairs_beyond_any_limit_are_outside_and_counted_by_feature() -> None:
 
 
 def test_the_treatment_is_exempt() -> None:
-    found, inside = overlap_of(PERTURBED, BASE, ids(4), rng(), limits=LIMITS, treatment=["list_lines"])
+    found, inside = overlap_of(PERTURBED, BASE, ids(4), limits=LIMITS, treatment=["list_lines"])
     assert inside.tolist() == [True, False, True, False]
     assert (found.n, found.n_prompts, found.n_total, found.share.value) == (2, 2, 4, 0.5)
     assert (found.beyond, found.exempt) == ({"words": 2}, ("list_lines",))
@@ -79,6 +79,17 @@ def test_too_small_an_overlap_is_said_in_words(n_inside: int, n_prompts: int, ru
     assert message in found.reason
 
 
+@pytest.mark.parametrize(
+    ("n_inside", "n_total", "enough"),
+    [(30, 100, True), (29, 100, False), (40, 200, True), (39, 200, False), (30, 150, True), (30, 151, False)],
+)
+def test_exactly_enough_overlap_is_enough(n_inside: int, n_total: int, enough: bool) -> None:
+    """30 prompts and a fifth of the pairs, both of them included."""
+    margins, inside = np.arange(n_total) % 7 - 2.0, np.arange(n_total) < n_inside
+    found = overlap_effect(margins, inside, ids(n_total), rng())
+    assert isinstance(found, Effect) == enough
+
+
 def test_bad_margins_raise() -> None:
     for margins, inside in (([1.0, np.inf], [True, True]), ([1.0], [True, True]), ([1.0, 2.0], [True])):
         with pytest.raises(DataError):
@@ -90,8 +101,8 @@ def test_bad_margins_raise() -> None:
 def test_label_swap_flips_the_effect_and_keeps_the_overlap(rows: list[tuple[int, int, float]]) -> None:
     one, other, margins = np.array(rows, float).T
     names = ids(len(rows))
-    there, inside = overlap_of({"words": one}, {"words": other}, names, rng(), limits={"words": LIMITS["words"]})
-    back, same = overlap_of({"words": other}, {"words": one}, names, rng(), limits={"words": LIMITS["words"]})
+    there, inside = overlap_of({"words": one}, {"words": other}, names, limits={"words": LIMITS["words"]})
+    back, same = overlap_of({"words": other}, {"words": one}, names, limits={"words": LIMITS["words"]})
     assert (there, inside.tolist()) == (back, same.tolist())
     assume(np.ptp(margins) > 1e-6)
     forward, backward = effect(margins, names, rng()), effect(-margins, names, rng())

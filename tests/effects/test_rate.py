@@ -278,3 +278,16 @@ def test_a_side_with_one_prompt_has_no_naive_error() -> None:
 def test_an_unknown_effect_is_said_to_be_none() -> None:
     with pytest.raises(DataError, match="none of the effects"):
         rate_effects(make(ROWS)).get("LATE", "double")
+
+
+def test_a_refused_estimand_is_estimated_by_no_rewrite_and_the_others_are() -> None:
+    rows = [(w, 1.0 * row, 2.0 + row % 3, 0.5 * row) for row in range(12) for w in (0, 1)]
+    found = rate_effects(make(rows), refused={"ATT": "too few rewrites flipped"})
+    assert {one.estimand for one in found.effects if one.estimator in REWRITE} == {"ATU", "ATE"}
+    said = {(one.estimand, one.estimator): one.reason for one in found.not_estimated}
+    assert {said[("ATT", estimator)] for estimator in REWRITE} == {"too few rewrites flipped"}
+
+
+def test_the_effect_of_rewriting_is_in_the_unit_of_the_rewards() -> None:
+    contrasts = make([(1, 1.0, 2.0, 3.0), (1, 2.0, 3.0, 1.0), (1, 0.0, 1.0, 2.5)])
+    assert rewrite_effect(contrasts, 1).estimate.unit == contrasts.unit == "reward"

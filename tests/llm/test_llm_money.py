@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -215,3 +217,23 @@ def test_each_keeps_its_own_budget_of_the_same_purse() -> None:
     complete(Budgeted(Stub(), PRICE, 1.0, purse), [Request("s", "u")], "asking")
     with pytest.raises(LLMError, match=re.escape("$0.4 (llm.budget_usd)")):
         complete(Budgeted(Stub(), PRICE, 0.4, purse), [Request("s", "u")], "asking")
+
+
+def test_a_schema_is_paid_for_with_the_rest_of_the_question() -> None:
+    schema = MappingProxyType({"type": "object", "properties": MappingProxyType({"answer": {"type": "string"}})})
+    sent = json.dumps({"type": "object", "properties": {"answer": {"type": "string"}}})
+    bare = Request("s" * 40, "u" * 40)
+    with_it = Request("s" * 40, "u" * 40, schema=schema)
+    assert request_tokens(with_it) - request_tokens(bare) == pytest.approx(len(sent) / 4, abs=1)
+    longer = 1.25 * len(sent) / 1e6
+    budgeted = Budgeted(Stub(), PRICE)
+    assert budgeted._most(with_it) == pytest.approx(2 * (budgeted._most(bare) + longer))
+
+
+def test_a_budget_that_is_just_enough_is_enough() -> None:
+    request = Request("s", "u")
+    # Every byte and 16 tokens of frame in, 100 tokens out; the stub then reports less.
+    most = PRICE.of(len("s\n\nu") + 16, 100)
+    assert [one.text for one in complete(Budgeted(Stub(), PRICE, budget_usd=most), [request], "asking")] == ["u"]
+    with pytest.raises(LLMError, match="is used up"):
+        complete(Budgeted(Stub(), PRICE, budget_usd=most * 0.999), [request], "asking")

@@ -12,9 +12,10 @@ from scipy import stats
 
 from cda.errors import DataError
 from cda.metrics.best_of_n import Attribute, BestOfN, best_of_n
-from cda.metrics.over_prompts import Measured, NoSpread
+from cda.metrics.over_prompts import Measured, NoSpread, share_over_prompts
 from cda.metrics.picks import kl_at_most, pick_probabilities, usual_sizes
 from cda.stats.estimate import Estimate
+from cda.stats.proportions import wilson
 
 
 def counted(rewards: Sequence[float], n: int) -> list[float]:
@@ -240,6 +241,17 @@ def test_share_intervals_cover_the_policys_own_share() -> None:
         found = [estimate(at.scorings["model"]) for at in picked(*drawn(25)).curves[0].at]
         inside += [one.low <= true <= one.high for one, true in zip(found, truth, strict=True)]
     assert (inside / 400 > 0.92).all() and (inside / 400 < 0.99).all()
+
+
+def test_a_share_over_few_prompts_has_student_s_t_of_them() -> None:
+    """Three prompts: p = ½, variance 0.09/3, so ¼ / 0.03 responses' worth, cut by (1.96 / t of 2 degrees of freedom)²."""
+    found = share_over_prompts(np.array([0.2, 0.5, 0.8]), "share", 30)
+    effective = 0.25 / 0.03 * (1.959964 / 4.302653) ** 2
+    assert (found.low, found.high) == pytest.approx(wilson(effective / 2, effective), abs=1e-6)
+    # Prompts that differ less than independent responses would: worth no more than the responses there are.
+    alike = share_over_prompts(np.array([0.49, 0.5, 0.51]), "share", 30)
+    assert alike.low == pytest.approx(wilson(30 * 0.2075 / 2, 30 * 0.2075)[0], abs=1e-4)
+    assert share_over_prompts(np.zeros(4), "share", 40).high == pytest.approx(wilson(0, 4)[1])
 
 
 @pytest.mark.parametrize(

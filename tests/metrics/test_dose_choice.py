@@ -13,8 +13,8 @@ from cda.metrics.people import against_people
 from cda.metrics.resampled_dose import _halves, draw_prompts, resampled_choices
 from cda.metrics.votes import Majority
 from cda.records import Exclusions
+from cda.stats.bootstrap import bootstrap_mean
 from cda.stats.estimate import Estimate
-from cda.stats.proportions import paired_change
 
 Floats = np.ndarray
 
@@ -79,12 +79,12 @@ def test_the_dose_of_the_response_with_the_least_sum_is_the_chosen_one() -> None
     generator = rng(5)
     target = (generator.random(60) < 0.3).astype(float)
     curve = mixed_curve(generator.normal(0.6, 1, 60), generator.normal(-0.4, 1, 60))
-    response = dose_response(curve, people(target), ids(60), rng())
+    response = dose_response(curve, people(target), ids(60))
     sums = [round(one.people.miscalibration.value + one.people.gap.value, 9) for one in response]
     best = [dose for dose, value in zip(DOSES, sums, strict=True) if value == min(sums)]
     assert choose_dose(curve, people(target)).dose == min(best, key=lambda dose: (abs(dose - 1), dose))
     assert [one.dose for one in response] == list(DOSES)
-    assert response[0].people == against_people(curve.margins[0], people(target), ids(60), rng())
+    assert response[0].people == against_people(curve.margins[0], people(target), ids(60))
     assert all(one.quality is None for one in response)
 
 
@@ -125,7 +125,7 @@ def test_the_quality_limit_binds() -> None:
     assert held.quality is not None and held.against_base.quality is not None
     assert held.quality.value == pytest.approx(0.95) and held.quality.n == 200
     assert held.against_base.quality.value == pytest.approx(-0.05)
-    response = dose_response(curve, voted, ids(80), rng())
+    response = dose_response(curve, voted, ids(80))
     assert response[0].quality_change is None
     change = response[-1].quality_change
     assert change is not None and change.value == pytest.approx(-0.05) and change.low < -0.05 < change.high < 0
@@ -241,7 +241,7 @@ def test_changes_are_differences_of_the_levels_and_intervals_hold_them() -> None
         for name in ("skew", "miscalibration", "gap"):
             value = getattr(held.people, name).value - getattr(fixed, name).value
             assert getattr(change, name).value == pytest.approx(value)
-        whole = against_people(curve.margins_at(dose), people(target), ids(100), rng())
+        whole = against_people(curve.margins_at(dose), people(target), ids(100))
         assert (fixed.skew, fixed.miscalibration) == (whole.skew, whole.miscalibration)
         assert fixed.mean_signed_gap.value == whole.signed_gap.value and fixed.gap.value > whole.gap.value - 1e-9
         assert "split anew" in fixed.gap.method and "chosen anew" in change.gap.method
@@ -278,8 +278,9 @@ def test_intervals_of_a_change_cover_the_choice_too() -> None:
     held = cross_validated_dose(curve, people(target), ids(90), rng())
     found = held.against_plain.skew
     out = out_of_fold(curve, people(target), ids(90), rng())
-    kept = paired_change(curve.margins_at(1) > 0, (out.margins > 0).mean(axis=0), ids(90), rng())
-    assert kept.value == found.value and found.low <= found.value <= found.high
+    moved = (out.margins > 0).mean(axis=0) - (curve.margins_at(1) > 0)
+    kept = bootstrap_mean(moved, ids(90), rng())
+    assert kept.value == pytest.approx(found.value) and found.low <= found.value <= found.high
     assert found.high - found.low > 1.5 * (kept.high - kept.low)
     assert "chosen anew" in found.method
 
@@ -447,3 +448,13 @@ def test_each_bias_is_measured_alone_at_doses_that_both_choose() -> None:
     assert found["shared"].people.skew.value == pytest.approx(1 - at / 4, abs=0.05)
     for one in found.values():
         assert one.people.skew.low <= one.people.skew.value <= one.people.skew.high
+
+
+def test_draws_take_as_many_prompts_of_every_stratum_as_there_are() -> None:
+    strata = np.array([0, 0, 0, 1, 1, 2, 2, 2, 2, 2])
+    weights = draw_prompts(strata, rng(), 500)
+    for stratum, n in ((0, 3), (1, 2), (2, 5)):
+        own = weights[:, strata == stratum]
+        assert (own.sum(axis=1) == n).all()
+        assert own.mean(axis=0) == pytest.approx(np.ones(n), abs=0.15)
+        assert set(own.ravel().tolist()) >= {0.0, 1.0, 2.0}

@@ -28,12 +28,12 @@ def ids(n: int) -> list[str]:
 
 
 def test_skew_is_the_share_above_zero_and_a_tie_is_no_hit() -> None:
-    found = positive_share([1e-9, -1, 0, 2], ids(4), rng())
+    found = positive_share([1e-9, -1, 0, 2], ids(4))
     assert (found.value, found.n, found.unit) == (0.5, 4, "share")
 
 
 def test_change_by_hand() -> None:
-    found = positive_share_change(BEFORE, AFTER, ids(6), rng())
+    found = positive_share_change(BEFORE, AFTER, ids(6))
     assert (found.before.value, found.after.value) == (3 / 6, 3 / 6)
     assert found.change.value == 0.0
     assert found.n_ties == (1, 0)
@@ -88,7 +88,7 @@ def test_nothing_moved_keeps_a_width() -> None:
 @settings(deadline=None, derandomize=True, max_examples=50)
 @given(margins)
 def test_swapping_the_sides_mirrors_the_skew_up_to_ties(values: np.ndarray) -> None:
-    one, other = (positive_share(signed, ids(len(values)), rng()).value for signed in (values, -values))
+    one, other = (positive_share(signed, ids(len(values))).value for signed in (values, -values))
     assert one + other == pytest.approx(1 - np.mean(values == 0))
 
 
@@ -96,8 +96,8 @@ def test_swapping_the_sides_mirrors_the_skew_up_to_ties(values: np.ndarray) -> N
 @given(margins)
 def test_swapping_before_and_after_flips_the_change(values: np.ndarray) -> None:
     after = np.roll(values, 1)
-    there = positive_share_change(values, after, ids(len(values)), rng())
-    back = positive_share_change(after, values, ids(len(values)), rng())
+    there = positive_share_change(values, after, ids(len(values)))
+    back = positive_share_change(after, values, ids(len(values)))
     assert back.change.value == -there.change.value
     assert back.p_value == there.p_value
     assert back.n_ties == there.n_ties[::-1]
@@ -106,9 +106,9 @@ def test_swapping_before_and_after_flips_the_change(values: np.ndarray) -> None:
 @settings(deadline=None, derandomize=True, max_examples=50)
 @given(margins, st.floats(0.01, 100))
 def test_the_scale_of_the_reward_does_not_matter(values: np.ndarray, scale: float) -> None:
-    assert positive_share(values * scale, ids(len(values)), rng()) == positive_share(values, ids(len(values)), rng())
+    assert positive_share(values * scale, ids(len(values))) == positive_share(values, ids(len(values)))
 
 
 def test_broken_margins_raise() -> None:
     with pytest.raises(DataError, match="2 of 3 margins are NaN or infinite"):
-        positive_share([1, float("nan"), float("inf")], ids(3), rng())
+        positive_share([1, float("nan"), float("inf")], ids(3))

@@ -20,6 +20,7 @@ from cda.metrics.votes import (
     majority_targets,
     noise_ceiling,
 )
+from cda.stats.proportions import wilson
 
 VOTES = [
     ["perturbed", "perturbed", "base"],
@@ -244,3 +245,30 @@ def test_without_alpha_the_majority_share_stands() -> None:
     few = agreement(count_votes([["base", "base"], ["base", "base"], ["tie", "base"]]), ids(3), rng())
     assert few.alpha is None and "3 prompts, in which too few votes differ" in few.no_alpha
     assert few.majority_share.value == pytest.approx(2.5 / 3)
+
+
+@pytest.mark.parametrize("level", ["nominal", "ordinal"])
+def test_items_that_are_all_split_alike_leave_alpha_a_width(level: Literal["nominal", "ordinal"]) -> None:
+    """No draw differs from another, which does not show that no other prompt would."""
+    wide, narrow = (
+        agreement(count_votes([["perturbed", "perturbed", "base"]] * n), ids(n), rng(), level).alpha for n in (6, 60)
+    )
+    assert wide is not None and narrow is not None
+    for alpha in (wide, narrow):
+        assert -1 <= alpha.low < alpha.value < alpha.high <= 1
+        assert alpha.method == "from Wilson 95% over prompts"
+    # A third of the pairs of votes agree; Wilson's interval of that share over 60 prompts, in proportion.
+    low, high = wilson(20, 60)
+    by_share = (1 - narrow.value) / (1 - 1 / 3)
+    assert narrow.low == pytest.approx(1 - by_share * (1 - low))
+    assert narrow.high == pytest.approx(1 - by_share * (1 - high))
+    assert wide.high - wide.low > 2 * (narrow.high - narrow.low)
+
+
+@pytest.mark.parametrize("votes", [["perturbed", "perturbed", "base"], ["base"] * 3])
+def test_items_with_the_same_votes_leave_the_second_majority_a_width(votes: list[str]) -> None:
+    counts = count_votes([votes] * 12)
+    found = noise_ceiling(counts, majority(counts, "drop"), ids(12), rng()).miscalibration
+    assert (found.low, found.high) == pytest.approx(wilson(12 * found.value, 12))
+    assert found.high - found.low > 0.2
+    assert found.method == "Dirichlet-multinomial vote model, Wilson 95% over prompts"

@@ -144,7 +144,7 @@ def groups(rows: Rows) -> list[str]:
 
 
 def against(ties: ModelTies) -> Callable[[Rows], Any]:
-    return lambda rows: against_people(margins(rows), people(rows), prompts(rows), rng(), ties)
+    return lambda rows: against_people(margins(rows), people(rows), prompts(rows), ties)
 
 
 # Each takes rows and gives a result or raises; under each name whatever numbers it holds.
@@ -156,29 +156,29 @@ MEASURES: dict[str, Callable[[Rows], Any]] = {
     "groups, naive": lambda r: conditional_effects(triples(r), groups(r), "naive", resampling()),
     "slope": lambda r: effect_slope(triples(r), both_words(r), "double", resampling()),
     "slope, naive": lambda r: effect_slope(triples(r), both_words(r), "naive"),
-    "skew": lambda r: {"skew": positive_share(margins(r), prompts(r), rng())},
+    "skew": lambda r: {"skew": positive_share(margins(r), prompts(r))},
     "change of skew": lambda r: {
-        "moved": positive_share_change(margins(r), margins(r, "_after"), prompts(r), rng()).change,
+        "moved": positive_share_change(margins(r), margins(r, "_after"), prompts(r)).change,
         "test": exact_change_test(margins(r) > 0, margins(r, "_after") > 0, prompts(r)),
     },
     "people": against("no-hit"),
     "people, ties half": against("half"),
     "people, ties left out": against("drop"),
     "people, mean over models": lambda r: mean_against_people(
-        [margins(r), margins(r, "_after")], people(r), prompts(r), rng()
+        [margins(r), margins(r, "_after")], people(r), prompts(r)
     ),
     "auc": lambda r: {"auc": auc(margins(r), people(r).target, prompts(r))},
-    "contingency": lambda r: contingency(column(r, "label"), column(r, "base_label"), prompts(r), rng()),
+    "contingency": lambda r: contingency(column(r, "label"), column(r, "base_label"), prompts(r)),
     "correlation with chosen": lambda r: {
         "r_train": chosen_correlation(numbers(r, "words") - numbers(r, "base_words"), prompts(r), rng())
     },
     "drift": lambda r: {one.feature: one for one in feature_drift(*features(r), prompts(r), rng(), limits=LIMITS)},
     "drift of labels": lambda r: {
-        "difference": label_drift(column(r, "label"), column(r, "base_label"), prompts(r), rng())[0]
+        "difference": label_drift(column(r, "label"), column(r, "base_label"), prompts(r))[0]
     },
-    "overlap": lambda r: overlap_of(*features(r), prompts(r), rng(), limits=LIMITS)[0],
+    "overlap": lambda r: overlap_of(*features(r), prompts(r), limits=LIMITS)[0],
     "effect among overlapping": lambda r: overlap_effect(
-        margins(r), overlap_of(*features(r), prompts(r), rng(), limits=LIMITS)[1], prompts(r), rng(), rule=RULE
+        margins(r), overlap_of(*features(r), prompts(r), limits=LIMITS)[1], prompts(r), rng(), rule=RULE
     ),
     "identification": lambda r: identify(margins(r), *features(r), prompts(r), rng(), limits=LIMITS, rule=RULE),
 }
@@ -470,9 +470,9 @@ def test_adjusting_makes_no_p_value_smaller_however_small_it_is(p_values: list[f
 def test_wider_limits_and_more_treatments_never_shrink_the_overlap(rows: Rows, by: float, more: float) -> None:
     narrow = {"words": Limit(ratio=1.2, difference=5)}
     wide = {"words": Limit(ratio=1.2 * by, difference=5 + more)}
-    one, inside = overlap_of(*features(rows), prompts(rows), rng(), limits=narrow)
+    one, inside = overlap_of(*features(rows), prompts(rows), limits=narrow)
     for limits, treatment in ((wide, ()), (narrow, ("words",)), ({}, ())):
-        other, wider = overlap_of(*features(rows), prompts(rows), rng(), limits=limits, treatment=treatment)
+        other, wider = overlap_of(*features(rows), prompts(rows), limits=limits, treatment=treatment)
         assert (wider | ~inside).all()
         assert other.share.value >= one.share.value
         assert other.n_prompts >= one.n_prompts
@@ -495,8 +495,8 @@ def test_double_less_single_is_the_rewrite_effect_in_every_triple(rows: Rows) ->
 @given(samples)
 def test_the_same_question_asked_twice_has_one_answer(rows: Rows) -> None:
     ids, hits, after = prompts(rows), margins(rows) > 0, margins(rows, "_after") > 0
-    before, later = (share(one, ids, rng()).value for one in (hits, after))
-    for change in (paired_change(hits, after, ids, rng()), unpaired_change(hits, after)):
+    before, later = (share(one, ids).value for one in (hits, after))
+    for change in (paired_change(hits, after, ids), unpaired_change(hits, after)):
         assert change.value == pytest.approx(later - before)
     drawn = bootstrap_paired_difference(hits, after, ids, rng()) if len(set(ids)) > 1 else None
     assert drawn is None or drawn.value == pytest.approx(later - before)
@@ -599,17 +599,15 @@ def test_one_vote_has_no_agreement_no_ceiling_and_nothing_to_rank() -> None:
         noise_ceiling(counts, people(rows), prompts(rows), rng())
     with pytest.raises(DataError, match="0 majorities for the perturbed side and 1 for the base"):
         MEASURES["auc"](rows)
-    with pytest.raises(DataError, match="one prompt"):
-        MEASURES["people, mean over models"](rows)
-    one = against_people(margins(rows), people(rows), prompts(rows), rng())
+    one = against_people(margins(rows), people(rows), prompts(rows))
     assert one.auc is None
     # One row is a share with nearly every share in its interval.
     assert (one.human_skew.n, one.human_skew.value) == (1, 0.0) and one.human_skew.high > 0.75
 
 
 # Shares keep Wilson's interval over the one prompt, nearly as wide as can be; all else needs a second prompt.
-SHARES = ["skew", "change of skew", "people", "people, ties half", "people, ties left out", "auc", "contingency",
-          "drift of labels", "overlap"]  # fmt: skip
+SHARES = ["skew", "change of skew", "people", "people, ties half", "people, ties left out", "people, mean over models",
+          "auc", "contingency", "drift of labels", "overlap"]  # fmt: skip
 
 
 @each_measure
@@ -661,7 +659,7 @@ def test_margins_that_are_all_the_same_have_no_error_to_go_with_a_mean(level: fl
         assert isinstance(adjusted, NotIdentified) and "error is unknown" in adjusted.reason
     with pytest.raises(DataError, match="does not vary between its 12 prompts"):
         effect(margins(rows), prompts(rows), rng())
-    skew = positive_share(margins(rows), prompts(rows), rng())
+    skew = positive_share(margins(rows), prompts(rows))
     assert skew.low < skew.high  # a share keeps its width
 
 
@@ -685,8 +683,8 @@ NOTHING: dict[str, tuple[Callable[[], Any], str]] = {
     "judge without a verdict": (lambda: from_preferences([None], [0], [0], [1], ["a"]), "double contrast: 1 of 1"),
     "pair without a side": (lambda: direct_contrast([1, NAN], [0, 0], ["a", "b"]), "1 of 2 pairs lack a side"),
     "feature of one side": (lambda: feature_drift({"words": [1]}, {}, ["a"], rng()), "one side only: words"),
-    "labels of one side": (lambda: label_drift([True], [None], ["a"], rng()), "none of 1 pairs"),
-    "choices without labels": (lambda: contingency([None], [True], ["a"], rng()), "rates cannot be estimated"),
+    "labels of one side": (lambda: label_drift([True], [None], ["a"]), "none of 1 pairs"),
+    "choices without labels": (lambda: contingency([None], [True], ["a"]), "rates cannot be estimated"),
     "texts without a vector": (
         lambda: embedding_similarity(["a"], ["b"], lambda _: np.zeros((2, 3)), ["p"], rng()),
         "no cosine exists",
@@ -695,7 +693,7 @@ NOTHING: dict[str, tuple[Callable[[], Any], str]] = {
     "votes without items": (lambda: count_votes([]), "nothing about people can be estimated"),
     "rows before only": (lambda: bootstrap_paired_difference([1, 2], [1], ["a", "b"], rng()), "same rows"),
     # Nothing differs.
-    "no pair with one biased side": (lambda: contingency([True], [True], ["a"], rng()), "no choice for or against"),
+    "no pair with one biased side": (lambda: contingency([True], [True], ["a"]), "no choice for or against"),
     "feature that never differs": (
         lambda: chosen_correlation([0, 0], ["a", "b"], rng()),
         "a correlation is undefined",
@@ -703,11 +701,11 @@ NOTHING: dict[str, tuple[Callable[[], Any], str]] = {
     "groups of NaN": (lambda: quantile_groups([1, NAN], 2), "1 of 2 values are missing"),
     "covariate of one value": (lambda: quantile_groups([1, 1, 1], 2), "do not split"),
     # Nothing is left.
-    "share of nothing": (lambda: share([], [], rng()), "no rows"),
+    "share of nothing": (lambda: share([], []), "no rows"),
     "interval of nothing": (lambda: wilson(0, 0), "0 hits of 0"),
     "interval of NaN": (lambda: wilson(NAN, 3), "nan hits of 3"),
     "more hits than rows": (lambda: wilson(4, 3), "4 hits of 3"),
-    "change of nothing": (lambda: paired_change([], [], [], rng()), "no rows"),
+    "change of nothing": (lambda: paired_change([], [], []), "no rows"),
     "unpaired change of nothing": (lambda: unpaired_change([1], []), "no rows"),
     "test of nothing": (lambda: exact_change_test([], [], []), "no rows"),
     "mean of nothing": (lambda: bootstrap_mean([], [], rng()), "no rows"),
@@ -720,7 +718,7 @@ NOTHING: dict[str, tuple[Callable[[], Any], str]] = {
     # Not a number.
     "p-value of NaN": (lambda: holm([0.1, NAN]), "1 of 2 p-values"),
     "p-value above 1": (lambda: benjamini_hochberg([0.1, 1.5]), "1 of 2 p-values"),
-    "share of NaN": (lambda: share([NAN], ["a"], rng()), "between 0 and 1"),
+    "share of NaN": (lambda: share([NAN], ["a"]), "between 0 and 1"),
     "unpaired change of NaN": (lambda: unpaired_change([NAN], [1]), "between 0 and 1"),
     "test of thirds": (lambda: exact_change_test([1 / 3], [1], ["a"]), "rows of 0, 0.5 or 1"),
     "verdict beyond its range": (lambda: panel_margins([[INF]]), r"preference in \[-1, 1\]"),

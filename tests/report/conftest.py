@@ -131,7 +131,7 @@ def _triple_skew(two: bool) -> str:
     """Skew over the same triples."""
     triples, scores = _triples()
     scorings = {name: Rewards(scores) for name in (("before", "after") if two else ("model",))}
-    return json.dumps(audit_triple_skew.triple_skews(triples, (), scorings, SEED))
+    return json.dumps(audit_triple_skew.triple_skews(triples, (), scorings))
 
 
 @cache
@@ -196,7 +196,7 @@ def _rewards(shares: tuple[float, ...], rate: bool, *made_of: Any) -> str:
 def _quality_change(shares: tuple[float, ...], n: int = 400) -> Audit:
     labels = ("before", "after") if len(shares) == 2 else ("model",)
     margins = {label: _margins(share, n) for label, share in zip(labels, shares, strict=True)}
-    return audit_result.positive_shares(margins, [str(row) for row in range(n)], SEED)
+    return audit_result.positive_shares(margins, [str(row) for row in range(n)])
 
 
 def _beyond_noise(groups: list[Group], quality: tuple[float, ...] | None) -> Audit:
@@ -323,7 +323,7 @@ def make_audit() -> MakeAudit:
             "biases": [{"name": name, "description": f"Description of {name}.{hostile}"} for name in targets],
             "sources": {"pairs": "embedded", "contrasts": "embedded", "votes": None, "verdicts": None, "triples": None,
                         "quality": "embedded" if quality else None, "labelled_by": by, "rewritten_by": by},
-            "skew": audit_result.skews(groups, {group.bias.name: len(group) + 20 for group in groups}, {}, SEED),
+            "skew": audit_result.skews(groups, {group.bias.name: len(group) + 20 for group in groups}, {}),
             "votes": {name: one for name, one in beside.items() if one},
             "votes_undecided": audit_result.votes_undecided(groups, ties),
             "quality": None if quality is None else {"unread": unread, **_quality_change(quality)},
@@ -355,7 +355,7 @@ def make_audit() -> MakeAudit:
             "seed": 42,
         }  # fmt: skip
         if panel:
-            found["panel"] = audit_panel.panels(groups, {"model": _as_panel(groups)}, ties, SEED)
+            found["panel"] = audit_panel.panels(groups, {"model": _as_panel(groups)}, ties)
         if not two:
             found["stages"] = {"label": {}, "synthesize": {}, "train": {}}
         audit_result.adjust_for_all_tests(found)

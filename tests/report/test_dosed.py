@@ -37,7 +37,7 @@ def hits(share: float, n: int) -> Any:
 
 
 def shares(before: float, after: float, n: int = 100) -> dict[str, Any]:
-    return positive_shares({"before": hits(before, n), "after": hits(after, n)}, [str(row) for row in range(n)], 0)
+    return positive_shares({"before": hits(before, n), "after": hits(after, n)}, [str(row) for row in range(n)])
 
 
 def estimate(value: float, half: float = 0.1, n: int = 100) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from cda.stats.bootstrap import N_DRAWS
 
 # As they stand in the source: a method that is renamed there must be found here.
 METHODS = (
-    "Wilson 95%", "Wilson 95% over prompts", "Newcombe paired 95%", "Newcombe paired 95% over prompts",
+    "Wilson 95%", "Wilson 95% over prompts", "Newcombe paired 95%", "Newcombe paired 95% on the effective number of rows",
     "prompt-clustered bootstrap 95%", "prompt-clustered BCa bootstrap 95%", "prompt-clustered normal 95%",
     "unpaired two-proportion z 95%", "Obuchowski clustered logit 95%", "Newcombe AUC score 95%",
     "paired DeLong, clustered 95%", "one prompt: nothing is known of others", "Fisher z 95% over prompts",

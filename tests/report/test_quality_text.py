@@ -55,6 +55,13 @@ def test_flags_in_words(shift: dict[str, Any], flag: str) -> None:
     assert "overall" in text
 
 
+def test_sections_of_few_prompts_are_warned_of() -> None:
+    few = group("Chat")
+    few["scores"]["after"]["estimate"]["n_prompts"] = 4
+    assert "use more prompts. Now: Chat 4." in quality_summary(quality(few, group("Safety")))
+    assert "Warning" not in quality_summary(quality(group("Chat"), group("Safety")))
+
+
 def test_what_was_left_out_and_tied_is_said() -> None:
     text = quality_summary(quality(group("Chat")))
     assert "Left out 7 of 1168 rows: 7 prior set (row 1, 2, 3, 4, 5, …)." in text

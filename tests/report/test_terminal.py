@@ -26,6 +26,24 @@ def test_one_target_without_votes(audit: Any) -> None:
     assert lines[-1] == f"Report: {PATH}"
 
 
+def test_few_prompts_are_warned_of(audit: Any, one_model: Any, voted: Any) -> None:
+    for found in (audit, one_model, voted):
+        assert "Warning" not in summary_table(found, "report.html")
+    for when in ("before", "after", "change"):
+        audit["skew"]["jargon"][when]["n_prompts"] = 9
+        audit["quality"][when]["n_prompts"] = 10
+    warning = "Warning: below 10 prompts intervals are rough; use more prompts. Now: jargon 9."
+    assert warning in summary_table(audit, "report.html").splitlines()
+    one_model["skew"]["vagueness"]["model"]["n_prompts"] = 3
+    one_model["votes"]["jargon"]["human_skew"]["n_prompts"] = 2
+    one_model["quality"]["model"]["n_prompts"] = 5
+    said = " ".join(summary_table(one_model, "report.html").split())
+    assert "Now: votes on jargon 2, vagueness 3, quality 5." in said
+    for name, one in voted["skew"].items():
+        one["after"]["n_prompts"] = 4 + len(name)
+    assert len(summary_table(voted, "report.html").splitlines()) <= MAX_LINES
+
+
 def test_votes_bring_human_skew_and_gap(voted: Any) -> None:
     table = summary_table(voted, PATH)
     for row in ("jargon human skew", "jargon gap", "jargon miscalibration", "vagueness miscalibration  no votes"):

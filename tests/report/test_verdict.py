@@ -69,16 +69,54 @@ def test_with_votes_people_decide(make_audit: Any, shares: tuple[float, float, f
 
 
 @pytest.mark.parametrize(
-    ("quality", "expected"),
+    ("voted", "of_all", "overcorrected"),
+    [((0.60, 0.10, 0.50), (0.60, 0.59), True), ((0.90, 0.40, 0.50), (0.60, 0.05), False)],
+)
+def test_overcorrected_is_read_from_the_voted_rows_and_not_from_all(
+    make_audit: Any, voted: tuple[float, float, float], of_all: tuple[float, float], overcorrected: bool
+) -> None:
+    audit = make_audit({"jargon": voted[:2]}, votes={"jargon": voted})
+    audit["skew"]["jargon"] |= make_audit({"jargon": of_all})["skew"]["jargon"]
+    (found,) = verdicts(audit)
+    assert (found.word == "overcorrected") == overcorrected
+    assert ("Skew went from 60% to 10%, past people's 50%" in found.sentence) == overcorrected
+
+
+@pytest.mark.parametrize(
+    ("quality", "expected", "kind"),
     [
-        ((0.75, 0.75), "is excluded"),
-        ((0.75, 0.71), "is not excluded"),
-        ((0.75, 0.50), "is shown"),
-        (None, "not measured"),
+        ((0.75, 0.75), "is excluded", "good"),
+        ((0.75, 0.71), "is not excluded", "none"),
+        ((0.75, 0.50), "is shown", "bad"),
+        (None, "not measured", "none"),
     ],
 )
-def test_quality(make_audit: Any, quality: tuple[float, float] | None, expected: str) -> None:
-    assert expected in quality_sentence(make_audit(quality=quality))
+def test_quality(make_audit: Any, quality: tuple[float, float] | None, expected: str, kind: str) -> None:
+    audit = make_audit(quality=quality)
+    assert expected in quality_sentence(audit)
+    assert quality_kind(audit) == kind
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected", "kind"),
+    [
+        (-0.0501, 0.0, "is not excluded", "none"),
+        (-0.05, 0.0, "is excluded", "good"),
+        (-0.09, -0.05, "is not excluded", "none"),
+        (-0.09, -0.0501, "is shown", "bad"),
+    ],
+)
+def test_a_loss_of_quality_is_good_or_bad_news_from_the_tolerated_one_on(
+    make_audit: Any, low: float, high: float, expected: str, kind: str
+) -> None:
+    audit = make_audit()
+    audit["quality"]["change"] |= {"low": low, "high": high}
+    assert expected in quality_sentence(audit)
+    assert quality_kind(audit) == kind
+
+
+def test_quality_of_one_model_is_neither_good_nor_bad_news(make_audit: Any) -> None:
+    assert quality_kind(make_audit({"jargon": (0.88,)}, quality=(0.7,), others=())) == "none"
 
 
 def with_quality(audit: Any, low: float, high: float) -> Any:
@@ -148,8 +186,8 @@ def rewards(noise: float, shift: float, seed: int = 0) -> dict[str, Any]:
 def trained(make_audit: Any, noise: float, shift: float) -> Any:
     audit, found, ids = make_audit(others=()), rewards(noise, shift), [f"q{row}" for row in range(400)]
     pair_ids = [f"p{row}" for row in range(2000)]
-    audit["skew"]["jargon"] |= audit_result.positive_shares(found["contrasts"], ids, 0)
-    audit["quality"] |= audit_result.positive_shares(found["quality"], pair_ids, 0)
+    audit["skew"]["jargon"] |= audit_result.positive_shares(found["contrasts"], ids)
+    audit["quality"] |= audit_result.positive_shares(found["quality"], pair_ids)
     moved = beyond_noise(*found["contrasts"].values(), ids, *found["quality"].values(), pair_ids)
     audit["beyond_noise"] = {"jargon": moved.to_json()}
     audit_result.adjust_for_all_tests(audit)
@@ -313,7 +351,7 @@ def measured(make_audit: Any, margins: np.ndarray, unit: str = "reward", votes: 
     )
     ids = tuple(one.prompt[0].content for one in contrasts)
     group = Group(load_bias("jargon"), True, contrasts, ids, {"model": margins}, unit, 0)
-    audit["skew"] = audit_result.skews([group], {"jargon": 100}, {}, 0)
+    audit["skew"] = audit_result.skews([group], {"jargon": 100}, {})
     audit["effects"] = json.loads(json.dumps(audit_detail.effects([group], 0)))
     audit_result.adjust_for_all_tests(audit)
     return audit
@@ -402,3 +440,20 @@ def test_quality_of_ties_alone_ranks_nothing(make_audit: Any, judge: bool) -> No
         "Quality: both sides are scored alike in all 400 held-out pairs, so that none is ranked."
     )
     assert "quality pairs 400 of 400" in ties_sentence(audit)
+
+
+def test_without_directions_nothing_is_said_of_them(make_audit: Any) -> None:
+    audit = make_audit()
+    audit["skew"]["jargon"]["by_direction"] = {}
+    (found,) = verdicts(audit)
+    assert "Skew fell from 88% to 40%, " in found.sentence and "()" not in found.sentence
+
+
+def test_a_bias_left_as_it_is_says_how_far_it_is_from_people(make_audit: Any) -> None:
+    shares = (0.88, 0.88, 0.45)
+    audit = make_audit({"jargon": shares[:2]}, votes={"jargon": shares})
+    audit |= {"dose_applied": 0, "plain": {"skew": {"jargon": make_audit()["skew"]["jargon"]}}}
+    (found,) = verdicts(audit)
+    assert found.word == "left as it is"
+    assert "and it disagrees with people on 43% [" in found.sentence
+    assert "Plain CDA would have made skew 40% [" in found.sentence

@@ -14,6 +14,7 @@ from cda.prompts import JudgePrompt, load_prompt, ours
 from cda.records import user_prompt
 from cda.score.both_orders import of_one_order
 from cda.score.judge import LLMJudge, is_swapped, judge_request, parse_verdict, token_request, verdict_code
+from cda.stats.proportions import wilson
 
 PAPER = load_prompt("paper", JudgePrompt)
 ONE = ours().judge.model_copy(update={"orders": "one"})
@@ -127,3 +128,13 @@ def test_another_prompt_is_another_question_to_the_cache() -> None:
     settings = {"model": "m"}
     keys = {key_of(settings, judge_request(PROMPTS[0], "a", "b", told=one)) for one in (ours().judge, PAPER, None)}
     assert len(keys) == 2
+
+
+def test_a_judge_that_always_names_the_first_place_has_an_interval_too() -> None:
+    _, orders = of_one_order(np.ones(8), np.zeros(8, bool), [str(row) for row in range(8)])
+    assert orders.position is not None
+    assert (orders.position.value, orders.position.high, orders.position.unit) == (1.0, 1.0, "preference")
+    assert orders.position.low == pytest.approx(2 * wilson(8, 8)[0] - 1)
+    _, mixed = of_one_order(np.array([1.0, 0, -1, -1]), np.zeros(4, bool), list("abcd"))
+    assert mixed.position is not None and mixed.position.value == pytest.approx(-0.25)
+    assert mixed.position.low == pytest.approx(2 * wilson(1.5, 4)[0] - 1)

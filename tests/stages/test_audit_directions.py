@@ -25,7 +25,7 @@ def group(made: tuple[str, ...], **margins: list[float]) -> Group:
 
 
 def skew_of(one: Group) -> dict[str, object]:
-    found: dict[str, object] = skews([one], {"jargon": len(one)}, {}, 0)["jargon"]
+    found: dict[str, object] = skews([one], {"jargon": len(one)}, {})["jargon"]
     return found
 
 

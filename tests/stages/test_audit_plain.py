@@ -36,7 +36,7 @@ def groups(scored: Any = None) -> list[Group]:
 def test_known_shares_at_dose_1_on_the_rows_of_the_result() -> None:
     found = plain(groups(), TEXTS, SCORED, "drop", 0)
     assert found is not None
-    own = skews([without_plain(one) for one in groups()], {"jargon": N}, {}, 0)["jargon"]
+    own = skews([without_plain(one) for one in groups()], {"jargon": N}, {})["jargon"]
     assert (own["before"]["value"], own["after"]["value"]) == (1.0, 0.25)
     skew, voted = found["skew"]["jargon"], found["votes"]["jargon"]
     assert (skew["before"], skew["after"]["value"], skew["after"]["n"]) == (own["before"], 0.0, N)
@@ -57,8 +57,8 @@ def test_every_margin_is_written_and_the_family_of_tests_stays_that_of_the_resul
     assert (row["perturbed_before"], row["perturbed_after"], row["perturbed_plain"]) == (1.0, 0.0, 0.0)
     own = [without_plain(one) for one in groups()]
     audit = {
-        "skew": skews(own, {"jargon": N}, {}, 0), "votes": votes(own, "drop", 0), "effects": {}, "rate": {},
-        "quality": quality(PAIRS, {"before": BEFORE, "after": RESULT}, 0), "plain": plain(groups(), TEXTS, SCORED, "drop", 0),
+        "skew": skews(own, {"jargon": N}, {}), "votes": votes(own, "drop", 0), "effects": {}, "rate": {},
+        "quality": quality(PAIRS, {"before": BEFORE, "after": RESULT}), "plain": plain(groups(), TEXTS, SCORED, "drop", 0),
     }  # fmt: skip
     adjust_for_all_tests(audit)
     assert audit["n_tests"] == 4 and "p_holm" not in audit["plain"]["skew"]["jargon"]  # type: ignore[index]
@@ -77,9 +77,9 @@ def test_the_mean_margin_beyond_noise_is_of_two_scorings_and_needs_quality_pairs
 def test_at_dose_0_no_sample_can_say_that_anything_changed() -> None:
     same = groups({"before": BEFORE, "after": BEFORE})
     audit = {
-        "skew": skews(same, {"jargon": N}, {}, 0), "votes": votes(same, "drop", 0), "unseen_phrases": {},
+        "skew": skews(same, {"jargon": N}, {}), "votes": votes(same, "drop", 0), "unseen_phrases": {},
         "quality_sections": {"groups": [{"shift": {"estimate": {"value": 0.0, "low": -1.0, "high": 1.0}}}, {"shift": None}]},
-        "triple_skew": {}, "quality": quality(PAIRS, {"before": BEFORE, "after": BEFORE}, 0),
+        "triple_skew": {}, "quality": quality(PAIRS, {"before": BEFORE, "after": BEFORE}),
         "rate": {"jargon": {"after": {"effects": [{"estimand": "ATE", "estimate": {"value": 1.5, "low": 1, "high": 2, "n": 9}}]},
                             "changes": {"missing": "all differences are 0"}}},
     }  # fmt: skip

@@ -76,7 +76,7 @@ def test_the_planned_change_has_the_planned_width() -> None:
     up, down = round(0.05 * n), round(0.15 * n)
     before = [1] * down + [0] * up + [1] * ((n - up - down) // 2) + [0] * ((n - up - down + 1) // 2)
     after = [0] * down + [1] * up + before[up + down :]
-    found = paired_change(before, after, [f"p{row}" for row in range(n)], np.random.default_rng(0))
+    found = paired_change(before, after, [f"p{row}" for row in range(n)])
     assert (found.high - found.low) / 2 == pytest.approx(0.04, rel=0.03)
 
 

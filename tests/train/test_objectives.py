@@ -65,6 +65,13 @@ def test_ties_have_no_side_to_agree_with() -> None:
     assert agreement(differences, targets) == (2, 4)
 
 
+def test_equal_rewards_agree_with_no_side_whichever_is_taught() -> None:
+    import torch
+
+    for target in (0.0, 0.3, 0.7, 1.0):
+        assert agreement(torch.tensor([0.0, 0.0]), torch.tensor([target, 0.5])) == (0, 1)
+
+
 def test_gradients_are_trls_own_on_the_same_batch(llama: Path, preference_pairs: list[Pair], tmp_path: Path) -> None:
     import torch
     from trl import RewardConfig, RewardTrainer
