@@ -103,6 +103,15 @@ def test_the_page_lies_where_it_is_asked_for(make_audit: Any, tmp_path: Path, mo
     assert compare_runs(["."]).endswith(f"Page: {tmp_path / 'comparison.html'}")
 
 
+def test_a_link_in_the_pages_place_is_replaced_and_not_followed(make_audit: Any, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("theirs", encoding="utf-8")
+    (tmp_path / "comparison.html").symlink_to(victim)
+    compare_runs([_write(tmp_path / "a", make_audit())])
+    assert victim.read_text(encoding="utf-8") == "theirs"
+    assert "<html" in (tmp_path / "comparison.html").read_text(encoding="utf-8")
+
+
 def test_out_needs_compare(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["report", "jargon", "--out", str(tmp_path / "page.html")])
     assert done.exit_code == 1
