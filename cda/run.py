@@ -322,7 +322,7 @@ def git_commit() -> str | None:
 def _is_ours(project: Path) -> bool:
     """Whether a pyproject.toml is cda's own: the package may be copied to the top of another project."""
     try:
-        return tomllib.loads(project.read_text(encoding="utf-8")).get("project", {}).get("name") == "cda"
+        return bool(tomllib.loads(project.read_text(encoding="utf-8")).get("project", {}).get("name") == "cda")
     except (OSError, ValueError, AttributeError):
         return False
 
