@@ -19,6 +19,7 @@ import os
 import platform
 import subprocess
 import time
+import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -75,14 +76,28 @@ def file_fingerprint(path: Path) -> str:
     """
     digest = hashlib.sha256()
     is_folder = path.is_dir()
-    files = sorted(p for p in path.rglob("*") if p.is_file()) if is_folder else [path]
     try:
+        files = _files_below(path) if is_folder else [path]
         for file in files:
             digest.update(f"{file.relative_to(path) if is_folder else ''}:{file.stat().st_size}".encode())
             digest.update(bytes.fromhex(sha256_of(file)))
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
     return digest.hexdigest()[:16]
+
+
+def _files_below(folder: Path) -> list[Path]:
+    """Every file in a folder, sorted, in linked folders too: what loads a folder follows their links; each folder once."""
+    found: list[Path] = []
+    left, seen = [folder], {folder.resolve()}
+    while left:
+        for path in left.pop().iterdir():
+            if path.is_file():
+                found.append(path)
+            elif path.is_dir() and (there := path.resolve()) not in seen:
+                seen.add(there)
+                left.append(path)
+    return sorted(found)
 
 
 class RunFolder:
@@ -296,11 +311,20 @@ def git_commit() -> str | None:
     """
     package = Path(__file__).resolve().parent
     top = _git(package, "rev-parse", "--show-toplevel")
-    own = top is not None and Path(top).resolve() == package.parent and (package.parent / "pyproject.toml").is_file()
-    if not own or _git(package, "ls-files", "--error-unmatch", Path(__file__).name) is None:
+    if top is None or Path(top).resolve() != package.parent or not _is_ours(package.parent / "pyproject.toml"):
+        return None
+    if _git(package, "ls-files", "--error-unmatch", Path(__file__).name) is None:
         return None
     commit, status = _git(package, "rev-parse", "HEAD"), _git(package, "status", "--porcelain")
     return None if commit is None else commit + ("-dirty" if status else "")
+
+
+def _is_ours(project: Path) -> bool:
+    """Whether a pyproject.toml is cda's own: the package may be copied to the top of another project."""
+    try:
+        return bool(tomllib.loads(project.read_text(encoding="utf-8")).get("project", {}).get("name") == "cda")
+    except (OSError, ValueError, AttributeError):
+        return False
 
 
 def _git(folder: Path, *words: str) -> str | None:

@@ -20,6 +20,7 @@ from cda.files.intact import contents
 from cda.run import RunFolder, Stage, file_fingerprint, fingerprint, git_commit, versions
 
 STAGE = Stage("label", {"seed": 1, "data": {"pairs": "a"}}, {"pairs": "f00"})
+PROJECT = '[project]\nname = "{}"\n'
 OTHER = Stage("label", {"seed": 2, "data": {"pairs": "a"}}, {"pairs": "f00"})
 
 
@@ -260,11 +261,27 @@ def test_the_repository_around_an_environment_gives_no_commit(
     assert git_commit() is None
 
 
+def test_a_linked_folder_is_part_of_a_folders_fingerprint(tmp_path: Path) -> None:
+    """`datasets` and other loaders follow links, so that a change behind one changes what is read."""
+    folder, elsewhere = tmp_path / "folder", tmp_path / "elsewhere"
+    folder.mkdir()
+    elsewhere.mkdir()
+    (elsewhere / "rows.jsonl").write_text("first", encoding="utf-8")
+    (folder / "data").symlink_to(elsewhere)
+    (folder / "around").symlink_to(folder)
+    before = file_fingerprint(folder)
+    (elsewhere / "rows.jsonl").write_text("other", encoding="utf-8")
+    assert file_fingerprint(folder) != before
+
+
 def test_a_copy_that_the_repository_around_it_does_not_track_gives_no_commit(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (repository / "pyproject.toml").write_text("", encoding="utf-8")
+    (repository / "pyproject.toml").write_text(PROJECT.format("cda"), encoding="utf-8")
     package_in(repository, monkeypatch)
+    assert git_commit() is None
+    (repository / "pyproject.toml").write_text(PROJECT.format("theirs"), encoding="utf-8")
+    commit(repository)  # it is tracked now, and yet the commit is another project's
     assert git_commit() is None
 
 
@@ -273,7 +290,7 @@ def test_a_checkout_gives_its_commit_and_says_where_it_was_changed(
 ) -> None:
     own = tmp_path / "cda-checkout"
     package_in(own, monkeypatch)
-    (own / "pyproject.toml").write_text("", encoding="utf-8")
+    (own / "pyproject.toml").write_text(PROJECT.format("cda"), encoding="utf-8")
     git(own, "init", "-q")
     here = commit(own)
     assert git_commit() == here

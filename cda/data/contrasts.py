@@ -9,7 +9,7 @@ from typing import Any
 from cda.data.contrast_ids import CarriedIds, carried_ids
 from cda.data.load import Row
 from cda.data.messages import RowError, check_agree, message_text, prompt_of, side_text
-from cda.data.votes import vote_words
+from cda.data.votes import vote_words, voter_of
 from cda.errors import DataError
 from cda.records import Contrast, Exclusions, Preference, count_reasons, equal_texts
 
@@ -67,7 +67,7 @@ def clean_contrasts(
 
     Raises:
         DataError: Neither layout is there, or several biases and no `bias` column, or no row is usable; or rows contradict
-            each other: both sides of one pair are said to carry the bias. Names the rows.
+            each other: both sides of one pair are said to carry the bias, or one annotator votes on it twice. Names the rows.
     """
     names = {name: columns.get(name, name) for name in COLUMNS}
     present = {key for row in rows for key in row}
@@ -82,7 +82,7 @@ def clean_contrasts(
         try:
             if bias not in biases:
                 raise RowError(f"of another bias ({bias[:40]})")
-            one = _sided(values, bias, number)
+            one = _sided(values, bias, number, voter_of(row))
         except RowError as problem:
             reasons.append(str(problem))
             texts.add(repr([values[name] for name in _TEXTS]))
@@ -162,6 +162,13 @@ def _contradictions(groups: Mapping[str, Sequence[_Sided]]) -> Iterator[tuple[li
         directions = {row.contrast.tags["direction"] for row in group if "direction" in row.contrast.tags}
         if len(directions) > 1:
             yield [row.number for row in group], "the same two answers, and the direction is added and removed"
+        by_voter: dict[str, list[int]] = {}
+        for row in group:
+            if row.voter and row.has_opinion:
+                by_voter.setdefault(row.voter, []).append(row.number)
+        for voter, numbers in by_voter.items():
+            if len(numbers) > 1:
+                yield numbers, f"the same two answers, and {voter[:40]} votes on them {len(numbers)} times"
 
 
 def _pooled(
@@ -230,6 +237,7 @@ class _Sided:
         preferred: As the row states it.
         votes: The row's own, not read yet.
         number: Of the row, from 1.
+        voter: Who the row says has voted; empty where it does not.
     """
 
     contrast: Contrast
@@ -237,6 +245,7 @@ class _Sided:
     preferred: Preference | None
     votes: Any
     number: int
+    voter: str
 
     @property
     def has_opinion(self) -> bool:
@@ -248,7 +257,7 @@ class _Sided:
         return votes if alone or vote_words(self.votes) or self.preferred is None else (self.preferred,)
 
 
-def _sided(values: Values, bias: str, number: int) -> _Sided:
+def _sided(values: Values, bias: str, number: int, voter: str) -> _Sided:
     prompt = prompt_of(values["prompt"])
     first, second = message_text(values["response_1"]), message_text(values["response_2"])
     perturbed, base = message_text(values["perturbed"]), message_text(values["base"])
@@ -270,7 +279,7 @@ def _sided(values: Values, bias: str, number: int) -> _Sided:
     tags = {"item": item, "direction": _direction(values["direction"])}
     given = {name: tag for name, tag in tags.items() if tag is not None}
     preferred = None if values["preferred"] in (None, "") else _one_preference(values["preferred"], sides)
-    return _Sided(Contrast(bias, prompt, perturbed, base, tags=given), sides, preferred, values["votes"], number)
+    return _Sided(Contrast(bias, prompt, perturbed, base, tags=given), sides, preferred, values["votes"], number, voter)
 
 
 def _direction(value: Any) -> str | None:

@@ -11,13 +11,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cda.data.messages import ROLES
 from cda.errors import DataError
 from cda.files.jsonl import parse_json, read_text
 
 _SEPARATOR_LINE = re.compile(r"sep=([,;\t|])\r?\n")
 """With which Excel may open a table."""
-_MESSAGES = re.compile(r"\s*\[\s*\{\s*(['\"])(?:role|content|from|value)\1\s*:")
+_MESSAGES = re.compile(r"(?:array\()?[\[(]\s*\{\s*(['\"])(?:role|content|from|value)\1\s*:")
+_MAYBE_MESSAGES = re.compile(r"[\[(]\s*\{\s*['\"]")
+"""Messages whose first key is another, such as `name`; a text of data may begin so too."""
 _KEYS = ({"role", "content"}, {"from", "value"})
+_SPEAKERS = (*ROLES, "human", "gpt")
+_BLANK = "\ufeff \t\r\n"
 _LISTED = 10
 
 
@@ -84,10 +89,18 @@ def columns_of_messages(rows: Sequence[Mapping[str, Any]], where: str) -> list[M
     Raises:
         DataError: Such a column has a cell that cannot be read; names column and row.
     """
-    names = [name for name in (rows[0] if rows else ()) if all(_looks_like(row.get(name)) for row in rows)]
+    # Rows without a text say nothing of the column; they are counted later.
+    names = [
+        name
+        for name in dict.fromkeys(name for row in rows for name in row)
+        if (cells := [row[name] for row in rows if row.get(name) not in (None, "")]) and all(map(_looks_like, cells))
+    ]
     problems: list[str] = []
     read: list[Mapping[str, Any]] = [
-        {**row, **_with_messages({name: row[name] for name in names}, f"{where}: row {number}", problems)}
+        {
+            **row,
+            **_with_messages({name: row[name] for name in names if name in row}, f"{where}: row {number}", problems),
+        }
         for number, row in enumerate(rows, 1)
     ]
     if problems:
@@ -124,7 +137,15 @@ def _with_messages(row: Mapping[str, Any], where: str, problems: list[str]) -> d
 
 
 def _looks_like(cell: Any) -> bool:
-    return isinstance(cell, str) and _MESSAGES.match(cell) is not None
+    if not isinstance(cell, str):
+        return False
+    start = cell.lstrip(_BLANK)
+    if _MESSAGES.match(start) is not None:
+        return True
+    if _MAYBE_MESSAGES.match(start) is None or (found := _value_at_start(start)) is None:
+        return False
+    turns = _turns(start, *found)
+    return bool(turns) and all(one.get("role", one.get("from")) in _SPEAKERS for one in turns)
 
 
 def _messages(cell: str) -> Any:
@@ -134,16 +155,23 @@ def _messages(cell: str) -> Any:
     Raises:
         ValueError: It begins as messages do, and cannot be read.
     """
-    found = _json_at_start(cell) or _python_at_start(cell)
+    start = cell.lstrip(_BLANK)
+    found = _value_at_start(start)
     if found is None:
         raise ValueError("neither JSON nor a Python list; a spreadsheet may have cut it")
-    value, end = found
-    is_whole = isinstance(value, list) and not cell[end:].strip()
-    return value if is_whole and all(isinstance(one, Mapping) and _is_turn(one) for one in value) else cell
+    return _turns(start, *found) or cell
 
 
-def _is_turn(one: Mapping[str, Any]) -> bool:
-    return any(keys <= one.keys() for keys in _KEYS)
+def _turns(text: str, value: Any, end: int) -> list[Any]:
+    """The messages that a value is; none where the text goes on behind it, or where it is data of another kind."""
+    if not isinstance(value, list | tuple) or text[end:].strip():
+        return []
+    are_turns = all(isinstance(one, Mapping) and any(keys <= one.keys() for keys in _KEYS) for one in value)
+    return list(value) if are_turns else []
+
+
+def _value_at_start(text: str) -> tuple[Any, int] | None:
+    return _json_at_start(text) or _python_at_start(text)
 
 
 def _json_at_start(text: str) -> tuple[Any, int] | None:
@@ -158,7 +186,7 @@ def _json_at_start(text: str) -> tuple[Any, int] | None:
 
 def _python_at_start(text: str) -> tuple[Any, int] | None:
     """The Python value with which a text begins, up to its last bracket; None where it begins with none."""
-    end = text.rfind("]") + 1
+    end = max(text.rfind("]"), text.rfind(")")) + 1
     try:
         return ast.literal_eval(text[:end].strip()), end
     except (ValueError, SyntaxError, MemoryError, RecursionError):

@@ -12,6 +12,7 @@ from cda.files.paths import is_a_file, user_path
 
 Votes = Mapping[str, tuple[str, ...]]
 _VOTERS = ("participant", "annotator")
+"""Columns that may say who voted."""
 
 
 def load_votes(reference: str) -> Votes:
@@ -47,7 +48,7 @@ def load_votes(reference: str) -> Votes:
             lacks = "an id" if row.get("id") in (None, "") else "a vote"
             problems.append(f"{reference}: row {number} lacks {lacks}")
             continue
-        if who := next((str(row[name]) for name in _VOTERS if row.get(name) not in (None, "")), ""):
+        if who := voter_of(row):
             before, said = first.setdefault((str(row["id"]), who), (number, words))
             if before != number:
                 how = "the same" if said == words else "another"
@@ -60,6 +61,11 @@ def load_votes(reference: str) -> Votes:
         more = [f"… and {len(problems) - 10} more rows"] if len(problems) > 10 else []
         raise DataError("\n".join(problems[:10] + more))
     return {item: tuple(words) for item, words in votes.items()}
+
+
+def voter_of(row: Mapping[str, Any]) -> str:
+    """Who voted in a row; empty where it does not say."""
+    return next((str(row[name]).strip() for name in _VOTERS if row.get(name) not in (None, "")), "")
 
 
 def vote_words(cell: Any) -> list[str]:

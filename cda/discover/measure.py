@@ -12,7 +12,7 @@ import numpy as np
 from cda.biases import Bias
 from cda.discover.protocols import FloatArray, Judge, Reward
 from cda.discover.records import Candidate, Measured, Standing
-from cda.records import Direction, Prompt, Rewrite, RewriteRequest, count_reasons
+from cda.records import Direction, Prompt, Rewrite, RewriteRequest, count_reasons, equal_texts
 from cda.rewrite.fidelity import is_refusal, not_flipped
 from cda.rewrite.protocol import Mixed, Rewriter
 
@@ -171,7 +171,7 @@ def _checked(found: Rewrite, request: RewriteRequest, bias: Bias) -> Rewrite:
         return found
     if not found.text.strip():
         return Rewrite(None, "empty answer")
-    if found.text == request.response:
+    if equal_texts(found.text, request.response):
         return Rewrite(None, UNCHANGED)
     if is_refusal(found.text, request.response):
         return Rewrite(None, "refusal")

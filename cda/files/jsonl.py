@@ -117,6 +117,14 @@ def write_text(path: Path, text: str) -> None:
         file.write(text.encode("utf-8"))
 
 
+def write_page(path: Path, text: str) -> None:
+    """Write a text where a user wants it: as `write_text`, but into what is no file, such as /dev/stdout, as it stands."""
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding="utf-8", newline="\n")
+    else:
+        write_text(path, text)
+
+
 def read_json(path: Path) -> Any:
     """One JSON document.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -65,13 +66,21 @@ def refuse_passed_over(name_or_path: str, config: Any, auto: str, trusted: bool)
         raise ModelError(own_code_needed(name_or_path))
     check_its_class(name_or_path, "configuration", config, named.get("AutoConfig"))
     others = {_class_name(one): other for other, one in named.items() if other.startswith("AutoModel")}
-    passed_over = [one for one in getattr(config, "architectures", None) or [] if one in others]
+    passed_over = [one for one in getattr(config, "architectures", None) or [] if one in others or _is_own(one, others)]
     if passed_over and auto not in named:
+        named_for = f"{others[passed_over[0]]} alone" if passed_over[0] in others else "no auto class"
         raise ModelError(
-            f"{name_or_path}: is a {passed_over[0]}, a class of its own that it names for {others[passed_over[0]]} alone, so that "
+            f"{name_or_path}: is a {passed_over[0]}, a class of its own that it names for {named_for}, so that "
             f"Transformers would load another class with other scores. Name one for {auto} in auto_map of its config.json"
         )
     return auto in named
+
+
+def _is_own(architecture: str, others: Mapping[str, str]) -> bool:
+    """Whether a model that brings code for other auto classes is of a class that Transformers has not."""
+    import transformers
+
+    return bool(others) and not hasattr(transformers, architecture)
 
 
 def check_its_class(name_or_path: str, part: str, loaded: object, named: object) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cda.errors import RunError
-from cda.files.jsonl import read_json
+from cda.files.jsonl import read_json, write_page
 from cda.files.paths import user_path
 from cda.report.comparison import comparison_notes, comparison_tables, is_audit
 from cda.report.comparison_page import render_comparison
@@ -89,6 +89,6 @@ def _write(page: Path, text: str) -> None:
         raise RunError(f"{page}: a folder; name a file with --out, such as {page / PAGE}")
     try:
         page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(text, encoding="utf-8")
+        write_page(page, text)
     except OSError as error:
         raise RunError(f"{page}: cannot be written: {error.strerror or error}. Choose another with --out") from None

@@ -11,6 +11,7 @@ import numpy as np
 
 from cda.biases import Bias
 from cda.errors import CdaError, DataError, RunError
+from cda.files.jsonl import write_page
 from cda.files.paths import user_path
 from cda.report.inspect_page import render_inspection
 from cda.report.inspect_text import inspection_text
@@ -156,7 +157,7 @@ def _shown(rows: Sequence[Looked], options: InspectOptions, bias: Bias, spread: 
 def _write_page(given: str, inspection: dict[str, Any]) -> Path:
     path = user_path(given)
     try:
-        path.write_text(render_inspection(inspection), encoding="utf-8", newline="\n")
+        write_page(path, render_inspection(inspection))
     except OSError as error:
         raise RunError(f"{given}: cannot be written: {error.strerror or error}") from None
     return path

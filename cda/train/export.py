@@ -87,6 +87,8 @@ def new_folder(folder: Path) -> Iterator[Path]:
     check_new_folder(folder)
     folder = folder.absolute()
     partial = folder.parent / f".{folder.name}.partial"
+    if partial.is_symlink() or partial.is_file():
+        partial.unlink()  # somebody else's: it is not followed
     shutil.rmtree(partial, ignore_errors=True)  # left by a kill
     partial.mkdir(parents=True)
     try:

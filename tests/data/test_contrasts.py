@@ -288,6 +288,15 @@ def test_votes_that_name_a_response_are_read_by_their_own_row() -> None:
     assert dict(cleaned.votes.reasons) == {"unreadable vote 'response_1'": 1}
 
 
+def test_a_second_vote_of_one_annotator_is_refused() -> None:
+    rows = [DIRECT | {"annotator": name, "preferred": "base"} for name in ("ann", "bob", "ann")]
+    assert clean_contrasts(rows[:2], ["jargon"], {}, "f.csv").contrasts[0].votes == ("base", "base")
+    with pytest.raises(DataError, match=r"f\.csv: rows 1, 3: the same two answers, and ann votes on them 2 times"):
+        clean_contrasts(rows, ["jargon"], {}, "f.csv")
+    silent = [DIRECT | {"annotator": "ann"}] * 2
+    assert clean_contrasts(silent, ["jargon"], {}, "f.csv").contrasts[0].votes == ()
+
+
 def test_rows_that_contradict_each_other_are_refused() -> None:
     swapped = {"prompt": "q ", "base": "biased", "perturbed": "plain"}
     rows = [

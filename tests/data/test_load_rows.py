@@ -198,16 +198,33 @@ def test_names_with_other_separators_are_not_split(tmp_path: Path) -> None:
         load_rows(str(path))
 
 
-@pytest.mark.parametrize("written", [json.dumps(TURNS), json.dumps(TURNS, indent=2), repr(TURNS), f"  {TURNS!r}\n"])
+@pytest.mark.parametrize(
+    "written",
+    [json.dumps(TURNS), json.dumps(TURNS, indent=2), repr(TURNS), f"  {TURNS!r}\n", f"\ufeff{json.dumps(TURNS)}",
+     repr(tuple(TURNS))],
+)  # fmt: skip
 def test_messages_that_a_table_holds_as_text(tmp_path: Path, written: str) -> None:
     path = table(tmp_path / "rows.csv", (written, "a", "b"), ("prose", "a", "b"))
     assert [row["prompt"] for row in load_rows(path)] == [TURNS, "prose"]
 
 
+def test_messages_whose_first_key_is_another_are_read(tmp_path: Path) -> None:
+    named = [{"name": None, **turn} for turn in TURNS]
+    path = table(tmp_path / "rows.csv", (json.dumps(named), repr(named), "a"))
+    assert load_rows(path) == [{"prompt": named, "chosen": named, "rejected": "a"}]
+
+
+def test_rows_without_a_text_do_not_hide_a_column_of_messages(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    write(path, [{"chosen": None}, {"chosen": json.dumps(TURNS)}, {"chosen": ""}, {"other": "a"}])
+    assert [row.get("chosen") for row in load_rows(str(path))] == [None, TURNS, "", None]
+
+
 @pytest.mark.parametrize(
     "prose",
     ['[{"role": "user", "content": "x"}] is a list [1].', "[{'role': 'user', 'content': 'x'}] is a list.", "[1] see below",
-     '[{"role": "Engineer", "name": "Ada"}]', '{"role": "user", "content": "x"}', '["a", "b"]'],
+     '[{"role": "Engineer", "name": "Ada"}]', '[{"name": "Ada", "role": "Engineer", "content": "x"}]',
+     '{"role": "user", "content": "x"}', '["a", "b"]'],
 )  # fmt: skip
 def test_prose_that_looks_like_messages_stays(tmp_path: Path, prose: str) -> None:
     assert load_rows(table(tmp_path / "rows.csv", ("q", prose, "b")))[0]["chosen"] == prose
@@ -215,12 +232,15 @@ def test_prose_that_looks_like_messages_stays(tmp_path: Path, prose: str) -> Non
 
 def test_messages_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     arrays = "[{'role': 'user', 'content': 'x'}\n {'role': 'assistant', 'content': 'y'}]"  # as numpy prints them
-    path = table(tmp_path / "rows.csv", (json.dumps(TURNS)[:-9], "a", "b"), ("q", arrays, "b"))
+    path = table(
+        tmp_path / "rows.csv", (json.dumps(TURNS)[:-9], "a", "b"), ("q", arrays, f"array({TURNS!r}, dtype=object)")
+    )
     with pytest.raises(DataError) as caught:
         load_rows(path)
-    first, second = str(caught.value).splitlines()
+    first, second, third = str(caught.value).splitlines()
     assert first.startswith(f"{path}:2: column 'prompt' holds messages as text that cannot be read (")
     assert second.startswith(f"{path}:4: column 'chosen' holds messages as text")
+    assert third.startswith(f"{path}:4: column 'rejected' holds messages as text")
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".json", ".parquet"])

@@ -142,7 +142,13 @@ def test_a_rewriter_that_refuses_half_gives_half_and_its_reasons() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "reason"), [("", "empty answer"), (" \n", "empty answer"), ("answer number 1", "unchanged")]
+    ("answer", "reason"),
+    [
+        ("", "empty answer"),
+        (" \n", "empty answer"),
+        ("answer number 1", "unchanged"),
+        ("answer number 1\r\n", "unchanged"),
+    ],
 )
 def test_what_is_no_rewrite_is_counted_and_moves_nobody_elses_margin(answer: str, reason: str) -> None:
     def careless(request: RewriteRequest, bias: Bias) -> Rewrite:

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from cda.files.jsonl import write_json, write_jsonl, write_text
+from cda.files.jsonl import write_json, write_jsonl, write_page, write_text
 from cda.files.whole import make_private, open_new, written_whole
 
 WRITERS: dict[str, Callable[[Path], object]] = {
     "text": lambda path: write_text(path, "new"),
+    "page": lambda path: write_page(path, "new"),
     "json": lambda path: write_json(path, "new"),
     "jsonl": lambda path: write_jsonl(path, ["new"]),
 }
@@ -77,3 +78,13 @@ def test_what_is_there_stays_as_it_is_and_a_link_to_nothing_is_an_error(tmp_path
     with pytest.raises(FileExistsError):
         make_private(tmp_path / "link")
     assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_page_goes_into_a_pipe_as_it_stands(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    write_page(tmp_path / "pipe", "new")
+    assert os.read(reader, 10) == b"new"
+    os.close(reader)
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]

@@ -141,6 +141,15 @@ def test_a_class_of_its_own_for_another_use_is_refused(plain: Path) -> None:
             load_config(ModelSpec(str(plain), "fp32", trust_remote_code=trusted))
 
 
+def test_a_class_that_neither_the_model_names_nor_the_library_has_is_refused(plain: Path) -> None:
+    """The code beside it is for another class: Transformers would load its own for `model_type`."""
+    _edit(plain / "config.json", auto_map={"AutoModel": "parts.OwnBase"}, architectures=["OwnReward"])
+    with pytest.raises(ModelError, match=r"is a OwnReward, a class of its own that it names for no auto class"):
+        load_config(ModelSpec(str(plain), "fp32"))
+    _edit(plain / "config.json", architectures=["LlamaForSequenceClassification"])
+    assert load_config(ModelSpec(str(plain), "fp32")).model_type == "llama"
+
+
 def test_code_of_another_repository_counts_for_kept_scores(
     plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,16 +91,25 @@ def test_a_run_given_twice_is_used_once(make_audit: Any, tmp_path: Path) -> None
 
 
 def test_the_page_lies_where_it_is_asked_for(make_audit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = _write(tmp_path / "a", make_audit())
+    runs = [_write(tmp_path / name, make_audit()) for name in "ab"]
     asked = tmp_path / "new" / "page.html"
-    assert compare_runs([run], str(asked)).endswith(f"Page: {asked}")
+    assert compare_runs(runs, str(asked)).endswith(f"Page: {asked}")
     assert asked.is_file() and not (tmp_path / "comparison.html").exists()
     with pytest.raises(RunError, match="a folder; name a file with --out"):
-        compare_runs([run], str(tmp_path))
+        compare_runs(runs, str(tmp_path))
     with pytest.raises(RunError, match=r"cannot be written: .* Choose another with --out"):
-        compare_runs([run], str(asked / "below-a-file.html"))
-    monkeypatch.chdir(run)
-    assert compare_runs(["."]).endswith(f"Page: {tmp_path / 'comparison.html'}")
+        compare_runs(runs, str(asked / "below-a-file.html"))
+    monkeypatch.chdir(runs[0])
+    assert compare_runs([".", runs[1]]).endswith(f"Page: {tmp_path / 'comparison.html'}")
+
+
+def test_a_link_in_the_pages_place_is_replaced_and_not_followed(make_audit: Any, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("theirs", encoding="utf-8")
+    (tmp_path / "comparison.html").symlink_to(victim)
+    compare_runs([_write(tmp_path / name, make_audit()) for name in "ab"])
+    assert victim.read_text(encoding="utf-8") == "theirs"
+    assert "<html" in (tmp_path / "comparison.html").read_text(encoding="utf-8")
 
 
 def test_out_needs_compare(tmp_path: Path) -> None:

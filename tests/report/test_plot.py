@@ -57,3 +57,14 @@ def test_files_are_the_same_each_time(form: str, tmp_path: Path) -> None:
     first = save(PLOT, tmp_path, form).read_bytes()
     assert first == save(PLOT, tmp_path, form).read_bytes() and len(first) > 1000
     assert first.startswith(b"%PDF" if form == "pdf" else b"<?xml")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_link_in_a_files_place_is_replaced_and_not_followed(form: str, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("theirs", encoding="utf-8")
+    name = save(PLOT, tmp_path, form).name
+    (tmp_path / name).unlink()
+    (tmp_path / name).symlink_to(victim)
+    assert not save(PLOT, tmp_path, form).is_symlink()
+    assert victim.read_text(encoding="utf-8") == "theirs"

@@ -131,6 +131,18 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "new"]
 
 
+@pytest.mark.parametrize("planted", ["link", "file"])
+def test_nothing_planted_where_a_folder_is_written_is_followed_or_in_the_way(tmp_path: Path, planted: str) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    place = tmp_path / ".new.partial"
+    place.symlink_to(victim) if planted == "link" else place.touch()
+    with new_folder(tmp_path / "new") as partial:
+        (partial / "a").touch()
+    assert (tmp_path / "new" / "a").is_file() and not (tmp_path / "new").is_symlink()
+    assert list(victim.iterdir()) == []
+
+
 def broken(adapter: Path, folder: Path, **change: object) -> Path:
     shutil.copytree(adapter, folder)
     config = json.loads((folder / "adapter_config.json").read_text())

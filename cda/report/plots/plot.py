@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from cda.files.paths import as_part
+from cda.files.whole import written_whole
 from cda.report.numbers import visible
 
 if TYPE_CHECKING:
@@ -114,7 +115,8 @@ def save(plot: Plot, folder: Path, form: str) -> Path:
         if form == "svg":
             warnings.filterwarnings("ignore", _UNDRAWN, UserWarning)
             figure.set_facecolor(PAGE)
-        figure.savefig(file, format=form, metadata=said if form == "svg" else dates)
+        with written_whole(file) as opened:
+            figure.savefig(opened, format=form, metadata=said if form == "svg" else dates)
     return file
 
 
