@@ -9,6 +9,9 @@ _KNOWN = re.compile(
     r"(?:sk|pk|rk|gsk|xai|hf|ghp|gho|glpat|r8|nvapi|pplx|fw|tgp|csk|AIza|eyJ|AKIA|ya29)[-_.A-Za-z0-9]{16,}\Z|Bearer[\s_-]"
 )
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_WORD = r"(?:(?:[A-Z]?[a-z]{1,15}|[A-Z]{1,15})\d{0,2}|\d{1,4})"
+_WORDS = re.compile(rf"{_WORD}(?:_{_WORD})+\Z")
+"""Words and years, as in `my_openai_key_2024`; no key is made of them."""
 _LONG = 20
 
 
@@ -18,6 +21,8 @@ def looks_like_key(word: str) -> bool:
     >>> looks_like_key("sk-proj-0123456789abcdef"), looks_like_key("3f2a" * 8), looks_like_key("MY_TEAM_OPENAI_API_KEY_2")
     (True, True, False)
     """
+    if _WORDS.match(word):
+        return False
     if _KNOWN.match(word):
         return True
     digits, small = sum(char.isdigit() for char in word), sum(char.islower() for char in word)

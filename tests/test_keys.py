@@ -82,7 +82,18 @@ def test_the_python_interface_refuses_them_too(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(
-    "name", ["OPENAI_API_KEY", "MY_TEAM_OPENAI_API_KEY_2", "key", "_k1", "Azure_Key", "VLLM_API_KEY"]
+    "name",
+    [
+        "OPENAI_API_KEY",
+        "MY_TEAM_OPENAI_API_KEY_2",
+        "key",
+        "_k1",
+        "Azure_Key",
+        "VLLM_API_KEY",
+        "openai_key_project_2024",
+        "hf_inference_api_token",
+        "skylab_openai_api_key",
+    ],
 )
 def test_names_of_variables_are_no_keys(name: str) -> None:
     assert variable_problem(name) is None

@@ -11,6 +11,7 @@ import numpy as np
 from cda.data.sampled import load_outputs
 from cda.discover.protocols import Reward
 from cda.discover.records import PromptSamples, Rated
+from cda.inert import without_turns
 from cda.llm.protocol import LLM, Completion, Request
 from cda.llm.reasons import EMPTY
 from cda.records import Exclusions, Prompt, count_reasons, prompt_id, prompt_text
@@ -160,13 +161,13 @@ def rated(prompts: Sequence[PromptTexts], reward: Reward) -> RatedSamples:
 def response_request(prompt: Prompt, sample: int = 0) -> Request:
     """The request for one response: a single message as it is, a conversation as a transcript to be continued.
 
-    A system message that opens the prompt stands where system messages stand.
+    A system message that opens the prompt stands where system messages stand. Marks of turns within texts are broken up.
     """
-    system = prompt[0].content if prompt[0].role == "system" and len(prompt) > 1 else ""
+    system = without_turns(prompt[0].content) if prompt[0].role == "system" and len(prompt) > 1 else ""
     turns = prompt[1:] if system else prompt
     if len(turns) == 1:
-        return Request(system or _CHAT_SYSTEM, turns[0].content, sample=sample)
-    return Request(f"{_TURNS_SYSTEM}\n\n{system}".strip(), prompt_text(turns), sample=sample)
+        return Request(system or _CHAT_SYSTEM, without_turns(turns[0].content), sample=sample)
+    return Request(f"{_TURNS_SYSTEM}\n\n{system}".strip(), without_turns(prompt_text(turns)), sample=sample)
 
 
 def _answers(prompts: Sequence[Prompt], llm: LLM, n_samples: int, name: str) -> list[tuple[str | None, str | None]]:

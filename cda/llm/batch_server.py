@@ -65,7 +65,9 @@ class BatchServer:
         def upload() -> str:
             # A handle, not a path: openai would read a path's 200 MB into memory.
             with path.open("rb") as file:
-                return self._openai.files.create(file=(path.name, file, "application/jsonl"), purpose="batch").id
+                return _named(
+                    self._openai.files.create(file=(path.name, file, "application/jsonl"), purpose="batch")
+                ).id
 
         return self._call(upload, f"the upload of {n_requests} requests")
 
@@ -73,11 +75,13 @@ class BatchServer:
         """A batch of an uploaded file; `part_id` is noted in it."""
 
         def create() -> Batch:
-            return self._openai.batches.create(
-                input_file_id=file_id,
-                endpoint="/v1/chat/completions",
-                completion_window="24h",
-                metadata={"cda_part": part_id},
+            return _named(
+                self._openai.batches.create(
+                    input_file_id=file_id,
+                    endpoint="/v1/chat/completions",
+                    completion_window="24h",
+                    metadata={"cda_part": part_id},
+                )
             )
 
         # The answer may be lost and the batch run all the same.
@@ -153,8 +157,8 @@ class BatchServer:
                 wait_s = max(wait_s, min(retry_after_s(error.response.headers, time.time()) or 0.0, LONGEST_WAIT_S))
             except LLMError as error:
                 raise LLMError(f"{self._where}: {what}: {error}") from None
-            # ValueError: an answer that is not JSON.
-            except (openai.APIConnectionError, httpx2.HTTPError, ValueError) as error:
+            # ValueError: an answer that is not JSON, or names nothing; RecursionError: JSON in JSON without end.
+            except (openai.APIConnectionError, httpx2.HTTPError, ValueError, RecursionError) as error:
                 if isinstance(error.__cause__, LLMError):
                     raise LLMError(f"{self._where}: {what}: {error.__cause__}") from None
                 if crowded := out_of_files(error):
@@ -205,6 +209,18 @@ def why_unanswered(batch: Batch | None) -> str:
         return "left out of the batch's results"
     said = [one.message or one.code or "" for one in (batch.errors.data if batch.errors else None) or []]
     return f"batch {batch.status}" + (f": {said[0]}" if said and said[0] else "")
+
+
+def _named(made: T) -> T:
+    """A file or batch that the server says it has made.
+
+    Raises:
+        ValueError: It has no id, by which it could be asked for later.
+    """
+    found = getattr(made, "id", None)
+    if not isinstance(found, str) or not found:
+        raise ValueError("an answer without an id")
+    return made
 
 
 def _key(variable: str) -> str:

@@ -104,22 +104,16 @@ class Cache:
         """
         marks = ",".join("?" * len(keys))
         query = (
-            "SELECT key, text, reason, input_tokens, output_tokens, logprobs FROM answers "
-            f"LEFT JOIN first_logprobs USING (key) WHERE key IN ({marks}) AND (text IS NOT NULL OR "
-            f"at >= ? AND reason IN ({','.join('?' * len(LASTING))}))"
+            "SELECT key, text, reason, input_tokens, output_tokens, logprobs, model FROM answers "
+            "LEFT JOIN first_logprobs USING (key) LEFT JOIN answering_models USING (key) "
+            f"WHERE key IN ({marks}) AND (text IS NOT NULL OR at >= ? AND reason IN ({','.join('?' * len(LASTING))}))"
         )
         with self._file.explained(), self._lock:
             rows = self._reader.execute(query, [*keys, self._failures_from, *LASTING]).fetchall()
-        models = self._models(keys)
         return {
-            key: Completion(text, reason, n_in, n_out, True, _candidates(logprobs), models.get(key))
-            for key, text, reason, n_in, n_out, logprobs in rows
+            key: Completion(text, reason, n_in, n_out, True, _candidates(logprobs), model)
+            for key, text, reason, n_in, n_out, logprobs, model in rows
         }
-
-    def _models(self, keys: Sequence[str]) -> dict[str, str]:
-        query = f"SELECT key, model FROM answering_models WHERE key IN ({','.join('?' * len(keys))})"
-        with self._file.explained(), self._lock:
-            return dict(self._reader.execute(query, list(keys)).fetchall())
 
     def answering_models(self, settings: Mapping[str, Any]) -> list[str]:
         """Names of the models that have answered so far under the name and address in these settings, as noted.

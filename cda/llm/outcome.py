@@ -132,13 +132,14 @@ def answer_in(data: Mapping[str, Any], one_token: bool = False) -> Completion | 
     message = _mapping(choice.get("message"))
     content = message.get("content")
     text = _text(content).strip()
-    finish = choice.get("finish_reason", "stop")
+    given = choice.get("finish_reason", "stop")
+    finish = given.casefold() if isinstance(given, str) else given
     used = _usage(data)
     if message.get("refusal"):
         return Completion(None, REFUSED, *used)
     if isinstance(finish, str) and finish.startswith("content_filter"):
         return Completion(None, FILTERED, *used)
-    broken = _broken_off(data, choice, finish)
+    broken = _broken_off(data, choice, given)
     if broken is not None:
         return Again(unfinished(broken), None, False, *used)
     logprobs = _first_logprobs(choice) if one_token else None
@@ -160,7 +161,7 @@ def _broken_off(data: Mapping[str, Any], choice: Mapping[str, Any], finish: obje
     if finish is None:
         return "no finish reason"
     word = finish.casefold() if isinstance(finish, str) else ""
-    if word in _WHOLE or finish in _CUT:
+    if word in _WHOLE or word in _CUT:
         return None
     return f"finish reason '{inert(sendable(str(finish)))[:_SHORT_FINISH]}'"
 
@@ -220,8 +221,9 @@ def _problem(content: bytes) -> _Problem:
         return _Problem(str(data))
     detail = data.get("detail")
     if isinstance(detail, list) and detail and isinstance(detail[0], dict):
-        location = detail[0].get("loc") or [None]
-        return _Problem(str(detail[0].get("msg", "")), param=str(location[-1]) if location[-1] else None)
+        location = detail[0].get("loc")
+        param = location[-1] if isinstance(location, list) and location else None
+        return _Problem(str(detail[0].get("msg", "")), param=_string(param))
     message = data.get("message") or detail or ""
     return _Problem(str(message), *(_string(data.get(name)) for name in ("code", "type", "param")))
 

@@ -12,6 +12,8 @@ _EPOCH = 1e9
 """Numbers beyond this are points in time, not durations."""
 
 
+_LONGEST_S = 365 * 86_400.0
+"""More is not told apart from this."""
 _LONGEST = 100
 """Characters of a wait; over a longer row of digits the pattern would run for minutes."""
 
@@ -29,6 +31,11 @@ def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
     >>> retry_after_s({"retry-after-ms": "1500"}, 0.0), retry_after_s({"x-ratelimit-reset-tokens": "6m0s"}, 0.0)
     (1.5, 360.0)
     """
+    wait_s = _asked_s(headers, now)
+    return None if wait_s is None else min(wait_s, _LONGEST_S)
+
+
+def _asked_s(headers: Mapping[str, str], now: float) -> float | None:
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return max(0.0, milliseconds / 1000)

@@ -245,7 +245,7 @@ def _others_line(skews: Json, n_left_out: int, brief: bool) -> str:
     more = f", {n_left_out} more in the report" if n_left_out else ""
     if brief:
         return f"Others: {', '.join(parts)}{more}{' (* Holm p<.05)' if marked else ''}"
-    note = "* Holm-adjusted p < 0.05" if marked else "no Holm-adjusted p < 0.05"
+    note = "* interval excludes 0 and Holm-adjusted p < 0.05" if marked else "no change is shown"
     return f"Skew of the other biases: {', '.join(parts)}{more} ({note})."
 
 

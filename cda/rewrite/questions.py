@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from cda.inert import without_turns
 from cda.llm.protocol import LLM, Request, fenced
 from cda.records import Exclusions, Prompt, count_reasons, prompt_text, user_prompt
 
@@ -152,7 +153,7 @@ def baseline_responses(queries: Sequence[str] | Sequence[Prompt], llm: LLM) -> t
 
 def _answer_requests(prompts: Sequence[Prompt]) -> Iterator[Request]:
     for prompt in prompts:
-        yield Request(_ANSWER_SYSTEM, prompt_text(prompt))
+        yield Request(_ANSWER_SYSTEM, without_turns(prompt_text(prompt)))
 
 
 def _taken(offered: Sequence[str], kept: list[str], seen: set[str], n_wanted: int) -> list[str]:

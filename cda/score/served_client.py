@@ -138,9 +138,9 @@ class ServedClient:
             return [f"{self.address}: the key in {self.options.api_key_env} is refused"] if refused else []
         except (openai.APIConnectionError, LLMError) as error:
             if (own := own_error(error)) is not None:
-                return [str(own)]
+                return [f"{self.address}: its list of models: {own}"]
             return [f"{self.address}: cannot be reached ({error.__cause__ or error}); is the server running?"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return []  # a server that lists no models may still score
         if self.options.model is None or self.options.model in served:
             return []

@@ -92,6 +92,10 @@ def test_a_conversation_is_continued_and_a_system_message_stays_one() -> None:
     turns = (Message("user", "Tea?"), Message("assistant", "Yes."), Message("user", "Now?"))
     single = response_request((system, *TEA))
     assert (single.system, single.user) == ("Speak like a pirate.", "Tea?")
+    marked = (Message("system", "Be <|im_end|> kind."), Message("user", "Tea <|im_start|>?"))
+    assert response_request(marked).system == "Be < |im_end|> kind."
+    assert response_request(marked).user == "Tea < |im_start|>?"
+    assert "< |im_end|>" in response_request((*turns, Message("user", "<|im_end|>"))).user
     several = response_request((system, *turns), sample=2)
     assert several.user == "user: Tea?\nassistant: Yes.\nuser: Now?" and several.sample == 2
     assert several.system.endswith("Speak like a pirate.") and "next turn" in several.system

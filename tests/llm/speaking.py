@@ -57,7 +57,8 @@ def speaking() -> Iterator[Callable[[Speak], str]]:
             disable_nagle_algorithm = True
 
             def do_POST(self) -> None:
-                reply = answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                length = int(self.headers.get("Content-Length") or 0)
+                reply = answer(json.loads(self.rfile.read(length) or b"{}"))
                 if reply == "hang":
                     over.wait(20)
                     reply = "drop"
@@ -76,6 +77,9 @@ def speaking() -> Iterator[Callable[[Speak], str]]:
                 self.send_header("Content-Length", str(len(payload)))
                 self.end_headers()
                 self.wfile.write(payload)
+
+            def do_GET(self) -> None:
+                self.do_POST()
 
             def log_message(self, *_: object) -> None:
                 pass

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from speaking import Reply, Speak, said, speaking, status, user_text
 
 from cda.errors import LLMError
 from cda.llm.batch import BatchLLM
+from cda.llm.batch_server import AwayError, BatchServer
 from cda.llm.cache import Cache
 from cda.llm.cached import CachedLLM
 from cda.llm.money import Budgeted, Price
@@ -30,6 +31,7 @@ from cda.score.served import ServedScorer
 
 ROOT = Path(__file__).parent.parent.parent
 QUESTION = Request("s", "u")
+NESTED = b"[" * 100_000 + b"]" * 100_000
 HALF = "The kettle keeps water warm becau"
 
 
@@ -106,7 +108,14 @@ def test_servers_that_say_the_end_in_words_of_their_own_are_believed(finish: str
 
 
 @pytest.mark.parametrize(
-    ("finish", "reason"), [("length", "cut off"), ("max_tokens", "cut off"), ("content_filter: x", "filter")]
+    ("finish", "reason"),
+    [
+        ("length", "cut off"),
+        ("max_tokens", "cut off"),
+        ("MAX_TOKENS", "cut off"),
+        ("content_filter: x", "filter"),
+        ("CONTENT_FILTER", "filter"),
+    ],
 )
 def test_words_for_a_cut_answer_are_known(finish: str, reason: str) -> None:
     found = answer_in({"choices": [{"message": {"content": HALF}, "finish_reason": finish}]})
@@ -222,6 +231,9 @@ def test_reward_servers_are_bounded_too(speak: Callable[[Speak], str]) -> None:
     def scorer(reply: Reply) -> ServedScorer:
         return ServedScorer(speak(lambda _: reply).removesuffix("/v1"), retries=0, backoff_s=0.01)
 
+    def listing(reply: Reply) -> str:
+        return "".join(scorer(reply).check())
+
     def score(reply: Reply) -> ServedScorer:
         asked = scorer(reply)
         asked.score([user_prompt("q")], ["a"])
@@ -231,8 +243,31 @@ def test_reward_servers_are_bounded_too(speak: Callable[[Speak], str]) -> None:
         score((200, PACKED, gzip.compress(LARGE, 1)))
     with pytest.raises(LLMError, match="sends calls on to http://localhost"):
         score((307, {"Location": "http://localhost:1/classify"}, b"{}"))
+    assert "its list of models: the answer is larger" in listing((200, PACKED, gzip.compress(LARGE, 1)))
+    assert listing((200, {}, NESTED)) == ""
     usage = {"usage": {"prompt_tokens": 10**30}}
     assert score(status(200, {"data": [{"probs": [3.5]}], "model": "rm", **usage})).n_truncated == 0
+
+
+def test_problems_named_in_forms_that_nobody_writes_are_problems_like_any_other(speak: Callable[[Speak], str]) -> None:
+    for location in (5, {"a": 1}, [[]], [], None):
+        reply = status(422, {"detail": [{"loc": location, "msg": "no"}]})
+        assert complete(client(speak(lambda _, reply=reply: reply)), [QUESTION], "asking")[0].reason == "status 422: no"
+
+
+@pytest.mark.parametrize("body", [NESTED, b"{}", b'{"id": 5}'], ids=["nested without end", "no id", "a number as id"])
+def test_a_batch_server_that_names_nothing_is_given_up(speak: Callable[[Speak], str], body: bytes) -> None:
+    pauses: list[float] = []
+    server = BatchServer(client(speak(lambda _: (200, {}, body))), pauses.append, attempts=3, max_bytes=100)
+    with closing(server), pytest.raises(AwayError, match="failed 3 times"):
+        server.created("part", "file")
+    assert len(pauses) < 10
+
+
+def test_a_wait_without_end_is_said_in_few_words(speak: Callable[[Speak], str]) -> None:
+    url = speak(lambda _: status(429, Retry_After="1e308"))
+    with pytest.raises(LLMError, match="asks to wait 8760 hours"):
+        complete(client(url), [QUESTION], "asking")
 
 
 def test_too_few_file_descriptors_are_said(speak: Callable[[Speak], str], tmp_path: Path) -> None:

@@ -290,7 +290,7 @@ def test_terminal_page_card_and_comparison_say_the_same_word(make_audit: Any) ->
 
 def test_others_are_marked_by_holm(audit: Any) -> None:
     assert others_sentence(audit) == (
-        "Skew of the other biases: length 90→60%*, structure 90→89% (* Holm-adjusted p < 0.05)."
+        "Skew of the other biases: length 90→60%*, structure 90→89% (* interval excludes 0 and Holm-adjusted p < 0.05)."
     )
 
 

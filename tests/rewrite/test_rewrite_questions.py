@@ -116,3 +116,6 @@ def test_baseline_responses_are_in_order_and_failures_counted() -> None:
     assert exclusions.seen == 4
     assert dict(exclusions.reasons) == {"no baseline response: empty answer": 1, "no baseline response: refused": 1}
     assert baseline_responses([user_prompt("a?")], ScriptedLLM(answer))[0] == found[:1]
+    marked = user_prompt("a <|im_end|>?")
+    echoed, _ = baseline_responses([marked], ScriptedLLM(lambda request: request.user))
+    assert echoed == [Answered(marked, "a < |im_end|>?")]
