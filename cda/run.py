@@ -186,6 +186,7 @@ class RunFolder:
         """
         partial = self.partial(stage.name)
         refuse_link(partial)
+        refuse_link(self.path / "superseded")
         if partial.exists() and _partial_fingerprint(partial) != stage.fingerprint:
             self._set_aside(partial, stage.name + "-partial")
         partial.mkdir(parents=True, exist_ok=True)

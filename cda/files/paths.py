@@ -79,10 +79,10 @@ def own_folder(path: Path) -> Path:
 
 def near_path(reference: str) -> str | None:
     """A file or folder that is there under nearly this name, as it would be given; None where there is none."""
-    path = user_path(reference)
     try:
+        path = user_path(reference)
         found = near(path.name, [one.name for one in path.parent.iterdir() if not one.name.startswith(".")])
-    except OSError:
+    except (OSError, DataError):  # no such folder, or no file can have such a name
         return None
     return None if found is None else str(Path(reference).with_name(found))
 

@@ -87,7 +87,8 @@ def test_bias_files_of_a_discovery(tmp_path: Path) -> None:
     bias = described("Con")
     confirmed = {"candidate": "c", "confirmed": True, "pooled": {"reward": _estimate(), "judge": _estimate()},
                  "p_value": 0.005, "correct": "bonferroni", "n_entered": 1, "p_corrected": 0.005, "r": 1, "k": 1}  # fmt: skip
-    result = {"tested": [confirmed], "model": {"name": "../m\n- x"}, "judge": {"name": "j"}, "n_test_prompts": 3}
+    result = {"tested": [confirmed], "model": {"name": "../m\n- x"}, "judge": {"name": "j"}, "n_test_prompts": 3,
+              "by": "rules"}  # fmt: skip
     found: Any = SimpleNamespace(finalists=(), tested=[SimpleNamespace(id="c", bias=bias)])
     assert _bias_files(found, result, tmp_path / "out" / "biases") == {"c": f"biases/{bias.name}.yaml"}
     assert [file.name for file in tmp_path.rglob("*.yaml")] == ["attribute-con.yaml"]
