@@ -75,10 +75,21 @@ def seed_problems(train: object, seed: object, only_audit: bool, path: Path) -> 
         several = len(asked) > 1
     else:
         return [f"{where}: expected whole numbers, found {str(asked)[:60]!r}; {form}"]
+    if not several:
+        return []
+    given = [name for name in _NOT_WITH_SEEDS if train.get(name) not in (None, False)]
+    problems = [f"{path}: train.{name}: not with several seeds: {_NOT_WITH_SEEDS[name]}" for name in given]
+    return problems + _tracker_problems(train, path)
+
+
+def _tracker_problems(train: Mapping[str, Any], path: Path) -> list[str]:
+    """Trackers that stay open take a second training for more steps of the first; TensorBoard writes into each one's folder."""
+    asked = train.get("report_to") or []
+    open_ones = [one for one in (asked if isinstance(asked, list) else [asked]) if one not in ("none", "tensorboard")]
     return [
-        f"{path}: train.{name}: not with several seeds: {why}"
-        for name, why in _NOT_WITH_SEEDS.items()
-        if several and train.get(name) not in (None, False)
+        f"{path}: train.report_to: {one} would take several trainings for one; use tensorboard or none, or train one seed a "
+        f"run folder (train.{SEEDS}=[42])"
+        for one in open_ones
     ]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from cda.config.launch_checks import check_launch
+from cda.config.launch_checks import check_launch, sharded_by
 from cda.config.load import LoadedRecipe
 from cda.config.schema import ModelSection, Recipe
 from cda.config.scoring import judges_of, kind_of
@@ -120,6 +120,7 @@ def _check_training(loaded: LoadedRecipe, attempt: Callable[[Callable[[], Any]],
     recipe = loaded.recipe
     # Not an attempt: under a wrong launch the trainer's settings below would wait for processes that never come.
     check_launch(recipe.model.precision, recipe.train)
+    attempt(partial(_check_sharded_seeds, loaded))
     attempt(partial(_check_prompts, recipe))
     for bias in loaded.biases:
         if not uses_llm(recipe.label.by, recipe.llm) or bias.label_by == "measure":
@@ -140,6 +141,26 @@ def _check_training(loaded: LoadedRecipe, attempt: Callable[[Callable[[], Any]],
             )
         )
     attempt(lambda: check_arguments(recipe.trainer, data.validation_share > 0, model_spec(recipe.model).precision))
+
+
+def _check_sharded_seeds(loaded: LoadedRecipe) -> None:
+    """A launch that shards the base lays it out once: a second training in it has never been tried.
+
+    Raises:
+        RunError: More than one training is still to be made.
+    """
+    recipe, folder = loaded.recipe, run_folder(loaded)
+    to_make = [
+        one.seed
+        for one in trainings(recipe.seeds)
+        if folder.record(one.stage("train")).get("settings", {}).get("seed") != one.seed
+    ]
+    if (sharding := sharded_by(recipe.train)) and len(to_make) > 1:
+        done = [seed for seed in recipe.seeds if seed not in to_make]
+        raise RunError(
+            f"train.seeds: {sharding} takes one training a launch, and {len(to_make)} are still to be made. Start with "
+            f"train.seeds={[*done, to_make[0]]}, then {[*done, *to_make[:2]]}, and so on: finished ones are reused"
+        )
 
 
 def _check_prompts(recipe: Recipe) -> None:

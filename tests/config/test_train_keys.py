@@ -83,6 +83,8 @@ def test_seeds_are_counted_from_the_recipe_s_or_listed(words: list[str], seeds: 
         (["train.seeds=2", "train.data_seed=1"], "train.data_seed: not with several seeds"),
         (["train.seeds=2", "train.push_to_hub=true"], "train.push_to_hub: not with several seeds"),
         (["train.seeds=[1, 2]", "train.hub_model_id=a/b"], "train.hub_model_id: not with several seeds"),
+        (["train.seeds=2", "train.report_to=wandb"], "train.report_to: wandb would take several trainings for one"),
+        (["train.seeds=2", "train.report_to=[tensorboard, mlflow]"], "train.report_to: mlflow would take several"),
     ],
 )
 def test_seeds_that_cannot_be(words: list[str], said: str) -> None:
@@ -93,5 +95,6 @@ def test_seeds_that_cannot_be(words: list[str], said: str) -> None:
 
 def test_one_seed_forbids_nothing_and_an_audit_alone_has_none() -> None:
     assert load_recipe("jargon", ["train.seeds=[3]", "train.data_seed=1"]).recipe.seeds == (3,)
+    assert len(load_recipe("jargon", ["train.seeds=2", "train.report_to=tensorboard"]).recipe.seeds) == 2
     with pytest.raises(RecipeError, match=r"train\.seeds: nothing is trained here"):
         load_model_audit("embedded", {}, ["train.seeds=3"])

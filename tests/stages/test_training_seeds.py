@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from cda.config.load import load_recipe
+from cda.run import RunFolder, Stage
 from cda.stages import plan
 from cda.stages.trainings import Training, trainings
 from cda.stats.over_seeds import over_seeds
@@ -160,6 +161,20 @@ def test_the_disk_has_room_for_every_adapter(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(plan, "adapter_bytes", lambda *_: 2**60)
     with pytest.raises(plan.RunError, match=r"only .* MB free"):
         plan.check(load_recipe("jargon", ["train.seeds=3"]))
+
+
+def test_a_sharded_launch_makes_one_training(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    words = ["train.seeds=[42, 1, 2]", "model.precision=bf16", f"run.folder={tmp_path}"]
+    with pytest.raises(plan.RunError, match="takes one training a launch, and 3 are still to be made") as caught:
+        plan.check(load_recipe("jargon", words))
+    assert "train.seeds=[42], then [42, 1], and so on" in str(caught.value)
+    folder = RunFolder(tmp_path)
+    for stage, seed in (("train", 42), ("train-seed-1", 1)):
+        made = Stage(stage, {"seed": seed}, {})
+        (folder.begin(made) / "one").write_text("done")
+        folder.finish(made, {}, 0)
+    plan.check(load_recipe("jargon", words))
 
 
 def test_stages_are_named_by_their_seed() -> None:
