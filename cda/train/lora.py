@@ -227,7 +227,7 @@ def adapter_bytes(spec: ModelSpec, r: int, targets: Sequence[str]) -> int:
     model = _without_weights(spec)
     named = [one for name, one in model.named_modules() if isinstance(one, Linear) and _is_target(name, targets)]
     head = [one for name, one in model.named_parameters() if not name.startswith(f"{model.base_model_prefix}.")]
-    return 4 * (sum(r * (one.in_features + one.out_features) for one in named) + sum(one.numel() for one in head))
+    return 4 * int(sum(r * (one.in_features + one.out_features) for one in named) + sum(one.numel() for one in head))
 
 
 def _without_weights(spec: ModelSpec) -> Any:

@@ -65,7 +65,7 @@ def test_every_margin_is_written_and_the_family_of_tests_stays_that_of_the_resul
 
 
 def test_the_mean_margin_beyond_noise_is_of_two_scorings_and_needs_quality_pairs() -> None:
-    own, two = [without_plain(one) for one in groups()], {"before": BEFORE, "after": RESULT}
+    own, two = [main_group(one) for one in groups()], {"before": BEFORE, "after": RESULT}
     found = beyond_noise_of(own, PAIRS, two)["jargon"]
     # From 0.5 on every contrast to −0.25 on average, and the quality pairs as they were.
     assert found["value"] == pytest.approx(-0.25 - 0.5) and found["high"] < 0 and found["n"] == N
