@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from cda.biases import Bias, builtin_names, load_bias
 from cda.config.schema import Recipe
 from cda.config.scoring import bare_name, judges_of, kind_of
-from cda.config.train_keys import unknown_train_keys
+from cda.config.train_keys import seed_problems, unknown_train_keys
 from cda.data.load import looks_like_path
 from cda.embedded.model import ADAPTERS
 from cda.embedded.texts import BIASES as EMBEDDED_BIASES
@@ -210,6 +210,7 @@ def _resolved(path: Path, content: Mapping[Any, Any], overrides: Sequence[str], 
         problems += [line for line in describe(error, Recipe, str(path)) if not line.startswith(without or "\0")]
     biases = _load_biases(merged.get("biases"), path, problems)
     problems += unknown_train_keys(merged.get("train"), path)
+    problems += seed_problems(merged.get("train"), merged.get("seed", 42), only_audit, path)
     prompts = _load_prompts(merged, path, problems)
     if recipe is not None:
         prompts = _as_asked(prompts, recipe)

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 
 from cda.config.discovery import DiscoverSection
 from cda.config.scoring import ScoreSection
+from cda.config.train_keys import SEEDS, training_seeds
 from cda.files.paths import is_reserved
 
 By = Literal["auto", "llm", "rules"]
@@ -361,7 +362,8 @@ class Recipe(_Section):
     synthesize: SynthesizeSection = SynthesizeSection()
     objectives: list[ObjectiveSection] = Field(default=[ObjectiveSection(kind="pairs")], min_length=1)
     train: dict[str, Any] = {}
-    """Any field of trl.RewardConfig."""
+    """Any field of trl.RewardConfig; and `seeds`: how many trainings, with seeds counted from `seed`, or a list of their seeds.
+    The first one's adapter is the run's result; the audit reports the mean of all and how far they differ."""
     llm: LlmSection = LlmSection()
     audit: AuditSection = AuditSection()
     dose: DoseSection = DoseSection()
@@ -375,6 +377,16 @@ class Recipe(_Section):
         kinds = {one.kind for one in self.objectives}
         taught = "neutral" in kinds and not kinds & {"pairs", "paired"}
         return self.dose.aim == "tie" or (self.dose.aim == "auto" and taught)
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Seeds of the trainings, that of the run's result first."""
+        return training_seeds(self.train, self.seed)
+
+    @property
+    def trainer(self) -> dict[str, Any]:
+        """The fields of trl.RewardConfig in `train`."""
+        return {name: value for name, value in self.train.items() if name != SEEDS}
 
     @field_validator("biases", mode="before")
     @classmethod

@@ -1,8 +1,10 @@
-"""The recipe's `train:` section: keys that trl.RewardConfig has, and that nothing else sets."""
+"""The recipe's `train:` section: keys that trl.RewardConfig has, and that nothing else sets; and `seeds`, which is ours."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from cda.errors import did_you_mean
 
@@ -23,6 +25,15 @@ _OWNED_TRAIN_KEYS = {
     "logging_nan_inf_filter": "nothing: a loss that is no number stops the training",
 }
 
+SEEDS = "seeds"
+_MOST_SEEDS, _SEEDS_END = 100, 2**32
+# What several trainings cannot have: they would write to one place, or not differ in all that a seed decides.
+_NOT_WITH_SEEDS = {
+    "push_to_hub": "all trainings would be pushed to one repository; leave it out, and push one with `cda merge --push`",
+    "hub_model_id": "all trainings would be pushed to one repository; leave it out, and push one with `cda merge --push`",
+    "data_seed": "the order of the data would be the same in every training, and missing in the spread between them; leave it out",
+}
+
 # Fields that recipes usually set, and whether they are numbers. Anything else asks TRL, which takes seconds to import.
 USUAL_TRAIN_KEYS = {
     "num_train_epochs": True, "per_device_train_batch_size": True, "gradient_accumulation_steps": True,
@@ -32,6 +43,58 @@ USUAL_TRAIN_KEYS = {
     "gradient_checkpointing": False, "train_sampling_strategy": False, "max_steps": True, "report_to": False,
     "run_name": False, "push_to_hub": False, "hub_model_id": False, "logging_steps": True, "bf16": False,
 }  # fmt: skip
+
+
+def training_seeds(train: Mapping[str, Any], seed: int) -> tuple[int, ...]:
+    """Seeds of a recipe's trainings: as many as `train.seeds` says, counted from the recipe's own, or those that it lists."""
+    asked = train.get(SEEDS, 1)
+    return tuple(asked) if isinstance(asked, list) else tuple(range(seed, seed + asked))
+
+
+def seed_problems(train: object, seed: object, only_audit: bool, path: Path) -> list[str]:
+    """What is wrong with `train.seeds`, each in a line; `seed` is the recipe's, `path` its file."""
+    if not isinstance(train, dict) or SEEDS not in train:
+        return []
+    asked, where = train[SEEDS], f"{path}: train.{SEEDS}"
+    if only_audit:
+        return [f"{where}: nothing is trained here; leave it out"]
+    form = f"give their number (train.{SEEDS}=3) or a list of them (train.{SEEDS}=[42,43,44])"
+    if _is_whole(asked):
+        if not 1 <= asked <= _MOST_SEEDS:
+            return [f"{where}: from 1 to {_MOST_SEEDS} trainings, found {asked}; {form}"]
+        if isinstance(seed, int) and seed + asked > _SEEDS_END:
+            return [f"{where}: {asked} seeds counted from seed={seed} pass {_SEEDS_END - 1}; lower seed, or list them"]
+        several = asked > 1
+    elif isinstance(asked, list) and asked and all(map(_is_whole, asked)):
+        if outside := [one for one in asked if not 0 <= one < _SEEDS_END]:
+            return [f"{where}: a seed is a number from 0 to {_SEEDS_END - 1}, found {outside[0]}"]
+        if twice := sorted({one for one in asked if asked.count(one) > 1}):
+            return [f"{where}: {twice[0]} is listed twice; the same seed gives the same training"]
+        if len(asked) > _MOST_SEEDS:
+            return [f"{where}: from 1 to {_MOST_SEEDS} trainings, found {len(asked)}"]
+        several = len(asked) > 1
+    else:
+        return [f"{where}: expected whole numbers, found {str(asked)[:60]!r}; {form}"]
+    if not several:
+        return []
+    given = [name for name in _NOT_WITH_SEEDS if train.get(name) not in (None, False)]
+    problems = [f"{path}: train.{name}: not with several seeds: {_NOT_WITH_SEEDS[name]}" for name in given]
+    return problems + _tracker_problems(train, path)
+
+
+def _tracker_problems(train: Mapping[str, Any], path: Path) -> list[str]:
+    """Trackers that stay open take a second training for more steps of the first; TensorBoard writes into each one's folder."""
+    asked = train.get("report_to") or []
+    open_ones = [one for one in (asked if isinstance(asked, list) else [asked]) if one not in ("none", "tensorboard")]
+    return [
+        f"{path}: train.report_to: {one} would take several trainings for one; use tensorboard or none, or train one seed a "
+        f"run folder (train.{SEEDS}=[42])"
+        for one in open_ones
+    ]
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def unknown_train_keys(train: object, path: Path) -> list[str]:
@@ -46,6 +109,8 @@ def unknown_train_keys(train: object, path: Path) -> list[str]:
     known = sorted(types)
     problems = []
     for key in train:
+        if key == SEEDS:
+            continue
         if key in _OWNED_TRAIN_KEYS:
             problems.append(f"{path}: train.{key}: set it by {_OWNED_TRAIN_KEYS[key]}")
         elif key not in known:
@@ -56,7 +121,7 @@ def unknown_train_keys(train: object, path: Path) -> list[str]:
 
 
 def _is_usual(key: object, value: object) -> bool:
-    return key in USUAL_TRAIN_KEYS and not (USUAL_TRAIN_KEYS[str(key)] and isinstance(value, str))
+    return key == SEEDS or (key in USUAL_TRAIN_KEYS and not (USUAL_TRAIN_KEYS[str(key)] and isinstance(value, str)))
 
 
 def _is_text_for_a_number(value: object, annotation: str) -> bool:

@@ -14,6 +14,7 @@ from cda.report.numbers import Json
 from cda.report.page import rendered
 from cda.report.scoring import caveats, example_order, how_scored, margins_sentence
 from cda.report.sections import sections
+from cda.report.seed_tables import seed_sentences
 from cda.report.tables import compares, main_table
 from cda.report.verdict import (
     others_sentence,
@@ -67,6 +68,7 @@ def render_html(audit: Json) -> str:
         quality=quality_sentence(audit),
         quality_kind=quality_kind(audit),
         dose=dose_line(audit),
+        seeds=seed_sentences(audit),
         others=others_sentence(audit) if compares(audit) else ties_sentence(audit),
         main=main_table(audit),
         scored=how_scored(audit),

@@ -9,6 +9,7 @@ from cda.report.examples import few_of, people_sentence
 from cda.report.numbers import Json, inert, visible
 from cda.report.scoring import caveats, how_scored, margins_sentence
 from cda.report.sections import Section, sections
+from cda.report.seed_tables import seed_sentences
 from cda.report.tables import Table, compares, main_table
 from cda.report.verdict import others_sentence, quality_sentence, ties_sentence, verdicts
 
@@ -25,7 +26,8 @@ def render_markdown(audit: Json) -> str:
     lines = [f"# Bias audit: {escaped(names)}", "", f"Model {escaped(audit['model']['name'])}{recipe}.", ""]
     for verdict in verdicts(audit):
         lines += [f"**{escaped(verdict.sentence)}**", ""]
-    lines += [escaped(quality_sentence(audit)), "", escaped(dose_line(audit)), ""]
+    for sentence in (quality_sentence(audit), dose_line(audit), *seed_sentences(audit)):
+        lines += [escaped(sentence), ""]
     lines += [escaped(others_sentence(audit) if compares(audit) else ties_sentence(audit)), ""]
     lines += [*markdown_table(main_table(audit)), escaped(how_scored(audit)), ""]
     lines += [*(f"- {escaped(note)}" for note in caveats(audit)), ""]

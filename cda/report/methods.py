@@ -51,6 +51,7 @@ def methods_of(value: object) -> Iterator[str]:
 def _measures(audit: Json) -> list[_Measure]:
     return [
         *_shares(audit),
+        *_over_seeds(audit),
         *_people(audit),
         *_paper(audit),
         *_effects(audit),
@@ -78,6 +79,22 @@ def _shares(audit: Json) -> list[_Measure]:
         _changed("quality accuracy", quality),
         *_by_section(audit),
         _Measure("change of skew, unpaired", [], papers, []),
+    ]
+
+
+def _over_seeds(audit: Json) -> list[_Measure]:
+    found = audit.get("seeds") or {}
+    of_biases = [
+        one for key in ("skew", "miscalibration", "triple_skew", "rate") for one in found.get(key, {}).values()
+    ]
+    each = [*of_biases, *([found["quality"]] if found.get("quality") else [])]
+    return [
+        _Measure(
+            "means over trainings",
+            [after for one in each for after in _at(one, "after")],
+            [change for one in each for change in _at(one, "change")],
+            [],
+        )
     ]
 
 

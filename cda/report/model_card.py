@@ -16,6 +16,7 @@ from cda.report.effect_tables import rate_tables
 from cda.report.markdown import escaped, markdown_table
 from cda.report.numbers import Json
 from cda.report.scoring import caveats, how_scored
+from cda.report.seed_tables import effects_over_seeds, seed_sentences, seed_table
 from cda.report.tables import compares, main_table, skew_table, votes_table
 from cda.report.verdict import quality_sentence, verdicts
 
@@ -124,9 +125,12 @@ def _audit(part: Part, merged: str | None) -> list[str]:
         ]
     for verdict in verdicts(audit):
         lines += [f"**{escaped(verdict.sentence)}**", ""]
-    lines += [escaped(quality_sentence(audit)), ""]
+    for sentence in (quality_sentence(audit), *seed_sentences(audit)):
+        lines += [escaped(sentence), ""]
     tables = [
         main_table(audit),
+        seed_table(audit),
+        effects_over_seeds(audit),
         votes_table(audit),
         skew_table(audit) if compares(audit) else None,
         *rate_tables(audit),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cda.data.release import SOURCE
 from cda.report.numbers import Json, inert, reward
 from cda.report.rate_cells import contrasts_flipped
+from cda.report.seed_tables import seeds_caveat
 from cda.report.verdict import targets
 
 ONE_ORDER = "one order each, drawn, so that a taste for a place stays in each margin"
@@ -128,6 +129,7 @@ def caveats(audit: Json) -> list[str]:
             "the method runs; they say nothing about another model."
         )
     notes += _contrast_notes(audit)
+    notes += [said] if (said := seeds_caveat(audit)) else []
     if audit.get("dose") and audit["dose"]["chosen"]:
         dose, chose = audit["dose"]["chosen"], _and(audit["dose"]["biases"])
         also = ", and on quality pairs that limited the choice" if audit["quality"] is not None else ""

@@ -28,6 +28,7 @@ from cda.report.people_tables import preference_tables
 from cda.report.plots.audit import section_plots
 from cda.report.plots.plot import Plot
 from cda.report.scoring import provenance
+from cda.report.seed_tables import effects_over_seeds, seed_sentences, seed_table
 from cda.report.tables import (
     Table,
     compares,
@@ -81,7 +82,7 @@ def plots_of(sections: Iterable[Section]) -> list[Plot]:
 def sections(audit: Json) -> list[Section]:
     """All sections, in reading order."""
     found = [
-        _paper(audit), _votes(audit), _dose(audit), _others(audit), _effects(audit), _rate(audit), _quality(audit), _unseen(audit), _training(audit),
+        _paper(audit), _votes(audit), _dose(audit), _seeds(audit), _others(audit), _effects(audit), _rate(audit), _quality(audit), _unseen(audit), _training(audit),
         _analysis(audit),
         Section("examples", "Examples", how_chosen(audit)) if audit["examples"] else None,
         _drift(audit),
@@ -137,6 +138,19 @@ def _dose(audit: Json) -> Section | None:
         return None
     text = "The dose is how much of the adapter is applied: 0 is the model before training, 1 what training made of it."
     return Section("dose", "How much of it to apply", (text, *dose_sentences(dose)), tuple(dose_tables(dose)))
+
+
+def _seeds(audit: Json) -> Section | None:
+    table = seed_table(audit)
+    if table is None:
+        return None
+    text = (
+        "The same pairs were trained on several times, with another seed for the LoRA weights, the order of the data and dropout. "
+        "Mean and intervals are of all such trainings: they hold which prompts were measured and which seeds were drawn, and are "
+        "wide where seeds are few. The adapter is that of the first seed."
+    )
+    more = effects_over_seeds(audit)
+    return Section("seeds", "Over trainings", (text, *seed_sentences(audit)), (table, *([more] if more else [])))
 
 
 def _others(audit: Json) -> Section:

@@ -12,6 +12,7 @@ from cda.report.numbers import Json, clipped, count, distance, inert, percent, s
 from cda.report.panel_tables import panel_sentence
 from cda.report.rate_cells import average_cells, gap_sentence, rewritten_line, unit_of
 from cda.report.scoring import how_scored
+from cda.report.seed_tables import one_training_line, others_over_seeds, seed_row, several
 from cda.report.tables import (
     NO_VOTES,
     NOT_MEASURED,
@@ -52,6 +53,7 @@ def plain_table(table: Table) -> str:
 def summary_table(audit: Json, report_path: str, adapter_path: str | None = None) -> str:
     """Before and after of each target bias and of quality, the other biases, the verdict, how it was scored, the paths.
 
+    Of several trainings the mean stands below the skew and the quality of the one that is the run's result.
     With many biases the rows are shortened to fit: first human skew and gap go, then miscalibration and the two directions
     move into a line each, then RATE goes.
     A path is never cut, since half a path is of no use.
@@ -59,16 +61,17 @@ def summary_table(audit: Json, report_path: str, adapter_path: str | None = None
     if not compares(audit):
         return _model_summary(audit, report_path)
     found = verdicts(audit)
-    below = [others_sentence(audit, MAX_COLUMNS)]
+    below, over = [others_sentence(audit, MAX_COLUMNS)], several(audit)
     scored = clipped(inert(how_scored(audit)), MAX_COLUMNS)
     dose = textwrap.wrap(dose_line(audit), MAX_COLUMNS, max_lines=2, placeholder=" …")
     few = few_prompts(_prompts_of(audit))
     end = [*([clipped(few, MAX_COLUMNS)] if few else []), *dose, scored]
     if adapter_path is not None:
-        end.append(f"Adapter: {inert(adapter_path)} (dose {applied(audit):g})")
+        seed = "" if over is None else f", of seed {over['seeds'][0]}; others beside it"
+        end.append(f"Adapter: {inert(adapter_path)} (dose {applied(audit):g}{seed})")
     end.append(f"Report: {inert(report_path)}")
-    quality = [("quality accuracy", *_quality_cells(audit))]
-    more = [inert(sections_line(audit)), inert(rewritten_line(audit))]
+    quality: list[Row] = [("quality accuracy", *_quality_cells(audit)), *seed_row(over, over and over["quality"])]
+    more = [others_over_seeds(audit), inert(sections_line(audit)), inert(rewritten_line(audit))]
     below += [clipped(line, MAX_COLUMNS) for line in more if line]
     room = MAX_LINES - 1 - len(quality) - len(below) - len(end)
     rows, notes, verdict = _fitted(audit, found, room)
@@ -80,6 +83,8 @@ def summary_table(audit: Json, report_path: str, adapter_path: str | None = None
     lines = [*table, *notes, *below, *verdict]
     if len(lines) + len(end) < MAX_LINES:
         lines.append(clipped(quality_sentence(audit), MAX_COLUMNS))
+    if len(lines) + len(end) < MAX_LINES and (left_out := one_training_line(audit)):
+        lines.append(left_out)
     return "\n".join([*lines, *end])
 
 
@@ -186,10 +191,12 @@ def _fitted(audit: Json, found: list[Verdict], room: int) -> tuple[list[Row], li
 
 
 def _skew_rows(name: str, audit: Json) -> list[Row]:
-    """Skew, and below it the two directions where there are two."""
+    """Skew, below it the mean over trainings where there are several, and the two directions where there are two."""
     label = clipped(inert(name), _MAX_NAME - len(" miscalibration"))
     directions = [(f"  where {how}", *cells) for how, *cells in direction_rows(name, audit)]
-    return [(f"{label} skew", *change_cells(audit["skew"][name]), *plain_cells(audit, "skew", name)), *directions]
+    own = (f"{label} skew", *change_cells(audit["skew"][name]), *plain_cells(audit, "skew", name))
+    over = several(audit)
+    return [own, *seed_row(over, over and over["skew"][name]), *directions]
 
 
 def _missed_row(name: str, audit: Json) -> Row:

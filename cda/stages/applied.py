@@ -18,6 +18,7 @@ from cda.launch import say
 from cda.run import RunFolder, Stage
 from cda.stages.sources import model_spec
 from cda.stages.train import ADAPTER
+from cda.stages.trainings import Training
 from cda.train.dose import export_dose, read_head
 
 NAME = "adapter"
@@ -29,17 +30,19 @@ _CHOSEN = "dose.json"
 _CONFIG = "adapter_config.json"
 
 
-def stage(run_folder: RunFolder, chosen: float | None) -> Stage:
+def stage(run_folder: RunFolder, chosen: float | None, training: Training) -> Stage:
     """What decides the adapter: the training, and the dose where one was chosen."""
-    inputs = {"train": run_folder.output_of("train")}
+    inputs = {"train": run_folder.output_of(training.stage("train"))}
     if chosen is not None:
-        inputs["dose"] = run_folder.output_of("dose")
-    return Stage(NAME, {"dose": PLAIN if chosen is None else chosen}, inputs)
+        inputs["dose"] = run_folder.output_of(training.stage("dose"))
+    return Stage(training.stage(NAME), {"dose": PLAIN if chosen is None else chosen}, inputs)
 
 
-def run(loaded: LoadedRecipe, run_folder: RunFolder, chosen: float | None, folder: Path) -> dict[str, Any]:
+def run(
+    loaded: LoadedRecipe, run_folder: RunFolder, chosen: float | None, training: Training, folder: Path
+) -> dict[str, Any]:
     """Write the adapter at its dose; one as it was trained is copied."""
-    trained = run_folder.stage("train") / ADAPTER
+    trained = run_folder.stage(training.stage("train")) / ADAPTER
     if chosen is None or chosen == PLAIN:
         shutil.copytree(trained, folder, dirs_exist_ok=True)
     else:
@@ -47,11 +50,12 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, chosen: float | None, folde
     return {}
 
 
-def applied_dose(run_folder: RunFolder) -> float | None:
-    """The dose of a run's result; None where none was settled since its training."""
-    record = run_folder.record(NAME)
+def applied_dose(run_folder: RunFolder, training: Training | None = None) -> float | None:
+    """The dose of a training's adapter, None: of the run's result; None where none was settled since the training."""
+    name, trained = (training.stage(NAME), training.stage("train")) if training else (NAME, "train")
+    record = run_folder.record(name)
     dose = record.get("settings", {}).get("dose")
-    fits = record.get("inputs", {}).get("train") == run_folder.record("train").get("output")
+    fits = record.get("inputs", {}).get("train") == run_folder.record(trained).get("output")
     return float(dose) if fits and isinstance(dose, int | float) else None
 
 

@@ -36,11 +36,12 @@ from cda.stages import (
     audit_rate,
     audit_result,
     audit_rewards,
+    audit_seeds,
     audit_triple_skew,
 )
 from cda.stages.applied import NAME as ADAPTER_STAGE
 from cda.stages.applied import applied_dose, texts_of_dose
-from cda.stages.audit_groups import PLAIN, Scorings, make_groups, without_plain
+from cda.stages.audit_groups import MAIN, PLAIN, Scorings, main_group, main_of, make_groups
 from cda.stages.audit_sources import AuditTexts, given_labels, load_audit_texts
 from cda.stages.label import PAIRS
 from cda.stages.rows import prompt_row, read_labelled
@@ -57,6 +58,7 @@ from cda.stages.sources import (
 )
 from cda.stages.subjects import Subject
 from cda.stages.train import ADAPTER
+from cda.stages.trainings import trainings
 
 RESULT = "audit.json"
 _COUNTED = ("texts", "truncated", "dropped", "cached", "comparisons", "unread")
@@ -64,11 +66,17 @@ _COUNTED = ("texts", "truncated", "dropped", "cached", "comparisons", "unread")
 
 
 def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
-    """What decides the audit: what is measured, and of a training its adapter and the dose that is the run's result."""
+    """What decides the audit: what is measured, and of a training its adapters and the dose that is the run's result."""
     settings, inputs = what_is_measured(loaded)
     if not loaded.only_audit:
+        several = trainings(loaded.recipe.seeds)
         settings |= {"dose": applied_dose(run_folder), "ties_aimed_at": loaded.recipe.aims_at_ties}
-        inputs |= {name: run_folder.output_of(name) for name in ("train", ADAPTER_STAGE)}
+        settings |= {"seeds": [one.seed for one in several]} if len(several) > 1 else {}
+        inputs |= {
+            name: run_folder.output_of(name)
+            for one in several
+            for name in (one.stage("train"), one.stage(ADAPTER_STAGE))
+        }
     return Stage("audit", settings, inputs)
 
 
@@ -113,11 +121,11 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     biases = _biases(loaded, texts)
     scored, scoring = _score(loaded, run_folder, texts)
     everywhere = make_groups(texts.contrasts, biases, [bias.name for bias in loaded.biases], scored)
-    groups = [without_plain(group) for group in everywhere]
-    scorings = {label: one for label, one in scored.items() if label != PLAIN}
+    groups, scorings = [main_group(group) for group in everywhere], main_of(scored)
     by_llm = uses_llm(recipe.synthesize.by, recipe.llm)
     labels = given_labels(loaded) if loaded.only_audit else _labels(loaded, run_folder)
     failed = {name: count.reasons for name, count in texts.failed.items()}
+    rate = audit_rate.rate(texts.triples, texts.flips, scorings, recipe.audit.min_flipped, seed)
     result: dict[str, Any] = {
         "recipe": recipe.name,
         "scorings": list(scorings),
@@ -150,9 +158,10 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         "effects": audit_detail.effects(groups, seed),
         "drift": audit_detail.drifts(groups, biases, _encoder(loaded), seed),
         "plain": audit_plain.plain(everywhere, texts, scored, recipe.audit.ties, seed),
-        "rate": audit_rate.rate(texts.triples, texts.flips, scorings, recipe.audit.min_flipped, seed),
+        "rate": rate,
         "rewards": audit_rewards.rewards(groups, texts.triples, scorings, seed),
         "analysis": audit_analysis.analysis(groups, labels, texts.pairs, scorings, recipe.audit.ties, seed),
+        "seeds": None if loaded.only_audit else audit_seeds.seeds(loaded, run_folder, everywhere, texts, scored, rate),
         "unseen_phrases": {} if by_llm or loaded.only_audit else audit_result.unseen_phrases(groups),
         "examples": audit_examples.examples(groups),
         "excluded": {
@@ -257,7 +266,7 @@ def _asked(
         scorings[label], own = compare(subject, comparisons, loaded, run_folder.path / "scoring", together)
         notes += own.get("notes", [])
         counted[label] = {name: own[name] for name in _COUNTED if name in own}
-        facts = own if label != PLAIN else facts
+        facts = own if label in MAIN else facts
     # What both say of their one tokenizer is said once.
     return scorings, facts | {"notes": list(dict.fromkeys(notes)), "by_scoring": counted}
 
@@ -269,14 +278,20 @@ def _together(run_folder: RunFolder, comparisons: Sequence[Comparison]) -> list[
 
 
 def _subjects(loaded: LoadedRecipe, run_folder: RunFolder) -> dict[str, Subject | None]:
-    """The model alone; or before a training, as the run's result, and where its dose is not 1 as plain CDA too."""
+    """The model alone; or before a training, as the run's result, where its dose is not 1 as plain CDA too, and as every
+    further training left it."""
     model = loaded.recipe.model
     if loaded.only_audit:
         return {"model": Subject("model", model)}
     adapter, dose = run_folder.stage("train") / ADAPTER, applied_dose(run_folder)
     assert dose is not None  # the audit's stage needs that of the adapter
     found = {"before": Subject("before", model), "after": Subject("after", model, adapter, dose) if dose else None}
-    return found if dose == 1 else found | {PLAIN: Subject(PLAIN, model, adapter)}
+    found |= {} if dose == 1 else {PLAIN: Subject(PLAIN, model, adapter)}
+    for one in trainings(loaded.recipe.seeds)[1:]:
+        trained, dose = run_folder.stage(one.stage("train")) / ADAPTER, applied_dose(run_folder, one)
+        assert dose is not None
+        found[one.label] = Subject(one.label, model, trained, dose) if dose else None
+    return found
 
 
 def _labels(loaded: LoadedRecipe, run_folder: RunFolder) -> dict[str, PairLabels]:

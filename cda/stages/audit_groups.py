@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,13 @@ from cda.records import Contrast, Preference, prompt_id
 from cda.score.compared import Compared
 
 FloatArray = NDArray[np.float64]
+T = TypeVar("T")
 Scorings = Mapping[str, Compared]
 """`before` and `after` for a training, `model` for an audit alone; in this order. `after` is the run's result: the adapter at
-its dose. Where that is not 1, `plain` is the adapter at dose 1."""
+its dose. Where that is not 1, `plain` is the adapter at dose 1. `seed-N` are further trainings (`train.seeds`), each at its
+own dose."""
 PLAIN = "plain"
+MAIN = ("before", "after", "model")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,9 +78,14 @@ def make_groups(
     return [_group(name, contrasts, biases, name in targets, scorings) for name in names]
 
 
-def without_plain(group: Group) -> Group:
+def main_of(scorings: Mapping[str, T]) -> dict[str, T]:
+    """Those of the model, or of before and after: without plain CDA and further trainings."""
+    return {label: one for label, one in scorings.items() if label in MAIN}
+
+
+def main_group(group: Group) -> Group:
     """The same contrasts with the margins of the model, or of before and after."""
-    return replace(group, margins={label: values for label, values in group.margins.items() if label != PLAIN})
+    return replace(group, margins=main_of(group.margins))
 
 
 def with_plain(group: Group) -> Group:

@@ -31,10 +31,15 @@ def triple_skews(
     Returns:
         Bias to shares as in the skew of contrasts, with `n`, and `unread`: triples of which a rewrite has no score.
     """
-    whole = {triple.bias for triple in released}
-    used = [*(one for one in triples if one.bias not in whole), *released]
+    used = skewed_triples(triples, released)
     names = dict.fromkeys(triple.bias for triple in used)
     return {name: _skew([one for one in used if one.bias == name], scorings) for name in names}
+
+
+def skewed_triples(triples: Sequence[Triple], released: Sequence[Triple]) -> list[Triple]:
+    """The triples whose sides are compared: of biases that the paper's release has triples of, all of these."""
+    whole = {triple.bias for triple in released}
+    return [*(one for one in triples if one.bias not in whole), *released]
 
 
 def _skew(triples: Sequence[Triple], scorings: Scorings) -> dict[str, Any]:

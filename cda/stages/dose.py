@@ -30,23 +30,24 @@ from cda.stages.rows import read_labelled, read_training
 from cda.stages.sources import model_spec
 from cda.stages.synthesize import MIX
 from cda.stages.train import ADAPTER
+from cda.stages.trainings import Training
 
 RESULT = "dose.json"
 _COUNTED = {"votes": "people's majorities", "tie": "contrasts"}
 
 
-def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
-    """What decides the dose: the training, and all that the audit measures it on."""
+def stage(loaded: LoadedRecipe, run_folder: RunFolder, training: Training) -> Stage:
+    """What decides a training's dose: the training, and all that the audit measures it on."""
     settings, inputs = what_is_measured(loaded)
     settings["dose"] = loaded.recipe.dose.model_dump(mode="json", exclude={"on"})
-    return Stage("dose", settings, inputs | {"train": run_folder.output_of("train")})
+    return Stage(training.stage("dose"), settings, inputs | {"train": run_folder.output_of(training.stage("train"))})
 
 
-def chosen(loaded: LoadedRecipe, run_folder: RunFolder) -> float | None:
+def chosen(loaded: LoadedRecipe, run_folder: RunFolder, training: Training) -> float | None:
     """The dose that was chosen for this very recipe and training; None where none was."""
-    if loaded.recipe.dose.on == "no" or not run_folder.is_done(stage(loaded, run_folder)):
+    if loaded.recipe.dose.on == "no" or not run_folder.is_done(stage(loaded, run_folder, training)):
         return None
-    return float(run_folder.record("dose")["counts"]["chosen"])
+    return float(run_folder.record(training.stage("dose"))["counts"]["chosen"])
 
 
 def is_wanted(loaded: LoadedRecipe) -> bool:
@@ -96,7 +97,7 @@ def _of(contrasts: Sequence[Contrast], bias: str, most: int | None, seed: int) -
     return drawn(files or own, most, seed)
 
 
-def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, Any]:
+def run(loaded: LoadedRecipe, run_folder: RunFolder, training: Training, folder: Path) -> dict[str, Any]:
     """Score the curve, choose, write dose.json, and return what was counted.
 
     Raises:
@@ -110,14 +111,14 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     for name, n in prompts.items():
         if n < MIN_PROMPTS:
             say(f"  {name}: {_COUNTED[aim]} on {n} prompts, too few to have a say in the dose ({MIN_PROMPTS} needed)")
-    spec, adapter = model_spec(recipe.model), run_folder.stage("train") / ADAPTER
+    spec, adapter = model_spec(recipe.model), run_folder.stage(training.stage("train")) / ADAPTER
     doses = tuple(recipe.dose.doses)
     asked = _texts(contrasts, pairs)
     scored = dosed_rewards(loaded, adapter, doses, asked)
     curves = {"dose": scored}
     missing: dict[str, str] = {}
     fitted: dict[str, Any] = {}
-    if recipe.dose.baselines:
+    if recipe.dose.baselines and training.is_first:  # of no training, so the same beside every seed
         lessons = _lessons(loaded, run_folder)
         removed, missing = removals(spec, lessons, asked, doses, recipe.score.batch_tokens)
         own = list(scored.values())

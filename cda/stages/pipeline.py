@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,13 @@ from cda.run import RunFolder, Stage, fingerprint
 from cda.stages import applied, audit, dose, label, report, synthesize, train
 from cda.stages import plan as planning
 from cda.stages.sources import llm_counts
+from cda.stages.trainings import Training, trainings
 from cda.user_errors import disk_is_full
 
 STAGES = ("label", "synthesize", "train", "dose", "adapter", "audit", "report")
 """In order: the dose is chosen before the audit, so that what is audited is the run's result."""
+_OF_EACH = ("train", "dose", "adapter")
+"""Stages that every training of the run has of its own; the others are shared."""
 Produce = Callable[[Path], dict[str, Any]]
 
 
@@ -58,61 +62,80 @@ def run_stages(loaded: LoadedRecipe, last: str = "report", only: bool = False, f
 
 
 def _run(loaded: LoadedRecipe, folder: RunFolder, last: str, only: bool, figures: str | None) -> None:
-    made: dict[str, tuple[Callable[[], Stage], Produce]] = {
-        "label": (lambda: label.stage(loaded), lambda out: label.run(loaded, out)),
-        "synthesize": (
-            lambda: synthesize.stage(loaded, folder),
-            lambda out: synthesize.run(loaded, folder, out),
-        ),
-        "train": (lambda: train.stage(loaded, folder), lambda out: train.run(loaded, folder, out)),
-        "dose": (lambda: dose.stage(loaded, folder), lambda out: dose.run(loaded, folder, out)),
-        "adapter": (
-            lambda: applied.stage(folder, dose.chosen(loaded, folder)),
-            lambda out: applied.run(loaded, folder, dose.chosen(loaded, folder), out),
-        ),
-        "audit": (lambda: audit.stage(loaded, folder), lambda out: audit.run(loaded, folder, out)),
-    }
+    made, several = _made(loaded, folder), trainings(loaded.recipe.seeds)
     # Whoever chooses a dose alone wants the adapter at that dose.
     end = "adapter" if last == "dose" else last
-    for name in ("audit", "report") if loaded.only_audit else STAGES[: STAGES.index(end) + 1]:
-        if name == "report":
+    asked = ("audit", "report") if loaded.only_audit else STAGES[: STAGES.index(end) + 1]
+    each = [(stage, one.stage(stage)) for stage in asked for one in (several if stage in _OF_EACH else several[:1])]
+    takes_dose = False
+    for kind, name in each:
+        if kind == "report":
             if is_main():
                 report.run(folder, figures)
             continue
         # The other processes take part in training and in the audit's scoring; the rest is the main one's work.
-        if not is_main() and name == "audit":
+        if not is_main() and kind == "audit":
             if not loaded.only_audit:
-                trained = made["train"][0]()
-                wait_until(lambda trained=trained: folder.is_done(trained), folder.path)  # type: ignore[misc]
+                for trained in [made[one.stage("train")][0]() for one in several]:
+                    wait_until(lambda trained=trained: folder.is_done(trained), folder.path)  # type: ignore[misc]
                 wait_until(_settled_file(loaded, folder).is_file, folder.path)
             audit.assist(loaded, folder)
             return
-        if not is_main() and name in ("dose", "adapter"):
+        if not is_main() and kind in ("dose", "adapter"):
             continue
-        if name == "dose" and ((only and last != name) or not dose.is_wanted(loaded)):
-            continue
+        if kind == "dose":
+            if name == kind:
+                takes_dose = not (only and last != kind) and dose.is_wanted(loaded)
+            if not takes_dose:
+                continue
         stage, produce = made[name]
-        if only and name not in (last, "adapter"):
+        if only and kind not in (last, "adapter"):
             _require(stage(), folder)
             continue
-        if name == "train":
+        if kind == "train":
             _run_train(stage(), produce, folder)
-        elif name == "dose" and loaded.recipe.dose.on == "auto":
+            if name == several[-1].stage(kind):
+                _part()
+        elif kind == "dose" and loaded.recipe.dose.on == "auto":
             _run_if_possible(stage(), produce, folder)
         elif is_main():
             run_stage(stage(), produce, folder)
         else:
             expected = stage()
             wait_until(lambda expected=expected: folder.is_done(expected), folder.path)  # type: ignore[misc]
-        if name == "adapter" and world_size() > 1:
+        if name == several[-1].stage("adapter") and world_size() > 1:
             _tell_settled(loaded, folder)
         if is_main():
-            folder.write_manifest(loaded.recipe.model_dump(mode="json"), list(STAGES))
+            folder.write_manifest(loaded.recipe.model_dump(mode="json"), list(made))
+
+
+def _made(loaded: LoadedRecipe, folder: RunFolder) -> dict[str, tuple[Callable[[], Stage], Produce]]:
+    """Every stage of the recipe by its name, in order: what it is, and what makes it."""
+
+    def settled(one: Training) -> Stage:
+        return applied.stage(folder, dose.chosen(loaded, folder, one), one)
+
+    def settle(one: Training, out: Path) -> dict[str, Any]:
+        return applied.run(loaded, folder, dose.chosen(loaded, folder, one), one, out)
+
+    several = trainings(loaded.recipe.seeds)
+    made: dict[str, tuple[Callable[[], Stage], Produce]] = {
+        "label": (lambda: label.stage(loaded), partial(label.run, loaded)),
+        "synthesize": (partial(synthesize.stage, loaded, folder), partial(synthesize.run, loaded, folder)),
+    }
+    of_each: dict[str, Callable[[Training], tuple[Callable[[], Stage], Produce]]] = {
+        "train": lambda one: (partial(train.stage, loaded, folder, one), partial(train.run, loaded, folder, one)),
+        "dose": lambda one: (partial(dose.stage, loaded, folder, one), partial(dose.run, loaded, folder, one)),
+        "adapter": lambda one: (partial(settled, one), partial(settle, one)),
+    }
+    made |= {one.stage(kind): of_each[kind](one) for kind in _OF_EACH for one in several}
+    return made | {"audit": (partial(audit.stage, loaded, folder), partial(audit.run, loaded, folder))}
 
 
 def _settled_file(loaded: LoadedRecipe, folder: RunFolder) -> Path:
-    """Tells the other processes of a launch that the run's adapter has its dose; named by what decides that dose."""
-    name = fingerprint([dose.stage(loaded, folder).fingerprint, loaded.recipe.dose.on, launch_id()])
+    """Tells the other processes of a launch that every adapter of the run has its dose; named by what decides these doses."""
+    doses = [dose.stage(loaded, folder, one).fingerprint for one in trainings(loaded.recipe.seeds)]
+    name = fingerprint([*doses, loaded.recipe.dose.on, launch_id()])
     return folder.path / "scoring" / f"settled-{name}.json"
 
 
@@ -166,14 +189,25 @@ def _run_train(stage: Stage, produce: Produce, folder: RunFolder) -> None:
             return
         partial = folder.partial(stage.name)
     counts = produce(partial)
-    if world_size() > 1:
-        import torch.distributed
-
-        if torch.distributed.is_initialized():
-            torch.distributed.barrier()
-            torch.distributed.destroy_process_group()
+    if group := _group():
+        group.barrier()
     if is_main():
         folder.finish(stage, counts, time.monotonic() - start)
+
+
+def _group() -> Any:
+    """`torch.distributed` where the processes of this launch met to train, else None."""
+    if world_size() == 1:
+        return None
+    import torch.distributed
+
+    return torch.distributed if torch.distributed.is_initialized() else None
+
+
+def _part() -> None:
+    """End the processes' group after the last training; nothing that follows is a collective."""
+    if group := _group():
+        group.destroy_process_group()
 
 
 def _is_reused(stage: Stage, folder: RunFolder) -> bool:

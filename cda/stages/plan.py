@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from cda.config.launch_checks import check_launch
+from cda.config.launch_checks import check_launch, sharded_by
 from cda.config.load import LoadedRecipe
 from cda.config.schema import ModelSection, Recipe
 from cda.config.scoring import judges_of, kind_of
@@ -41,8 +41,9 @@ from cda.stages.sources import cache_path, llm_client, load_pairs, model_spec, r
 from cda.stages.spending import sentence
 from cda.stages.synthesize import planned_calls as rewrite_calls
 from cda.stages.synthesize import wanted
+from cda.stages.trainings import trainings
 from cda.train.arguments import PAPER_DEFAULTS
-from cda.train.lora import check_targets
+from cda.train.lora import adapter_bytes, check_targets
 from cda.train.preflight import check_arguments
 
 _MIN_FREE_BYTES = 500 * 2**20
@@ -96,7 +97,7 @@ def check(loaded: LoadedRecipe) -> None:
     training_asks = uses_llm(recipe.label.by, recipe.llm) or uses_llm(recipe.synthesize.by, recipe.llm)
     if training_asks and kind_of(recipe.model.name_or_path) != "judge":
         problems += llm_client(recipe.llm).check()
-    problems += _disk_problems(run_folder(loaded).path)
+    problems += _disk_problems(run_folder(loaded).path, _MIN_FREE_BYTES + (_adapters_bytes(loaded) or 0))
     if problems:
         raise RunError("\n".join(dict.fromkeys(problems)))  # two checks may find the same
 
@@ -119,6 +120,7 @@ def _check_training(loaded: LoadedRecipe, attempt: Callable[[Callable[[], Any]],
     recipe = loaded.recipe
     # Not an attempt: under a wrong launch the trainer's settings below would wait for processes that never come.
     check_launch(recipe.model.precision, recipe.train)
+    attempt(partial(_check_sharded_seeds, loaded))
     attempt(partial(_check_prompts, recipe))
     for bias in loaded.biases:
         if not uses_llm(recipe.label.by, recipe.llm) or bias.label_by == "measure":
@@ -138,7 +140,27 @@ def _check_training(loaded: LoadedRecipe, attempt: Callable[[Callable[[], Any]],
                 str(data.supplement), data.supplement_split, data.supplement_columns, "data.supplement_columns"
             )
         )
-    attempt(lambda: check_arguments(recipe.train, data.validation_share > 0, model_spec(recipe.model).precision))
+    attempt(lambda: check_arguments(recipe.trainer, data.validation_share > 0, model_spec(recipe.model).precision))
+
+
+def _check_sharded_seeds(loaded: LoadedRecipe) -> None:
+    """A launch that shards the base lays it out once: a second training in it has never been tried.
+
+    Raises:
+        RunError: More than one training is still to be made.
+    """
+    recipe, folder = loaded.recipe, run_folder(loaded)
+    to_make = [
+        one.seed
+        for one in trainings(recipe.seeds)
+        if folder.record(one.stage("train")).get("settings", {}).get("seed") != one.seed
+    ]
+    if (sharding := sharded_by(recipe.train)) and len(to_make) > 1:
+        done = [seed for seed in recipe.seeds if seed not in to_make]
+        raise RunError(
+            f"train.seeds: {sharding} takes one training a launch, and {len(to_make)} are still to be made. Start with "
+            f"train.seeds={[*done, to_make[0]]}, then {[*done, *to_make[:2]]}, and so on: finished ones are reused"
+        )
 
 
 def _check_prompts(recipe: Recipe) -> None:
@@ -215,13 +237,47 @@ def plan(loaded: LoadedRecipe) -> str:
         f"            {recipe.model.name_or_path}, {recipe.model.precision} base, LoRA r {recipe.lora.r} on "
         f"{'/'.join(recipe.lora.target_modules)} + head, {_how_long(train)}, "
         f"batch {train.get('per_device_train_batch_size', 16)}, learning rate {train.get('learning_rate', 2e-5)}",
+        *_several(loaded, bool(dosed)),
         *dosed,
-        f"adapter     {run_folder(loaded).path / NAME}: the result, at {'the dose that is chosen' if dosed else 'dose 1'}",
+        f"adapter     {run_folder(loaded).path / NAME}: the result, at {'the dose that is chosen' if dosed else 'dose 1'}"
+        + (f", of the training with seed {recipe.seeds[0]}" if len(recipe.seeds) > 1 else ""),
         audit,
         *release_lines(loaded),
         report,
     ]
     return "\n".join([*lines, *_spending(loaded), *(f"note        {note}" for note in loaded.notes)])
+
+
+def _several(loaded: LoadedRecipe, dosed: bool) -> list[str]:
+    """How many trainings there are, how much longer they take, and the room that their adapters need."""
+    seeds = loaded.recipe.seeds
+    if len(seeds) == 1:
+        return []
+    again = "to train, to choose a dose and to score after" if dosed else "to train and to score after"
+    size = _adapters_bytes(loaded)
+    room = "the adapters of all" if size is None else f"the weights of all adapters, {max(1, round(size / 2**20))} MB,"
+    return [
+        f"            {len(seeds)} trainings one after another, seeds {', '.join(map(str, seeds))}: {len(seeds)} times the time "
+        f"{again}; labels, rewrites and scores before are shared",
+        f"            on the disk stay {room} and checkpoints of one training at a time",
+    ]
+
+
+def _adapters_bytes(loaded: LoadedRecipe) -> int | None:
+    """Room that the adapters of several trainings need, as trained and at their dose; None where that is not known, as of a
+    model that is not on this machine, and not asked, as of one training."""
+    recipe = loaded.recipe
+    if len(recipe.seeds) == 1 or kind_of(recipe.model.name_or_path) != "classifier":
+        return None
+    try:
+        spec = model_spec(recipe.model)
+        size = (
+            adapter_bytes(spec, recipe.lora.r, recipe.lora.target_modules) if Path(spec.name_or_path).is_dir() else None
+        )
+    except CdaError:  # the check of the model says what is wrong
+        return None
+    copies = 1 + (1 + len(loaded.biases) if recipe.lora.per_bias and len(loaded.biases) > 1 else 1)
+    return None if size is None else len(recipe.seeds) * copies * size
 
 
 def _spending(loaded: LoadedRecipe) -> list[str]:
@@ -305,13 +361,13 @@ def _is_local(reference: str) -> bool:
     return reference == EMBEDDED or looks_like_path(reference)
 
 
-def _disk_problems(folder: Path) -> list[str]:
+def _disk_problems(folder: Path, needed: int) -> list[str]:
     existing = next(parent for parent in [folder, *folder.absolute().parents] if parent.exists())
     if not os.access(existing, os.W_OK):
         return [f"{existing}: cannot be written; choose another place with run.folder=..."]
     free = shutil.disk_usage(existing).free
-    if free < _MIN_FREE_BYTES:
+    if free < needed:
         return [
-            f"{existing}: only {free // 2**20} MB free; a run needs at least {_MIN_FREE_BYTES // 2**20} MB. Free some, or set run.folder=..."
+            f"{existing}: only {free // 2**20} MB free; a run needs at least {needed // 2**20} MB. Free some, or set run.folder=..."
         ]
     return []

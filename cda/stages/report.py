@@ -20,8 +20,7 @@ from cda.stages.applied import applied_dose, chosen_dose
 from cda.stages.audit import RESULT
 from cda.stages.figures import checked_form, write_figures
 from cda.stages.saved import of_this_version, read_audit
-
-_STAGES = ("label", "synthesize", "train", "dose", "audit")
+from cda.stages.trainings import trainings
 
 
 def run(run_folder: RunFolder, figures: str | None = None) -> Path:
@@ -42,7 +41,9 @@ def run(run_folder: RunFolder, figures: str | None = None) -> Path:
     folder = run_folder.path / "report"
     html = folder / "report.html"
     with of_this_version(file):
-        audit["run"] = _made(run_folder, [name for name in _STAGES if name != "dose" or "dose" in audit])
+        several = trainings((audit.get("seeds") or {}).get("seeds", (0,)))
+        own = [one.stage(kind) for kind in ("train", "dose") if kind != "dose" or "dose" in audit for one in several]
+        audit["run"] = _made(run_folder, ["label", "synthesize", *own, "audit"])
         page, text, table = render_html(audit), render_markdown(audit), summary_table(audit, str(html), adapter)
     own_folder(folder)
     write_text(html, page)

@@ -24,6 +24,7 @@ from cda.stages.classifier_scorers import classifier_scores
 from cda.stages.rows import read_training
 from cda.stages.sources import model_source, model_spec
 from cda.stages.synthesize import MIX
+from cda.stages.trainings import Training
 from cda.train.dose import compose_adapters, read_head
 from cda.train.lora import Lora, TrainingResult, train_adapter
 
@@ -34,37 +35,39 @@ ADAPTER = "adapter"
 _COUNTS = "counts.json"
 
 
-def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
-    """What decides the adapter."""
+def stage(loaded: LoadedRecipe, run_folder: RunFolder, training: Training) -> Stage:
+    """What decides a training's adapter."""
     recipe = loaded.recipe
     settings = {
         "model": recipe.model.model_dump(mode="json", exclude={"preset"}),
         "lora": recipe.lora.model_dump(mode="json"),
-        "train": recipe.train,
-        "seed": recipe.seed,
+        "train": recipe.trainer,
+        "seed": training.seed,
         "processes": world_size(),
     }
     if any(one.kind == "keep" for one in recipe.objectives):
         # What is kept are the base's own scores, and those in 8-bit move with their batches.
         settings["score"] = {"batch_tokens": recipe.score.batch_tokens}
     return Stage(
-        "train",
+        training.stage("train"),
         settings,
         {"synthesize": run_folder.output_of("synthesize"), "model": model_source(recipe.model)},
     )
 
 
-def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, Any]:
+def run(loaded: LoadedRecipe, run_folder: RunFolder, training: Training, folder: Path) -> dict[str, Any]:
     """Train, save the adapter with its head, and return what was counted."""
     rows = list(read_training(run_folder.stage("synthesize") / MIX))
     if not any(row.split == "train" for row in rows):
         raise DataError("no training pair: all of them fell into validation; lower data.validation_share")
     if loaded.recipe.lora.per_bias and len(loaded.biases) > 1:
-        return _one_adapter_each(loaded, rows, folder, run_folder.path / "scoring")
-    return _train(loaded, rows, folder, run_folder.path / "scoring")
+        return _one_adapter_each(loaded, rows, training.seed, folder, run_folder.path / "scoring")
+    return _train(loaded, rows, training.seed, folder, run_folder.path / "scoring")
 
 
-def _train(loaded: LoadedRecipe, rows: Sequence[TrainingPair], folder: Path, launched: Path) -> dict[str, Any]:
+def _train(
+    loaded: LoadedRecipe, rows: Sequence[TrainingPair], seed: int, folder: Path, launched: Path
+) -> dict[str, Any]:
     """One adapter; returns what was counted. `launched`: where processes hand each other scores."""
     recipe = loaded.recipe
     sharding = sharded_by(recipe.train)
@@ -87,9 +90,7 @@ def _train(loaded: LoadedRecipe, rows: Sequence[TrainingPair], folder: Path, lau
     if not by_split["validation"]:
         say("  no validation pairs: nothing chooses a checkpoint, and the last one is kept (data.validation_share)")
     lora = Lora(recipe.lora.r, recipe.lora.alpha, recipe.lora.dropout, recipe.lora.target_modules)
-    result = train_adapter(
-        reward_model, by_split["train"], by_split["validation"], lora, recipe.train, folder, recipe.seed
-    )
+    result = train_adapter(reward_model, by_split["train"], by_split["validation"], lora, recipe.trainer, folder, seed)
     del reward_model
     free_memory()
     if is_main():
@@ -111,7 +112,7 @@ def _clear(folder: Path) -> None:
 
 
 def _one_adapter_each(
-    loaded: LoadedRecipe, rows: Sequence[TrainingPair], folder: Path, launched: Path
+    loaded: LoadedRecipe, rows: Sequence[TrainingPair], seed: int, folder: Path, launched: Path
 ) -> dict[str, Any]:
     """An adapter for each bias, on its own lessons and on those that keep other biases; then their sum."""
     names = [bias.name for bias in loaded.biases]
@@ -125,7 +126,7 @@ def _one_adapter_each(
             continue
         say(f"  adapter against {name}")
         own = [row for row in rows if row.bias == name or row.bias not in names]
-        counts[name] = _train(loaded, own, folder / name, launched)
+        counts[name] = _train(loaded, own, seed, folder / name, launched)
         if is_main():
             write_json(done, counts[name])
     if is_main():

@@ -211,15 +211,37 @@ def check_targets(spec: ModelSpec, targets: Sequence[str]) -> None:
     Raises:
         ModelError: None of the targets is a layer; names the layers that there are. As `load_config` does.
     """
+    model = _without_weights(spec)
+    if not any(_is_target(name, targets) for name, _ in model.named_modules()):
+        raise ModelError(no_such_layer(targets, spec.name_or_path, linear_layer_names(model)))
+
+
+def adapter_bytes(spec: ModelSpec, r: int, targets: Sequence[str]) -> int:
+    """Size of an adapter's weights with its head, all in fp32; told from the model's configuration.
+
+    Raises:
+        ModelError: As `load_config` does.
+    """
+    from torch.nn import Linear
+
+    model = _without_weights(spec)
+    named = [one for name, one in model.named_modules() if isinstance(one, Linear) and _is_target(name, targets)]
+    head = [one for name, one in model.named_parameters() if not name.startswith(f"{model.base_model_prefix}.")]
+    return 4 * int(sum(r * (one.in_features + one.out_features) for one in named) + sum(one.numel() for one in head))
+
+
+def _without_weights(spec: ModelSpec) -> Any:
     from accelerate import init_empty_weights
     from transformers import AutoModelForSequenceClassification
 
     config = load_config(spec)
     with init_empty_weights():
-        model = AutoModelForSequenceClassification.from_config(config, trust_remote_code=spec.trust_remote_code)
-    # As PEFT matches: the whole name, or its end behind a dot.
-    if not any(f".{name}".endswith(f".{target}") for name, _ in model.named_modules() for target in targets):
-        raise ModelError(no_such_layer(targets, spec.name_or_path, linear_layer_names(model)))
+        return AutoModelForSequenceClassification.from_config(config, trust_remote_code=spec.trust_remote_code)
+
+
+def _is_target(name: str, targets: Sequence[str]) -> bool:
+    """As PEFT matches: the whole name, or its end behind a dot."""
+    return any(f".{name}".endswith(f".{target}") for target in targets)
 
 
 def no_such_layer(targets: Sequence[str], model: str, linear_layers: Sequence[str]) -> str:

@@ -7,7 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from cda.config.load import load_model_audit, load_recipe
 from cda.config.train_keys import USUAL_TRAIN_KEYS, unknown_train_keys
+from cda.errors import RecipeError
 
 RECIPE = Path("mine.yaml")
 
@@ -42,3 +46,55 @@ def test_shipped_recipes_load_without_the_training_libraries() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("words", "seeds"),
+    [
+        ([], (42,)),
+        (["train.seeds=1"], (42,)),
+        (["train.seeds=3"], (42, 43, 44)),
+        (["train.seeds=2", "seed=7"], (7, 8)),
+        (["train.seeds=[9, 3, 0]"], (9, 3, 0)),
+        (["train.seeds=2", "seed=4294967294"], (4294967294, 4294967295)),
+    ],
+)
+def test_seeds_are_counted_from_the_recipe_s_or_listed(words: list[str], seeds: tuple[int, ...]) -> None:
+    recipe = load_recipe("jargon", words).recipe
+    assert recipe.seeds == seeds and "seeds" not in recipe.trainer
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["train.seeds=0"], "from 1 to 100 trainings, found 0"),
+        (["train.seeds=-2"], "from 1 to 100 trainings, found -2"),
+        (["train.seeds=1000000000000"], "from 1 to 100 trainings"),
+        (["train.seeds=true"], "expected whole numbers, found 'True'"),
+        (["train.seeds=2.5"], "expected whole numbers, found '2.5'"),
+        (["train.seeds=42,1,2"], "expected whole numbers, found '42,1,2'"),
+        (["train.seeds=[]"], "expected whole numbers, found '[]'"),
+        (["train.seeds=null"], "expected whole numbers, found 'None'"),
+        (["train.seeds=[1, a]"], "expected whole numbers"),
+        (["train.seeds=[5, 1, 5]"], "5 is listed twice"),
+        (["train.seeds=[5, -1]"], "from 0 to 4294967295, found -1"),
+        (["train.seeds=[5, 4294967296]"], "from 0 to 4294967295, found 4294967296"),
+        (["train.seeds=3", "seed=4294967295"], "3 seeds counted from seed=4294967295 pass 4294967295"),
+        (["train.seeds=2", "train.data_seed=1"], "train.data_seed: not with several seeds"),
+        (["train.seeds=2", "train.push_to_hub=true"], "train.push_to_hub: not with several seeds"),
+        (["train.seeds=[1, 2]", "train.hub_model_id=a/b"], "train.hub_model_id: not with several seeds"),
+        (["train.seeds=2", "train.report_to=wandb"], "train.report_to: wandb would take several trainings for one"),
+        (["train.seeds=2", "train.report_to=[tensorboard, mlflow]"], "train.report_to: mlflow would take several"),
+    ],
+)
+def test_seeds_that_cannot_be(words: list[str], said: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        load_recipe("jargon", words)
+    assert said in str(caught.value) and "train." in str(caught.value)
+
+
+def test_one_seed_forbids_nothing_and_an_audit_alone_has_none() -> None:
+    assert load_recipe("jargon", ["train.seeds=[3]", "train.data_seed=1"]).recipe.seeds == (3,)
+    assert len(load_recipe("jargon", ["train.seeds=2", "train.report_to=tensorboard"]).recipe.seeds) == 2
+    with pytest.raises(RecipeError, match=r"train\.seeds: nothing is trained here"):
+        load_model_audit("embedded", {}, ["train.seeds=3"])

