@@ -155,6 +155,8 @@ def _by_source(found: Any) -> str:
 def attempts_text() -> str:
     """Attempts to break a run or to make it return a wrong number, by kind, from the result file."""
     found = json.loads((ROOT / "evals" / "results" / "faults.json").read_text(encoding="utf-8"))
+    if "by_kind" not in found["numbers"]:
+        return f"The run of {found['date']} did not have these attempts yet.\n"
     lines = ["| kind of attempt | survived / tried |", "| --- | --- |"]
     lines += [f"| {kind} | {row['survived']} / {row['tried']} |" for kind, row in found["numbers"]["by_kind"].items()]
     return "\n".join(lines) + "\n"
