@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +35,10 @@ def saved(folder: Path, audit: Any) -> RunFolder:
 def holds(run: RunFolder) -> bool:
     """Whether report, comparison and inspection come about; or else are refused by an error fit to be printed."""
     fine = True
+    twin = shutil.copytree(run.path, run.path.with_name("twin"), dirs_exist_ok=True)
     for action in (
         lambda: report.run(run),
-        lambda: compare_runs([str(run.path)], str(run.path / "c.html")),
+        lambda: compare_runs([str(run.path), str(twin)], str(run.path / "c.html")),
         lambda: rewrites_of_run(run.path),
     ):
         try:
@@ -50,7 +52,8 @@ def holds(run: RunFolder) -> bool:
 def test_a_whole_audit_is_shown_and_compared(audit: Audit, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = saved(tmp_path / "run", audit)
     assert report.run(run).is_file()
-    assert "jargon" in compare_runs([str(run.path)], str(tmp_path / "c.html"))
+    other = saved(tmp_path / "other", audit)
+    assert "jargon" in compare_runs([str(run.path), str(other.path)], str(tmp_path / "c.html"))
     assert "jargon" in capsys.readouterr().out
 
 

@@ -64,7 +64,9 @@ def test_the_run_s_adapter_scores_as_its_dose_does(
     assert applied.chosen_dose(run) == (None if chosen is None else {"chosen": chosen})
     wanted = scores(llama, trained, texts, precision, dose)
     found = scores(llama, run.stage("adapter"), texts, precision)
-    np.testing.assert_allclose(found, wanted, atol=1e-5 if precision == "fp32" else 0.01 * np.ptp(wanted))
+    # In fp32 the rounding of a product of weights grows with the reward: rewards are up to 4 here.
+    tolerance = 1e-5 if precision == "fp32" else 0.01 * np.ptp(wanted)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=tolerance)
     if dose == 0:
         np.testing.assert_allclose(found, scores(llama, None, texts, precision), atol=1e-5)
     elif dose != 1:

@@ -28,7 +28,7 @@ def test_only_refuses_stages_of_another_recipe(tmp_path: Path) -> None:
     assert runner.invoke(app, ["label", "jargon", folder]).exit_code == 0
     result = runner.invoke(app, ["synthesize", "jargon", folder, "data.max_pairs=5", "--only"])
     assert result.exit_code == 1
-    assert "stage 'label' does not fit this recipe (data.max_pairs: null → 5)" in result.stderr
+    assert "stage 'label' does not fit this recipe (data.max_pairs: not set → 5)" in result.stderr
     assert runner.invoke(app, ["synthesize", "jargon", folder, "--only"]).exit_code == 0
 
 

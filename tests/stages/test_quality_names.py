@@ -22,7 +22,7 @@ from cda.stages.subjects import Subject, asked_subjects
         ("judge:org/gpt", [], "judge/org-gpt"),
         ("judge:llama3:8b", [], "judge/llama3-8b"),
         ("served:http://host:8000/classify", [], "served/host-8000-classify"),
-        ("https://me:secret@host/classify", ["score.served.model=org/rm"], "served/host-classify-org-rm"),
+        ("https://host/classify", ["score.served.model=org/rm"], "served/host-classify-org-rm"),
         ("package.module:reward", [], "function/package.module-reward"),
         ("/home/me/mine.py:reward", [], "function/mine.py-reward"),
     ],
