@@ -104,7 +104,8 @@ def share_over_seeds(hits: ArrayLike, prompt_ids: Sequence[str]) -> Estimate:
 
 
 def change_over_seeds(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str]) -> Estimate:
-    """Mean change of a share over seeds, after − before, ± the margin of error of `over_seeds`, within −1 and 1.
+    """Mean change of a share over seeds, after − before, ± the margin of error of `over_seeds`, within −1 and 1; where
+    nothing varies from which an error could be taken, the interval over prompts of `paired_change`.
 
     Args:
         before: Hits of the one model before, 0 to 1. Shape (n,).
