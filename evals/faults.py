@@ -99,7 +99,7 @@ GONE: tuple[tuple[str, str], ...] = (
 REUSED = "done before, reused"
 ATTEMPTS: tuple[Attempt, ...] = tuple(
     attempt
-    for topic in ("identity", "rows", "numbers", "verdicts", "endpoint", "commands")
+    for topic in ("identity", "rows", "numbers", "verdicts", "seeds", "endpoint", "commands")
     for attempt in importlib.import_module(f"fault_{topic}").ATTEMPTS
 )
 
