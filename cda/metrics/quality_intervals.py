@@ -54,7 +54,7 @@ class Design:
 
 
 def level(values: FloatArray, design: Design) -> Estimate:
-    """Weighted mean with a 95% interval: of a plain share Wilson's or a clustered bootstrap, else of residuals."""
+    """Weighted mean with a 95% interval: of a plain share Wilson's, else of residuals."""
     if design.is_plain(values):
         return share(values, design.prompt_ids)
     drawn = _drawn(values, design, "share")

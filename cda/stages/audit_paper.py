@@ -67,13 +67,10 @@ def paper(loaded: LoadedRecipe, seed: int) -> dict[str, Any] | None:
 
 def _counts(texts: ReleasedTexts) -> dict[str, int]:
     """How many pairs and triples there are, and on how many of the triples people voted."""
-    voted = {(one.prompt, one.perturbed, one.base) for one in texts.contrasts.contrasts if one.votes or one.preferred}
-    triples = texts.triples.triples
-    sides = [(one.prompt, one.rewrite, one.rewrite_of_rewrite) for one in triples]
     return {
         "pairs": len(texts.contrasts.contrasts),
-        "triples": len(triples),
-        "triples_voted": sum(one in voted for one in sides),
+        "triples": len(texts.triples.triples),
+        "triples_voted": texts.n_triples_voted,
     }
 
 

@@ -24,7 +24,7 @@ from cda.errors import DataError
 from cda.features import n_words
 from cda.launch import say
 from cda.llm.money import tokens_of
-from cda.records import Contrast, Exclusions, Pair, Prompt, RewriteRequest, Triple, count_reasons
+from cda.records import Contrast, Exclusions, Pair, Prompt, RewriteRequest, Triple, count_reasons, text_key
 from cda.rewrite.protocol import Rewriter
 from cda.rewrite.triples import Flips, Original, checked_triples, flips_of, make_triples
 from cda.stages.sources import attribute_rule, labels_of, load_quality_source, rewriter, uses_llm
@@ -190,6 +190,14 @@ class ReleasedTexts:
 
     contrasts: CleanContrasts
     triples: CleanTriples
+
+    @property
+    def n_triples_voted(self) -> int:
+        """Triples whose two rewrites are the sides of a pair that people voted on."""
+        pairs = [one for one in self.contrasts.contrasts if one.votes or one.preferred]
+        voted = {text_key(one.prompt, one.perturbed, one.base) for one in pairs}
+        sides = [text_key(one.prompt, one.rewrite, one.rewrite_of_rewrite) for one in self.triples.triples]
+        return sum(one in voted for one in sides)
 
 
 def released(loaded: LoadedRecipe) -> dict[str, ReleasedTexts]:
@@ -457,7 +465,7 @@ def _check_readable(loaded: LoadedRecipe, contrasts: Sequence[Contrast], votes: 
     audit = loaded.recipe.audit
     read = {"votes": lambda one: one.votes, "verdicts": lambda one: one.verdicts}
     for kind, name, items in (("votes", audit.votes, votes), ("verdicts", audit.verdicts, verdicts)):
-        of_file = [one for one in contrasts if one.tags.get("item") in items or one.id in items]
+        of_file = [one for one in contrasts if any(item in items for item in one.ids)]
         if of_file and not any(map(read[kind], of_file)):
             words = [word for listed in items.values() for word in listed]
             reasons = count_reasons([f"unreadable vote '{word[:40]}'" for word in words])

@@ -14,7 +14,7 @@ from cda.errors import DataError
 from cda.files.jsonl import write_json
 from cda.launch import say
 from cda.metrics.out_of_fold import MIN_PROMPTS
-from cda.records import Contrast, Pair
+from cda.records import Contrast, Pair, prompt_id
 from cda.run import RunFolder, Stage
 from cda.score.compared import Comparison, Rewards
 from cda.score.distinct import Text, text_id
@@ -153,7 +153,7 @@ def aimed(loaded: LoadedRecipe, contrasts: Sequence[Contrast]) -> tuple[Aim, lis
         if kept or not loaded.recipe.aims_at_ties:
             return "votes", kept, prompts
     own = {bias.name: [one for one in contrasts if one.bias == bias.name] for bias in loaded.biases}
-    prompts = {name: len({str(one.prompt) for one in group}) for name, group in own.items()}
+    prompts = {name: len({prompt_id(one.prompt) for one in group}) for name, group in own.items()}
     return "tie", [one for name, group in own.items() if prompts[name] >= MIN_PROMPTS for one in group], prompts
 
 
@@ -166,7 +166,7 @@ def _voted(loaded: LoadedRecipe, contrasts: Sequence[Contrast]) -> tuple[list[Co
         group = Group(bias, True, tuple(own), tuple(one.id for one in own), {}, "reward", 0)
         people = people_of(group, loaded.recipe.audit.ties)
         used = [] if people is None else people.majority.used.tolist()
-        voted = {str(one.prompt) for one, use in zip(own, used, strict=bool(used)) if use}
+        voted = {prompt_id(one.prompt) for one, use in zip(own, used, strict=bool(used)) if use}
         prompts[bias.name] = len(voted)
         if len(voted) >= MIN_PROMPTS:
             kept += own
@@ -182,7 +182,7 @@ def _check_enough(aim: Aim, prompts: Mapping[str, int], pairs: Sequence[Pair]) -
             f"{found}, and choosing a dose needs {MIN_PROMPTS} at least of one bias (half of them choose, the others "
             f"measure). Give {what}, or take a dose of your own with `cda merge --dose`"
         )
-    n_prompts = len({str(pair.prompt) for pair in pairs})
+    n_prompts = len({prompt_id(pair.prompt) for pair in pairs})
     if 0 < n_prompts < MIN_PROMPTS:
         raise DataError(
             f"quality pairs on {n_prompts} prompts, and a limit on quality loss needs {MIN_PROMPTS} at least. Give more "

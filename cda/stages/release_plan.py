@@ -45,11 +45,9 @@ def _with(loaded: LoadedRecipe) -> list[str]:
     lines = [reference]
     for name, texts in released(loaded).items():
         pairs, triples = texts.contrasts.contrasts, texts.triples.triples
-        sides = {(one.prompt, one.perturbed, one.base) for one in pairs}
-        voted = sum((one.prompt, one.rewrite, one.rewrite_of_rewrite) in sides for one in triples)
         parts = [
             f"{len(pairs)} pairs with people's votes" if pairs else "",
-            f"{len(triples)} triples, of which people voted on {voted}" if triples else "",
+            f"{len(triples)} triples, of which people voted on {texts.n_triples_voted}" if triples else "",
             f"labels of {len(labels[name])} pairs" if name in labels else "",
         ]
         if any(parts):

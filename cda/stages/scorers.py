@@ -260,6 +260,10 @@ def _verdicts(
     options, told = loaded.recipe.score.judge, judge.told
     preferences = compare_distinct(judge, comparisons)
     unread, asked = judge.orders.n_unread, len(preferences.by_comparison)
+    # Before a failure too: another model behind the address may be why.
+    notes = [*answered_notes(loaded, judge.answered_by), *_marks_note(texts_of(comparisons), _has_turns)]
+    for note in notes:
+        say(f"  {note}")
     if unread == asked or unread > options.max_unread * asked:
         why = ", ".join(f"{count} × {reason}" for reason, count in judge.reasons.items())
         most = "" if unread == asked else f", more than score.judge.max_unread={options.max_unread:g} allows"
@@ -269,9 +273,6 @@ def _verdicts(
             "an answer without a verdict comes again until the prompt, the model or llm.seed is another, or the file is moved "
             "away"
         )
-    notes = [*answered_notes(loaded, judge.answered_by), *_marks_note(texts_of(comparisons), _has_turns)]
-    for note in notes:
-        say(f"  {note}")
     return preferences, _verdict_facts(judge, preferences) | {
         "answered_by": judge.answered_by.models,
         "notes": notes,

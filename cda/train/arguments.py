@@ -136,6 +136,6 @@ def _out_of_range(arguments: Mapping[str, Any]) -> list[str]:
         + [
             f"train.{name}: a whole number is needed, found {asked[name]}"
             for name in _WHOLE
-            if name in asked and asked[name] != int(asked[name])
+            if name in asked and not float(asked[name]).is_integer()
         ]
     )

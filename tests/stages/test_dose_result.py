@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from cda.report.dose_tables import dose_line, dose_sentences, dose_tables
 from cda.score.compared import Rewards
 from cda.score.distinct import text_id
 from cda.stages.audit_groups import Group, make_groups
+from cda.stages.dose import aimed
 from cda.stages.dose_result import result
 
 N = 40
@@ -177,3 +179,16 @@ def test_without_one_readable_quality_pair_no_dose_is_chosen_and_without_any_it_
     assert found["chosen"] == 0.5 and found["quality_pairs"] == 0
     sentences = " ".join(dose_sentences(found))
     assert "There are no quality pairs" in sentences and "quality accuracy" not in sentences
+
+
+@pytest.mark.parametrize("aim", ["votes", "tie"])
+def test_a_prompt_in_two_spellings_has_one_say_in_the_dose(aim: str) -> None:
+    spelled = [
+        Contrast("jargon", user_prompt(f"q{row // 2}" + "\r\n" * (row % 2)), f"biased {row}", f"plain {row}", "base")
+        for row in range(N)
+    ]
+    recipe = SimpleNamespace(
+        dose=SimpleNamespace(aim=aim), aims_at_ties=aim == "tie", audit=SimpleNamespace(ties="drop")
+    )
+    loaded: Any = SimpleNamespace(recipe=recipe, biases=[load_bias("jargon")])
+    assert aimed(loaded, spelled)[2] == {"jargon": N // 2}

@@ -21,6 +21,12 @@ def test_numbers_out_of_range_are_refused_together(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), 2.5])
+def test_what_counts_pairs_is_a_whole_number(value: float, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="per_device_train_batch_size: "):
+        reward_config({"per_device_train_batch_size": value}, tmp_path, 0, has_validation=True)
+
+
 def test_with_a_number_of_steps_the_epochs_decide_nothing(tmp_path: Path) -> None:
     config = reward_config({"max_steps": 5, "num_train_epochs": 0}, tmp_path, 0, has_validation=True)
     assert config.max_steps == 5
