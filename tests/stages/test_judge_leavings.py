@@ -69,3 +69,27 @@ def test_texts_with_marks_of_chat_templates_are_counted_in_the_report(
     report = tmp_path / "run" / "report"
     assert note in (report / "report.md").read_text(encoding="utf-8")
     assert note in (report / "report.html").read_text(encoding="utf-8")
+
+
+def test_who_answered_is_said_where_no_verdict_can_be_read(serve: Callable[[Answer], str], tmp_path: Path) -> None:
+    status, answer = said("no verdict")
+    url = serve(lambda _: (status, {**answer, "model": "another"}))
+    done = audit("judge:m", tmp_path, f"llm.base_url={url}")
+    assert done.exit_code == 1
+    assert "m was asked for, but the server says that another answered" in " ".join(done.output.split())
+
+
+def test_votes_under_the_id_of_a_row_on_the_same_texts_are_looked_at(
+    serve: Callable[[Answer], str], tmp_path: Path
+) -> None:
+    """Not as lost: the one vote there is cannot be read."""
+    rows = [{"id": f"r{row}", "prompt": "q", "perturbed": "a b", "base": "a c"} for row in range(2)]
+    (tmp_path / "twice.csv").write_text(
+        "id,prompt,perturbed,base\n" + "".join(f"{','.join(row.values())}\n" for row in rows), encoding="utf-8"
+    )
+    (tmp_path / "votes.csv").write_text("id,vote\nr1,sideways\n", encoding="utf-8")
+    words = ["audit", "judge:m", "--bias", "jargon", "--pairs", str(tmp_path / "twice.csv"), "--quality", "none",
+             "--triples", "none", "--votes", str(tmp_path / "votes.csv"), "--out", str(tmp_path / "run"),
+             f"llm.base_url={serve(lambda _: said('Verdict: 1'))}"]  # fmt: skip
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 1 and "none of its 1 votes can be read" in " ".join(done.output.split()), done.output
