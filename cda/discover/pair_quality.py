@@ -123,11 +123,7 @@ def pair_quality(
     )
 
 
-def fidelity(
-    rows: Sequence[Measured],
-    bias: Bias,
-    label: Labeller,
-) -> dict[str | None, Fidelity]:
+def fidelity(rows: Sequence[Measured], bias: Bias, label: Labeller) -> dict[str | None, Fidelity]:
     """Fidelity of all pairs under None, and of each rewriter's under its name; each distinct text is labelled once.
 
     Raises:

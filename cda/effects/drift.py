@@ -159,9 +159,7 @@ def feature_drift(
 
 
 def label_drift(
-    perturbed: Sequence[bool | None],
-    base: Sequence[bool | None],
-    prompt_ids: Sequence[str],
+    perturbed: Sequence[bool | None], base: Sequence[bool | None], prompt_ids: Sequence[str]
 ) -> tuple[Estimate, int]:
     """Drift in another bias: mean of label(perturbed) − label(base), and how many pairs were left out as unparsed.
 

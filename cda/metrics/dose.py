@@ -139,11 +139,7 @@ def mixed_curve(
     return DoseCurve(tuple(at.tolist()), _mixed(before, after, at), quality, tuple(quality_prompt_ids))
 
 
-def dose_response(
-    curve: DoseCurve,
-    people: Majority,
-    prompt_ids: Sequence[str],
-) -> tuple[DosePoint, ...]:
+def dose_response(curve: DoseCurve, people: Majority, prompt_ids: Sequence[str]) -> tuple[DosePoint, ...]:
     """Every dose beside people, and what it does to quality.
 
     Args:

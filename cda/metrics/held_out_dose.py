@@ -169,12 +169,7 @@ def held_out_mean(
     return _people(held, drawn.dose, people, prompt_ids)
 
 
-def _people(
-    models: Sequence[OutOfFold],
-    drawn: Measures,
-    people: Majority,
-    prompt_ids: Sequence[str],
-) -> HeldOutPeople:
+def _people(models: Sequence[OutOfFold], drawn: Measures, people: Majority, prompt_ids: Sequence[str]) -> HeldOutPeople:
     # Repeats stand beside each other as models do: rows are averaged over all of them.
     found = mean_against_people(np.concatenate([one.margins for one in models]), people, prompt_ids)
     hits = np.mean([one.margins > 0 for one in models], axis=0)
@@ -190,11 +185,7 @@ def _people(
 
 
 def _at_fixed(
-    margins: FloatArray,
-    held: OutOfFold,
-    drawn: Measures,
-    people: Majority,
-    prompt_ids: Sequence[str],
+    margins: FloatArray, held: OutOfFold, drawn: Measures, people: Majority, prompt_ids: Sequence[str]
 ) -> HeldOutPeople:
     """A dose that nobody chose, on the halves of the chosen ones."""
     found: AgainstPeople = against_people(margins, people, prompt_ids)

@@ -70,10 +70,7 @@ class Contingency:
 
 
 def against_people(
-    margins: ArrayLike,
-    people: Majority,
-    prompt_ids: Sequence[str],
-    ties: ModelTies = "no-hit",
+    margins: ArrayLike, people: Majority, prompt_ids: Sequence[str], ties: ModelTies = "no-hit"
 ) -> AgainstPeople:
     """One model's preferences beside people's, on the rows that have a majority.
 
@@ -106,10 +103,7 @@ def against_people(
 
 
 def mean_against_people(
-    margins: ArrayLike,
-    people: Majority,
-    prompt_ids: Sequence[str],
-    ties: Literal["no-hit", "half"] = "no-hit",
+    margins: ArrayLike, people: Majority, prompt_ids: Sequence[str], ties: Literal["no-hit", "half"] = "no-hit"
 ) -> AgainstPeople:
     """Mean over models of each share, on the same rows; the gap is that of the mean skew.
 
@@ -165,9 +159,7 @@ def panel_margins(verdicts: ArrayLike) -> tuple[FloatArray, Exclusions]:
 
 
 def contingency(
-    chosen: Sequence[bool | None],
-    rejected: Sequence[bool | None],
-    prompt_ids: Sequence[str],
+    chosen: Sequence[bool | None], rejected: Sequence[bool | None], prompt_ids: Sequence[str]
 ) -> Contingency:
     """Bias × chosen/rejected table of preference pairs, with Wilson intervals (clustered where prompts repeat).
 

@@ -66,11 +66,7 @@ def positive_share(margins: ArrayLike, prompt_ids: Sequence[str], ties: ModelTie
     return share(hits, prompt_ids)
 
 
-def positive_share_change(
-    before: ArrayLike,
-    after: ArrayLike,
-    prompt_ids: Sequence[str],
-) -> Change:
+def positive_share_change(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str]) -> Change:
     """Change of the share of positive margins between two scorings of the same rows."""
     first, second = margins_finite(before), margins_finite(after)
     hits = first > 0, second > 0

@@ -30,10 +30,7 @@ class PreferenceTable:
 
 
 def preference_table(
-    margins: ArrayLike,
-    people: Sequence[Preference | None],
-    prompt_ids: Sequence[str],
-    ties: ModelTies = "no-hit",
+    margins: ArrayLike, people: Sequence[Preference | None], prompt_ids: Sequence[str], ties: ModelTies = "no-hit"
 ) -> PreferenceTable:
     """The model's preferences on contrasts with votes, by people's majority.
 

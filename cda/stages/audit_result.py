@@ -35,9 +35,7 @@ def rng(seed: int) -> np.random.Generator:
 
 
 def skews(
-    groups: Sequence[Group],
-    available: Mapping[str, int],
-    failed: Mapping[str, Mapping[str, int]],
+    groups: Sequence[Group], available: Mapping[str, int], failed: Mapping[str, Mapping[str, int]]
 ) -> dict[str, Any]:
     """Skew of every bias, the targets first."""
     return {

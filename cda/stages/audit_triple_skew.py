@@ -16,11 +16,7 @@ from cda.stages.audit_rate import triple_comparisons
 from cda.stages.audit_result import positive_shares, ties_of
 
 
-def triple_skews(
-    triples: Sequence[Triple],
-    released: Sequence[Triple],
-    scorings: Scorings,
-) -> dict[str, Any]:
+def triple_skews(triples: Sequence[Triple], released: Sequence[Triple], scorings: Scorings) -> dict[str, Any]:
     """Skew of every bias with triples: before, after and their paired change, or of the one model.
 
     Args:

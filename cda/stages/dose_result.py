@@ -133,12 +133,7 @@ def _method(curve: DoseCurve, people: Majority, ids: Sequence[str], settings: Do
     }
 
 
-def _plain_change(
-    curve: DoseCurve,
-    people: Majority,
-    ids: Sequence[str],
-    bias: str,
-) -> dict[str, dict[str, Any]]:
+def _plain_change(curve: DoseCurve, people: Majority, ids: Sequence[str], bias: str) -> dict[str, dict[str, Any]]:
     """What dose 1 changes against dose 0: nothing is chosen, so it is measured on all rows of a bias."""
     rows = np.flatnonzero(curve.rows_of(bias) & people.used)
     before, after, target = curve.margins_at(0.0)[rows] > 0, curve.margins_at(1.0)[rows] > 0, people.target[rows]
