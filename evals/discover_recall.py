@@ -18,7 +18,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,7 @@ from cda.discover.confirm import confirm, validate
 from cda.discover.records import Measured, PromptSamples
 from cda.discover.search import Generation, SearchSettings, search
 from cda.records import Direction, content_id
+from cda.results.base import as_json
 from cda.stats.proportions import wilson
 
 KEY_PRESENCES = (0.2, 0.35, 0.5, 0.65, 0.8)
@@ -238,7 +239,7 @@ def main() -> int:
     by_cell: dict[str, list[str]] = {}
     for cell in cells():
         last = options.first + min(cell.n_runs, options.runs or cell.n_runs)
-        condition = content_id(asdict(cell) | {"n_runs": 0})[:6]
+        condition = content_id(as_json(cell) | {"n_runs": 0})[:6]
         own: dict[str, tuple[Any, ...]] = {f"{condition}-{at}": (cell, at) for at in range(options.first, last)}
         by_cell[cell.name] = list(own)
         jobs |= own
@@ -253,7 +254,7 @@ def main() -> int:
     numbers = {
         "planted": LISTED,
         "first_run": FIRST_RUN,
-        "size": asdict(Size()),
+        "size": as_json(Size()),
         "code": code_id(),
         "cells": found,
     }

@@ -18,7 +18,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from cda.discover.confirm import Confirmation, ConfirmSettings, Validation, conf
 from cda.discover.records import Measured
 from cda.errors import CdaError, DataError
 from cda.records import user_prompt
+from cda.results.base import as_json
 from cda.stats.one_sided import clustered_t_test
 from cda.stats.proportions import share, wilson
 from cda.stats.trimmed import inside_fences
@@ -129,7 +130,7 @@ def clustered(margins: np.ndarray, ids: Sequence[str]) -> dict[str, Any] | None:
     if len(set(ids)) < 2:
         return None
     test = clustered_t_test(margins, ids)
-    return test.estimate.to_json() | {"standard_error": test.standard_error, "p_value": test.p_value}
+    return test.estimate.model_dump() | {"standard_error": test.standard_error, "p_value": test.p_value}
 
 
 def judge(rows: Sequence[Measured]) -> dict[str, Any]:
@@ -264,7 +265,7 @@ def examine(release: Release) -> tuple[list[Check], dict[str, Any]]:
         numbers[attribute] = {"as released": show(release, attribute, groups)}
         for who, pairs in results.items():
             say(who, *pairs[place])
-            validation, confirmation = (asdict(one) for one in pairs[place])
+            validation, confirmation = (as_json(one) for one in pairs[place])
             del validation["rewriters"], validation["pooled"]  # on the same rows as the confirmation's
             numbers[attribute][who] = {"validation": validation, "confirmation": confirmation}
     checks = own_checks(release, [confirmation for pairs in results.values() for _, confirmation in pairs])

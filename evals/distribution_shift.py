@@ -196,7 +196,7 @@ def table(contrasts: Contrasts, level: FloatArray) -> dict[str, dict[str, Any]]:
     groups = [f"{one:.2f}" for one in level]
     return {
         estimator: {
-            one.estimand.removeprefix("CATE: "): one.estimate.to_json()
+            one.estimand.removeprefix("CATE: "): one.estimate.model_dump()
             for one in conditional_effects(contrasts, groups, estimator).effects
         }
         for estimator in ESTIMATORS
@@ -223,7 +223,7 @@ def main() -> int:
         "simulated": {
             "n_per_level": SIMULATED_PER_LEVEL,
             "by_level": table(first, level),
-            "slopes": {name: one.estimate.to_json() for name, one in slopes(first, level).items()},
+            "slopes": {name: one.estimate.model_dump() for name, one in slopes(first, level).items()},
         },
     }
     path = DATA / "alpaca_eval" / "pairs.jsonl.gz"
@@ -236,7 +236,7 @@ def main() -> int:
             **facts,
             "sd_of_originals_within_groups": sd,
             "by_level": table(contrasts, level),
-            "slopes": {name: one.estimate.to_json() for name, one in found.items()},
+            "slopes": {name: one.estimate.model_dump() for name, one in found.items()},
         }
     else:
         print("real text skipped: alpaca_eval/pairs.jsonl.gz is absent; set CDA_DATA")

@@ -19,7 +19,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from cda.metrics.held_out_dose import cross_validated_dose, held_out_mean
 from cda.metrics.out_of_fold import REPEATS, half_gaps, out_of_fold
 from cda.metrics.resampled_dose import Measures, draw_prompts, resampled_choices
 from cda.metrics.votes import Majority, TieRule, count_votes, majority
+from cda.results.base import as_json
 
 FloatArray = NDArray[np.float64]
 PROCEDURES = ("base", "plain", "dose")
@@ -122,9 +123,9 @@ def bias_numbers(voted: Voted) -> dict[str, Any]:
         "n": int(people.used.sum()),
         "not_counted": people.exclusions.reasons,
         "items_without_score": voted.n_unscored,
-        "models": {size: asdict(cross_validated_dose(curve, people, ids, rng())) for size, curve in curves.items()},
+        "models": {size: as_json(cross_validated_dose(curve, people, ids, rng())) for size, curve in curves.items()},
         "mean_of_models": {
-            name: asdict(held_out_mean(models, people, ids, rng()))
+            name: as_json(held_out_mean(models, people, ids, rng()))
             for name, models in (*fixed.items(), ("dose", list(curves.values())))
         },
     }

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from outcome import Check, finish
 
+from cda.results.base import Estimate
 from cda.stats.bootstrap import bootstrap_mean
-from cda.stats.estimate import Estimate
 from cda.stats.proportions import paired_change, share, wilson
 
 CLAIM = (

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 from cda.files.jsonl import write_json
+from cda.results.base import as_json
 
 ROOT = Path(__file__).parent.parent
 DATA = Path(os.environ.get("CDA_DATA", ROOT.parent / "shared" / "data"))
@@ -42,7 +43,7 @@ def finish(name: str, claim: str, checks: Sequence[Check], numbers: Mapping[str,
             "date": date.today().isoformat(),
             "seconds": round(time.monotonic() - _STARTED),
             "hardware": f"{os.cpu_count()} CPU cores",
-            "checks": [asdict(check) for check in checks],
+            "checks": [as_json(check) for check in checks],
             "numbers": dict(numbers),
         },
     )

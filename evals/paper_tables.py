@@ -16,7 +16,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -36,8 +36,8 @@ from cda.metrics.people import (
     panel_margins,
 )
 from cda.metrics.votes import Majority, agreement, count_votes, majority, noise_ceiling
+from cda.results.base import Estimate, as_json
 from cda.stats.bootstrap import bootstrap_sums
-from cda.stats.estimate import Estimate
 from cda.stats.proportions import exact_change_test, paired_change, share, unpaired_change
 
 ROOT = Path(__file__).parent.parent
@@ -64,7 +64,7 @@ def bias_tables(release: Path, bias: str) -> dict[str, Any]:
         "noise_ceiling": _tried(lambda: noise_ceiling(counts, recomputed, ids, DRAWS)),
         "labels": {
             name: {
-                "human_skew": asdict(share(people.target[people.used], _ids(ids, people.used))),
+                "human_skew": as_json(share(people.target[people.used], _ids(ids, people.used))),
                 "not_counted": people.exclusions.reasons,
                 "models": model_tables(margins, people, ids),
                 "judges": judge_tables(verdicts, people, ids),
@@ -89,10 +89,10 @@ def model_tables(margins: dict[str, dict[str, np.ndarray]], people: Majority, id
     tables: dict[str, Any] = {}
     for run, sizes in margins.items():
         each = {size: against_people(*_scored([values], people), ids) for size, values in sizes.items()}
-        table: dict[str, Any] = {"sizes": {size: asdict(one) for size, one in each.items()}}
+        table: dict[str, Any] = {"sizes": {size: as_json(one) for size, one in each.items()}}
         for name, chosen in (("mean", tuple(sizes)), ("mean_of_2B_3B_8B", SIZES)):
             if set(chosen) <= set(sizes):
-                table[name] = asdict(
+                table[name] = as_json(
                     mean_against_people(*_scored([sizes[size] for size in chosen], people, stack=True), ids)
                 )
         table["items_without_score"] = {size: int(np.isnan(values).sum()) for size, values in sizes.items()}
@@ -115,8 +115,8 @@ def change(before: np.ndarray, after: np.ndarray, people: Majority, ids: list[st
     misses = tuple((one != target).astype(float) for one in hits)
     return {
         name: {
-            "paired": asdict(paired_change(first, second, kept)),
-            "unpaired": asdict(unpaired_change(first, second)),
+            "paired": as_json(paired_change(first, second, kept)),
+            "unpaired": as_json(unpaired_change(first, second)),
             "exact_p": exact_change_test(first, second, kept).p_value,  # McNemar's where each prompt occurs once
         }
         for name, (first, second) in {"skew": hits, "miscalibration": misses}.items()
@@ -141,7 +141,7 @@ def matrix(tables: dict[str, Any]) -> list[dict[str, Any]]:
                     "p_value": value["exact_p"],
                 }
                 targets[f"{training}: {what}"] = trained
-    return [asdict(cell) for cell in cross_bias(changes, targets)] if changes else []
+    return [as_json(cell) for cell in cross_bias(changes, targets)] if changes else []
 
 
 def judge_tables(verdicts: dict[str, np.ndarray], people: Majority, ids: list[str]) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def judge_tables(verdicts: dict[str, np.ndarray], people: Majority, ids: list[st
     for name, values in {**verdicts, "panel": panel}.items():
         known, scored = _scored([values], people)
         tables[name] = {
-            "ties_as_margin_0": asdict(against_people(known, scored, ids)),
+            "ties_as_margin_0": as_json(against_people(known, scored, ids)),
             "ties_left_out": _tried(lambda m=known, p=scored: against_people(m, p, ids, "drop")),
         }
     return tables
@@ -304,7 +304,7 @@ def main(arguments: list[str] | None = None) -> int:
             "passed": passed,
             "date": date.today().isoformat(),
             "by_source": by_source(compared),
-            "checks": [{**asdict(one), "passed": one.passed} for one in compared],
+            "checks": [{**as_json(one), "passed": one.passed} for one in compared],
             "headline_runs": headline,
             "rewardbench": benches,
             "biases": tables,
@@ -333,7 +333,7 @@ def _words(people: Majority) -> np.ndarray:
 def _tried(estimate: Any) -> dict[str, Any]:
     """The result as JSON, or why there is none: what cannot be estimated is said, not skipped."""
     try:
-        return asdict(estimate())
+        return as_json(estimate())
     except DataError as problem:
         return {"not_estimated": str(problem)}
 

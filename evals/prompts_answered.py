@@ -42,7 +42,7 @@ from cda.embedded.texts import BIASES
 from cda.errors import CdaError, DataError
 from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.records import Prompt, content_id
-from cda.stats.estimate import Estimate
+from cda.results.base import Estimate
 from cda.stats.proportions import share
 
 KEPT = ROOT / "evals" / "answers" / "prompts.jsonl"

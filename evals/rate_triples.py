@@ -70,7 +70,7 @@ def main() -> int:
             "n_without": one.n_without,
             "effects": {
                 f"{each.estimand} {each.estimator}": {
-                    "estimate": each.estimate.to_json(),
+                    "estimate": each.estimate.model_dump(),
                     "standard_error": each.standard_error,
                     "standardised": each.standardised and each.standardised.value,
                 }

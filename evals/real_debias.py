@@ -34,7 +34,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +57,7 @@ from cda.metrics.preference import positive_share_change
 from cda.metrics.votes import Majority, count_votes, majority
 from cda.models.load import ModelSpec
 from cda.records import Contrast, Pair, prompt_id
+from cda.results.base import as_json
 from cda.run import fingerprint
 from cda.score.distinct import text_id
 from cda.stages.dose_scores import removals
@@ -124,7 +124,7 @@ def frontier(curve: DoseCurve, contrasts: Sequence[Contrast], pairs: Sequence[Pa
             "mean_gap": float(np.mean([mean_size(one.ravel()) for one in gaps])),
             "mean_gap_on_all_rows": float(np.mean([people[bias]["gap"]["after"]["value"] for bias in BIASES])),
             "skew": {bias: people[bias]["skew"]["after"]["value"] for bias in BIASES},
-            "quality_change": asdict(change.change),
+            "quality_change": as_json(change.change),
         }
     return found
 
@@ -140,19 +140,19 @@ def held_out(curve: DoseCurve, contrasts: Sequence[Contrast]) -> tuple[float, Js
     first = found[BIASES[0]]
     by_bias = {
         bias: {
-            "people": asdict(one.people),
-            "base": asdict(one.base),
-            "plain": asdict(one.plain),
-            "against_base": asdict(one.against_base),
-            "against_plain": asdict(one.against_plain),
+            "people": as_json(one.people),
+            "base": as_json(one.base),
+            "plain": as_json(one.plain),
+            "against_base": as_json(one.against_base),
+            "against_plain": as_json(one.against_plain),
         }
         for bias, one in found.items()
     }
     return first.dose, {
         "shares": {f"{dose:g}": share for dose, share in first.chosen.items()},
         "barred": list(first.barred),
-        "quality": asdict(first.quality) if first.quality else None,
-        "quality_change": asdict(first.against_base.quality) if first.against_base.quality else None,
+        "quality": as_json(first.quality) if first.quality else None,
+        "quality_change": as_json(first.against_base.quality) if first.against_base.quality else None,
         "biases": by_bias,
     }
 
@@ -174,15 +174,15 @@ def against_people_at(before: Any, after: Any, contrasts: Sequence[Contrast]) ->
         )
         among = overlap_effect(after[rows], alike, ids, rng())
         found[bias] = {
-            "skew": asdict(change.skew),
-            "miscalibration": asdict(change.miscalibration),
+            "skew": as_json(change.skew),
+            "miscalibration": as_json(change.miscalibration),
             "gap": {
-                "before": asdict(change.before.gap),
-                "after": asdict(change.after.gap),
-                "change": asdict(change.gap),
+                "before": as_json(change.before.gap),
+                "after": as_json(change.after.gap),
+                "change": as_json(change.gap),
             },
-            "auc": None if change.after.auc is None else asdict(change.after.auc),
-            "human_skew": asdict(change.before.human_skew),
+            "auc": None if change.after.auc is None else as_json(change.after.auc),
+            "human_skew": as_json(change.before.human_skew),
             "effect_among_like_pairs": among.to_json() if isinstance(among, Effect) else among.reason,
         }
     return found
@@ -193,7 +193,7 @@ def quality_at(scored: Scored, adapter: Path, dose: float, sets: Sequence[Qualit
     found: Json = {}
     for one in sets:
         first, second = scored.margins(None, 0.0, one.pairs), scored.margins(adapter, dose, one.pairs)
-        found[one.name] = asdict(positive_share_change(first, second, prompt_ids(one.pairs))) | {"by": one.by}
+        found[one.name] = as_json(positive_share_change(first, second, prompt_ids(one.pairs))) | {"by": one.by}
         longer = np.sign([n_words(pair.chosen) - n_words(pair.rejected) for pair in one.pairs])
         found[one.name]["by_longer_side"] = {
             f"{side} is longer": {
@@ -215,7 +215,7 @@ def quality_at(scored: Scored, adapter: Path, dose: float, sets: Sequence[Qualit
             }
     for name, pairs in ({"pooled": pooled(sets)} | by_people(sets)).items():
         before, after = scored.margins(None, 0.0, pairs), scored.margins(adapter, dose, pairs)
-        found[name] = asdict(positive_share_change(before, after, prompt_ids(pairs)))
+        found[name] = as_json(positive_share_change(before, after, prompt_ids(pairs)))
     return found
 
 
@@ -244,7 +244,7 @@ def cross_bias(way: str, seed: int, spec: ModelSpec, work: Path, scored: Scored)
         for bias in BIASES:
             rows = [row for row, one in enumerate(contrasts) if one.bias == bias]
             ids = prompt_ids([contrasts[row] for row in rows])
-            found[taught][bias] = asdict(positive_share_change(before[rows], after[rows], ids))
+            found[taught][bias] = as_json(positive_share_change(before[rows], after[rows], ids))
     return found
 
 
@@ -285,7 +285,7 @@ def post_hoc(spec: ModelSpec, work: Path, sets: Sequence[Quality]) -> Json:
             "chosen": chosen,
             "held_out": held,
             "at_1": against_people_at(curve.margins_at(0.0), curve.margins_at(1.0), contrasts),
-            "quality_at_1": asdict(positive_share_change(margins[0.0][n:], margins[1.0][n:], prompt_ids(pairs))),
+            "quality_at_1": as_json(positive_share_change(margins[0.0][n:], margins[1.0][n:], prompt_ids(pairs))),
         }
     write_json(path, found)
     return found

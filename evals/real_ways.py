@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from cda.files.jsonl import read_json, write_json
 from cda.label.measured import label_pair
 from cda.models.load import ModelSpec, free_memory, load_reward_model
 from cda.records import LabelledPair, Lesson, Pair, TrainingPair
+from cda.results.base import as_json
 from cda.run import fingerprint
 from cda.stages.train import with_base_preferences
 from cda.synthesize.counterfactuals import make_counterfactuals
@@ -71,7 +72,7 @@ WAYS: dict[str, Way] = {
 def settings(way: str) -> dict[str, Any]:
     """Everything that decides what a way's adapter is, beside the seed."""
     one = WAYS[way]
-    return {"lora": asdict(LORA)} | asdict(one) | {"training": {**TRAINING, **one.training}}
+    return {"lora": as_json(LORA)} | as_json(one) | {"training": {**TRAINING, **one.training}}
 
 
 def trained(way: str, seed: int, spec: ModelSpec, work: Path, biases: Sequence[str] = BIASES) -> Path:

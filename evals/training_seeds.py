@@ -13,12 +13,13 @@ from __future__ import annotations
 import itertools
 import math
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 from outcome import Check, finish
 from scipy import stats
 
+from cda.results.base import as_json
 from cda.stats.over_seeds import change_over_seeds, share_over_seeds
 from cda.stats.proportions import share
 
@@ -74,7 +75,7 @@ def coverage(world: World, rng: np.random.Generator, n_audits: int) -> dict[str,
 
 def main() -> int:
     rng = np.random.default_rng(SEED)
-    cells = [{**asdict(world), **coverage(world, rng, N_AUDITS)} for world in WORLDS]
+    cells = [{**as_json(world), **coverage(world, rng, N_AUDITS)} for world in WORLDS]
     error = Z_99 * math.sqrt(LEAST * (1 - LEAST) / N_AUDITS)
     checks = []
     for name in ("share", "change"):

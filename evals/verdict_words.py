@@ -160,8 +160,8 @@ def votes_of(group: Group, share: float, rng: np.random.Generator) -> dict[str, 
     people: Majority = majority(count_votes(words), "drop")  # type: ignore[arg-type]
     change = people_change(*group.margins.values(), people, list(IDS), rng)
     return {
-        "human_skew": change.before.human_skew.to_json(), "skew_on_voted": change_json(change.skew),
-        "miscalibration": change_json(change.miscalibration), "gap": {"change": change.gap.to_json()},
+        "human_skew": change.before.human_skew.model_dump(), "skew_on_voted": change_json(change.skew),
+        "miscalibration": change_json(change.miscalibration), "gap": {"change": change.gap.model_dump()},
     }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from scipy import stats
 
 from cda.discover.records import Measured
 from cda.errors import DataError
-from cda.stats.estimate import Estimate
+from cda.results.base import Estimate
 
 FloatArray = NDArray[np.float64]
 _N_DRAWS = 10_000
@@ -140,7 +140,17 @@ def correlations(x: FloatArray, y: FloatArray, rng: np.random.Generator) -> tupl
     found = []
     for value, drawn in zip(values, draws, strict=True):
         low, high = np.nanquantile(drawn, (0.025, 0.975))
-        found.append(Estimate(float(value), float(low), float(high), n, n, "correlation", "bootstrap over prompts 95%"))
+        found.append(
+            Estimate(
+                value=float(value),
+                low=float(low),
+                high=float(high),
+                n=n,
+                n_prompts=n,
+                unit="correlation",
+                method="bootstrap over prompts 95%",
+            )
+        )
     return found[0], found[1]
 
 

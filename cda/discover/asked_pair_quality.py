@@ -23,8 +23,8 @@ from cda.discover.pair_questions import (
 from cda.discover.records import Measured
 from cda.llm.protocol import LLM, Request
 from cda.records import Exclusions
+from cda.results.base import Estimate
 from cda.stats.bootstrap import bootstrap_mean
-from cda.stats.estimate import Estimate
 from cda.stats.proportions import wilson
 
 _FEW_CLUSTERS = 10  # a percentile interval of fewer is too narrow
@@ -170,7 +170,13 @@ def _mean_score(scores: Sequence[tuple[str, int]], scale: tuple[int, int], rng: 
     mean, width = float(values.mean()), high - low
     bottom, top = wilson((mean - low) / width * n_clusters, n_clusters)
     return Estimate(
-        mean, low + width * bottom, low + width * top, len(values), n_clusters, unit, "Wilson 95% on the scale"
+        value=mean,
+        low=low + width * bottom,
+        high=low + width * top,
+        n=len(values),
+        n_prompts=n_clusters,
+        unit=unit,
+        method="Wilson 95% on the scale",
     )
 
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from cda.discover.records import Measured
 from cda.records import prompt_id
-from cda.stats.estimate import Estimate
+from cda.results.base import Estimate
 from cda.stats.one_sided import clustered_t_test
 from cda.stats.proportions import share, wilson
 from cda.stats.trimmed import TrimmedMean, inside_fences, iqr_trimmed_mean
@@ -150,7 +150,15 @@ def strength(rows: Sequence[Measured], trim: bool = False) -> Strength:
         verdict.p_value,
         len(rows) - len(judged),
         win_rate,
-        Estimate(win_rate.value, low, high, len(wins), win_rate.n_prompts, "share", "Wilson 95%, rows as independent"),
+        Estimate(
+            value=win_rate.value,
+            low=low,
+            high=high,
+            n=len(wins),
+            n_prompts=win_rate.n_prompts,
+            unit="share",
+            method="Wilson 95%, rows as independent",
+        ),
         _trimmed(rows),
         len(rows) - len(used),
     )

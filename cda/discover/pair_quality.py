@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
@@ -16,9 +16,9 @@ from cda.discover.records import Measured
 from cda.effects.drift import FeatureDrift, feature_drift, measured
 from cda.errors import DataError
 from cda.llm.protocol import LLM
+from cda.results.base import Estimate, as_json
 from cda.rewrite.protocol import Labeller
 from cda.score.distinct import distinct_texts, text_id
-from cda.stats.estimate import Estimate
 from cda.stats.proportions import share
 
 _Found = TypeVar("_Found")
@@ -74,7 +74,7 @@ class PairQuality:
     missing: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return dict(as_json(self))
 
 
 def pair_quality(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cda.errors import DataError
+from cda.results.base import as_json
 
 FloatArray = NDArray[np.float64]
 
@@ -60,7 +61,7 @@ class Strength:
         return len(self.terms)
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "n": self.n}
+        return {**as_json(self), "n": self.n}
 
 
 def strength(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -24,7 +24,7 @@ from cda.effects.overlap import (
     too_small,
 )
 from cda.errors import DataError
-from cda.stats.estimate import Estimate
+from cda.results.base import Estimate, as_json
 
 FloatArray = NDArray[np.float64]
 Form = Literal["linear", "log_ratio", "signed_log", "quadratic"]
@@ -73,7 +73,7 @@ class Identification:
     unadjusted: Effect
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return dict(as_json(self))
 
 
 def adjusted_effect(
@@ -142,7 +142,15 @@ def adjusted_effect(
     total = float(((values - values.mean()) ** 2).sum())
     return Adjusted(
         form=form,
-        effect=Estimate(value, value - half, value + half, len(values), n_prompts, unit, f"{form} adjustment, CR 95%"),
+        effect=Estimate(
+            value=value,
+            low=value - half,
+            high=value + half,
+            n=len(values),
+            n_prompts=n_prompts,
+            unit=unit,
+            method=f"{form} adjustment, CR 95%",
+        ),
         standard_error=error,
         p_value=float(2 * stats.t.sf(abs(value) / error, freedom)),
         features=used,

@@ -10,8 +10,8 @@ from scipy import stats
 
 from cda.effects.contrasts import BoolArray, FloatArray
 from cda.errors import DataError
+from cda.results.base import Estimate
 from cda.stats.bootstrap import N_DRAWS, Statistic, bootstrap_sums
-from cda.stats.estimate import Estimate
 
 _Z_95 = float(stats.norm.ppf(0.975))
 _FEWEST_FOR_BCA = 5
@@ -191,7 +191,9 @@ def _effect(
     if error <= 1e-12 * max(size, float(np.abs(influence).sum()), abs(value)):
         raise target.cannot(f"nothing varies between its {n_prompts} prompts, so that its error is unknown")
     half = _Z_95 * error
-    estimate = Estimate(value, value - half, value + half, n, n_prompts, target.unit, _NORMAL)
+    estimate = Estimate(
+        value=value, low=value - half, high=value + half, n=n, n_prompts=n_prompts, unit=target.unit, method=_NORMAL
+    )
     bca, bca_missing = _bca(columns, prompt_ids, statistic, n_prompts, target.unit, resampling)
     p_value = float(2 * stats.norm.sf(abs(value) / error))
     standardised = _standardised(estimate, target.scale.value)
@@ -231,7 +233,15 @@ def _standardised(estimate: Estimate, sd: float | None) -> Estimate | None:
     if sd is None:
         return None
     value, low, high = estimate.value / sd, estimate.low / sd, estimate.high / sd
-    return Estimate(value, low, high, estimate.n, estimate.n_prompts, _STANDARDISED_UNIT, _NORMAL + ", SD as known")
+    return Estimate(
+        value=value,
+        low=low,
+        high=high,
+        n=estimate.n,
+        n_prompts=estimate.n_prompts,
+        unit=_STANDARDISED_UNIT,
+        method=_NORMAL + ", SD as known",
+    )
 
 
 def _size(values: FloatArray) -> float:

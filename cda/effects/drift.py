@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from cda.errors import DataError, did_you_mean
 from cda.features import TEXT_FEATURES
+from cda.results.base import Estimate, as_json
 from cda.stats.bootstrap import Bootstrapped, bootstrap_mean
-from cda.stats.estimate import Estimate
 from cda.stats.proportions import paired_change, share
 
 FloatArray = NDArray[np.float64]
@@ -97,7 +97,7 @@ class FeatureDrift:
     limit: Limit | None
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return dict(as_json(self))
 
 
 def measured(texts: Sequence[str], features: Collection[str] = tuple(TEXT_FEATURES)) -> dict[str, FloatArray]:
@@ -235,5 +235,11 @@ def paired_features(
 def _scaled(drawn: Bootstrapped, by: float) -> Estimate:
     found = drawn.estimate("standard deviations")
     return Estimate(
-        found.value / by, found.low / by, found.high / by, found.n, found.n_prompts, found.unit, found.method
+        value=found.value / by,
+        low=found.low / by,
+        high=found.high / by,
+        n=found.n,
+        n_prompts=found.n_prompts,
+        unit=found.unit,
+        method=found.method,
     )

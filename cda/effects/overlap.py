@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from cda.effects.drift import DEFAULT_LIMITS, BoolArray, Limit, paired_features
 from cda.effects.same import SameInAll, same_in_all
 from cda.errors import DataError
+from cda.results.base import Estimate, as_json
 from cda.stats.bootstrap import bootstrap_mean
-from cda.stats.estimate import Estimate
 from cda.stats.proportions import share
 
 
@@ -81,7 +81,7 @@ class Effect:
     mean_margin: Estimate
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return dict(as_json(self))
 
 
 def within_limits(

@@ -10,8 +10,8 @@ from scipy import stats
 
 from cda.errors import DataError
 from cda.metrics.preference import margins_finite
+from cda.results.base import Estimate
 from cda.stats.bootstrap import cluster_sums
-from cda.stats.estimate import Estimate
 
 FloatArray = NDArray[np.float64]
 _ROUNDING = 1e-12
@@ -67,7 +67,15 @@ def beyond_noise(
     of_pairs = -was / scale * ((pairs[:, 1] - new_scale) - stretch * (pairs[:, 0] - scale)) / len(pairs)
     half = t * _error(np.concatenate([of_contrasts, of_pairs]), [*prompt_ids, *quality_prompt_ids])
     half = max(half, _ROUNDING * max(abs(now), abs(stretch * was)))  # traces of rounding are no change
-    return Estimate(value, value - half, value + half, len(own), len(set(prompt_ids)), "reward", METHOD)
+    return Estimate(
+        value=value,
+        low=value - half,
+        high=value + half,
+        n=len(own),
+        n_prompts=len(set(prompt_ids)),
+        unit="reward",
+        method=METHOD,
+    )
 
 
 def _error(influences: FloatArray, prompt_ids: Sequence[str]) -> float:

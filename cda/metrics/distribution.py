@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cda.errors import DataError
+from cda.results.base import Estimate
 from cda.stats.bootstrap import bootstrap_mean
-from cda.stats.estimate import Estimate
 
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 N_BINS = 20

@@ -12,7 +12,7 @@ from cda.errors import DataError
 from cda.metrics.people import AgainstPeople, against_people
 from cda.metrics.preference import margins_finite, positive_share
 from cda.metrics.votes import Majority
-from cda.stats.estimate import Estimate
+from cda.results.base import Estimate
 from cda.stats.proportions import paired_change
 
 FloatArray = NDArray[np.float64]

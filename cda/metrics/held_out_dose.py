@@ -14,7 +14,7 @@ from cda.metrics.people import AgainstPeople, absolute, against_people, mean_aga
 from cda.metrics.people_change import bounded_by_skew
 from cda.metrics.resampled_dose import Measures, Resampled, draw_prompts, resampled_choices
 from cda.metrics.votes import Majority
-from cda.stats.estimate import Estimate
+from cda.results.base import Estimate
 from cda.stats.proportions import paired_change, share
 
 METHOD = "prompts drawn and doses chosen anew, bootstrap 95%"
@@ -199,7 +199,11 @@ def _gap(
     """Mean size of the gap on a half; hits of shape (repeats, n), or (n,) at a fixed dose."""
     gaps = half_gaps(hits[..., people.used], people.target[people.used], held.first_half[:, people.used])
     value, one = float(mean_size(gaps.ravel())), absolute(signed)
-    return _covering(replace(one, value=value, low=min(one.low, value), high=max(one.high, value)), drawn.gap, method)
+    return _covering(
+        one.model_copy(update={"value": value, "low": min(one.low, value), "high": max(one.high, value)}),
+        drawn.gap,
+        method,
+    )
 
 
 def _change(
@@ -273,4 +277,6 @@ def _covering(one: Estimate, draws: FloatArray | None, method: str = METHOD) -> 
     low, high = np.nanquantile(draws, (0.025, 0.975))
     if high - low <= _ROUNDING:
         return one
-    return replace(one, low=min(float(low), one.value), high=max(float(high), one.value), method=method)
+    return one.model_copy(
+        update={"low": min(float(low), one.value), "high": max(float(high), one.value), "method": method}
+    )

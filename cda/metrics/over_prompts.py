@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from cda.stats.estimate import Estimate
+from cda.results.base import Estimate
 from cda.stats.proportions import Z_95, wilson
 
 FloatArray = NDArray[np.float64]
@@ -40,7 +40,15 @@ def mean_over_prompts(values: FloatArray, unit: str, n: int) -> Measured:
         return NoSpread(mean, f"the same in each of {count} prompts, so that nothing is known of how far others differ")
     half = float(stats.t.ppf(0.975, count - 1)) * error
     bound = 1.0 if unit == "share difference" else math.inf
-    return Estimate(mean, max(-bound, mean - half), min(bound, mean + half), n, count, unit, "t over prompts 95%")
+    return Estimate(
+        value=mean,
+        low=max(-bound, mean - half),
+        high=min(bound, mean + half),
+        n=n,
+        n_prompts=count,
+        unit=unit,
+        method="t over prompts 95%",
+    )
 
 
 def share_over_prompts(values: FloatArray, unit: str, n: int) -> Measured:
@@ -58,7 +66,9 @@ def share_over_prompts(values: FloatArray, unit: str, n: int) -> Measured:
         independent = n if variance * n <= p * (1 - p) else p * (1 - p) / variance
         effective = independent * (Z_95 / float(stats.t.ppf(0.975, count - 1))) ** 2
     low, high = wilson(p * effective, effective)
-    return Estimate(p, low, high, n, count, unit, "Wilson 95%, effective n over prompts")
+    return Estimate(
+        value=p, low=low, high=high, n=n, n_prompts=count, unit=unit, method="Wilson 95%, effective n over prompts"
+    )
 
 
 def no_change_test(differences: FloatArray) -> tuple[float, str]:

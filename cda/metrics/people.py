@@ -13,9 +13,9 @@ from cda.errors import DataError
 from cda.metrics.preference import margins_finite
 from cda.metrics.votes import Majority
 from cda.records import Exclusions, count_reasons
+from cda.results.base import Estimate
 from cda.stats.auc import auc
 from cda.stats.bootstrap import bootstrap_sums
-from cda.stats.estimate import Estimate
 from cda.stats.proportions import Z_95, paired_change, share
 
 FloatArray = NDArray[np.float64]
@@ -223,7 +223,15 @@ def _within_one(found: Estimate) -> Estimate:
         low, high = (float(np.tanh(np.arctanh(inner) + side * half)) for side in (-1, 1))
         low, high, method = min(low, found.value), max(high, found.value), "Fisher z 95% over prompts"
     value = float(np.clip(found.value, -1.0, 1.0))
-    return Estimate(value, min(low, value), max(high, value), found.n, found.n_prompts, found.unit, method)
+    return Estimate(
+        value=value,
+        low=min(low, value),
+        high=max(high, value),
+        n=found.n,
+        n_prompts=found.n_prompts,
+        unit=found.unit,
+        method=method,
+    )
 
 
 def _both_orders(sums: FloatArray) -> FloatArray:
@@ -245,7 +253,15 @@ def absolute(signed: Estimate) -> Estimate:
     """The size of a signed estimate, with the interval that its own implies: from 0 where that holds 0."""
     near, high = sorted((abs(signed.low), abs(signed.high)))
     low = 0.0 if signed.low <= 0 <= signed.high else near
-    return Estimate(abs(signed.value), low, high, signed.n, signed.n_prompts, signed.unit, signed.method)
+    return Estimate(
+        value=abs(signed.value),
+        low=low,
+        high=high,
+        n=signed.n,
+        n_prompts=signed.n_prompts,
+        unit=signed.unit,
+        method=signed.method,
+    )
 
 
 def _same_length(margins: FloatArray, people: Majority, prompt_ids: Sequence[str]) -> None:

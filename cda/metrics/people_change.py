@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from cda.metrics.people import AgainstPeople, against_people
 from cda.metrics.preference import Change, margins_finite, share_change
 from cda.metrics.votes import Majority
+from cda.results.base import Estimate
 from cda.stats.auc import auc_change
 from cda.stats.bootstrap import bootstrap_sums
-from cda.stats.estimate import Estimate
 from cda.stats.proportions import paired_change
 
 FloatArray = NDArray[np.float64]
@@ -93,7 +93,15 @@ def gap_change(
 def bounded_by_skew(value: float, skew: Estimate) -> Estimate:
     """A change of a gap with the farther end of the interval of the change of skew to both sides."""
     most = max(abs(skew.low), abs(skew.high), abs(value))
-    return Estimate(value, -most, most, skew.n, skew.n_prompts, skew.unit, f"bounded by skew's {skew.method}")
+    return Estimate(
+        value=value,
+        low=-most,
+        high=most,
+        n=skew.n,
+        n_prompts=skew.n_prompts,
+        unit=skew.unit,
+        method=f"bounded by skew's {skew.method}",
+    )
 
 
 def _gaps(sums: FloatArray) -> FloatArray:

@@ -12,7 +12,7 @@ from cda.errors import DataError
 from cda.metrics.preference import ModelTies, margins_finite
 from cda.metrics.votes import Majority
 from cda.records import Exclusions, count_reasons
-from cda.stats.estimate import Estimate
+from cda.results.base import Estimate
 from cda.stats.prediction_powered import PredictionPowered, prediction_powered_mean
 
 FloatArray = NDArray[np.float64]
@@ -123,4 +123,4 @@ def _judge_target(judge: ArrayLike) -> FloatArray:
 def _within_share(found: Estimate) -> Estimate:
     """Value and bounds cut to [0, 1]: a share lies there, its normal interval need not."""
     value, low, high = (min(1.0, max(0.0, one)) for one in (found.value, found.low, found.high))
-    return replace(found, value=value, low=low, high=high)
+    return found.model_copy(update={"value": value, "low": low, "high": high})

@@ -12,7 +12,7 @@ from cda.errors import DataError
 from cda.metrics.preference import ModelTies, margins_finite, positive_share
 from cda.metrics.votes import WORDS
 from cda.records import Preference
-from cda.stats.estimate import Estimate
+from cda.results.base import Estimate
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cda.errors import DataError
 from cda.metrics.quality_intervals import Design, change, change_test, level, standard_error
 from cda.metrics.quality_rules import STYLE_SECTIONS, Ranked, Rule, rule_rows
-from cda.stats.estimate import Estimate
+from cda.results.base import Estimate
 from cda.stats.multiplicity import holm
 
 FloatArray = NDArray[np.float64]

@@ -8,13 +8,13 @@ them counts. So errors and draws are of residuals from the subset's own mean. A 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cda.results.base import Estimate
 from cda.stats.bootstrap import bootstrap_sums, cluster_sums
-from cda.stats.estimate import Estimate
 from cda.stats.proportions import exact_change_test, paired_change, share, wilson
 
 FloatArray = NDArray[np.float64]
@@ -65,7 +65,15 @@ def level(values: FloatArray, design: Design) -> Estimate:
         return _of_strata(lambda rows, ids: share(inside[rows], ids), values, design)
     mean, n = design.mean(values), len(set(design.prompt_ids))
     low, high = wilson(min(max(mean, 0.0), 1.0) * n, n)
-    return Estimate(mean, min(low, mean), max(high, mean), len(values), n, "share", "Wilson 95% over prompts")
+    return Estimate(
+        value=mean,
+        low=min(low, mean),
+        high=max(high, mean),
+        n=len(values),
+        n_prompts=n,
+        unit="share",
+        method="Wilson 95% over prompts",
+    )
 
 
 def change(before: FloatArray, after: FloatArray, design: Design) -> Estimate:
@@ -82,7 +90,9 @@ def change(before: FloatArray, after: FloatArray, design: Design) -> Estimate:
     # Every row moved alike: the width that as many plain shares would have.
     plain = paired_change(*clipped, design.prompt_ids)
     mean = design.mean(moved)
-    return replace(plain, value=mean, low=mean - (plain.value - plain.low), high=mean + (plain.high - plain.value))
+    return plain.model_copy(
+        update={"value": mean, "low": mean - (plain.value - plain.low), "high": mean + (plain.high - plain.value)}
+    )
 
 
 def standard_error(values: FloatArray, design: Design) -> float:
@@ -119,7 +129,7 @@ def _drawn(values: FloatArray, design: Design, unit: str) -> Estimate | None:
         return None
     # No share, and no change of one, lies further out than its rows.
     low, high = max(found.low, min(values.min(), mean)), min(found.high, max(values.max(), mean))
-    return replace(found.estimate(unit), low=float(low), high=float(high), method=_WITHIN)
+    return found.estimate(unit).model_copy(update={"low": float(low), "high": float(high), "method": _WITHIN})
 
 
 def _residuals(values: FloatArray, design: Design) -> FloatArray:
@@ -164,12 +174,12 @@ def _of_strata(
     weights = np.array([design.weights[rows].sum() for rows in own]) / design.weights.sum()
     down = weights * np.array([one.value - one.low for one in found])
     up = weights * np.array([one.high - one.value for one in found])
-    return replace(
-        found[0],
+    return Estimate(
         value=mean,
         low=mean - float(np.sqrt((down**2).sum())),
         high=mean + float(np.sqrt((up**2).sum())),
         n=len(values),
         n_prompts=len(set(design.prompt_ids)),
+        unit=found[0].unit,
         method=f"{found[0].method} within subsets",
     )

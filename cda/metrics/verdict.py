@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from cda.stats.estimate import Estimate
+from cda.results.base import Estimate
 
 Word = Literal[
     "improved",

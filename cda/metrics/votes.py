@@ -12,8 +12,8 @@ from scipy.special import gammaln, logsumexp
 
 from cda.errors import DataError
 from cda.records import Exclusions, Preference, count_reasons
+from cda.results.base import Estimate
 from cda.stats.bootstrap import bootstrap_sums
-from cda.stats.estimate import Estimate
 from cda.stats.proportions import share, wilson
 
 FloatArray = NDArray[np.float64]
@@ -210,7 +210,9 @@ def _estimated_alpha(used: Counts, ids: NDArray[np.str_], rng: np.random.Generat
         by_rate = (1 - value) / (1 - rate.value) if rate.value < 1 else 1 / expected
         bounds = max(-1.0, 1 - by_rate * (1 - rate.low)), max(value, 1 - by_rate * (1 - rate.high))
         method = "from Wilson 95% over prompts"
-    return Estimate(value, *bounds, len(used), len(names), "alpha", method)
+    return Estimate(
+        value=value, low=bounds[0], high=bounds[1], n=len(used), n_prompts=len(names), unit="alpha", method=method
+    )
 
 
 def _agreeing_pairs(counts: Counts) -> FloatArray:
@@ -279,7 +281,15 @@ def noise_ceiling(
         # Every item has the same votes: no draw differs, which does not show that no other prompt would.
         low, high = wilson(found.value * found.n_clusters, found.n_clusters)
         method = "Dirichlet-multinomial vote model, Wilson 95% over prompts"
-    estimate = Estimate(found.value, low, high, int(keep.sum()), found.n_clusters, "share", method)
+    estimate = Estimate(
+        value=found.value,
+        low=low,
+        high=high,
+        n=int(keep.sum()),
+        n_prompts=found.n_clusters,
+        unit="share",
+        method=method,
+    )
     correlation = float(_posterior(likelihood.sum(axis=0)) @ _CORRELATIONS)
     return NoiseCeiling(estimate, correlation, n_votes)
 

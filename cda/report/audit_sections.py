@@ -5,15 +5,16 @@ from __future__ import annotations
 from cda.report.numbers import Json
 from cda.report.quality_tables import FLAGS, MEANINGS, flag, set_notes, set_tables, shown_groups, tenths
 from cda.report.tables import Table, compares
+from cda.results.audit import AuditResult
 
 
-def section_tables(audit: Json) -> list[Table]:
+def section_tables(audit: AuditResult) -> list[Table]:
     """Sections and subsets of the quality pairs; none where these name no sections."""
     found = audit.get("quality_sections")
     return set_tables(found, _result(audit)) if found else []
 
 
-def section_sentences(audit: Json) -> list[str]:
+def section_sentences(audit: AuditResult) -> list[str]:
     """How sections are made up, what flags mean, and what was left out."""
     found = audit.get("quality_sections")
     if not found:
@@ -22,7 +23,7 @@ def section_sentences(audit: Json) -> list[str]:
     return [MEANINGS[found["format"]], *flags, *set_notes(found, _result(audit))]
 
 
-def sections_line(audit: Json) -> str:
+def sections_line(audit: AuditResult) -> str:
     """Accuracy of each section on one line, for the terminal; empty without sections."""
     found = audit.get("quality_sections")
     if not found:
@@ -35,6 +36,6 @@ def sections_line(audit: Json) -> str:
     return f"{found['name']}, %: {', '.join(parts)}"
 
 
-def _result(audit: Json) -> Json:
+def _result(audit: AuditResult) -> Json:
     unit = next(iter(audit["effects"].values()))["unit"]
     return {"scorings": [{"label": when, "unit": unit} for when in audit["scorings"]]}

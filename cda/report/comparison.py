@@ -7,32 +7,13 @@ from collections.abc import Mapping
 from cda.errors import DataError
 from cda.metrics.cross_bias import Cell, cross_bias
 from cda.metrics.verdict import SIGNIFICANT, TOLERATED_LOSS
-from cda.report.numbers import Json, count, inert, points
+from cda.report.numbers import count, inert, points
 from cda.report.tables import Table, change_cells
 from cda.report.verdict import targets
-
-_NEEDED = ("scorings", "model", "sources", "skew", "quality", "votes", "recipe", "seed", "stages")
-_SOURCES = ("contrasts", "pairs", "quality", "labelled_by", "rewritten_by")
-_ESTIMATE = ("value", "low", "high", "n", "n_prompts")
+from cda.results.audit import AuditResult
 
 
-def is_audit(content: object) -> bool:
-    """Whether the content of an audit.json has what a comparison needs; one of another version may not."""
-    if not isinstance(content, dict) or any(key not in content for key in _NEEDED):
-        return False
-    scorings, skews, quality = content["scorings"], content["skew"], content["quality"]
-    parts = (scorings, skews, content["model"], content["sources"])
-    if not all(isinstance(part, kind) for part, kind in zip(parts, (list, dict, dict, dict), strict=True)):
-        return False
-    if not _has(content["model"], ("name", "kind")) or not _has(content["sources"], _SOURCES):
-        return False
-    changes = [*skews.values(), *([] if quality is None else [quality])]
-    return all(_has(skew, ("target", "source", "available", "unread")) for skew in skews.values()) and (
-        len(scorings) < 2 or all(_is_change(change) for change in changes)
-    )
-
-
-def matrix(audits: Mapping[str, Json]) -> list[Cell]:
+def matrix(audits: Mapping[str, AuditResult]) -> list[Cell]:
     """Change of skew of every bias by every training, all cells tested together.
 
     Args:
@@ -50,7 +31,7 @@ def matrix(audits: Mapping[str, Json]) -> list[Cell]:
     )
 
 
-def comparison_tables(audits: Mapping[str, Json]) -> list[Table]:
+def comparison_tables(audits: Mapping[str, AuditResult]) -> list[Table]:
     """Change of skew in points, trainings by biases; then quality before and after."""
     cells = matrix(audits)
     biases = list(dict.fromkeys(cell.bias for cell in cells))
@@ -68,7 +49,7 @@ def comparison_tables(audits: Mapping[str, Json]) -> list[Table]:
     ]
 
 
-def comparison_notes(audits: Mapping[str, Json]) -> list[str]:
+def comparison_notes(audits: Mapping[str, AuditResult]) -> list[str]:
     """What makes the runs hard to compare: other models, or other contrasts of the same bias."""
     notes = []
     models = {name: str(audit["model"]["name"]) for name, audit in audits.items()}
@@ -86,11 +67,11 @@ def comparison_notes(audits: Mapping[str, Json]) -> list[str]:
     return notes
 
 
-def _biases(audits: Mapping[str, Json]) -> list[str]:
+def _biases(audits: Mapping[str, AuditResult]) -> list[str]:
     return list(dict.fromkeys(bias for audit in audits.values() for bias in audit["skew"]))
 
 
-def _contrasts(audits: Mapping[str, Json], bias: str) -> set[tuple[str, int, int]]:
+def _contrasts(audits: Mapping[str, AuditResult], bias: str) -> set[tuple[str, int, int]]:
     """Where the runs have a bias's contrasts from, how many there were and how many were scored."""
     found = set()
     for audit in audits.values():
@@ -109,18 +90,6 @@ def _cell(cell: Cell | None) -> str:
     return f"{points(change, '')}{star}, n {count(change)}{' (target)' if cell.is_target else ''}"
 
 
-def _quality(audit: Json) -> tuple[str, ...]:
+def _quality(audit: AuditResult) -> tuple[str, ...]:
     quality = audit["quality"]
     return ("not measured", "", "", "") if quality is None else change_cells(quality, -TOLERATED_LOSS)
-
-
-def _is_change(value: object) -> bool:
-    return (
-        isinstance(value, dict)
-        and "p_value" in value
-        and all(_has(value.get(key), _ESTIMATE) for key in ("before", "after", "change"))
-    )
-
-
-def _has(value: object, keys: tuple[str, ...]) -> bool:
-    return isinstance(value, dict) and all(key in value for key in keys)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cda.report.comparison import comparison_notes, comparison_tables, matrix
-from cda.report.numbers import Json
 from cda.report.page import Finding, Page, render_page
 from cda.report.plots.matrix import matrix_plot, short_names
 from cda.report.scoring import caveats, how_scored
 from cda.report.sections import Section
 from cda.report.tables import Table
 from cda.report.verdict import quality_sentence, targets, verdict_kind, verdicts
+from cda.results.audit import AuditResult
 
 _LONGEST_NAME = 60
 _MEANING = (
@@ -22,7 +22,7 @@ _MEANING = (
 )
 
 
-def render_comparison(audits: Mapping[str, Json]) -> str:
+def render_comparison(audits: Mapping[str, AuditResult]) -> str:
     """The comparison as a self-contained page.
 
     Args:
@@ -46,7 +46,7 @@ def render_comparison(audits: Mapping[str, Json]) -> str:
                             tuple(_findings(audits)), tuple(sections)))  # fmt: skip
 
 
-def _findings(audits: Mapping[str, Json]) -> list[Finding]:
+def _findings(audits: Mapping[str, AuditResult]) -> list[Finding]:
     """The verdict on every target of every training; then what makes the runs hard to compare."""
     found = [
         Finding(f"{name}, {one.bias}: {one.word}.", one.reason, verdict_kind(one.word))
@@ -56,11 +56,11 @@ def _findings(audits: Mapping[str, Json]) -> list[Finding]:
     return [*found, *(Finding("Beware.", note) for note in comparison_notes(audits))]
 
 
-def _quality_sentences(audits: Mapping[str, Json]) -> tuple[str, ...]:
+def _quality_sentences(audits: Mapping[str, AuditResult]) -> tuple[str, ...]:
     return tuple(f"{name}: {quality_sentence(audit).removeprefix('Quality: ')}" for name, audit in audits.items())
 
 
-def _runs_table(audits: Mapping[str, Json], folders: Mapping[str, str]) -> Table:
+def _runs_table(audits: Mapping[str, AuditResult], folders: Mapping[str, str]) -> Table:
     rows = tuple(
         (name, folders[name], str(audit["recipe"]), str(audit["model"]["name"]), ", ".join(targets(audit)), str(audit["sources"]["pairs"]),
          str(audit["seed"]), how_scored(audit))
@@ -70,7 +70,7 @@ def _runs_table(audits: Mapping[str, Json], folders: Mapping[str, str]) -> Table
     return Table("What was trained and scored", header, rows)
 
 
-def _limits(audits: Mapping[str, Json]) -> list[tuple[str, str]]:
+def _limits(audits: Mapping[str, AuditResult]) -> list[tuple[str, str]]:
     """Every limit once, with the runs that it holds for."""
     found: dict[str, list[str]] = {}
     for name, audit in audits.items():

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from cda.report.numbers import Json
 from cda.report.tables import Table
+from cda.results.audit import AuditResult
 
 _PLACE = {"finished": "finished", "git": "commit of this package", "python": "Python", "platform": "machine"}
 
 
-def time_table(audit: Json) -> Table | None:
+def time_table(audit: AuditResult | Json) -> Table | None:
     """How long each stage took; None where the run does not say."""
     stages = audit.get("run", {}).get("stages", {})
     rows = [(name, _duration(one["seconds"]), str(one["finished"])) for name, one in stages.items()]
@@ -19,7 +20,7 @@ def time_table(audit: Json) -> Table | None:
     return Table("Time of each stage, wall clock", ("stage", "took", "finished (UTC)"), tuple(rows))
 
 
-def llm_table(audit: Json) -> Table | None:
+def llm_table(audit: AuditResult | Json) -> Table | None:
     """Calls, tokens and dollars of each stage and LLM; None where no LLM was asked."""
     rows = [
         (f"{stage}, {name}", f"{one['asked']:,}", f"{one['cached']:,}", f"{one['unusable']:,}", f"{one['input_tokens']:,}",
@@ -32,7 +33,7 @@ def llm_table(audit: Json) -> Table | None:
     return Table("What was asked of an LLM", header, tuple(rows))
 
 
-def cost_sentences(audit: Json) -> tuple[str, ...]:
+def cost_sentences(audit: AuditResult | Json) -> tuple[str, ...]:
     """What the run cost in all, and what the numbers leave out."""
     asked = [one for _, _, one in _asked(audit)]
     if not asked:
@@ -55,13 +56,13 @@ def cost_sentences(audit: Json) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def place_facts(audit: Json) -> tuple[tuple[str, str], ...]:
+def place_facts(audit: AuditResult | Json) -> tuple[tuple[str, str], ...]:
     """Which code ran on what."""
     run = audit.get("run", {})
     return tuple((words, str(run[key])) for key, words in _PLACE.items() if run.get(key))
 
 
-def _asked(audit: Json) -> Iterator[tuple[str, str, Json]]:
+def _asked(audit: AuditResult | Json) -> Iterator[tuple[str, str, Json]]:
     for stage, one in audit.get("run", {}).get("stages", {}).items():
         for name, tally in one["llm"].items():
             yield stage, name, tally

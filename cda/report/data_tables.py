@@ -6,11 +6,12 @@ from collections.abc import Iterable
 
 from cda.report.numbers import NOT_ESTIMATED, Json, count, decimals, share, signed
 from cda.report.tables import Table, compares
+from cda.results.audit import AuditResult
 
 _SAME = "both sides are the same after cutting"
 
 
-def label_tables(audit: Json) -> list[Table]:
+def label_tables(audit: AuditResult) -> list[Table]:
     """For each bias, which sides of the training data exhibit it."""
     label = audit["stages"].get("label", {})
     tables = []
@@ -40,7 +41,7 @@ def _two_by_two(caption: str, both: int, chosen_only: int, rejected_only: int, n
     return Table(caption, ("", "rejected exhibits it", "rejected does not", "sum"), rows)
 
 
-def synthesis_table(audit: Json) -> Table | None:
+def synthesis_table(audit: AuditResult) -> Table | None:
     """How many counterfactual pairs were made for each bias."""
     counts = _by_bias(audit["stages"].get("synthesize", {}))
     if not counts:
@@ -59,7 +60,7 @@ def _by_bias(synthesize: Json) -> dict[str, Json]:
     return {name: one for name, one in synthesize.items() if "requested" in one}
 
 
-def exclusion_table(audit: Json) -> Table:
+def exclusion_table(audit: AuditResult) -> Table:
     """Everything that was left out on the way, by step and reason; a step that lost nothing says so."""
     rows = [
         (step, reason, str(number), seen)
@@ -69,7 +70,7 @@ def exclusion_table(audit: Json) -> Table:
     return Table("Left out, by step and reason", ("step", "reason", "left out", "of"), tuple(rows))
 
 
-def _exclusions(audit: Json) -> Iterable[tuple[str, str, dict[str, int]]]:
+def _exclusions(audit: AuditResult) -> Iterable[tuple[str, str, dict[str, int]]]:
     """Step, how many it saw, and reason to count."""
     label, synthesize = (audit["stages"].get(name, {}) for name in ("label", "synthesize"))
     for key, step in (("pairs", "training pairs"), ("supplement", "supplementary pairs")):
@@ -132,14 +133,14 @@ def _exclusions(audit: Json) -> Iterable[tuple[str, str, dict[str, int]]]:
             yield f"comparing originals of {name}, naive", str(found + lost), {f"{unread} on a comparison": lost}
 
 
-def _unread(audit: Json) -> str:
+def _unread(audit: AuditResult) -> str:
     """Why a comparison says nothing: of a judge, or of a reward model, to which two texts may be one after cutting."""
     if audit["model"]["kind"] == "judge":
         return "no readable verdict of the judge"
     return f"a text is too long, or {_SAME}" if audit["model"].get("dropped") else _SAME
 
 
-def rates_table(audit: Json) -> Table | None:
+def rates_table(audit: AuditResult) -> Table | None:
     """What the training data favours: how often the side with the bias was the chosen one."""
     rows = []
     for name, one in audit["analysis"].items():
@@ -158,7 +159,7 @@ def rates_table(audit: Json) -> Table | None:
     return Table(f"The bias in {of}, with 95% intervals", header, tuple(rows))
 
 
-def contingency_tables(audit: Json) -> list[Table]:
+def contingency_tables(audit: AuditResult) -> list[Table]:
     """Which sides of the labelled pairs exhibit each bias, in an audit alone; of a training, see `label_tables`."""
     if compares(audit):
         return []
@@ -176,7 +177,7 @@ def contingency_tables(audit: Json) -> list[Table]:
     return tables
 
 
-def correlation_table(audit: Json) -> Table | None:
+def correlation_table(audit: AuditResult) -> Table | None:
     """r between the attribute and being preferred: in the training data, by people, by the model."""
     columns = ["people", *audit["scorings"]]
     labelled = compares(audit) or any("r_train" in one for one in audit["analysis"].values())
@@ -192,7 +193,7 @@ def correlation_table(audit: Json) -> Table | None:
     return Table("Correlation of the attribute with being preferred (r), with 95% intervals", header, tuple(rows))
 
 
-def observational_table(audit: Json) -> Table | None:
+def observational_table(audit: AuditResult) -> Table | None:
     """Mean reward with and without the attribute as answers come: a description, not an effect."""
     rows = []
     for name, one in audit["analysis"].items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cda.metrics.verdict import TOLERATED_LOSS
 from cda.report.numbers import NOT_ESTIMATED, Json, count, decimals, distance, inert, percent, points, share
 from cda.report.tables import Table
+from cda.results.audit import AuditResult
 
 NAMES = {
     "no training": "no training",
@@ -17,7 +18,7 @@ NAMES = {
 _WHY_MISSING = {"direction": "removing a hidden direction", "features": "taking measured features off"}
 
 
-def dose_line(audit: Json) -> str:
+def dose_line(audit: AuditResult) -> str:
     """The dose that was chosen, which `after` is of, and what choosing leaves where it had no say; empty where none was."""
     dose = audit.get("dose")
     if not dose:

@@ -6,11 +6,12 @@ from cda.report.numbers import NOT_ESTIMATED, Json, count, in_each, p_value, sha
 from cda.report.rate_cells import flipped_cell, flips_sentence, gap_sentence
 from cda.report.tables import Table, compares, tested_cells
 from cda.report.verdict import drift_sentence
+from cda.results.audit import AuditResult
 
 _FORMS = {"linear": "linear", "log_ratio": "log ratio"}
 
 
-def effects_table(audit: Json) -> Table:
+def effects_table(audit: AuditResult) -> Table:
     """Mean margins: of pairs alike in all else first, then adjusted for drift, then as they are; test and verdict."""
     rows = []
     for name, one in audit["effects"].items():
@@ -39,7 +40,7 @@ def effects_table(audit: Json) -> Table:
     return Table(f"Mean margin ({unit}) of direct contrasts, with 95% intervals", header, tuple(rows))
 
 
-def identification_sentences(audit: Json) -> list[str]:
+def identification_sentences(audit: AuditResult) -> list[str]:
     """Why an effect is identified or not, one sentence a bias (of the last scoring: drift is the same for all)."""
     found = []
     for name, one in audit["effects"].items():
@@ -54,7 +55,7 @@ def identification_sentences(audit: Json) -> list[str]:
     return found
 
 
-def drift_tables(audit: Json) -> list[Table]:
+def drift_tables(audit: AuditResult) -> list[Table]:
     """For each bias, what else differs between the two sides."""
     return [table for name, one in audit["drift"].items() for table in _drift(name, one)]
 
@@ -79,13 +80,13 @@ def _drift(name: str, one: Json) -> list[Table]:
     )
 
 
-def rate_tables(audit: Json) -> list[Table]:
+def rate_tables(audit: AuditResult) -> list[Table]:
     """For each bias with triples, every effect by every estimator."""
     parts = [*audit["scorings"], *(["changes"] if compares(audit) else [])]
     return [_rate(name, one, part, audit) for name, one in audit["rate"].items() for part in parts if part in one]
 
 
-def rate_sentences(audit: Json) -> list[str]:
+def rate_sentences(audit: AuditResult) -> list[str]:
     """For each bias, in how many answers the rewrites flipped it, and why its average effect is not given."""
     found = []
     for name, one in audit["rate"].items():
@@ -93,7 +94,7 @@ def rate_sentences(audit: Json) -> list[str]:
     return [sentence for sentence in found if sentence]
 
 
-def _rate(name: str, one: Json, when: str, audit: Json) -> Table:
+def _rate(name: str, one: Json, when: str, audit: AuditResult) -> Table:
     effects = one[when]
     rows = []
     slope = effects.get("slope", {})

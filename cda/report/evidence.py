@@ -4,35 +4,36 @@ from __future__ import annotations
 
 from cda.metrics.verdict import AgainstPeople, Evidence, Loss, Moved, quality_loss
 from cda.report.numbers import Json
-from cda.stats.estimate import Estimate
+from cda.results.audit import AuditResult
+from cda.results.base import Estimate
 
 
-def applied(audit: Json) -> float:
+def applied(audit: AuditResult) -> float:
     """The dose that `after` is of."""
     dose = audit.get("dose_applied")
     return 1.0 if dose is None else float(dose)
 
 
-def held_out(name: str, audit: Json) -> Json | None:
+def held_out(name: str, audit: AuditResult) -> Json | None:
     """What choosing the dose does to a bias on contrasts without a say in it; None where it had no say, or none was chosen."""
     found: Json | None = dose_method(audit).get("held_out", {}).get(name)
     return found
 
 
-def dose_method(audit: Json) -> Json:
+def dose_method(audit: AuditResult) -> Json:
     """How the adapter at a chosen dose does; empty where no dose was chosen."""
     found: Json = (audit.get("dose") or {}).get("methods", {}).get("dose", {})
     return found
 
 
-def quality_change(audit: Json) -> tuple[Json, bool]:
+def quality_change(audit: AuditResult) -> tuple[Json, bool]:
     """The change of quality accuracy that decides, and whether it is held out: a dose is chosen by quality, too."""
     held = next(iter(dose_method(audit).get("held_out", {}).values()), None)
     change = held and held["against_base"]["quality"]
     return (change, True) if change else (audit["quality"]["change"], False)
 
 
-def loss_of_quality(audit: Json) -> Loss | None:
+def loss_of_quality(audit: AuditResult) -> Loss | None:
     """Of the change that decides; None where quality was not measured, or not twice."""
     if "change" not in (audit["quality"] or {}):
         return None
@@ -40,7 +41,7 @@ def loss_of_quality(audit: Json) -> Loss | None:
     return quality_loss(change["low"], change["high"])
 
 
-def evidence_of(name: str, audit: Json) -> Evidence:
+def evidence_of(name: str, audit: AuditResult) -> Evidence:
     """Changes of a bias; held out where the same contrasts chose the dose."""
     skew, votes = audit["skew"][name], audit["votes"].get(name)
     mean = _margin_beyond_noise(name, audit)
@@ -65,7 +66,7 @@ def evidence_of(name: str, audit: Json) -> Evidence:
     return Evidence(_moved(skew), people, people is None and audit.get("aim") == "tie" and skew["target"], mean)
 
 
-def _margin_beyond_noise(name: str, audit: Json) -> Estimate | None:
+def _margin_beyond_noise(name: str, audit: AuditResult) -> Estimate | None:
     found = audit.get("beyond_noise", {}).get(name, {"missing": ""})
     return None if "missing" in found else Estimate(**found)
 

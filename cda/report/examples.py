@@ -8,6 +8,7 @@ from typing import Literal
 from cda.report.numbers import Json
 from cda.report.scoring import example_order
 from cda.report.tables import compares
+from cda.results.audit import AuditResult
 
 Standing = Literal["agrees", "disagrees", "undecided"]
 
@@ -62,7 +63,7 @@ def people_keys(example: Json) -> list[str]:
     return [f"{word}-{label}" for label, word in standings(example).items()] or ["tie"]
 
 
-def people_choices(audit: Json) -> list[tuple[str, str]]:
+def people_choices(audit: AuditResult) -> list[tuple[str, str]]:
     """Key and words of every choice of the filter that fits at least one example."""
     labels = list(audit["scorings"])
     suffix = {"before": " before", "after": " after", "model": ""}
@@ -80,7 +81,7 @@ def people_choices(audit: Json) -> list[tuple[str, str]]:
     return [(key, words) for key, words in choices if key in found]
 
 
-def order_choices(audit: Json) -> list[tuple[str, str]]:
+def order_choices(audit: AuditResult) -> list[tuple[str, str]]:
     """Key and words of every order of the examples; the first is the one they stand in."""
     if compares(audit):
         return [
@@ -100,7 +101,7 @@ def order_keys(example: Json) -> dict[str, float]:
     return {"fall": margins["before"] - margins["after"], "before": margins["before"], "after": margins["after"]}
 
 
-def how_chosen(audit: Json) -> tuple[str, ...]:
+def how_chosen(audit: AuditResult) -> tuple[str, ...]:
     """What the examples are, how many of how many, and how they were chosen."""
     voted = any(one["preferred"] is not None for one in audit["examples"])
     first = "the largest falls of the margin and the largest margins before and after" if compares(audit) else (
@@ -113,7 +114,7 @@ def how_chosen(audit: Json) -> tuple[str, ...]:
     )
 
 
-def _counts(audit: Json) -> str:
+def _counts(audit: AuditResult) -> str:
     """How many of how many contrasts of each bias; once where that is the same for all."""
     names = list(dict.fromkeys(one["bias"] for one in audit["examples"]))
     kept = {name: sum(one["bias"] == name for one in audit["examples"]) for name in names}

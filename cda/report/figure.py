@@ -11,12 +11,13 @@ from html import escape
 from cda.report.numbers import Json, clipped, percent, share, visible
 from cda.report.tables import compares
 from cda.report.verdict import others, targets
+from cda.results.audit import AuditResult
 
 _TOP, _ROW, _BOTTOM = 30, 58, 40
 _TITLES = {True: "Skew of each bias before and after training", False: "Skew of each bias"}
 
 
-def skew_chart(audit: Json) -> str:
+def skew_chart(audit: AuditResult) -> str:
     """The before/after chart as one <svg> element; everything that comes from outside is escaped."""
     names = [*targets(audit), *others(audit)]
     plain = audit.get("plain")
@@ -31,7 +32,7 @@ def skew_chart(audit: Json) -> str:
     )
 
 
-def _description(names: list[str], audit: Json) -> str:
+def _description(names: list[str], audit: AuditResult) -> str:
     """The chart in words, for those who do not see it."""
     sentences = []
     for name in names:
@@ -47,7 +48,7 @@ def _description(names: list[str], audit: Json) -> str:
     return " ".join(sentences)
 
 
-def _row(name: str, audit: Json, top: int) -> str:
+def _row(name: str, audit: AuditResult, top: int) -> str:
     skew = audit["skew"][name]
     target = skew["target"]
     shares = [skew[when] for when in audit["scorings"]]

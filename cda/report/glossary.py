@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cda.report.methods import methods_of
-from cda.report.numbers import Json
 from cda.report.tables import TRIPLE_SKEW
+from cda.results.audit import AuditResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +225,7 @@ _DOSE = (
 )  # fmt: skip
 
 
-def glossary(audit: Json) -> list[Entry]:
+def glossary(audit: AuditResult) -> list[Entry]:
     """The entries that this audit needs, true under its tie rule and for its kind of model."""
     two, judged = len(audit["scorings"]) > 1, _is_judged(audit)
     one_order = audit["model"].get("orders") == "one"
@@ -283,7 +283,7 @@ def every_entry() -> dict[str, list[Entry]]:
     }
 
 
-def _people(audit: Json, judged: bool) -> list[Entry]:
+def _people(audit: AuditResult, judged: bool) -> list[Entry]:
     votes = list(audit["votes"].values())
     entries: list[Entry] = []
     for rule in dict.fromkeys(one["rule"] for one in votes):
@@ -299,5 +299,5 @@ def _people(audit: Json, judged: bool) -> list[Entry]:
     return entries + ([_POWERED] if any("prediction_powered" in one for one in votes) else [])
 
 
-def _is_judged(audit: Json) -> bool:
+def _is_judged(audit: AuditResult) -> bool:
     return any(one["unit"] == "preference" for one in audit["effects"].values())

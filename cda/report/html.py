@@ -25,6 +25,7 @@ from cda.report.verdict import (
     verdict_kind,
     verdicts,
 )
+from cda.results.audit import AuditResult
 
 _N_OPEN = 2
 _FEW_BIASES = 2
@@ -58,7 +59,7 @@ class Example:
     is_open: bool
 
 
-def render_html(audit: Json) -> str:
+def render_html(audit: AuditResult) -> str:
     """The audit as a self-contained page."""
     return rendered(
         "audit.html.j2",
@@ -84,7 +85,7 @@ def render_html(audit: Json) -> str:
     )
 
 
-def _examples(audit: Json) -> list[Example]:
+def _examples(audit: AuditResult) -> list[Example]:
     """Examples, the largest fall of the margin first."""
     rows = sorted(audit["examples"], key=example_order)
     return [_example(row, index < _N_OPEN) for index, row in enumerate(rows)]

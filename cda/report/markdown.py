@@ -6,12 +6,13 @@ import re
 
 from cda.report.dose_tables import dose_line
 from cda.report.examples import few_of, people_sentence
-from cda.report.numbers import Json, inert, visible
+from cda.report.numbers import inert, visible
 from cda.report.scoring import caveats, how_scored, margins_sentence
 from cda.report.sections import Section, sections
 from cda.report.seed_tables import seed_sentences
 from cda.report.tables import Table, compares, main_table
 from cda.report.verdict import others_sentence, quality_sentence, ties_sentence, verdicts
+from cda.results.audit import AuditResult
 
 EXAMPLES_PER_BIAS = 3
 _OPENING = re.compile(r"\A(\s*(?:\d{1,9}(?=[.)](?:\s|\Z))|(?=[#=+-]+(?:\s|\Z))))([.)#=+-])")
@@ -19,7 +20,7 @@ _WWW = re.compile(r"(?<![A-Za-z0-9])(www)\.", re.IGNORECASE)
 _SPECIAL = re.compile(r"([\\`*_\[\]|~])")
 
 
-def render_markdown(audit: Json) -> str:
+def render_markdown(audit: AuditResult) -> str:
     """The audit as a Markdown document; text from outside is escaped, longer texts stand in fenced blocks."""
     names = ", ".join(bias["name"] for bias in audit["biases"])
     recipe = f", recipe {escaped(audit['recipe'])}" if compares(audit) else ""
@@ -37,7 +38,7 @@ def render_markdown(audit: Json) -> str:
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
 
 
-def _section(section: Section, audit: Json) -> list[str]:
+def _section(section: Section, audit: AuditResult) -> list[str]:
     lines = [line for paragraph in section.paragraphs for line in (escaped(paragraph), "")]
     for table in section.tables:
         lines += markdown_table(table)
@@ -54,7 +55,7 @@ def markdown_table(table: Table) -> list[str]:
     return [f"{escaped(table.caption)}:", "", *(f"| {' | '.join(map(_escaped_cell, row))} |" for row in rows), ""]
 
 
-def _examples(audit: Json) -> list[str]:
+def _examples(audit: AuditResult) -> list[str]:
     lines = []
     for bias in audit["biases"]:
         own = [one for one in audit["examples"] if one["bias"] == bias["name"]]

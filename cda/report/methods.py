@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from cda.report.numbers import Json
 from cda.report.tables import Table, compares
+from cda.results.audit import AuditResult
+from cda.results.base import Result, Test
 
 _ROWS_BEHIND_PPI = re.compile(r" from \d+ labelled rows")
 
@@ -22,7 +23,7 @@ class _Measure:
     tests: list[str]
 
 
-def method_table(audit: Json) -> Table:
+def method_table(audit: AuditResult) -> Table:
     """How each interval and each test was made."""
     rows = []
     for measure in _measures(audit):
@@ -38,6 +39,8 @@ def method_table(audit: Json) -> Table:
 
 def methods_of(value: object) -> Iterator[str]:
     """Every interval method named anywhere in a part of the audit."""
+    if isinstance(value, Result):
+        value = {} if isinstance(value, Test) else dict(value)
     if isinstance(value, dict):
         if isinstance(value.get("method"), str):
             yield _ROWS_BEHIND_PPI.sub("", value["method"])
@@ -48,7 +51,7 @@ def methods_of(value: object) -> Iterator[str]:
             yield from methods_of(one)
 
 
-def _measures(audit: Json) -> list[_Measure]:
+def _measures(audit: AuditResult) -> list[_Measure]:
     return [
         *_shares(audit),
         *_over_seeds(audit),
@@ -62,7 +65,7 @@ def _measures(audit: Json) -> list[_Measure]:
     ]
 
 
-def _shares(audit: Json) -> list[_Measure]:
+def _shares(audit: AuditResult) -> list[_Measure]:
     skew, unseen = list(audit["skew"].values()), list(audit["unseen_phrases"].values())
     directions = [share for one in skew for share in one.get("by_direction", {}).values()]
     quality = [audit["quality"]] if audit["quality"] else []
@@ -82,7 +85,7 @@ def _shares(audit: Json) -> list[_Measure]:
     ]
 
 
-def _over_seeds(audit: Json) -> list[_Measure]:
+def _over_seeds(audit: AuditResult) -> list[_Measure]:
     found = audit.get("seeds") or {}
     of_biases = [
         one for key in ("skew", "miscalibration", "triple_skew", "rate") for one in found.get(key, {}).values()
@@ -98,7 +101,7 @@ def _over_seeds(audit: Json) -> list[_Measure]:
     ]
 
 
-def _by_section(audit: Json) -> list[_Measure]:
+def _by_section(audit: AuditResult) -> list[_Measure]:
     found = audit.get("quality_sections")
     if not found:
         return []
@@ -114,7 +117,7 @@ def _by_section(audit: Json) -> list[_Measure]:
     ]
 
 
-def _people(audit: Json) -> list[_Measure]:
+def _people(audit: AuditResult) -> list[_Measure]:
     votes = list(audit["votes"].values())
 
     def part(*path: str) -> list[object]:
@@ -138,7 +141,7 @@ def _people(audit: Json) -> list[_Measure]:
     ]
 
 
-def _paper(audit: Json) -> list[_Measure]:
+def _paper(audit: AuditResult) -> list[_Measure]:
     biases = (audit.get("paper") or {}).get("biases", {}).values()
     shares = [
         one[what]
@@ -154,7 +157,7 @@ def _paper(audit: Json) -> list[_Measure]:
     ]
 
 
-def _effects(audit: Json) -> list[_Measure]:
+def _effects(audit: AuditResult) -> list[_Measure]:
     each = list(audit["effects"].values())
 
     def part(*path: str) -> list[object]:
@@ -176,7 +179,7 @@ def _effects(audit: Json) -> list[_Measure]:
     ]  # fmt: skip
 
 
-def _rate(audit: Json) -> list[_Measure]:
+def _rate(audit: AuditResult) -> list[_Measure]:
     each = list(audit["rate"].values())
     effects = [effect for one in each for when in (*audit["scorings"], "changes") for where in (one.get(when, {}),)
                for part in (where, where.get("by_length", {}), where.get("slope", {}))
@@ -190,7 +193,7 @@ def _rate(audit: Json) -> list[_Measure]:
     ]
 
 
-def _data(audit: Json) -> list[_Measure]:
+def _data(audit: AuditResult) -> list[_Measure]:
     each = list(audit["analysis"].values())
     names = {
         "rates of the bias in the training data": ("contingency",),
@@ -203,7 +206,7 @@ def _data(audit: Json) -> list[_Measure]:
     ]
 
 
-def _drift(audit: Json) -> list[_Measure]:
+def _drift(audit: AuditResult) -> list[_Measure]:
     each = list(audit["drift"].values())
     features = [feature for one in each for feature in one["features"]]
     names: dict[str, list[object]] = {
@@ -217,7 +220,7 @@ def _drift(audit: Json) -> list[_Measure]:
     return [_Measure(name, parts, [], []) for name, parts in names.items()]
 
 
-def _dose(audit: Json) -> list[_Measure]:
+def _dose(audit: AuditResult) -> list[_Measure]:
     methods = list((audit.get("dose") or {}).get("methods", {}).values())
     held = [one for method in methods for one in method["held_out"].values()]
     points = [point for method in methods for rows in method["response"].values() for point in rows]
@@ -237,7 +240,7 @@ def _dose(audit: Json) -> list[_Measure]:
 
 def _changed(name: str, parts: list[object], tested: bool = True) -> _Measure:
     """A measure that holds one estimate a scoring, and where there are two scorings their change and its test."""
-    dicts = [one for one in parts if isinstance(one, dict)]
+    dicts = [dict(one) for one in parts if isinstance(one, dict | Result)]
     intervals = [value for one in dicts for key, value in one.items() if key not in ("change", "unpaired")]
     changes = [found for one in dicts for found in _at(one, "change")]
     return _Measure(name, intervals, changes, [one["p_method"] for one in dicts if tested and "p_method" in one])
@@ -246,6 +249,7 @@ def _changed(name: str, parts: list[object], tested: bool = True) -> _Measure:
 def _at(value: object, *path: str) -> list[object]:
     """What lies at a path, as a list; empty where it or something on the way is missing."""
     for key in path:
+        value = dict(value) if isinstance(value, Result) else value
         if not isinstance(value, dict) or key not in value:
             return []
         value = value[key]

@@ -19,6 +19,7 @@ from cda.report.scoring import caveats, how_scored
 from cda.report.seed_tables import effects_over_seeds, seed_sentences, seed_table
 from cda.report.tables import compares, main_table, skew_table, votes_table
 from cda.report.verdict import quality_sentence, verdicts
+from cda.results.audit import AuditResult
 
 EMBEDDED = "embedded"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
@@ -39,7 +40,7 @@ class Part:
 
     name: str
     dose: float | None
-    audit: Json | None = None
+    audit: AuditResult | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     chosen: Json | None = None
     form: str | None = None
@@ -98,10 +99,10 @@ def _part(part: Part, merged: str | None) -> list[str]:
         lines += [f"- {escaped(name)}: {escaped(_value(value))}" for name, value in part.settings.items()]
     if part.audit is None:
         return [*lines, "", "No audit of it is at hand: what it changed has not been measured here."]
-    lines += ["", "### Audit", "", *_audit(part, merged)]
+    lines += ["", "### Audit", "", *_audit(part, part.audit, merged)]
     if part.chosen is not None:
         lines += ["", "### How the dose was chosen", "", *_chosen(part.chosen)]
-    return [*lines, "", "### Limits", "", *_limits(part, merged)]
+    return [*lines, "", "### Limits", "", *_limits(part.audit, merged)]
 
 
 def _chosen(dose: Json) -> list[str]:
@@ -110,9 +111,8 @@ def _chosen(dose: Json) -> list[str]:
     return lines + [line for table in dose_tables(dose) for line in markdown_table(table)]
 
 
-def _audit(part: Part, merged: str | None) -> list[str]:
+def _audit(part: Part, audit: AuditResult, merged: str | None) -> list[str]:
     """Verdicts and tables; first, where the audited model is not quite the exported one."""
-    audit = part.audit or {}
     lines = []
     audited = audit.get("dose_applied")
     audited = 1.0 if audited is None else float(audited)
@@ -148,8 +148,7 @@ def _audit(part: Part, merged: str | None) -> list[str]:
     return lines
 
 
-def _limits(part: Part, merged: str | None) -> list[str]:
-    audit = part.audit or {}
+def _limits(audit: AuditResult, merged: str | None) -> list[str]:
     sources = audit["sources"]
     notes = [*caveats(audit)]
     notes.append(

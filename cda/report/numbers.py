@@ -9,6 +9,7 @@ from cda.inert import clipped as clipped
 from cda.inert import inert as inert
 from cda.inert import visible as visible
 from cda.inert import width as width
+from cda.results.base import Estimate
 
 Json = Mapping[str, Any]
 
@@ -20,14 +21,14 @@ _MOST_DIGITS = 6
 """Differences beyond are rounding."""
 
 
-def share(estimate: Json, limit: float | None = None) -> str:
+def share(estimate: Estimate | Json, limit: float | None = None) -> str:
     """A share with its interval; where a limit is given, with the digits that say on which side of it each end lies.
 
     >>> share({"value": 0.88, "low": 0.80, "high": 0.93}), share({"value": 0.4, "low": 0.31, "high": 0.4963}, limit=0.5)
     ('88% [80, 93]', '40% [31, 49.6]')
     """
-    low, high = _percent(estimate["low"], limit), _percent(estimate["high"], limit)
-    return f"{percent(estimate['value'])} [{low}, {high}]"
+    low, high = _percent(_of(estimate, "low"), limit), _percent(_of(estimate, "high"), limit)
+    return f"{percent(_of(estimate, 'value'))} [{low}, {high}]"
 
 
 def percent(value: float) -> str:
@@ -39,7 +40,7 @@ def percent(value: float) -> str:
     return f"{_percent(value)}%"
 
 
-def points(estimate: Json, unit: str = " points", limit: float | None = None) -> str:
+def points(estimate: Estimate | Json, unit: str = " points", limit: float | None = None) -> str:
     """A change of a share with its interval, in percentage points, signed.
 
     An end that rounding would put on 0, or on a given limit, has the digits that say on which side of it it lies.
@@ -49,29 +50,29 @@ def points(estimate: Json, unit: str = " points", limit: float | None = None) ->
     >>> points({"value": -0.016, "low": -0.0496, "high": -0.0004}, limit=-0.05)
     '−2 [−4.96, −0.04] points'
     """
-    value = _points(estimate["value"])
-    sign = "+" if estimate["value"] > 0 and value != "0" else ""
-    low, high = (_end(estimate[key], limit) for key in ("low", "high"))
+    value = _points(_of(estimate, "value"))
+    sign = "+" if _of(estimate, "value") > 0 and value != "0" else ""
+    low, high = (_end(_of(estimate, key), limit) for key in ("low", "high"))
     return f"{sign}{value} [{low}, {high}]{unit}"
 
 
-def distance(estimate: Json) -> str:
+def distance(estimate: Estimate | Json) -> str:
     """A distance between two shares, which has no sign, with its interval in percentage points.
 
     >>> distance({"value": 0.5, "low": 0.00006, "high": 0.81})
     '50 [0, 81] points'
     """
-    low, high = (_points(estimate[key], fewest=0.05) for key in ("low", "high"))
-    return f"{_points(estimate['value'])} [{low}, {high}] points"
+    low, high = (_points(_of(estimate, key), fewest=0.05) for key in ("low", "high"))
+    return f"{_points(_of(estimate, 'value'))} [{low}, {high}] points"
 
 
-def count(estimate: Json) -> str:
+def count(estimate: Estimate | Json) -> str:
     """n, with the number of prompts where prompts repeat.
 
     >>> count({"n": 200, "n_prompts": 50}), count({"n": 1200, "n_prompts": 1200})
     ('200 (50 prompts)', '1200')
     """
-    n, n_prompts = estimate["n"], estimate["n_prompts"]
+    n, n_prompts = _of(estimate, "n"), _of(estimate, "n_prompts")
     return f"{n}" if n == n_prompts else f"{n} ({n_prompts} prompts)"
 
 
@@ -93,13 +94,13 @@ def reward(value: float) -> str:
     return f"{value:+.2f}".replace("-", MINUS)
 
 
-def signed(estimate: Json) -> str:
+def signed(estimate: Estimate | Json) -> str:
     """An estimate in reward units or the like, signed, with its interval.
 
     >>> signed({"value": 1.234, "low": -0.5, "high": 3.0})
     '+1.23 [−0.50, +3.00]'
     """
-    return f"{reward(estimate['value'])} [{reward(estimate['low'])}, {reward(estimate['high'])}]"
+    return f"{reward(_of(estimate, 'value'))} [{reward(_of(estimate, 'low'))}, {reward(_of(estimate, 'high'))}]"
 
 
 def in_each(margin: float) -> str:
@@ -111,19 +112,24 @@ def in_each(margin: float) -> str:
     return f"{reward(margin) if margin else '0'} in each pair"
 
 
-def decimals(estimate: Json) -> str:
+def decimals(estimate: Estimate | Json) -> str:
     """A number between −1 and 1 (AUC, r, alpha) with its interval.
 
     >>> decimals({"value": 0.876, "low": 0.8, "high": 0.93})
     '0.88 [0.80, 0.93]'
     """
-    numbers = (f"{estimate[key]:.2f}".replace("-", MINUS) for key in ("value", "low", "high"))
+    numbers = (f"{_of(estimate, key):.2f}".replace("-", MINUS) for key in ("value", "low", "high"))
     return "{} [{}, {}]".format(*numbers)
 
 
-def excludes_zero(estimate: Json) -> bool:
+def excludes_zero(estimate: Estimate | Json) -> bool:
     """Whether the interval lies on one side of 0."""
-    return bool(estimate["high"] < 0 or estimate["low"] > 0)
+    return bool(_of(estimate, "high") < 0 or _of(estimate, "low") > 0)
+
+
+def _of(estimate: Estimate | Json, name: str) -> Any:
+    """Read from an estimate, or from the dict of one."""
+    return getattr(estimate, name) if isinstance(estimate, Estimate) else estimate[name]
 
 
 def _percent(value: float, limit: float | None = None) -> str:

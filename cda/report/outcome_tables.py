@@ -9,6 +9,7 @@ from cda.report.numbers import NOT_ESTIMATED, Json, count, decimals, points, sha
 from cda.report.quality_tables import accuracy, shown_groups, tenth_points, tenths
 from cda.report.tables import Table, blank_of_plain, change_cells, compares, estimates, plain_cells, triple_skew_rows
 from cda.report.verdict import targets
+from cda.results.audit import AuditResult
 
 Row = tuple[str, ...]
 _TIES = {
@@ -20,7 +21,7 @@ _TIES = {
 }
 
 
-def paper_sentences(audit: Json) -> list[str]:
+def paper_sentences(audit: AuditResult) -> list[str]:
     """What the release held, which rule for ties holds, and what is missing."""
     paper = audit["paper"]
     found = []
@@ -44,7 +45,7 @@ def paper_sentences(audit: Json) -> list[str]:
     return found
 
 
-def paper_tables(audit: Json) -> list[Table]:
+def paper_tables(audit: AuditResult) -> list[Table]:
     """This run's outcome first; then the paper's models, its judges, RewardBench as released, labels."""
     if not audit.get("paper"):
         return []
@@ -52,7 +53,7 @@ def paper_tables(audit: Json) -> list[Table]:
     return [table for table in tables if table is not None]
 
 
-def outcome_table(audit: Json) -> Table | None:
+def outcome_table(audit: AuditResult) -> Table | None:
     """Human skew, skew and miscalibration of each target, skew over its triples, RewardBench by section."""
     rows: list[Row] = []
     released = {name for name, one in audit["rate"].items() if one["rewriter"] == SOURCE}
@@ -84,13 +85,13 @@ def outcome_table(audit: Json) -> Table | None:
     return Table("The paper's outcome, of this run, with 95% intervals", header, tuple(rows)) if rows else None
 
 
-def _of_section(group: Json, name: str, audit: Json) -> Row:
+def _of_section(group: Json, name: str, audit: AuditResult) -> Row:
     scores = [group["scores"][when]["estimate"] for when in audit["scorings"]]
     moved = (tenth_points(group["shift"]["estimate"]),) if group["shift"] else ()
     return (f"{name}: {group['name']}", *map(accuracy, scores), *moved, count(scores[0]))
 
 
-def _models(audit: Json) -> Table | None:
+def _models(audit: AuditResult) -> Table | None:
     rows = [row for name, one in audit["paper"]["biases"].items() for row in _of_models(name, one)]
     if not rows:
         return None
@@ -119,7 +120,7 @@ def _of_models(name: str, one: Json) -> Iterator[Row]:
             yield (f"{name}, {size}: {what}", *cells, moved, n, without)
 
 
-def _judges(audit: Json) -> Table | None:
+def _judges(audit: AuditResult) -> Table | None:
     rows: list[Row] = []
     for name, one in audit["paper"]["biases"].items():
         for judge, found in one.get("judges", {}).items():
@@ -134,7 +135,7 @@ def _judges(audit: Json) -> Table | None:
     return Table(caption, header, tuple(rows)) if rows else None
 
 
-def _rewardbench(audit: Json) -> Table | None:
+def _rewardbench(audit: AuditResult) -> Table | None:
     rows: list[Row] = []
     for name, one in audit["paper"]["biases"].items():
         for size, found in one.get("rewardbench", {}).items():
@@ -148,7 +149,7 @@ def _rewardbench(audit: Json) -> Table | None:
     return Table(caption, header, tuple(rows)) if rows else None
 
 
-def _labels(audit: Json) -> Table | None:
+def _labels(audit: AuditResult) -> Table | None:
     rows: list[Row] = []
     for name, one in audit["paper"]["biases"].items():
         rates = one.get("labels", {}).get("contingency")

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from cda.report.numbers import NOT_ESTIMATED, Json, count, inert, share
 from cda.report.tables import Table
+from cda.results.audit import AuditResult
 
 
-def panel_table(audit: Json) -> Table | None:
+def panel_table(audit: AuditResult) -> Table | None:
     """Skew and miscalibration of every judge, of the panel and in the mean of the judges; None where no panel was asked."""
     panels = audit.get("panel", {})
     if not panels:
@@ -32,7 +33,7 @@ def panel_table(audit: Json) -> Table | None:
     return Table("Each judge by itself and the panel, with 95% intervals", header, tuple(rows))
 
 
-def panel_sentence(audit: Json) -> str:
+def panel_sentence(audit: AuditResult) -> str:
     """The skew of every judge beside the panel's, for the terminal; empty where no panel was asked."""
     parts = []
     for bias, one in audit.get("panel", {}).items():

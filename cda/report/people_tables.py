@@ -5,22 +5,23 @@ from __future__ import annotations
 from cda.report.numbers import Json, percent, share
 from cda.report.tables import Table, compares
 from cda.report.verdict import others, targets
+from cda.results.audit import AuditResult
 
 SIDES = {"perturbed": "biased side", "base": "other side", "tie": "tie"}
 
 
-def voted_names(audit: Json) -> list[str]:
+def voted_names(audit: AuditResult) -> list[str]:
     """Biases with votes, targets first."""
     return [name for name in [*targets(audit), *others(audit)] if name in audit["votes"]]
 
 
-def preference_tables(audit: Json) -> list[Table]:
+def preference_tables(audit: AuditResult) -> list[Table]:
     """For each bias with votes: people's majority by the model's preference, under every scoring; counts and shares."""
     tables = {name: audit["votes"][name].get("by_majority") for name in voted_names(audit)}
     return [_table(name, found, audit) for name, found in tables.items() if found]
 
 
-def _table(name: str, found: Json, audit: Json) -> Table:
+def _table(name: str, found: Json, audit: AuditResult) -> Table:
     rows: list[tuple[str, ...]] = []
     total = 0
     for when in audit["scorings"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cda.report.numbers import NOT_ESTIMATED, Json, signed
+from cda.results.audit import AuditResult
 
 
 def average(effects: Json) -> Json | None:
@@ -42,7 +43,7 @@ def contrasts_flipped(skew: Json) -> str:
     return f"{skew['available']} of {skew['available'] + sum(skew['rewrites_failed'].values())} flipped"
 
 
-def rewritten_line(audit: Json) -> str:
+def rewritten_line(audit: AuditResult) -> str:
     """The same for every bias whose contrasts were rewritten here, as one sentence; empty without any."""
     found = [f"{name} {flipped}" for name, skew in audit["skew"].items() if (flipped := contrasts_flipped(skew))]
     return f"Contrasts rewritten for this audit: {'; '.join(found)}." if found else ""

@@ -7,6 +7,7 @@ from cda.report.numbers import Json, inert, reward
 from cda.report.rate_cells import contrasts_flipped
 from cda.report.seed_tables import seeds_caveat
 from cda.report.verdict import targets
+from cda.results.audit import AuditResult
 
 ONE_ORDER = "one order each, drawn, so that a taste for a place stays in each margin"
 _REASONS = {
@@ -23,7 +24,7 @@ _OPTIONAL = {
 }
 
 
-def scored_line(audit: Json) -> str:
+def scored_line(audit: AuditResult | Json) -> str:
     """Precision and cut texts; of a judge, how it was asked."""
     model = audit["model"]
     if "how" in model:
@@ -76,7 +77,7 @@ def panel_line(model: Json) -> str:
     )
 
 
-def how_scored(audit: Json) -> str:
+def how_scored(audit: AuditResult) -> str:
     """How the model was asked and who helped, as one sentence."""
     helpers = helpers_line(audit)
     return f"{scored_line(audit)}{f'; {helpers}' if helpers else ''}."
@@ -97,7 +98,7 @@ def margins_sentence(example: Json) -> str:
     return f"margin {reward(margins['before'])} before, {reward(margins['after'])} after ({moved})"
 
 
-def helpers_line(audit: Json) -> str:
+def helpers_line(audit: AuditResult) -> str:
     """Who labelled and who rewrote: rules or an LLM; empty where nothing was."""
     if len(audit["scorings"]) == 1:
         made = {one["rewriter"] for one in audit["rate"].values() if one.get("flips", {}).get("made")}
@@ -108,19 +109,19 @@ def helpers_line(audit: Json) -> str:
     return f"labelled by {labelled}, rewritten by {rewritten}"
 
 
-def labelled_by(audit: Json) -> str:
+def labelled_by(audit: AuditResult) -> str:
     """`rules`, or the LLM's name; both where some biases were measured and others asked about."""
     tallies = audit["stages"].get("label", {}).get("labels", {})
     found = {_helper(tally["by"]) for tally in tallies.values()} or {_helper(audit["sources"]["labelled_by"])}
     return " and ".join(sorted(found, key=lambda one: one != "rules"))
 
 
-def rewritten_by(audit: Json) -> str:
+def rewritten_by(audit: AuditResult) -> str:
     """`rules`, or the LLM's name."""
     return _helper(audit["sources"]["rewritten_by"])
 
 
-def caveats(audit: Json) -> list[str]:
+def caveats(audit: AuditResult) -> list[str]:
     """What a reader must know before trusting the numbers; each a sentence or two."""
     notes = []
     if audit["model"]["name"] == "embedded":
@@ -186,7 +187,7 @@ def caveats(audit: Json) -> list[str]:
     return notes
 
 
-def _contrast_notes(audit: Json) -> list[str]:
+def _contrast_notes(audit: AuditResult) -> list[str]:
     embedded = [name for name, skew in audit["skew"].items() if skew["source"] == "embedded"]
     notes = []
     if embedded:
@@ -214,7 +215,7 @@ def _of_tried(skew: Json) -> str:
     return f" ({flipped})" if flipped else ""
 
 
-def provenance(audit: Json) -> list[tuple[str, str]]:
+def provenance(audit: AuditResult) -> list[tuple[str, str]]:
     """What was run, as name and value."""
     model, sources = audit["model"], audit["sources"]
     two = len(audit["scorings"]) > 1

@@ -21,7 +21,6 @@ from cda.report.effect_tables import drift_tables, effects_table, identification
 from cda.report.examples import how_chosen
 from cda.report.glossary import Entry, glossary
 from cda.report.methods import method_table
-from cda.report.numbers import Json
 from cda.report.outcome_tables import paper_sentences, paper_tables
 from cda.report.panel_tables import panel_table
 from cda.report.people_tables import preference_tables
@@ -43,6 +42,7 @@ from cda.report.tables import (
     votes_table,
 )
 from cda.report.verdict import others_sentence, quality_sentence
+from cda.results.audit import AuditResult
 
 _TIES = {
     "drop": "A tie is a contrast on which most people saw no difference or both sides got as many votes. Ties are left out "
@@ -79,7 +79,7 @@ def plots_of(sections: Iterable[Section]) -> list[Plot]:
     return [plot for section in sections for plot in section.plots]
 
 
-def sections(audit: Json) -> list[Section]:
+def sections(audit: AuditResult) -> list[Section]:
     """All sections, in reading order."""
     found = [
         _paper(audit), _votes(audit), _dose(audit), _seeds(audit), _others(audit), _effects(audit), _rate(audit), _quality(audit), _unseen(audit), _training(audit),
@@ -97,7 +97,7 @@ def sections(audit: Json) -> list[Section]:
     return [replace(one, plots=(*one.plots, *plots.get(one.id, ()))) for one in found if one is not None]
 
 
-def _cost(audit: Json) -> Section | None:
+def _cost(audit: AuditResult) -> Section | None:
     """Everything about this run that another run of the same recipe need not share: time, money, machine."""
     if "run" not in audit:
         return None
@@ -105,7 +105,7 @@ def _cost(audit: Json) -> Section | None:
     return Section("cost", "What the run took", cost_sentences(audit), tables, facts=place_facts(audit))
 
 
-def _paper(audit: Json) -> Section | None:
+def _paper(audit: AuditResult) -> Section | None:
     if not audit.get("paper"):
         return None
     text = (
@@ -116,7 +116,7 @@ def _paper(audit: Json) -> Section | None:
     return Section("paper", "The paper's outcome", (text, *paper_sentences(audit)), tables)
 
 
-def _votes(audit: Json) -> Section | None:
+def _votes(audit: AuditResult) -> Section | None:
     table = votes_table(audit)
     if table is None:
         return None
@@ -132,7 +132,7 @@ def _votes(audit: Json) -> Section | None:
     return Section("votes", "Beside people", (text, *rules), (table, *more))
 
 
-def _dose(audit: Json) -> Section | None:
+def _dose(audit: AuditResult) -> Section | None:
     dose = audit.get("dose")
     if not dose:
         return None
@@ -140,7 +140,7 @@ def _dose(audit: Json) -> Section | None:
     return Section("dose", "How much of it to apply", (text, *dose_sentences(dose)), tuple(dose_tables(dose)))
 
 
-def _seeds(audit: Json) -> Section | None:
+def _seeds(audit: AuditResult) -> Section | None:
     table = seed_table(audit)
     if table is None:
         return None
@@ -153,7 +153,7 @@ def _seeds(audit: Json) -> Section | None:
     return Section("seeds", "Over trainings", (text, *seed_sentences(audit)), (table, *([more] if more else [])))
 
 
-def _others(audit: Json) -> Section:
+def _others(audit: AuditResult) -> Section:
     more = [table for table in (direction_table(audit), triple_skew_table(audit)) if table is not None]
     tables = (skew_table(audit), margin_table(audit), *more)
     if not compares(audit):
@@ -166,7 +166,7 @@ def _others(audit: Json) -> Section:
     return Section("biases", "Every bias", (others_sentence(audit), text), tables)
 
 
-def _effects(audit: Json) -> Section:
+def _effects(audit: AuditResult) -> Section:
     text = (
         "Each contrast is a direct one: two texts, of which one has the bias, and whatever else differs between them. Pairs "
         "are alike where words, layout, tone, facts and readability differ little; their mean margin is the one to read. "
@@ -192,7 +192,7 @@ def _effects(audit: Json) -> Section:
     return Section("effects", "Effects of the bias", (text, *identification_sentences(audit)), (effects_table(audit),))
 
 
-def _rate(audit: Json) -> Section | None:
+def _rate(audit: AuditResult) -> Section | None:
     if not audit["rate"]:
         return None
     text = (
@@ -213,13 +213,13 @@ def _rate(audit: Json) -> Section | None:
     return Section("rate", "Causal effects (RATE)", (text, *rate_sentences(audit)), tuple(rate_tables(audit)))
 
 
-def _drift(audit: Json) -> Section | None:
+def _drift(audit: AuditResult) -> Section | None:
     tables = drift_tables(audit)
     text = "Differences that are the bias itself are no drift. A limit says how far two sides may differ and still be alike."
     return Section("drift", "What else differs between the sides", (text,), tuple(tables)) if tables else None
 
 
-def _analysis(audit: Json) -> Section | None:
+def _analysis(audit: AuditResult) -> Section | None:
     tables = [rates_table(audit), correlation_table(audit), observational_table(audit)]
     found = (*contingency_tables(audit), *(table for table in tables if table is not None))
     of = "the training data" if compares(audit) else "the labelled pairs"
@@ -229,7 +229,7 @@ def _analysis(audit: Json) -> Section | None:
     return Section("data", "What the data favour", (text,), found) if found else None
 
 
-def _quality(audit: Json) -> Section | None:
+def _quality(audit: AuditResult) -> Section | None:
     table = quality_table(audit)
     if table is None:
         return None
@@ -238,7 +238,7 @@ def _quality(audit: Json) -> Section | None:
     )
 
 
-def _unseen(audit: Json) -> Section | None:
+def _unseen(audit: AuditResult) -> Section | None:
     table = unseen_table(audit)
     if table is None:
         return None
@@ -249,7 +249,7 @@ def _unseen(audit: Json) -> Section | None:
     return Section("unseen", "Phrases that training never showed", (text,), (table,))
 
 
-def _training(audit: Json) -> Section | None:
+def _training(audit: AuditResult) -> Section | None:
     labels, made = label_tables(audit), synthesis_table(audit)
     if not labels and made is None:
         return None

@@ -5,18 +5,19 @@ from __future__ import annotations
 from cda.report.numbers import Json, count, excludes_zero, inert, percent, points, reward, share, signed
 from cda.report.tables import Table, change_cells, compares
 from cda.report.verdict import others, targets
+from cda.results.audit import AuditResult
 
 _SHOWN = 6
 """So many seeds are listed one by one; of more, the first and the last."""
 
 
-def several(audit: Json) -> Json | None:
+def several(audit: AuditResult) -> Json | None:
     """The audit's part on several trainings; None where there is one, or none."""
     found: Json = audit.get("seeds") or {}
     return found if len(found.get("seeds", ())) > 1 else None
 
 
-def seeds_caveat(audit: Json) -> str:
+def seeds_caveat(audit: AuditResult) -> str:
     """What the intervals say nothing of; empty for an audit of a model as it is."""
     if not compares(audit):
         return ""
@@ -35,7 +36,7 @@ def seeds_caveat(audit: Json) -> str:
     )
 
 
-def one_training_line(audit: Json) -> str:
+def one_training_line(audit: AuditResult) -> str:
     """The same of one training, on a line for a terminal; empty elsewhere."""
     said = seeds_caveat(audit) and several(audit) is None
     return (
@@ -50,7 +51,7 @@ def seed_row(found: Json | None, measure: Json | None) -> list[tuple[str, ...]]:
     return [(f"  {len(found['seeds'])} trainings, SD {_sd(measure)}", *change_cells(measure))]
 
 
-def others_over_seeds(audit: Json) -> str:
+def others_over_seeds(audit: AuditResult) -> str:
     """The other biases' skew over all trainings, as one line; empty without several trainings, or other biases."""
     found = several(audit)
     if found is None:
@@ -60,7 +61,7 @@ def others_over_seeds(audit: Json) -> str:
     return f"Means of {len(found['seeds'])} trainings (SD): {', '.join(parts)}" if parts else ""
 
 
-def seed_sentences(audit: Json) -> list[str]:
+def seed_sentences(audit: AuditResult) -> list[str]:
     """Skew of each target over all trainings, and whether it is shown to change when trainings are drawn as well."""
     found = several(audit)
     return [] if found is None else [_sentence(name, found) for name in targets(audit)]
@@ -85,7 +86,7 @@ def _each(measure: Json) -> str:
     return f"They end at {values}%: a standard deviation of {_sd(measure)} points."
 
 
-def seed_table(audit: Json) -> Table | None:
+def seed_table(audit: AuditResult) -> Table | None:
     """Every measure over all trainings; None where there is one."""
     found = several(audit)
     if found is None:
@@ -108,7 +109,7 @@ def _cells(one: Json) -> tuple[str, ...]:
     return *change_cells(one), f"{_sd(one)} points", ", ".join(percent(value) for value in one["by_seed"])
 
 
-def effects_over_seeds(audit: Json) -> Table | None:
+def effects_over_seeds(audit: AuditResult) -> Table | None:
     """RATE's average effects over all trainings; None where there is one, or no triples."""
     found = several(audit)
     if found is None or not found["rate"]:

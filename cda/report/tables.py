@@ -22,6 +22,7 @@ from cda.report.numbers import (
 )
 from cda.report.rate_cells import average_cells, contrasts_flipped, flipped_cell, unit_of
 from cda.report.verdict import others, targets
+from cda.results.audit import AuditResult
 
 NO_VOTES = "no votes"
 NOT_MEASURED = "not measured"
@@ -45,12 +46,12 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
 
-def compares(audit: Json) -> bool:
+def compares(audit: AuditResult) -> bool:
     """Whether the audit compares before and after a training; else it is of one model or judge as it is."""
     return len(audit["scorings"]) > 1
 
 
-def estimates(audit: Json) -> tuple[str, ...]:
+def estimates(audit: AuditResult) -> tuple[str, ...]:
     """Columns of a share: before, after, change and n, and plain CDA where that is not the result; or the share and n."""
     if not compares(audit):
         return ("share", "n")
@@ -59,7 +60,7 @@ def estimates(audit: Json) -> tuple[str, ...]:
     return ("before", after, "change (points)", "n", *((PLAIN,) if audit.get("plain") else ()))
 
 
-def plain_cells(audit: Json, *path: str) -> tuple[str, ...]:
+def plain_cells(audit: AuditResult, *path: str) -> tuple[str, ...]:
     """The cell of plain CDA for the measure at a path of the audit; no cell where plain CDA is the result itself."""
     found: Any = audit.get("plain")
     if not found:
@@ -69,7 +70,7 @@ def plain_cells(audit: Json, *path: str) -> tuple[str, ...]:
     return (share(found["after"]) if found and "after" in found else NOT_MEASURED,)
 
 
-def direction_rows(name: str, audit: Json) -> list[tuple[str, ...]]:
+def direction_rows(name: str, audit: AuditResult) -> list[tuple[str, ...]]:
     """Skew where the bias was added and where it was removed, a row each; none for contrasts of one direction."""
     return [
         (direction, *change_cells(one), *plain_cells(audit, "skew", name, "by_direction", direction))
@@ -90,7 +91,7 @@ def change_cells(change: Json, limit: float | None = None) -> tuple[str, ...]:
     return share(change["before"]), share(change["after"]), moved, count(change["change"])
 
 
-def main_table(audit: Json) -> Table:
+def main_table(audit: AuditResult) -> Table:
     """What a reader looks at first: skew, miscalibration and RATE's ATE of each target bias, and quality accuracy."""
     if not compares(audit):
         return model_table(audit)
@@ -119,12 +120,12 @@ def main_table(audit: Json) -> Table:
     return Table("Before and after training, with 95% intervals", ("measure", *estimates(audit)), tuple(rows))
 
 
-def blank_of_plain(audit: Json) -> tuple[str, ...]:
+def blank_of_plain(audit: AuditResult) -> tuple[str, ...]:
     """An empty cell in the column of plain CDA, where there is one."""
     return ("",) if audit.get("plain") else ()
 
 
-def model_table(audit: Json, brief: bool = False) -> Table:
+def model_table(audit: AuditResult, brief: bool = False) -> Table:
     """One model or judge: every bias in a row, beside people where they voted.
 
     Args:
@@ -167,7 +168,7 @@ def _mean_margin(direct: Json) -> str:
     return NOT_ESTIMATED if "missing" in direct else signed(direct["estimate"])
 
 
-def votes_table(audit: Json) -> Table | None:
+def votes_table(audit: AuditResult) -> Table | None:
     """The model beside people, for every bias that people voted on, with the tests of the audit's family."""
     rows: list[tuple[str, ...]] = []
     for name in _voted_names(audit):
@@ -202,7 +203,7 @@ def tested_cells(test: Json) -> tuple[str, str]:
     return p_value(test["p_value"]), p_value(test["p_holm"])
 
 
-def people_table(audit: Json) -> Table | None:
+def people_table(audit: AuditResult) -> Table | None:
     """How far people agree among themselves, which says how much their majorities can be relied on."""
     rows = []
     for name in _voted_names(audit):
@@ -223,7 +224,7 @@ def people_table(audit: Json) -> Table | None:
     return Table("How far people agree with each other, with 95% intervals", header, tuple(rows))
 
 
-def powered_table(audit: Json) -> Table | None:
+def powered_table(audit: AuditResult) -> Table | None:
     """What people would prefer on all contrasts, from few votes and the judges' verdicts."""
     rows: list[tuple[str, ...]] = []
     for name in _voted_names(audit):
@@ -265,7 +266,7 @@ def _plain_auc(auc: Json) -> tuple[str, ...]:
     return ("" if "missing" in auc else decimals(auc["after"]),)
 
 
-def _auc_cells(auc: Json, audit: Json) -> tuple[str, ...]:
+def _auc_cells(auc: Json, audit: AuditResult) -> tuple[str, ...]:
     if "missing" in auc:
         return (auc["missing"], *[""] * (3 if compares(audit) else 1))
     if "change" not in auc:
@@ -273,7 +274,7 @@ def _auc_cells(auc: Json, audit: Json) -> tuple[str, ...]:
     return decimals(auc["before"]), decimals(auc["after"]), signed(auc["change"]), count(auc["change"])
 
 
-def skew_table(audit: Json) -> Table:
+def skew_table(audit: AuditResult) -> Table:
     """Skew of every bias with the test that it changed."""
     rows = []
     for name in [*targets(audit), *others(audit)]:
@@ -293,7 +294,7 @@ def pairs_of(source: str) -> str:
     return named.get(source, "rewritten answers")
 
 
-def triple_skew_rows(audit: Json) -> list[tuple[str, ...]]:
+def triple_skew_rows(audit: AuditResult) -> list[tuple[str, ...]]:
     """Skew over triples: a row for each bias that has any, targets first."""
     found = audit.get("triple_skew", {})
     blank = ("",) * (2 if compares(audit) else 0)
@@ -306,14 +307,14 @@ def triple_skew_rows(audit: Json) -> list[tuple[str, ...]]:
     return rows
 
 
-def triple_skew_table(audit: Json) -> Table | None:
+def triple_skew_table(audit: AuditResult) -> Table | None:
     """Skew over triples; None where the audit has none."""
     rows = [(name, *cells, _flipped(name, audit)) for name, *cells in triple_skew_rows(audit)]
     caption = f"{TRIPLE_SKEW[0].upper()}{TRIPLE_SKEW[1:]}, with 95% intervals"
     return Table(caption, ("bias", *estimates(audit), "rewrites that flipped the bias"), tuple(rows)) if rows else None
 
 
-def _flipped(name: str, audit: Json) -> str:
+def _flipped(name: str, audit: AuditResult) -> str:
     """How many rewrites flipped the bias; of the paper's release all count here, as in the paper."""
     one = audit["rate"].get(name)
     if one is None:
@@ -321,7 +322,7 @@ def _flipped(name: str, audit: Json) -> str:
     return f"{flipped_cell(one)}; all of them count here" if one["rewriter"] == SOURCE else flipped_cell(one)
 
 
-def margin_table(audit: Json) -> Table:
+def margin_table(audit: AuditResult) -> Table:
     """How large the margins are, in the model's own units."""
     rows = []
     beyond = audit.get("beyond_noise")
@@ -339,7 +340,7 @@ def margin_table(audit: Json) -> Table:
     return Table(f"Margins ({unit}): their mean and their spread over contrasts", header, tuple(rows))
 
 
-def quality_table(audit: Json) -> Table | None:
+def quality_table(audit: AuditResult) -> Table | None:
     """Accuracy on held-out pairs."""
     quality = audit["quality"]
     if quality is None:
@@ -350,7 +351,7 @@ def quality_table(audit: Json) -> Table | None:
     return Table("Held-out pairs ranked right, with 95% intervals", header, (row,))
 
 
-def direction_table(audit: Json) -> Table | None:
+def direction_table(audit: AuditResult) -> Table | None:
     """Skew by how the contrasts were made, where they were made in both directions."""
     rows: list[tuple[str, ...]] = []
     for name in audit["skew"]:
@@ -361,7 +362,7 @@ def direction_table(audit: Json) -> Table | None:
     return Table(caption, ("contrasts", *estimates(audit)), tuple(rows))
 
 
-def unseen_table(audit: Json) -> Table | None:
+def unseen_table(audit: AuditResult) -> Table | None:
     """Skew where the biased side holds none of the rule-based rewriter's wording."""
     rows: list[tuple[str, ...]] = []
     for name, unseen in audit["unseen_phrases"].items():
@@ -374,6 +375,6 @@ def unseen_table(audit: Json) -> Table | None:
     return Table("Skew on contrasts without any phrase that training could show", header, tuple(rows))
 
 
-def _voted_names(audit: Json) -> list[str]:
+def _voted_names(audit: AuditResult) -> list[str]:
     """Biases with votes, targets first."""
     return [name for name in [*targets(audit), *others(audit)] if name in audit["votes"]]

@@ -35,6 +35,7 @@ from cda.report.verdict import (
     ties_sentence,
     verdicts,
 )
+from cda.results.audit import AuditResult
 
 MAX_LINES, MAX_COLUMNS = 20, 100
 FEW_PROMPTS = 10
@@ -50,7 +51,7 @@ def plain_table(table: Table) -> str:
     return "\n".join([inert(table.caption), *_aligned(rows, None)])
 
 
-def summary_table(audit: Json, report_path: str, adapter_path: str | None = None) -> str:
+def summary_table(audit: AuditResult, report_path: str, adapter_path: str | None = None) -> str:
     """Before and after of each target bias and of quality, the other biases, the verdict, how it was scored, the paths.
 
     Of several trainings the mean stands below the skew and the quality of the one that is the run's result.
@@ -88,7 +89,7 @@ def summary_table(audit: Json, report_path: str, adapter_path: str | None = None
     return "\n".join([*lines, *end])
 
 
-def _model_summary(audit: Json, report_path: str) -> str:
+def _model_summary(audit: AuditResult, report_path: str) -> str:
     """One model: every bias in a row, the words for them, how it was scored, the report."""
     table = model_table(audit, brief=True)
     rows = [tuple(clipped(inert(cell), _MAX_NAME) for cell in row) for row in (table.header, *table.rows)]
@@ -116,7 +117,7 @@ def few_prompts(n_prompts: dict[str, int]) -> str:
     )
 
 
-def _prompts_of(audit: Json) -> dict[str, int]:
+def _prompts_of(audit: AuditResult) -> dict[str, int]:
     """Prompts behind the skew of every bias, its voted contrasts and quality."""
     measured = {name: _share_of(one) for name, one in audit["skew"].items()}
     measured |= {f"votes on {name}": one["human_skew"] for name, one in audit["votes"].items()}
@@ -130,19 +131,19 @@ def _share_of(one: Json) -> Json:
     return found
 
 
-def _drift_note(audit: Json) -> str:
+def _drift_note(audit: AuditResult) -> str:
     """Which margins what else differs may explain; the report has the numbers."""
     names = [inert(name) for name in targets(audit) if drift_sentence(name, audit)]
     return f"What else differs between the sides may explain the margin of {', '.join(names)}." if names else ""
 
 
-def _triple_sentence(audit: Json) -> str:
+def _triple_sentence(audit: AuditResult) -> str:
     """Skew over triples of each bias that has any; empty without any."""
     parts = [f"{inert(name)} {cell} (n {n})" for name, cell, n in triple_skew_rows(audit)]
     return f"Skew over triples (rewrite of the rewrite against rewrite): {'; '.join(parts)}" if parts else ""
 
 
-def _rate_lines(audit: Json) -> list[str]:
+def _rate_lines(audit: AuditResult) -> list[str]:
     """RATE's average effects if the table has no room for them, and why others are not given."""
     parts = []
     if audit["votes"]:
@@ -153,7 +154,7 @@ def _rate_lines(audit: Json) -> list[str]:
     return [said, *(inert(gap_sentence(name, one, audit["scorings"])) for name, one in audit["rate"].items())]
 
 
-def _fitted(audit: Json, found: list[Verdict], room: int) -> tuple[list[Row], list[str], list[str]]:
+def _fitted(audit: AuditResult, found: list[Verdict], room: int) -> tuple[list[Row], list[str], list[str]]:
     """Rows, a line below them, and verdict lines: the fullest form that takes at most `room` lines."""
     names = targets(audit)
     main = [
@@ -190,7 +191,7 @@ def _fitted(audit: Json, found: list[Verdict], room: int) -> tuple[list[Row], li
     return skews[:kept], [clipped(more, MAX_COLUMNS), *joined[1:]], line
 
 
-def _skew_rows(name: str, audit: Json) -> list[Row]:
+def _skew_rows(name: str, audit: AuditResult) -> list[Row]:
     """Skew, below it the mean over trainings where there are several, and the two directions where there are two."""
     label = clipped(inert(name), _MAX_NAME - len(" miscalibration"))
     directions = [(f"  where {how}", *cells) for how, *cells in direction_rows(name, audit)]
@@ -199,7 +200,7 @@ def _skew_rows(name: str, audit: Json) -> list[Row]:
     return [own, *seed_row(over, over and over["skew"][name]), *directions]
 
 
-def _missed_row(name: str, audit: Json) -> Row:
+def _missed_row(name: str, audit: AuditResult) -> Row:
     label = clipped(inert(name), _MAX_NAME - len(" miscalibration"))
     votes = audit["votes"].get(name)
     if not votes:
@@ -208,7 +209,7 @@ def _missed_row(name: str, audit: Json) -> Row:
     return (f"{label} miscalibration", *change_cells(votes["miscalibration"]), *plain)
 
 
-def _people_rows(name: str, audit: Json) -> list[Row]:
+def _people_rows(name: str, audit: AuditResult) -> list[Row]:
     votes = audit["votes"].get(name)
     if not votes:
         return []
@@ -219,12 +220,12 @@ def _people_rows(name: str, audit: Json) -> list[Row]:
     return [(f"{label} human skew", share(people), "", "", count(people)), (f"{label} gap", *gap)]
 
 
-def _triple_rows(name: str, audit: Json) -> list[Row]:
+def _triple_rows(name: str, audit: AuditResult) -> list[Row]:
     label = clipped(inert(name), _MAX_NAME - len(" skew (triples)"))
     return [(f"{label} skew (triples)", *cells) for of, *cells in triple_skew_rows(audit) if of == name]
 
 
-def _rate_rows(name: str, audit: Json) -> list[Row]:
+def _rate_rows(name: str, audit: AuditResult) -> list[Row]:
     """RATE's average effect in one line; none without triples."""
     if name not in audit["rate"]:
         return []
@@ -239,13 +240,13 @@ def _rate_rows(name: str, audit: Json) -> list[Row]:
     ]
 
 
-def _quality_cells(audit: Json) -> Row:
+def _quality_cells(audit: AuditResult) -> Row:
     if audit["quality"] is None:
         return (NOT_MEASURED,)
     return (*change_cells(audit["quality"], -TOLERATED_LOSS), *plain_cells(audit, "quality"))
 
 
-def _miscalibrations(audit: Json) -> str:
+def _miscalibrations(audit: AuditResult) -> str:
     parts = []
     for name in targets(audit):
         votes = audit["votes"].get(name)
@@ -256,7 +257,7 @@ def _miscalibrations(audit: Json) -> str:
     return f"Miscalibration: {', '.join(parts)}" if parts else f"Miscalibration: {NO_VOTES}"
 
 
-def _directions(audit: Json) -> list[str]:
+def _directions(audit: AuditResult) -> list[str]:
     """One line: skew after of each target where the bias was added and where it was removed; none without both."""
     parts = []
     for name in targets(audit):

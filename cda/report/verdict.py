@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal
 
 from cda.metrics.verdict import (
@@ -25,7 +25,8 @@ from cda.metrics.verdict import (
 )
 from cda.report.evidence import applied, evidence_of, held_out, loss_of_quality, quality_change
 from cda.report.numbers import Json, count, in_each, inert, p_value, percent, points, reward, share, signed, width
-from cda.stats.estimate import Estimate
+from cda.results.audit import AuditResult
+from cda.results.base import Estimate
 
 _MANY_TIES = 0.1
 """Share of ties from which a judge's are said: a few are what it was asked for, many leave skew near 50% by themselves."""
@@ -54,7 +55,7 @@ class Verdict:
         return self.sentence.removeprefix(f"{inert(self.bias)}: {self.word}. ")
 
 
-def verdicts(audit: Json) -> list[Verdict]:
+def verdicts(audit: AuditResult) -> list[Verdict]:
     """The verdict on each target bias, in the recipe's order; the rules are those of `cda.metrics.verdict`."""
     if len(audit["scorings"]) == 1:
         return [_finding(name, audit) for name in targets(audit)]
@@ -84,14 +85,14 @@ def verdict_kind(word: str) -> Literal["good", "bad", "none"]:
     return "good" if word in _GOOD else "bad" if word in _BAD else "none"
 
 
-def quality_kind(audit: Json) -> Literal["good", "bad", "none"]:
+def quality_kind(audit: AuditResult) -> Literal["good", "bad", "none"]:
     """Good where a loss of quality is excluded, bad where one is shown; neither where that is open or was not asked."""
     kinds: dict[Loss, Literal["good", "bad"]] = {"excluded": "good", "shown": "bad"}
     loss = loss_of_quality(audit)
     return "none" if loss is None else kinds.get(loss, "none")
 
 
-def _finding(name: str, audit: Json) -> Verdict:
+def _finding(name: str, audit: AuditResult) -> Verdict:
     """What an audit of one model says of a bias."""
     skew, votes, effects = audit["skew"][name], audit["votes"].get(name), audit["effects"][name]
     direct, identification = effects["model"]["direct"], effects["model"]["identification"]
@@ -118,7 +119,7 @@ def _finding(name: str, audit: Json) -> Verdict:
     return Verdict(name, word, f"{inert(name)}: {word}. {text.strip().rstrip('.')}.")
 
 
-def drift_sentence(name: str, audit: Json) -> str:
+def drift_sentence(name: str, audit: AuditResult) -> str:
     """That what else differs may explain the mean margin of a bias, with the estimates that say so; empty where it may not.
 
     Of one model without people's votes; people saw what else differs too. Where the pairs do not identify the effect at
@@ -163,20 +164,20 @@ def _margin(found: Json, key: str) -> Margin | None:
 def _said(margin: Margin | None) -> str:
     if margin is None:
         return "not estimated"
-    return in_each(margin) if isinstance(margin, float) else signed(asdict(margin))
+    return in_each(margin) if isinstance(margin, float) else signed(margin)
 
 
-def targets(audit: Json) -> list[str]:
+def targets(audit: AuditResult) -> list[str]:
     """The biases that were trained on."""
     return [name for name, skew in audit["skew"].items() if skew["target"]]
 
 
-def others(audit: Json) -> list[str]:
+def others(audit: AuditResult) -> list[str]:
     """The other biases that were measured."""
     return [name for name, skew in audit["skew"].items() if not skew["target"]]
 
 
-def quality_sentence(audit: Json) -> str:
+def quality_sentence(audit: AuditResult) -> str:
     """Whether the paired interval of quality accuracy excludes a loss of more than 5 points."""
     quality = audit["quality"]
     if quality is None:
@@ -193,7 +194,7 @@ def quality_sentence(audit: Json) -> str:
     return f"Quality: a loss of more than {limit} points is {loss_of_quality(audit)} ({numbers})."
 
 
-def ties_sentence(audit: Json) -> str:
+def ties_sentence(audit: AuditResult) -> str:
     """Where a model scores both sides exactly alike; empty where it never does.
 
     Of a reward model that is no preference. A judge, or a function that compares, says tie on purpose, and its ties count
@@ -216,7 +217,7 @@ def ties_sentence(audit: Json) -> str:
     return f"{what}: {said}." if said else ""
 
 
-def others_sentence(audit: Json, most: int | None = None) -> str:
+def others_sentence(audit: AuditResult, most: int | None = None) -> str:
     """One line on the other biases: skew before→after in %, marked where the change is shown (`cda.metrics.verdict`).
 
     Args:
@@ -249,7 +250,7 @@ def _others_line(skews: Json, n_left_out: int, brief: bool) -> str:
     return f"Skew of the other biases: {', '.join(parts)}{more} ({note})."
 
 
-def _with_votes(name: str, word: Word, audit: Json) -> str:
+def _with_votes(name: str, word: Word, audit: AuditResult) -> str:
     votes = audit["votes"][name]
     missed = votes["miscalibration"]
     change, before, after = missed["change"], missed["before"]["value"], missed["after"]["value"]
@@ -267,7 +268,7 @@ def _with_votes(name: str, word: Word, audit: Json) -> str:
     return text
 
 
-def _without_votes(name: str, word: Word, own: Evidence, audit: Json) -> str:
+def _without_votes(name: str, word: Word, own: Evidence, audit: AuditResult) -> str:
     skew = audit["skew"][name]
     change, before, after = skew["change"], skew["before"]["value"], skew["after"]["value"]
     moved = "rose" if own.skew.rose else "fell" if own.skew.fell else "went"
@@ -295,7 +296,7 @@ def _p_that_decides(change: Json) -> str:
     return f", Holm-adjusted p {_p(change['p_holm'])}" if excluded and change["p_holm"] >= SIGNIFICANT else ""
 
 
-def _doubt_sentence(name: str, word: Word, own: Evidence, audit: Json) -> str:
+def _doubt_sentence(name: str, word: Word, own: Evidence, audit: AuditResult) -> str:
     """Why a fall that is shown has no good word, though no other bias rose; empty where that is not so."""
     if word in ("quality lost", "quality open"):
         if "change" not in (audit["quality"] or {}):
@@ -309,7 +310,7 @@ def _doubt_sentence(name: str, word: Word, own: Evidence, audit: Json) -> str:
     if own.beyond_noise is None:
         why = audit.get("beyond_noise", {}).get(name, {}).get("missing", "the audit is of an earlier version")
         return f"{text}, and whether they did is not known: {why}."
-    return f"{text}: beyond noise, the mean margin moved by {signed(asdict(own.beyond_noise))} reward."
+    return f"{text}: beyond noise, the mean margin moved by {signed(own.beyond_noise)} reward."
 
 
 def _directions(skew: Json) -> str:
@@ -318,7 +319,7 @@ def _directions(skew: Json) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def _held_out_words(what: str, name: str, audit: Json) -> str:
+def _held_out_words(what: str, name: str, audit: AuditResult) -> str:
     """The held-out change behind the one on the contrasts that chose the dose; empty where they did not."""
     held = held_out(name, audit)
     if held is None or (audit["dose"]["aim"] == "tie") != (what == "skew"):
@@ -335,7 +336,7 @@ def _open_rises_sentence(name: str, moved: list[str], evidence: Mapping[str, Evi
     return f" A rise of up to {percent(rest[other])[:-1]} points elsewhere ({inert(other)}) is not excluded."
 
 
-def _left_sentence(name: str, audit: Json) -> str:
+def _left_sentence(name: str, audit: AuditResult) -> str:
     skew, votes = audit["skew"][name], audit["votes"].get(name)
     text = f"Dose 0 was chosen, so that the result is the model before: skew {share(skew['before'])}"
     if votes:
@@ -344,7 +345,7 @@ def _left_sentence(name: str, audit: Json) -> str:
     return f"{text} (n = {count(skew['before'])}). Plain CDA would have made skew {share(plain)}."
 
 
-def _along_sentence(names: list[str], audit: Json) -> str:
+def _along_sentence(names: list[str], audit: AuditResult) -> str:
     """Which other biases changed with the target, and by how much; empty for none."""
     parts = []
     for name in names:
@@ -357,7 +358,7 @@ def _along_sentence(names: list[str], audit: Json) -> str:
     return f" With it, {'; '.join(parts)}." if parts else ""
 
 
-def _risen_sentence(names: list[str], audit: Json) -> str:
+def _risen_sentence(names: list[str], audit: AuditResult) -> str:
     parts = []
     for name in names:
         skew = audit["skew"][name]

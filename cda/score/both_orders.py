@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from cda.results.base import Estimate
 from cda.score.protocols import FloatArray
-from cda.stats.estimate import Estimate
 from cda.stats.proportions import share
 
 

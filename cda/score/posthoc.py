@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from cda.errors import DataError
+from cda.results.base import Estimate, as_json
 from cda.score.protocols import FloatArray
-from cda.stats.estimate import Estimate
 
 FEWEST_PAIRS = 10
 """A choice: a direction has hundreds of numbers, and a mean over fewer pairs is largely those pairs' subjects."""
@@ -129,7 +129,7 @@ class FeatureCorrection:
         return _shaped("values", values, len(removed)) - strength * removed
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return dict(as_json(self))
 
 
 def feature_correction(
@@ -182,7 +182,15 @@ def feature_correction(
     half = float(stats.t.ppf(0.975, n_prompts - len(used))) * fit.errors
     ends = [(end / scale).tolist() for end in (fit.coefficients, fit.coefficients - half, fit.coefficients + half)]
     beta = {
-        name: Estimate(value, low, high, n, n_prompts, f"{unit} per unit of {name}", "through the origin, CR 95%")
+        name: Estimate(
+            value=value,
+            low=low,
+            high=high,
+            n=n,
+            n_prompts=n_prompts,
+            unit=f"{unit} per unit of {name}",
+            method="through the origin, CR 95%",
+        )
         for name, value, low, high in zip(used, *ends, strict=True)
     }
     return FeatureCorrection(beta, left_out, fit.r_squared, fit.ridge, n, n_prompts, unit)

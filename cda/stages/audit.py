@@ -7,7 +7,6 @@ written here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,13 @@ from cda.data.messages import prompt_of
 from cda.data.pair_labels import PairLabels, training_labels
 from cda.embedded.model import NAME as EMBEDDED
 from cda.embedded.texts import BIASES as EMBEDDED_BIASES
-from cda.files.jsonl import read_jsonl, write_json, write_jsonl
+from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.files.paths import own_folder
 from cda.launch import launch_id, wait_until, world_size
 from cda.records import Triple
+from cda.results.audit import AuditResult
+from cda.results.base import as_json
+from cda.results.saved import save
 from cda.run import RunFolder, Stage, fingerprint, versions
 from cda.score.compared import Compared, Comparison, Rewards
 from cda.score.distinct import Text, text_id
@@ -165,8 +167,8 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         "unseen_phrases": {} if by_llm or loaded.only_audit else audit_result.unseen_phrases(groups),
         "examples": audit_examples.examples(groups),
         "excluded": {
-            **{name: asdict(one) for name, one in texts.excluded.items()},
-            **{f"triples of {name}": asdict(one) for name, one in texts.triples_failed.items()},
+            **{name: as_json(one) for name, one in texts.excluded.items()},
+            **{f"triples of {name}": as_json(one) for name, one in texts.triples_failed.items()},
         },
         "votes_unmatched": texts.votes_unmatched,
         "available_quality": texts.available_pairs,
@@ -177,7 +179,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     if result["dose_applied"] == 0:
         audit_result.unchanged(result)
     audit_result.adjust_for_all_tests(result)
-    write_json(folder / RESULT, result)
+    save(AuditResult.model_validate(result), folder / RESULT)
     write_jsonl(folder / "margins.jsonl", audit_result.margin_rows(texts.contrasts, texts.pairs, scored))
     if texts.triples:
         write_jsonl(folder / "triples.jsonl", (_triple_row(one, scorings) for one in texts.triples))
@@ -310,7 +312,7 @@ def _encoder(loaded: LoadedRecipe) -> audit_detail.Encode | None:
 
 
 def _triple_row(triple: Triple, scorings: Scorings) -> dict[str, Any]:
-    row = asdict(triple)
+    row: dict[str, Any] = as_json(triple)
     for label, scoring in scorings.items():
         if isinstance(scoring, Rewards):
             row[f"rewards_{label}"] = [

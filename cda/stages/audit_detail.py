@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -18,10 +17,10 @@ from cda.effects.same import SIGN_TEST, same_in_all
 from cda.errors import DataError
 from cda.features import PATTERN_FEATURES
 from cda.label.measured import exhibits
+from cda.results.base import Estimate, as_json
 from cda.stages.audit_groups import FloatArray, Group, attempt
 from cda.stages.audit_result import rng
 from cda.stats.bootstrap import bootstrap_mean
-from cda.stats.estimate import Estimate
 
 Encode = Callable[[Sequence[str]], FloatArray]
 _MARKERS = "markers_per_100_words"
@@ -67,7 +66,7 @@ def _effects(group: Group, seed: int) -> dict[str, Any]:
         )
         result[label] = {"direct": attempt(direct), "identification": attempt(identified)}
         if same := same_in_all(margins, ids):
-            result[label]["direct"]["same"] = asdict(same)
+            result[label]["direct"]["same"] = as_json(same)
     if len(group.margins) == 2:
         result["change"] = attempt(partial(_mean_change, group, seed))
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,6 +13,7 @@ from cda.biases import Bias
 from cda.errors import DataError
 from cda.metrics.votes import Counts, Majority, TieRule, count_votes, leading_words, majority
 from cda.records import Contrast, Preference, prompt_id
+from cda.results.base import as_json
 from cda.score.compared import Compared
 
 FloatArray = NDArray[np.float64]
@@ -132,7 +133,7 @@ def attempt(estimate: Callable[[], Any]) -> dict[str, Any]:
         found = estimate()
     except DataError as error:
         return {"missing": str(error)}
-    return dict(asdict(found))
+    return dict(as_json(found))
 
 
 def _group(

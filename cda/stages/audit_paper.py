@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from cda.metrics.people import AgainstPeople, against_people, mean_against_peopl
 from cda.metrics.people_change import people_change
 from cda.metrics.votes import Majority, TieRule
 from cda.records import Preference, prompt_id
+from cda.results.base import as_json
 from cda.stages.audit_analysis import label_rates
 from cda.stages.audit_groups import FloatArray, Group, people_of
 from cda.stages.audit_result import change_json, rng
@@ -146,7 +147,7 @@ def _mean(before: FloatArray, after: FloatArray, people: Majority, ids: Sequence
     moved = {"skew": hits, "miscalibration": [np.abs(one - target) for one in hits]}
     for name, (earlier, later) in moved.items():
         change = paired_change(earlier.mean(axis=0), later.mean(axis=0), kept, len(before))
-        result[name] = {when: asdict(getattr(one, name)) for when, one in means.items()} | {"change": asdict(change)}
+        result[name] = {when: as_json(getattr(one, name)) for when, one in means.items()} | {"change": as_json(change)}
     return result
 
 
@@ -168,4 +169,4 @@ def _scored(margins: Sequence[FloatArray], people: Majority) -> tuple[list[Float
 
 
 def _shares(one: AgainstPeople, label: str) -> dict[str, Any]:
-    return {name: {label: asdict(getattr(one, name))} for name in ("skew", "miscalibration")}
+    return {name: {label: as_json(getattr(one, name))} for name in ("skew", "miscalibration")}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from cda.data.quality_sets import QualitySet
 from cda.metrics.quality import measure, with_holm
 from cda.metrics.quality_rules import Ranked
 from cda.records import prompt_id
+from cda.results.base import as_json
 from cda.stages.audit_groups import Scorings
 from cda.stages.audit_result import ties_of
 from cda.stages.shown import shown_path
@@ -46,10 +46,10 @@ def by_section(quality: QualitySet | None, scorings: Scorings, seed: int) -> dic
         "source": shown_path(quality.source),
         "format": quality.format,
         "n_items": int(read.sum()),
-        "exclusions": asdict(quality.exclusions),
+        "exclusions": as_json(quality.exclusions),
         "left_out_rows": {reason: list(rows) for reason, rows in quality.left_out_rows.items()},
         "unread": unread,
         "unread_reasons": {_UNREAD: unread} if unread else {},
         "n_expected": dict(quality.n_expected),
-        **asdict(result),
+        **as_json(result),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from cda.effects.sample import quantile_groups
 from cda.errors import DataError
 from cda.features import n_words
 from cda.records import Triple, equal_texts, normal_text, prompt_id
+from cda.results.base import as_json
 from cda.rewrite.triples import Flips
 from cda.score.compared import Compared, Comparison, Rewards
 from cda.stages.audit_groups import Scorings, attempt
@@ -40,7 +41,7 @@ def rate(
     return {
         name: {
             "rewriter": counts.by,
-            "flips": asdict(counts),
+            "flips": as_json(counts),
             **_rate([one for one in triples if one.bias == name], refusals(counts, min_flipped), scorings, seed),
         }
         for name, counts in flips.items()
@@ -113,7 +114,7 @@ def _rate(triples: Sequence[Triple], refused: Mapping[Estimand, str], scorings: 
     for label, one in contrasts.items():
         result[label] = attempt(partial(rate_effects, one, Resampling(rng(seed)), refused))
         result[label]["by_length"] = attempt(partial(_by_length, one, kept, refused, seed))
-        result[label]["slope"] = asdict(_slope(one, kept, refused, seed))
+        result[label]["slope"] = as_json(_slope(one, kept, refused, seed))
         if one.originals is None:
             result["naive_unread"] = len(pairs) - (0 if one.naive is None else len(one.naive))
     if len(contrasts) == 2:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -19,9 +18,9 @@ from cda.metrics.preference import Change, ModelTies, positive_share, positive_s
 from cda.metrics.preference_table import preference_table
 from cda.metrics.votes import TieRule, agreement, noise_ceiling
 from cda.records import Contrast, Pair, prompt_id
+from cda.results.base import Estimate, as_json
 from cda.score.compared import Compared, Rewards
 from cda.stages.audit_groups import FloatArray, Group, People, Scorings, attempt, people_of, sides_of
-from cda.stats.estimate import Estimate
 from cda.stats.multiplicity import benjamini_hochberg, holm
 from cda.stats.proportions import exact_change_test
 
@@ -235,16 +234,16 @@ def positive_shares(
         return change_json(positive_share_change(before, after, prompt_ids))
     ((label, values),) = margins.items()
     share = positive_share(values, prompt_ids, ties)
-    return {label: share.to_json(), "ties": {label: int((values == 0).sum())}}
+    return {label: share.model_dump(), "ties": {label: int((values == 0).sum())}}
 
 
 def change_json(change: Change) -> dict[str, Any]:
     """A change as JSON."""
     return {
-        "before": change.before.to_json(),
-        "after": change.after.to_json(),
-        "change": change.change.to_json(),
-        "unpaired": change.unpaired.to_json(),
+        "before": change.before.model_dump(),
+        "after": change.after.model_dump(),
+        "change": change.change.model_dump(),
+        "unpaired": change.unpaired.model_dump(),
         "p_value": change.p_value,
         "p_method": change.p_method,
         "ties": {"before": change.n_ties[0], "after": change.n_ties[1]},
@@ -271,7 +270,7 @@ def _moved(group: Group, people: People, seed: int) -> tuple[dict[str, Any], dic
     before, after = group.margins.values()
     change = people_change(before, after, people.majority, list(group.prompt_ids), rng(seed))
     sides = {"before": change.before, "after": change.after}
-    return change.before.human_skew.to_json(), {
+    return change.before.human_skew.model_dump(), {
         "skew_on_voted": change_json(change.skew),
         "miscalibration": change_json(change.miscalibration),
         "gap": _both(sides, "gap", change.gap),
@@ -286,10 +285,10 @@ def _alone(group: Group, people: People) -> tuple[dict[str, Any], dict[str, Any]
     ((label, values),) = group.margins.items()
     one = against_people(values, people.majority, ids, ties_of(group.unit))
     sides = {label: one}
-    return one.human_skew.to_json(), {
-        "skew_on_voted": {label: one.skew.to_json()},
-        "miscalibration": {label: one.miscalibration.to_json()},
-        "gap": {label: one.gap.to_json()},
+    return one.human_skew.model_dump(), {
+        "skew_on_voted": {label: one.skew.model_dump()},
+        "miscalibration": {label: one.miscalibration.model_dump()},
+        "gap": {label: one.gap.model_dump()},
         "auc": _both(sides, "auc", None),
         "gap_test": _gap_test(values, people, ids, ties_of(group.unit)),
         "signed_gap": _both(sides, "signed_gap", None),
@@ -298,7 +297,7 @@ def _alone(group: Group, people: People) -> tuple[dict[str, Any], dict[str, Any]
 
 def _by_majority(margins: FloatArray, group: Group, people: People) -> dict[str, Any]:
     words = sides_of(group, people)
-    return asdict(preference_table(margins, words, group.prompt_ids, ties_of(group.unit)))
+    return dict(as_json(preference_table(margins, words, group.prompt_ids, ties_of(group.unit))))
 
 
 def _gap_test(margins: FloatArray, people: People, ids: Sequence[str], ties: ModelTies) -> dict[str, Any]:
@@ -332,8 +331,8 @@ def _both(sides: Mapping[str, AgainstPeople], name: str, change: Estimate | None
     values = {label: getattr(one, name) for label, one in sides.items()}
     if None in values.values():
         return {"missing": "all majorities are for one side"}
-    found = {label: asdict(value) for label, value in values.items()}
-    return found if change is None else found | {"change": change.to_json()}
+    found = {label: as_json(value) for label, value in values.items()}
+    return found if change is None else found | {"change": change.model_dump()}
 
 
 def _said(prompt: Any, first: tuple[str, str], second: tuple[str, str], scorings: Scorings) -> dict[str, Any]:

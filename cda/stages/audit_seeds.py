@@ -112,9 +112,9 @@ def _shares(before: Any, after: Any, ids: Sequence[str]) -> dict[str, Any]:
     try:
         every = over_seeds(after, ids)
         return {
-            "before": share(before, ids).to_json(),
-            "after": share_over_seeds(after, ids).to_json(),
-            "change": change_over_seeds(before, after, ids).to_json(),
+            "before": share(before, ids).model_dump(),
+            "after": share_over_seeds(after, ids).model_dump(),
+            "change": change_over_seeds(before, after, ids).model_dump(),
             "sd": every.sd,
             "by_seed": list(every.by_seed),
         }
@@ -131,8 +131,8 @@ def _rewards(read: Read) -> dict[str, Any]:
         return {"missing": str(error)}
     return {
         "before": {"value": float(before.mean())},
-        "after": mean_over_seeds(every, "reward").to_json(),
-        "change": mean_over_seeds(moved, "reward").to_json(),
+        "after": mean_over_seeds(every, "reward").model_dump(),
+        "change": mean_over_seeds(moved, "reward").model_dump(),
         "sd": every.sd,
         "by_seed": list(every.by_seed),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from cda.report.best_of_n_page import best_of_n_page, best_of_n_plots
 from cda.report.best_of_n_tables import best_of_n_markdown, best_of_n_text
 from cda.report.plots.best_of_n import overview_plot
 from cda.report.plots.plot import save
+from cda.results.base import as_json
 from cda.run import file_fingerprint, versions
 from cda.score.distinct import Text, text_id
 from cda.stages.figures import checked_form, write_figures
@@ -232,13 +233,13 @@ def _result(
         "responses_per_prompt": list(found.responses_per_prompt),
         "n_repeated": sampled.n_repeated,
         "excluded": {
-            "rows": asdict(sampled.rows),
-            "responses": asdict(sampled.responses),
-            "quality": asdict(sampled.quality),
-            "scored responses": asdict(unscored),
+            "rows": as_json(sampled.rows),
+            "responses": as_json(sampled.responses),
+            "quality": as_json(sampled.quality),
+            "scored responses": as_json(unscored),
         },
-        "attributes": [asdict(one) | {"definition": definitions[one.name]} for one in found.curves],
-        "quality": None if found.quality is None else asdict(found.quality) | {"definition": quality},
+        "attributes": [as_json(one) | {"definition": definitions[one.name]} for one in found.curves],
+        "quality": None if found.quality is None else as_json(found.quality) | {"definition": quality},
         "quality_missing": found.quality_missing,
         "unvaried": list(found.unvaried),
         "versions": versions(),

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from cda.errors import RunError
-from cda.files.jsonl import read_json, write_page
+from cda.errors import DataError, RunError
+from cda.files.jsonl import write_page
 from cda.files.paths import user_path
-from cda.report.comparison import comparison_notes, comparison_tables, is_audit
+from cda.report.comparison import comparison_notes, comparison_tables
 from cda.report.comparison_page import render_comparison
 from cda.report.terminal import plain_table
+from cda.results.audit import AuditResult
+from cda.results.saved import load
 from cda.stages.audit import RESULT
 from cda.stages.saved import of_this_version
 
@@ -43,7 +44,7 @@ def compare_runs(folders: Sequence[str], out: str | None = None) -> str:
     return "\n\n".join([*parts, f"Page: {page}"])
 
 
-def _audits(folders: Sequence[str]) -> dict[str, Any]:
+def _audits(folders: Sequence[str]) -> dict[str, AuditResult]:
     files = _files(folders)
     problems = [
         f"{folder}: no finished audit here ({Path('audit') / RESULT}); give the folders of finished runs"
@@ -57,12 +58,12 @@ def _audits(folders: Sequence[str]) -> dict[str, Any]:
             f"--compare: two finished runs or more are compared, and {folders[0]} is one"
             f"{' (given twice)' if len(folders) > 1 else ''}; its own report: cda report {folders[0]}"
         )
-    audits: dict[str, Any] = {folder: read_json(file) for folder, file in files.items()}
-    problems = [
-        f"{files[folder]}: not an audit of this version; run `cda audit` again"
-        for folder, audit in audits.items()
-        if not is_audit(audit)
-    ]
+    audits: dict[str, AuditResult] = {}
+    for folder, file in files.items():
+        try:
+            audits[folder] = load(AuditResult, file, "cda audit")
+        except DataError as error:
+            problems.append(str(error))
     if problems:
         raise RunError("\n".join(problems))
     return audits

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from cda.discover.search import draw_originals
 from cda.files.jsonl import read_json, read_jsonl, write_json, write_jsonl
 from cda.launch import say
 from cda.records import Direction, RewriteRequest, prompt_id
+from cda.results.base import as_json
 from cda.rewrite.protocol import Rewriter
 from cda.stages.discover_history import measured_of, measured_row
 from cda.stages.discover_parts import AskedJudge, Verdicts, responses_each
@@ -185,11 +186,11 @@ def _originals(samples: Sequence[PromptSamples], most: int | None, loaded: Loade
 def _write(folder: Path, held_out: HeldOut, found: Sequence[Validation] | Sequence[Confirmation]) -> None:
     write_jsonl(folder / ROWS, (measured_row(row) for own in held_out.rows.values() for row in own))
     content = {
-        "results": [asdict(one) for one in found],
+        "results": [as_json(one) for one in found],
         "failed": held_out.failed,
         "already": held_out.already,
         "n_prompts": held_out.n_prompts,
-        "verdicts": held_out.verdicts and asdict(held_out.verdicts),
+        "verdicts": held_out.verdicts and as_json(held_out.verdicts),
         "cut_for_judge": held_out.n_cut,
     }
     write_json(folder / RESULT, content)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from cda.files.paths import own_folder, refuse_link
 from cda.report.discover_page import discover_page, discover_plots
 from cda.report.discover_sentences import rewriters_shown
 from cda.report.discover_tables import discover_markdown, discover_text
+from cda.results.base import as_json
 from cda.run import RunFolder, versions
 from cda.stages.discover_confirm import counted_rows, read_result, read_rows
 from cda.stages.discover_contrasts import write_contrasts
@@ -107,7 +108,7 @@ def _result(found: Found) -> dict[str, Any]:
         if by_llm(found.loaded)
         else 1,  # one rule engine, at several strengths
         "settings": recipe.discover.model_dump(mode="json"),
-        "search": asdict(search_settings(found.loaded)),
+        "search": as_json(search_settings(found.loaded)),
         "material": material_counts(folder.stage("material")),
         "generations": [_generation(one) for one in found.generations],
         "candidates": {name: candidate_row(one) for name, one in everyone.items()},
@@ -141,7 +142,7 @@ def _generation(generation: Generation) -> dict[str, Any]:
         "index": generation.index,
         "n_prompts": generation.n_prompts,
         "n_merged": generation.n_merged,
-        "proposed": asdict(generation.proposed),
+        "proposed": as_json(generation.proposed),
         "standings": [standing_row(one) | {"candidate": one.candidate.id} for one in generation.standings],
     }
 
@@ -197,7 +198,7 @@ def _by_topic(rows: Sequence[Measured], material: Material, trim: bool) -> dict[
     found = {}
     for topic in topics:
         own = evidence([row for row in rows if material.topics.get(row.prompt_id) == topic], {}, 1.0, trim)
-        found[topic] = {"untested": own.untested} if own.pooled is None else asdict(own.pooled)
+        found[topic] = {"untested": own.untested} if own.pooled is None else as_json(own.pooled)
     return found
 
 
@@ -219,7 +220,7 @@ def _strength(found: Found, validation: Mapping[str, Any] | None) -> dict[str, A
     return {
         "penalty": penalty,
         "n": len(pooled),
-        "curve": [asdict(one) | {"threshold": at} for at, one in zip(_THRESHOLDS, curve, strict=True)],
+        "curve": [as_json(one) | {"threshold": at} for at, one in zip(_THRESHOLDS, curve, strict=True)],
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -21,6 +21,7 @@ from cda.records import Exclusions
 from cda.report.numbers import NOT_ESTIMATED, decimals, distance, inert, percent, points, share
 from cda.report.tables import Table
 from cda.report.terminal import plain_table
+from cda.results.base import as_json
 
 NOTE = (
     "Two scores are mixed here, margin(λ) = (1 − λ)·before + λ·after. Scaling the adapter's weights by λ gives another\n"
@@ -137,8 +138,8 @@ def dose_from_files(
         "seed": seed,
         "max_quality_loss": None if checked is None else max_quality_loss,
         "left_out": notes,
-        "response": [asdict(point) for point in response],
-        "held_out": asdict(held),
+        "response": [as_json(point) for point in response],
+        "held_out": as_json(held),
     }
     result.parent.mkdir(parents=True, exist_ok=True)
     write_json(result, content)
@@ -196,11 +197,11 @@ def _few(names: Sequence[str] | Mapping[str, Any]) -> str:
 
 
 def _table(response: Sequence[DosePoint]) -> str:
-    human = asdict(response[0].people.human_skew)
+    human = as_json(response[0].people.human_skew)
     has_quality = response[0].quality is not None
     rows = []
     for point in response:
-        one = asdict(point)
+        one = as_json(point)
         people = one["people"]
         auc = decimals(people["auc"]) if people["auc"] else NOT_ESTIMATED
         row = [f"{point.dose:g}", share(people["skew"]), share(people["miscalibration"]), distance(people["gap"]), auc]
@@ -215,7 +216,7 @@ def _table(response: Sequence[DosePoint]) -> str:
 
 
 def _sentences(held: HeldOutDose) -> list[str]:
-    found = asdict(held)
+    found = as_json(held)
     people = found["people"]
     often = ", ".join(f"{dose:g} {percent(part)}" for dose, part in held.chosen.items() if part)
     lines = [f"Chosen dose: {held.dose:g} (halves chose {often})"]
@@ -237,4 +238,4 @@ def _sentences(held: HeldOutDose) -> list[str]:
 
 def _changes(change: HeldOutChange) -> str:
     said = [("miscalibration", change.miscalibration), ("gap", change.gap), ("quality", change.quality)]
-    return ", ".join(f"{name} {points(asdict(one))}" for name, one in said if one is not None)
+    return ", ".join(f"{name} {points(one)}" for name, one in said if one is not None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +13,7 @@ from cda.metrics.dose import DoseCurve, dose_response, mixed_curve
 from cda.metrics.held_out_dose import HeldOutDose, cross_validated_dose
 from cda.metrics.votes import Majority, TieRule, assumed_ties
 from cda.records import Exclusions, Pair, count_reasons, prompt_id
+from cda.results.base import as_json
 from cda.score.compared import Rewards
 from cda.score.protocols import FloatArray
 from cda.stages.audit_groups import Group, people_of
@@ -115,17 +115,17 @@ def _method(curve: DoseCurve, people: Majority, ids: Sequence[str], settings: Do
         "chosen": first.dose,
         "barred": list(first.barred),
         "shares": {f"{dose:g}": share for dose, share in first.chosen.items()},
-        "quality": None if first.quality is None else asdict(first.quality),
+        "quality": None if first.quality is None else as_json(first.quality),
         "quality_kept": first.against_base.quality is None or first.against_base.quality.value >= -limit,
         "plain_keeps_quality": plain is None or plain["value"] >= -limit,
         "held_out": {
             bias: {
-                "people": asdict(one.people),
-                "base": asdict(one.base),
-                "plain": asdict(one.plain),
+                "people": as_json(one.people),
+                "base": as_json(one.base),
+                "plain": as_json(one.plain),
                 "plain_change": _plain_change(curve, people, ids, bias),
-                "against_base": asdict(one.against_base),
-                "against_plain": asdict(one.against_plain),
+                "against_base": as_json(one.against_base),
+                "against_plain": as_json(one.against_plain),
             }
             for bias, one in held.items()
         },
@@ -142,7 +142,7 @@ def _plain_change(curve: DoseCurve, people: Majority, ids: Sequence[str], bias: 
         "skew": (before * 1.0, after * 1.0),
         "miscalibration": (np.abs(before - target), np.abs(after - target)),
     }
-    return {name: asdict(paired_change(*sides, kept)) for name, sides in changes.items()}
+    return {name: as_json(paired_change(*sides, kept)) for name, sides in changes.items()}
 
 
 def _response(curve: DoseCurve, people: Majority, ids: Sequence[str], bias: str) -> list[dict[str, Any]]:
@@ -150,7 +150,7 @@ def _response(curve: DoseCurve, people: Majority, ids: Sequence[str], bias: str)
     own = DoseCurve(curve.doses, curve.margins[:, rows], curve.quality_margins, curve.quality_prompt_ids)
     majority = Majority(people.target[rows], people.used[rows], people.rule, people.exclusions)
     kept = [one for one, keep in zip(ids, rows, strict=True) if keep]
-    return [asdict(point) for point in dose_response(own, majority, kept)]
+    return [as_json(point) for point in dose_response(own, majority, kept)]
 
 
 def _curve(

@@ -229,13 +229,13 @@ def _phrases(rows: Sequence[Looked]) -> list[dict[str, Any]]:
 def _share(hits: Sequence[bool], rows: Sequence[Looked]) -> dict[str, Any]:
     if not rows:
         return {"missing": "none"}
-    return _attempt(lambda: share(hits, _prompts(rows)).to_json())
+    return _attempt(lambda: share(hits, _prompts(rows)).model_dump())
 
 
 def _mean(values: Sequence[float], rows: Sequence[Looked], unit: str, seed: int) -> dict[str, Any]:
     if not rows:
         return {"missing": "no rewards"}
-    return _attempt(lambda: bootstrap_mean(values, _prompts(rows), _rng(seed)).estimate(unit).to_json())
+    return _attempt(lambda: bootstrap_mean(values, _prompts(rows), _rng(seed)).estimate(unit).model_dump())
 
 
 def _attempt(make: Callable[[], _Found]) -> _Found | dict[str, str]:

@@ -14,8 +14,9 @@ from cda.biases import Bias, builtin_names, load_bias
 from cda.data.load import Row, load_rows
 from cda.data.triples import clean_triples
 from cda.errors import DataError, RunError
-from cda.files.jsonl import read_json
 from cda.records import Direction, LabelledPair, Prompt, TrainingPair, Triple
+from cda.results.audit import AuditResult
+from cda.results.saved import load
 from cda.rewrite.fidelity import DEFAULT_RULES, GateRules
 from cda.run import RunFolder
 from cda.stages.audit import RESULT
@@ -220,10 +221,10 @@ def _audited(folder: RunFolder, found: _Found) -> None:
     found.biases |= {name: bias for name, bias in _biases(folder.record("audit"), folder.path).items() if name not in found.biases}  # fmt: skip
     file = folder.stage("audit") / AUDITED
     _triples(load_rows(str(file)), f"{folder.path.name}/audit/{AUDITED}", TRIPLES, found)
-    audit = read_json(folder.stage("audit") / RESULT)
-    for name, rate in audit.get("rate", {}).items():
+    audit = load(AuditResult, folder.stage("audit") / RESULT, "cda audit")
+    for name, rate in audit.rate.items():
         found.by[str(rate.get("rewriter", "unknown"))] = None
-        lost = audit.get("excluded", {}).get(f"triples of {name}")
+        lost = audit.excluded.get(f"triples of {name}")
         if lost is not None:
             found.lost.append(Lost(name, f"{TRIPLES}, both directions", int(lost["seen"]), lost["reasons"]))
 

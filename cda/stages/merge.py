@@ -13,12 +13,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from cda.config.schema import ModelSection
-from cda.errors import ModelError, RunError
-from cda.files.jsonl import read_json
+from cda.errors import DataError, ModelError, RunError
 from cda.files.paths import user_path
 from cda.launch import say
 from cda.models.load import ModelSpec, check_adapter, head_names, load_config
 from cda.report.model_card import EMBEDDED, Part, model_card
+from cda.results.audit import AuditResult
+from cda.results.saved import load
 from cda.run import RunFolder
 from cda.stages.applied import adapter_at, chosen_dose
 from cda.stages.audit import RESULT
@@ -164,7 +165,7 @@ def _trained_model(run: Path, settings: Any) -> ModelSection:
         ) from None
 
 
-def _audit(run: RunFolder, chosen: dict[str, Any] | None) -> dict[str, Any] | None:
+def _audit(run: RunFolder, chosen: dict[str, Any] | None) -> AuditResult | None:
     """The run's audit, with how its dose was chosen; None where there is none, or one that another version of cda wrote."""
     file = run.stage("audit") / RESULT
     if not file.is_file():
@@ -172,15 +173,12 @@ def _audit(run: RunFolder, chosen: dict[str, Any] | None) -> dict[str, Any] | No
     if run.record("audit").get("inputs", {}).get("train") != run.record("train").get("output"):
         say(f"{file}: of an earlier training, so the model card goes without it; `cda audit` makes it anew")
         return None
-    audit: dict[str, Any] = read_json(file)
     try:
-        if chosen is not None and audit.get("dose_applied") == chosen["chosen"]:
-            audit["dose"] = chosen
-        model_card([Part(run.path.name, None, audit)], EMBEDDED, None)
-    except (AttributeError, KeyError, TypeError):
-        say(f"{file}: of another version, so the model card goes without it; `cda audit` makes it anew")
+        audit = load(AuditResult, file, "cda audit")
+    except DataError as error:
+        say(f"{error}. The model card goes without it")
         return None
-    return audit
+    return audit.model_copy(update={"dose": chosen}) if chosen and audit.dose_applied == chosen["chosen"] else audit
 
 
 def _shown_settings(settings: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ quality.md (drawn from it), scores.jsonl (every item with its scores) and, under
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import combinations, product
 from pathlib import Path
 from shutil import rmtree
@@ -28,6 +28,7 @@ from cda.records import count_reasons, prompt_id
 from cda.report.quality_files import rewardbench_files
 from cda.report.quality_page import quality_page, quality_page_plots
 from cda.report.quality_text import quality_markdown, quality_summary
+from cda.results.base import as_json
 from cda.run import versions
 from cda.score.compared import Compared, Comparison, Rewards
 from cda.score.protocols import FloatArray
@@ -187,7 +188,7 @@ def _measured(
             rows.append(_score_row(one, item, scored, own, unread[at]))
     adjusted = with_holm(results)
     n_tests = sum(len(one.sections) for one in adjusted) if len(scored) == 2 else 0
-    done = [{**entry, **asdict(result)} for entry, result in zip(entries, adjusted, strict=True)]
+    done = [{**entry, **as_json(result)} for entry, result in zip(entries, adjusted, strict=True)]
     facts = [{**scoring.facts, "unit": scoring.compared.unit} for scoring in scored.values()]
     return {"scorings": facts, "n_tests": n_tests, "sets": done}, rows
 
@@ -236,7 +237,7 @@ def _entry(one: QualitySet, unread: Sequence[str]) -> dict[str, Any]:
         "source": shown_path(one.source),
         "format": one.format,
         "n_items": len(one.items) - len(unread),
-        "exclusions": asdict(one.exclusions),
+        "exclusions": as_json(one.exclusions),
         "left_out_rows": {reason: list(rows) for reason, rows in one.left_out_rows.items()},
         "unread": len(unread),
         "unread_reasons": dict(count_reasons(unread)),

@@ -14,12 +14,14 @@ from cda.report.html import render_html
 from cda.report.markdown import render_markdown
 from cda.report.plots.audit import audit_plots
 from cda.report.terminal import summary_table
+from cda.results.audit import AuditResult
+from cda.results.saved import load
 from cda.run import RunFolder
 from cda.stages.applied import NAME as ADAPTER
 from cda.stages.applied import applied_dose, chosen_dose
 from cda.stages.audit import RESULT
 from cda.stages.figures import checked_form, write_figures
-from cda.stages.saved import of_this_version, read_audit
+from cda.stages.saved import of_this_version
 from cda.stages.trainings import trainings
 
 
@@ -32,18 +34,18 @@ def run(run_folder: RunFolder, figures: str | None = None) -> Path:
     """
     run_folder.output_of("audit")  # says what to run first where there is no audit
     file = run_folder.stage("audit") / RESULT
-    audit = read_audit(file)
-    trained = len(audit["scorings"]) > 1
-    if trained and (chosen := chosen_dose(run_folder)) and chosen["chosen"] == audit.get("dose_applied"):
-        audit["dose"] = chosen
-    has_adapter = trained and applied_dose(run_folder) == audit.get("dose_applied")
+    audit = load(AuditResult, file, "cda audit")
+    trained = len(audit.scorings) > 1
+    if trained and (chosen := chosen_dose(run_folder)) and chosen["chosen"] == audit.dose_applied:
+        audit = audit.model_copy(update={"dose": chosen})
+    has_adapter = trained and applied_dose(run_folder) == audit.dose_applied
     adapter = str(run_folder.stage(ADAPTER)) if has_adapter else None
     folder = run_folder.path / "report"
     html = folder / "report.html"
     with of_this_version(file):
-        several = trainings((audit.get("seeds") or {}).get("seeds", (0,)))
-        own = [one.stage(kind) for kind in ("train", "dose") if kind != "dose" or "dose" in audit for one in several]
-        audit["run"] = _made(run_folder, ["label", "synthesize", *own, "audit"])
+        several = trainings((audit.seeds or {}).get("seeds", (0,)))
+        own = [one.stage(kind) for kind in ("train", "dose") if kind != "dose" or audit.dose for one in several]
+        audit = audit.model_copy(update={"run": _made(run_folder, ["label", "synthesize", *own, "audit"])})
         page, text, table = render_html(audit), render_markdown(audit), summary_table(audit, str(html), adapter)
     own_folder(folder)
     write_text(html, page)

@@ -6,35 +6,8 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from cda.errors import CdaError, DataError
-from cda.files.jsonl import read_json
-
-_PARTS = {
-    "recipe": str, "scorings": list, "model": dict, "biases": list, "sources": dict, "skew": dict, "votes": dict,
-    "effects": dict, "drift": dict, "rate": dict, "examples": list, "excluded": dict, "stages": dict,
-}  # fmt: skip
-"""What every audit.json holds, and as what."""
-
-
-def read_audit(path: Path) -> dict[str, Any]:
-    """An audit.json with all its parts; what they hold is not looked into, see `of_this_version`.
-
-    Raises:
-        DataError: Missing, not JSON, or no audit of this version; says which part is missing or of another kind.
-    """
-    audit = read_json(path)
-    if not isinstance(audit, dict):
-        raise DataError(f"{path}: not an audit (a {type(audit).__name__}); run `cda audit` again")
-    wrong = [
-        f"'{name}' is " + ("missing" if name not in audit else f"a {type(audit[name]).__name__} and no {kind.__name__}")
-        for name, kind in _PARTS.items()
-        if not isinstance(audit.get(name), kind)
-    ]
-    if wrong:
-        raise DataError(f"{path}: not an audit of this version of cda ({'; '.join(wrong)}); run `cda audit` again")
-    return audit
 
 
 @contextmanager

@@ -301,7 +301,7 @@ def _verdict_facts(judge: LLMJudge | OwnPairwise, preferences: Preferences) -> d
         "half_read": judge.orders.n_half_read,
         "flipped": judge.orders.n_flipped,
         "position_bias": judge.orders.position_bias,
-        "position": None if position is None else position.to_json(),
+        "position": None if position is None else position.model_dump(),
     }
 
 

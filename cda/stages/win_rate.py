@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from cda.metrics.win_rate import WinRate, win_rate
 from cda.records import Exclusions, count_reasons, prompt_id
 from cda.report.numbers import Json, count, inert, p_value, share
 from cda.report.scoring import scored_line
+from cda.results.base import as_json
 from cda.run import versions
 from cda.score.compared import Compared, Comparison, Rewards
 from cda.score.protocols import FloatArray
@@ -88,13 +89,13 @@ def run_win_rate(
         "first": first,
         "second": second,
         "scorer": {"name": subject.name, "unit": compared.unit} | facts,
-        "result": asdict(found),
+        "result": as_json(found),
         "without_counterpart": paired.alone.dropped,
         "excluded": {
-            **{f"rows of the {side} file": asdict(one.rows) for side, one in zip(_SIDES, files, strict=True)},
-            "outputs": asdict(paired.alone),
-            "pairs": asdict(paired.pairs),
-            "comparisons": asdict(undecided),
+            **{f"rows of the {side} file": as_json(one.rows) for side, one in zip(_SIDES, files, strict=True)},
+            "outputs": as_json(paired.alone),
+            "pairs": as_json(paired.pairs),
+            "comparisons": as_json(undecided),
         },
         "seed": loaded.recipe.seed,
         "versions": versions(),
@@ -170,10 +171,10 @@ def win_rate_text(result: Json, found: WinRate) -> str:
     """For a terminal: shares with their intervals, how they came about, and what was left out."""
     first, second = (Path(str(result[side])).name for side in _SIDES)
     shares = {"win rate": found.win_rate, "wins": found.wins, "ties": found.ties, "losses": found.losses}
-    n, p = count(asdict(found.win_rate)), p_value(found.test.p_value)
+    n, p = count(found.win_rate), p_value(found.test.p_value)
     lines = [
         f"{first} over {second}, by {result['scorer']['name']}",
-        *(f"{label:9} {share(asdict(one))}" for label, one in shares.items()),
+        *(f"{label:9} {share(one)}" for label, one in shares.items()),
         f"n = {n}; one half: p = {p} ({found.test.method})",
         *_how(result["scorer"]),
         *_left_out(result["excluded"]),

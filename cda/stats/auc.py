@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, stats
 
 from cda.errors import DataError
-from cda.stats.estimate import Estimate
+from cda.results.base import Estimate
 from cda.stats.proportions import Z_95
 
 
@@ -38,7 +38,7 @@ def auc(margins: ArrayLike, target: ArrayLike, prompt_ids: Sequence[str]) -> Est
     else:
         low, high = _newcombe_auc(area, one.prompts_up, one.prompts_down)
         method = "Newcombe AUC score 95%"
-    return Estimate(area, low, high, one.n, one.n_prompts, "AUC", method)
+    return Estimate(value=area, low=low, high=high, n=one.n, n_prompts=one.n_prompts, unit="AUC", method=method)
 
 
 def auc_change(before: ArrayLike, after: ArrayLike, target: ArrayLike, prompt_ids: Sequence[str]) -> Estimate:
@@ -68,7 +68,9 @@ def auc_change(before: ArrayLike, after: ArrayLike, target: ArrayLike, prompt_id
     if first.n_prompts == 1:
         half, method = 2.0, "one prompt: nothing is known of others"
     low, high = max(-1.0, difference - half), min(1.0, difference + half)
-    return Estimate(difference, low, high, first.n, first.n_prompts, "AUC difference", method)
+    return Estimate(
+        value=difference, low=low, high=high, n=first.n, n_prompts=first.n_prompts, unit="AUC difference", method=method
+    )
 
 
 @dataclass(frozen=True, slots=True)

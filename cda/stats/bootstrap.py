@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from cda.errors import DataError
-from cda.stats.estimate import Estimate
+from cda.results.base import Estimate
 
 FloatArray = NDArray[np.float64]
 Method = Literal["percentile", "bca"]
@@ -58,7 +58,15 @@ class Bootstrapped:
 
     def estimate(self, unit: str) -> Estimate:
         """The same as an `Estimate` of the given unit."""
-        return Estimate(self.value, self.low, self.high, self.n, self.n_clusters, unit, _LABEL[self.method])
+        return Estimate(
+            value=self.value,
+            low=self.low,
+            high=self.high,
+            n=self.n,
+            n_prompts=self.n_clusters,
+            unit=unit,
+            method=_LABEL[self.method],
+        )
 
 
 def bootstrap_mean(

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, special, stats
 
 from cda.errors import DataError
+from cda.results.base import Estimate
 from cda.stats.bootstrap import cluster_sums
-from cda.stats.estimate import Estimate
 
 FloatArray = NDArray[np.float64]
 Alternative = Literal["greater", "less"]
@@ -84,7 +84,15 @@ def clustered_t_test(
     degrees = n_prompts - 1
     p_value = float(stats.t.sf(beyond / error, degrees)) if error else _without_spread(beyond, rounding, n_prompts)
     half = float(stats.t.ppf(0.975, degrees)) * error
-    estimate = Estimate(mean, mean - half, mean + half, n, n_prompts, unit, "prompt-clustered t 95%")
+    estimate = Estimate(
+        value=mean,
+        low=mean - half,
+        high=mean + half,
+        n=n,
+        n_prompts=n_prompts,
+        unit=unit,
+        method="prompt-clustered t 95%",
+    )
     return MeanTest(estimate, error, p_value, null, alternative)
 
 

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from cda.errors import DataError
+from cda.results.base import Estimate
 from cda.stats.bootstrap import cluster_sums
-from cda.stats.estimate import Estimate
 from cda.stats.proportions import Z_95, paired_change, wilson
 
 FloatArray = NDArray[np.float64]
@@ -100,7 +100,15 @@ def share_over_seeds(hits: ArrayLike, prompt_ids: Sequence[str]) -> Estimate:
     if (spread := p * (1 - p)) > _ROUNDING:
         effective = min(float(found.n), spread * (Z_95 / found.half) ** 2) if found.half > 0 else float(found.n)
     low, high = wilson(p * effective, effective)
-    return Estimate(p, low, high, found.n, found.n_prompts, "share", "Wilson 95%, effective n over seeds and prompts")
+    return Estimate(
+        value=p,
+        low=low,
+        high=high,
+        n=found.n,
+        n_prompts=found.n_prompts,
+        unit="share",
+        method="Wilson 95%, effective n over seeds and prompts",
+    )
 
 
 def change_over_seeds(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str]) -> Estimate:
@@ -125,4 +133,12 @@ def change_over_seeds(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[
 def mean_over_seeds(found: OverSeeds, unit: str, bound: float = math.inf) -> Estimate:
     """The mean ± its margin of error, within ±`bound`."""
     low, high = max(-bound, found.value - found.half), min(bound, found.value + found.half)
-    return Estimate(found.value, low, high, found.n, found.n_prompts, unit, "t over seeds and prompts 95%")
+    return Estimate(
+        value=found.value,
+        low=low,
+        high=high,
+        n=found.n,
+        n_prompts=found.n_prompts,
+        unit=unit,
+        method="t over seeds and prompts 95%",
+    )

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cda.errors import DataError
-from cda.stats.estimate import Estimate
+from cda.results.base import Estimate
 from cda.stats.proportions import Z_95
 
 FloatArray = NDArray[np.float64]
@@ -128,7 +128,15 @@ def _standard_error(residuals: FloatArray, predictions: FloatArray, labelled: Co
 
 
 def _normal(value: float, error: float, n: int, n_prompts: int, unit: str, method: str) -> Estimate:
-    return Estimate(value, value - Z_95 * error, value + Z_95 * error, n, n_prompts, unit, method)
+    return Estimate(
+        value=value,
+        low=value - Z_95 * error,
+        high=value + Z_95 * error,
+        n=n,
+        n_prompts=n_prompts,
+        unit=unit,
+        method=method,
+    )
 
 
 def _codes(labelled: Sequence[str], unlabelled: Sequence[str]) -> tuple[Codes, Codes]:

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from cda.errors import DataError
+from cda.results.base import Estimate
 from cda.stats.effective_rows import effective_rows
-from cda.stats.estimate import Estimate
 
 Z_95 = float(stats.norm.ppf(0.975))
 # Where each prompt occurs once, and where prompts repeat.
@@ -54,7 +54,7 @@ def share(hits: ArrayLike, prompt_ids: Sequence[str], answers_a_row: float = 1) 
     n, n_prompts, p = len(values), len(set(prompt_ids)), float(values.mean())
     effective = effective_rows(values, prompt_ids) * _worth(values, answers_a_row)
     low, high = wilson(p * effective, effective)
-    return Estimate(p, low, high, n, n_prompts, "share", _WILSON[n_prompts < n])
+    return Estimate(value=p, low=low, high=high, n=n, n_prompts=n_prompts, unit="share", method=_WILSON[n_prompts < n])
 
 
 def paired_change(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str], answers_a_row: float = 1) -> Estimate:
@@ -91,7 +91,13 @@ def paired_change(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str]
     low = difference - math.sqrt(max(0.0, down_q**2 - 2 * phi * down_q * up_p + up_p**2))
     high = difference + math.sqrt(max(0.0, up_q**2 - 2 * phi * up_q * down_p + down_p**2))
     return Estimate(
-        difference, max(-1.0, low), min(1.0, high), n, n_prompts, "share difference", _NEWCOMBE[n_prompts < n]
+        value=difference,
+        low=max(-1.0, low),
+        high=min(1.0, high),
+        n=n,
+        n_prompts=n_prompts,
+        unit="share difference",
+        method=_NEWCOMBE[n_prompts < n],
     )
 
 
@@ -128,7 +134,15 @@ def unpaired_change(before: ArrayLike, after: ArrayLike) -> Estimate:
     half = Z_95 * math.sqrt(p * (1 - p) / len(first) + q * (1 - q) / len(second))
     n = min(len(first), len(second))
     low, high = max(-1.0, q - p - half), min(1.0, q - p + half)
-    return Estimate(q - p, low, high, n, n, "share difference", "unpaired two-proportion z 95%")
+    return Estimate(
+        value=q - p,
+        low=low,
+        high=high,
+        n=n,
+        n_prompts=n,
+        unit="share difference",
+        method="unpaired two-proportion z 95%",
+    )
 
 
 def exact_change_test(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str]) -> ExactTest:

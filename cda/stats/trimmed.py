@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cda.errors import DataError
-from cda.stats.estimate import Estimate
+from cda.results.base import Estimate
 from cda.stats.one_sided import clustered_t_test
 
 BoolArray = NDArray[np.bool_]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from statistics import median
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from cda.errors import DataError
 from cda.metrics.votes import WORDS, agreement, count_votes, leading_words, majority
 from cda.records import Preference
+from cda.results.base import as_json
 from cda.stats.proportions import exact_change_test, share
 from cda.study.records import Item, Study
 from cda.study.screen import Rules, Screened, Vote
@@ -39,12 +39,12 @@ def summary(study: Study, found: Screened, rules: Rules, blank: int) -> Json:
         "study": study.fingerprint,
         "kind": study.kind,
         "judgements_wanted": study.judgements,
-        "rules": asdict(rules),
+        "rules": as_json(rules),
         "n_items": len(contrasts),
         "n_votes": len(found.votes),
         "n_blank": blank,
         "n_check_answers": found.checks,
-        "exclusions": asdict(found.exclusions),
+        "exclusions": as_json(found.exclusions),
         "all": _group(contrasts, by_item, study.seed),
         "biases": {
             name: _group([one for one in contrasts if one.bias == name], by_item, study.seed) for name in biases
@@ -73,14 +73,14 @@ def _group(items: Sequence[Item], by_item: Mapping[str, Sequence[Vote]], seed: i
         target = majority(counts, "drop")
         hits = target.target[target.used]
         ids = [one for one, used in zip(prompts, target.used, strict=True) if used]
-        result["skew"] = share(hits, ids).to_json()
+        result["skew"] = share(hits, ids).model_dump()
     except DataError as problem:
         result["skew"], reasons["skew"] = None, str(problem)
     try:
         agreed = agreement(counts, prompts, np.random.default_rng(seed))
         result["agreement"] = {
-            "alpha": agreed.alpha and agreed.alpha.to_json(), "no_alpha": agreed.no_alpha,
-            "majority_share": agreed.majority_share.to_json(),
+            "alpha": agreed.alpha and agreed.alpha.model_dump(), "no_alpha": agreed.no_alpha,
+            "majority_share": agreed.majority_share.model_dump(),
             "n_votes": agreed.n_votes, "level": agreed.level,
         }  # fmt: skip
     except DataError as problem:
@@ -100,7 +100,7 @@ def _position(votes: Sequence[Vote]) -> Json | None:
     hits = np.array([one.choice == "A" for one in sided], dtype=np.float64)
     items = [one.item for one in sided]
     test = exact_change_test(1 - hits, hits, items)
-    return {"share_a": share(hits, items).to_json(), "p_value": test.p_value, "n_items": len(set(items))}
+    return {"share_a": share(hits, items).model_dump(), "p_value": test.p_value, "n_items": len(set(items))}
 
 
 def _time(votes: Sequence[Vote]) -> Json:
@@ -127,7 +127,7 @@ def _participants(study: Study, found: Screened, by_item: Mapping[str, Sequence[
             "a": sum(one.choice == "A" for one in votes),
             "justified": sum(bool(one.justification.strip()) for one in votes),
             **_time(votes),
-            "attention": asdict(found.attention[code]),
+            "attention": as_json(found.attention[code]),
             "disagrees": _disagrees(votes, by_item, study),
         }
         for code, votes in mine.items()
@@ -146,7 +146,7 @@ def _disagrees(votes: Sequence[Vote], by_item: Mapping[str, Sequence[Vote]], stu
         if leading in WORDS:
             hits.append(one.vote != leading)
             prompts.append(study.items[one.item].prompt_id)
-    return share(np.array(hits, dtype=np.float64), prompts).to_json() if hits else None
+    return share(np.array(hits, dtype=np.float64), prompts).model_dump() if hits else None
 
 
 def _item(item: Item, votes: Sequence[Vote], wanted: int) -> Json:

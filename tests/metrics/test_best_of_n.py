@@ -14,7 +14,7 @@ from cda.errors import DataError
 from cda.metrics.best_of_n import Attribute, BestOfN, best_of_n
 from cda.metrics.over_prompts import Measured, NoSpread, share_over_prompts
 from cda.metrics.picks import kl_at_most, pick_probabilities, usual_sizes
-from cda.stats.estimate import Estimate
+from cda.results.base import Estimate
 from cda.stats.proportions import wilson
 
 

@@ -13,8 +13,8 @@ from cda.metrics.people import against_people
 from cda.metrics.resampled_dose import _halves, draw_prompts, resampled_choices
 from cda.metrics.votes import Majority
 from cda.records import Exclusions
+from cda.results.base import Estimate
 from cda.stats.bootstrap import bootstrap_mean
-from cda.stats.estimate import Estimate
 
 Floats = np.ndarray
 

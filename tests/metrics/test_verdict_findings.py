@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from cda.metrics.verdict import Margin, finding, may_be_drift
-from cda.stats.estimate import Estimate
+from cda.results.base import Estimate
 
 
 def about(value: float, half: float = 0.1) -> Estimate:
-    return Estimate(value, value - half, value + half, 100, 100, "reward", "test")
+    return Estimate(
+        value=value, low=value - half, high=value + half, n=100, n_prompts=100, unit="reward", method="test"
+    )
 
 
 UP, DOWN, OPEN = about(0.5), about(-0.5), about(0.05)

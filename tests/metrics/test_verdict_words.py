@@ -19,7 +19,7 @@ from cda.metrics.verdict import (
     risen,
     verdict,
 )
-from cda.stats.estimate import Estimate
+from cda.results.base import Estimate
 
 
 def change(before: float, after: float, half: float = 0.1, p_holm: float = 0.001) -> Moved:
@@ -28,7 +28,9 @@ def change(before: float, after: float, half: float = 0.1, p_holm: float = 0.001
 
 
 def mean(value: float, half: float = 0.1) -> Estimate:
-    return Estimate(value, value - half, value + half, 100, 100, "reward", "test")
+    return Estimate(
+        value=value, low=value - half, high=value + half, n=100, n_prompts=100, unit="reward", method="test"
+    )
 
 
 FELL, ROSE, STAYED = change(0.8, 0.5), change(0.5, 0.8), change(0.8, 0.79)

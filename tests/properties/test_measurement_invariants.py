@@ -36,9 +36,9 @@ from cda.metrics.people import (
 )
 from cda.metrics.preference import positive_share, positive_share_change
 from cda.metrics.votes import Majority, agreement, count_votes, majority, noise_ceiling
+from cda.results.base import Estimate
 from cda.stats.auc import auc
 from cda.stats.bootstrap import bootstrap_mean, bootstrap_paired_difference, bootstrap_ratio, bootstrap_sums
-from cda.stats.estimate import Estimate
 from cda.stats.multiplicity import benjamini_hochberg, holm
 from cda.stats.proportions import exact_change_test, paired_change, share, unpaired_change, wilson
 

@@ -16,6 +16,7 @@ from cda.data.quality_sets import quality_set
 from cda.metrics.beyond_noise import beyond_noise
 from cda.metrics.votes import TieRule
 from cda.records import Contrast, LabelledPair, Pair, Triple, user_prompt
+from cda.results.audit import AuditResult
 from cda.rewrite.triples import flips_of
 from cda.score.compared import Preferences, Rewards, as_panel, comparison_id
 from cda.score.distinct import text_id
@@ -32,9 +33,10 @@ from cda.stages import (
 from cda.stages.audit_groups import Group, attempt
 
 Audit = dict[str, Any]
-MakeAudit = Callable[..., Audit]
+MakeAudit = Callable[..., AuditResult]
 HOSTILE = 'a<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31mred\x1b]8;;http://evil.example\x07\u202egnp.exe\ud800 ``` | "&'
 SEED = 0
+_UNMEASURED = ("dose_applied", "panel", "paper", "plain", "seeds")
 
 
 def _bias(name: str) -> Bias:
@@ -292,7 +294,7 @@ def make_audit() -> MakeAudit:
         panel: bool = False,
         paper: bool = False,
         aim: str | None = None,
-    ) -> Audit:
+    ) -> AuditResult:
         targets = {"jargon": (0.88, 0.40)} if targets is None else targets
         two = all(len(shares) == 2 for shares in targets.values())
         source = dict.fromkeys(votes or {}, "file")  # only a file of contrasts can hold votes
@@ -360,19 +362,19 @@ def make_audit() -> MakeAudit:
             found["stages"] = {"label": {}, "synthesize": {}, "train": {}}
         audit_result.adjust_for_all_tests(found)
         json.dumps(found, allow_nan=False)  # as the audit is written
-        return found
+        return AuditResult.model_validate(dict.fromkeys(_UNMEASURED) | found)
 
     return make
 
 
 @pytest.fixture
-def audit(make_audit: MakeAudit) -> Audit:
+def audit(make_audit: MakeAudit) -> AuditResult:
     """One target, no votes."""
     return make_audit()
 
 
 @pytest.fixture
-def voted(make_audit: MakeAudit) -> Audit:
+def voted(make_audit: MakeAudit) -> AuditResult:
     """Two targets, the first with votes."""
     return make_audit(
         {"jargon": (0.88, 0.40), "vagueness": (0.70, 0.30)},
@@ -381,7 +383,7 @@ def voted(make_audit: MakeAudit) -> Audit:
 
 
 @pytest.fixture
-def one_model(make_audit: MakeAudit) -> Audit:
+def one_model(make_audit: MakeAudit) -> AuditResult:
     """One model as it is: two biases, the first with votes, and RATE."""
     return make_audit(
         {"jargon": (0.88,), "vagueness": (0.5,)}, votes={"jargon": (0.88, 0.45)}, quality=(0.75,), others=(), rate=True
@@ -389,7 +391,7 @@ def one_model(make_audit: MakeAudit) -> Audit:
 
 
 @pytest.fixture
-def judge(make_audit: MakeAudit) -> Audit:
+def judge(make_audit: MakeAudit) -> AuditResult:
     """A judge with ties of its own, where people's ties count half and verdicts stretch their votes."""
     return make_audit(
         {"jargon": (0.88,)}, votes={"jargon": (0.88, 0.45)}, quality=(0.75,), others=(), rate=True, ties="half", judge=True,
@@ -398,6 +400,6 @@ def judge(make_audit: MakeAudit) -> Audit:
 
 
 @pytest.fixture
-def hostile(make_audit: MakeAudit) -> Audit:
+def hostile(make_audit: MakeAudit) -> AuditResult:
     """Hostile text wherever text comes from outside."""
     return make_audit({"jargon": (0.88, 0.40), "ev<i>l\x1b[2J": (0.7, 0.6)}, hostile=HOSTILE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +10,16 @@ from typer.testing import CliRunner
 
 from cda.cli import app
 from cda.errors import DataError, RunError
+from cda.files.jsonl import write_json
 from cda.report.comparison import comparison_notes, comparison_tables, matrix
 from cda.report.comparison_page import render_comparison
+from cda.results.base import as_json
 from cda.stages.compare import compare_runs
 
 
 def _write(folder: Path, content: object) -> str:
     (folder / "audit").mkdir(parents=True)
-    (folder / "audit" / "audit.json").write_text(json.dumps(content), encoding="utf-8")
+    write_json(folder / "audit" / "audit.json", as_json(content))
     return str(folder)
 
 
@@ -135,19 +136,20 @@ def test_hostile_names_stay_text_on_the_page(hostile: Any) -> None:
     assert text.count("<script>") == 1
 
 
-@pytest.mark.parametrize("broken", ["no scorings", "a list", "no estimate", "no sources"])
+@pytest.mark.parametrize("broken", ["no scorings", "a list", "earlier", "newer"])
 def test_an_audit_of_another_version_is_refused(make_audit: Any, tmp_path: Path, broken: str) -> None:
-    content: Any = make_audit()
-    if broken == "no scorings":
-        del content["scorings"]
-    elif broken == "a list":
-        content = [content]
-    elif broken == "no estimate":
-        content["skew"]["jargon"]["before"] = 0.88
-    else:
-        content["sources"] = {}
+    whole = as_json(make_audit())
+    content, said = {
+        "no scorings": (
+            {name: one for name, one in whole.items() if name != "scorings"},
+            "at scorings: Field required",
+        ),
+        "a list": ([whole], "no AuditResult as this version of cda writes it"),
+        "earlier": (whole | {"schema_version": 1}, "written by an earlier version of cda"),
+        "newer": (whole | {"schema_version": 99}, "written by a newer version of cda"),
+    }[broken]
     old = _write(tmp_path / "old", content)
-    with pytest.raises(RunError, match="not an audit of this version; run `cda audit` again"):
+    with pytest.raises(RunError, match=rf"audit\.json: .*{said}.*`cda audit` again"):
         compare_runs([old, _write(tmp_path / "new", make_audit())])
     done = CliRunner().invoke(app, ["report", "--compare", old])
     assert done.exit_code == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
@@ -20,6 +19,7 @@ from cda.discover.records import Candidate, Measured
 from cda.records import Prompt, user_prompt
 from cda.report.discover_sentences import sentences
 from cda.report.discover_tables import discover_markdown, discover_text
+from cda.results.base import as_json
 
 HOSTILE = (
     'a<script>alert(1)</script>\x1b[31mred\x1b]8;;http://evil.example\x07\u202egnp.exe\ud800 ``` | "&\nsecond *line*'
@@ -76,7 +76,7 @@ def make() -> MakeResult:
         strict = ConfirmSettings()
         failures = {one: {"gpt-x": {"refused": 2}, "gpt-y": {}, **(failed or {})} for one in own}
         tested = [
-            plain(asdict(found))
+            plain(as_json(found))
             | {
                 "attribute": one.attribute, "name": one.bias.name, "topics": {}, "same_by_all": None,
                 "examples": [
@@ -88,7 +88,7 @@ def make() -> MakeResult:
             }
             for one, found in zip((SPACES, QUESTION), confirm(own, strict, failures), strict=True)
         ]  # fmt: skip
-        validation = {"results": [plain(asdict(one)) for one in validate(own, strict, failures)]}
+        validation = {"results": [plain(as_json(one)) for one in validate(own, strict, failures)]}
         result: Result = {
             "name": "discover", "given": given,
             "model": {"name": "embedded", "adapter": None, "dose": None},

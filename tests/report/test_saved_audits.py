@@ -13,21 +13,24 @@ import pytest
 
 from cda.errors import CdaError, DataError
 from cda.files.jsonl import write_json
+from cda.results.audit import AuditResult
+from cda.results.base import as_json
+from cda.results.saved import load
 from cda.run import RunFolder, Stage
 from cda.stages import report
 from cda.stages.compare import compare_runs
 from cda.stages.inspect_sources import rewrites_of_run
-from cda.stages.saved import of_this_version, read_audit
+from cda.stages.saved import of_this_version
 
-Audit = dict[str, Any]
-PARTS = ("recipe", "scorings", "model", "biases", "sources", "skew", "votes", "effects", "drift", "rate", "examples")
+Audit = AuditResult
+PARTS = tuple(name for name, one in AuditResult.model_fields.items() if one.is_required())
 OTHERS: tuple[Any, ...] = (None, [], {}, "x", 1, [None], {"x": None}, "\x1b[31m\u202e")
 
 
 def saved(folder: Path, audit: Any) -> RunFolder:
     """A run folder that holds this as its audit."""
     run, stage = RunFolder(folder), Stage("audit", {}, {})
-    write_json(run.begin(stage) / "audit.json", audit)
+    write_json(run.begin(stage) / "audit.json", as_json(audit))
     run.finish(stage, {}, 0.0)
     return run
 
@@ -60,12 +63,13 @@ def test_a_whole_audit_is_shown_and_compared(audit: Audit, tmp_path: Path, capsy
 @pytest.mark.parametrize("part", PARTS)
 def test_a_missing_or_other_part_is_named(audit: Audit, tmp_path: Path, part: str) -> None:
     file = tmp_path / "audit.json"
-    write_json(file, {key: value for key, value in audit.items() if key != part})
-    with pytest.raises(DataError, match=f"'{part}' is missing.*cda audit"):
-        read_audit(file)
-    write_json(file, {**audit, part: 7})
-    with pytest.raises(DataError, match=f"'{part}' is a int"):
-        read_audit(file)
+    whole = as_json(audit)
+    write_json(file, {key: value for key, value in whole.items() if key != part})
+    with pytest.raises(DataError, match=f"at {part}: Field required.*cda audit"):
+        load(AuditResult, file, "cda audit")
+    write_json(file, {**whole, f"{part}s and more": 7})
+    with pytest.raises(DataError, match=f"at {part}s and more: Extra inputs"):
+        load(AuditResult, file, "cda audit")
 
 
 @pytest.mark.parametrize("content", [[], None, "x", 1, {}])
@@ -75,15 +79,16 @@ def test_what_is_no_audit_at_all(content: Any, tmp_path: Path) -> None:
 
 def test_an_audit_changed_anywhere_is_shown_or_refused(audit: Audit, tmp_path: Path) -> None:
     rng = random.Random(1)
-    tops = [(audit, key) for key in audit]
-    deep = rng.sample([place for place in places(audit) if place[0] is not audit], 4)
+    whole = as_json(audit)
+    tops = [(whole, key) for key in whole]
+    deep = rng.sample([place for place in places(whole) if place[0] is not whole], 4)
     for number, (holder, key) in enumerate(tops[1::8] + deep):
         before = copy.deepcopy(holder[key])
         if number % 2 or not isinstance(holder, dict):
             holder[key] = rng.choice(OTHERS)
         else:
             del holder[key]
-        holds(saved(tmp_path / f"run-{number}", audit))
+        holds(saved(tmp_path / f"run-{number}", whole))
         holder[key] = before
 
 

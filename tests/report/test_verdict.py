@@ -189,7 +189,7 @@ def trained(make_audit: Any, noise: float, shift: float) -> Any:
     audit["skew"]["jargon"] |= audit_result.positive_shares(found["contrasts"], ids)
     audit["quality"] |= audit_result.positive_shares(found["quality"], pair_ids)
     moved = beyond_noise(*found["contrasts"].values(), ids, *found["quality"].values(), pair_ids)
-    audit["beyond_noise"] = {"jargon": moved.to_json()}
+    audit["beyond_noise"] = {"jargon": moved.model_dump()}
     audit_result.adjust_for_all_tests(audit)
     return audit
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from cda.discover.confirm import ConfirmSettings, confirm
 from cda.discover.records import Candidate, Measured
 from cda.files.jsonl import read_json, write_json, write_jsonl
 from cda.records import user_prompt
+from cda.results.base import as_json
 from cda.run import RunFolder
 from cda.stages.discover_confirm import HeldOut, counted_rows, read_result, read_rows, run_confirmation
 from cda.stages.discover_history import measured_row
@@ -46,7 +47,7 @@ def material() -> Material:
 
 
 def shown(trim: bool) -> dict[str, Any]:
-    found = [asdict(one) for one in confirm({CANDIDATE.id: ROWS}, ConfirmSettings(trim=trim), FAILED)]
+    found = [as_json(one) for one in confirm({CANDIDATE.id: ROWS}, ConfirmSettings(trim=trim), FAILED)]
     test = {"results": found}
     (one,) = _tested([CANDIDATE], test, counted_rows(ROWS, test), material(), trim)
     return one
@@ -79,7 +80,7 @@ def test_pairs_are_those_that_count_and_say_who_labelled_them(tmp_path: Path) ->
     confirmed, out = run.stage("confirm"), tmp_path / "out"
     for folder in (confirmed, out):
         folder.mkdir()
-    found = [asdict(one) for one in confirm({CANDIDATE.id: ROWS}, failed=FAILED)]
+    found = [as_json(one) for one in confirm({CANDIDATE.id: ROWS}, failed=FAILED)]
     write_json(confirmed / "result.json", {"results": found})
     write_jsonl(confirmed / "rewrites.jsonl", map(measured_row, ROWS))
     run_pairs(load_model_audit("embedded", {}, []), run, [CANDIDATE], out)

@@ -111,11 +111,11 @@ def test_bounds_hold_and_order_does_not_matter(rows: list[tuple[bool, bool]], ra
     shuffled = [clusters[row] for row in order]
     one = share(before, clusters)
     assert 0 <= one.low <= one.value <= one.high <= 1
-    assert share(before[order], shuffled).to_json() == pytest.approx(one.to_json())
+    assert share(before[order], shuffled).model_dump() == pytest.approx(one.model_dump())
     assume(not clustered or _varies(after - before, clusters))
     change = paired_change(before, after, clusters)
     assert -1 <= change.low <= change.value <= change.high <= 1
-    assert paired_change(before[order], after[order], shuffled).to_json() == pytest.approx(change.to_json())
+    assert paired_change(before[order], after[order], shuffled).model_dump() == pytest.approx(change.model_dump())
 
 
 def _varies(values: np.ndarray, clusters: list[str]) -> bool:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from cda.report.numbers import Json
 from cda.report.plots.dose import dose_plots
 from cda.report.plots.effects import drift_plots, effect_plots, rate_plots
 from cda.report.plots.people import correlation_plots, people_plots
 from cda.report.plots.plot import Plot
 from cda.report.plots.rewards import contrast_rewards, triple_rewards
 from cda.report.plots.shares import change_plots, quality_plots, skew_plot
+from cda.results.audit import AuditResult
 
 
-def section_plots(audit: Json) -> dict[str, tuple[Plot, ...]]:
+def section_plots(audit: AuditResult) -> dict[str, tuple[Plot, ...]]:
     """Figures of each section, by its id, each only where its data exist; skew itself stands on the first screen."""
     found = {
         "votes": people_plots(audit),
@@ -26,6 +26,6 @@ def section_plots(audit: Json) -> dict[str, tuple[Plot, ...]]:
     return {section: tuple(plots) for section, plots in found.items() if plots}
 
 
-def audit_plots(audit: Json) -> list[Plot]:
+def audit_plots(audit: AuditResult) -> list[Plot]:
     """Every figure, in the order of the report, with skew first: what is written for paper."""
     return [skew_plot(audit), *(plot for plots in section_plots(audit).values() for plot in plots)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cda.report.numbers import Json, count, distance, share
 from cda.report.plots.plot import AFTER, BEFORE, INK, PAGE, THIRD, Plot
 from cda.report.plots.rows import Mark, frame, legend, slugs
+from cda.results.audit import AuditResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +22,7 @@ _CURVES = {
 _NAMED = {0.0: "0\nno training", 1.0: "1\nplain CDA"}
 
 
-def dose_plots(audit: Json) -> list[Plot]:
+def dose_plots(audit: AuditResult) -> list[Plot]:
     """The curve of each bias whose contrasts chose the dose; none without a dose."""
     dose = audit.get("dose")
     if not dose:

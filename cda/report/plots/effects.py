@@ -10,6 +10,7 @@ from cda.report.numbers import Json, count, reward, share, signed
 from cda.report.plots.plot import FAINT, INK, LINE, THIRD, Plot
 from cda.report.plots.rows import SCORINGS, Mark, Row, Scale, draw_rows, named, rows_height, slugs
 from cda.report.tables import compares
+from cda.results.audit import AuditResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,19 +27,19 @@ _IMBALANCE = 0.1
 _MOST_SDS = 3.0
 
 
-def effect_plots(audit: Json) -> list[Plot]:
+def effect_plots(audit: AuditResult) -> list[Plot]:
     """For every scoring: mean margin of all pairs, of like pairs, and adjusted for drift; where one can be estimated."""
     return [plot for when in audit["scorings"] if (plot := _overlap(audit, when)) is not None]
 
 
-def rate_plots(audit: Json) -> list[Plot]:
+def rate_plots(audit: AuditResult) -> list[Plot]:
     """For each bias with triples: every estimand by every estimator, under all scorings."""
     words = slugs(audit["rate"])
     found = [_rate(name, one, words[name], audit) for name, one in audit["rate"].items()]
     return [plot for plot in found if plot is not None]
 
 
-def drift_plots(audit: Json) -> list[Plot]:
+def drift_plots(audit: AuditResult) -> list[Plot]:
     """For each target: the standardized difference of every feature that is not the bias itself."""
     names = [name for name, one in audit["drift"].items() if audit["skew"].get(name, {}).get("target")]
     words = slugs(names)
@@ -46,7 +47,7 @@ def drift_plots(audit: Json) -> list[Plot]:
     return [plot for plot in found if plot is not None]
 
 
-def _overlap(audit: Json, when: str) -> Plot | None:
+def _overlap(audit: AuditResult, when: str) -> Plot | None:
     rows: list[tuple[str, dict[str, Json]]] = []
     parts: list[str] = []
     seen: set[str] = set()
@@ -72,7 +73,7 @@ def _overlap(audit: Json, when: str) -> Plot | None:
                 height)  # fmt: skip
 
 
-def _common_limits(audit: Json) -> tuple[float, float]:
+def _common_limits(audit: AuditResult) -> tuple[float, float]:
     """One axis for all scorings, so that their figures can be held side by side."""
     found = [
         one
@@ -101,7 +102,7 @@ def _estimates(one: Json) -> tuple[dict[str, Json], str]:
     return estimates, f", {found['overlap']['n']} alike"
 
 
-def _rate(name: str, one: Json, word: str, audit: Json) -> Plot | None:
+def _rate(name: str, one: Json, word: str, audit: AuditResult) -> Plot | None:
     scorings = [when for when in audit["scorings"] if "effects" in one.get(when, {})]
     effects = {when: _by_kind(one[when]) for when in scorings}
     # The naive estimator has one number for all three estimands.

@@ -22,6 +22,7 @@ from cda.report.plots.rows import (
     named,
     rows_height,
 )
+from cda.results.audit import AuditResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +32,7 @@ _SECOND = Mark("second majority of people", PEOPLE, "D")
 _NAMED_POINTS = 4
 
 
-def people_plots(audit: Json) -> list[Plot]:
+def people_plots(audit: AuditResult) -> list[Plot]:
     """Skew beside human skew, miscalibration, and the model's skew by people's majority; none where nobody voted."""
     names = voted_names(audit)
     if not names:
@@ -39,7 +40,7 @@ def people_plots(audit: Json) -> list[Plot]:
     return [_skew(audit, names), _miscalibration(audit, names), *_by_majority(audit, names)]
 
 
-def correlation_plots(audit: Json) -> list[Plot]:
+def correlation_plots(audit: AuditResult) -> list[Plot]:
     """r of the attribute with people's preference against r with the model's, where both are known."""
     found = {
         name: one["correlation"]
@@ -59,7 +60,7 @@ def correlation_plots(audit: Json) -> list[Plot]:
                  "preferred. On the diagonal the two agree", text, partial(_draw_correlations, audit, found, trained), 3.1)]  # fmt: skip
 
 
-def _skew(audit: Json, names: Sequence[str]) -> Plot:
+def _skew(audit: AuditResult, names: Sequence[str]) -> Plot:
     marks = [PEOPLE_MARK, *(SCORINGS[when] for when in audit["scorings"])]
     rows, parts = [], []
     for name in names:
@@ -73,7 +74,7 @@ def _skew(audit: Json, names: Sequence[str]) -> Plot:
                 f"Skew, {' '.join(parts)}", lambda axes: draw_rows(axes, rows, marks, scale), rows_height(len(rows), len(marks)))  # fmt: skip
 
 
-def _miscalibration(audit: Json, names: Sequence[str]) -> Plot:
+def _miscalibration(audit: AuditResult, names: Sequence[str]) -> Plot:
     second = {name: _second_majority(audit["votes"][name]) for name in names}
     marks = [*(SCORINGS[when] for when in audit["scorings"]), *([_SECOND] if any(second.values()) else [])]
     rows, parts = [], []
@@ -97,7 +98,7 @@ def _second_majority(votes: Json) -> Json | None:
     return found
 
 
-def _by_majority(audit: Json, names: Sequence[str]) -> list[Plot]:
+def _by_majority(audit: AuditResult, names: Sequence[str]) -> list[Plot]:
     """Were the model of one mind with people, the share would be 100% where they prefer the biased side and 0% where not."""
     marks = [
         Mark(f"{when}, people {word}", SCORINGS[when].color, shape, SCORINGS[when].filled)
@@ -139,7 +140,7 @@ def _is_known(estimate: Json | None) -> bool:
     return estimate is not None and "missing" not in estimate
 
 
-def _r_words(name: str, found: Json, trained: Json | None, audit: Json) -> str:
+def _r_words(name: str, found: Json, trained: Json | None, audit: AuditResult) -> str:
     said = [f"people {decimals(found['people'])} (n = {count(found['people'])})"]
     for when in audit["scorings"]:
         if _is_known(found.get(when)):
@@ -149,7 +150,7 @@ def _r_words(name: str, found: Json, trained: Json | None, audit: Json) -> str:
     return f"{name}: {', '.join(said)}."
 
 
-def _draw_correlations(audit: Json, found: Json, trained: Json, axes: Axes) -> None:
+def _draw_correlations(audit: AuditResult, found: Json, trained: Json, axes: Axes) -> None:
     axes.plot([-1, 1], [-1, 1], color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
     marks = {when: SCORINGS[when] for when in audit["scorings"]} | {"trained": _TRAINED}
     drawn = 0

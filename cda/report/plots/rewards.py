@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cda.report.numbers import Json, count, reward, signed
 from cda.report.plots.plot import FAINT, PAGE, Plot
 from cda.report.plots.rows import SCORINGS, frame, legend, named, slugs
+from cda.results.audit import AuditResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +25,7 @@ Ridges = Sequence[tuple[str, Mapping[str, Json]]]
 """Label of a row and its distribution under each scoring."""
 
 
-def contrast_rewards(audit: Json) -> list[Plot]:
+def contrast_rewards(audit: AuditResult) -> list[Plot]:
     """Rewards of both sides of every bias's contrasts, on common bins; none of a judge, which rewards no single text."""
     found = audit.get("rewards", {}).get("contrasts", {})
     rows = [
@@ -36,7 +37,7 @@ def contrast_rewards(audit: Json) -> list[Plot]:
     return _ridges("rewards", title, "Rewards of the two sides of contrasts.", rows, found, audit)
 
 
-def triple_rewards(audit: Json) -> list[Plot]:
+def triple_rewards(audit: AuditResult) -> list[Plot]:
     """For each bias with triples: rewards of originals, rewrites and rewrites of rewrites."""
     triples = audit.get("rewards", {}).get("triples", {})
     words = slugs(triples)
@@ -58,7 +59,7 @@ def _known(of: Json, kind: str) -> dict[str, Json]:
     return {when: kinds[kind] for when, kinds in of.items() if kind in kinds and "missing" not in kinds[kind]}
 
 
-def _ridges(name: str, title: str, opening: str, rows: Ridges, found: Json, audit: Json) -> list[Plot]:
+def _ridges(name: str, title: str, opening: str, rows: Ridges, found: Json, audit: AuditResult) -> list[Plot]:
     kept = [(label, by_scoring) for label, by_scoring in rows if by_scoring]
     if not kept:
         return []

@@ -7,9 +7,10 @@ from cda.report.plots.plot import INK, Plot
 from cda.report.plots.rows import SCORINGS, SHARE_LIMITS, Mark, Row, Scale, draw_rows, named, rows_height
 from cda.report.tables import compares
 from cda.report.verdict import others, targets
+from cda.results.audit import AuditResult
 
 
-def skew_plot(audit: Json) -> Plot:
+def skew_plot(audit: AuditResult) -> Plot:
     """Skew of every bias under every scoring; the page has it on its first screen, so this one is for paper."""
     rows = {_label(name, audit): audit["skew"][name] for name in [*targets(audit), *others(audit)]}
     title = "Skew of each bias: how often the model prefers the biased side"
@@ -17,7 +18,7 @@ def skew_plot(audit: Json) -> Plot:
     return _shares("skew", title, "prefers the biased side (%)", rows, audit, 50, plain)
 
 
-def change_plots(audit: Json) -> list[Plot]:
+def change_plots(audit: AuditResult) -> list[Plot]:
     """Paired change of skew of every bias; none without a training."""
     if not compares(audit):
         return []
@@ -29,7 +30,7 @@ def change_plots(audit: Json) -> list[Plot]:
                  lambda axes: draw_rows(axes, rows, [Mark("change", INK, "o")], scale), rows_height(len(rows), 1))]  # fmt: skip
 
 
-def quality_plots(audit: Json) -> list[Plot]:
+def quality_plots(audit: AuditResult) -> list[Plot]:
     """Accuracy on held-out pairs, overall and by section where there are sections; none without such pairs."""
     quality = audit["quality"]
     if quality is None:
@@ -41,14 +42,14 @@ def quality_plots(audit: Json) -> list[Plot]:
     return [_shares("quality", title, "ranked right (%)", rows, audit, 50, plain)]
 
 
-def _plain(audit: Json, part: str) -> Json:
+def _plain(audit: AuditResult, part: str) -> Json:
     """A part of what plain CDA does; empty where it is the result itself."""
     found: Json = (audit.get("plain") or {}).get(part) or {}
     return found
 
 
 def _shares(
-    name: str, title: str, axis: str, found: dict[str, Json], audit: Json, reference: float, plain: Json
+    name: str, title: str, axis: str, found: dict[str, Json], audit: AuditResult, reference: float, plain: Json
 ) -> Plot:
     """Rows of shares under every scoring, and of plain CDA by label where that is another one."""
     marks = [SCORINGS[when] for when in (*audit["scorings"], *(("plain",) if plain else ()))]
@@ -68,5 +69,5 @@ def _shares(
                 rows_height(len(rows), len(marks)))  # fmt: skip
 
 
-def _label(name: str, audit: Json) -> str:
+def _label(name: str, audit: AuditResult) -> str:
     return named(name) + (" (target)" if audit["skew"][name]["target"] and compares(audit) else "")

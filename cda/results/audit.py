@@ -1,0 +1,83 @@
+"""The result of an audit."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from cda.results.base import Saved
+
+
+class AuditResult(Saved):
+    """Everything that an audit measures of one model, or of a model before and after its training."""
+
+    in_memory: ClassVar[frozenset[str]] = frozenset({"dose", "run"})
+
+    schema_version: Literal[2] = 2
+    recipe: str
+    """Name of the recipe."""
+    scorings: tuple[str, ...]
+    """`model`, or `before` and `after`; first of all a training's `before`."""
+    dose_applied: float | None
+    aim: str | None
+    model: Any
+    biases: Any
+    sources: Any
+    skew: Any
+    votes: Any
+    votes_undecided: Any
+    panel: Any
+    quality: Any
+    beyond_noise: Any
+    quality_sections: Any
+    triple_skew: Any
+    paper: Any
+    effects: Any
+    drift: Any
+    plain: Any
+    rate: Any
+    rewards: Any
+    analysis: Any
+    seeds: Any
+    unseen_phrases: Any
+    examples: Any
+    excluded: Any
+    votes_unmatched: Any
+    available_quality: Any
+    stages: Any
+    versions: Any
+    seed: int
+    n_tests: int
+    dose: Any = None
+    """Only in memory, for the report: how the dose was chosen."""
+    run: Any = None
+    """Only in memory, for the report: when, where and for how much the run's stages were made."""
+
+    # The five below let readers be moved to attributes part by part; they go with the last `Any` above.
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, name)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.__dict__[name] = value
+
+    def __contains__(self, name: str) -> bool:
+        return getattr(self, name, None) is not None
+
+    def keys(self) -> list[str]:
+        return [name for name in type(self).model_fields if getattr(self, name) is not None]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        found = getattr(self, name, None)
+        return default if found is None else found
+
+    def items(self) -> list[tuple[str, Any]]:
+        return [(name, getattr(self, name)) for name in self.keys()]
+
+    def __or__(self, other: Any) -> AuditResult:
+        return self.model_copy(update=dict(other.items()))
+
+    def __ror__(self, other: Any) -> Any:
+        return other | dict(self.items())
+
+    def __ior__(self, other: Any) -> AuditResult:
+        self.__dict__.update(other)
+        return self

@@ -1,0 +1,133 @@
+"""The ground of every result: frozen, checked, the same in memory, in a file and on a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, ClassVar, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+T = TypeVar("T")
+
+Scoring = Literal["model", "before", "after"]
+"""Under which name a report shows a scoring: `model` where one model is measured, else `before` and `after` its training."""
+
+
+class Result(BaseModel):
+    """A measured result, or a part of one. Values cannot be reassigned, unknown fields and NaN are refused."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True, protected_namespaces=()
+    )
+
+
+class Saved(Result):
+    """A result that has a file of its own. Each kind has its own `schema_version`, which grows when its shape changes."""
+
+    in_memory: ClassVar[frozenset[str]] = frozenset()
+    """Fields that are not written."""
+
+    schema_version: int
+
+
+class Missing(Result):
+    """No value, and why: the data cannot give it, or it was not asked for."""
+
+    reason: str
+    """Why there is no value, as a clause that can follow a colon."""
+
+
+NOT_TRAINED = Missing(reason="one model was measured, without a training")
+"""The `after` and the `change` of one model as it is."""
+
+
+class Estimate(Result):
+    """A value that never travels without its 95% interval and its n."""
+
+    value: float
+    """The estimate, in `unit`."""
+    low: float
+    """Lower end of the 95% interval."""
+    high: float
+    """Upper end of the 95% interval."""
+    n: int
+    """Observations behind it."""
+    n_prompts: int
+    """Distinct prompts behind it (the clusters)."""
+    unit: str
+    """`share` (0 to 1), `share difference` (−1 to 1), `reward`, `preference` (−1 to 1), `AUC`, `AUC difference`,
+    `correlation`, `alpha`, `cosine`, `standard deviations`, or the name of a feature in its own unit."""
+    method: str
+    """How the interval was made."""
+
+
+class Test(Result):
+    """A test of one hypothesis, with its p-value adjusted for all tests of the result that it belongs to."""
+
+    __test__ = False  # no test class of pytest
+
+    p_value: float
+    """Two-sided, before any adjustment."""
+    method: str
+    """The test, such as `exact McNemar`."""
+    p_holm: float | None = None
+    """After Holm; None where the test is outside the family that is adjusted."""
+    p_bh: float | None = None
+    """After Benjamini and Hochberg; None as for `p_holm`."""
+
+
+class PerScoring(Result, Generic[T]):
+    """Something of a model as it is, or before and after its training."""
+
+    before: T
+    """Of the model as it is; of a training, before it."""
+    after: T | Missing = NOT_TRAINED
+    """After the training; `Missing` where one model is measured."""
+
+    def items(self) -> Iterator[tuple[Scoring, T]]:
+        """The scorings with their values, in the order of a report."""
+        if isinstance(self.after, Missing):
+            yield "model", self.before
+        else:
+            yield "before", self.before
+            yield "after", self.after
+
+    def of(self, scoring: str) -> T:
+        """The value under one scoring.
+
+        Raises:
+            KeyError: This was not measured under it.
+        """
+        return dict(self.items())[scoring]  # type: ignore[index]  # any string may be asked for
+
+
+class Compared(PerScoring[Estimate | Missing]):
+    """A number of a model as it is, or before and after its training, with the paired change."""
+
+    change: Estimate | Missing = NOT_TRAINED
+    """After − before, paired and clustered by prompt."""
+
+
+class Measure(PerScoring[Estimate]):
+    """A share of a model as it is, or before and after its training, with the paired change and its test."""
+
+    change: Estimate | Missing = NOT_TRAINED
+    """After − before, paired, in shares; its interval clusters by prompt."""
+    unpaired: Estimate | Missing = NOT_TRAINED
+    """The same change as if both sides came from different rows, as papers print it."""
+    test: Test | Missing = NOT_TRAINED
+    """Exact test that the change is 0."""
+    ties: PerScoring[int] | Missing = Missing(reason="not counted")
+    """Margins of exactly 0."""
+
+
+def as_json(value: Any) -> Any:
+    """Results and dataclasses, however deep, as dicts and lists."""
+    if isinstance(value, BaseModel):
+        return value.model_dump()
+    if is_dataclass(value) and not isinstance(value, type):
+        return {one.name: as_json(getattr(value, one.name)) for one in fields(value)}
+    if isinstance(value, Mapping):
+        return {name: as_json(one) for name, one in value.items()}
+    return [as_json(one) for one in value] if isinstance(value, list | tuple) else value
