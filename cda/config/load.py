@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from cda.biases import Bias, builtin_names, load_bias
+from cda.config.opened import Opened
 from cda.config.schema import Recipe
 from cda.config.scoring import bare_name, judges_of, kind_of
 from cda.config.train_keys import seed_problems, unknown_train_keys
@@ -49,6 +50,7 @@ class LoadedRecipe:
         confirmed: Spending money was agreed to beforehand (`--yes`).
         prompts: What its LLM is told; the judge's with the recipe's own order and place of reasons.
         notes: What became of presets that were made for another model or for other data; said with the plan.
+        opened: What the run has read and opened, shared by all copies with other settings.
     """
 
     path: Path
@@ -58,6 +60,7 @@ class LoadedRecipe:
     confirmed: bool = False
     prompts: Prompts = field(default_factory=ours)
     notes: tuple[str, ...] = ()
+    opened: Opened = field(default_factory=Opened, compare=False, repr=False)
 
 
 def recipes_folder() -> Path:

@@ -157,7 +157,9 @@ def load_quality(loaded: LoadedRecipe) -> QualitySet | None:
     audit = loaded.recipe.audit
     if audit.quality is None:
         return None
-    found = load_quality_source(audit.quality, audit.quality_split, audit.quality_columns)
+    reference, split, columns = audit.quality, audit.quality_split, audit.quality_columns
+    known_by = ("quality", reference, split, *sorted(columns.items()))
+    found = loaded.opened.once(known_by, lambda: load_quality_source(reference, split, columns))
     if any(len(one.chosen) != 1 or len(one.rejected) != 1 for one in found.items):
         raise DataError(
             f"{audit.quality}: read as {found.format}, whose items have several responses on a side; an audit takes one pair a "
@@ -171,6 +173,10 @@ def own_contrasts(loaded: LoadedRecipe) -> CleanContrasts:
 
     None where the recipe names neither. What is counted is the file's; see `released`.
     """
+    return loaded.opened.once(("contrasts", *_decides(loaded)), lambda: _own_contrasts(loaded))
+
+
+def _own_contrasts(loaded: LoadedRecipe) -> CleanContrasts:
     audit = loaded.recipe.audit
     votes, verdicts = _opinions(loaded)
     names = [bias.name for bias in loaded.biases]
@@ -210,12 +216,20 @@ def released(loaded: LoadedRecipe) -> dict[str, ReleasedTexts]:
     if reference is None:
         return {}
     names = [bias.name for bias in loaded.biases]
-    folder = release_folder(reference, names)
-    return {name: ReleasedTexts(released_contrasts(folder, name), released_triples(folder, name)) for name in names}
+
+    def read() -> dict[str, ReleasedTexts]:
+        folder = release_folder(reference, names)
+        return {name: ReleasedTexts(released_contrasts(folder, name), released_triples(folder, name)) for name in names}
+
+    return loaded.opened.once(("release", reference, *names), read)
 
 
 def given_labels(loaded: LoadedRecipe) -> dict[str, PairLabels]:
     """Labels of preference pairs that the recipe names, by bias: of `audit.labels`, and of the release for the others."""
+    return loaded.opened.once(("labels", *_decides(loaded)), lambda: _given_labels(loaded))
+
+
+def _given_labels(loaded: LoadedRecipe) -> dict[str, PairLabels]:
     audit, names = loaded.recipe.audit, [bias.name for bias in loaded.biases]
     found = load_labels(audit.labels, names) if audit.labels else {}
     if audit.release is not None:
@@ -244,6 +258,11 @@ def audited_prompts(loaded: LoadedRecipe) -> list[Prompt]:
 
 def taught_contrasts(loaded: LoadedRecipe) -> CleanContrasts:
     """Contrasts of `data.contrasts`, of the recipe's biases and of any built-in one. Reads, and spends nothing."""
+    settings = (loaded.recipe.data.model_dump_json(), *(bias.name for bias in loaded.biases))
+    return loaded.opened.once(("taught contrasts", *settings), lambda: _taught_contrasts(loaded))
+
+
+def _taught_contrasts(loaded: LoadedRecipe) -> CleanContrasts:
     data = loaded.recipe.data
     names = list(dict.fromkeys([*(bias.name for bias in loaded.biases), *builtin_names()]))
     path = str(data.contrasts)
@@ -259,9 +278,17 @@ def own_triples(loaded: LoadedRecipe) -> CleanTriples:
     audit = loaded.recipe.audit
     if audit.triples in (None, EMBEDDED):
         return CleanTriples((), Exclusions(0, {}))
-    names = [bias.name for bias in loaded.biases]
-    rows, where = load_rows(str(audit.triples)), str(audit.triples)
-    return clean_triples(rows, names, audit.triple_columns, where, attribute_rule(audit))
+    names, where = [bias.name for bias in loaded.biases], str(audit.triples)
+
+    def read() -> CleanTriples:
+        return clean_triples(load_rows(where), names, audit.triple_columns, where, attribute_rule(audit))
+
+    return loaded.opened.once(("triples", *_decides(loaded)), read)
+
+
+def _decides(loaded: LoadedRecipe) -> tuple[str, ...]:
+    """Everything that says which of the audit's files are read, and how."""
+    return loaded.recipe.audit.model_dump_json(), *(bias.name for bias in loaded.biases)
 
 
 def drawn(items: Sequence[Any], most: int | None, seed: int) -> list[Any]:
@@ -274,8 +301,11 @@ def drawn(items: Sequence[Any], most: int | None, seed: int) -> list[Any]:
 
 def _opinions(loaded: LoadedRecipe) -> tuple[Votes, Votes]:
     """People's votes and judges' verdicts from files of their own."""
-    audit = loaded.recipe.audit
-    return load_votes(audit.votes) if audit.votes else {}, load_votes(audit.verdicts) if audit.verdicts else {}
+
+    def read(reference: str | None) -> Votes:
+        return loaded.opened.once(("votes", reference), lambda: load_votes(reference)) if reference else {}
+
+    return read(loaded.recipe.audit.votes), read(loaded.recipe.audit.verdicts)
 
 
 def _triples(loaded: LoadedRecipe, release: Mapping[str, ReleasedTexts], excluded: dict[str, Exclusions]) -> _Triples:

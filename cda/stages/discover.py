@@ -151,7 +151,7 @@ class _Run:
         return write_result(self._found(material, [], [], candidates), self.figures)
 
     def _make(self, stage: Stage, produce: Produce) -> None:
-        run_stage(stage, produce, self.folder)
+        run_stage(stage, produce, self.folder, self.loaded)
         self.folder.write_manifest(self.loaded.recipe.model_dump(mode="json"), list(STAGES))
 
     def _material(self) -> Material:

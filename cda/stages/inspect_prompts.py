@@ -18,7 +18,7 @@ from cda.rewrite.asked import rewrite_request
 from cda.score.judge import judge_request, token_request
 from cda.stages.audit_sources import drawn
 from cda.stages.inspect_targets import InspectOptions, recipe_of
-from cda.stages.sources import load_pairs, prompt_name, uses_llm
+from cda.stages.sources import load_pairs, prompt_name, training_pairs, uses_llm
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def _example(loaded: LoadedRecipe, seed: int) -> tuple[Pair, str]:
     if data.pairs == EMBEDDED or not looks_like_path(data.pairs):
         pairs, where = load_pairs(EMBEDDED, "", {}, "").pairs, "the embedded training pairs"
     else:
-        pairs, where = load_pairs(data.pairs, data.split, data.columns, "data.columns").pairs, data.pairs
+        pairs, where = training_pairs(loaded).pairs, data.pairs
     return drawn(pairs, 1, seed)[0], where
 
 

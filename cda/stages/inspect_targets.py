@@ -84,7 +84,7 @@ def resolved(target: str, overrides: Sequence[str], options: InspectOptions) -> 
             return Target(rewrites_of_file(target, options.bias), None, _model(options, _FOLDER, overrides))
         return Target(_of_biases(rewrites_of_run(path), options.bias), None, _model(options, str(path), overrides))
     if _is_bias(target):
-        return Target(None, _of_bias_alone(target, overrides, options), _model(options, _FOLDER, overrides))
+        return _together(None, _of_bias_alone(target, overrides, options), _model(options, _FOLDER, overrides))
     if not is_recipe(target):
         names = sorted({*builtin_names()})
         raise RunError(
@@ -97,11 +97,18 @@ def resolved(target: str, overrides: Sequence[str], options: InspectOptions) -> 
     if options.fresh or options.responses or not has_rewrites(folder):
         if asked is None and options.model is None:
             asked = asked_of_recipe(loaded)
-        return Target(None, _with_biases(loaded, options.bias), asked)
+        return _together(None, _with_biases(loaded, options.bias), asked)
     material = _of_biases(rewrites_of_run(folder.path), options.bias)
     if asked is None and options.model is None and material.scored_by is None:
         asked = asked_of_recipe(loaded)
-    return Target(replace(material, notes=(*material.notes, *_stale(loaded, folder))), loaded, asked)
+    return _together(replace(material, notes=(*material.notes, *_stale(loaded, folder))), loaded, asked)
+
+
+def _together(material: Material | None, loaded: LoadedRecipe, asked: Asked | None) -> Target:
+    """What rewrites and the model that scores share one budget and one count of what was asked."""
+    if asked is not None:
+        asked = replace(asked, loaded=replace(asked.loaded, opened=loaded.opened))
+    return Target(material, loaded, asked)
 
 
 def recipe_of(target: str, overrides: Sequence[str], options: InspectOptions) -> LoadedRecipe:

@@ -24,11 +24,12 @@ from cda.stages.rows import labelled_row
 from cda.stages.sources import (
     bias_settings,
     llm_settings,
-    load_pairs,
     open_llm,
     prompt_name,
     prompt_settings,
     source_fingerprint,
+    supplementary_pairs,
+    training_pairs,
     uses_llm,
 )
 from cda.stages.spending import Planned, confirm
@@ -66,7 +67,7 @@ def stage(loaded: LoadedRecipe) -> Stage:
 def run(loaded: LoadedRecipe, folder: Path) -> dict[str, Any]:
     """Write the labelled pairs (and the labelled supplement) and return what was counted."""
     recipe = loaded.recipe
-    cleaned = load_pairs(recipe.data.pairs, recipe.data.split, recipe.data.columns, "data.columns")
+    cleaned = training_pairs(loaded)
     counts: dict[str, Any] = {"pairs": _count(cleaned.exclusions, len(cleaned.pairs))}
     say(f"  {len(cleaned.pairs)} pairs ({cleaned.exclusions})")
     pairs = _sample(cleaned.pairs, recipe.data.max_pairs, recipe.seed)
@@ -76,12 +77,7 @@ def run(loaded: LoadedRecipe, folder: Path) -> dict[str, Any]:
     rows, details, counts["labels"] = _labelled(pairs, loaded, {})
     write_jsonl(folder / PAIRS, map(_row, rows, details))
     if recipe.data.supplement is not None:
-        extra = load_pairs(
-            recipe.data.supplement,
-            recipe.data.supplement_split,
-            recipe.data.supplement_columns,
-            "data.supplement_columns",
-        )
+        extra = supplementary_pairs(loaded)
         counts["supplement"] = _count(extra.exclusions, len(extra.pairs))
         say(f"  {len(extra.pairs)} supplementary pairs ({extra.exclusions})")
         extra_rows, details, counts["supplement_labels"] = _labelled(

@@ -97,9 +97,9 @@ def _run(loaded: LoadedRecipe, folder: RunFolder, last: str, only: bool, figures
             if name == several[-1].stage(kind):
                 _part()
         elif kind == "dose" and loaded.recipe.dose.on == "auto":
-            _run_if_possible(stage(), produce, folder)
+            _run_if_possible(stage(), produce, folder, loaded)
         elif is_main():
-            run_stage(stage(), produce, folder)
+            run_stage(stage(), produce, folder, loaded)
         else:
             expected = stage()
             wait_until(lambda expected=expected: folder.is_done(expected), folder.path)  # type: ignore[misc]
@@ -155,22 +155,22 @@ def _require(stage: Stage, folder: RunFolder) -> None:
         )
 
 
-def run_stage(stage: Stage, produce: Produce, folder: RunFolder) -> None:
-    """Make a stage by the main process, or reuse it as it is."""
+def run_stage(stage: Stage, produce: Produce, folder: RunFolder, loaded: LoadedRecipe) -> None:
+    """Make a stage by the main process, or reuse it as it is; what it asks of LLMs is counted with it."""
     if _is_reused(stage, folder):
         return
-    start, before = time.monotonic(), llm_counts()
+    start, before = time.monotonic(), llm_counts(loaded)
     counts = produce(folder.begin(stage))
-    asked = {name: tally.since(before.get(name, Tally())) for name, tally in llm_counts().items()}
+    asked = {name: tally.since(before.get(name, Tally())) for name, tally in llm_counts(loaded).items()}
     if used := {name: one for name, one in asked.items() if one}:
         counts = {**counts, "llm": used}
     folder.finish(stage, counts, time.monotonic() - start)
 
 
-def _run_if_possible(stage: Stage, produce: Produce, folder: RunFolder) -> None:
+def _run_if_possible(stage: Stage, produce: Produce, folder: RunFolder, loaded: LoadedRecipe) -> None:
     """A stage that nobody asked for: where the data do not allow it, that is said, and the run goes on."""
     try:
-        run_stage(stage, produce, folder)
+        run_stage(stage, produce, folder, loaded)
     except DataError as error:
         say(f"  left out: {error}")
         folder.retire(stage.name)

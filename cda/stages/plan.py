@@ -37,7 +37,15 @@ from cda.stages.audit_sources import (
 from cda.stages.label import planned_calls as label_calls
 from cda.stages.release_plan import release_lines
 from cda.stages.scorer_sources import scorer_problems
-from cda.stages.sources import cache_path, llm_client, load_pairs, model_spec, run_path, uses_llm
+from cda.stages.sources import (
+    cache_path,
+    llm_client,
+    model_spec,
+    run_path,
+    supplementary_pairs,
+    training_pairs,
+    uses_llm,
+)
 from cda.stages.spending import sentence
 from cda.stages.synthesize import planned_calls as rewrite_calls
 from cda.stages.synthesize import wanted
@@ -131,15 +139,11 @@ def _check_training(loaded: LoadedRecipe, attempt: Callable[[Callable[[], Any]],
         attempt(lambda: check_targets(model_spec(recipe.model), recipe.lora.target_modules))
     data = recipe.data
     if _is_local(data.pairs):
-        attempt(lambda: load_pairs(data.pairs, data.split, data.columns, "data.columns"))
+        attempt(lambda: training_pairs(loaded))
     if data.contrasts is not None and _is_local(data.contrasts):
         attempt(lambda: taught_contrasts(loaded))
     if data.supplement is not None and _is_local(data.supplement):
-        attempt(
-            lambda: load_pairs(
-                str(data.supplement), data.supplement_split, data.supplement_columns, "data.supplement_columns"
-            )
-        )
+        attempt(lambda: supplementary_pairs(loaded))
     attempt(lambda: check_arguments(recipe.trainer, data.validation_share > 0, model_spec(recipe.model).precision))
 
 
@@ -293,8 +297,7 @@ def _spending(loaded: LoadedRecipe) -> list[str]:
     ]
     if not _is_local(recipe.data.pairs):
         return [*lines, "            what it costs is said, and asked, once the pairs are loaded"]
-    pairs = load_pairs(recipe.data.pairs, recipe.data.split, recipe.data.columns, "data.columns").pairs
-    pairs = pairs[: recipe.data.max_pairs]
+    pairs = training_pairs(loaded).pairs[: recipe.data.max_pairs]
     planned = [
         label_calls(pairs, bias, loaded.prompts.label) for bias in loaded.biases if labels and bias.label_by == "ask"
     ]

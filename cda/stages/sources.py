@@ -43,10 +43,6 @@ from cda.rewrite.protocol import Labeller, Rewriter
 from cda.run import file_fingerprint, fingerprint
 from cda.stages.shown import shown_path
 
-_OPEN: dict[tuple[str, str], LLM] = {}
-_PURSES: dict[str, Purse] = {}
-_TALLIES: dict[str, Tally] = {}
-
 
 def model_spec(section: ModelSection) -> ModelSpec:
     """The model of a recipe; makes an embedded one on first use."""
@@ -90,26 +86,26 @@ def llm_client(llm: LlmSection) -> OpenAIClient:
 def open_llm(loaded: LoadedRecipe) -> LLM:
     """The LLM of a recipe: asks only what the cache has no answer to, and stops at the budget.
 
-    One object a process and recipe, and one purse for all models beside a cache, so that the budget holds over all stages
+    One object a run and model, and one purse for all models beside a cache, so that the budget holds over all stages
     together.
 
     Raises:
         LLMError: The cache cannot be opened.
     """
     llm, path = loaded.recipe.llm, cache_path(loaded)
-    known = (llm.model_dump_json(), str(path))
-    if known not in _OPEN:
-        client, price = llm_client(llm), price_of(llm)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        cache = Cache(path, ask_failures_again=llm.ask_failures_again)
-        if llm.mode == "batch":
-            opened: LLM = BatchLLM(client, cache, price=price)
-        else:
-            purse = _PURSES.setdefault(str(path), Purse())
-            asked = client if price is None else Budgeted(client, price, llm.budget_usd, purse)
-            opened = CachedLLM(asked, cache)
-        _OPEN[known] = CountedLLM(opened, _TALLIES.setdefault(client.name, Tally()), price)
-    return _OPEN[known]
+    return loaded.opened.once(("llm", llm.model_dump_json(), path), lambda: _opened_llm(loaded, llm, path))
+
+
+def _opened_llm(loaded: LoadedRecipe, llm: LlmSection, path: Path) -> LLM:
+    client, price = llm_client(llm), price_of(llm)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    cache = Cache(path, ask_failures_again=llm.ask_failures_again)
+    if llm.mode == "batch":
+        asked: LLM = BatchLLM(client, cache, price=price)
+    else:
+        purse = loaded.opened.once(("purse", path), Purse)
+        asked = CachedLLM(client if price is None else Budgeted(client, price, llm.budget_usd, purse), cache)
+    return CountedLLM(asked, _tallies(loaded).setdefault(client.name, Tally()), price)
 
 
 def with_llm(loaded: LoadedRecipe, model: str, **changed: object) -> LoadedRecipe:
@@ -123,9 +119,13 @@ def llm_named(loaded: LoadedRecipe, model: str) -> LlmSection:
     return loaded.recipe.llm.model_copy(update={"model": model})
 
 
-def llm_counts() -> dict[str, Tally]:
-    """What this process has asked of each model so far."""
-    return {name: replace(tally) for name, tally in _TALLIES.items()}
+def llm_counts(loaded: LoadedRecipe) -> dict[str, Tally]:
+    """What this run has asked of each model so far, in this process."""
+    return {name: replace(tally) for name, tally in _tallies(loaded).items()}
+
+
+def _tallies(loaded: LoadedRecipe) -> dict[str, Tally]:
+    return loaded.opened.once("tallies", dict)
 
 
 def answered_notes(loaded: LoadedRecipe, answered: AnsweredBy) -> list[str]:
@@ -205,6 +205,29 @@ def prompt_name(reference: str, prompt: BaseModel) -> str:
 def attribute_rule(audit: AuditSection) -> AttributeRule:
     """How a column of the user's files says whether a response has the attribute."""
     return AttributeRule(**audit.attribute.model_dump())
+
+
+def training_pairs(loaded: LoadedRecipe) -> CleanPairs:
+    """Pairs of `data.pairs`, read once in a run.
+
+    Raises:
+        DataError: As `load_pairs`.
+    """
+    data = loaded.recipe.data
+    known_by = ("pairs", data.pairs, data.split, *sorted(data.columns.items()))
+    return loaded.opened.once(known_by, lambda: load_pairs(data.pairs, data.split, data.columns, "data.columns"))
+
+
+def supplementary_pairs(loaded: LoadedRecipe) -> CleanPairs:
+    """Pairs of `data.supplement`, which has to be set; read once in a run.
+
+    Raises:
+        DataError: As `load_pairs`.
+    """
+    data = loaded.recipe.data
+    reference, split, columns = str(data.supplement), data.supplement_split, data.supplement_columns
+    known_by = ("supplement", reference, split, *sorted(columns.items()))
+    return loaded.opened.once(known_by, lambda: load_pairs(reference, split, columns, "data.supplement_columns"))
 
 
 def load_pairs(reference: str, split: str, columns: Mapping[str, str], setting: str) -> CleanPairs:

@@ -1,0 +1,97 @@
+"""A run reads each of its files once, however many stages and checks want it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cda.config.load import load_recipe
+from cda.config.opened import Opened
+from cda.data import load
+from cda.files.jsonl import read_jsonl, write_jsonl
+from cda.llm.money import Budgeted
+from cda.stages import label, plan
+from cda.stages.audit_sources import audited_prompts, given_labels, load_audit_texts
+from cda.stages.sources import llm_counts, open_llm, with_llm
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each file was read."""
+    found: Counter[str] = Counter()
+
+    def counted(path: Path) -> Iterator[dict[str, Any]]:
+        found[path.name] += 1
+        return read_jsonl(path)
+
+    monkeypatch.setattr(load, "read_jsonl", counted)
+    return found
+
+
+def test_a_training_with_votes_reads_each_file_once(tmp_path: Path, read: Counter[str]) -> None:
+    files = {
+        name: tmp_path / f"{name}.jsonl" for name in ("pairs", "taught", "contrasts", "votes", "triples", "quality")
+    }
+    sides = [{"prompt": f"Why does dish {row} boil over?", "chosen": "Use a pan.", "rejected": f"No idea {row}."}
+             for row in range(12)]  # fmt: skip
+    contrasts = [
+        {"id": f"c{row}", "bias": "jargon", "prompt": f"How do I cook dish {row}?", "perturbed": f"Utilize pan {row}.",
+         "base": f"Use pan {row}."}
+        for row in range(6)
+    ]  # fmt: skip
+    triples = [
+        {"bias": "jargon", "prompt": f"What is dish {row}?", "original": f"Utilize optimal parameters {row}.",
+         "rewrite": f"Use a pan {row}.", "rewrite_of_rewrite": f"Utilize optimal parameters accordingly {row}.", "has_attribute": True}
+        for row in range(4)
+    ]  # fmt: skip
+    write_jsonl(files["pairs"], sides)
+    write_jsonl(files["quality"], sides)
+    write_jsonl(files["taught"], [{**one, "prompt": f"{one['prompt']} Twice?"} for one in contrasts])
+    write_jsonl(files["contrasts"], contrasts)
+    write_jsonl(files["votes"], [{"id": one["id"], "vote": "base"} for one in contrasts])
+    write_jsonl(files["triples"], triples)
+    words = [f"data.pairs={files['pairs']}", f"data.contrasts={files['taught']}", f"run.folder={tmp_path / 'run'}"]
+    words += [f"audit.{name}={files[name]}" for name in ("contrasts", "votes", "triples", "quality")]
+    loaded = load_recipe("jargon", words)
+    plan.check(loaded)
+    plan.plan(loaded)
+    (tmp_path / "labelled").mkdir()
+    label.run(loaded, tmp_path / "labelled")
+    audited_prompts(loaded)
+    given_labels(loaded)
+    texts = load_audit_texts(replace(loaded, confirmed=True))
+    assert len(texts.contrasts) > 6 and texts.triples and len(texts.pairs) == 12
+    assert read == dict.fromkeys((file.name for file in files.values()), 1)
+
+
+def test_models_beside_a_cache_share_one_budget_and_runs_share_nothing(tmp_path: Path) -> None:
+    loaded = load_recipe("jargon", [f"run.folder={tmp_path / 'run'}", "llm.model=m", "llm.budget_usd=1",
+                                    "llm.prices.m.input=1", "llm.prices.m.output=1", "llm.prices.k.input=1",
+                                    "llm.prices.k.output=1", "llm.base_url=http://127.0.0.1:9/v1"])  # fmt: skip
+    other = with_llm(loaded, "k")
+    assert other.opened is loaded.opened
+    one, two = open_llm(loaded), open_llm(other)
+    assert one is open_llm(loaded) and one is not two
+    purses = {id(asked.purse) for asked in map(_budgeted, (one, two))}
+    assert len(purses) == 1, "one budget for all models beside a cache"
+    assert set(llm_counts(loaded)) == set(llm_counts(other)) == {"m", "k"}
+    apart = load_recipe("jargon", [f"run.folder={tmp_path / 'other'}"])
+    assert apart.opened is not loaded.opened and llm_counts(apart) == {}
+
+
+def _budgeted(counted: Any) -> Budgeted:
+    found: Budgeted = counted.llm.client
+    return found
+
+
+def test_an_error_leaves_nothing_behind() -> None:
+    opened = Opened()
+    with pytest.raises(ZeroDivisionError):
+        opened.once("x", lambda: 1 / 0)
+    assert opened.once("x", lambda: 2.0) == 2.0
+    assert opened.once("x", lambda: 3.0) == 2.0
