@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,9 +73,8 @@ def of_one_order(
     position = None
     if len(set(ids)) > 1:
         first = share((values[read] + 1) / 2, ids)
-        position = replace(
-            first, value=2 * first.value - 1, low=2 * first.low - 1, high=2 * first.high - 1, unit="preference"
-        )
+        value, low, high = (2 * share_first - 1 for share_first in (first.value, first.low, first.high))
+        position = first.model_copy(update={"value": value, "low": low, "high": high, "unit": "preference"})
     return np.where(swapped, -values, values), BothOrders(
         n_unread=int((~read).sum()),
         n_flipped=None,
