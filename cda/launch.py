@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import tempfile
 import time
@@ -16,6 +17,7 @@ from pathlib import Path
 from cda.errors import RunError
 from cda.inert import visible
 
+_LOG = logging.getLogger("cda")
 _FAILED = ".failed.json"
 # Numbers of processes that MPI launchers set in place of WORLD_SIZE; several copies would each take themselves for the main one.
 _MPI_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")
@@ -103,9 +105,12 @@ def use_all_cores() -> None:
 
 
 def say(text: str) -> None:
-    """Print to the user, once however many processes there are; names out of files in it, control characters spelled out."""
+    """Tell the user, once however many processes there are; names out of files in it, control characters spelled out.
+
+    A message goes to the logger `cda`, which the command line shows on standard output; see `cda.user_errors.speaking`.
+    """
     if is_main():
-        print(visible(text), flush=True)
+        _LOG.info("%s", visible(text))
 
 
 def wait_until(ready: Callable[[], bool], folder: Path, poll_s: float = 1.0) -> None:

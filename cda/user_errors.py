@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -15,11 +16,41 @@ from cda.inert import short_lines, visible
 _FULL = ("No space left on device", "PytorchStreamWriter failed writing", "iostream error", "inline_container.cc")
 
 
+class _Terminal(logging.Handler):
+    """Prints messages as they are."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(record.getMessage(), flush=True)
+
+
 @contextmanager
-def user_errors() -> Iterator[None]:
-    """Turn errors a user can act on into messages without a traceback. Exit status 1, 130 for Ctrl-C, 143 for SIGTERM."""
+def speaking() -> Iterator[None]:
+    """Show what cda has to say on standard output, as a command does; within another such block, once."""
+    log = logging.getLogger("cda")
+    if any(isinstance(handler, _Terminal) for handler in log.handlers):
+        yield
+        return
+    terminal, level, propagate = _Terminal(), log.level, log.propagate
+    log.addHandler(terminal)
+    log.setLevel(logging.INFO)
+    log.propagate = False
     try:
         yield
+    finally:
+        log.removeHandler(terminal)
+        log.setLevel(level)
+        log.propagate = propagate
+
+
+@contextmanager
+def user_errors() -> Iterator[None]:
+    """Run a command: messages go to standard output, and errors a user can act on become messages without a traceback.
+
+    Exit status 1, 130 for Ctrl-C, 143 for SIGTERM.
+    """
+    try:
+        with speaking():
+            yield
     except KeyboardInterrupt as error:
         status = 143 if isinstance(error, Terminated) else 130
         _fail("stopped. The same command goes on from the last finished stage or checkpoint", status)

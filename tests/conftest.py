@@ -23,6 +23,7 @@ from cda.models.load import ModelSpec, RewardModel, load_reward_model
 from cda.quiet import quiet_libraries
 from cda.records import Lesson, Pair, Prompt, user_prompt
 from cda.train.lora import Lora, TrainingResult, train_adapter
+from cda.user_errors import speaking
 
 # One token a word, so that every length is known beforehand.
 WORDS = [f"w{number}" for number in range(60)] + ["good", "bad"]
@@ -50,6 +51,13 @@ class Trained:
 
     model: RewardModel
     result: TrainingResult
+
+
+@pytest.fixture(autouse=True)
+def spoken() -> Iterator[None]:
+    """What cda says is on standard output, also where a test calls a function and no command."""
+    with speaking():
+        yield
 
 
 @pytest.fixture(scope="session")
