@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from cda.results.base import Estimate
 from cda.stats.bootstrap import bootstrap_sums, cluster_sums
 from cda.stats.proportions import exact_change_test, paired_change, share, wilson
+from cda.stats.streams import Stream, generator
 
 FloatArray = NDArray[np.float64]
 _FLIPS = 9_999
@@ -40,7 +41,7 @@ class Design:
 
     def rng(self) -> np.random.Generator:
         """The same for every estimate."""
-        return np.random.default_rng([self.seed, 3])
+        return generator(self.seed, Stream.AUDIT_INTERVALS)
 
     def mean(self, values: FloatArray) -> float:
         """Weighted mean."""

@@ -23,6 +23,7 @@ from cda.score.compared import Compared, Rewards
 from cda.stages.audit_groups import FloatArray, Group, People, Scorings, attempt, people_of, sides_of
 from cda.stats.multiplicity import benjamini_hochberg, holm
 from cda.stats.proportions import exact_change_test
+from cda.stats.streams import Stream, generator
 
 _NOTHING = {"value": 0.0, "low": 0.0, "high": 0.0, "method": "one model"}
 """A change from a model to itself."""
@@ -30,7 +31,7 @@ _NOTHING = {"value": 0.0, "low": 0.0, "high": 0.0, "method": "one model"}
 
 def rng(seed: int) -> np.random.Generator:
     """The audit's generator: every number is drawn from a fresh one, so that none depends on which others were made."""
-    return np.random.default_rng([seed, 3])
+    return generator(seed, Stream.AUDIT_INTERVALS)
 
 
 def skews(

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
-
-import numpy as np
 
 from cda.biases import Bias, builtin_names
 from cda.config.load import LoadedRecipe
@@ -29,6 +26,7 @@ from cda.rewrite.protocol import Rewriter
 from cda.rewrite.triples import Flips, Original, checked_triples, flips_of, make_triples
 from cda.stages.sources import attribute_rule, labels_of, load_quality_source, rewriter, uses_llm
 from cda.stages.spending import Planned, confirm
+from cda.stats.streams import drawn
 
 EMBEDDED_TEXTS = "embedded texts"
 """How a result names the authors of the embedded triples."""
@@ -289,14 +287,6 @@ def own_triples(loaded: LoadedRecipe) -> CleanTriples:
 def _decides(loaded: LoadedRecipe) -> tuple[str, ...]:
     """Everything that says which of the audit's files are read, and how."""
     return loaded.recipe.audit.model_dump_json(), *(bias.name for bias in loaded.biases)
-
-
-def drawn(items: Sequence[Any], most: int | None, seed: int) -> list[Any]:
-    """At most so many, drawn with the seed, in their order."""
-    if most is None or len(items) <= most:
-        return list(items)
-    kept = np.random.default_rng([seed, 4]).choice(len(items), size=most, replace=False)
-    return [items[index] for index in sorted(kept)]
 
 
 def _opinions(loaded: LoadedRecipe) -> tuple[Votes, Votes]:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from cda.config.load import LoadedRecipe
 from cda.discover.confirm import Confirmation, ConfirmSettings, Validation, confirm, validate
 from cda.discover.measure import ALREADY, UNCHANGED, Original, Rewritten, judged, measured
@@ -22,10 +20,10 @@ from cda.results.base import as_json
 from cda.rewrite.protocol import Rewriter
 from cda.stages.discover_history import measured_of, measured_row
 from cda.stages.discover_parts import AskedJudge, Verdicts, responses_each
+from cda.stats.streams import Stream, generator
 
 ROWS, RESULT = "rewrites.jsonl", "result.json"
 # Streams of their own, beside those of the generations, which are numbered from 0.
-_VALIDATION_STREAM, _TEST_STREAM = 10**6, 10**6 + 1
 _LAZY = "unchanged, where the other rewriters changed more"
 
 
@@ -53,12 +51,12 @@ class HeldOut:
 
 def validation_originals(samples: Sequence[PromptSamples], loaded: LoadedRecipe) -> list[Original]:
     """Responses of the validation prompts, drawn with the seed."""
-    return _originals(samples, loaded.recipe.discover.max_validation, loaded, _VALIDATION_STREAM)
+    return _originals(samples, loaded.recipe.discover.max_validation, loaded, Stream.VALIDATION_RESPONSES)
 
 
 def held_out_originals(samples: Sequence[PromptSamples], loaded: LoadedRecipe) -> list[Original]:
     """Responses of the test prompts, drawn with the seed."""
-    return _originals(samples, loaded.recipe.discover.max_test, loaded, _TEST_STREAM)
+    return _originals(samples, loaded.recipe.discover.max_test, loaded, Stream.TEST_RESPONSES)
 
 
 def rewrite_all(
@@ -178,8 +176,10 @@ def _agreed(response: RewriteRequest, others: Sequence[Rewritten], candidate: st
     return n_back > 0 and 2 * n_back >= n_answered
 
 
-def _originals(samples: Sequence[PromptSamples], most: int | None, loaded: LoadedRecipe, stream: int) -> list[Original]:
-    rng = np.random.default_rng([loaded.recipe.seed, stream])
+def _originals(
+    samples: Sequence[PromptSamples], most: int | None, loaded: LoadedRecipe, stream: Stream
+) -> list[Original]:
+    rng = generator(loaded.recipe.seed, stream)
     return draw_originals(samples, len(samples) if most is None else most, rng, responses_each(loaded))
 
 

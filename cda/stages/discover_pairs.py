@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from cda.biases import Bias
 from cda.config.load import LoadedRecipe
 from cda.discover.pair_quality import pair_quality
@@ -19,9 +17,9 @@ from cda.run import RunFolder, Stage
 from cda.stages.discover_confirm import counted_rows, read_result, read_rows
 from cda.stages.discover_parts import by_llm
 from cda.stages.sources import labels_of, llm_settings, open_llm, prompt_settings
+from cda.stats.streams import Stream, generator
 
 RESULT = "pairs.json"
-_STREAM = 10**6 + 2
 
 
 def pairs_stage(loaded: LoadedRecipe, run_folder: RunFolder, candidates: Sequence[Candidate]) -> Stage:
@@ -45,7 +43,7 @@ def run_pairs(
     by = {"labelled_by": "measure" if llm is None else "llm"}
     found = {
         one.id: pair_quality(
-            rows[one.id], one.bias, np.random.default_rng([loaded.recipe.seed, _STREAM]), label=label, llm=llm
+            rows[one.id], one.bias, generator(loaded.recipe.seed, Stream.PAIR_QUALITY), label=label, llm=llm
         ).to_json()
         | by
         for one in candidates

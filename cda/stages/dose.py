@@ -22,7 +22,7 @@ from cda.stages import dose_result
 from cda.stages.applied import TEXTS
 from cda.stages.audit import what_is_measured
 from cda.stages.audit_groups import Group, make_groups, people_of
-from cda.stages.audit_sources import audited_contrasts, drawn, load_audit_texts, load_quality
+from cda.stages.audit_sources import audited_contrasts, load_audit_texts, load_quality
 from cda.stages.dose_result import Aim
 from cda.stages.dose_scores import dosed_rewards, read_alike, removals
 from cda.stages.label import PAIRS
@@ -31,6 +31,7 @@ from cda.stages.sources import model_spec
 from cda.stages.synthesize import MIX
 from cda.stages.train import ADAPTER
 from cda.stages.trainings import Training
+from cda.stats.streams import drawn
 
 RESULT = "dose.json"
 _COUNTED = {"votes": "people's majorities", "tie": "contrasts"}

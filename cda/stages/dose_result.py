@@ -18,6 +18,7 @@ from cda.score.compared import Rewards
 from cda.score.protocols import FloatArray
 from cda.stages.audit_groups import Group, people_of
 from cda.stats.proportions import paired_change
+from cda.stats.streams import Stream, generator
 
 Aim = Literal["votes", "tie"]
 """What a dose is to come near: people's majorities, or as many preferences for one side as for the other."""
@@ -229,4 +230,4 @@ def _mixing_differs(own: DoseCurve, mixed: DoseCurve) -> dict[str, dict[str, flo
 
 
 def _rng(seed: int) -> np.random.Generator:
-    return np.random.default_rng([seed, 6])
+    return generator(seed, Stream.INTERVALS)

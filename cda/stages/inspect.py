@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from cda.biases import Bias
 from cda.errors import CdaError, DataError, RunError
 from cda.files.jsonl import write_page
@@ -21,6 +19,7 @@ from cda.stages.inspect_scores import check_asked, with_rewards
 from cda.stages.inspect_sources import TRAINING, Lost, Material, Seen
 from cda.stages.inspect_targets import InspectOptions, Target, check_options, resolved
 from cda.stages.shown import shown_path
+from cda.stats.streams import Stream, drawn
 
 _MANY_PROMPTS = 30
 """From here on a bootstrap's interval of a mean covers about as often as it says."""
@@ -123,14 +122,7 @@ def _groups(material: Material, options: InspectOptions) -> dict[tuple[str, str]
         groups.setdefault((one.bias, one.direction), []).append(one)
     order = list(material.biases)
     keys = sorted(groups, key=lambda key: (order.index(key[0]), key[1]))
-    return {key: _drawn(groups[key], options.most, options.seed) for key in keys}
-
-
-def _drawn(items: Sequence[Any], most: int, seed: int) -> list[Any]:
-    if len(items) <= most:
-        return list(items)
-    kept = np.random.default_rng([seed, 7]).choice(len(items), size=most, replace=False)
-    return [items[index] for index in sorted(kept)]
+    return {key: drawn(groups[key], options.most, options.seed, Stream.INSPECTED) for key in keys}
 
 
 def _check_worst(rows: dict[tuple[str, str], list[Looked]], lost: Sequence[Lost], options: InspectOptions) -> None:
@@ -146,7 +138,7 @@ def _check_worst(rows: dict[tuple[str, str], list[Looked]], lost: Sequence[Lost]
 def _shown(rows: Sequence[Looked], options: InspectOptions, bias: Bias, spread: Mapping[str, float]) -> list[Looked]:
     """The rewrites to show: the worst first, or as drawn, those that failed among them."""
     if options.worst is None:
-        return _drawn(rows, options.n, options.seed + 1)
+        return drawn(rows, options.n, options.seed + 1, Stream.INSPECTED)
     if options.worst == "reward":
         return sorted(rows, key=lambda one: -abs(one.difference or 0.0))[: options.n]
     if options.worst == "failed":

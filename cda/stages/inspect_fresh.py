@@ -17,13 +17,13 @@ from cda.rewrite.asked import rewrite_request
 from cda.rewrite.fidelity import GateRules
 from cda.rewrite.gate import Gated
 from cda.rewrite.protocol import Labeller, Resampling, Rewriter
-from cda.stages.audit_sources import drawn
 from cda.stages.inspect_sources import FRESH, UNGATED, Material, Seen
 from cda.stages.label import LABEL_TOKENS
 from cda.stages.pairs import read_responses
 from cda.stages.shown import shown_path
 from cda.stages.sources import labels_of, rewriter, uses_llm
 from cda.stages.spending import Planned, confirm
+from cda.stats.streams import drawn
 
 Answer = tuple[Prompt, str, bool | None]
 """A prompt, a response, and whether it exhibits the bias, where that is known."""

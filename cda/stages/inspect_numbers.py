@@ -19,6 +19,7 @@ from cda.rewrite.fidelity import GateRules, findings
 from cda.stages.inspect_sources import Lost, Seen
 from cda.stats.bootstrap import bootstrap_mean
 from cda.stats.proportions import share
+from cda.stats.streams import Stream, generator
 
 _OWN = ("markers_per_100_words", *PATTERN_FEATURES)
 _RARE = 0.1
@@ -250,4 +251,4 @@ def _prompts(rows: Sequence[Looked]) -> list[str]:
 
 
 def _rng(seed: int) -> np.random.Generator:
-    return np.random.default_rng([seed, 6])
+    return generator(seed, Stream.INTERVALS)

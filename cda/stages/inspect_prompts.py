@@ -16,9 +16,9 @@ from cda.llm.protocol import Request
 from cda.records import Pair, RewriteRequest
 from cda.rewrite.asked import rewrite_request
 from cda.score.judge import judge_request, token_request
-from cda.stages.audit_sources import drawn
 from cda.stages.inspect_targets import InspectOptions, recipe_of
 from cda.stages.sources import load_pairs, prompt_name, training_pairs, uses_llm
+from cda.stats.streams import drawn
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from cda.biases import Bias
 from cda.config.load import LoadedRecipe
 from cda.data.pairs import split_by_prompt
@@ -33,6 +31,7 @@ from cda.stages.sources import (
     uses_llm,
 )
 from cda.stages.spending import Planned, confirm
+from cda.stats.streams import Stream, drawn, generator
 
 LABEL_TOKENS = 100
 """Output of one labelling answer, estimated."""
@@ -70,7 +69,7 @@ def run(loaded: LoadedRecipe, folder: Path) -> dict[str, Any]:
     cleaned = training_pairs(loaded)
     counts: dict[str, Any] = {"pairs": _count(cleaned.exclusions, len(cleaned.pairs))}
     say(f"  {len(cleaned.pairs)} pairs ({cleaned.exclusions})")
-    pairs = _sample(cleaned.pairs, recipe.data.max_pairs, recipe.seed)
+    pairs = tuple(drawn(cleaned.pairs, recipe.data.max_pairs, recipe.seed, Stream.PAIRS))
     if len(pairs) < len(cleaned.pairs):
         say(f"  {len(pairs)} of them drawn (data.max_pairs)")
     counts["pairs"]["used"] = len(pairs)
@@ -92,7 +91,9 @@ def _labelled(
 ) -> tuple[list[LabelledPair], Details, dict[str, Any]]:
     """Split and label; a prompt whose side is known already (from the other corpus) stays on it."""
     recipe = loaded.recipe
-    in_validation = split_by_prompt(pairs, recipe.data.validation_share, np.random.default_rng([recipe.seed, 1]))
+    in_validation = split_by_prompt(
+        pairs, recipe.data.validation_share, generator(recipe.seed, Stream.VALIDATION_SPLIT)
+    )
     labels: list[dict[str, dict[Side, bool | None]]] = [{} for _ in pairs]
     details: Details = [{} for _ in pairs]
     counts = {}
@@ -198,13 +199,6 @@ def _check_unparsed(tally: dict[str, Any], name: str, limit: float) -> None:
             f"{name}: {tally['unparsed']} of {tally['n']} labels could not be parsed, more than label.max_unparsed={limit:g}. "
             f"'{tally['by']}' may not follow the answer format; try another llm.model"
         )
-
-
-def _sample(pairs: tuple[Pair, ...], most: int | None, seed: int) -> tuple[Pair, ...]:
-    if most is None or len(pairs) <= most:
-        return pairs
-    kept = np.random.default_rng([seed, 0]).choice(len(pairs), size=most, replace=False)
-    return tuple(pairs[index] for index in sorted(kept))
 
 
 def _count(exclusions: Exclusions, kept: int) -> dict[str, Any]:

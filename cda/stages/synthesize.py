@@ -21,7 +21,7 @@ from cda.rewrite.gate import Gated
 from cda.rewrite.protocol import Rewriter
 from cda.run import RunFolder, Stage, fingerprint
 from cda.stages import label
-from cda.stages.audit_sources import audited_prompts, drawn, taught_contrasts
+from cda.stages.audit_sources import audited_prompts, taught_contrasts
 from cda.stages.label import LABEL_TOKENS
 from cda.stages.rows import read_labelled, training_row
 from cda.stages.sources import (
@@ -34,6 +34,7 @@ from cda.stages.sources import (
     uses_llm,
 )
 from cda.stages.spending import Planned, confirm
+from cda.stats.streams import Stream, drawn, generator
 from cda.synthesize.counterfactuals import Counterfactuals, eligible_pairs, make_counterfactuals
 from cda.synthesize.lessons import (
     IN_AUDIT,
@@ -85,7 +86,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     objectives = _objectives(loaded)
     mix: list[TrainingPair] = []
     for number, bias in enumerate(loaded.biases):
-        rng = np.random.default_rng([loaded.recipe.seed, 2, number])
+        rng = generator(loaded.recipe.seed, Stream.REWRITTEN, number)
         by = rewriter(loaded)
         wants_rewrites = wanted(loaded.recipe.synthesize.counterfactuals, bias, len(loaded.biases)) != 0
         if wants_rewrites and uses_llm(loaded.recipe.synthesize.by, loaded.recipe.llm):
@@ -192,7 +193,7 @@ def _contrasts(
         for one in drawn([c for c in kept if c.bias == name], recipe.data.max_contrasts, recipe.seed)
     ]
     known = {prompt_id(row.pair.prompt): row.split for row in rows}
-    rng = np.random.default_rng([recipe.seed, 5])
+    rng = generator(recipe.seed, Stream.TAUGHT_SPLIT)
     splits = split_prompts(drawn_ones, known, recipe.data.validation_share, rng)
     lessons = list(contrast_lessons(drawn_ones, splits, [bias.name for bias in loaded.biases], objectives))
     if not lessons:

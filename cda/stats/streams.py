@@ -1,0 +1,58 @@
+"""Random streams: each step draws from one of its own, so that nothing depends on what else was drawn, or how often."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum, unique
+from typing import TypeVar
+
+import numpy as np
+
+T = TypeVar("T")
+
+
+@unique
+class Stream(IntEnum):
+    """What is drawn. The numbers seed the generators: another number gives other draws from the same seed."""
+
+    PAIRS = 0
+    """Which of the pairs are trained on, where there are more than `data.max_pairs`."""
+    VALIDATION_SPLIT = 1
+    """Which prompts are held out of training."""
+    REWRITTEN = 2
+    """Which pairs are rewritten; with the number of the bias."""
+    AUDIT_INTERVALS = 3
+    """Bootstraps of an audit, and of `cda quality`."""
+    AUDITED = 4
+    """Which contrasts, quality pairs and answers are audited."""
+    TAUGHT_SPLIT = 5
+    """Which prompts of taught contrasts are held out of training."""
+    INTERVALS = 6
+    """Bootstraps and halves of choosing a dose, and of `cda inspect`."""
+    INSPECTED = 7
+    """Which rewrites are shown."""
+    VALIDATION_RESPONSES = 10**6
+    """Which responses candidates of a discovery are validated on. Its generations draw from 0, 1, 2, …"""
+    TEST_RESPONSES = 10**6 + 1
+    """Which responses they are tested on."""
+    PAIR_QUALITY = 10**6 + 2
+    """Bootstraps of the quality of a discovery's pairs."""
+
+
+def generator(seed: int, stream: Stream, *within: int) -> np.random.Generator:
+    """A fresh generator of one stream; called again it gives the same draws again.
+
+    Args:
+        seed: Of the run.
+        stream: What is drawn.
+        within: What tells several of a stream apart, such as the number of a bias.
+    """
+    return np.random.default_rng([seed, stream, *within])
+
+
+def drawn(items: Sequence[T], most: int | None, seed: int, stream: Stream = Stream.AUDITED) -> list[T]:
+    """At most so many of the items, drawn without replacement and left in their order; all of them where `most` is None."""
+    if most is None or len(items) <= most:
+        return list(items)
+    kept = generator(seed, stream).choice(len(items), size=most, replace=False)
+    return [items[index] for index in sorted(kept)]
