@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import shutil
@@ -41,15 +40,12 @@ class Bench:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._found: dict[str, dict[str, str]] = {}
-        self._patch = pytest.MonkeyPatch()
         scorers: dict[str, Any] = {}
         exec(SCORERS, scorers)
         self._reward: Callable[..., list[float]] = scorers["reward"]
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
 
     def __enter__(self) -> Bench:
-        for name, value in ENVIRONMENT.items():
-            self._patch.setenv(name, value)
         write_inputs(self.folder)
         discover_server.write_inputs(self.folder)
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
@@ -58,7 +54,6 @@ class Bench:
     def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
-        self._patch.undo()
 
     def output(self, case: Case) -> dict[str, str]:
         """Name to text of everything that is kept of a case; cases that it needs run first."""
@@ -83,14 +78,11 @@ class Bench:
             str(self.folder): "<folder>", address: "<server>", address.removeprefix("http://"): "<server>",
             str(ROOT): "<repository>", str(embedded_model_folder()): "<embedded>",
         })  # fmt: skip
-        said = []
-        before = Path.cwd()
-        os.chdir(self.folder)
-        try:
-            for command in case.commands:
-                said.append(self._command(command, places, case.fails))
-        finally:
-            os.chdir(before)
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in ENVIRONMENT.items():
+                patch.setenv(name, value)
+            patch.chdir(self.folder)
+            said = [self._command(command, places, case.fails) for command in case.commands]
         found = {"printed.txt": printed("\n".join(said), scrub)}
         out = self.folder / case.name
         files = sorted(path for path in out.rglob("*") if path.is_file())

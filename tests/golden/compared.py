@@ -30,7 +30,7 @@ class Tolerance:
     """
 
     relative: float = 1e-6
-    absolute: float = 1e-9
+    absolute: float = 1e-12
     in_text: bool = False
     reason: str = ""
 
@@ -58,7 +58,7 @@ _LIKENESS = Tolerance(
 # The one place for values that cannot be compared as closely as all others: cases, the values' paths, and how closely. The
 # first that fits counts.
 TOLERANCES: tuple[tuple[str, str, Tolerance], ...] = (
-    ("train|train-seeds|audit-model", r"(.*\.)?counts\..*", _HISTOGRAM),
+    ("train|train-seeds|audit-model", r"(.*\.)?counts\b.*", _HISTOGRAM),
     ("train|train-reused|train-seeds|report|report-compare|quality-adapter|merge|inspect-run", ".*", _TRAINED),
     ("audit-model", ".*", _SCORED),
     ("discover-.*", r"(.*\.)?strength\..*", _LIKENESS),

@@ -19,7 +19,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--write-golden", action="store_true", help="Record the outputs of tests/golden anew.")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> Iterator[Bench]:  # noqa: ARG001
     """Where the commands run."""
     with Bench(tmp_path_factory.mktemp("golden")) as made:
