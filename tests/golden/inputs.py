@@ -42,18 +42,18 @@ def noise(text):
 
 def reward(prompts, responses):
     """Likes long words and length."""
-    return [0.6 * len(LONG.findall(text)) + len(text) / 200 + 3 * noise(text) for text in responses]
+    return [0.12 * len(LONG.findall(text)) + len(text) / 400 + 3 * noise(text) for text in responses]
 
 
 def debiased(prompts, responses):
     """Likes them less."""
-    return [0.1 * len(LONG.findall(text)) + len(text) / 400 + 3 * noise(text) for text in responses]
+    return [0.02 * len(LONG.findall(text)) + len(text) / 800 + 3 * noise(text) for text in responses]
 
 
 def preference(prompts, first, second):
     """From -1 to 1, and a little for what stands first."""
     return [
-        max(-1.0, min(1.0, (noise(one) - noise(other)) / 2 + 0.05 * (len(LONG.findall(one)) - len(LONG.findall(other))) + 0.05))
+        max(-1.0, min(1.0, (noise(one) - noise(other)) / 2 + 0.015 * (len(LONG.findall(one)) - len(LONG.findall(other))) + 0.05))
         for one, other in zip(first, second)
     ]
 
