@@ -21,7 +21,7 @@ def check(name: str, found: dict[str, str], request: pytest.FixtureRequest) -> N
     """Compare a case's output with what was recorded, or record it."""
     folder = DATA / name
     recorded = written(folder) if folder.is_dir() else {}
-    if request.config.getoption("--write-golden"):
+    if request.config.getoption("--write-golden", default=False):
         shutil.rmtree(folder, ignore_errors=True)
         for file, text in found.items():
             path = folder / file
@@ -49,7 +49,7 @@ def test_help_says_what_was_recorded(request: pytest.FixtureRequest) -> None:
 
 def test_nothing_is_recorded_of_a_case_that_is_gone(request: pytest.FixtureRequest) -> None:
     gone = {path.name for path in DATA.iterdir()} - {HELP, *(case.name for case in CASES)}
-    if request.config.getoption("--write-golden"):
+    if request.config.getoption("--write-golden", default=False):
         for name in gone:
             shutil.rmtree(DATA / name)
         return
