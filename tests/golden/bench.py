@@ -1,0 +1,166 @@
+"""Runs the recorded commands in one folder, against local servers that answer by rule."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import threading
+import traceback
+from collections.abc import Callable
+from fnmatch import fnmatch
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import discover_server
+import pytest
+from cases import CASES, Case
+from inputs import SCORERS, number, write_inputs
+from recorded import Scrubber, kept_file, printed
+from simulated import planted, result_of
+from typer.testing import CliRunner
+
+from cda.cli import app
+from cda.embedded.model import embedded_model_folder
+
+ROOT = Path(__file__).parent.parent.parent
+PARTICIPANTS = ("p01", "p02", "p03", "p04")
+# Width of what is printed; no colours; nobody's own key, cache or terminal.
+ENVIRONMENT = {
+    "COLUMNS": "100", "TERMINAL_WIDTH": "100", "NO_COLOR": "1", "TERM": "dumb", "OPENAI_API_KEY": "unused",
+    "VLLM_API_KEY": "unused",
+}  # fmt: skip
+
+
+class Bench:
+    """A folder with the inputs, the servers, and the output of every case that has run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._found: dict[str, dict[str, str]] = {}
+        scorers: dict[str, Any] = {}
+        exec(SCORERS, scorers)
+        self._reward: Callable[..., list[float]] = scorers["reward"]
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+
+    def __enter__(self) -> Bench:
+        write_inputs(self.folder)
+        discover_server.write_inputs(self.folder)
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def output(self, case: Case) -> dict[str, str]:
+        """Name to text of everything that is kept of a case; cases that it needs run first."""
+        if case.name not in self._found:
+            for name in case.after:
+                self.output(named(name))
+            self._found[case.name] = self._run(case)
+        return self._found[case.name]
+
+    def _run(self, case: Case) -> dict[str, str]:
+        if case.name == "study-import":
+            for code in PARTICIPANTS[:3]:
+                content = result_of(self.folder / "study-export" / "run", code, planted)
+                (self.folder / f"{code}.json").write_text(json.dumps(content), encoding="utf-8")
+        address = f"http://127.0.0.1:{self._server.server_port}"
+        # A folder of its own for each run: scores and answers lie beside a run for all of its neighbours.
+        (self.folder / case.name).mkdir()
+        if case.copy:
+            shutil.copytree(self.folder / case.copy, self.folder / case.name / "run")
+        places = {"out": f"{case.name}/run", "llm": f"{address}/v1", "served": address}
+        scrub = Scrubber({
+            str(self.folder): "<folder>", address: "<server>", address.removeprefix("http://"): "<server>",
+            str(ROOT): "<repository>", str(embedded_model_folder()): "<embedded>",
+        })  # fmt: skip
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in ENVIRONMENT.items():
+                patch.setenv(name, value)
+            patch.chdir(self.folder)
+            said = [self._command(command, places, case.fails) for command in case.commands]
+        found = {"printed.txt": printed("\n".join(said), scrub)}
+        out = self.folder / case.name
+        files = sorted(path for path in out.rglob("*") if path.is_file())
+        names = sorted(scrub(path.relative_to(out).as_posix()) for path in files)
+        found["files.txt"] = "".join(f"{name}\n" for name in names)
+        for path in files:
+            name = path.relative_to(out).as_posix()
+            kept = kept_file(path, scrub) if any(fnmatch(name, pattern) for pattern in case.kept) else None
+            if kept is not None:
+                found[f"{scrub(name)}{kept[0]}"] = kept[1]
+        return found
+
+    def _command(self, command: str, places: dict[str, str], fails: bool) -> str:
+        words = [re.sub(r"\{(out|llm|served)\}", lambda match: places[match[1]], word) for word in shlex.split(command)]
+        result = CliRunner().invoke(app, words)
+        crashed = result.exception is not None and not isinstance(result.exception, SystemExit)
+        if crashed or (result.exit_code != 0) != fails:
+            trace = "".join(traceback.format_exception(result.exception)) if crashed else ""
+            raise AssertionError(f"cda {command}: status {result.exit_code}\n{result.output}\n{trace}")
+        return f"$ cda {command}\n{result.output if fails else result.stdout}"
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        clerk = discover_server.Clerk()
+        reward = self._reward
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                if self.path.endswith("/classify"):
+                    self._reply(200, served(reward, body))
+                elif body["model"] in ("judge", "other"):
+                    self._reply(200, verdict(body))
+                else:
+                    self._reply(*clerk(body))
+
+            def do_GET(self) -> None:
+                self._reply(200, {"object": "list", "data": [{"id": "rm"}]})
+
+            def _reply(self, status: int, content: Any) -> None:
+                payload = json.dumps(content).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(payload)))
+                self.end_headers()
+                self.wfile.write(payload)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        return Handler
+
+
+def named(name: str) -> Case:
+    """The case of this name."""
+    (case,) = (case for case in CASES if case.name == name)
+    return case
+
+
+def served(reward: Callable[..., list[float]], body: dict[str, Any]) -> dict[str, Any]:
+    """A served reward model's answer: the reward of `scorers.py` for the last message."""
+    (value,) = reward([""], [body["messages"][-1]["content"]])
+    usage = {"prompt_tokens": 7, "total_tokens": 7}
+    return {"id": "c", "object": "list", "model": "rm", "data": [{"index": 0, "probs": [value]}], "usage": usage}
+
+
+def verdict(body: dict[str, Any]) -> dict[str, Any]:
+    """A judge's answer: two judges with tastes of their own, both of which now and then take the first or say nothing."""
+    shown = re.findall(r"<<<ANSWER \d>>>\n(.*?)\n<<<END>>>", body["messages"][-1]["content"], re.DOTALL)
+    first, second = (number(body["model"], text) % 97 + 30 * ("ly " in text) for text in shown[:2])
+    drawn = number(body["model"], *shown) % 11
+    text = f"Reasons.\nVerdict: {1 if first > second or drawn < 2 else 2}" if drawn < 10 else "I cannot choose."
+    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text, "refusal": None}}
+    usage = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
+    return {
+        "id": "x",
+        "object": "chat.completion",
+        "created": 0,
+        "model": body["model"],
+        "choices": [choice],
+        "usage": usage,
+    }

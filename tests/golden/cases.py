@@ -1,0 +1,103 @@
+"""The commands whose output is recorded, and what each of them needs first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Case:
+    """Commands run one after the other in a folder with the inputs.
+
+    Attributes:
+        name: Also the folder in which they write, to `{out}`.
+        commands: Words of `cda`; `{llm}` and `{served}` are addresses of local servers.
+        after: Cases whose folders they read.
+        copy: Folder of a case that is copied to `{out}` beforehand.
+        kept: Patterns of the names, below the case's folder, of the files whose content is recorded.
+        fails: Each command ends in a message about a mistake.
+    """
+
+    name: str
+    commands: tuple[str, ...]
+    after: tuple[str, ...] = ()
+    copy: str = ""
+    kept: tuple[str, ...] = ("*",)
+    fails: bool = False
+
+
+# As little of the embedded model as trains and audits: texts of 48 tokens, in fp32.
+_TINY = (
+    "model.precision=fp32 model.max_length_tokens=48 data.max_pairs=12 "
+    "train.num_train_epochs=1 train.per_device_train_batch_size=4 train.eval_steps=2 train.save_steps=2"
+)
+_DOSED = (
+    "audit.max_contrasts=20 audit.max_quality=20 audit.triples=null dose.aim=tie dose.on=yes 'dose.doses=[0, 1, 2]' dose.baselines=false "
+    "dose.repeats=2 dose.max_quality_loss=1"
+)
+_VOTED = "audit.contrasts=contrasts.jsonl audit.votes=votes.csv audit.quality=quality.jsonl audit.triples=triples.jsonl"
+_OWN = "--pairs contrasts.jsonl --bias jargon"
+_JUDGE = "llm.model=judge llm.base_url={llm}"
+_DISCOVER_LLM = (
+    "llm.model=lead llm.seed=7 'discover.policies=[gale,hope]' 'discover.rewriters=[ada,bob,cyd]' discover.samples=1 "
+    "discover.prompts_each=4 'discover.parts=[0.3,0.35,0.35]' 'discover.populations=[4,3,2]' 'discover.batches=[6,6]' "
+    "discover.mutations=1 discover.responses_each=1 discover.max_validation=12 discover.max_test=12 "
+    "discover.topics=topics.txt llm.base_url={llm}"
+)
+# The whole result, without what each stage leaves of it; discover-offline shows that.
+_FOUND = ("run/discover.*", "run/biases/*", "run/report.html", "run/pairs.jsonl")
+CASES = (
+    Case("version", ("version",)),
+    Case("samples", ("samples 0.05", "samples 0.1 --share 0.8 --per-prompt 3 --sd 2 --effect 0.5")),
+    Case("dry-run", (
+        f"train jargon {_TINY} audit.max_contrasts=4 run.folder={{out}} --dry-run",
+        "audit scorers.py:reward --out {out} --dry-run",
+        "discover scorers.py:reward --judge scorers.py:preference --out {out} --dry-run",
+        "label length --dry-run", "synthesize structure --dry-run", "report vagueness --dry-run",
+    )),
+    Case("mistakes", ("train jargn", "train jargon train.sedes=3 lora.rank=4", "audit scorers.py:rewrad"), fails=True),
+    Case("texts", ("texts {out}",), kept=("*.jsonl",)),
+    Case("train", (f"train jargon {_TINY} {_VOTED} run.folder={{out}}",)),
+    Case("train-seeds", (f"train length {_TINY} {_DOSED} 'train.seeds=[7, 3]' run.folder={{out}}",)),
+    Case("train-reused", (f"train jargon {_TINY} {_VOTED} run.folder=train/run",), ("train",)),
+    Case("report", ("report {out} --figures svg",), ("train",), copy="train/run", kept=("run/report/*",)),
+    Case("report-compare", ("report train/run train-seeds/run --compare --out {out}.html",), ("train", "train-seeds")),
+    Case("merge", ("merge train/run --out {out} --adapter-only",), ("train",)),
+    Case("inspect-run", ("inspect train/run --n 2 --model none --html {out}.html",), ("train",)),
+    Case("inspect-file", ("inspect triples.jsonl --n 3 --model scorers.py:reward --html {out}.html",)),
+    Case("inspect-fresh", ("inspect length --n 2 --model none",)),
+    Case("inspect-prompts", ("inspect jargon --prompts", "inspect judge:judge --prompts")),
+    Case("label", ("label jargon data.max_pairs=40 run.folder={out}",)),
+    Case("synthesize", ("synthesize sycophancy data.max_pairs=60 run.folder={out}",)),
+    Case("audit-function", ("audit scorers.py:reward --bias length --bias sycophancy --bias vagueness audit.max_contrasts=30 audit.max_quality=30 --out {out}",)),
+    Case("audit-preference", (f"audit scorers.py:preference {_OWN} --quality quality.jsonl --triples none --out {{out}}",)),
+    Case("audit-votes", (
+        f"audit scorers.py:reward {_OWN} --votes votes.csv --verdicts verdicts.jsonl --quality quality.jsonl "
+        "--triples triples.jsonl --out {out}",
+    )),
+    Case("audit-model", ("audit embedded model.precision=fp32 model.max_length_tokens=48 --bias jargon --bias length "
+                         "audit.max_contrasts=6 audit.max_quality=6 audit.rate=2 --out {out}",)),
+    Case("audit-served", (f"audit served:{{served}} {_OWN} --quality quality.jsonl --triples triples.jsonl --out {{out}}",)),
+    Case("audit-judge", (f"audit judge:judge {_JUDGE} {_OWN} --quality quality.jsonl --triples none --out {{out}}",)),
+    Case("audit-panel", (f"audit judge:judge,other {_JUDGE} {_OWN} --quality none --triples none --out {{out}}",)),
+    Case("quality", ("quality scorers.py:reward quality.jsonl --against scorers.py:debiased --out {out}",)),
+    Case("quality-adapter", ("quality embedded quality.jsonl --adapter train/run model.precision=fp32 "
+                             "model.max_length_tokens=48 --out {out}",), ("train",)),
+    Case("best-of", ("best-of scorers.py:reward samples.jsonl --against scorers.py:debiased --out {out}",)),
+    Case("win-rate", ("win-rate scorers.py:reward first.jsonl second.jsonl --out {out}",)),
+    Case("win-rate-judge", (f"win-rate judge:judge first.jsonl second.jsonl {_JUDGE} --out {{out}}",)),
+    Case("dose-files", ("dose --before before.jsonl --after after.jsonl --votes dose_votes.jsonl --out {out}.json",)),
+    Case("dose-files-quality", (
+        "dose --before before.jsonl --after after.jsonl --votes dose_votes.jsonl --quality-before quality_before.jsonl "
+        "--quality-after quality_after.jsonl --ties half --out {out}.json",
+    )),
+    Case("pairs", ("pairs {out}.jsonl --bias jargon --responses first.jsonl",)),
+    Case("study-export", ("study export contrasts.jsonl {out} --participants crowd --people 4 --attention 2",)),
+    Case("study-import", ("study import study-export/run p01.json p02.json p03.json --out {out}.jsonl",), ("study-export",)),
+    Case("discover-offline", ("discover scorers.py:likes_openers --judge scorers.py:dislikes_openers "
+                              "'discover.populations=[16,5,3]' 'discover.batches=[10,12]' discover.responses_each=1 --out {out}",),
+         kept=(*_FOUND, "run/search/*", "run/lineage.jsonl")),
+    Case("discover-attribute", ("discover scorers.py:reward --judge scorers.py:debiased --attribute jargon "
+                                "discover.max_test=16 discover.responses_each=1 --out {out}",), kept=_FOUND),
+    Case("discover-llm", (f"discover reward.py:reward {_DISCOVER_LLM} --out {{out}}",), kept=_FOUND),
+)  # fmt: skip

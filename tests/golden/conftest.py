@@ -1,0 +1,26 @@
+"""A folder in which the recorded commands run, once for all of them, and the option that records them anew."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent.parent
+# The scripted LLM of the discoveries, and the simulated participants of studies.
+sys.path += [str(TESTS / "stages"), str(TESTS / "study")]
+
+from bench import Bench  # noqa: E402
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--write-golden", action="store_true", help="Record the outputs of tests/golden anew.")
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> Iterator[Bench]:  # noqa: ARG001
+    """Where the commands run."""
+    with Bench(tmp_path_factory.mktemp("golden")) as made:
+        yield made

