@@ -152,7 +152,7 @@ def main() -> int:
         numbers[bias] = {
             "n": len(pairs.ids),
             "n_unscored": pairs.n_unscored,
-            "drift": [one.to_json() for one in drift],
+            "drift": [one.model_dump() for one in drift],
             "words_only": {model: one.to_json() for model, one in by_words.items()},
             "default_limits": {model: one.to_json() for model, one in by_all.items()},
             "alike_in_one_feature": per_feature(pairs, treatment),

@@ -99,7 +99,7 @@ def _method_rows(audit: Any) -> Iterator[tuple[str, ...]]:
 
 def audits() -> list[Any]:
     """Audits of every kind that the tests of the report draw: trained, with votes, one model, a judge."""
-    make = _report_audits().make_audit.__wrapped__()
+    make = report_audits().make_audit.__wrapped__()
     votes = {"jargon": (0.88, 0.45)}
     alone: dict[str, Any] = {"quality": (0.75,), "others": (), "rate": True, "votes": votes}
     two_voted = {"jargon": (0.88, 0.40, 0.45), "length": (0.9, 0.6, 0.5)}
@@ -112,7 +112,7 @@ def audits() -> list[Any]:
     ]
 
 
-def _report_audits() -> Any:
+def report_audits() -> Any:
     """The module that makes the report's audits, which pytest knows to that folder alone."""
     name = "report_audits"
     if name not in sys.modules:

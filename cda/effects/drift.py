@@ -3,54 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from cda.errors import DataError, did_you_mean
 from cda.features import TEXT_FEATURES
-from cda.results.base import Estimate, as_json
+from cda.results.base import Estimate
+from cda.results.drift import BoolArray as BoolArray
+from cda.results.drift import FeatureDrift as FeatureDrift
+from cda.results.drift import FloatArray as FloatArray
+from cda.results.drift import Limit as Limit
 from cda.stats.bootstrap import Bootstrapped, bootstrap_mean
 from cda.stats.proportions import paired_change, share
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 Encoder = Callable[[Sequence[str]], FloatArray]
 """Texts to embeddings, shape (n, dimensions); need not be normalised."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """How far two sides may differ in a feature and still count as alike: within `ratio` or within `difference`.
-
-    Attributes:
-        ratio: Largest value over smallest, 1 or more; the same whichever side is larger. None: not looked at.
-        difference: Absolute difference in the feature's own unit. None: not looked at.
-    """
-
-    ratio: float | None = None
-    difference: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.ratio is None and self.difference is None:
-            raise ValueError("a limit needs a ratio, a difference, or both")
-        if (self.ratio is not None and not self.ratio >= 1) or (
-            self.difference is not None and not self.difference >= 0
-        ):
-            raise ValueError(f"a limit's ratio is 1 or more and its difference 0 or more, found {self}")
-
-    def holds(self, perturbed: FloatArray, base: FloatArray) -> BoolArray:
-        """Which pairs are within the limit. Shapes (n,)."""
-        inside = np.zeros(len(perturbed), dtype=bool)
-        if self.difference is not None:
-            inside |= np.abs(perturbed - base) <= self.difference + 1e-9
-        if self.ratio is not None:
-            large, small = np.maximum(perturbed, base), np.minimum(perturbed, base)
-            inside |= (large == small) | ((small > 0) & (large <= self.ratio * small * (1 + 1e-12)))
-        return inside
 
 
 # What the bias files tell a rewriter to keep, in numbers. Features without a limit follow from these (characters and
@@ -67,37 +36,6 @@ DEFAULT_LIMITS: Mapping[str, Limit] = MappingProxyType(
         "flesch_reading_ease": Limit(difference=10),  # the width of one step of Flesch's scale (plain, fairly easy, …)
     }
 )
-
-
-@dataclass(frozen=True, slots=True)
-class FeatureDrift:
-    """How one feature differs between the sides of the same pairs.
-
-    Attributes:
-        feature: Its name.
-        is_treatment: It is the bias itself, so that its difference is no drift.
-        perturbed_mean: Mean of the perturbed sides, in the feature's unit.
-        base_mean: Mean of the base sides.
-        difference: Mean of perturbed − base.
-        standardised: `difference` over √((s²_perturbed + s²_base) / 2), the standardised mean difference (Austin, 2009,
-            Stat. Med. 28, 3083–3107; above 0.1 in size is usually called imbalance). None where both sides are constant.
-        median_ratio: Median of perturbed / base over the pairs where both are above 0; None where there is none.
-        beyond: Share of pairs beyond the limit; None for a feature without one.
-        limit: That limit.
-    """
-
-    feature: str
-    is_treatment: bool
-    perturbed_mean: float
-    base_mean: float
-    difference: Estimate
-    standardised: Estimate | None
-    median_ratio: float | None
-    beyond: Estimate | None
-    limit: Limit | None
-
-    def to_json(self) -> dict[str, Any]:
-        return dict(as_json(self))
 
 
 def measured(texts: Sequence[str], features: Collection[str] = tuple(TEXT_FEATURES)) -> dict[str, FloatArray]:

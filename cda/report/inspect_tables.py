@@ -4,27 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cda.report.numbers import MINUS, NOT_ESTIMATED, Json, count, excludes_zero, reward, share, signed
+from cda.report.numbers import MINUS, NOT_ESTIMATED, count, excludes_zero, reward, share, signed
 from cda.report.tables import Table
+from cda.results.base import Estimate, Missing
+from cda.results.drift import FeatureDrift
+from cda.results.inspect import FeatureChange, InspectResult, RewriteShown, RewriteSummary
 
 YES_NO = {True: "yes", False: "no", None: "not known"}
 
 
-def name_of(one: Json) -> str:
+def name_of(one: RewriteSummary | RewriteShown) -> str:
     """A group of rewrites: bias and direction."""
-    return f"{one['bias']}, {'added' if one['direction'] == 'add' else 'removed'}"
+    return f"{one.bias}, {'added' if one.direction == 'add' else 'removed'}"
 
 
-def summary_table(inspection: Json) -> Table:
+def summary_table(inspection: InspectResult) -> Table:
     """A row for each bias and direction."""
-    scored = any("missing" not in one["reward"] for one in inspection["summaries"])
+    scored = any(not isinstance(one.reward, Missing) for one in inspection.summaries)
     header = ("bias", "rewrites", "flipped", "failed", "the gate would reject", *(("reward",) if scored else ()))
     rows = tuple(
         (
             name_of(one), rewrites_cell(one), flipped_cell(one), failed_cell(one), rejected_cell(one),
             *((reward_cell(one),) if scored else ()),
         )
-        for one in inspection["summaries"]
+        for one in inspection.summaries
     )  # fmt: skip
     caption = (
         "Rewrites by bias and direction, with 95% intervals clustered by prompt; flipped, reward and features are of every text "
@@ -33,49 +36,49 @@ def summary_table(inspection: Json) -> Table:
     return Table(caption, header, rows)
 
 
-def rewrites_cell(one: Json) -> str:
+def rewrites_cell(one: RewriteSummary) -> str:
     """How many rewrites the numbers are made from, of how many, on how many prompts."""
-    of = f" of {one['available']}" if one["available"] > one["n"] else ""
-    prompts = f" ({one['n_prompts']} prompts)" if one["n_prompts"] != one["n"] else ""
-    return f"{one['n']}{of}{prompts}"
+    of = f" of {one.available}" if one.available > one.n else ""
+    prompts = f" ({one.n_prompts} prompts)" if one.n_prompts != one.n else ""
+    return f"{one.n}{of}{prompts}"
 
 
-def flipped_cell(one: Json) -> str:
+def flipped_cell(one: RewriteSummary) -> str:
     """Share of rewrites whose label changed as asked for, and who labelled."""
-    if not one["n_written"]:
+    if not one.n_written:
         return "no text was written"
-    if "missing" in one["flipped"]:
+    if isinstance(one.flipped, Missing):
         return "not known: the bias has no measure, and no LLM labelled"
-    by = ", ".join(one["labelled_by"])
-    had = f"; {one['had_it_before']} so before the rewrite" if one["had_it_before"] else ""
-    return f"{_share(one['flipped'])} ({by}{had})"
+    by = ", ".join(one.labelled_by)
+    had = f"; {one.had_it_before} so before the rewrite" if one.had_it_before else ""
+    return f"{_share(one.flipped)} ({by}{had})"
 
 
-def failed_cell(one: Json) -> str:
+def failed_cell(one: RewriteSummary) -> str:
     """Share of rewrites that were not accepted; and those of which a run kept the number alone."""
-    parts = [] if "missing" in one["failed"]["share"] else [_share(one["failed"]["share"])]
-    for lost in one["lost"]:
-        n = sum(lost["reasons"].values())
-        parts.append(f"{n} of {lost['tried']} tried ({lost['source']})")
-    return "; ".join(parts) or f"not known: {one['failed']['share']['missing']}"
+    parts = [] if isinstance(one.failed, Missing) else [_share(one.failed)]
+    for lost in one.lost:
+        n = sum(lost.reasons.values())
+        parts.append(f"{n} of {lost.tried} tried ({lost.source})")
+    return "; ".join(parts) or (f"not known: {one.failed.reason}" if isinstance(one.failed, Missing) else "")
 
 
-def rejected_cell(one: Json) -> str:
+def rejected_cell(one: RewriteSummary) -> str:
     """Share of the accepted texts that the gate's checks would reject."""
-    found = one["rejected"]["share"]
-    return "none was accepted" if "missing" in found else f"{share(found)}, n = {count(found)}"
+    found = one.rejected
+    return "none was accepted" if isinstance(found, Missing) else f"{share(found)}, n = {count(found)}"
 
 
-def reward_cell(one: Json) -> str:
+def reward_cell(one: RewriteSummary) -> str:
     """Mean difference of rewards."""
-    found = one["reward"]
-    return NOT_ESTIMATED if "missing" in found else f"{signed(found)}, n = {count(found)}"
+    found = one.reward
+    return NOT_ESTIMATED if isinstance(found, Missing) else f"{signed(found)}, n = {count(found)}"
 
 
-def reason_table(inspection: Json) -> Table | None:
+def reason_table(inspection: InspectResult) -> Table | None:
     """Every reason for which a rewrite failed or would, and how often; None where there is none."""
     rows = []
-    for one in inspection["summaries"]:
+    for one in inspection.summaries:
         reasons: dict[str, list[str]] = {}
         for what, counts in _reasons(one):
             for reason, n in counts.items():
@@ -88,112 +91,113 @@ def reason_table(inspection: Json) -> Table | None:
     )
 
 
-def _reasons(one: Json) -> list[tuple[str, Mapping[str, int]]]:
-    lost = [(f"failed ({kept['source']})", kept["reasons"]) for kept in one["lost"]]
+def _reasons(one: RewriteSummary) -> list[tuple[str, Mapping[str, int]]]:
+    lost = [(f"failed ({kept.source})", kept.reasons) for kept in one.lost]
     return [
-        ("failed", one["failed"]["reasons"]),
+        ("failed", one.failed_reasons),
         *lost,
-        ("accepted, would be rejected", one["rejected"]["reasons"]),
-        ("counted only", one["noticed"]),
+        ("accepted, would be rejected", one.rejected_reasons),
+        ("counted only", one.noticed),
     ]
 
 
-def drift_tables(inspection: Json) -> list[Table]:
+def drift_tables(inspection: InspectResult) -> list[Table]:
     """What changes besides, for each bias and direction."""
     header = ("feature", "original", "rewrite", f"rewrite {MINUS} original", "in SDs", "beyond the limit")
     return [
         Table(
-            f"{name_of(one)}: mean features of {one['n_written']} originals and their rewrites, where they have any",
+            f"{name_of(one)}: mean features of {one.n_written} originals and their rewrites, where they have any",
             header,
-            tuple(_drift_row(row) for row in one["drift"] if row["base_mean"] or row["perturbed_mean"]),
+            tuple(_drift_row(row) for row in one.drift if row.base_mean or row.perturbed_mean),
         )
-        for one in inspection["summaries"]
-        if "missing" not in one["drift"]
+        for one in inspection.summaries
+        if not isinstance(one.drift, Missing)
     ]
 
 
-def _drift_row(row: Json) -> tuple[str, ...]:
-    own = " (the bias itself)" if row["is_treatment"] else ""
-    standardised = row["standardised"]
+def _drift_row(row: FeatureDrift) -> tuple[str, ...]:
+    own = " (the bias itself)" if row.is_treatment else ""
+    standardised = row.standardised
     return (
-        plain(row["feature"]) + own, _number(row["base_mean"]), _number(row["perturbed_mean"]), signed(row["difference"]),
-        "" if standardised is None else signed(standardised), "" if row["beyond"] is None or own else share(row["beyond"]),
+        plain(row.feature) + own, _number(row.base_mean), _number(row.perturbed_mean), signed(row.difference),
+        "" if standardised is None else signed(standardised), "" if row.beyond is None or own else share(row.beyond),
     )  # fmt: skip
 
 
-def phrase_tables(inspection: Json) -> list[Table]:
+def phrase_tables(inspection: InspectResult) -> list[Table]:
     """Phrases that rewrites add again and again, for each bias and direction."""
     return [
         Table(
-            f"{name_of(one)}: phrases in several of {one['n_written']} rewrites and in none of their originals",
+            f"{name_of(one)}: phrases in several of {one.n_written} rewrites and in none of their originals",
             ("phrase", "rewrites that hold it"),
-            tuple((phrase["words"], _share(phrase["share"])) for phrase in one["phrases"]),
+            tuple((phrase.words, _share(phrase.share)) for phrase in one.phrases),
         )
-        for one in inspection["summaries"]
-        if one["phrases"]
+        for one in inspection.summaries
+        if one.phrases
     ]
 
 
-def drift_words(one: Json) -> list[str]:
+def drift_words(one: RewriteSummary) -> list[str]:
     """Features that change on average (the interval excludes 0), the largest change in standard deviations first."""
-    if "missing" in one["drift"]:
-        return [f"not estimated: {one['drift']['missing']}"]
-    found = [row for row in one["drift"] if row["standardised"] is not None and excludes_zero(row["difference"])]
-    found.sort(key=lambda row: -abs(row["standardised"]["value"]))
+    if isinstance(one.drift, Missing):
+        return [f"not estimated: {one.drift.reason}"]
+    found = [
+        (abs(row.standardised.value), row)
+        for row in one.drift
+        if row.standardised is not None and excludes_zero(row.difference)
+    ]
     words = []
-    for row in found:
-        beyond = row["beyond"]
-        notes = ["the bias itself"] if row["is_treatment"] else []
-        if beyond is not None and beyond["value"] > 0 and not row["is_treatment"]:
+    for _, row in sorted(found, key=lambda each: -each[0]):
+        beyond = row.beyond
+        notes = ["the bias itself"] if row.is_treatment else []
+        if beyond is not None and beyond.value > 0 and not row.is_treatment:
             notes.append(f"{share(beyond)} beyond the limit")
-        words.append(
-            f"{plain(row['feature'])} {signed(row['difference'])}" + (f" ({', '.join(notes)})" if notes else "")
-        )
+        words.append(f"{plain(row.feature)} {signed(row.difference)}" + (f" ({', '.join(notes)})" if notes else ""))
     return words
 
 
-def label_sentence(example: Json) -> str:
+def label_sentence(example: RewriteShown) -> str:
     """Whether original and rewrite exhibit the bias."""
-    label = example["label"]
-    if label["by"] is None:
+    label = example.label
+    if label.by is None:
         return "label: not known (no measure, no LLM)"
-    flipped = {True: "flipped", False: "not flipped", None: "not known whether it flipped"}[label["flipped"]]
-    return f"label: {YES_NO[label['before']]} → {YES_NO[label['after']]}, {flipped} ({label['by']})"
+    flipped = {True: "flipped", False: "not flipped", None: "not known whether it flipped"}[label.flipped]
+    return f"label: {YES_NO[label.before]} → {YES_NO[label.after]}, {flipped} ({label.by})"
 
 
-def reward_sentence(example: Json, unit: str) -> str | None:
+def reward_sentence(example: RewriteShown, unit: str) -> str | None:
     """Rewards of original and rewrite; None where there is neither reward nor preference."""
-    if example["difference"] is None:
+    if example.difference is None:
         return None
-    if example["rewards"] is None:
-        return f"{unit} for the rewrite: {reward(example['difference'])}"
-    before, after = example["rewards"]
-    return f"{unit}: {reward(before)} → {reward(after)} ({reward(example['difference'])})"
+    if example.rewards is None:
+        return f"{unit} for the rewrite: {reward(example.difference)}"
+    before, after = example.rewards
+    return f"{unit}: {reward(before)} → {reward(after)} ({reward(example.difference)})"
 
 
-def gate_sentence(example: Json) -> str:
+def gate_sentence(example: RewriteShown) -> str:
     """Whether the rewrite was accepted, and what the gate finds in it."""
-    if example["rewrite"] is None:
-        return f"failed: {example['failed']}; no text"
-    if example["failed"] is not None:
-        more = [one for one in example["rejected"] if one != example["failed"]]
-        return f"failed: {example['failed']}" + (f"; also {', '.join(more)}" if more else "")
-    noticed = f"; counted only: {', '.join(example['noticed'])}" if example["noticed"] else ""
-    if example["rejected"]:
-        return f"accepted, but the gate would reject it: {', '.join(example['rejected'])}{noticed}"
+    if example.rewrite is None:
+        return f"failed: {example.failed}; no text"
+    if example.failed is not None:
+        more = [one for one in example.rejected if one != example.failed]
+        return f"failed: {example.failed}" + (f"; also {', '.join(more)}" if more else "")
+    noticed = f"; counted only: {', '.join(example.noticed)}" if example.noticed else ""
+    if example.rejected:
+        return f"accepted, but the gate would reject it: {', '.join(example.rejected)}{noticed}"
     return f"the gate passes it{noticed}"
 
 
-def feature_sentence(example: Json) -> str:
+def feature_sentence(example: RewriteShown) -> str:
     """Every feature that differs between original and rewrite."""
-    if not example["drift"]:
+    if not example.drift:
         return "drift: no measured feature differs"
-    return "drift: " + "; ".join(_feature(row) for row in example["drift"])
+    return "drift: " + "; ".join(_feature(row) for row in example.drift)
 
 
-def _feature(row: Json) -> str:
-    notes = " (the bias itself)" if row["is_treatment"] else " (beyond the limit)" if row["beyond"] else ""
-    return f"{plain(row['feature'])} {_number(row['before'])} → {_number(row['after'])}{notes}"
+def _feature(row: FeatureChange) -> str:
+    notes = " (the bias itself)" if row.is_treatment else " (beyond the limit)" if row.beyond else ""
+    return f"{plain(row.feature)} {_number(row.before)} → {_number(row.after)}{notes}"
 
 
 def plain(feature: str) -> str:
@@ -201,8 +205,8 @@ def plain(feature: str) -> str:
     return feature.replace("_", " ")
 
 
-def _share(estimate: Json) -> str:
-    return NOT_ESTIMATED if "missing" in estimate else f"{share(estimate)}, n = {count(estimate)}"
+def _share(estimate: Estimate | Missing) -> str:
+    return NOT_ESTIMATED if isinstance(estimate, Missing) else f"{share(estimate)}, n = {count(estimate)}"
 
 
 def _number(value: float) -> str:

@@ -19,7 +19,9 @@ from cda.report.inspect_tables import (
     reward_sentence,
     rewrites_cell,
 )
-from cda.report.numbers import Json, clipped, inert, share, width
+from cda.report.numbers import clipped, inert, share, width
+from cda.results.base import Missing
+from cda.results.inspect import InspectResult, RewriteShown, RewriteSummary
 
 COLUMNS = 100
 _SIDE = 48
@@ -29,68 +31,69 @@ _MOST_PHRASES = _MOST_FEATURES = 6
 _NAME = 10
 
 
-def inspection_text(inspection: Json) -> str:
+def inspection_text(inspection: InspectResult) -> str:
     """The numbers of each bias and direction, then the rewrites one by one."""
-    who = f", by {inspection['by']}" if inspection["by"] else ""
-    lines = _wrapped(f"Rewrites of {inspection['where']}{who}")
-    for note in inspection["notes"]:
+    who = f", by {inspection.by}" if inspection.by else ""
+    lines = _wrapped(f"Rewrites of {inspection.where}{who}")
+    for note in inspection.notes:
         lines += _wrapped(note)
-    for one in inspection["summaries"]:
+    for one in inspection.summaries:
         lines += ["", *_summary(one, inspection)]
-    examples = inspection["examples"]
+    examples = inspection.examples
     lines += ["", *_wrapped(order_sentence(inspection) + " Marked: [-only before-], {+only after+}.")]
     for number, example in enumerate(examples, 1):
-        lines += ["", *_example(example, f"{number} of {len(examples)}", inspection["unit"])]
+        lines += ["", *_example(example, f"{number} of {len(examples)}", inspection.unit)]
     return "\n".join(lines)
 
 
-def order_sentence(inspection: Json) -> str:
+def order_sentence(inspection: InspectResult) -> str:
     """Which rewrites are shown."""
-    n, total = len(inspection["examples"]), sum(one["n"] for one in inspection["summaries"])
+    n, total = len(inspection.examples), sum(one.n for one in inspection.summaries)
     told = {
-        None: f"drawn with seed {inspection['seed']}",
+        None: f"drawn with seed {inspection.seed}",
         "reward": "those whose reward changed most, in either direction, first",
         "drift": "those that differ most from their originals in all but the bias first",
         "failed": "those that failed, or that the gate would reject",
     }
-    return f"{n} of {total} rewrites, for each bias and direction {told[inspection['worst']]}."
+    return f"{n} of {total} rewrites, for each bias and direction {told[inspection.worst]}."
 
 
-def _summary(one: Json, inspection: Json) -> list[str]:
+def _summary(one: RewriteSummary, inspection: InspectResult) -> list[str]:
     lines = [inert(f"{name_of(one)}: {rewrites_cell(one)} rewrites, {_sources(one)}")]
     lines += _named("flipped", flipped_cell(one))
-    reasons = [f"{n} {reason}" for part in (one["failed"], *one["lost"]) for reason, n in part["reasons"].items()]
+    counted = (one.failed_reasons, *(lost.reasons for lost in one.lost))
+    reasons = [f"{n} {reason}" for part in counted for reason, n in part.items()]
     lines += _named("failed", failed_cell(one) + (f": {', '.join(reasons)}" if reasons else ""))
-    rejected = [f"{n} {reason}" for reason, n in one["rejected"]["reasons"].items()]
-    if one["n_written"]:
+    rejected = [f"{n} {reason}" for reason, n in one.rejected_reasons.items()]
+    if one.n_written:
         lines += _named("gate", f"would reject {rejected_cell(one)}" + (f": {', '.join(rejected)}" if rejected else ""))
-    if "missing" not in one["reward"]:
-        lines += _named(inspection["unit"], f"{reward_cell(one)}, rewrite − original (by {inspection['scored_by']})")
+    if not isinstance(one.reward, Missing):
+        lines += _named(inspection.unit, f"{reward_cell(one)}, rewrite − original (by {inspection.scored_by})")
     drift = drift_words(one)
     more = f"; {len(drift) - _MOST_FEATURES} more features" if len(drift) > _MOST_FEATURES else ""
-    if one["n_written"]:
+    if one.n_written:
         lines += _named("drift", ("; ".join(drift[:_MOST_FEATURES]) or "no measured feature changes on average") + more)
     phrases = [
-        f"“{phrase['words']}” {share(phrase['share'])}" for phrase in one["phrases"] if "missing" not in phrase["share"]
+        f"“{phrase.words}” {share(phrase.share)}" for phrase in one.phrases if not isinstance(phrase.share, Missing)
     ]
     if phrases:
         lines += _named("added", "; ".join(phrases[:_MOST_PHRASES]))
     return lines
 
 
-def _sources(one: Json) -> str:
-    found = one["sources"]
+def _sources(one: RewriteSummary) -> str:
+    found = one.sources
     return next(iter(found)) if len(found) == 1 else "; ".join(f"{n} {source}" for source, n in found.items())
 
 
-def _example(example: Json, number: str, unit: str) -> list[str]:
-    head = f"── {number}: {name_of(example)}, {example['source']} "
+def _example(example: RewriteShown, number: str, unit: str) -> list[str]:
+    head = f"── {number}: {name_of(example)}, {example.source} "
     lines = [clipped(inert(head) + "─" * COLUMNS, COLUMNS).replace("…", "─")]
-    lines += _named("prompt", _start(example["prompt"], 4 * _SIDE))
-    if example["rewrite"] is None:
-        lines += _named("original", _start(example["original"], 8 * _SIDE))
+    lines += _named("prompt", _start(example.prompt, 4 * _SIDE))
+    if example.rewrite is None:
+        lines += _named("original", _start(example.original, 8 * _SIDE))
         return lines + _named("gate", gate_sentence(example))
-    before, after = word_differences(example["original"], example["rewrite"])
+    before, after = word_differences(example.original, example.rewrite)
     left, right = _side(before, "[-", "-]"), _side(after, "{+", "+}")
     lines += [
         _beside("original", "rewrite"),

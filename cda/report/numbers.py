@@ -127,6 +127,13 @@ def excludes_zero(estimate: Estimate | Json) -> bool:
     return bool(_of(estimate, "high") < 0 or _of(estimate, "low") > 0)
 
 
+def as_estimate(found: Estimate | Json) -> Estimate:
+    """An estimate, made from the dict of one where it is one."""
+    if isinstance(found, Estimate):
+        return found
+    return Estimate(**{name: found[name] for name in Estimate.model_fields})
+
+
 def _of(estimate: Estimate | Json, name: str) -> Any:
     """Read from an estimate, or from the dict of one."""
     return getattr(estimate, name) if isinstance(estimate, Estimate) else estimate[name]

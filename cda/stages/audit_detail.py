@@ -43,7 +43,7 @@ def _drift(group: Group, biases: Mapping[str, Bias], encode: Encode | None, seed
     result: dict[str, Any] = {"n": len(group), "features": []}
     try:
         found = feature_drift(first, second, ids, rng(seed), treatment=group.bias.treatment)
-        result["features"] = [one.to_json() for one in found]
+        result["features"] = [one.model_dump() for one in found]
     except DataError as error:
         result["missing"] = str(error)
     others = [

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from cda.biases import Bias
 from cda.errors import CdaError, DataError, RunError
@@ -13,8 +12,9 @@ from cda.files.jsonl import write_page
 from cda.files.paths import user_path
 from cda.report.inspect_page import render_inspection
 from cda.report.inspect_text import inspection_text
+from cda.results.inspect import InspectedBias, InspectResult
 from cda.stages.inspect_fresh import fresh_rewrites
-from cda.stages.inspect_numbers import Looked, distance, example, looked_at, spread_of, summary
+from cda.stages.inspect_numbers import Looked, distance, looked_at, shown, spread_of, summary
 from cda.stages.inspect_scores import check_asked, with_rewards
 from cda.stages.inspect_sources import TRAINING, Lost, Material, Seen
 from cda.stages.inspect_targets import InspectOptions, Target, check_options, resolved
@@ -53,7 +53,7 @@ def inspect_rewrites(target: str, overrides: Sequence[str], options: InspectOpti
     return text
 
 
-def _inspection(target: str, material: Material, found: Target, options: InspectOptions) -> dict[str, Any]:
+def _inspection(target: str, material: Material, found: Target, options: InspectOptions) -> InspectResult:
     groups = _groups(material, options)
     biases = list(material.biases.values())
     rows = {
@@ -72,36 +72,33 @@ def _inspection(target: str, material: Material, found: Target, options: Inspect
     for key, own in rows.items():
         # What a run counts of its failures does not say in which direction they were; training pairs are made in one.
         lost = [one for one in material.lost if one.bias == key[0] and (key[1] == "add" or one.source != TRAINING)]
-        summaries.append(
-            summary(own, lost, material.biases[key[0]], unit, options.seed, material.with_failed)
-            | {"available": total[key]}
-        )
-    if any(one["n_prompts"] < _MANY_PROMPTS for one in summaries):
+        bias, with_failed = material.biases[key[0]], material.with_failed
+        summaries.append(summary(own, lost, bias, unit, options.seed, with_failed=with_failed, available=total[key]))
+    if any(one.n_prompts < _MANY_PROMPTS for one in summaries):
         notes.append(f"Below about {_MANY_PROMPTS} prompts the intervals of means (reward, drift) are too narrow.")
     examples = []
     for key, own in rows.items():
         bias, spread = material.biases[key[0]], spread_of(own)
-        examples += [
-            example(one, bias) | {"distance": distance(one, spread, bias.treatment)}
-            for one in _shown(own, options, bias, spread)
-        ]
-    return {
-        "target": shown_path(target),
-        "where": material.where,
-        "by": material.by,
-        "scored_by": scored_by,
-        "unit": unit,
-        "notes": notes,
-        "worst": options.worst,
-        "seed": options.seed,
-        "biases": [
-            {"name": one.name, "description": one.description, "add": one.instructions.add, "remove": one.instructions.remove}
+        examples += [shown(one, bias, spread) for one in _chosen(own, options, bias, spread)]
+    return InspectResult(
+        target=shown_path(target),
+        where=material.where,
+        by=material.by,
+        scored_by=scored_by,
+        unit=unit,
+        notes=tuple(notes),
+        worst=options.worst,
+        seed=options.seed,
+        biases=tuple(
+            InspectedBias(
+                name=one.name, description=one.description, add=one.instructions.add, remove=one.instructions.remove
+            )
             for one in biases
             if any(key[0] == one.name for key in groups)
-        ],
-        "summaries": summaries,
-        "examples": examples,
-    }  # fmt: skip
+        ),
+        summaries=tuple(summaries),
+        examples=tuple(examples),
+    )
 
 
 @contextmanager
@@ -135,7 +132,7 @@ def _check_worst(rows: dict[tuple[str, str], list[Looked]], lost: Sequence[Lost]
         raise DataError(f"--worst failed: none of {len(everything)} rewrites failed or would be rejected.{kept}")
 
 
-def _shown(rows: Sequence[Looked], options: InspectOptions, bias: Bias, spread: Mapping[str, float]) -> list[Looked]:
+def _chosen(rows: Sequence[Looked], options: InspectOptions, bias: Bias, spread: Mapping[str, float]) -> list[Looked]:
     """The rewrites to show: the worst first, or as drawn, those that failed among them."""
     if options.worst is None:
         return drawn(rows, options.n, options.seed + 1, Stream.INSPECTED)
@@ -146,7 +143,7 @@ def _shown(rows: Sequence[Looked], options: InspectOptions, bias: Bias, spread: 
     return sorted(rows, key=lambda one: -distance(one, spread, bias.treatment))[: options.n]
 
 
-def _write_page(given: str, inspection: dict[str, Any]) -> Path:
+def _write_page(given: str, inspection: InspectResult) -> Path:
     path = user_path(given)
     try:
         write_page(path, render_inspection(inspection))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -14,6 +14,16 @@ from cda.effects.drift import DEFAULT_LIMITS, FloatArray, Limit, feature_drift, 
 from cda.errors import DataError
 from cda.features import PATTERN_FEATURES
 from cda.records import RewriteRequest, count_reasons, prompt_id, prompt_text
+from cda.results.base import Estimate, Missing
+from cda.results.drift import FeatureDrift
+from cda.results.inspect import (
+    FeatureChange,
+    LostRewrites,
+    PhraseAdded,
+    RewriteLabel,
+    RewriteShown,
+    RewriteSummary,
+)
 from cda.rewrite.added_phrases import added_phrases
 from cda.rewrite.fidelity import GateRules, findings
 from cda.stages.inspect_sources import Lost, Seen
@@ -102,41 +112,47 @@ def limits_of(bias: Bias) -> dict[str, Limit]:
     return {name: limit for name, limit in {**DEFAULT_LIMITS, **own}.items() if name not in lifted}
 
 
-def example(one: Looked, bias: Bias) -> dict[str, Any]:
-    """A rewrite as it is shown."""
+def shown(one: Looked, bias: Bias, spread: Mapping[str, float]) -> RewriteShown:
+    """A rewrite as it is shown; `spread` as for `distance`."""
     seen = one.seen
-    return {
-        "bias": seen.bias,
-        "source": seen.source,
-        "direction": seen.direction,
-        "prompt": prompt_text(seen.prompt),
-        "original": seen.original,
-        "rewrite": seen.rewrite,
-        "failed": seen.failed,
-        "rejected": list(one.rejected),
-        "noticed": list(one.noticed),
-        "label": {"before": one.before, "after": one.after, "by": one.by, "flipped": one.flipped},
-        "rewards": None if one.rewards is None else list(one.rewards),
-        "difference": one.difference,
-        "drift": drift_rows(one, bias),
-    }
+    return RewriteShown(
+        bias=seen.bias,
+        source=seen.source,
+        direction=seen.direction,
+        prompt=prompt_text(seen.prompt),
+        original=seen.original,
+        rewrite=seen.rewrite,
+        failed=seen.failed,
+        rejected=one.rejected,
+        noticed=one.noticed,
+        label=RewriteLabel(before=one.before, after=one.after, by=one.by, flipped=one.flipped),
+        rewards=one.rewards,
+        difference=one.difference,
+        drift=tuple(_changes(one, bias)),
+        distance=distance(one, spread, bias.treatment),
+    )
 
 
-def drift_rows(one: Looked, bias: Bias) -> list[dict[str, Any]]:
+def _changes(one: Looked, bias: Bias) -> Iterator[FeatureChange]:
     """Features in which a rewrite differs from its original, and whether the difference is beyond its limit."""
     limits = limits_of(bias)
-    rows = []
     for name, (before, after) in one.features.items():
         if before != after:
             limit, treatment = limits.get(name), name in bias.treatment
             beyond = limit is not None and not treatment and not limit.holds(np.array([after]), np.array([before]))[0]
-            rows.append({"feature": name, "before": before, "after": after, "is_treatment": treatment, "beyond": bool(beyond)})  # fmt: skip
-    return rows
+            yield FeatureChange(feature=name, before=before, after=after, is_treatment=treatment, beyond=bool(beyond))
 
 
 def summary(
-    rows: Sequence[Looked], lost: Sequence[Lost], bias: Bias, unit: str, seed: int, with_failed: bool
-) -> dict[str, Any]:
+    rows: Sequence[Looked],
+    lost: Sequence[Lost],
+    bias: Bias,
+    unit: str,
+    seed: int,
+    *,
+    with_failed: bool,
+    available: int,
+) -> RewriteSummary:
     """Numbers of all rewrites of one bias in one direction, each with n and a prompt-clustered 95% interval.
 
     Args:
@@ -146,38 +162,37 @@ def summary(
         unit: Of the rewards.
         seed: For the intervals.
         with_failed: Whether failed rewrites are among the rows.
+        available: Rewrites before a sample was drawn.
     """
     written = [one for one in rows if one.seen.rewrite is not None]
     labelled = [one for one in written if one.flipped is not None]
     scored = [one for one in rows if one.difference is not None]
     failed = [one.seen.failed for one in rows if one.seen.failed is not None]
     accepted = [one for one in written if one.seen.failed is None]
-    return {
-        "bias": bias.name,
-        "direction": rows[0].seen.direction,
-        "n": len(rows),
-        "n_prompts": len(set(_prompts(rows))),
-        "n_written": len(written),
-        "sources": count_reasons([one.seen.source for one in rows]),
-        "labelled_by": count_reasons([str(one.by) for one in labelled]),
-        "flipped": _share([one.flipped is True for one in labelled], labelled),
-        "had_it_before": sum(one.before == (one.seen.direction == "add") for one in labelled),
-        "failed": {
-            "share": _share([one.seen.failed is not None for one in rows], rows)
-            if with_failed
-            else {"missing": "only what succeeded was kept"},
-            "reasons": count_reasons(failed)},
-        "lost": [{"source": one.source, "tried": one.tried, "reasons": dict(one.reasons)} for one in lost],
-        "rejected": {
-            "share": _share([bool(one.rejected) for one in accepted], accepted),
-            "reasons": count_reasons([one.rejected[0] for one in accepted if one.rejected]),
-        },
-        "noticed": count_reasons([reason for one in written for reason in one.noticed]),
-        "reward": _mean([float(one.difference or 0.0) for one in scored], scored, unit, seed),
-        "n_without_reward": len(written) - len(scored),
-        "drift": _attempt(partial(_drift, written, bias, seed)),
-        "phrases": _phrases(written),
-    }  # fmt: skip
+    return RewriteSummary(
+        bias=bias.name,
+        direction=rows[0].seen.direction,
+        n=len(rows),
+        n_prompts=len(set(_prompts(rows))),
+        available=available,
+        n_written=len(written),
+        sources=count_reasons([one.seen.source for one in rows]),
+        labelled_by=count_reasons([str(one.by) for one in labelled]),
+        flipped=_share([one.flipped is True for one in labelled], labelled),
+        had_it_before=sum(one.before == (one.seen.direction == "add") for one in labelled),
+        failed=_share([one.seen.failed is not None for one in rows], rows)
+        if with_failed
+        else Missing(reason="only what succeeded was kept"),
+        failed_reasons=count_reasons(failed),
+        lost=tuple(LostRewrites(source=one.source, tried=one.tried, reasons=dict(one.reasons)) for one in lost),
+        rejected=_share([bool(one.rejected) for one in accepted], accepted),
+        rejected_reasons=count_reasons([one.rejected[0] for one in accepted if one.rejected]),
+        noticed=count_reasons([reason for one in written for reason in one.noticed]),
+        reward=_mean([float(one.difference or 0.0) for one in scored], scored, unit, seed),
+        n_without_reward=len(written) - len(scored),
+        drift=_attempt(partial(_drift, written, bias, seed)),
+        phrases=tuple(_phrases(written)),
+    )
 
 
 def spread_of(rows: Sequence[Looked]) -> dict[str, float]:
@@ -211,39 +226,37 @@ def _features(texts: Sequence[str], bias: Bias) -> dict[str, FloatArray]:
     return measured(texts) | {name: np.array([bias.measured(text, name) for text in texts]) for name in own}
 
 
-def _drift(rows: Sequence[Looked], bias: Bias, seed: int) -> list[dict[str, Any]]:
+def _drift(rows: Sequence[Looked], bias: Bias, seed: int) -> tuple[FeatureDrift, ...]:
     """Rewrite minus original, feature by feature."""
     names = list(rows[0].features) if rows else []
     before, after = ({name: np.array([one.features[name][at] for one in rows]) for name in names} for at in (0, 1))
-    found = feature_drift(after, before, _prompts(rows), _rng(seed), limits=limits_of(bias), treatment=bias.treatment)
-    return [one.to_json() for one in found]
+    limits = limits_of(bias)
+    return tuple(feature_drift(after, before, _prompts(rows), _rng(seed), limits=limits, treatment=bias.treatment))
 
 
-def _phrases(rows: Sequence[Looked]) -> list[dict[str, Any]]:
+def _phrases(rows: Sequence[Looked]) -> Iterator[PhraseAdded]:
     """Phrases that at least two rewrites and a tenth of all hold, and no original."""
     least = max(2, int(np.ceil(_RARE * len(rows))))
-    found = added_phrases([one.seen.original for one in rows], [str(one.seen.rewrite) for one in rows], least)
-    hits = [[row in set(phrase.rows) for row in range(len(rows))] for phrase in found]
-    return [{"words": phrase.words, "share": _share(held, rows)} for phrase, held in zip(found, hits, strict=True)]
+    for phrase in added_phrases([one.seen.original for one in rows], [str(one.seen.rewrite) for one in rows], least):
+        held = set(phrase.rows)
+        yield PhraseAdded(words=phrase.words, share=_share([row in held for row in range(len(rows))], rows))
 
 
-def _share(hits: Sequence[bool], rows: Sequence[Looked]) -> dict[str, Any]:
+def _share(hits: Sequence[bool], rows: Sequence[Looked]) -> Estimate | Missing:
+    return _attempt(lambda: share(hits, _prompts(rows))) if rows else Missing(reason="none")
+
+
+def _mean(values: Sequence[float], rows: Sequence[Looked], unit: str, seed: int) -> Estimate | Missing:
     if not rows:
-        return {"missing": "none"}
-    return _attempt(lambda: share(hits, _prompts(rows)).model_dump())
+        return Missing(reason="no rewards")
+    return _attempt(lambda: bootstrap_mean(values, _prompts(rows), _rng(seed)).estimate(unit))
 
 
-def _mean(values: Sequence[float], rows: Sequence[Looked], unit: str, seed: int) -> dict[str, Any]:
-    if not rows:
-        return {"missing": "no rewards"}
-    return _attempt(lambda: bootstrap_mean(values, _prompts(rows), _rng(seed)).estimate(unit).model_dump())
-
-
-def _attempt(make: Callable[[], _Found]) -> _Found | dict[str, str]:
+def _attempt(make: Callable[[], _Found]) -> _Found | Missing:
     try:
         return make()
     except DataError as error:
-        return {"missing": str(error)}
+        return Missing(reason=str(error))
 
 
 def _prompts(rows: Sequence[Looked]) -> list[str]:

@@ -46,7 +46,7 @@ def test_known_drift() -> None:
     assert found.standardised.low == pytest.approx(found.difference.low / spread)
     assert found.beyond is not None
     assert found.beyond.value == 0.5  # 150 and 80; 115 is within 15%
-    assert found.to_json()["limit"] == {"ratio": 1.15, "difference": None}
+    assert found.model_dump()["limit"] == {"ratio": 1.15, "difference": None}
 
 
 def test_treatment_is_reported_and_marked_and_features_without_limit_have_no_share() -> None:

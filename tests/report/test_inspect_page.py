@@ -3,90 +3,82 @@
 from __future__ import annotations
 
 import re
-from copy import deepcopy
 from typing import Any
 
 import pytest
+from changed import changed
 
 from cda.report.differences import word_differences
 from cda.report.inspect_page import render_inspection
 from cda.report.inspect_tables import flipped_cell, gate_sentence, reason_table, summary_table
 from cda.report.inspect_text import inspection_text
 from cda.report.numbers import width
+from cda.results.base import Estimate, Missing
+from cda.results.drift import FeatureDrift
+from cda.results.inspect import InspectedBias, InspectResult, LostRewrites, PhraseAdded, RewriteShown, RewriteSummary
 
 HOSTILE = 'a<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31mred\x1b]8;;http://evil.example\x07\u202egnp.exe\ud800 `| "&'
 WIDE = "日本語の長い文章が続く場合も" * 9
-Inspection = dict[str, Any]
 
 
-def _estimate(value: float, unit: str = "share", n: int = 40) -> dict[str, Any]:
-    return {
-        "value": value,
-        "low": value - 0.1,
-        "high": value + 0.1,
-        "n": n,
-        "n_prompts": n,
-        "unit": unit,
-        "method": "m",
-    }
+def _estimate(value: float, unit: str = "share", n: int = 40) -> Estimate:
+    return Estimate(value=value, low=value - 0.1, high=value + 0.1, n=n, n_prompts=n, unit=unit, method="m")
 
 
-def _feature(name: str, is_treatment: bool = False) -> dict[str, Any]:
-    return {
-        "feature": name, "is_treatment": is_treatment, "perturbed_mean": 12.0, "base_mean": 10.0, "difference": _estimate(2.0),
-        "standardised": _estimate(0.5), "median_ratio": 1.2, "beyond": None if is_treatment else _estimate(0.3), "limit": None,
-    }  # fmt: skip
+def _feature(name: str, is_treatment: bool = False) -> FeatureDrift:
+    return FeatureDrift(
+        feature=name, is_treatment=is_treatment, perturbed_mean=12.0, base_mean=10.0, difference=_estimate(2.0),
+        standardised=_estimate(0.5), median_ratio=1.2, beyond=None if is_treatment else _estimate(0.3), limit=None,
+    )  # fmt: skip
 
 
-def _example(**changes: Any) -> dict[str, Any]:
-    return {
+def _example(**changes: Any) -> RewriteShown:
+    return RewriteShown.model_validate({
         "bias": "jargon", "source": "made now", "direction": "add", "prompt": "How?", "original": "Use a pan.",
         "rewrite": "Utilize a pan.", "failed": None, "rejected": [], "noticed": [], "rewards": [1.0, 2.5], "difference": 1.5,
         "label": {"before": False, "after": True, "by": "measured long_word_share", "flipped": True}, "distance": 1.0,
         "drift": [{"feature": "words", "before": 3.0, "after": 4.0, "is_treatment": False, "beyond": True}], **changes,
-    }  # fmt: skip
+    })  # fmt: skip
 
 
 @pytest.fixture
-def inspection() -> Inspection:
-    return {
-        "target": "jargon", "where": "embedded answers", "by": "rules", "scored_by": "embedded", "unit": "reward",
-        "notes": ["A note."], "worst": None, "seed": 42,
-        "biases": [{"name": "jargon", "description": "Long words.", "add": "Add them.", "remove": "Remove them."}],
-        "summaries": [{
-            "bias": "jargon", "direction": "add", "n": 40, "n_prompts": 40, "available": 90, "n_written": 38,
-            "sources": {"made now": 40}, "labelled_by": {"measured long_word_share": 38}, "flipped": _estimate(0.7, n=38),
-            "had_it_before": 2, "failed": {"share": _estimate(0.2), "reasons": {"refusal": 3, "unchanged": 5}},
-            "lost": [{"source": "training pairs", "tried": 50, "reasons": {"refusal": 4}}],
-            "rejected": {"share": _estimate(0.1), "reasons": {"word count beyond the limit": 4}},
-            "noticed": {"drift in words": 7}, "reward": _estimate(1.5, "reward"), "n_without_reward": 0,
-            "drift": [_feature("words"), _feature("long_word_share", True)],
-            "phrases": [{"words": "in the event that", "share": _estimate(0.4)}],
-        }],
-        "examples": [
+def inspection() -> InspectResult:
+    return InspectResult(
+        target="jargon", where="embedded answers", by="rules", scored_by="embedded", unit="reward", notes=("A note.",),
+        worst=None, seed=42,
+        biases=(InspectedBias(name="jargon", description="Long words.", add="Add them.", remove="Remove them."),),
+        summaries=(RewriteSummary(
+            bias="jargon", direction="add", n=40, n_prompts=40, available=90, n_written=38, sources={"made now": 40},
+            labelled_by={"measured long_word_share": 38}, flipped=_estimate(0.7, n=38), had_it_before=2,
+            failed=_estimate(0.2), failed_reasons={"refusal": 3, "unchanged": 5},
+            lost=(LostRewrites(source="training pairs", tried=50, reasons={"refusal": 4}),), rejected=_estimate(0.1),
+            rejected_reasons={"word count beyond the limit": 4}, noticed={"drift in words": 7},
+            reward=_estimate(1.5, "reward"), n_without_reward=0, drift=(_feature("words"), _feature("long_word_share", True)),
+            phrases=(PhraseAdded(words="in the event that", share=_estimate(0.4)),),
+        ),),
+        examples=(
             _example(),
             _example(failed="refusal", rewrite="I cannot.", rejected=["refusal", "word count beyond the limit"]),
             _example(failed="too few places to change", rewrite=None, drift=[], rewards=None, difference=None,
                      label={"before": None, "after": None, "by": None, "flipped": None}),
-        ],
-    }  # fmt: skip
+        ),
+    )  # fmt: skip
 
 
 @pytest.fixture
-def hostile(inspection: Inspection) -> Inspection:
-    found = deepcopy(inspection)
-    found["where"] = found["by"] = found["scored_by"] = HOSTILE
-    found["biases"][0]["add"] = HOSTILE
-    found["summaries"][0]["phrases"][0]["words"] = HOSTILE
-    found["summaries"][0]["failed"]["reasons"] = {HOSTILE: 8}
-    found["examples"] += [
+def hostile(inspection: InspectResult) -> InspectResult:
+    found = inspection.model_copy(update={"where": HOSTILE, "by": HOSTILE, "scored_by": HOSTILE})
+    found = changed(found, "biases.0.add", HOSTILE)
+    found = changed(found, "summaries.0.phrases.0.words", HOSTILE)
+    found = changed(found, "summaries.0.failed_reasons", {HOSTILE: 8})
+    more = (
         _example(prompt=HOSTILE, original=HOSTILE, rewrite=f"{HOSTILE}\n\n- {WIDE}", failed=HOSTILE, source=HOSTILE),
         _example(prompt=WIDE, original=WIDE * 20, rewrite="x" * 700, rejected=[WIDE]),
-    ]
-    return found
+    )
+    return changed(found, "examples", (*found.examples, *more))
 
 
-def test_numbers_have_n_and_interval(inspection: Inspection) -> None:
+def test_numbers_have_n_and_interval(inspection: InspectResult) -> None:
     (row,) = summary_table(inspection).rows
     assert row == (
         "jargon, added", "40 of 90", "70% [60, 80], n = 38 (measured long_word_share; 2 so before the rewrite)",
@@ -94,12 +86,12 @@ def test_numbers_have_n_and_interval(inspection: Inspection) -> None:
     )  # fmt: skip
 
 
-def test_no_share_of_accepted_rewrites_where_none_was(inspection: Inspection) -> None:
-    inspection["summaries"][0]["rejected"]["share"] = {"missing": "none"}
-    assert summary_table(inspection).rows[0][4] == "none was accepted"
+def test_no_share_of_accepted_rewrites_where_none_was(inspection: InspectResult) -> None:
+    none = changed(inspection, "summaries.0.rejected", Missing(reason="none"))
+    assert summary_table(none).rows[0][4] == "none was accepted"
 
 
-def test_every_reason_is_counted(inspection: Inspection) -> None:
+def test_every_reason_is_counted(inspection: InspectResult) -> None:
     table = reason_table(inspection)
     assert table is not None
     assert dict(table.rows) == {  # type: ignore[arg-type]
@@ -110,8 +102,8 @@ def test_every_reason_is_counted(inspection: Inspection) -> None:
     }
 
 
-def test_what_the_gate_says(inspection: Inspection) -> None:
-    told = [gate_sentence(one) for one in inspection["examples"]]
+def test_what_the_gate_says(inspection: InspectResult) -> None:
+    told = [gate_sentence(one) for one in inspection.examples]
     assert told == [
         "the gate passes it", "failed: refusal; also word count beyond the limit", "failed: too few places to change; no text",
     ]  # fmt: skip
@@ -119,20 +111,20 @@ def test_what_the_gate_says(inspection: Inspection) -> None:
     assert accepted == "accepted, but the gate would reject it: list lines changed; counted only: drift in words"
 
 
-def test_no_text_and_no_label_are_told_apart(inspection: Inspection) -> None:
-    summary = {**inspection["summaries"][0], "flipped": {"missing": "none"}}
+def test_no_text_and_no_label_are_told_apart(inspection: InspectResult) -> None:
+    summary = changed(inspection.summaries[0], "flipped", Missing(reason="none"))
     assert flipped_cell(summary) == "not known: the bias has no measure, and no LLM labelled"
-    assert flipped_cell({**summary, "n_written": 0}) == "no text was written"
+    assert flipped_cell(changed(summary, "n_written", 0)) == "no text was written"
 
 
-def test_the_terminal_gets_lines_that_fit_and_nothing_it_obeys(hostile: Inspection) -> None:
+def test_the_terminal_gets_lines_that_fit_and_nothing_it_obeys(hostile: InspectResult) -> None:
     text = inspection_text(hostile)
     assert max(map(width, text.splitlines())) <= 100
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\x80-\x9f\u202a-\u202e\ud800-\udfff]", text)
     assert "more lines (--html shows all)" in text
 
 
-def test_the_terminal_marks_what_differs(inspection: Inspection) -> None:
+def test_the_terminal_marks_what_differs(inspection: InspectResult) -> None:
     lines = inspection_text(inspection).splitlines()
     (line,) = [one for one in lines if "{+Utilize+}" in one]
     assert line == "[-Use-] a pan." + " " * 34 + " │ {+Utilize+} a pan."
@@ -151,16 +143,16 @@ def test_text_in_columns_is_complete() -> None:
 
 def inspection_text_of(original: str, rewrite: str) -> list[str]:
     """The lines of both columns."""
-    inspection = {
-        "where": "x", "by": "", "notes": [], "summaries": [], "unit": "reward", "worst": None, "seed": 1,
-        "examples": [_example(original=original, rewrite=rewrite)],
-    }  # fmt: skip
+    inspection = InspectResult(
+        target="x", where="x", by="", scored_by=None, unit="reward", notes=(), worst=None, seed=1, biases=(), summaries=(),
+        examples=(_example(original=original, rewrite=rewrite),),
+    )  # fmt: skip
     lines = inspection_text(inspection).splitlines()
     start = next(at for at, line in enumerate(lines) if line.startswith("original "))
     return lines[start + 1 : next(at for at, line in enumerate(lines) if line.startswith("  label"))]
 
 
-def test_the_page_holds_everything_and_runs_nothing(hostile: Inspection) -> None:
+def test_the_page_holds_everything_and_runs_nothing(hostile: InspectResult) -> None:
     page = render_inspection(hostile)
     assert page.count('<details class="example"') == 5
     assert "<script>alert" not in page
@@ -175,7 +167,7 @@ def test_the_page_holds_everything_and_runs_nothing(hostile: Inspection) -> None
     assert "A note." in page
 
 
-def test_the_page_has_a_figure_and_the_choices_that_its_script_expects(inspection: Inspection) -> None:
+def test_the_page_has_a_figure_and_the_choices_that_its_script_expects(inspection: InspectResult) -> None:
     page = render_inspection(inspection)
     assert "bias added: words +0.50" in page
     for name in (

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from changed import changed
+from documents import report_audits
 from typer.testing import CliRunner
 
 from cda.biases import load_bias
@@ -18,8 +20,10 @@ from cda.config.load import load_recipe
 from cda.data.load import load_rows
 from cda.embedded.rules import RuleRewriter
 from cda.files.jsonl import write_json, write_jsonl
-from cda.records import RewriteRequest, user_prompt
+from cda.records import Exclusions, RewriteRequest, user_prompt
 from cda.report.numbers import width
+from cda.results.base import as_json
+from cda.results.saved import save
 from cda.run import RunFolder
 from cda.stages import label, synthesize
 from cda.stages.inspect_sources import rewrites_of_file, rewrites_of_run
@@ -299,8 +303,9 @@ def test_the_failures_of_an_audit_are_told_beside_its_triples(tmp_path: Path) ->
     write_jsonl(audit / "triples.jsonl", TRIPLES)
     settings = {"biases": [load_bias("jargon").model_dump(mode="json")]}
     write_json(audit / "stage.json", {"stage": "audit", "settings": settings})
-    lost = {"triples of jargon": {"seen": 9, "reasons": {"rewrite: unchanged": 3}}}
-    write_json(audit / "audit.json", {"rate": {"jargon": {"rewriter": "rules"}}, "excluded": lost})
+    lost = Exclusions(9, {"rewrite: unchanged": 3})
+    whole = report_audits().make_audit.__wrapped__()({"jargon": (0.88,)}, quality=(0.75,), others=(), rate=True)
+    save(changed(whole, "excluded", {"triples of jargon": as_json(lost)}), audit / "audit.json")
     text = " ".join(asked(tmp_path / "run", "--n", 1).stdout.split())
     assert "Rewrites of run run, by rules" in text
     assert "failed 3 of 9 tried (audit triples, both directions): 3 rewrite: unchanged" in text

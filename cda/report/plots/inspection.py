@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cda.report.numbers import Json, reward, signed
+from cda.report.numbers import reward, signed
 from cda.report.plots.plot import AFTER, BEFORE, LINE, Plot
 from cda.report.plots.rows import Mark, Row, Scale, draw_rows, named, rows_height, slugs
+from cda.results.base import Estimate, Missing
+from cda.results.inspect import InspectResult, RewriteSummary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,18 +20,16 @@ _IMBALANCE = 0.1
 _MOST_SDS = 3.0
 
 
-def inspection_plots(inspection: Json) -> list[Plot]:
+def inspection_plots(inspection: InspectResult) -> list[Plot]:
     """For each bias: the standardized change of every feature that is not the bias itself and changes at all."""
-    names = list(dict.fromkeys(one["bias"] for one in inspection["summaries"]))
+    names = list(dict.fromkeys(one.bias for one in inspection.summaries))
     words = slugs(names)
-    found = [
-        _plot(name, [one for one in inspection["summaries"] if one["bias"] == name], words[name]) for name in names
-    ]
+    found = [_plot(name, [one for one in inspection.summaries if one.bias == name], words[name]) for name in names]
     return [plot for plot in found if plot is not None]
 
 
-def _plot(name: str, groups: Sequence[Json], word: str) -> Plot | None:
-    changes = {one["direction"]: _changes(one) for one in groups}
+def _plot(name: str, groups: Sequence[RewriteSummary], word: str) -> Plot | None:
+    changes = {one.direction: _changes(one) for one in groups}
     changes = {direction: own for direction, own in changes.items() if own}
     features = list(dict.fromkeys(feature for own in changes.values() for feature in own))
     if not features:
@@ -49,28 +49,26 @@ def _plot(name: str, groups: Sequence[Json], word: str) -> Plot | None:
     return Plot(f"changes-{word}", title, text, partial(_draw, rows, marks), rows_height(len(rows), len(marks)))
 
 
-def _changes(one: Json) -> dict[str, Json]:
-    if "missing" in one["drift"]:
+def _changes(one: RewriteSummary) -> dict[str, Estimate]:
+    if isinstance(one.drift, Missing):
         return {}
     return {
-        row["feature"]: row["standardised"]
-        for row in one["drift"]
-        if not row["is_treatment"]
-        and row["standardised"] is not None
-        and row["standardised"]["low"] < row["standardised"]["high"]
+        row.feature: row.standardised
+        for row in one.drift
+        if not row.is_treatment and row.standardised is not None and row.standardised.low < row.standardised.high
     }
 
 
 def _draw(rows: Sequence[Row], marks: Sequence[Mark], axes: Axes) -> None:
-    estimates = [found for row in rows for found in row.estimates if found is not None]
-    low, high = min(one["low"] for one in estimates), max(one["high"] for one in estimates)
+    estimates = [found for row in rows for found in row.drawn if found is not None]
+    low, high = min(one.low for one in estimates), max(one.high for one in estimates)
     limits = (max(-_MOST_SDS, min(low, -0.2) - 0.1), min(_MOST_SDS, max(high, 0.2) + 0.1))
     axes.axvspan(-_IMBALANCE, _IMBALANCE, color=LINE, alpha=0.6, linewidth=0, zorder=0)
     draw_rows(axes, rows, marks, Scale("rewrite − original (SDs)", limits=limits, reference=0))
     for y, row in enumerate(rows):
-        for found in row.estimates:
+        for found in row.drawn:
             # Features that are nearly constant have huge standardized differences: the number stands at the edge.
-            if found is not None and not limits[0] <= found["value"] <= limits[1]:
-                right = found["value"] > 0
-                axes.text(limits[right], y, f"{reward(found['value'])} {'→' if right else '←'}", fontsize=6.5, va="center",
+            if found is not None and not limits[0] <= found.value <= limits[1]:
+                right = found.value > 0
+                axes.text(limits[right], y, f"{reward(found.value)} {'→' if right else '←'}", fontsize=6.5, va="center",
                           ha="right" if right else "left")  # fmt: skip

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from cda.report.numbers import Json, clipped, visible
+from cda.report.numbers import as_estimate, clipped, visible
 from cda.report.plots.plot import AFTER, BEFORE, FAINT, LINE, PAGE, PEOPLE, THIRD
+from cda.results.base import Estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,7 +44,12 @@ class Row:
     """One row; an estimate for each mark, None where there is none."""
 
     label: str
-    estimates: tuple[Json | None, ...]
+    estimates: tuple[Any, ...]
+
+    @property
+    def drawn(self) -> tuple[Estimate | None, ...]:
+        """The same as estimates, whatever form they came in."""
+        return tuple(None if one is None else as_estimate(one) for one in self.estimates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +80,7 @@ def draw_rows(axes: Axes, rows: Sequence[Row], marks: Sequence[Mark], scale: Sca
     factor = 100.0 if scale.is_share else 1.0
     for at, mark in enumerate(marks):
         shift = (at - (len(marks) - 1) / 2) * step
-        found = [(y + shift, row.estimates[at]) for y, row in enumerate(rows)]
+        found = [(y + shift, row.drawn[at]) for y, row in enumerate(rows)]
         there = [(y, one) for y, one in found if one is not None]
         _draw_mark(axes, mark, there, factor, scale.bars * step)
     if scale.reference is not None:
@@ -91,12 +97,12 @@ def draw_rows(axes: Axes, rows: Sequence[Row], marks: Sequence[Mark], scale: Sca
         legend(axes, len(marks))
 
 
-def _draw_mark(axes: Axes, mark: Mark, there: list[tuple[float, Json]], factor: float, bar: float) -> None:
+def _draw_mark(axes: Axes, mark: Mark, there: list[tuple[float, Estimate]], factor: float, bar: float) -> None:
     ys = [y for y, _ in there]
-    values = [factor * one["value"] for _, one in there]
+    values = [factor * one.value for _, one in there]
     # Rounding may put an end of an interval on the other side of its value.
-    below = [max(0.0, factor * (one["value"] - one["low"])) for _, one in there]
-    above = [max(0.0, factor * (one["high"] - one["value"])) for _, one in there]
+    below = [max(0.0, factor * (one.value - one.low)) for _, one in there]
+    above = [max(0.0, factor * (one.high - one.value)) for _, one in there]
     if bar:
         axes.barh(ys, values, height=0.9 * bar, color=mark.color, alpha=0.25, zorder=2)
     axes.errorbar(

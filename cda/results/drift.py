@@ -1,0 +1,68 @@
+"""How two sides of the same pairs differ, feature by feature."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cda.results.base import Estimate, Result
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How far two sides may differ in a feature and still count as alike: within `ratio` or within `difference`.
+
+    Attributes:
+        ratio: Largest value over smallest, 1 or more; the same whichever side is larger. None: not looked at.
+        difference: Absolute difference in the feature's own unit. None: not looked at.
+    """
+
+    ratio: float | None = None
+    difference: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.ratio is None and self.difference is None:
+            raise ValueError("a limit needs a ratio, a difference, or both")
+        if (self.ratio is not None and not self.ratio >= 1) or (
+            self.difference is not None and not self.difference >= 0
+        ):
+            raise ValueError(f"a limit's ratio is 1 or more and its difference 0 or more, found {self}")
+
+    def holds(self, perturbed: FloatArray, base: FloatArray) -> BoolArray:
+        """Which pairs are within the limit. Shapes (n,)."""
+        inside = np.zeros(len(perturbed), dtype=bool)
+        if self.difference is not None:
+            inside |= np.abs(perturbed - base) <= self.difference + 1e-9
+        if self.ratio is not None:
+            large, small = np.maximum(perturbed, base), np.minimum(perturbed, base)
+            inside |= (large == small) | ((small > 0) & (large <= self.ratio * small * (1 + 1e-12)))
+        return inside
+
+
+class FeatureDrift(Result):
+    """How one feature differs between the sides of the same pairs."""
+
+    feature: str
+    """Its name."""
+    is_treatment: bool
+    """It is the bias itself, so that its difference is no drift."""
+    perturbed_mean: float
+    """Mean of the perturbed sides, in the feature's unit."""
+    base_mean: float
+    """Mean of the base sides."""
+    difference: Estimate
+    """Mean of perturbed − base."""
+    standardised: Estimate | None
+    """`difference` over √((s²_perturbed + s²_base) / 2), the standardised mean difference (Austin, 2009, Stat. Med. 28,
+    3083–3107; above 0.1 in size is usually called imbalance). None where both sides are constant."""
+    median_ratio: float | None
+    """Median of perturbed / base over the pairs where both are above 0; None without such a pair."""
+    beyond: Estimate | None
+    """Share of pairs beyond the limit; None for a feature without one."""
+    limit: Limit | None
+    """That limit."""
