@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from cda.errors import DataError
 from cda.metrics.verdict import is_shown
+from cda.results.base import Estimate, Measure
 from cda.stats.multiplicity import benjamini_hochberg, holm
 
 
@@ -19,7 +19,7 @@ class Cell:
         training: Name of the training.
         bias: The bias that was measured.
         is_target: Whether it was trained against.
-        change: Paired change as JSON (before, after, change with interval, p_value).
+        skew: Before and after it.
         p_holm: p-value adjusted over all cells of the matrix (family-wise error).
         p_bh: p-value adjusted over all cells of the matrix (false discovery rate).
     """
@@ -27,24 +27,26 @@ class Cell:
     training: str
     bias: str
     is_target: bool
-    change: Mapping[str, Any]
+    skew: Measure
     p_holm: float
     p_bh: float
 
     @property
     def is_shown(self) -> bool:
         """By the standard of every word about a change (`cda.metrics.verdict`), over all cells of the matrix."""
-        interval = self.change["change"]
-        return is_shown(interval["low"], interval["high"], self.p_holm)
+        return is_shown(self.change.low, self.change.high, self.p_holm)
+
+    @property
+    def change(self) -> Estimate:
+        """After − before, a share difference."""
+        return self.skew.of_training().change
 
 
-def cross_bias(
-    changes: Mapping[str, Mapping[str, Mapping[str, Any]]], targets: Mapping[str, Collection[str]]
-) -> list[Cell]:
+def cross_bias(changes: Mapping[str, Mapping[str, Measure]], targets: Mapping[str, Collection[str]]) -> list[Cell]:
     """All cells, training by training, in the given order.
 
     Args:
-        changes: Training to bias to its paired change.
+        changes: Training to bias to its skew before and after.
         targets: Training to the biases that it was against.
 
     Raises:
@@ -54,7 +56,7 @@ def cross_bias(
     if not changes or empty:
         raise DataError(f"a cross-bias matrix needs measured biases; none for {', '.join(empty) or 'any training'}")
     cells = [(training, bias, change) for training, row in changes.items() for bias, change in row.items()]
-    p_values = [float(change["p_value"]) for _, _, change in cells]
+    p_values = [change.of_training().test.p_value for _, _, change in cells]
     return [
         Cell(training, bias, bias in targets.get(training, ()), change, first, second)
         for (training, bias, change), first, second in zip(

@@ -30,7 +30,7 @@ def sections_line(audit: AuditResult) -> str:
         return ""
     parts = []
     for group in shown_groups(found):
-        values = [tenths(group["scores"][when]["estimate"]["value"]) for when in audit["scorings"]]
+        values = [tenths(group["scores"][when]["estimate"]["value"]) for when in audit.scorings]
         marked = f" {flag(group['shift'])}" if group["shift"] and group["shift"]["fell"] else ""
         parts.append(f"{group['name']} {'→'.join(values)}{marked}")
     return f"{found['name']}, %: {', '.join(parts)}"
@@ -38,4 +38,4 @@ def sections_line(audit: AuditResult) -> str:
 
 def _result(audit: AuditResult) -> Json:
     unit = next(iter(audit["effects"].values()))["unit"]
-    return {"scorings": [{"label": when, "unit": unit} for when in audit["scorings"]]}
+    return {"scorings": [{"label": when, "unit": unit} for when in audit.scorings]}

@@ -22,11 +22,11 @@ def matrix(audits: Mapping[str, AuditResult]) -> list[Cell]:
     Raises:
         DataError: An audit of a model without a training is among them.
     """
-    alone = [name for name, audit in audits.items() if len(audit["scorings"]) < 2]
+    alone = [name for name, audit in audits.items() if len(audit.scorings) < 2]
     if alone:
         raise DataError(f"{', '.join(alone)}: an audit of one model, without a training; there is nothing to compare")
     return cross_bias(
-        {name: audit["skew"] for name, audit in audits.items()},
+        {name: audit.skew for name, audit in audits.items()},
         {name: targets(audit) for name, audit in audits.items()},
     )
 
@@ -68,28 +68,27 @@ def comparison_notes(audits: Mapping[str, AuditResult]) -> list[str]:
 
 
 def _biases(audits: Mapping[str, AuditResult]) -> list[str]:
-    return list(dict.fromkeys(bias for audit in audits.values() for bias in audit["skew"]))
+    return list(dict.fromkeys(bias for audit in audits.values() for bias in audit.skew))
 
 
 def _contrasts(audits: Mapping[str, AuditResult], bias: str) -> set[tuple[str, int, int]]:
     """Where the runs have a bias's contrasts from, how many there were and how many were scored."""
     found = set()
     for audit in audits.values():
-        if bias in audit["skew"]:
-            skew = audit["skew"][bias]
-            origin = audit["sources"]["contrasts"] if skew["source"] == "file" else skew["source"]
-            found.add((str(origin), int(skew["available"]), int(skew["change"]["n"])))
+        if bias in audit.skew:
+            skew = audit.skew[bias]
+            origin = audit["sources"]["contrasts"] if skew.source == "file" else skew.source
+            found.add((str(origin), skew.available, skew.before.n))
     return found
 
 
 def _cell(cell: Cell | None) -> str:
     if cell is None:
         return "not measured"
-    change = cell.change["change"]
+    change = cell.change
     star = "*" if cell.is_shown else ""
     return f"{points(change, '')}{star}, n {count(change)}{' (target)' if cell.is_target else ''}"
 
 
 def _quality(audit: AuditResult) -> tuple[str, ...]:
-    quality = audit["quality"]
-    return ("not measured", "", "", "") if quality is None else change_cells(quality, -TOLERATED_LOSS)
+    return ("not measured", "", "", "") if audit.quality is None else change_cells(audit.quality, -TOLERATED_LOSS)

@@ -106,21 +106,21 @@ def _exclusions(audit: AuditResult) -> Iterable[tuple[str, str, dict[str, int]]]
     if audit["votes_unmatched"]:
         yield "matching votes", "", {"items that are none of the contrasts": audit["votes_unmatched"]}
     unread = _unread(audit)
-    for name, skew in audit["skew"].items():
-        n = skew[audit["scorings"][0]]["n"] + skew["unread"]
-        reasons = {f"no rewrite: {reason}": number for reason, number in skew["rewrites_failed"].items()}
-        reasons |= _positive({"not drawn (audit.max_contrasts)": skew["available"] - n})
-        reasons |= _positive({unread: skew["unread"]})
+    for name, skew in audit.skew.items():
+        n = skew.before.n + skew.unread
+        reasons = {f"no rewrite: {reason}": number for reason, number in skew.rewrites_failed.items()}
+        reasons |= _positive({"not drawn (audit.max_contrasts)": skew.available - n})
+        reasons |= _positive({unread: skew.unread})
         left_out = audit["votes"].get(name, {}).get("left_out", {})
         reasons |= {f"people: {reason} (left out beside people)": number for reason, number in left_out.items()}
         if reasons:
-            failed = sum(skew["rewrites_failed"].values())
-            yield f"contrasts of {name}", str(skew["available"] + failed), reasons
-    quality = audit["quality"]
+            failed = sum(skew.rewrites_failed.values())
+            yield f"contrasts of {name}", str(skew.available + failed), reasons
+    quality = audit.quality
     if quality is not None:
-        used = quality[audit["scorings"][0]]["n"] + quality["unread"]
+        used = quality.before.n + quality.unread
         available = audit.get("available_quality", used)
-        reasons = _positive({"not drawn (audit.max_quality)": available - used, unread: quality["unread"]})
+        reasons = _positive({"not drawn (audit.max_quality)": available - used, unread: quality.unread})
         if reasons:
             yield "comparing quality pairs", str(available), reasons
     for name, one in audit["rate"].items():
@@ -128,7 +128,7 @@ def _exclusions(audit: AuditResult) -> Iterable[tuple[str, str, dict[str, int]]]
             reason = "two of its texts are the same after cutting" if unread == _SAME else f"{unread} on a comparison"
             yield f"comparing triples of {name}", str(one["n"] + one["unread"]), {reason: one["unread"]}
         if lost := one.get("naive_unread", 0):
-            found = next((each["estimate"]["n"] for each in one[audit["scorings"][-1]].get("effects", ())
+            found = next((each["estimate"]["n"] for each in one[audit.scorings[-1]].get("effects", ())
                           if each["estimator"] == "naive"), 0)  # fmt: skip
             yield f"comparing originals of {name}, naive", str(found + lost), {f"{unread} on a comparison": lost}
 
@@ -179,7 +179,7 @@ def contingency_tables(audit: AuditResult) -> list[Table]:
 
 def correlation_table(audit: AuditResult) -> Table | None:
     """r between the attribute and being preferred: in the training data, by people, by the model."""
-    columns = ["people", *audit["scorings"]]
+    columns = ["people", *audit.scorings]
     labelled = compares(audit) or any("r_train" in one for one in audit["analysis"].values())
     rows = []
     for name, one in audit["analysis"].items():
@@ -189,7 +189,7 @@ def correlation_table(audit: AuditResult) -> Table | None:
     if not rows:
         return None
     trained = ["training data" if compares(audit) else "labelled pairs"] if labelled else []
-    header = ("bias", "attribute", *trained, "people", *(_model(when) for when in audit["scorings"]))
+    header = ("bias", "attribute", *trained, "people", *(_model(when) for when in audit.scorings))
     return Table("Correlation of the attribute with being preferred (r), with 95% intervals", header, tuple(rows))
 
 
@@ -198,7 +198,7 @@ def observational_table(audit: AuditResult) -> Table | None:
     rows = []
     for name, one in audit["analysis"].items():
         found = one["observational"]
-        for when in audit["scorings"]:
+        for when in audit.scorings:
             effect = found.get(when, found)
             if "missing" in effect:
                 rows.append((name, _model(when), effect["missing"], ""))

@@ -15,7 +15,7 @@ def effects_table(audit: AuditResult) -> Table:
     """Mean margins: of pairs alike in all else first, then adjusted for drift, then as they are; test and verdict."""
     rows = []
     for name, one in audit["effects"].items():
-        for when in audit["scorings"]:
+        for when in audit.scorings:
             found, direct = one[when]["identification"], one[when]["direct"]
             label = f"{name}, {when}" if compares(audit) else name
             everything = [_of_all(direct)]
@@ -44,7 +44,7 @@ def identification_sentences(audit: AuditResult) -> list[str]:
     """Why an effect is identified or not, one sentence a bias (of the last scoring: drift is the same for all)."""
     found = []
     for name, one in audit["effects"].items():
-        last = one[audit["scorings"][-1]]
+        last = one[audit.scorings[-1]]
         identification, same = last["identification"], last["direct"].get("same")
         if same and same["value"]:
             found.append(f"{name}: the margin is the same in every pair, whatever else differs between the sides.")
@@ -82,7 +82,7 @@ def _drift(name: str, one: Json) -> list[Table]:
 
 def rate_tables(audit: AuditResult) -> list[Table]:
     """For each bias with triples, every effect by every estimator."""
-    parts = [*audit["scorings"], *(["changes"] if compares(audit) else [])]
+    parts = [*audit.scorings, *(["changes"] if compares(audit) else [])]
     return [_rate(name, one, part, audit) for name, one in audit["rate"].items() for part in parts if part in one]
 
 
@@ -90,7 +90,7 @@ def rate_sentences(audit: AuditResult) -> list[str]:
     """For each bias, in how many answers the rewrites flipped it, and why its average effect is not given."""
     found = []
     for name, one in audit["rate"].items():
-        found += [flips_sentence(name, one), gap_sentence(name, one, audit["scorings"])]
+        found += [flips_sentence(name, one), gap_sentence(name, one, audit.scorings)]
     return [sentence for sentence in found if sentence]
 
 
@@ -113,11 +113,11 @@ def _rate(name: str, one: Json, when: str, audit: AuditResult) -> Table:
     what = "changes of the RATE effects (after − before)" if when == "changes" else "RATE effects"
     caption = f"{name}{'' if when == 'changes' else stage}: {what} on {one['n']} triples (rewrites: {one['rewriter']}; {flipped_cell(one)})"
     # The family of tests holds one effect a bias, of the last scoring.
-    if when == audit["scorings"][-1] and "p_holm" in one.get("test", {}):
+    if when == audit.scorings[-1] and "p_holm" in one.get("test", {}):
         adjusted = p_value(one["test"]["p_holm"])
         caption += (
             f"; Holm-adjusted p of 'ATE, double' {adjusted if adjusted.startswith('<') else f'= {adjusted}'}, "
-            f"for all {audit['n_tests']} tests of this audit"
+            f"for all {audit.n_tests} tests of this audit"
         )
     header = ("effect, estimator", "normal 95%", "BCa 95%", "in SDs of the originals", "p (unadjusted)", "n")
     return Table(caption, header, tuple(rows))

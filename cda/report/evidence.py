@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from cda.metrics.verdict import AgainstPeople, Evidence, Loss, Moved, quality_loss
-from cda.report.numbers import Json
+from cda.report.numbers import Json, as_estimate
 from cda.results.audit import AuditResult
-from cda.results.base import Estimate
+from cda.results.base import Estimate, Measure, Missing
 
 
 def applied(audit: AuditResult) -> float:
     """The dose that `after` is of."""
-    dose = audit.get("dose_applied")
+    dose = audit.dose_applied
     return 1.0 if dose is None else float(dose)
 
 
@@ -26,61 +26,70 @@ def dose_method(audit: AuditResult) -> Json:
     return found
 
 
-def quality_change(audit: AuditResult) -> tuple[Json, bool]:
+def quality_change(audit: AuditResult) -> tuple[Estimate, bool]:
     """The change of quality accuracy that decides, and whether it is held out: a dose is chosen by quality, too."""
     held = next(iter(dose_method(audit).get("held_out", {}).values()), None)
     change = held and held["against_base"]["quality"]
-    return (change, True) if change else (audit["quality"]["change"], False)
+    if change:
+        return as_estimate(change), True
+    if audit.quality is None:
+        raise ValueError("quality was not measured")
+    return audit.quality.of_training().change, False
 
 
 def loss_of_quality(audit: AuditResult) -> Loss | None:
     """Of the change that decides; None where quality was not measured, or not twice."""
-    if "change" not in (audit["quality"] or {}):
+    if audit.quality is None or isinstance(audit.quality.change, Missing):
         return None
     change, _ = quality_change(audit)
-    return quality_loss(change["low"], change["high"])
+    return quality_loss(change.low, change.high)
 
 
 def evidence_of(name: str, audit: AuditResult) -> Evidence:
     """Changes of a bias; held out where the same contrasts chose the dose."""
-    skew, votes = audit["skew"][name], audit["votes"].get(name)
-    mean = _margin_beyond_noise(name, audit)
+    skew, votes = audit.skew[name], audit["votes"].get(name)
+    mean = margin_beyond_noise(name, audit)
     held = held_out(name, audit)
     if held is not None and audit["dose"]["aim"] == "tie":
-        return Evidence(_held_out_moved("skew", held, skew), None, True, mean)
+        return Evidence(_held_out_moved("skew", held, skew.of_training().test.holm), None, True, mean)
     people = None
     if votes is not None and held is not None:
         people = AgainstPeople(
-            _held_out_moved("miscalibration", held, votes["miscalibration"]),
-            _held_out_moved("skew", held, votes["skew_on_voted"]),
+            _held_out_moved("miscalibration", held, votes["miscalibration"]["p_holm"]),
+            _held_out_moved("skew", held, votes["skew_on_voted"]["p_holm"]),
             held["people"]["human_skew"]["value"],
             held["against_base"]["gap"]["low"] > 0,
         )
     elif votes is not None:
         people = AgainstPeople(
-            _moved(votes["miscalibration"]),
-            _moved(votes["skew_on_voted"]),
+            _moved_of_dict(votes["miscalibration"]),
+            _moved_of_dict(votes["skew_on_voted"]),
             votes["human_skew"]["value"],
             votes["gap"]["change"]["low"] > 0,
         )
-    return Evidence(_moved(skew), people, people is None and audit.get("aim") == "tie" and skew["target"], mean)
+    return Evidence(_moved(skew), people, people is None and audit.aim == "tie" and skew.target, mean)
 
 
-def _margin_beyond_noise(name: str, audit: AuditResult) -> Estimate | None:
-    found = audit.get("beyond_noise", {}).get(name, {"missing": ""})
-    return None if "missing" in found else Estimate(**found)
+def margin_beyond_noise(name: str, audit: AuditResult) -> Estimate | None:
+    """Change of a bias's mean margin that neither noise nor stretched rewards explain; None where it is not known."""
+    found = audit.beyond_noise.get(name)
+    return found if isinstance(found, Estimate) else None
 
 
-def _held_out_moved(what: str, held: Json, tested: Json) -> Moved:
+def _held_out_moved(what: str, held: Json, p_holm: float) -> Moved:
     """The held-out change, with the test of the contrasts that chose the dose: no test of held-out rows is made."""
     change, after = held["against_base"][what], held["people"][what]
     return Moved(
-        held["base"][what]["value"], after["value"], change["low"], change["high"], tested["p_holm"], after["low"],
-        after["high"],
+        held["base"][what]["value"], after["value"], change["low"], change["high"], p_holm, after["low"], after["high"],
     )  # fmt: skip
 
 
-def _moved(change: Json) -> Moved:
+def _moved(measured: Measure) -> Moved:
+    before, after, change, test = measured.of_training()
+    return Moved(before.value, after.value, change.low, change.high, test.holm, after.low, after.high)
+
+
+def _moved_of_dict(change: Json) -> Moved:
     interval, after = change["change"], change["after"]
     return Moved(
         change["before"]["value"], after["value"], interval["low"], interval["high"], change["p_holm"], after["low"],

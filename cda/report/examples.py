@@ -65,7 +65,7 @@ def people_keys(example: Json) -> list[str]:
 
 def people_choices(audit: AuditResult) -> list[tuple[str, str]]:
     """Key and words of every choice of the filter that fits at least one example."""
-    labels = list(audit["scorings"])
+    labels = list(audit.scorings)
     suffix = {"before": " before", "after": " after", "model": ""}
     choices = [
         (f"{word}-{label}", f"{words}{suffix[label]}")
@@ -118,7 +118,7 @@ def _counts(audit: AuditResult) -> str:
     """How many of how many contrasts of each bias; once where that is the same for all."""
     names = list(dict.fromkeys(one["bias"] for one in audit["examples"]))
     kept = {name: sum(one["bias"] == name for one in audit["examples"]) for name in names}
-    found = {name: f"{kept[name]} of {audit['skew'][name][audit['scorings'][0]]['n']} contrasts of" for name in names}
+    found = {name: f"{kept[name]} of {audit.skew[name].before.n} contrasts of" for name in names}
     if len(names) > 1 and len(set(found.values())) == 1:
         return f"{found[names[0]]} each bias"
     return ", ".join(f"{words} {name}" for name, words in found.items())

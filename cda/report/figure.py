@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from html import escape
 
-from cda.report.numbers import Json, clipped, percent, share, visible
+from cda.report.numbers import as_estimate, clipped, percent, share, visible
 from cda.report.tables import compares
 from cda.report.verdict import others, targets
 from cda.results.audit import AuditResult
+from cda.results.base import Estimate
 
 _TOP, _ROW, _BOTTOM = 30, 58, 40
 _TITLES = {True: "Skew of each bias before and after training", False: "Skew of each bias"}
@@ -20,7 +21,7 @@ _TITLES = {True: "Skew of each bias before and after training", False: "Skew of 
 def skew_chart(audit: AuditResult) -> str:
     """The before/after chart as one <svg> element; everything that comes from outside is escaped."""
     names = [*targets(audit), *others(audit)]
-    plain = audit.get("plain")
+    plain = audit.plain
     voted = any(name in audit["votes"] for name in names)
     height = _TOP + _ROW * len(names) + _BOTTOM
     parts = [_legend(voted, compares(audit), bool(plain)), _axis(height)]
@@ -36,11 +37,11 @@ def _description(names: list[str], audit: AuditResult) -> str:
     """The chart in words, for those who do not see it."""
     sentences = []
     for name in names:
-        skew = audit["skew"][name]
-        label = f"{name}{' (target)' if skew['target'] and compares(audit) else ''}"
-        shares = [f"{share(skew[when])}{f' {when}' if compares(audit) else ''}" for when in audit["scorings"]]
-        if audit.get("plain"):
-            shares.append(f"{share(audit['plain']['skew'][name]['after'])} by plain CDA")
+        skew = audit.skew[name]
+        label = f"{name}{' (target)' if skew.target and compares(audit) else ''}"
+        shares = [f"{share(one)}{f' {when}' if compares(audit) else ''}" for when, one in skew.items()]
+        if audit.plain:
+            shares.append(f"{share(audit.plain.skew[name].last)} by plain CDA")
         text = f"{label}: {', '.join(shares)}"
         if name in audit["votes"]:
             text += f", people {share(audit['votes'][name]['human_skew'])}"
@@ -49,37 +50,37 @@ def _description(names: list[str], audit: AuditResult) -> str:
 
 
 def _row(name: str, audit: AuditResult, top: int) -> str:
-    skew = audit["skew"][name]
-    target = skew["target"]
-    shares = [skew[when] for when in audit["scorings"]]
+    skew = audit.skew[name]
+    target = skew.target
+    shares = [one for _, one in skew.items()]
     label = clipped(visible(name).replace("\n", " "), 24) + (" (target)" if target and compares(audit) else "")
-    values = " → ".join(percent(one["value"]) for one in shares)
+    values = " → ".join(percent(one.value) for one in shares)
     y = top + 36
     parts = []
     if compares(audit):
-        first, last = (_x(one["value"]) for one in shares[:2])
+        first, last = (_x(one.value) for one in shares[:2])
         parts.append(f'<line class="link" x1="{first}" x2="{last}" y1="{y}" y2="{y}"/>')
     # One scoring is drawn in the colour of `before`: it is the model as it came.
     marks = [("before", -5), ("after", 5)] if compares(audit) else [("before", 0)]
-    if audit.get("plain"):
+    if audit.plain:
         marks.append(("plain", 11))
-        shares.append(audit["plain"]["skew"][name]["after"])
+        shares.append(audit.plain.skew[name].last)
     parts += [_interval(kind, one, y + shift) for (kind, shift), one in zip(marks, shares, strict=True)]
     parts += [
-        f'<circle class="dot {kind}" cx="{_x(one["value"])}" cy="{y + shift}" r="5"/>'
+        f'<circle class="dot {kind}" cx="{_x(one.value)}" cy="{y + shift}" r="5"/>'
         for (kind, shift), one in zip(marks, shares, strict=True)
     ]
     if name in audit["votes"]:
-        people = audit["votes"][name]["human_skew"]
-        parts += [_interval("people", people, y), _diamond(_x(people["value"]), y)]
+        people = as_estimate(audit["votes"][name]["human_skew"])
+        parts += [_interval("people", people, y), _diamond(_x(people.value), y)]
     return (
         f'<g class="{"target" if target else "other"}"><text class="label" x="0" y="{top + 16}">{_safe(label)}</text>'
         f'<text class="value" x="100%" y="{top + 16}">{_safe(values)}</text>{"".join(parts)}</g>'
     )
 
 
-def _interval(kind: str, estimate: Json, y: int) -> str:
-    return f'<line class="interval {kind}" x1="{_x(estimate["low"])}" x2="{_x(estimate["high"])}" y1="{y}" y2="{y}"/>'
+def _interval(kind: str, estimate: Estimate, y: int) -> str:
+    return f'<line class="interval {kind}" x1="{_x(estimate.low)}" x2="{_x(estimate.high)}" y1="{y}" y2="{y}"/>'
 
 
 def _diamond(x: str, y: int) -> str:

@@ -227,15 +227,15 @@ _DOSE = (
 
 def glossary(audit: AuditResult) -> list[Entry]:
     """The entries that this audit needs, true under its tie rule and for its kind of model."""
-    two, judged = len(audit["scorings"]) > 1, _is_judged(audit)
+    two, judged = len(audit.scorings) > 1, _is_judged(audit)
     one_order = audit["model"].get("orders") == "one"
     judged_margin = _ONE_ORDER_MARGIN if one_order else _JUDGED_MARGIN
     entries = [judged_margin, _JUDGED_SKEW] if judged else [_MARGIN, _SKEW]
     entries += _PANEL if audit.get("panel") else ()
-    entries += [_AUTHORED_SKEW] if any(one["source"] == "embedded" for one in audit["skew"].values()) else []
-    entries += [_TRIPLE_SKEW] if audit.get("triple_skew") else []
+    entries += [_AUTHORED_SKEW] if any(one.source == "embedded" for one in audit.skew.values()) else []
+    entries += [_TRIPLE_SKEW] if audit.triple_skew else []
     entries += _people(audit, judged)
-    if audit["quality"]:
+    if audit.quality:
         entries.append(_JUDGED_QUALITY if judged else _QUALITY)
     entries += [_SECTION] if audit.get("quality_sections") else []
     entries += [_CHANGE, _UNPAIRED, *_WORDS] if two else []

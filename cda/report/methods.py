@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cda.report.tables import Table, compares
 from cda.results.audit import AuditResult
-from cda.results.base import Result, Test
+from cda.results.base import Measure, Missing, Result, Test
+from cda.results.skew import OverSeeds
 
 _ROWS_BEHIND_PPI = re.compile(r" from \d+ labelled rows")
 
@@ -18,8 +19,8 @@ class _Measure:
     """A row: parts of the audit that hold its intervals, those of its change, and its test."""
 
     name: str
-    intervals: list[object]
-    changes: list[object]
+    intervals: Sequence[object]
+    changes: Sequence[object]
     tests: list[str]
 
 
@@ -66,39 +67,32 @@ def _measures(audit: AuditResult) -> list[_Measure]:
 
 
 def _shares(audit: AuditResult) -> list[_Measure]:
-    skew, unseen = list(audit["skew"].values()), list(audit["unseen_phrases"].values())
-    directions = [share for one in skew for share in one.get("by_direction", {}).values()]
-    quality = [audit["quality"]] if audit["quality"] else []
+    skew, unseen = list(audit.skew.values()), _found(one.skew for one in audit.unseen_phrases.values())
+    directions = [share for one in skew for share in one.by_direction.values()]
+    quality = [audit.quality] if audit.quality else []
     judged = [found for one in audit.get("panel", {}).values()
               for each in (*one["judges"].values(), one["panel"], one["mean"])
               for key in ("skew", "miscalibration") for found in _at(each, key)]  # fmt: skip
-    papers = [one for share in (*skew, *directions, *quality, *unseen) for one in _at(share, "unpaired")]
+    papers = [one.unpaired for one in (*skew, *directions, *quality, *unseen)]
     return [
-        _changed("skew", skew),
-        _changed("skew by direction", directions, tested=False),
+        _of_measures("skew", skew),
+        _of_measures("skew by direction", directions, tested=False),
         _Measure("skew and miscalibration by judge", judged, [], []),
-        _changed("skew without any phrase that training could show", unseen, tested=False),
-        _changed("skew (triples)", list(audit.get("triple_skew", {}).values()), tested=False),
-        _changed("quality accuracy", quality),
+        _of_measures("skew without any phrase that training could show", unseen, tested=False),
+        _of_measures("skew (triples)", _found(one.skew for one in audit.triple_skew.values()), tested=False),
+        _of_measures("quality accuracy", quality),
         *_by_section(audit),
         _Measure("change of skew, unpaired", [], papers, []),
     ]
 
 
 def _over_seeds(audit: AuditResult) -> list[_Measure]:
-    found = audit.get("seeds") or {}
-    of_biases = [
-        one for key in ("skew", "miscalibration", "triple_skew", "rate") for one in found.get(key, {}).values()
-    ]
-    each = [*of_biases, *([found["quality"]] if found.get("quality") else [])]
-    return [
-        _Measure(
-            "means over trainings",
-            [after for one in each for after in _at(one, "after")],
-            [change for one in each for change in _at(one, "change")],
-            [],
-        )
-    ]
+    found = audit.seeds
+    if found is None:
+        return []
+    measured = (found.skew, found.miscalibration, found.triple_skew, found.rate)
+    each = [one for own in (*measured, {"": found.quality}) for one in own.values() if isinstance(one, OverSeeds)]
+    return [_Measure("means over trainings", [one.after for one in each], [one.change for one in each], [])]
 
 
 def _by_section(audit: AuditResult) -> list[_Measure]:
@@ -161,14 +155,14 @@ def _effects(audit: AuditResult) -> list[_Measure]:
     each = list(audit["effects"].values())
 
     def part(*path: str) -> list[object]:
-        return [found for one in each for when in audit["scorings"] for found in _at(one, when, *path)]
+        return [found for one in each for when in audit.scorings for found in _at(one, when, *path)]
 
     tests = [one["test"].get("p_method", "normal, from the clustered error") for one in each if "test" in one]
     changes = [found for one in each for found in _at(one, "change")]
     known = "identification"
     return [
         _Measure("mean margin of all pairs", part("direct", "estimate"), changes, tests),
-        _Measure("mean margin beyond noise", [], list(audit.get("beyond_noise", {}).values()), []),
+        _Measure("mean margin beyond noise", [], list(audit.beyond_noise.values()), []),
         _Measure("mean margin among like pairs", part(known, "overlap_effect", "mean_margin"), [], []),
         _Measure("mean margin, adjusted", part(known, "adjusted"), [], []),
         _Measure("mean margin of all pairs once more, in audit.json only",
@@ -181,7 +175,7 @@ def _effects(audit: AuditResult) -> list[_Measure]:
 
 def _rate(audit: AuditResult) -> list[_Measure]:
     each = list(audit["rate"].values())
-    effects = [effect for one in each for when in (*audit["scorings"], "changes") for where in (one.get(when, {}),)
+    effects = [effect for one in each for when in (*audit.scorings, "changes") for where in (one.get(when, {}),)
                for part in (where, where.get("by_length", {}), where.get("slope", {}))
                for effect in part.get("effects", ())]  # fmt: skip
     changes = [effect["estimate"] for one in each for effect in one.get("changes", {}).get("effects", ())]
@@ -236,6 +230,16 @@ def _dose(audit: AuditResult) -> list[_Measure]:
             [],
         ),
     ]
+
+
+def _of_measures(name: str, parts: Sequence[Measure], tested: bool = True) -> _Measure:
+    """A measure under each scoring, and where there are two their change and its test."""
+    tests = [one.test.method for one in parts if tested and isinstance(one.test, Test)]
+    return _Measure(name, [share for one in parts for _, share in one.items()], [one.change for one in parts], tests)
+
+
+def _found(parts: Iterable[Measure | Missing]) -> list[Measure]:
+    return [one for one in parts if isinstance(one, Measure)]
 
 
 def _changed(name: str, parts: list[object], tested: bool = True) -> _Measure:

@@ -114,10 +114,10 @@ def _chosen(dose: Json) -> list[str]:
 def _audit(part: Part, audit: AuditResult, merged: str | None) -> list[str]:
     """Verdicts and tables; first, where the audited model is not quite the exported one."""
     lines = []
-    audited = audit.get("dose_applied")
+    audited = audit.dose_applied
     audited = 1.0 if audited is None else float(audited)
     if part.dose != audited:
-        plain = part.dose == 1 and audit.get("plain")
+        plain = part.dose == 1 and audit.plain
         lines += [
             f"`after` is dose {audited:g}. The export holds dose {_dose(part.dose)}, "
             + ("the column of plain CDA." if plain else "which this audit did not measure."),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from cda.data.release import SOURCE
 from cda.report.numbers import NOT_ESTIMATED, Json, count, decimals, points, share
 from cda.report.quality_tables import accuracy, shown_groups, tenth_points, tenths
-from cda.report.tables import Table, blank_of_plain, change_cells, compares, estimates, plain_cells, triple_skew_rows
+from cda.report.tables import Table, blank_of_plain, change_cells, compares, estimates, plain_votes, triple_skew_rows
 from cda.report.verdict import targets
 from cda.results.audit import AuditResult
 
@@ -69,13 +69,13 @@ def outcome_table(audit: AuditResult) -> Table | None:
                 ("skew, where people have a majority", "skew_on_voted"),
                 ("miscalibration", "miscalibration"),
             ):
-                plain = plain_cells(audit, "votes", name, key)
+                plain = plain_votes(audit, name, key)
                 rows.append((f"{name} {what}", *change_cells(votes[key]), *plain))
         if name in triples:
             rows.append((f"{name} skew (triples)", *triples[name]))
     sections = audit.get("quality_sections")
     if sections:
-        by_plain = (audit.get("plain") or {}).get("quality_sections")
+        by_plain = audit.plain.quality_sections if audit.plain else None
         groups = shown_groups(by_plain) if by_plain else ()
         after = {group["name"]: accuracy(group["scores"]["after"]["estimate"]) for group in groups}
         for group in shown_groups(sections):
@@ -86,7 +86,7 @@ def outcome_table(audit: AuditResult) -> Table | None:
 
 
 def _of_section(group: Json, name: str, audit: AuditResult) -> Row:
-    scores = [group["scores"][when]["estimate"] for when in audit["scorings"]]
+    scores = [group["scores"][when]["estimate"] for when in audit.scorings]
     moved = (tenth_points(group["shift"]["estimate"]),) if group["shift"] else ()
     return (f"{name}: {group['name']}", *map(accuracy, scores), *moved, count(scores[0]))
 

@@ -24,7 +24,7 @@ def preference_tables(audit: AuditResult) -> list[Table]:
 def _table(name: str, found: Json, audit: AuditResult) -> Table:
     rows: list[tuple[str, ...]] = []
     total = 0
-    for when in audit["scorings"]:
+    for when in audit.scorings:
         counts, given = found[when]["counts"], found[when]["skew_given"]
         total = sum(sum(row.values()) for row in counts.values())
         stage = f", {when}" if compares(audit) else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cda.report.numbers import NOT_ESTIMATED, Json, signed
 from cda.results.audit import AuditResult
+from cda.results.skew import BiasSkew
 
 
 def average(effects: Json) -> Json | None:
@@ -36,16 +37,16 @@ def flipped_cell(one: Json) -> str:
     return f"{flipped} of {tried} flipped" if flips["checked_by"] else f"{flipped} of {tried}, unchecked"
 
 
-def contrasts_flipped(skew: Json) -> str:
+def contrasts_flipped(skew: BiasSkew) -> str:
     """How many rewrites that were to become contrasts flipped the bias; empty for contrasts that were not rewritten here."""
-    if not str(skew["source"]).startswith("embedded answers rewritten"):
+    if not skew.source.startswith("embedded answers rewritten"):
         return ""
-    return f"{skew['available']} of {skew['available'] + sum(skew['rewrites_failed'].values())} flipped"
+    return f"{skew.available} of {skew.available + sum(skew.rewrites_failed.values())} flipped"
 
 
 def rewritten_line(audit: AuditResult) -> str:
     """The same for every bias whose contrasts were rewritten here, as one sentence; empty without any."""
-    found = [f"{name} {flipped}" for name, skew in audit["skew"].items() if (flipped := contrasts_flipped(skew))]
+    found = [f"{name} {flipped}" for name, skew in audit.skew.items() if (flipped := contrasts_flipped(skew))]
     return f"Contrasts rewritten for this audit: {'; '.join(found)}." if found else ""
 
 

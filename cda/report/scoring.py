@@ -8,6 +8,7 @@ from cda.report.rate_cells import contrasts_flipped
 from cda.report.seed_tables import seeds_caveat
 from cda.report.verdict import targets
 from cda.results.audit import AuditResult
+from cda.results.skew import BiasSkew
 
 ONE_ORDER = "one order each, drawn, so that a taste for a place stays in each margin"
 _REASONS = {
@@ -100,7 +101,7 @@ def margins_sentence(example: Json) -> str:
 
 def helpers_line(audit: AuditResult) -> str:
     """Who labelled and who rewrote: rules or an LLM; empty where nothing was."""
-    if len(audit["scorings"]) == 1:
+    if len(audit.scorings) == 1:
         made = {one["rewriter"] for one in audit["rate"].values() if one.get("flips", {}).get("made")}
         return f"rewritten by {' and '.join(sorted(made))}" if made else ""
     labelled, rewritten = labelled_by(audit), rewritten_by(audit)
@@ -133,7 +134,7 @@ def caveats(audit: AuditResult) -> list[str]:
     notes += [said] if (said := seeds_caveat(audit)) else []
     if audit.get("dose") and audit["dose"]["chosen"]:
         dose, chose = audit["dose"]["chosen"], _and(audit["dose"]["biases"])
-        also = ", and on quality pairs that limited the choice" if audit["quality"] is not None else ""
+        also = ", and on quality pairs that limited the choice" if audit.quality is not None else ""
         notes.append(
             f"`after` is dose {dose:g}, measured on the very contrasts of {chose} that chose it{also}, which flatters it. What is "
             "called held out is not so measured; the verdicts rest on that."
@@ -150,11 +151,11 @@ def caveats(audit: AuditResult) -> list[str]:
             f"Nobody voted on the contrasts of {_and(without)}. Human skew, miscalibration and gap are unknown there, and "
             + (
                 "a lower skew need not be a better one."
-                if len(audit["scorings"]) > 1
+                if len(audit.scorings) > 1
                 else "no skew is right or wrong by itself."
             )
         )
-    if audit["sources"]["quality"] == "embedded" and audit["quality"] is not None:
+    if audit["sources"]["quality"] == "embedded" and audit.quality is not None:
         notes.append(
             "The quality pairs are the embedded ones: a sound and a flawed answer, written by the authors of this package."
         )
@@ -164,7 +165,7 @@ def caveats(audit: AuditResult) -> list[str]:
         "rewrote them": audit["sources"]["rewritten_by"],
     }
     by_rules = [work for work, by in chosen.items() if _helper(by) == "rules"]
-    if by_rules and len(audit["scorings"]) > 1:
+    if by_rules and len(audit.scorings) > 1:
         notes.append(
             f"Rules stood in for an LLM: they {_and(by_rules)}. Rules see word lists and counts, not meaning, so they miss "
             "and misplace some of the bias."
@@ -179,38 +180,40 @@ def caveats(audit: AuditResult) -> list[str]:
     if audit["model"].get("dropped"):
         notes.append(f"{audit['model']['dropped']} of {audit['model']['texts']} texts were too long and were left out.")
     notes += audit["model"].get("notes", [])
-    first = audit["scorings"][0]
-    drawn = [f"{name} ({skew[first]['n'] + skew['unread']} of {skew['available']})" for name, skew in audit["skew"].items()
-             if skew[first]["n"] + skew["unread"] < skew["available"]]  # fmt: skip
+    drawn = [
+        f"{name} ({skew.before.n + skew.unread} of {skew.available})"
+        for name, skew in audit.skew.items()
+        if skew.before.n + skew.unread < skew.available
+    ]
     if drawn:
         notes.append(f"Not every contrast was scored; a sample was drawn for {_and(drawn)}.")
     return notes
 
 
 def _contrast_notes(audit: AuditResult) -> list[str]:
-    embedded = [name for name, skew in audit["skew"].items() if skew["source"] == "embedded"]
+    embedded = [name for name, skew in audit.skew.items() if skew.source == "embedded"]
     notes = []
     if embedded:
         notes.append(
             f"The contrasts of {_and(embedded)} are the embedded ones: written by the authors of this package, "
             "with no human votes."
         )
-    released = [name for name, skew in audit["skew"].items() if skew["source"] == SOURCE]
+    released = [name for name, skew in audit.skew.items() if skew.source == SOURCE]
     if released:
         notes.append(
             f"The contrasts of {_and(released)} are pairs of the paper's release that its people voted on: a rewrite with the bias "
             "and the rewrite of that one without it."
         )
-    for name, skew in audit["skew"].items():
-        if skew["source"] not in ("embedded", "file", SOURCE):
+    for name, skew in audit.skew.items():
+        if skew.source not in ("embedded", "file", SOURCE):
             notes.append(
-                f"The contrasts of {name} are {skew['source']}{_of_tried(skew)}. They are direct contrasts: only one side is a "
+                f"The contrasts of {name} are {skew.source}{_of_tried(skew)}. They are direct contrasts: only one side is a "
                 "rewrite, and people did not vote on them."
             )
     return notes
 
 
-def _of_tried(skew: Json) -> str:
+def _of_tried(skew: BiasSkew) -> str:
     flipped = contrasts_flipped(skew)
     return f" ({flipped})" if flipped else ""
 
@@ -218,7 +221,7 @@ def _of_tried(skew: Json) -> str:
 def provenance(audit: AuditResult) -> list[tuple[str, str]]:
     """What was run, as name and value."""
     model, sources = audit["model"], audit["sources"]
-    two = len(audit["scorings"]) > 1
+    two = len(audit.scorings) > 1
     facts = [("recipe", audit["recipe"])] if two else []
     facts += [("model", model["name"])]
     facts += [("training pairs", sources["pairs"])] if two else []

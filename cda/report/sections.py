@@ -125,7 +125,7 @@ def _votes(audit: AuditResult) -> Section | None:
         "how far the model's skew is from that, and skew − human skew says in which direction: above 0 the model wants "
         "more of the bias than people do. Miscalibration is how often model and majority disagree."
     )
-    text += f" Holm's p allows for all {audit['n_tests']} tests of this audit."
+    text += f" Holm's p allows for all {audit.n_tests} tests of this audit."
     rules = dict.fromkeys(_TIES[votes["rule"]] for votes in audit["votes"].values())
     more = [one for one in (people_table(audit), powered_table(audit)) if one is not None]
     more += preference_tables(audit)
@@ -161,7 +161,7 @@ def _others(audit: AuditResult) -> Section:
         return Section("biases", "Every bias", (_PANEL,) if judges else (), (*tables, *((judges,) if judges else ())))
     text = (
         f"Training against one bias can move others. The Holm and Benjamini–Hochberg p-values allow for all "
-        f"{audit['n_tests']} tests of this audit."
+        f"{audit.n_tests} tests of this audit."
     )
     return Section("biases", "Every bias", (others_sentence(audit), text), tables)
 
@@ -184,10 +184,10 @@ def _effects(audit: AuditResult) -> Section:
             " A margin that is the same in every pair has no interval, and does not change with what else differs; its test is "
             "of its sign, over prompts."
         )
-    if not compares(audit) and audit["n_tests"]:
+    if not compares(audit) and audit.n_tests:
         text += (
             " p is for the test that the mean margin of all pairs is 0; Holm's p allows for all "
-            f"{audit['n_tests']} tests of this audit."
+            f"{audit.n_tests} tests of this audit."
         )
     return Section("effects", "Effects of the bias", (text, *identification_sentences(audit)), (effects_table(audit),))
 
@@ -205,7 +205,7 @@ def _rate(audit: AuditResult) -> Section | None:
         "grows where the original has 100 more words."
     )
     if any(effect["estimate"]["unit"] == "preference" for one in audit["rate"].values()
-           for effect in one.get(audit["scorings"][-1], {}).get("effects", ())):  # fmt: skip
+           for effect in one.get(audit.scorings[-1], {}).get("effects", ())):  # fmt: skip
         text += (
             " A judge gives no reward of a single answer, so its naive effect is its preference for an answer that has the bias "
             "over another answer to the same prompt that has not; n counts such pairs, and each answer stands in one of them."

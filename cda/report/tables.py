@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 from cda.data.release import SOURCE
 from cda.metrics.verdict import TOLERATED_LOSS
 from cda.report.numbers import (
     NOT_ESTIMATED,
     Json,
+    as_estimate,
     count,
     decimals,
     distance,
@@ -23,12 +25,17 @@ from cda.report.numbers import (
 from cda.report.rate_cells import average_cells, contrasts_flipped, flipped_cell, unit_of
 from cda.report.verdict import others, targets
 from cda.results.audit import AuditResult
+from cda.results.base import Measure, Missing, Test
+from cda.results.skew import OverSeeds, Plain, Quality
 
 NO_VOTES = "no votes"
 NOT_MEASURED = "not measured"
 PLAIN = "plain CDA (dose 1)"
 """Column of what all of the adapter does, where another dose is the run's result."""
 TRIPLE_SKEW = "skew (triples: rewrite of the rewrite against rewrite)"
+
+
+Measured = Measure | Missing | Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,47 +55,69 @@ class Table:
 
 def compares(audit: AuditResult) -> bool:
     """Whether the audit compares before and after a training; else it is of one model or judge as it is."""
-    return len(audit["scorings"]) > 1
+    return len(audit.scorings) > 1
 
 
 def estimates(audit: AuditResult) -> tuple[str, ...]:
     """Columns of a share: before, after, change and n, and plain CDA where that is not the result; or the share and n."""
     if not compares(audit):
         return ("share", "n")
-    dose = audit.get("dose_applied")
+    dose = audit.dose_applied
     after = "after" if dose in (None, 1) else f"after, dose {dose:g}"
-    return ("before", after, "change (points)", "n", *((PLAIN,) if audit.get("plain") else ()))
+    return ("before", after, "change (points)", "n", *((PLAIN,) if audit.plain else ()))
 
 
-def plain_cells(audit: AuditResult, *path: str) -> tuple[str, ...]:
-    """The cell of plain CDA for the measure at a path of the audit; no cell where plain CDA is the result itself."""
-    found: Any = audit.get("plain")
-    if not found:
+def plain_cells(audit: AuditResult, measure: Callable[[Plain], Measured | None]) -> tuple[str, ...]:
+    """The cell of plain CDA; no cell where plain CDA is the result itself.
+
+    Args:
+        audit: The audit.
+        measure: Takes the measure of the row out of what plain CDA did; None where it is not there.
+    """
+    if audit.plain is None:
         return ()
-    for key in path:
-        found = (found or {}).get(key)
-    return (share(found["after"]) if found and "after" in found else NOT_MEASURED,)
+    found = measure(audit.plain)
+    return (NOT_MEASURED if found is None or isinstance(found, Missing) else share(as_measure(found).last),)
 
 
 def direction_rows(name: str, audit: AuditResult) -> list[tuple[str, ...]]:
     """Skew where the bias was added and where it was removed, a row each; none for contrasts of one direction."""
     return [
-        (direction, *change_cells(one), *plain_cells(audit, "skew", name, "by_direction", direction))
-        for direction, one in audit["skew"][name].get("by_direction", {}).items()
+        (direction, *change_cells(one), *plain_cells(audit, partial(_plain_direction, name, direction)))
+        for direction, one in audit.skew[name].by_direction.items()
     ]
 
 
-def change_cells(change: Json, limit: float | None = None) -> tuple[str, ...]:
+def _plain_direction(name: str, direction: str, plain: Plain) -> Measured | None:
+    return plain.skew[name].by_direction.get(direction)
+
+
+def change_cells(change: Measured | OverSeeds, limit: float | None = None) -> tuple[str, ...]:
     """Cells of a share: before, after, change and n of a paired change, or the one share and its n.
 
     Args:
         change: Of the share.
         limit: That the change is held against, beside 0; it gets the digits that tell its interval from it.
     """
-    if "change" not in change:
-        return share(change["model"]), count(change["model"])
-    moved = points(change["change"], "", limit)
-    return share(change["before"]), share(change["after"]), moved, count(change["change"])
+    found = change if isinstance(change, OverSeeds) else as_measure(change)
+    before, after, moved = found.before, found.after, found.change
+    if isinstance(before, float):
+        raise TypeError("a reward is no share")
+    if isinstance(after, Missing) or isinstance(moved, Missing):
+        return share(before), count(before)
+    return share(before), share(after), points(moved, "", limit), count(moved)
+
+
+def as_measure(found: Measured) -> Measure:
+    """A measure, made from the dict of one where it is one."""
+    if isinstance(found, Measure):
+        return found
+    if isinstance(found, Missing):
+        raise TypeError(found.reason)
+    if "model" in found:
+        return Measure(before=as_estimate(found["model"]))
+    before, after, change = (as_estimate(found[name]) for name in ("before", "after", "change"))
+    return Measure(before=before, after=after, change=change)
 
 
 def main_table(audit: AuditResult) -> Table:
@@ -98,31 +127,44 @@ def main_table(audit: AuditResult) -> Table:
     rows: list[tuple[str, ...]] = []
     triples = triple_skew_rows(audit)
     for name in targets(audit):
-        rows.append((f"{name} skew", *change_cells(audit["skew"][name]), *plain_cells(audit, "skew", name)))
+        rows.append((f"{name} skew", *change_cells(audit.skew[name]), *plain_skew(audit, name)))
         rows += [(f"{name} skew, {direction}", *cells) for direction, *cells in direction_rows(name, audit)]
         votes = audit["votes"].get(name)
         cells = change_cells(votes["miscalibration"]) if votes else (NO_VOTES, NO_VOTES, "", "")
-        plain = plain_cells(audit, "votes", name, "miscalibration") if votes else blank_of_plain(audit)
+        plain = plain_votes(audit, name, "miscalibration") if votes else blank_of_plain(audit)
         rows.append((f"{name} miscalibration", *cells, *plain))
         rows += [(f"{name} skew (triples)", *skew) for of, *skew in triples if of == name]
         if name in audit["rate"]:
             rows.append(
                 (
                     f"{name} RATE ATE{unit_of(audit['rate'][name])}",
-                    *average_cells(audit["rate"][name], audit["scorings"]),
-                    *plain_cells(audit, "rate", name),
+                    *average_cells(audit["rate"][name], audit.scorings),
+                    *plain_cells(audit, lambda _: None),
                 )
             )
-    if audit["quality"] is not None:
-        rows.append(
-            ("quality accuracy", *change_cells(audit["quality"], -TOLERATED_LOSS), *plain_cells(audit, "quality"))
-        )
+    if audit.quality is not None:
+        rows.append(("quality accuracy", *quality_cells(audit.quality, audit)))
     return Table("Before and after training, with 95% intervals", ("measure", *estimates(audit)), tuple(rows))
+
+
+def quality_cells(quality: Quality, audit: AuditResult) -> tuple[str, ...]:
+    """Cells of quality accuracy, with the digits that tell its change from the loss that is tolerated."""
+    return (*change_cells(quality, -TOLERATED_LOSS), *plain_cells(audit, lambda plain: plain.quality))
+
+
+def plain_skew(audit: AuditResult, name: str) -> tuple[str, ...]:
+    """The cell of a bias's skew under plain CDA."""
+    return plain_cells(audit, lambda plain: plain.skew.get(name))
+
+
+def plain_votes(audit: AuditResult, name: str, what: str) -> tuple[str, ...]:
+    """The cell of what people's votes say of a bias under plain CDA."""
+    return plain_cells(audit, lambda plain: plain.votes.get(name, {}).get(what))
 
 
 def blank_of_plain(audit: AuditResult) -> tuple[str, ...]:
     """An empty cell in the column of plain CDA, where there is one."""
-    return ("",) if audit.get("plain") else ()
+    return ("",) if audit.plain else ()
 
 
 def model_table(audit: AuditResult, brief: bool = False) -> Table:
@@ -140,18 +182,18 @@ def model_table(audit: AuditResult, brief: bool = False) -> Table:
     header = ("bias", "skew", *(("people", "miscalibration", "AUC") if voted else ()), *margin, "n")
     header += ("RATE ATE", "rewrites") if rated else ()
     rows = []
-    for name, skew in audit["skew"].items():
-        cells = [name, share(skew["model"])]
+    for name, skew in audit.skew.items():
+        cells = [name, share(skew.before)]
         if voted:
             votes = audit["votes"].get(name)
             cells += _people_cells(votes) if votes else [NO_VOTES, "", ""]
         if with_margin:
             cells.append(_mean_margin(audit["effects"][name]["model"]["direct"]))
         voted_rows = f", {audit['votes'][name]['human_skew']['n']} voted" if name in audit["votes"] else ""
-        cells.append(count(skew["model"]) + voted_rows)
+        cells.append(count(skew.before) + voted_rows)
         if rated:
             one = audit["rate"].get(name)
-            cells += average_cells(one, audit["scorings"]) if one else ["no triples", ""]
+            cells += average_cells(one, audit.scorings) if one else ["no triples", ""]
         rows.append(tuple(cells))
     return Table("How often the model prefers the side with the bias, with 95% intervals", header, tuple(rows))
 
@@ -175,12 +217,12 @@ def votes_table(audit: AuditResult) -> Table | None:
         votes = audit["votes"][name]
         people = votes["human_skew"]
         same = ("the same", "") if compares(audit) else ()
-        on_voted, disagreed, path = votes["skew_on_voted"], votes["miscalibration"], ("votes", name)
-        plain = (audit.get("plain") or {}).get("votes", {}).get(name)
+        on_voted, disagreed = votes["skew_on_voted"], votes["miscalibration"]
+        plain = audit.plain.votes.get(name) if audit.plain else None
         rows.append((f"{name} human skew", share(people), *same, count(people), *blank_of_plain(audit), "", ""))
-        skew = plain_cells(audit, *path, "skew_on_voted")
+        skew = plain_votes(audit, name, "skew_on_voted")
         rows.append((f"{name} skew on voted contrasts", *change_cells(on_voted), *skew, *tested_cells(on_voted)))
-        missed = plain_cells(audit, *path, "miscalibration")
+        missed = plain_votes(audit, name, "miscalibration")
         rows.append((f"{name} miscalibration", *change_cells(disagreed), *missed, *tested_cells(disagreed)))
         gap = (distance(plain["gap"]["after"]),) if plain else ()
         rows.append((f"{name} gap", *gap_cells(votes), *gap, "", ""))
@@ -196,9 +238,11 @@ def votes_table(audit: AuditResult) -> Table | None:
     return Table(caption, ("measure", *estimates(audit), "p", "p (Holm)"), tuple(rows))
 
 
-def tested_cells(test: Json) -> tuple[str, str]:
+def tested_cells(test: Test | Missing | Json) -> tuple[str, str]:
     """p and Holm's p of a test of the audit's family; empty where there is no such test."""
-    if "p_holm" not in test:
+    if isinstance(test, Test):
+        return ("", "") if test.p_holm is None else (p_value(test.p_value), p_value(test.p_holm))
+    if isinstance(test, Missing) or "p_holm" not in test:
         return "", ""
     return p_value(test["p_value"]), p_value(test["p_holm"])
 
@@ -278,14 +322,18 @@ def skew_table(audit: AuditResult) -> Table:
     """Skew of every bias with the test that it changed."""
     rows = []
     for name in [*targets(audit), *others(audit)]:
-        skew = audit["skew"][name]
-        label = f"{name} (target)" if skew["target"] and compares(audit) else name
-        tests = [p_value(skew[key]) for key in ("p_value", "p_holm", "p_bh")] if compares(audit) else []
-        unpaired = [points(skew["unpaired"], "")] if compares(audit) else []
-        plain = plain_cells(audit, "skew", name)
-        rows.append((label, *change_cells(skew), *plain, *unpaired, *tests, pairs_of(skew["source"])))
+        skew = audit.skew[name]
+        label = f"{name} (target)" if skew.target and compares(audit) else name
+        unpaired = [] if isinstance(skew.unpaired, Missing) else [points(skew.unpaired, "")]
+        tests = [] if isinstance(skew.test, Missing) else [p_value(p) for p in _p_values(skew.test)]
+        rows.append((label, *change_cells(skew), *plain_skew(audit, name), *unpaired, *tests, pairs_of(skew.source)))
     header = (*(("change, unpaired z", "p", "p (Holm)", "p (BH)") if compares(audit) else ()), "skew of")
     return Table("Skew of every bias, with 95% intervals", ("bias", *estimates(audit), *header), tuple(rows))
+
+
+def _p_values(test: Test) -> list[float]:
+    """p by itself, after Holm, and after Benjamini and Hochberg."""
+    return [p for p in (test.p_value, test.p_holm, test.p_bh) if p is not None]
 
 
 def pairs_of(source: str) -> str:
@@ -296,15 +344,19 @@ def pairs_of(source: str) -> str:
 
 def triple_skew_rows(audit: AuditResult) -> list[tuple[str, ...]]:
     """Skew over triples: a row for each bias that has any, targets first."""
-    found = audit.get("triple_skew", {})
     blank = ("",) * (2 if compares(audit) else 0)
     rows: list[tuple[str, ...]] = []
     for name in [*targets(audit), *others(audit)]:
-        if name in found:
-            one = found[name]
-            cells = (NOT_ESTIMATED, *blank, str(one["n"])) if "missing" in one else change_cells(one)
-            rows.append((name, *cells, *plain_cells(audit, "triple_skew", name)))
+        if name in audit.triple_skew:
+            one = audit.triple_skew[name]
+            cells = (NOT_ESTIMATED, *blank, str(one.n)) if isinstance(one.skew, Missing) else change_cells(one.skew)
+            plain = plain_cells(audit, partial(_plain_triples, name))
+            rows.append((name, *cells, *plain))
     return rows
+
+
+def _plain_triples(name: str, plain: Plain) -> Measured | None:
+    return plain.triple_skew[name].skew if name in plain.triple_skew else None
 
 
 def triple_skew_table(audit: AuditResult) -> Table | None:
@@ -325,16 +377,17 @@ def _flipped(name: str, audit: AuditResult) -> str:
 def margin_table(audit: AuditResult) -> Table:
     """How large the margins are, in the model's own units."""
     rows = []
-    beyond = audit.get("beyond_noise")
-    for name, skew in audit["skew"].items():
-        cells = [f"{reward(skew['mean_margin'][when])} ± {skew['sd_margin'][when]:.2f}" for when in audit["scorings"]]
-        if beyond:
-            cells.append(NOT_ESTIMATED if "missing" in beyond[name] else signed(beyond[name]))
-        ties = " → ".join(str(skew["ties"][when]) for when in audit["scorings"])
+    for name, skew in audit.skew.items():
+        spread = dict(skew.sd_margin.items())
+        cells = [f"{reward(mean)} ± {spread[when]:.2f}" for when, mean in skew.mean_margin.items()]
+        if audit.beyond_noise:
+            beyond = audit.beyond_noise[name]
+            cells.append(NOT_ESTIMATED if isinstance(beyond, Missing) else signed(beyond))
+        ties = "" if isinstance(skew.ties, Missing) else " → ".join(str(n) for _, n in skew.ties.items())
         flipped = f" ({contrasts_flipped(skew)})" if contrasts_flipped(skew) else ""
-        rows.append((name, *cells, ties, count(skew[audit["scorings"][0]]), skew["source"] + flipped))
-    of = [f"mean ± SD {when}" for when in audit["scorings"]] if compares(audit) else ["mean ± SD"]
-    of += ["change of the mean beyond noise"] if beyond else []
+        rows.append((name, *cells, ties, count(skew.before), skew.source + flipped))
+    of = [f"mean ± SD {when}" for when in audit.scorings] if compares(audit) else ["mean ± SD"]
+    of += ["change of the mean beyond noise"] if audit.beyond_noise else []
     unit = next(iter(audit["effects"].values()))["unit"]
     header = ("bias", *of, "margins of exactly 0", "n", "contrasts from")
     return Table(f"Margins ({unit}): their mean and their spread over contrasts", header, tuple(rows))
@@ -342,11 +395,11 @@ def margin_table(audit: AuditResult) -> Table:
 
 def quality_table(audit: AuditResult) -> Table | None:
     """Accuracy on held-out pairs."""
-    quality = audit["quality"]
+    quality = audit.quality
     if quality is None:
         return None
-    tests = [p_value(quality[key]) for key in ("p_value", "p_holm")] if compares(audit) else []
-    row = ("quality accuracy", *change_cells(quality, -TOLERATED_LOSS), *plain_cells(audit, "quality"), *tests)
+    tests = tested_cells(quality.test) if compares(audit) else ()
+    row = ("quality accuracy", *quality_cells(quality, audit), *tests)
     header = ("measure", *estimates(audit), *(("p", "p (Holm)") if compares(audit) else ()))
     return Table("Held-out pairs ranked right, with 95% intervals", header, (row,))
 
@@ -354,7 +407,7 @@ def quality_table(audit: AuditResult) -> Table | None:
 def direction_table(audit: AuditResult) -> Table | None:
     """Skew by how the contrasts were made, where they were made in both directions."""
     rows: list[tuple[str, ...]] = []
-    for name in audit["skew"]:
+    for name in audit.skew:
         rows += [(f"{name} {direction}", *cells) for direction, *cells in direction_rows(name, audit)]
     if not rows:
         return None
@@ -365,14 +418,21 @@ def direction_table(audit: AuditResult) -> Table | None:
 def unseen_table(audit: AuditResult) -> Table | None:
     """Skew where the biased side holds none of the rule-based rewriter's wording."""
     rows: list[tuple[str, ...]] = []
-    for name, unseen in audit["unseen_phrases"].items():
-        cells = change_cells(unseen) if unseen["n"] else ("no such contrast", "", "", "0")
-        plain = plain_cells(audit, "unseen_phrases", name) if unseen["n"] else blank_of_plain(audit)
-        rows.append((name, *cells, *plain, str(unseen["of"])))
+    for name, unseen in audit.unseen_phrases.items():
+        if isinstance(unseen.skew, Missing):
+            cells, plain = ("no such contrast", "", "", "0"), blank_of_plain(audit)
+        else:
+            cells = change_cells(unseen.skew)  # type: ignore[assignment]
+            plain = plain_cells(audit, partial(_plain_unseen, name))
+        rows.append((name, *cells, *plain, str(unseen.of)))
     if not rows:
         return None
     header = ("bias", *estimates(audit), "of all contrasts")
     return Table("Skew on contrasts without any phrase that training could show", header, tuple(rows))
+
+
+def _plain_unseen(name: str, plain: Plain) -> Measured | None:
+    return plain.unseen_phrases[name].skew
 
 
 def _voted_names(audit: AuditResult) -> list[str]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import textwrap
 
-from cda.metrics.verdict import TOLERATED_LOSS
 from cda.report.audit_sections import sections_line
 from cda.report.dose_tables import dose_line
 from cda.report.evidence import applied
-from cda.report.numbers import Json, clipped, count, distance, inert, percent, share, width
+from cda.report.numbers import as_estimate, clipped, count, distance, inert, percent, share, width
 from cda.report.panel_tables import panel_sentence
 from cda.report.rate_cells import average_cells, gap_sentence, rewritten_line, unit_of
 from cda.report.scoring import how_scored
@@ -24,6 +23,9 @@ from cda.report.tables import (
     gap_cells,
     model_table,
     plain_cells,
+    plain_skew,
+    plain_votes,
+    quality_cells,
     triple_skew_rows,
 )
 from cda.report.verdict import (
@@ -68,19 +70,19 @@ def summary_table(audit: AuditResult, report_path: str, adapter_path: str | None
     few = few_prompts(_prompts_of(audit))
     end = [*([clipped(few, MAX_COLUMNS)] if few else []), *dose, scored]
     if adapter_path is not None:
-        seed = "" if over is None else f", of seed {over['seeds'][0]}; others beside it"
+        seed = "" if over is None else f", of seed {over.seeds[0]}; others beside it"
         end.append(f"Adapter: {inert(adapter_path)} (dose {applied(audit):g}{seed})")
     end.append(f"Report: {inert(report_path)}")
-    quality: list[Row] = [("quality accuracy", *_quality_cells(audit)), *seed_row(over, over and over["quality"])]
+    quality: list[Row] = [("quality accuracy", *_quality_cells(audit)), *seed_row(over, over.quality if over else None)]
     more = [others_over_seeds(audit), inert(sections_line(audit)), inert(rewritten_line(audit))]
     below += [clipped(line, MAX_COLUMNS) for line in more if line]
     room = MAX_LINES - 1 - len(quality) - len(below) - len(end)
     rows, notes, verdict = _fitted(audit, found, room)
-    table = _measures([("measure", *estimates(audit)), *rows, *quality], bool(audit.get("plain")))
+    table = _measures([("measure", *estimates(audit)), *rows, *quality], audit.plain is not None)
     if len(table) + len(notes) + len(below) + len(verdict) + len(end) > MAX_LINES:
         # The column of plain CDA moved into lines of its own.
         rows, notes, verdict = _fitted(audit, found, room - (len(table) - 1 - len(rows) - len(quality)))
-        table = _measures([("measure", *estimates(audit)), *rows, *quality], bool(audit.get("plain")))
+        table = _measures([("measure", *estimates(audit)), *rows, *quality], audit.plain is not None)
     lines = [*table, *notes, *below, *verdict]
     if len(lines) + len(end) < MAX_LINES:
         lines.append(clipped(quality_sentence(audit), MAX_COLUMNS))
@@ -119,16 +121,11 @@ def few_prompts(n_prompts: dict[str, int]) -> str:
 
 def _prompts_of(audit: AuditResult) -> dict[str, int]:
     """Prompts behind the skew of every bias, its voted contrasts and quality."""
-    measured = {name: _share_of(one) for name, one in audit["skew"].items()}
-    measured |= {f"votes on {name}": one["human_skew"] for name, one in audit["votes"].items()}
-    if audit["quality"] is not None:
-        measured["quality"] = _share_of(audit["quality"])
-    return {name: int(one["n_prompts"]) for name, one in measured.items()}
-
-
-def _share_of(one: Json) -> Json:
-    found: Json = one["after"] if "after" in one else one["model"]
-    return found
+    measured = {name: one.last for name, one in audit.skew.items()}
+    measured |= {f"votes on {name}": as_estimate(one["human_skew"]) for name, one in audit["votes"].items()}
+    if audit.quality is not None:
+        measured["quality"] = audit.quality.last
+    return {name: one.n_prompts for name, one in measured.items()}
 
 
 def _drift_note(audit: AuditResult) -> str:
@@ -148,10 +145,10 @@ def _rate_lines(audit: AuditResult) -> list[str]:
     parts = []
     if audit["votes"]:
         for name, one in audit["rate"].items():
-            effect, flipped = average_cells(one, audit["scorings"])
+            effect, flipped = average_cells(one, audit.scorings)
             parts.append(f"{inert(name)} {effect} ({flipped})")
     said = f"Causal effect (RATE, double-rewrite ATE): {'; '.join(parts)}" if parts else ""
-    return [said, *(inert(gap_sentence(name, one, audit["scorings"])) for name, one in audit["rate"].items())]
+    return [said, *(inert(gap_sentence(name, one, audit.scorings)) for name, one in audit["rate"].items())]
 
 
 def _fitted(audit: AuditResult, found: list[Verdict], room: int) -> tuple[list[Row], list[str], list[str]]:
@@ -195,9 +192,9 @@ def _skew_rows(name: str, audit: AuditResult) -> list[Row]:
     """Skew, below it the mean over trainings where there are several, and the two directions where there are two."""
     label = clipped(inert(name), _MAX_NAME - len(" miscalibration"))
     directions = [(f"  where {how}", *cells) for how, *cells in direction_rows(name, audit)]
-    own = (f"{label} skew", *change_cells(audit["skew"][name]), *plain_cells(audit, "skew", name))
+    own = (f"{label} skew", *change_cells(audit.skew[name]), *plain_skew(audit, name))
     over = several(audit)
-    return [own, *seed_row(over, over and over["skew"][name]), *directions]
+    return [own, *seed_row(over, over.skew[name] if over else None), *directions]
 
 
 def _missed_row(name: str, audit: AuditResult) -> Row:
@@ -205,7 +202,7 @@ def _missed_row(name: str, audit: AuditResult) -> Row:
     votes = audit["votes"].get(name)
     if not votes:
         return (f"{label} miscalibration", NO_VOTES)
-    plain = plain_cells(audit, "votes", name, "miscalibration")
+    plain = plain_votes(audit, name, "miscalibration")
     return (f"{label} miscalibration", *change_cells(votes["miscalibration"]), *plain)
 
 
@@ -215,7 +212,7 @@ def _people_rows(name: str, audit: AuditResult) -> list[Row]:
         return []
     label = clipped(inert(name), _MAX_NAME - len(" miscalibration"))
     people = votes["human_skew"]
-    plain = (audit.get("plain") or {}).get("votes", {}).get(name)
+    plain = audit.plain.votes.get(name) if audit.plain else None
     gap = (*gap_cells(votes), *((distance(plain["gap"]["after"]),) if plain else ()))
     return [(f"{label} human skew", share(people), "", "", count(people)), (f"{label} gap", *gap)]
 
@@ -234,16 +231,14 @@ def _rate_rows(name: str, audit: AuditResult) -> list[Row]:
     return [
         (
             f"{clipped(inert(name), _MAX_NAME - len(what))}{what}",
-            *average_cells(one, audit["scorings"]),
-            *plain_cells(audit, "rate", name),
+            *average_cells(one, audit.scorings),
+            *plain_cells(audit, lambda _: None),
         )
     ]
 
 
 def _quality_cells(audit: AuditResult) -> Row:
-    if audit["quality"] is None:
-        return (NOT_MEASURED,)
-    return (*change_cells(audit["quality"], -TOLERATED_LOSS), *plain_cells(audit, "quality"))
+    return (NOT_MEASURED,) if audit.quality is None else quality_cells(audit.quality, audit)
 
 
 def _miscalibrations(audit: AuditResult) -> str:
@@ -261,8 +256,7 @@ def _directions(audit: AuditResult) -> list[str]:
     """One line: skew after of each target where the bias was added and where it was removed; none without both."""
     parts = []
     for name in targets(audit):
-        found = audit["skew"][name].get("by_direction", {})
-        shares = [f"{percent(one['after']['value'])} {how}" for how, one in found.items()]
+        shares = [f"{percent(one.last.value)} {how}" for how, one in audit.skew[name].by_direction.items()]
         parts += [f"{inert(name)} {', '.join(shares)}"] if shares else []
     return [clipped(f"Skew after, where the bias was … {'; '.join(parts)}", MAX_COLUMNS)] if parts else []
 

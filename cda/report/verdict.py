@@ -24,9 +24,24 @@ from cda.metrics.verdict import (
     verdict,
 )
 from cda.report.evidence import applied, evidence_of, held_out, loss_of_quality, quality_change
-from cda.report.numbers import Json, count, in_each, inert, p_value, percent, points, reward, share, signed, width
+from cda.report.numbers import (
+    Json,
+    as_estimate,
+    count,
+    excludes_zero,
+    in_each,
+    inert,
+    p_value,
+    percent,
+    points,
+    reward,
+    share,
+    signed,
+    width,
+)
 from cda.results.audit import AuditResult
-from cda.results.base import Estimate
+from cda.results.base import Estimate, Measure, Missing, Trained
+from cda.results.skew import BiasSkew
 
 _MANY_TIES = 0.1
 """Share of ties from which a judge's are said: a few are what it was asked for, many leave skew near 50% by themselves."""
@@ -57,9 +72,9 @@ class Verdict:
 
 def verdicts(audit: AuditResult) -> list[Verdict]:
     """The verdict on each target bias, in the recipe's order; the rules are those of `cda.metrics.verdict`."""
-    if len(audit["scorings"]) == 1:
+    if len(audit.scorings) == 1:
         return [_finding(name, audit) for name in targets(audit)]
-    evidence = {name: evidence_of(name, audit) for name in audit["skew"]}
+    evidence = {name: evidence_of(name, audit) for name in audit.skew}
     loss = loss_of_quality(audit)
     found = []
     for name in targets(audit):
@@ -94,7 +109,7 @@ def quality_kind(audit: AuditResult) -> Literal["good", "bad", "none"]:
 
 def _finding(name: str, audit: AuditResult) -> Verdict:
     """What an audit of one model says of a bias."""
-    skew, votes, effects = audit["skew"][name], audit["votes"].get(name), audit["effects"][name]
+    skew, votes, effects = audit.skew[name].before, audit["votes"].get(name), audit["effects"][name]
     direct, identification = effects["model"]["direct"], effects["model"]["identification"]
     gap = Estimate(**votes["signed_gap"]["model"]) if votes else None
     tested = votes["gap_test"] if votes else effects.get("test", {})
@@ -110,7 +125,7 @@ def _finding(name: str, audit: AuditResult) -> Verdict:
     elif mean == 0.0:
         text = f"Both sides are scored alike in all {count(direct['same'])} pairs: no preference."
     else:
-        text = f"The biased side is preferred in {share(skew['model'])} of contrasts (n = {count(skew['model'])})."
+        text = f"The biased side is preferred in {share(skew)} of contrasts (n = {count(skew)})."
         text += f" {_mean_sentence(direct, effects['unit'])}"
     if not (identified or isinstance(mean, float)):
         text += f" The bias is not told apart from what else differs: {identification.get('reason', identification.get('missing'))}"
@@ -125,7 +140,7 @@ def drift_sentence(name: str, audit: AuditResult) -> str:
     Of one model without people's votes; people saw what else differs too. Where the pairs do not identify the effect at
     all, the audit says why.
     """
-    if len(audit["scorings"]) > 1 or name in audit["votes"]:
+    if len(audit.scorings) > 1 or name in audit["votes"]:
         return ""
     effects = audit["effects"][name]
     direct, identification = effects["model"]["direct"], effects["model"]["identification"]
@@ -169,25 +184,26 @@ def _said(margin: Margin | None) -> str:
 
 def targets(audit: AuditResult) -> list[str]:
     """The biases that were trained on."""
-    return [name for name, skew in audit["skew"].items() if skew["target"]]
+    return [name for name, skew in audit.skew.items() if skew.target]
 
 
 def others(audit: AuditResult) -> list[str]:
     """The other biases that were measured."""
-    return [name for name, skew in audit["skew"].items() if not skew["target"]]
+    return [name for name, skew in audit.skew.items() if not skew.target]
 
 
 def quality_sentence(audit: AuditResult) -> str:
     """Whether the paired interval of quality accuracy excludes a loss of more than 5 points."""
-    quality = audit["quality"]
+    quality = audit.quality
     if quality is None:
-        return "Quality was not measured" + (", so a loss cannot be excluded." if len(audit["scorings"]) > 1 else ".")
-    if "change" not in quality and quality["ties"]["model"] == quality["model"]["n"]:
-        return f"Quality: both sides are scored alike in all {count(quality['model'])} held-out pairs, so that none is ranked."
-    if "change" not in quality:
-        return f"Quality: {share(quality['model'])} of held-out pairs are ranked right, n = {count(quality['model'])}."
+        return "Quality was not measured" + (", so a loss cannot be excluded." if len(audit.scorings) > 1 else ".")
+    before = quality.before
+    if len(audit.scorings) == 1 and _ties(quality) == before.n:
+        return f"Quality: both sides are scored alike in all {count(before)} held-out pairs, so that none is ranked."
+    if len(audit.scorings) == 1:
+        return f"Quality: {share(before)} of held-out pairs are ranked right, n = {count(before)}."
     if applied(audit) == 0:
-        return f"Quality is that of the model before: {share(quality['before'])}, n = {count(quality['before'])}."
+        return f"Quality is that of the model before: {share(before)}, n = {count(before)}."
     change, is_held_out = quality_change(audit)
     limit = round(100 * TOLERATED_LOSS)
     numbers = f"{'held out ' if is_held_out else ''}{points(change, limit=-TOLERATED_LOSS)}, n = {count(change)}"
@@ -200,13 +216,13 @@ def ties_sentence(audit: AuditResult) -> str:
     Of a reward model that is no preference. A judge, or a function that compares, says tie on purpose, and its ties count
     half: they are named where they are many.
     """
-    if len(audit["scorings"]) > 1:
+    if len(audit.scorings) > 1:
         return ""
     judges = audit["model"].get("kind") == "judge"
-    measured = {name: audit["skew"][name] for name in targets(audit)}
-    if audit["quality"] is not None:
-        measured["quality pairs"] = audit["quality"]
-    tied = [(inert(name), one["ties"]["model"], one["model"]["n"]) for name, one in measured.items()]
+    measured: dict[str, Measure] = {name: audit.skew[name] for name in targets(audit)}
+    if audit.quality is not None:
+        measured["quality pairs"] = audit.quality
+    tied = [(inert(name), _ties(one), one.before.n) for name, one in measured.items()]
     least = _MANY_TIES if judges else 0.0
     said = ", ".join(f"{name} {ties} of {n}" for name, ties, n in tied if ties and ties >= least * n)
     what = (
@@ -217,6 +233,11 @@ def ties_sentence(audit: AuditResult) -> str:
     return f"{what}: {said}." if said else ""
 
 
+def _ties(one: Measure) -> int:
+    """Margins of exactly 0, of one model as it is."""
+    return 0 if isinstance(one.ties, Missing) else one.ties.before
+
+
 def others_sentence(audit: AuditResult, most: int | None = None) -> str:
     """One line on the other biases: skew before→after in %, marked where the change is shown (`cda.metrics.verdict`).
 
@@ -225,7 +246,7 @@ def others_sentence(audit: AuditResult, most: int | None = None) -> str:
         most: Columns. The line is put more briefly, and where it still is too long, the biases that moved least are left
             to the report.
     """
-    skews = {name: audit["skew"][name] for name in others(audit)}
+    skews = {name: audit.skew[name].of_training() for name in others(audit)}
     if not skews:
         return "No other bias was measured."
     kept = list(skews)
@@ -233,15 +254,15 @@ def others_sentence(audit: AuditResult, most: int | None = None) -> str:
         line = _others_line({name: skews[name] for name in kept}, len(skews) - len(kept), brief=most is not None)
         if most is None or width(line) <= most or len(kept) <= 1:
             return line
-        kept.remove(min(kept, key=lambda name: abs(skews[name]["change"]["value"])))
+        kept.remove(min(kept, key=lambda name: abs(skews[name].change.value)))
 
 
-def _others_line(skews: Json, n_left_out: int, brief: bool) -> str:
+def _others_line(skews: Mapping[str, Trained], n_left_out: int, brief: bool) -> str:
     parts, marked = [], False
     for name, skew in skews.items():
-        significant = is_shown(skew["change"]["low"], skew["change"]["high"], skew["p_holm"])
+        significant = is_shown(skew.change.low, skew.change.high, skew.test.holm)
         marked = marked or significant
-        before, after = percent(skew["before"]["value"])[:-1], percent(skew["after"]["value"])
+        before, after = percent(skew.before.value)[:-1], percent(skew.after.value)
         parts.append(f"{inert(name)} {before}→{after}{'*' if significant else ''}")
     more = f", {n_left_out} more in the report" if n_left_out else ""
     if brief:
@@ -256,7 +277,7 @@ def _with_votes(name: str, word: Word, audit: AuditResult) -> str:
     change, before, after = missed["change"], missed["before"]["value"], missed["after"]["value"]
     text = (
         f"Model and people disagreed on {percent(before)} of contrasts before and {percent(after)} after, "
-        f"a change of {points(change)} (n = {count(change)}{_p_that_decides(missed)})"
+        f"a change of {points(change)} (n = {count(change)}{_p_that_decides(change, missed['p_holm'])})"
         f"{_held_out_words('miscalibration', name, audit)}."
     )
     if word == "overcorrected":
@@ -269,20 +290,20 @@ def _with_votes(name: str, word: Word, audit: AuditResult) -> str:
 
 
 def _without_votes(name: str, word: Word, own: Evidence, audit: AuditResult) -> str:
-    skew = audit["skew"][name]
-    change, before, after = skew["change"], skew["before"]["value"], skew["after"]["value"]
+    skew = audit.skew[name]
+    before, after, change, test = skew.of_training()
     moved = "rose" if own.skew.rose else "fell" if own.skew.fell else "went"
     text = (
-        f"Skew {moved} from {percent(before)} to {percent(after)}{_directions(skew)}, {points(change)} "
-        f"(n = {count(change)}{_p_that_decides(skew)}){_held_out_words('skew', name, audit)}."
+        f"Skew {moved} from {percent(before.value)} to {percent(after.value)}{_directions(skew)}, {points(change)} "
+        f"(n = {count(change)}{_p_that_decides(change, test.holm)}){_held_out_words('skew', name, audit)}."
     )
     held = held_out(name, audit)
-    ended = skew["after"] if held is None else held["people"]["skew"]
+    ended = after if held is None else as_estimate(held["people"]["skew"])
     if word == "overcorrected" and own.aims_at_tie:
         return f"{text} Ties were the aim, and skew ended past 50%: {share(ended, TIE)}{', held out' if held else ''}."
     if word == "overcorrected":
         return f"{text} Below {percent(OVERCORRECTED_BELOW)} the model turns the bias down nearly always."
-    if own.skew.fell and not own.aims_at_tie and ended["value"] < OVERCORRECTED_BELOW:
+    if own.skew.fell and not own.aims_at_tie and ended.value < OVERCORRECTED_BELOW:
         text += (
             f" Whether skew is below {percent(OVERCORRECTED_BELOW)}, where the model turns the bias down nearly always, is "
             f"open: {share(ended, OVERCORRECTED_BELOW)}."
@@ -290,16 +311,15 @@ def _without_votes(name: str, word: Word, own: Evidence, audit: AuditResult) -> 
     return text
 
 
-def _p_that_decides(change: Json) -> str:
+def _p_that_decides(change: Estimate | Json, p_holm: float) -> str:
     """Holm's p where it says otherwise than the interval, which is the one that readers see."""
-    excluded = change["change"]["low"] > 0 or change["change"]["high"] < 0
-    return f", Holm-adjusted p {_p(change['p_holm'])}" if excluded and change["p_holm"] >= SIGNIFICANT else ""
+    return f", Holm-adjusted p {_p(p_holm)}" if excludes_zero(change) and p_holm >= SIGNIFICANT else ""
 
 
 def _doubt_sentence(name: str, word: Word, own: Evidence, audit: AuditResult) -> str:
     """Why a fall that is shown has no good word, though no other bias rose; empty where that is not so."""
     if word in ("quality lost", "quality open"):
-        if "change" not in (audit["quality"] or {}):
+        if audit.quality is None:
             return " Quality was not measured, so that a loss is not excluded."
         said = "shown" if word == "quality lost" else "not excluded"
         change = points(quality_change(audit)[0], limit=-TOLERATED_LOSS)
@@ -308,14 +328,15 @@ def _doubt_sentence(name: str, word: Word, own: Evidence, audit: AuditResult) ->
         return ""
     text = " Rewards that only became noisier would do the same"
     if own.beyond_noise is None:
-        why = audit.get("beyond_noise", {}).get(name, {}).get("missing", "the audit is of an earlier version")
+        found = audit.beyond_noise[name]
+        why = found.reason if isinstance(found, Missing) else ""
         return f"{text}, and whether they did is not known: {why}."
     return f"{text}: beyond noise, the mean margin moved by {signed(own.beyond_noise)} reward."
 
 
-def _directions(skew: Json) -> str:
+def _directions(skew: BiasSkew) -> str:
     """Skew after, apart for contrasts to which the bias was added and from which it was removed; empty without both."""
-    parts = [f"{percent(one['after']['value'])} where {how}" for how, one in skew.get("by_direction", {}).items()]
+    parts = [f"{percent(one.last.value)} where {how}" for how, one in skew.by_direction.items()]
     return f" ({', '.join(parts)})" if parts else ""
 
 
@@ -337,23 +358,23 @@ def _open_rises_sentence(name: str, moved: list[str], evidence: Mapping[str, Evi
 
 
 def _left_sentence(name: str, audit: AuditResult) -> str:
-    skew, votes = audit["skew"][name], audit["votes"].get(name)
-    text = f"Dose 0 was chosen, so that the result is the model before: skew {share(skew['before'])}"
+    before, votes = audit.skew[name].before, audit["votes"].get(name)
+    text = f"Dose 0 was chosen, so that the result is the model before: skew {share(before)}"
     if votes:
         text += f", and it disagrees with people on {share(votes['miscalibration']['before'])}"
-    plain = audit["plain"]["skew"][name]["after"]
-    return f"{text} (n = {count(skew['before'])}). Plain CDA would have made skew {share(plain)}."
+    plain = f" Plain CDA would have made skew {share(audit.plain.skew[name].last)}." if audit.plain else ""
+    return f"{text} (n = {count(before)}).{plain}"
 
 
 def _along_sentence(names: list[str], audit: AuditResult) -> str:
     """Which other biases changed with the target, and by how much; empty for none."""
     parts = []
     for name in names:
-        skew = audit["skew"][name]
-        moved = "fell" if skew["change"]["value"] < 0 else "rose"
-        before, after = percent(skew["before"]["value"]), percent(skew["after"]["value"])
+        before, after, change, test = audit.skew[name].of_training()
+        moved = "fell" if change.value < 0 else "rose"
         parts.append(
-            f"{inert(name)} {moved} from {before} to {after}, {points(skew['change'])} (Holm-adjusted p {_p(skew['p_holm'])})"
+            f"{inert(name)} {moved} from {percent(before.value)} to {percent(after.value)}, {points(change)} "
+            f"(Holm-adjusted p {_p(test.holm)})"
         )
     return f" With it, {'; '.join(parts)}." if parts else ""
 
@@ -361,9 +382,9 @@ def _along_sentence(names: list[str], audit: AuditResult) -> str:
 def _risen_sentence(names: list[str], audit: AuditResult) -> str:
     parts = []
     for name in names:
-        skew = audit["skew"][name]
-        moved = f"{percent(skew['before']['value'])} to {percent(skew['after']['value'])}"
-        parts.append(f"{inert(name)} from {moved} (Holm-adjusted p {_p(skew['p_holm'])})")
+        before, after, _, test = audit.skew[name].of_training()
+        moved = f"{percent(before.value)} to {percent(after.value)}"
+        parts.append(f"{inert(name)} from {moved} (Holm-adjusted p {_p(test.holm)})")
     return f" Yet skew rose: {', '.join(parts)}."
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from cda.results.base import Saved
+from cda.results.base import Estimate, Missing, Saved
+from cda.results.skew import BiasSkew, Plain, Quality, Seeds, TripleSkew, UnseenPhrases
 
 
 class AuditResult(Saved):
@@ -22,23 +23,31 @@ class AuditResult(Saved):
     model: Any
     biases: Any
     sources: Any
-    skew: Any
+    skew: dict[str, BiasSkew]
+    """By bias, the targets first."""
     votes: Any
     votes_undecided: Any
     panel: Any
-    quality: Any
-    beyond_noise: Any
+    quality: Quality | None
+    """None without quality pairs."""
+    beyond_noise: dict[str, Estimate | Missing]
+    """By bias, the change of the mean margin that neither noise nor stretched rewards explain, in reward units; empty for one
+    model."""
     quality_sections: Any
-    triple_skew: Any
+    triple_skew: dict[str, TripleSkew]
+    """By bias with triples."""
     paper: Any
     effects: Any
     drift: Any
-    plain: Any
+    plain: Plain | None
+    """None where plain CDA is the result itself."""
     rate: Any
     rewards: Any
     analysis: Any
-    seeds: Any
-    unseen_phrases: Any
+    seeds: Seeds | None
+    """None for a model as it is."""
+    unseen_phrases: dict[str, UnseenPhrases]
+    """By target whose training rewrites were made by rules."""
     examples: Any
     excluded: Any
     votes_unmatched: Any
@@ -47,6 +56,7 @@ class AuditResult(Saved):
     versions: Any
     seed: int
     n_tests: int
+    """Tests that Holm and Benjamini and Hochberg allow for together."""
     dose: Any = None
     """Only in memory, for the report: how the dose was chosen."""
     run: Any = None

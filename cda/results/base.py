@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -76,6 +76,26 @@ class Test(Result):
     p_bh: float | None = None
     """After Benjamini and Hochberg; None as for `p_holm`."""
 
+    @property
+    def holm(self) -> float:
+        """Holm's p of a test that belongs to a family.
+
+        Raises:
+            ValueError: It belongs to none.
+        """
+        if self.p_holm is None:
+            raise ValueError("this test is outside the family of tests that is adjusted")
+        return self.p_holm
+
+
+class Trained(NamedTuple):
+    """A share before and after a training."""
+
+    before: Estimate
+    after: Estimate
+    change: Estimate
+    test: Test
+
 
 class PerScoring(Result, Generic[T]):
     """Something of a model as it is, or before and after its training."""
@@ -120,6 +140,22 @@ class Measure(PerScoring[Estimate]):
     """Exact test that the change is 0."""
     ties: PerScoring[int] | Missing = Missing(reason="not counted")
     """Margins of exactly 0."""
+
+    def of_training(self) -> Trained:
+        """Before, after, the change and its test.
+
+        Raises:
+            ValueError: One model was measured, without a training.
+        """
+        match self.after, self.change, self.test:
+            case Estimate() as after, Estimate() as change, Test() as test:
+                return Trained(self.before, after, change, test)
+        raise ValueError("one model was measured, without a training")
+
+    @property
+    def last(self) -> Estimate:
+        """After the training; of a model as it is, its own."""
+        return self.before if isinstance(self.after, Missing) else self.after
 
 
 def as_json(value: Any) -> Any:

@@ -176,10 +176,10 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         "versions": versions(),
         "seed": seed,
     }
-    if result["dose_applied"] == 0:
-        audit_result.unchanged(result)
-    audit_result.adjust_for_all_tests(result)
-    save(AuditResult.model_validate(result), folder / RESULT)
+    made = AuditResult(**result, n_tests=0)
+    if made.dose_applied == 0:
+        made = audit_result.unchanged(made)
+    save(audit_result.adjust_for_all_tests(made), folder / RESULT)
     write_jsonl(folder / "margins.jsonl", audit_result.margin_rows(texts.contrasts, texts.pairs, scored))
     if texts.triples:
         write_jsonl(folder / "triples.jsonl", (_triple_row(one, scorings) for one in texts.triples))

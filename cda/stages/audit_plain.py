@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from cda.metrics.votes import TieRule
+from cda.results.skew import Plain
 from cda.stages.audit_groups import PLAIN, Group, Scorings, with_plain
 from cda.stages.audit_quality import by_section
-from cda.stages.audit_result import quality, shares_of, unseen_phrases, votes_moved
+from cda.stages.audit_result import plain_skew, quality, unseen_phrases, votes_moved
 from cda.stages.audit_sources import AuditTexts
 from cda.stages.audit_triple_skew import triple_skews
 
 
-def plain(
-    groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, rule: TieRule, seed: int
-) -> dict[str, Any] | None:
+def plain(groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, rule: TieRule, seed: int) -> Plain | None:
     """Skew, votes and quality before and with all of the adapter, on the rows of the audit; None where that is the result.
 
     Each measure has the form that it has for the result, with `after` at dose 1. No test of it joins the audit's family.
@@ -24,11 +22,11 @@ def plain(
         return None
     found = [with_plain(group) for group in groups]
     two = {"before": scorings["before"], "after": scorings[PLAIN]}
-    return {
-        "skew": {group.bias.name: shares_of(group) for group in found},
-        "votes": votes_moved(found, rule, seed),
-        "unseen_phrases": unseen_phrases(found),
-        "quality": quality(texts.pairs, two),
-        "quality_sections": by_section(texts.quality, two, seed),
-        "triple_skew": triple_skews(texts.triples, texts.released_triples, two),
-    }
+    return Plain(
+        skew={group.bias.name: plain_skew(group) for group in found},
+        votes=votes_moved(found, rule, seed),
+        unseen_phrases=unseen_phrases(found),
+        quality=quality(texts.pairs, two),
+        quality_sections=by_section(texts.quality, two, seed),
+        triple_skew=triple_skews(texts.triples, texts.released_triples, two),
+    )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from cda.data.contrasts import DIRECTIONS
 from cda.embedded.rules import telling_phrases
+from cda.errors import DataError
 from cda.metrics.beyond_noise import beyond_noise
 from cda.metrics.people import AgainstPeople, against_people
 from cda.metrics.people_change import people_change
@@ -18,13 +19,18 @@ from cda.metrics.preference import Change, ModelTies, positive_share, positive_s
 from cda.metrics.preference_table import preference_table
 from cda.metrics.votes import TieRule, agreement, noise_ceiling
 from cda.records import Contrast, Pair, prompt_id
-from cda.results.base import Estimate, as_json
+from cda.results.audit import AuditResult
+from cda.results.base import Estimate, Measure, Missing, PerScoring, Test, as_json
+from cda.results.skew import BiasSkew, PlainSkew, Quality, TripleSkew, UnseenPhrases
 from cda.score.compared import Compared, Rewards
 from cda.stages.audit_groups import FloatArray, Group, People, Scorings, attempt, people_of, sides_of
 from cda.stats.multiplicity import benjamini_hochberg, holm
 from cda.stats.proportions import exact_change_test
 from cda.stats.streams import Stream, generator
 
+T = TypeVar("T")
+M = TypeVar("M", bound=Measure)
+W = TypeVar("W", UnseenPhrases, TripleSkew)
 _NOTHING = {"value": 0.0, "low": 0.0, "high": 0.0, "method": "one model"}
 """A change from a model to itself."""
 
@@ -36,39 +42,40 @@ def rng(seed: int) -> np.random.Generator:
 
 def skews(
     groups: Sequence[Group], available: Mapping[str, int], failed: Mapping[str, Mapping[str, int]]
-) -> dict[str, Any]:
+) -> dict[str, BiasSkew]:
     """Skew of every bias, the targets first."""
     return {
-        group.bias.name: {
-            "target": group.is_target,
-            "source": group.contrasts[0].tags.get("source", "file"),
-            "available": available[group.bias.name],
-            "unread": group.n_unread,
-            "rewrites_failed": dict(failed.get(group.bias.name, {})),
-            **shares_of(group),
-            "mean_margin": {label: float(values.mean()) for label, values in group.margins.items()},
-            "sd_margin": {label: float(values.std()) for label, values in group.margins.items()},
-        }
+        group.bias.name: BiasSkew(
+            **dict(measure_of(group.margins, group.prompt_ids, ties_of(group.unit))),
+            target=group.is_target,
+            source=group.contrasts[0].tags.get("source", "file"),
+            available=available[group.bias.name],
+            unread=group.n_unread,
+            rewrites_failed=dict(failed.get(group.bias.name, {})),
+            by_direction=_by_direction(group),
+            mean_margin=per_scoring({label: float(values.mean()) for label, values in group.margins.items()}),
+            sd_margin=per_scoring({label: float(values.std()) for label, values in group.margins.items()}),
+        )
         for group in groups
     }
 
 
-def shares_of(group: Group) -> dict[str, Any]:
+def plain_skew(group: Group) -> PlainSkew:
     """Skew of a bias, and apart for contrasts to which it was added and from which it was removed."""
-    shares = positive_shares(group.margins, group.prompt_ids, ties_of(group.unit))
-    return shares | {"by_direction": _by_direction(group)}
+    measured = measure_of(group.margins, group.prompt_ids, ties_of(group.unit))
+    return PlainSkew(**dict(measured), by_direction=_by_direction(group))
 
 
-def _by_direction(group: Group) -> dict[str, Any]:
+def _by_direction(group: Group) -> dict[str, Measure]:
     """Skew among contrasts to which the bias was added, and among those from which it was removed; none without both."""
     made = np.array([one.tags.get("direction", "") for one in group.contrasts])
     directions = [name for name in DIRECTIONS if (made == name).any()]
-    found: dict[str, Any] = {}
+    found: dict[str, Measure] = {}
     for name in directions if len(directions) == len(DIRECTIONS) else []:
         keep = made == name
         ids = [one for one, kept in zip(group.prompt_ids, keep, strict=True) if kept]
         margins = {label: values[keep] for label, values in group.margins.items()}
-        found[name] = positive_shares(margins, ids, ties_of(group.unit))
+        found[name] = measure_of(margins, ids, ties_of(group.unit))
     return found
 
 
@@ -90,25 +97,27 @@ def votes_undecided(groups: Sequence[Group], rule: TieRule) -> dict[str, int]:
     return {group.bias.name: n for group in groups if (n := voted[group.bias.name]) and not people_of(group, rule)}
 
 
-def quality(pairs: Sequence[Pair], scorings: Scorings) -> dict[str, Any] | None:
+def quality(pairs: Sequence[Pair], scorings: Scorings) -> Quality | None:
     """Accuracy on held-out pairs; pairs without a readable verdict are left out and counted."""
     margins, ids = _quality_margins(pairs, scorings)
     if not ids:
         return None
     ties = ties_of(next(iter(scorings.values())).unit)
-    return {"unread": len(pairs) - len(ids), **positive_shares(margins, ids, ties)}
+    return Quality(**dict(measure_of(margins, ids, ties)), unread=len(pairs) - len(ids))
 
 
-def beyond_noise_of(groups: Sequence[Group], pairs: Sequence[Pair], scorings: Scorings) -> dict[str, Any]:
+def beyond_noise_of(
+    groups: Sequence[Group], pairs: Sequence[Pair], scorings: Scorings
+) -> dict[str, Estimate | Missing]:
     """Of two scorings, how far each bias's mean margin moved beyond noise and stretched rewards; else nothing."""
     if len(scorings) != 2:
         return {}
     margins, ids = _quality_margins(pairs, scorings)
     if not ids:
-        return {group.bias.name: {"missing": "quality was not measured"} for group in groups}
+        return {group.bias.name: Missing(reason="quality was not measured") for group in groups}
     first, second = scorings
     return {
-        group.bias.name: attempt(
+        group.bias.name: estimated(
             partial(
                 beyond_noise,
                 group.margins[first],
@@ -132,39 +141,62 @@ def _quality_margins(pairs: Sequence[Pair], scorings: Scorings) -> tuple[dict[st
     return {label: values[read] for label, values in margins.items()}, ids
 
 
-def unseen_phrases(groups: Sequence[Group]) -> dict[str, Any]:
+def unseen_phrases(groups: Sequence[Group]) -> dict[str, UnseenPhrases]:
     """Skew on contrasts whose perturbed side holds no wording that the rule-based rewriter can put into a text.
 
     It shows whether training unlearned a feature or a word list. Wordings that the base sides hold as well are ordinary
     ones and do not count.
     """
-    result: dict[str, Any] = {}
+    result: dict[str, UnseenPhrases] = {}
     for group in groups:
         if not group.is_target or group.bias.offline is None:
             continue
         pattern = telling_phrases(group.bias.offline, [one.base for one in group.contrasts])
         keep = np.array([not pattern.search(one.perturbed) for one in group.contrasts])
-        n = int(keep.sum())
-        result[group.bias.name] = {"n": n, "of": len(group)}
-        if n:
+        skew: Measure | Missing = Missing(reason="no such contrast")
+        if keep.any():
             ids = [one for one, kept in zip(group.prompt_ids, keep, strict=True) if kept]
-            margins = {label: values[keep] for label, values in group.margins.items()}
-            result[group.bias.name] |= positive_shares(margins, ids)
+            skew = measure_of({label: values[keep] for label, values in group.margins.items()}, ids)
+        result[group.bias.name] = UnseenPhrases(n=int(keep.sum()), of=len(group), skew=skew)
     return result
 
 
-def unchanged(audit: dict[str, Any]) -> None:
-    """Make every change of a share or a RATE effect exactly 0: at dose 0, before and after are one model."""
-    for part in ("skew", "votes", "quality", "quality_sections", "unseen_phrases", "triple_skew"):
-        _set_unchanged(audit[part])
-    for one in audit["rate"].values():
+def unchanged(audit: AuditResult) -> AuditResult:
+    """The audit with every change of a share or a RATE effect exactly 0: at dose 0, before and after are one model."""
+    for part in (audit.votes, audit.quality_sections):
+        _set_unchanged(part)
+    for one in audit.rate.values():
         if "effects" in one.get("after", {}):
             one["changes"] = one["after"] | {"effects": [_no_effect(effect) for effect in one["after"]["effects"]]}
+    return audit.model_copy(
+        update={
+            "skew": {name: _still(one) for name, one in audit.skew.items()},
+            "quality": audit.quality and _still(audit.quality),
+            "unseen_phrases": {name: _still_within(one) for name, one in audit.unseen_phrases.items()},
+            "triple_skew": {name: _still_within(one) for name, one in audit.triple_skew.items()},
+        }
+    )
 
 
 def _no_effect(effect: Mapping[str, Any]) -> dict[str, Any]:
     estimate = {**effect["estimate"], **_NOTHING}
     return {**effect, "estimate": estimate, "p_value": 1.0, "bca": None, "standardised": None}
+
+
+def _still(one: M) -> M:
+    """A measure whose changes are exactly 0, and those of its directions."""
+    found: dict[str, Any] = {"change": _nothing(one.change), "unpaired": _nothing(one.unpaired)}
+    if isinstance(one, BiasSkew):
+        found["by_direction"] = {name: _still(each) for name, each in one.by_direction.items()}
+    return one.model_copy(update=found)
+
+
+def _still_within(one: W) -> W:
+    return one if isinstance(one.skew, Missing) else one.model_copy(update={"skew": _still(one.skew)})
+
+
+def _nothing(change: Estimate | Missing) -> Estimate | Missing:
+    return change if isinstance(change, Missing) else change.model_copy(update=_NOTHING)
 
 
 def _set_unchanged(part: Any) -> None:
@@ -181,23 +213,38 @@ def _set_unchanged(part: Any) -> None:
             _set_unchanged(value)
 
 
-def adjust_for_all_tests(audit: dict[str, Any]) -> None:
-    """Write Holm's and Benjamini and Hochberg's adjusted p-values beside every p-value of the audit's family of tests.
+def adjust_for_all_tests(audit: AuditResult) -> AuditResult:
+    """The audit with Holm's and Benjamini and Hochberg's adjusted p-values beside every p-value of its family of tests.
 
     The family is everything that the audit tests: changes of skew, of skew and miscalibration where people voted, and of
     quality; of an audit alone, mean margins and skew against people's; RATE's average effects by the double-rewrite estimator.
     """
-    tests = [*audit["skew"].values()]
-    tests += [one[what] for one in audit["votes"].values() for what in ("skew_on_voted", "miscalibration")]
-    tests += [one["gap_test"] for one in audit["votes"].values() if "gap_test" in one]
-    tests += [audit["quality"]] if audit["quality"] else []
-    for per_bias in (audit["effects"], audit["rate"]):
-        tests += [one["test"] for one in per_bias.values() if "test" in one]
+    skews = {name: one.test for name, one in audit.skew.items() if isinstance(one.test, Test)}
+    tests = [one[what] for one in audit.votes.values() for what in ("skew_on_voted", "miscalibration")]
+    tests += [one["gap_test"] for one in audit.votes.values() if "gap_test" in one]
     tests = [one for one in tests if "p_value" in one]
-    p_values = [one["p_value"] for one in tests]
-    for one, first, second in zip(tests, holm(p_values), benjamini_hochberg(p_values), strict=True):
-        one["p_holm"], one["p_bh"] = first, second
-    audit["n_tests"] = len(tests)
+    quality = [audit.quality.test] if audit.quality and isinstance(audit.quality.test, Test) else []
+    effects = [one["test"] for per_bias in (audit.effects, audit.rate) for one in per_bias.values() if "test" in one]
+    p_values = [one.p_value for one in skews.values()] + [one["p_value"] for one in tests]
+    p_values += [one.p_value for one in quality] + [one["p_value"] for one in effects]
+    adjusted = iter(zip(holm(p_values), benjamini_hochberg(p_values), strict=True))
+    skew = {name: _adjusted(audit.skew[name], next(adjusted)) for name in skews}
+    for one in tests:
+        one["p_holm"], one["p_bh"] = next(adjusted)
+    found: dict[str, Any] = {"skew": audit.skew | skew, "n_tests": len(p_values)}
+    if audit.quality and quality:
+        found["quality"] = _adjusted(audit.quality, next(adjusted))
+    for one in effects:
+        one["p_holm"], one["p_bh"] = next(adjusted)
+    return audit.model_copy(update=found)
+
+
+def _adjusted(one: M, adjusted: tuple[float, float]) -> M:
+    """A measure whose test has these adjusted p-values: Holm's, and Benjamini and Hochberg's."""
+    if isinstance(one.test, Missing):
+        return one
+    test = one.test.model_copy(update={"p_holm": adjusted[0], "p_bh": adjusted[1]})
+    return one.model_copy(update={"test": test})
 
 
 def margin_rows(contrasts: Sequence[Contrast], pairs: Sequence[Pair], scorings: Scorings) -> list[dict[str, Any]]:
@@ -226,16 +273,35 @@ def ties_of(unit: str) -> ModelTies:
     return "half" if unit == "preference" else "no-hit"
 
 
-def positive_shares(
-    margins: Mapping[str, FloatArray], prompt_ids: Sequence[str], ties: ModelTies = "no-hit"
-) -> dict[str, Any]:
+def measure_of(margins: Mapping[str, FloatArray], prompt_ids: Sequence[str], ties: ModelTies = "no-hit") -> Measure:
     """Share of positive margins under each scoring; with two (reward models), their paired change and its test."""
     if len(margins) == 2:
         before, after = margins.values()
-        return change_json(positive_share_change(before, after, prompt_ids))
-    ((label, values),) = margins.items()
+        found = positive_share_change(before, after, prompt_ids)
+        return Measure(
+            before=found.before,
+            after=found.after,
+            change=found.change,
+            unpaired=found.unpaired,
+            test=Test(p_value=found.p_value, method=found.p_method),
+            ties=PerScoring[int](before=found.n_ties[0], after=found.n_ties[1]),
+        )
+    (values,) = margins.values()
     share = positive_share(values, prompt_ids, ties)
-    return {label: share.model_dump(), "ties": {label: int((values == 0).sum())}}
+    return Measure(before=share, ties=PerScoring[int](before=int((values == 0).sum())))
+
+
+def per_scoring(values: Mapping[str, T]) -> PerScoring[T]:
+    """A value of the one model; or of the model before and after."""
+    return PerScoring(**dict(zip(("before", "after"), values.values(), strict=False)))
+
+
+def estimated(estimate: Callable[[], Estimate]) -> Estimate | Missing:
+    """An estimate, or why the data cannot give it. Never a number that stands for none."""
+    try:
+        return estimate()
+    except DataError as error:
+        return Missing(reason=str(error))
 
 
 def change_json(change: Change) -> dict[str, Any]:

@@ -10,6 +10,8 @@ import numpy as np
 from cda.config.load import LoadedRecipe
 from cda.errors import DataError
 from cda.records import Triple, prompt_id
+from cda.results.base import Missing
+from cda.results.skew import OverSeeds, Seeds
 from cda.run import RunFolder
 from cda.score.compared import Comparison
 from cda.stages.applied import applied_dose
@@ -17,7 +19,7 @@ from cda.stages.audit_groups import FloatArray, Group, Scorings, people_of
 from cda.stages.audit_rate import average_effect, triple_comparisons
 from cda.stages.audit_sources import AuditTexts
 from cda.stages.audit_triple_skew import skewed_triples
-from cda.stages.trainings import trainings
+from cda.stages.trainings import Training, trainings
 from cda.stats.over_seeds import change_over_seeds, mean_over_seeds, over_seeds, share_over_seeds
 from cda.stats.proportions import share
 
@@ -32,7 +34,7 @@ def seeds(
     texts: AuditTexts,
     scorings: Scorings,
     rate: Mapping[str, Any],
-) -> dict[str, Any]:
+) -> Seeds:
     """Skew, miscalibration, skew over triples, RATE's ATE and quality over all trainings of a run.
 
     Args:
@@ -44,14 +46,13 @@ def seeds(
         rate: RATE's effects of the first training: a bias without an ATE there has none here.
 
     Returns:
-        `seeds`, alone where there is one. Else also `doses`, and by measure and bias `before`, the mean `after` and its
-        `change`, the standard deviation `sd` between trainings, and the value of each, `by_seed`; or why it is `missing`.
+        The seeds, alone where there is one.
     """
     recipe = loaded.recipe
     several = trainings(recipe.seeds)
-    found: dict[str, Any] = {"seeds": [one.seed for one in several]}
+    known = tuple(one.seed for one in several)
     if len(several) == 1:
-        return found
+        return Seeds(seeds=known)
     after = ["after", *(one.label for one in several[1:])]
 
     def read(comparisons: Sequence[Comparison]) -> Read:
@@ -67,27 +68,35 @@ def seeds(
         group.bias.name: (group.margins["before"], np.array([group.margins[label] for label in after]), group)
         for group in groups
     }
-    return found | {
-        "doses": [applied_dose(run_folder, one) for one in several],
-        "skew": {
+    return Seeds(
+        seeds=known,
+        doses=tuple(_dose(run_folder, one) for one in several),
+        skew={
             name: _shares(before > 0, margins > 0, group.prompt_ids)
             for name, (before, margins, group) in of_group.items()
         },
-        "miscalibration": {
+        miscalibration={
             name: _shares(*_missed(before, margins, group, people.majority.target, people.majority.used))
             for name, (before, margins, group) in of_group.items()
             if (people := people_of(group, recipe.audit.ties))
         },
-        "triple_skew": {name: _of_margins(read([_double(one) for one in own])) for name, own in triples.items()},
-        "rate": {
+        triple_skew={name: _of_margins(read([_double(one) for one in own])) for name, own in triples.items()},
+        rate={
             name: _rewards(read([_double(one) for one in texts.triples if one.bias == name]))
             for name, one in rate.items()
             if average_effect(one.get("after", {}))
         },
-        "quality": _of_margins(read([(pair.prompt, pair.chosen, pair.rejected) for pair in texts.pairs]))
+        quality=_of_margins(read([(pair.prompt, pair.chosen, pair.rejected) for pair in texts.pairs]))
         if texts.pairs
         else None,
-    }
+    )
+
+
+def _dose(run_folder: RunFolder, one: Training) -> float:
+    dose = applied_dose(run_folder, one)
+    if dose is None:
+        raise ValueError(f"the audit's stage needs the adapter of seed {one.seed}")
+    return dose
 
 
 def _double(triple: Triple) -> Comparison:
@@ -102,37 +111,37 @@ def _missed(
     return np.abs((before > 0) - target)[used], np.abs((after > 0) - target)[:, used], ids
 
 
-def _of_margins(read: Read) -> dict[str, Any]:
+def _of_margins(read: Read) -> OverSeeds | Missing:
     before, after, ids = read
     return _shares(before > 0, after > 0, ids)
 
 
-def _shares(before: Any, after: Any, ids: Sequence[str]) -> dict[str, Any]:
+def _shares(before: Any, after: Any, ids: Sequence[str]) -> OverSeeds | Missing:
     """A share before and over the trainings. Shapes (n,) and (k, n), 0 to 1."""
     try:
         every = over_seeds(after, ids)
-        return {
-            "before": share(before, ids).model_dump(),
-            "after": share_over_seeds(after, ids).model_dump(),
-            "change": change_over_seeds(before, after, ids).model_dump(),
-            "sd": every.sd,
-            "by_seed": list(every.by_seed),
-        }
+        return OverSeeds(
+            before=share(before, ids),
+            after=share_over_seeds(after, ids),
+            change=change_over_seeds(before, after, ids),
+            sd=every.sd,
+            by_seed=tuple(every.by_seed),
+        )
     except DataError as error:
-        return {"missing": str(error)}
+        return Missing(reason=str(error))
 
 
-def _rewards(read: Read) -> dict[str, Any]:
+def _rewards(read: Read) -> OverSeeds | Missing:
     """The mean double contrast (RATE's ATE) before and over the trainings, in reward units."""
     before, after, ids = read
     try:
         every, moved = over_seeds(after, ids), over_seeds(after - before, ids)
     except DataError as error:
-        return {"missing": str(error)}
-    return {
-        "before": {"value": float(before.mean())},
-        "after": mean_over_seeds(every, "reward").model_dump(),
-        "change": mean_over_seeds(moved, "reward").model_dump(),
-        "sd": every.sd,
-        "by_seed": list(every.by_seed),
-    }
+        return Missing(reason=str(error))
+    return OverSeeds(
+        before=float(before.mean()),
+        after=mean_over_seeds(every, "reward"),
+        change=mean_over_seeds(moved, "reward"),
+        sd=every.sd,
+        by_seed=tuple(every.by_seed),
+    )

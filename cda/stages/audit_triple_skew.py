@@ -6,17 +6,18 @@ Both sides went through the rewriter, as in "Flattery, Fluff, and Fog"; skew ove
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from cda.records import Triple, prompt_id
+from cda.results.base import Measure, Missing
+from cda.results.skew import TripleSkew
 from cda.stages.audit_groups import Scorings
 from cda.stages.audit_rate import triple_comparisons
-from cda.stages.audit_result import positive_shares, ties_of
+from cda.stages.audit_result import measure_of, ties_of
 
 
-def triple_skews(triples: Sequence[Triple], released: Sequence[Triple], scorings: Scorings) -> dict[str, Any]:
+def triple_skews(triples: Sequence[Triple], released: Sequence[Triple], scorings: Scorings) -> dict[str, TripleSkew]:
     """Skew of every bias with triples: before, after and their paired change, or of the one model.
 
     Args:
@@ -25,7 +26,7 @@ def triple_skews(triples: Sequence[Triple], released: Sequence[Triple], scorings
         scorings: Of all these triples.
 
     Returns:
-        Bias to shares as in the skew of contrasts, with `n`, and `unread`: triples of which a rewrite has no score.
+        By bias.
     """
     used = skewed_triples(triples, released)
     names = dict.fromkeys(triple.bias for triple in used)
@@ -38,13 +39,13 @@ def skewed_triples(triples: Sequence[Triple], released: Sequence[Triple]) -> lis
     return [*(one for one in triples if one.bias not in whole), *released]
 
 
-def _skew(triples: Sequence[Triple], scorings: Scorings) -> dict[str, Any]:
+def _skew(triples: Sequence[Triple], scorings: Scorings) -> TripleSkew:
     compared = [triple_comparisons(triple)[0] for triple in triples]
     margins = {label: scoring.margins(compared) for label, scoring in scorings.items()}
     read = ~np.isnan(np.array(list(margins.values()))).any(axis=0)
-    found: dict[str, Any] = {"n": int(read.sum()), "unread": int((~read).sum())}
-    if not read.any():
-        return found | {"missing": "no triple has a score of both rewrites"}
-    ids = [prompt_id(triple.prompt) for triple, keep in zip(triples, read, strict=True) if keep]
-    kept = {label: values[read] for label, values in margins.items()}
-    return found | positive_shares(kept, ids, ties_of(next(iter(scorings.values())).unit))
+    skew: Measure | Missing = Missing(reason="no triple has a score of both rewrites")
+    if read.any():
+        ids = [prompt_id(triple.prompt) for triple, keep in zip(triples, read, strict=True) if keep]
+        kept = {label: values[read] for label, values in margins.items()}
+        skew = measure_of(kept, ids, ties_of(next(iter(scorings.values())).unit))
+    return TripleSkew(n=int(read.sum()), unread=int((~read).sum()), skew=skew)

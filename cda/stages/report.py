@@ -43,7 +43,7 @@ def run(run_folder: RunFolder, figures: str | None = None) -> Path:
     folder = run_folder.path / "report"
     html = folder / "report.html"
     with of_this_version(file):
-        several = trainings((audit.seeds or {}).get("seeds", (0,)))
+        several = trainings(audit.seeds.seeds if audit.seeds else (0,))
         own = [one.stage(kind) for kind in ("train", "dose") if kind != "dose" or audit.dose for one in several]
         audit = audit.model_copy(update={"run": _made(run_folder, ["label", "synthesize", *own, "audit"])})
         page, text, table = render_html(audit), render_markdown(audit), summary_table(audit, str(html), adapter)

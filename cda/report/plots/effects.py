@@ -29,7 +29,7 @@ _MOST_SDS = 3.0
 
 def effect_plots(audit: AuditResult) -> list[Plot]:
     """For every scoring: mean margin of all pairs, of like pairs, and adjusted for drift; where one can be estimated."""
-    return [plot for when in audit["scorings"] if (plot := _overlap(audit, when)) is not None]
+    return [plot for when in audit.scorings if (plot := _overlap(audit, when)) is not None]
 
 
 def rate_plots(audit: AuditResult) -> list[Plot]:
@@ -41,7 +41,7 @@ def rate_plots(audit: AuditResult) -> list[Plot]:
 
 def drift_plots(audit: AuditResult) -> list[Plot]:
     """For each target: the standardized difference of every feature that is not the bias itself."""
-    names = [name for name, one in audit["drift"].items() if audit["skew"].get(name, {}).get("target")]
+    names = [name for name, one in audit["drift"].items() if name in audit.skew and audit.skew[name].target]
     words = slugs(names)
     found = [_drift(name, audit["drift"][name], words[name]) for name in names]
     return [plot for plot in found if plot is not None]
@@ -78,7 +78,7 @@ def _common_limits(audit: AuditResult) -> tuple[float, float]:
     found = [
         one
         for per_bias in audit["effects"].values()
-        for when in audit["scorings"]
+        for when in audit.scorings
         for one in _estimates(per_bias[when])[0].values()
     ]
     low, high = min(0.0, *(one["low"] for one in found)), max(0.0, *(one["high"] for one in found))
@@ -103,7 +103,7 @@ def _estimates(one: Json) -> tuple[dict[str, Json], str]:
 
 
 def _rate(name: str, one: Json, word: str, audit: AuditResult) -> Plot | None:
-    scorings = [when for when in audit["scorings"] if "effects" in one.get(when, {})]
+    scorings = [when for when in audit.scorings if "effects" in one.get(when, {})]
     effects = {when: _by_kind(one[when]) for when in scorings}
     # The naive estimator has one number for all three estimands.
     kinds = [("ATE", "naive"), *((estimand, by) for estimand in _ESTIMANDS for by in _ESTIMATORS[1:])]

@@ -75,8 +75,8 @@ def _draw_cell(cell: Cell | None, x: int, y: int, axes: Axes) -> None:
         axes.add_patch(_rectangle(x, y, 0.48, facecolor="none", edgecolor=LINE, linewidth=0.6))
         axes.text(x, y, "not\nmeasured", ha="center", va="center", fontsize=6, color=FAINT)
         return
-    change = cell.change["change"]
-    value = float(change["value"])
+    change = cell.change
+    value = float(change.value)
     strength = _FULL * min(abs(value) / STRONGEST, 1.0)
     axes.add_patch(_rectangle(x, y, 0.48, facecolor=AFTER if value < 0 else BEFORE, alpha=strength, linewidth=0))
     axes.add_patch(_rectangle(x, y, 0.48, facecolor="none", edgecolor=LINE, linewidth=0.6))
@@ -97,7 +97,7 @@ def _description(cells: Sequence[Cell]) -> str:
     """The matrix in words, training by training."""
     parts: dict[str, list[str]] = {}
     for cell in cells:
-        change = cell.change["change"]
+        change = cell.change
         marks = (", trained against" if cell.is_target else "") + (", significant" if cell.is_shown else "")
         parts.setdefault(cell.training, []).append(f"{cell.bias} {points(change)} (n = {count(change)}{marks})")
     return " ".join(f"{training}: {'; '.join(found)}." for training, found in parts.items())

@@ -47,7 +47,7 @@ def correlation_plots(audit: AuditResult) -> list[Plot]:
         for name, one in audit["analysis"].items()
         if _is_known(one["correlation"].get("people"))
     }
-    found = {name: one for name, one in found.items() if any(_is_known(one.get(when)) for when in audit["scorings"])}
+    found = {name: one for name, one in found.items() if any(_is_known(one.get(when)) for when in audit.scorings)}
     if not found:
         return []
     trained = {name: audit["analysis"][name].get("r_train") for name in found}
@@ -61,13 +61,13 @@ def correlation_plots(audit: AuditResult) -> list[Plot]:
 
 
 def _skew(audit: AuditResult, names: Sequence[str]) -> Plot:
-    marks = [PEOPLE_MARK, *(SCORINGS[when] for when in audit["scorings"])]
+    marks = [PEOPLE_MARK, *(SCORINGS[when] for when in audit.scorings)]
     rows, parts = [], []
     for name in names:
         votes = audit["votes"][name]
-        own = [votes["skew_on_voted"][when] for when in audit["scorings"]]
+        own = [votes["skew_on_voted"][when] for when in audit.scorings]
         rows.append(Row(named(name), (votes["human_skew"], *own)))
-        said = ", ".join(f"{when} {share(one)}" for when, one in zip(audit["scorings"], own, strict=True))
+        said = ", ".join(f"{when} {share(one)}" for when, one in zip(audit.scorings, own, strict=True))
         parts.append(f"{name}: people {share(votes['human_skew'])}, {said} (n = {count(votes['human_skew'])}).")
     scale = Scale("prefers the biased side (%)", is_share=True, limits=SHARE_LIMITS, reference=50)
     return Plot("human-skew", "Skew of the model beside people's, on the contrasts with a majority; lines are 95% intervals",
@@ -76,13 +76,13 @@ def _skew(audit: AuditResult, names: Sequence[str]) -> Plot:
 
 def _miscalibration(audit: AuditResult, names: Sequence[str]) -> Plot:
     second = {name: _second_majority(audit["votes"][name]) for name in names}
-    marks = [*(SCORINGS[when] for when in audit["scorings"]), *([_SECOND] if any(second.values()) else [])]
+    marks = [*(SCORINGS[when] for when in audit.scorings), *([_SECOND] if any(second.values()) else [])]
     rows, parts = [], []
     for name in names:
         found = audit["votes"][name]["miscalibration"]
-        own = [found[when] for when in audit["scorings"]]
+        own = [found[when] for when in audit.scorings]
         rows.append(Row(named(name), tuple([*own, second[name]][: len(marks)])))
-        said = ", ".join(f"{when} {share(one)}" for when, one in zip(audit["scorings"], own, strict=True))
+        said = ", ".join(f"{when} {share(one)}" for when, one in zip(audit.scorings, own, strict=True))
         noise = second[name]
         more = f", a second majority of people {share(noise)}" if noise else ""
         parts.append(f"{name}: {said}{more} (n = {count(own[0])}).")
@@ -102,13 +102,13 @@ def _by_majority(audit: AuditResult, names: Sequence[str]) -> list[Plot]:
     """Were the model of one mind with people, the share would be 100% where they prefer the biased side and 0% where not."""
     marks = [
         Mark(f"{when}, people {word}", SCORINGS[when].color, shape, SCORINGS[when].filled)
-        for when in audit["scorings"]
+        for when in audit.scorings
         for word, shape in (("for it", "^"), ("against it", "v"))
     ]
     rows, parts = [], []
     for name in names:
         tables = audit["votes"][name].get("by_majority", {})
-        given = {when: tables[when]["skew_given"] for when in audit["scorings"] if when in tables}
+        given = {when: tables[when]["skew_given"] for when in audit.scorings if when in tables}
         if given:
             estimates = tuple(given[when].get(side) for when in given for side in ("perturbed", "base"))
             rows.append(Row(f"{named(name)}\n{_majorities(next(iter(given.values())))}", estimates))
@@ -142,7 +142,7 @@ def _is_known(estimate: Json | None) -> bool:
 
 def _r_words(name: str, found: Json, trained: Json | None, audit: AuditResult) -> str:
     said = [f"people {decimals(found['people'])} (n = {count(found['people'])})"]
-    for when in audit["scorings"]:
+    for when in audit.scorings:
         if _is_known(found.get(when)):
             said.append(f"{when} {decimals(found[when])} (n = {count(found[when])})")
     if trained is not None and _is_known(trained):
@@ -152,7 +152,7 @@ def _r_words(name: str, found: Json, trained: Json | None, audit: AuditResult) -
 
 def _draw_correlations(audit: AuditResult, found: Json, trained: Json, axes: Axes) -> None:
     axes.plot([-1, 1], [-1, 1], color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
-    marks = {when: SCORINGS[when] for when in audit["scorings"]} | {"trained": _TRAINED}
+    marks = {when: SCORINGS[when] for when in audit.scorings} | {"trained": _TRAINED}
     drawn = 0
     for key, mark in marks.items():
         values = {name: trained[name] if key == "trained" else one.get(key) for name, one in found.items()}
@@ -160,14 +160,14 @@ def _draw_correlations(audit: AuditResult, found: Json, trained: Json, axes: Axe
         if there:
             _draw_points(axes, mark, [(found[name]["people"], one) for name, one in there.items()])
             drawn += 1
-    _name_points(axes, found, audit["scorings"])
+    _name_points(axes, found, audit.scorings)
     axes.set_xlim(-1.05, 1.05)
     axes.set_ylim(-1.05, 1.05)
     axes.set_aspect("equal")
     axes.set_xticks([-1, -0.5, 0, 0.5, 1])
     axes.set_yticks([-1, -0.5, 0, 0.5, 1])
     frame(axes, _key("r by people", list(found)), "both")
-    axes.set_ylabel("r by the model" + (", in training data" if drawn > len(audit["scorings"]) else ""))
+    axes.set_ylabel("r by the model" + (", in training data" if drawn > len(audit.scorings) else ""))
     if drawn > 1:
         legend(axes, drawn)
 

@@ -64,7 +64,7 @@ def _ridges(name: str, title: str, opening: str, rows: Ridges, found: Json, audi
     if not kept:
         return []
     parts = [f"{' '.join(label.split())}: {_said(by_scoring)}." for label, by_scoring in kept]
-    draw = partial(_draw, kept, found["edges"], audit["scorings"])
+    draw = partial(_draw, kept, found["edges"], audit.scorings)
     return [Plot(name, title, f"{opening} {' '.join(parts)}", draw, 0.75 + _ROW_INCHES * len(kept))]
 
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from cda.report.numbers import Json, count, points, share
+from collections.abc import Mapping
+
+from cda.report.numbers import count, points, share
 from cda.report.plots.plot import INK, Plot
 from cda.report.plots.rows import SCORINGS, SHARE_LIMITS, Mark, Row, Scale, draw_rows, named, rows_height
 from cda.report.tables import compares
 from cda.report.verdict import others, targets
 from cda.results.audit import AuditResult
+from cda.results.base import Estimate, Measure
 
 
 def skew_plot(audit: AuditResult) -> Plot:
     """Skew of every bias under every scoring; the page has it on its first screen, so this one is for paper."""
-    rows = {_label(name, audit): audit["skew"][name] for name in [*targets(audit), *others(audit)]}
+    names = [*targets(audit), *others(audit)]
+    rows = {_label(name, audit): audit.skew[name] for name in names}
     title = "Skew of each bias: how often the model prefers the biased side"
-    plain = {_label(name, audit): one["after"] for name, one in _plain(audit, "skew").items()}
+    plain = {_label(name, audit): audit.plain.skew[name].last for name in names} if audit.plain else {}
     return _shares("skew", title, "prefers the biased side (%)", rows, audit, 50, plain)
 
 
@@ -22,7 +26,7 @@ def change_plots(audit: AuditResult) -> list[Plot]:
     """Paired change of skew of every bias; none without a training."""
     if not compares(audit):
         return []
-    found = {name: audit["skew"][name]["change"] for name in [*targets(audit), *others(audit)]}
+    found = {name: audit.skew[name].of_training().change for name in [*targets(audit), *others(audit)]}
     rows = [Row(_label(name, audit), (one,)) for name, one in found.items()]
     said = " ".join(f"{_label(name, audit)} {points(one)} (n = {count(one)})." for name, one in found.items())
     scale = Scale("change of skew (points)", is_share=True, reference=0, bars=True)
@@ -31,38 +35,36 @@ def change_plots(audit: AuditResult) -> list[Plot]:
 
 
 def quality_plots(audit: AuditResult) -> list[Plot]:
-    """Accuracy on held-out pairs, overall and by section where there are sections; none without such pairs."""
-    quality = audit["quality"]
-    if quality is None:
+    """Accuracy on held-out pairs; none without such pairs. `cda.report.plots.quality` draws sections."""
+    if audit.quality is None:
         return []
-    rows = {"all held-out pairs": quality} | {named(name, 24): one for name, one in quality.get("sections", {}).items()}
+    label = "all held-out pairs"
+    plain = {label: audit.plain.quality.last} if audit.plain and audit.plain.quality else {}
     title = "Quality: how often the better response of a held-out pair is preferred"
-    whole = _plain(audit, "quality")
-    plain = {"all held-out pairs": whole["after"]} if whole else {}
-    return [_shares("quality", title, "ranked right (%)", rows, audit, 50, plain)]
-
-
-def _plain(audit: AuditResult, part: str) -> Json:
-    """A part of what plain CDA does; empty where it is the result itself."""
-    found: Json = (audit.get("plain") or {}).get(part) or {}
-    return found
+    return [_shares("quality", title, "ranked right (%)", {label: audit.quality}, audit, 50, plain)]
 
 
 def _shares(
-    name: str, title: str, axis: str, found: dict[str, Json], audit: AuditResult, reference: float, plain: Json
+    name: str,
+    title: str,
+    axis: str,
+    found: Mapping[str, Measure],
+    audit: AuditResult,
+    reference: float,
+    plain: Mapping[str, Estimate],
 ) -> Plot:
     """Rows of shares under every scoring, and of plain CDA by label where that is another one."""
-    marks = [SCORINGS[when] for when in (*audit["scorings"], *(("plain",) if plain else ()))]
+    marks = [SCORINGS[when] for when in (*audit.scorings, *(("plain",) if plain else ()))]
     rows = [
-        Row(label, (*(one[when] for when in audit["scorings"]), *((plain.get(label),) if plain else ())))
+        Row(label, (*(share for _, share in one.items()), *((plain.get(label),) if plain else ())))
         for label, one in found.items()
     ]
     parts = []
     for row in rows:
         said = ", ".join(
-            f"{mark.name} {share(one)}" for mark, one in zip(marks, row.estimates, strict=True) if one is not None
+            f"{mark.name} {share(one)}" for mark, one in zip(marks, row.drawn, strict=True) if one is not None
         )
-        n = next(one for one in row.estimates if one is not None)
+        n = next(one for one in row.drawn if one is not None)
         parts.append(f"{row.label}: {said} (n = {count(n)}).")
     scale = Scale(axis, is_share=True, limits=SHARE_LIMITS, reference=reference)
     return Plot(name, title, " ".join(parts), lambda axes: draw_rows(axes, rows, marks, scale),
@@ -70,4 +72,4 @@ def _shares(
 
 
 def _label(name: str, audit: AuditResult) -> str:
-    return named(name) + (" (target)" if audit["skew"][name]["target"] and compares(audit) else "")
+    return named(name) + (" (target)" if audit.skew[name].target and compares(audit) else "")
