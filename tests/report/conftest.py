@@ -14,9 +14,12 @@ from cda.biases import Bias, load_bias
 from cda.data.pair_labels import training_labels
 from cda.data.quality_sets import quality_set
 from cda.metrics.beyond_noise import beyond_noise
+from cda.metrics.preference import positive_share, positive_share_change
 from cda.metrics.votes import TieRule
 from cda.records import Contrast, LabelledPair, Pair, Triple, user_prompt
 from cda.results.audit import AuditResult
+from cda.results.base import Estimate, Measure, Missing, as_json
+from cda.results.skew import Quality, TripleSkew, UnseenPhrases
 from cda.rewrite.triples import flips_of
 from cda.score.compared import Preferences, Rewards, as_panel, comparison_id
 from cda.score.distinct import text_id
@@ -30,7 +33,7 @@ from cda.stages import (
     audit_rewards,
     audit_triple_skew,
 )
-from cda.stages.audit_groups import Group, attempt
+from cda.stages.audit_groups import Group
 
 Audit = dict[str, Any]
 MakeAudit = Callable[..., AuditResult]
@@ -129,11 +132,11 @@ def _rate(two: bool) -> str:
 
 
 @cache
-def _triple_skew(two: bool) -> str:
+def _triple_skew(two: bool) -> dict[str, TripleSkew]:
     """Skew over the same triples."""
     triples, scores = _triples()
     scorings = {name: Rewards(scores) for name in (("before", "after") if two else ("model",))}
-    return json.dumps(audit_triple_skew.triple_skews(triples, (), scorings))
+    return audit_triple_skew.triple_skews(triples, (), scorings)
 
 
 @cache
@@ -156,9 +159,9 @@ def _sections(two: bool) -> str:
 
 def _paper(two: bool) -> Audit:
     """What a release says of jargon: one size with both scores, one with the first alone, a judge, RewardBench, labels."""
-    shares = {what: _quality_change((0.5, 0.25), 40) for what in ("skew", "miscalibration")}
-    alone = {what: {"before": _quality_change((0.5,), 40)["model"]} for what in shares}
-    judged = {what: _quality_change((0.6,), 40) for what in shares}
+    shares = {what: _released((0.5, 0.25)) for what in ("skew", "miscalibration")}
+    alone = {what: {"before": _released((0.5,))["model"]} for what in shares}
+    judged = {what: _released((0.6,)) for what in shares}
     group = _group("jargon", (0.5,), True, "file", None, "reward", False, 0)
     labels = {"labels": _analysis([group], True, "drop")["jargon"]} if two else {}
     return {
@@ -195,19 +198,28 @@ def _rewards(shares: tuple[float, ...], rate: bool, *made_of: Any) -> str:
     return json.dumps(audit_rewards.rewards([group], triples, scorings, SEED))
 
 
-def _quality_change(shares: tuple[float, ...], n: int = 400) -> Audit:
-    labels = ("before", "after") if len(shares) == 2 else ("model",)
-    margins = {label: _margins(share, n) for label, share in zip(labels, shares, strict=True)}
-    return audit_result.positive_shares(margins, [str(row) for row in range(n)])
+def _measure(shares: tuple[float, ...], n: int = 400) -> Measure:
+    margins = {str(at): _margins(share, n) for at, share in enumerate(shares)}
+    return audit_result.measure_of(margins, [str(row) for row in range(n)])
 
 
-def _beyond_noise(groups: list[Group], quality: tuple[float, ...] | None) -> Audit:
+def _released(shares: tuple[float, ...]) -> Audit:
+    """A share of 40 rows as the paper's part of an audit holds it."""
+    ids = [str(row) for row in range(40)]
+    if len(shares) == 2:
+        return audit_result.change_json(positive_share_change(_margins(shares[0], 40), _margins(shares[1], 40), ids))
+    return {"model": positive_share(_margins(shares[0], 40), ids).model_dump(), "ties": {"model": 0}}
+
+
+def _beyond_noise(groups: list[Group], quality: tuple[float, ...] | None) -> dict[str, Estimate | Missing]:
     if quality is None:
-        return {group.bias.name: {"missing": "quality was not measured"} for group in groups}
+        return {group.bias.name: Missing(reason="quality was not measured") for group in groups}
     pairs = [_margins(share, 400) for share in quality]
     ids = [str(row) for row in range(400)]
     return {
-        group.bias.name: attempt(partial(beyond_noise, *group.margins.values(), group.prompt_ids, *pairs, ids))
+        group.bias.name: audit_result.estimated(
+            partial(beyond_noise, *group.margins.values(), group.prompt_ids, *pairs, ids)
+        )
         for group in groups
     }
 
@@ -328,17 +340,17 @@ def make_audit() -> MakeAudit:
             "skew": audit_result.skews(groups, {group.bias.name: len(group) + 20 for group in groups}, {}),
             "votes": {name: one for name, one in beside.items() if one},
             "votes_undecided": audit_result.votes_undecided(groups, ties),
-            "quality": None if quality is None else {"unread": unread, **_quality_change(quality)},
+            "quality": None if quality is None else Quality(**dict(_measure(quality)), unread=unread),
             "beyond_noise": _beyond_noise(groups, quality) if two else {},
             "effects": {name: effects for name, (effects, _) in details.items()},
             "drift": {name: drift for name, (_, drift) in details.items()},
             "rate": json.loads(_rate(two)) if rate else {},
-            "triple_skew": json.loads(_triple_skew(two)) if rate else {},
+            "triple_skew": _triple_skew(two) if rate else {},
             "quality_sections": json.loads(_sections(two)) if paper else None,
             "paper": _paper(two) if paper else None,
             "rewards": {} if judge else json.loads(_rewards(made_of[first][0], rate, *made_of[first][1:])),
             "analysis": _analysis([group for group in groups if group.is_target], two, ties),
-            "unseen_phrases": {next(iter(targets)): {"n": 57, "of": 100, **_quality_change((0.9, 0.5), 57)}} if two else {},
+            "unseen_phrases": {next(iter(targets)): UnseenPhrases(n=57, of=100, skew=_measure((0.9, 0.5), 57))} if two else {},
             "examples": [_example(name, moved, two, hostile + "Use a pan.") for name in targets for moved in (-1.0, -3.0)],
             "excluded": {
                 "contrasts": {"seen": 110, "reasons": {f"of another bias ({hostile or 'tone'})": 10}},
@@ -360,9 +372,9 @@ def make_audit() -> MakeAudit:
             found["panel"] = audit_panel.panels(groups, {"model": _as_panel(groups)}, ties)
         if not two:
             found["stages"] = {"label": {}, "synthesize": {}, "train": {}}
-        audit_result.adjust_for_all_tests(found)
-        json.dumps(found, allow_nan=False)  # as the audit is written
-        return AuditResult.model_validate(dict.fromkeys(_UNMEASURED) | found)
+        made = audit_result.adjust_for_all_tests(AuditResult(**(dict.fromkeys(_UNMEASURED) | found), n_tests=0))
+        json.dumps(as_json(made), allow_nan=False)  # as the audit is written
+        return made
 
     return make
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from changed import changed
 from typer.testing import CliRunner
 
 from cda.cli import app
@@ -31,7 +32,7 @@ def test_all_cells_are_tested_together(make_audit: Any) -> None:
     cells = {(cell.training, cell.bias): cell for cell in matrix(audits)}
     assert len(cells) == 5
     assert [key for key, cell in cells.items() if cell.is_target] == [("one", "jargon"), ("two", "length")]
-    alone = audits["two"]["skew"]["length"]["p_value"]
+    alone = audits["two"].skew["length"].test.p_value
     assert alone < cells["two", "length"].p_holm < 0.05
     assert cells["one", "structure"].p_holm == 1.0
     assert all(cell.p_bh <= cell.p_holm for cell in cells.values())
@@ -57,7 +58,7 @@ def test_other_models_and_other_contrasts_are_said(make_audit: Any) -> None:
     assert "different models" in models
     assert "a: embedded, b: big, c: embedded" in models
     audits["b"]["model"]["name"] = "embedded"
-    audits["c"]["skew"]["length"]["source"] = "file"
+    audits["c"] = changed(audits["c"], "skew.length.source", "file")
     audits["c"]["sources"]["contrasts"] = "mine.jsonl"
     (contrasts,) = comparison_notes(audits)
     assert contrasts.startswith("The runs measured length on different contrasts")

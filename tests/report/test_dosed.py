@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from changed import changed
 
 from cda.data.release import SOURCE
 from cda.report.dose_tables import dose_line
@@ -27,7 +28,9 @@ from cda.report.tables import (
 )
 from cda.report.terminal import MAX_COLUMNS, MAX_LINES, summary_table
 from cda.report.verdict import quality_kind, quality_sentence, verdict_kind, verdicts
-from cda.stages.audit_result import positive_shares, unchanged
+from cda.results.base import Measure, Missing, as_json
+from cda.results.skew import Plain, PlainSkew, Quality, TripleSkew, UnseenPhrases
+from cda.stages.audit_result import measure_of, unchanged
 
 PATH, ADAPTER = "runs/jargon/report/report.html", "runs/jargon/adapter"
 
@@ -36,12 +39,19 @@ def hits(share: float, n: int) -> Any:
     return np.where(np.arange(n) < round(share * n), 1.0, -1.0)
 
 
-def shares(before: float, after: float, n: int = 100) -> dict[str, Any]:
-    return positive_shares({"before": hits(before, n), "after": hits(after, n)}, [str(row) for row in range(n)])
+def shares(before: float, after: float, n: int = 100) -> Measure:
+    return measure_of({"before": hits(before, n), "after": hits(after, n)}, [str(row) for row in range(n)])
+
+
+def shares_of_votes(before: float, after: float) -> dict[str, Any]:
+    found = shares(before, after).of_training()
+    return {"before": as_json(found.before), "after": as_json(found.after), "change": as_json(found.change)}
 
 
 def estimate(value: float, half: float = 0.1, n: int = 100) -> dict[str, Any]:
-    return {"value": value, "low": value - half, "high": value + half, "n": n, "n_prompts": n, "method": "Wilson 95%"}
+    return {
+        "value": value, "low": value - half, "high": value + half, "n": n, "n_prompts": n, "unit": "share", "method": "Wilson 95%"
+    }  # fmt: skip
 
 
 def held_out(before: float, after: float, half: float, quality: dict[str, Any] | None) -> dict[str, Any]:
@@ -58,21 +68,21 @@ def held_out(before: float, after: float, half: float, quality: dict[str, Any] |
 
 
 def with_dose(
-    audit: dict[str, Any], dose: float = 0.5, aim: str = "tie", half: float = 0.1, quality: dict[str, Any] | None = None
-) -> dict[str, Any]:
+    audit: Any, dose: float = 0.5, aim: str = "tie", half: float = 0.1, quality: dict[str, Any] | None = None
+) -> Any:
     """The same audit as that of a chosen dose, with plain CDA that goes too far: skew 15%, 60% of the quality pairs."""
-    chosen_by = [
-        name for name, one in audit["skew"].items() if one["target"] and (aim == "tie" or name in audit["votes"])
-    ]
+    chosen_by = [name for name, one in audit.skew.items() if one.target and (aim == "tie" or name in audit["votes"])]
     held = {name: held_out(0.85, 0.5, half, quality) for name in chosen_by}
-    plain = {
-        "skew": {
-            name: shares(one["before"]["value"], 0.15)
-            | {"by_direction": {how: shares(0.8, 0.1, 50) for how in one.get("by_direction", {})}}
-            for name, one in audit["skew"].items()
+    plain = Plain(
+        skew={
+            name: PlainSkew(
+                **dict(shares(one.before.value, 0.15)),
+                by_direction={how: shares(0.8, 0.1, 50) for how in one.by_direction},
+            )
+            for name, one in audit.skew.items()
         },
-        "votes": {
-            name: {key: shares(0.5, 0.3) for key in ("skew_on_voted", "miscalibration")}
+        votes={
+            name: {key: shares_of_votes(0.5, 0.3) for key in ("skew_on_voted", "miscalibration")}
             | {
                 "gap": {"after": estimate(0.3)},
                 "signed_gap": {"after": estimate(-0.3)},
@@ -80,18 +90,19 @@ def with_dose(
             }
             for name in audit["votes"]
         },
-        "quality": shares(0.75, 0.6, 400) if audit["quality"] else None,
-        "triple_skew": {name: shares(0.9, 0.25, 40) for name in audit.get("triple_skew", {})},
-        "unseen_phrases": {name: shares(0.9, 0.2, 57) for name in audit["unseen_phrases"]},
-    }
+        quality=Quality(**dict(shares(0.75, 0.6, 400)), unread=0) if audit.quality else None,
+        quality_sections=None,
+        triple_skew={name: TripleSkew(n=40, unread=0, skew=shares(0.9, 0.25, 40)) for name in audit.triple_skew},
+        unseen_phrases={name: UnseenPhrases(n=57, of=100, skew=shares(0.9, 0.2, 57)) for name in audit.unseen_phrases},
+    )
     found = {"chosen": dose, "aim": aim, "biases": chosen_by, "methods": {"dose": {"held_out": held}}}
     return audit | {"dose_applied": dose, "plain": plain, "dose": found}
 
 
-def with_directions(audit: dict[str, Any], name: str) -> dict[str, Any]:
+def with_directions(audit: Any, name: str) -> Any:
     """Half of the contrasts added the bias and half removed it: 56% and 24% after."""
     both = {"added": shares(0.9, 0.56, 50), "removed": shares(0.86, 0.24, 50)}
-    return audit | {"skew": audit["skew"] | {name: audit["skew"][name] | {"by_direction": both}}}
+    return changed(audit, ("skew", name, "by_direction"), both)
 
 
 def test_every_table_of_shares_names_the_dose_and_has_a_column_of_plain_cda(audit: Any, voted: Any) -> None:
@@ -119,8 +130,8 @@ def test_skew_over_triples_and_the_paper_s_outcome_have_the_column_too(voted: An
     made = voted | {
         "rate": {"jargon": {"rewriter": SOURCE, "n": 40}},
         "triple_skew": {
-            "jargon": {"n": 40, "unread": 0, **shares(0.9, 0.5, 40)},
-            "length": {"n": 0, "missing": "none"},
+            "jargon": TripleSkew(n=40, unread=0, skew=shares(0.9, 0.5, 40)),
+            "length": TripleSkew(n=0, unread=1, skew=Missing(reason="none")),
         },
     }
     for table in (triple_skew_table, outcome_table):
@@ -260,7 +271,7 @@ def test_where_a_tie_was_asked_for_the_sentence_is_of_skew_whoever_voted(make_au
 
 def test_a_held_out_change_needs_the_adjusted_p_too(audit: Any) -> None:
     dosed = with_dose(audit)
-    dosed["skew"]["jargon"]["p_holm"] = 0.06
+    dosed = changed(dosed, "skew.jargon.test.p_holm", 0.06)
     (verdict,) = verdicts(dosed)
     assert verdict.word == "no change shown" and "Holm-adjusted p = 0.060" in verdict.sentence
 
@@ -278,10 +289,10 @@ def test_quality_is_held_out_too(audit: Any, low: float, high: float, expected: 
 
 def test_dose_0_leaves_the_model_as_it_is_and_that_is_said(make_audit: Any) -> None:
     audit = make_audit({"jargon": (0.88, 0.88)}, quality=(0.75, 0.75), others=("length",))
-    for part in (audit["skew"]["jargon"], audit["skew"]["length"], audit["quality"]):
-        part["after"] = part["before"]
-    unchanged({"quality_sections": None, "triple_skew": {}} | audit)
-    dosed = with_dose(audit, dose=0.0)
+    for part in ("skew.jargon", "skew.length", "quality"):
+        before = audit.quality.before if part == "quality" else audit.skew[part.removeprefix("skew.")].before
+        audit = changed(audit, f"{part}.after", before)
+    dosed = with_dose(unchanged(audit), dose=0.0)
     (verdict,) = verdicts(dosed)
     assert verdict.word == "left as it is" and verdict_kind(verdict.word) == "none"
     assert verdict.sentence == (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from changed import changed
 
 from cda.report.examples import few_of, how_chosen, order_keys, people_choices, people_keys, people_sentence, standings
 
@@ -39,10 +40,9 @@ def test_one_scoring_has_no_before() -> None:
     assert order_keys(example) == {"fall": 1.5, "rise": -1.5}
 
 
-def test_the_filter_offers_only_what_fits() -> None:
+def test_the_filter_offers_only_what_fits(audit: Any) -> None:
     examples = [_example(1.0, -1.0, "base"), _example(1.0, 1.0, None)]
-    audit = {"scorings": ["before", "after"], "examples": examples}
-    assert people_choices(audit) == [
+    assert people_choices(audit | {"examples": examples}) == [
         ("disagrees-before", "model and people disagree before"),
         ("agrees-after", "model and people agree after"),
         ("no-votes", "nobody voted"),
@@ -61,13 +61,12 @@ def test_says_how_many_and_how(voted: Any, audit: Any) -> None:
     _, text = how_chosen(voted)
     assert text.startswith("Kept are 2 of 110 contrasts of jargon, 2 of 100 contrasts of vagueness, taken in turn: ")
     assert "disagree" in text and "no random sample" in text
-    _, text = how_chosen({**audit, "examples": [{**one, "preferred": None} for one in audit["examples"]]})
+    _, text = how_chosen(audit | {"examples": [{**one, "preferred": None} for one in audit["examples"]]})
     assert "disagree" not in text
 
 
 def test_equal_counts_are_said_once(one_model: Any) -> None:
-    same = {**one_model["skew"]["jargon"], "model": one_model["skew"]["vagueness"]["model"]}
-    _, text = how_chosen({**one_model, "skew": {**one_model["skew"], "jargon": same}})
+    _, text = how_chosen(changed(one_model, "skew.jargon.before", one_model.skew["vagueness"].before))
     assert text.startswith(
         "Kept are 2 of 100 contrasts of each bias, taken in turn: the largest margins for the biased side"
     )

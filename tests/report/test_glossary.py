@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from changed import changed
 
 import cda.metrics
 from cda.metrics import votes
@@ -37,7 +38,7 @@ def test_every_method_of_the_source_is_explained(method: str, audit: Any) -> Non
     assert method in source
     known = [*_METHODS, "unpaired two-proportion"]  # the entry `unpaired z` stands with the changes
     assert any(word in method for word in known)
-    audit["skew"]["jargon"]["before"]["method"] = method
+    audit = changed(audit, "skew.jargon.before.method", method)
     explained = {entry.term for word, entry in _METHODS.items() if word in method} or {"unpaired z"}
     assert explained <= _entries(audit).keys()
 
@@ -91,8 +92,8 @@ def test_a_judges_ties_count_half(judge: Any, one_model: Any) -> None:
     assert "count half" in judged["quality accuracy"].meaning
     assert "counts as no preference" in rewarded["skew"].meaning
     assert "Ties count as wrong" in rewarded["quality accuracy"].meaning
-    assert judge["skew"]["jargon"]["ties"] == {"model": 20}
-    assert judge["skew"]["jargon"]["model"]["value"] == pytest.approx((88 + 20 / 2) / 110)
+    assert dict(judge.skew["jargon"].ties.items()) == {"model": 20}
+    assert judge.skew["jargon"].before.value == pytest.approx((88 + 20 / 2) / 110)
 
 
 def test_a_second_majority_is_no_bound(voted: Any) -> None:

@@ -9,6 +9,7 @@ from cda.report.markdown import render_markdown
 from cda.report.numbers import share
 from cda.report.panel_tables import panel_sentence, panel_table
 from cda.report.terminal import summary_table
+from cda.results.base import as_json
 
 
 def test_a_row_for_each_judge_the_panel_and_the_mean(make_audit: Any) -> None:
@@ -26,7 +27,7 @@ def test_a_row_for_each_judge_the_panel_and_the_mean(make_audit: Any) -> None:
     one, other, panel, mean = (audit["panel"]["jargon"]["judges"]["gpt-x"], audit["panel"]["jargon"]["judges"]["gpt<y>"],
                                audit["panel"]["jargon"]["panel"], audit["panel"]["jargon"]["mean"])  # fmt: skip
     # The second judge ties throughout: the panel prefers what the first one does, and the mean lies halfway to one half.
-    assert panel["skew"] == one["skew"] == audit["skew"]["jargon"]["model"]
+    assert panel["skew"] == one["skew"] == as_json(audit.skew["jargon"].before)
     assert other["skew"]["value"] == 0.5 and other["ties"] == other["skew"]["n"] and other["unread"] == 1
     assert abs(mean["skew"]["value"] - (one["skew"]["value"] + 0.5) / 2) < 0.01 and mean["unread"] == 1
     assert rows["vagueness, the panel"][4:] == ("", "")  # nobody voted there
@@ -36,7 +37,7 @@ def test_a_row_for_each_judge_the_panel_and_the_mean(make_audit: Any) -> None:
 def test_the_terminal_and_the_page_say_it(make_audit: Any) -> None:
     audit = make_audit({"jargon": (0.88,)}, quality=None, others=(), judge=True, panel=True)
     said = panel_sentence(audit)
-    skew = share(audit["skew"]["jargon"]["model"])
+    skew = share(audit.skew["jargon"].before)
     assert said == f"Skew by judge: jargon: gpt-x {skew}, gpt<y> 50% [40, 60]; the panel {skew}."
     assert " ".join(summary_table(audit, "r").split()).count(said) == 1
     assert "mean of the judges" in render_markdown(audit)

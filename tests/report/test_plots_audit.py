@@ -41,7 +41,7 @@ def labels(axes: Axes) -> list[str]:
 
 
 def estimate(value: float, n: int = 40) -> dict[str, Any]:
-    return {"value": value, "low": value - 0.1, "high": value + 0.1, "n": n, "n_prompts": n}
+    return {"value": value, "low": value - 0.1, "high": value + 0.1, "n": n, "n_prompts": n, "unit": "u", "method": "m"}
 
 
 @pytest.fixture
@@ -157,18 +157,17 @@ def test_change_of_skew_and_skew_of_every_bias(voted: Any) -> None:
     plots = plots_of(voted)
     axes = drawn(plots["skew-change"])
     assert labels(axes) == ["jargon (target)", "vagueness (target)", "length", "structure"]
-    assert marks(axes)["change"][0] == pytest.approx([100 * voted["skew"][name]["change"]["value"] for name in
+    assert marks(axes)["change"][0] == pytest.approx([100 * voted.skew[name].change.value for name in
                                                       ("jargon", "vagueness", "length", "structure")])  # fmt: skip
     assert marks(drawn(plots["skew"]))["before"][0][1] == pytest.approx(70)
     assert "jargon (target) −44 [" in plots["skew-change"].description
 
 
-def test_quality_by_section(voted: Any) -> None:
+def test_quality_of_all_pairs(voted: Any) -> None:
     plot = plots_of(voted)["quality"]
     assert marks(drawn(plot))["before"][0] == pytest.approx([75])
-    assert f"before {share(voted['quality']['before'])}" in plot.description and "(n = 400)" in plot.description
-    voted["quality"]["sections"] = {"Chat Hard": voted["quality"], "Safety": voted["quality"]}
-    assert labels(drawn(plots_of(voted)["quality"])) == ["all held-out pairs", "Chat Hard", "Safety"]
+    assert f"before {share(voted.quality.before)}" in plot.description and "(n = 400)" in plot.description
+    assert labels(drawn(plot)) == ["all held-out pairs"]
 
 
 def test_rate_shows_the_naive_number_once(full: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from changed import changed
 
 from cda.report.glossary import glossary
 from cda.report.html import render_html
@@ -15,26 +16,22 @@ from cda.report.numbers import width
 from cda.report.scoring import caveats
 from cda.report.seed_tables import effects_over_seeds, seed_sentences, seed_table
 from cda.report.terminal import MAX_COLUMNS, MAX_LINES, summary_table
+from cda.results.base import Estimate, Missing
+from cda.results.skew import OverSeeds, Seeds
 
 PATH, ADAPTER = "runs/jargon/report/report.html", "runs/jargon/adapter"
 LEFT_OUT = "leave out which seed was drawn"
 
 
-def estimate(value: float, low: float, high: float, method: str = "t over seeds and prompts 95%") -> dict[str, Any]:
-    return {"value": value, "low": low, "high": high, "n": 80, "n_prompts": 80, "unit": "share", "method": method}
+def estimate(value: float, low: float, high: float, method: str = "t over seeds and prompts 95%") -> Estimate:
+    return Estimate(value=value, low=low, high=high, n=80, n_prompts=80, unit="share", method=method)
 
 
-def measure(*by_seed: float, change: tuple[float, float, float] = (-0.38, -0.57, -0.19)) -> dict[str, Any]:
+def measure(*by_seed: float, change: tuple[float, float, float] = (-0.38, -0.57, -0.19)) -> OverSeeds:
     mean = sum(by_seed) / len(by_seed)
     after = estimate(mean, mean - 0.16, mean + 0.18, "Wilson 95%, effective n over seeds and prompts")
     sd = (sum((one - mean) ** 2 for one in by_seed) / (len(by_seed) - 1)) ** 0.5
-    return {
-        "before": estimate(0.81, 0.71, 0.88),
-        "after": after,
-        "change": estimate(*change),
-        "sd": sd,
-        "by_seed": list(by_seed),
-    }
+    return OverSeeds(before=estimate(0.81, 0.71, 0.88), after=after, change=estimate(*change), sd=sd, by_seed=by_seed)
 
 
 def with_seeds(
@@ -42,15 +39,14 @@ def with_seeds(
 ) -> Any:
     """The audit with three trainings: skew of each bias, quality and one effect."""
     return audit | {
-        "seeds": {
-            "seeds": seeds or [42, 1, 2],
-            "doses": [1.0] * len(seeds or [42, 1, 2]),
-            "skew": {name: measure(0.46, 0.31, 0.49, change=change) for name in audit["skew"]},
-            "miscalibration": {},
-            "triple_skew": {"jargon": {"missing": "1 prompts"}},
-            "rate": {"jargon": measure(-1.15, -0.5, -0.9) | {"before": {"value": 3.16}}},
-            "quality": measure(0.77, 0.76, 0.78, change=(0.01, -0.04, 0.05)),
-        }
+        "seeds": Seeds(
+            seeds=tuple(seeds or (42, 1, 2)),
+            doses=(1.0,) * len(seeds or (42, 1, 2)),
+            skew={name: measure(0.46, 0.31, 0.49, change=change) for name in audit.skew},
+            triple_skew={"jargon": Missing(reason="1 prompts")},
+            rate={"jargon": changed(measure(-1.15, -0.5, -0.9), "before", 3.16)},
+            quality=measure(0.77, 0.76, 0.78, change=(0.01, -0.04, 0.05)),
+        )
     }
 
 
@@ -120,12 +116,12 @@ def test_many_seeds_are_not_listed(audit: Any) -> None:
 
 def test_doses_that_differ_are_said(audit: Any) -> None:
     found = with_seeds(audit)
-    found["seeds"]["doses"] = [1.0, 0.5, 0.75]
+    found = changed(found, "seeds.doses", (1.0, 0.5, 0.75))
     table = seed_table(found)
     assert table is not None and "each at its own dose (1, 0.5, 0.75; on the contrasts that chose it)" in table.caption
 
 
-@pytest.mark.parametrize("seeds", [{"seeds": [7]}, None])
+@pytest.mark.parametrize("seeds", [Seeds(seeds=(7,)), None])
 def test_one_training_says_what_its_intervals_leave_out(audit: Any, seeds: Any) -> None:
     found = audit | {"seeds": seeds}
     (note,) = [one for one in caveats(found) if LEFT_OUT in one]

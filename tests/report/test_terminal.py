@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from changed import changed
 
 from cda.report.numbers import width
 from cda.report.scoring import caveats
@@ -29,18 +30,17 @@ def test_one_target_without_votes(audit: Any) -> None:
 def test_few_prompts_are_warned_of(audit: Any, one_model: Any, voted: Any) -> None:
     for found in (audit, one_model, voted):
         assert "Warning" not in summary_table(found, "report.html")
-    for when in ("before", "after", "change"):
-        audit["skew"]["jargon"][when]["n_prompts"] = 9
-        audit["quality"][when]["n_prompts"] = 10
+    audit = changed(audit, "skew.jargon.after.n_prompts", 9)
+    audit = changed(audit, "quality.after.n_prompts", 10)
     warning = "Warning: below 10 prompts intervals are rough; use more prompts. Now: jargon 9."
     assert warning in summary_table(audit, "report.html").splitlines()
-    one_model["skew"]["vagueness"]["model"]["n_prompts"] = 3
+    one_model = changed(one_model, "skew.vagueness.before.n_prompts", 3)
     one_model["votes"]["jargon"]["human_skew"]["n_prompts"] = 2
-    one_model["quality"]["model"]["n_prompts"] = 5
+    one_model = changed(one_model, "quality.before.n_prompts", 5)
     said = " ".join(summary_table(one_model, "report.html").split())
     assert "Now: votes on jargon 2, vagueness 3, quality 5." in said
-    for name, one in voted["skew"].items():
-        one["after"]["n_prompts"] = 4 + len(name)
+    for name in voted.skew:
+        voted = changed(voted, f"skew.{name}.after.n_prompts", 4 + len(name))
     assert len(summary_table(voted, "report.html").splitlines()) <= MAX_LINES
 
 
@@ -92,9 +92,9 @@ def test_one_model_is_a_row_a_bias(one_model: Any) -> None:
 
 def test_rewritten_contrasts_say_how_many_rewrites_flipped(one_model: Any, audit: Any) -> None:
     for found in (one_model, audit):
-        name = next(iter(found["skew"]))
+        name = next(iter(found.skew))
         assert "Contrasts rewritten" not in summary_table(found, "r")
-        own = found["skew"][name]
-        own |= {"source": "embedded answers rewritten by rules", "available": 46, "rewrites_failed": {"unchanged": 54}}
-        assert f"Contrasts rewritten for this audit: {name} 46 of 100 flipped." in summary_table(found, "r")
-        assert any("embedded answers rewritten by rules (46 of 100 flipped)" in note for note in caveats(found))
+        own = {"source": "embedded answers rewritten by rules", "available": 46, "rewrites_failed": {"unchanged": 54}}
+        made = changed(found, ("skew", name), found.skew[name].model_copy(update=own))
+        assert f"Contrasts rewritten for this audit: {name} 46 of 100 flipped." in summary_table(made, "r")
+        assert any("embedded answers rewritten by rules (46 of 100 flipped)" in note for note in caveats(made))

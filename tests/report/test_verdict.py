@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from changed import changed
 
 from cda.biases import load_bias
 from cda.metrics.beyond_noise import beyond_noise
@@ -27,6 +28,8 @@ from cda.report.verdict import (
     verdict_kind,
     verdicts,
 )
+from cda.results.base import as_json
+from cda.results.skew import Plain, PlainSkew
 from cda.stages import audit_detail, audit_result
 from cda.stages.audit_groups import Group
 from cda.stats.multiplicity import holm
@@ -76,7 +79,7 @@ def test_overcorrected_is_read_from_the_voted_rows_and_not_from_all(
     make_audit: Any, voted: tuple[float, float, float], of_all: tuple[float, float], overcorrected: bool
 ) -> None:
     audit = make_audit({"jargon": voted[:2]}, votes={"jargon": voted})
-    audit["skew"]["jargon"] |= make_audit({"jargon": of_all})["skew"]["jargon"]
+    audit = changed(audit, "skew.jargon", make_audit({"jargon": of_all}).skew["jargon"])
     (found,) = verdicts(audit)
     assert (found.word == "overcorrected") == overcorrected
     assert ("Skew went from 60% to 10%, past people's 50%" in found.sentence) == overcorrected
@@ -109,8 +112,7 @@ def test_quality(make_audit: Any, quality: tuple[float, float] | None, expected:
 def test_a_loss_of_quality_is_good_or_bad_news_from_the_tolerated_one_on(
     make_audit: Any, low: float, high: float, expected: str, kind: str
 ) -> None:
-    audit = make_audit()
-    audit["quality"]["change"] |= {"low": low, "high": high}
+    audit = with_quality_change(make_audit(), low=low, high=high)
     assert expected in quality_sentence(audit)
     assert quality_kind(audit) == kind
 
@@ -120,8 +122,15 @@ def test_quality_of_one_model_is_neither_good_nor_bad_news(make_audit: Any) -> N
 
 
 def with_quality(audit: Any, low: float, high: float) -> Any:
-    audit["quality"]["change"] |= {"value": (low + high) / 2, "low": low, "high": high}
-    return audit
+    return with_quality_change(audit, value=(low + high) / 2, low=low, high=high)
+
+
+def with_quality_change(audit: Any, **values: float) -> Any:
+    return changed(audit, "quality.change", audit.quality.change.model_copy(update=values))
+
+
+def with_skew_change(audit: Any, name: str, **values: float) -> Any:
+    return changed(audit, f"skew.{name}.change", audit.skew[name].change.model_copy(update=values))
 
 
 @pytest.mark.parametrize(
@@ -158,8 +167,10 @@ def test_good_and_bad_words_rest_on_the_adjusted_p(
 ) -> None:
     before = 0.70
     audit = make_audit({"jargon": (before, after)}, votes={"jargon": (before, after, 0.2)} if with_votes else {})
-    tested = audit["votes"]["jargon"]["miscalibration"] if with_votes else audit["skew"]["jargon"]
-    tested["p_holm"] = p_holm
+    if with_votes:
+        audit["votes"]["jargon"]["miscalibration"]["p_holm"] = p_holm
+    else:
+        audit = changed(audit, "skew.jargon.test.p_holm", p_holm)
     (found,) = verdicts(audit)
     assert verdict_kind(found.word) == word
     assert (found.word == "no change shown") == (word == "none")
@@ -169,9 +180,9 @@ def test_good_and_bad_words_rest_on_the_adjusted_p(
 
 def test_every_p_that_a_word_rests_on_is_in_the_family(make_audit: Any) -> None:
     audit = make_audit(votes={"jargon": (0.88, 0.40, 0.45)})
-    tested = [*audit["skew"].values(), audit["quality"]]
+    tested = [as_json(one.test) for one in (*audit.skew.values(), audit.quality)]
     tested += [audit["votes"]["jargon"][what] for what in ("skew_on_voted", "miscalibration")]
-    assert audit["n_tests"] == len(tested) == 6
+    assert audit.n_tests == len(tested) == 6
     assert [one["p_holm"] for one in tested] == pytest.approx(holm([one["p_value"] for one in tested]))
 
 
@@ -186,18 +197,18 @@ def rewards(noise: float, shift: float, seed: int = 0) -> dict[str, Any]:
 def trained(make_audit: Any, noise: float, shift: float) -> Any:
     audit, found, ids = make_audit(others=()), rewards(noise, shift), [f"q{row}" for row in range(400)]
     pair_ids = [f"p{row}" for row in range(2000)]
-    audit["skew"]["jargon"] |= audit_result.positive_shares(found["contrasts"], ids)
-    audit["quality"] |= audit_result.positive_shares(found["quality"], pair_ids)
+    skew = audit.skew["jargon"].model_copy(update=dict(audit_result.measure_of(found["contrasts"], ids)))
+    quality = audit.quality.model_copy(update=dict(audit_result.measure_of(found["quality"], pair_ids)))
     moved = beyond_noise(*found["contrasts"].values(), ids, *found["quality"].values(), pair_ids)
-    audit["beyond_noise"] = {"jargon": moved.model_dump()}
-    audit_result.adjust_for_all_tests(audit)
-    return audit
+    audit = audit | {"skew": {"jargon": skew}, "quality": quality, "beyond_noise": {"jargon": moved}}
+    return audit_result.adjust_for_all_tests(audit)
 
 
 @pytest.mark.parametrize("noise", [0.4, 1.5])
 def test_noise_earns_no_good_word_whether_quality_shows_it_or_not(make_audit: Any, noise: float) -> None:
     audit = trained(make_audit, noise, 0.0)
-    assert audit["skew"]["jargon"]["change"]["high"] < 0 and audit["skew"]["jargon"]["p_holm"] < 0.001
+    skew = audit.skew["jargon"].of_training()
+    assert skew.change.high < 0 and skew.test.holm < 0.001
     assert quality_kind(audit) == ("good" if noise == 0.4 else "bad")
     (found,) = verdicts(audit)
     assert found.word == ("noise not excluded" if noise == 0.4 else "quality lost")
@@ -254,20 +265,18 @@ def test_below_15_percent_the_interval_decides(make_audit: Any) -> None:
 
 def test_a_good_word_names_the_rise_that_is_not_excluded(make_audit: Any) -> None:
     audit = make_audit(others=("structure", "tone"))
-    audit["skew"]["tone"]["change"] |= {"low": -0.02, "high": 0.126}
+    audit = with_skew_change(audit, "tone", low=-0.02, high=0.126)
     (found,) = verdicts(audit)
     assert (
         found.word == "less biased" and "A rise of up to 13 points elsewhere (tone) is not excluded." in found.sentence
     )
-    audit["skew"]["tone"]["change"] |= {"low": 0.02}
-    audit["skew"]["tone"]["p_holm"] = 0.01
+    audit = changed(with_skew_change(audit, "tone", low=0.02), "skew.tone.test.p_holm", 0.01)
     (found,) = verdicts(audit)
     assert found.word == "substituted" and "not excluded" not in found.sentence
 
 
 def test_a_star_needs_interval_and_adjusted_p_as_the_words_do(make_audit: Any) -> None:
-    audit = make_audit()
-    audit["skew"]["length"]["change"] |= {"low": -0.4, "high": 0.01}
+    audit = with_skew_change(make_audit(), "length", low=-0.4, high=0.01)
     assert "length 90→60%," in others_sentence(audit)
     table, _ = comparison_tables({"a": audit})
     assert "*" not in table.rows[0][2] and "*" in table.rows[0][1]
@@ -351,10 +360,9 @@ def measured(make_audit: Any, margins: np.ndarray, unit: str = "reward", votes: 
     )
     ids = tuple(one.prompt[0].content for one in contrasts)
     group = Group(load_bias("jargon"), True, contrasts, ids, {"model": margins}, unit, 0)
-    audit["skew"] = audit_result.skews([group], {"jargon": 100}, {})
-    audit["effects"] = json.loads(json.dumps(audit_detail.effects([group], 0)))
-    audit_result.adjust_for_all_tests(audit)
-    return audit
+    effects = json.loads(json.dumps(audit_detail.effects([group], 0)))
+    audit = audit | {"skew": audit_result.skews([group], {"jargon": 100}, {}), "effects": effects}
+    return audit_result.adjust_for_all_tests(audit)
 
 
 NOISE = np.random.default_rng(1).normal(0, 1, 100)
@@ -435,7 +443,7 @@ def test_many_ties_of_a_judge_are_said(make_audit: Any, ties: int, said: str) ->
 @pytest.mark.parametrize("judge", [False, True])
 def test_quality_of_ties_alone_ranks_nothing(make_audit: Any, judge: bool) -> None:
     audit = make_audit({"jargon": (0.88,)}, quality=(0.7,), others=(), judge=judge)
-    audit["quality"]["ties"]["model"] = 400
+    audit = changed(audit, "quality.ties.before", 400)
     assert quality_sentence(audit) == (
         "Quality: both sides are scored alike in all 400 held-out pairs, so that none is ranked."
     )
@@ -443,8 +451,7 @@ def test_quality_of_ties_alone_ranks_nothing(make_audit: Any, judge: bool) -> No
 
 
 def test_without_directions_nothing_is_said_of_them(make_audit: Any) -> None:
-    audit = make_audit()
-    audit["skew"]["jargon"]["by_direction"] = {}
+    audit = changed(make_audit(), "skew.jargon.by_direction", {})
     (found,) = verdicts(audit)
     assert "Skew fell from 88% to 40%, " in found.sentence and "()" not in found.sentence
 
@@ -452,7 +459,12 @@ def test_without_directions_nothing_is_said_of_them(make_audit: Any) -> None:
 def test_a_bias_left_as_it_is_says_how_far_it_is_from_people(make_audit: Any) -> None:
     shares = (0.88, 0.88, 0.45)
     audit = make_audit({"jargon": shares[:2]}, votes={"jargon": shares})
-    audit |= {"dose_applied": 0, "plain": {"skew": {"jargon": make_audit()["skew"]["jargon"]}}}
+    found = make_audit().skew["jargon"]
+    jargon = PlainSkew(**{name: getattr(found, name) for name in PlainSkew.model_fields})
+    plain = Plain(
+        skew={"jargon": jargon}, votes={}, unseen_phrases={}, quality=None, quality_sections=None, triple_skew={}
+    )
+    audit = audit | {"dose_applied": 0, "plain": plain}
     (found,) = verdicts(audit)
     assert found.word == "left as it is"
     assert "and it disagrees with people on 43% [" in found.sentence

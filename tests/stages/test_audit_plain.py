@@ -6,9 +6,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from documents import report_audits
 from test_dose_result import CONTRASTS, PAIRS, N, rewards
 
 from cda.biases import load_bias
+from cda.results.base import Estimate, Missing, Test
 from cda.stages.audit_groups import Group, main_group, make_groups
 from cda.stages.audit_plain import plain
 from cda.stages.audit_result import (
@@ -29,6 +31,9 @@ TEXTS: Any = SimpleNamespace(pairs=tuple(PAIRS), quality=None, triples=(), relea
 SCORED = {"before": BEFORE, "after": RESULT, "plain": PLAIN}
 
 
+ANY_AUDIT = report_audits().make_audit.__wrapped__()()
+
+
 def groups(scored: Any = None) -> list[Group]:
     return make_groups(CONTRASTS, {"jargon": load_bias("jargon")}, ["jargon"], scored or SCORED)
 
@@ -37,14 +42,14 @@ def test_known_shares_at_dose_1_on_the_rows_of_the_result() -> None:
     found = plain(groups(), TEXTS, SCORED, "drop", 0)
     assert found is not None
     own = skews([main_group(one) for one in groups()], {"jargon": N}, {})["jargon"]
-    assert (own["before"]["value"], own["after"]["value"]) == (1.0, 0.25)
-    skew, voted = found["skew"]["jargon"], found["votes"]["jargon"]
-    assert (skew["before"], skew["after"]["value"], skew["after"]["n"]) == (own["before"], 0.0, N)
+    assert (own.before.value, own.last.value) == (1.0, 0.25)
+    skew, voted = found.skew["jargon"], found.votes["jargon"]
+    assert (skew.before, skew.last.value, skew.last.n) == (own.before, 0.0, N)
     # People want the biased side once in four: plain CDA misses all of these, the result none.
     people = votes([main_group(one) for one in groups()], "drop", 0)["jargon"]
     assert (people["miscalibration"]["after"]["value"], voted["miscalibration"]["after"]["value"]) == (0.0, 0.25)
     assert voted["gap"]["after"]["value"] == pytest.approx(0.25)
-    assert (found["quality"]["before"]["value"], found["quality"]["after"]["value"]) == (0.8, 0.5)
+    assert found.quality is not None and (found.quality.before.value, found.quality.last.value) == (0.8, 0.5)
 
 
 def test_there_is_none_where_plain_cda_is_the_result() -> None:
@@ -56,47 +61,49 @@ def test_every_margin_is_written_and_the_family_of_tests_stays_that_of_the_resul
     row = margin_rows(CONTRASTS, PAIRS, SCORED)[1]
     assert (row["perturbed_before"], row["perturbed_after"], row["perturbed_plain"]) == (1.0, 0.0, 0.0)
     own = [main_group(one) for one in groups()]
-    audit = {
+    audit = ANY_AUDIT | {
         "skew": skews(own, {"jargon": N}, {}), "votes": votes(own, "drop", 0), "effects": {}, "rate": {},
         "quality": quality(PAIRS, {"before": BEFORE, "after": RESULT}), "plain": plain(groups(), TEXTS, SCORED, "drop", 0),
     }  # fmt: skip
-    adjust_for_all_tests(audit)
-    assert audit["n_tests"] == 4 and "p_holm" not in audit["plain"]["skew"]["jargon"]  # type: ignore[index]
+    audit = adjust_for_all_tests(audit)
+    assert audit.plain is not None and isinstance(audit.plain.skew["jargon"].test, Test)
+    assert audit.n_tests == 4 and audit.plain.skew["jargon"].test.p_holm is None
 
 
 def test_the_mean_margin_beyond_noise_is_of_two_scorings_and_needs_quality_pairs() -> None:
     own, two = [main_group(one) for one in groups()], {"before": BEFORE, "after": RESULT}
     found = beyond_noise_of(own, PAIRS, two)["jargon"]
     # From 0.5 on every contrast to −0.25 on average, and the quality pairs as they were.
-    assert found["value"] == pytest.approx(-0.25 - 0.5) and found["high"] < 0 and found["n"] == N
-    assert beyond_noise_of(own, [], two) == {"jargon": {"missing": "quality was not measured"}}
-    assert "yardstick" in beyond_noise_of(own, PAIRS, {"before": FLAT, "after": RESULT})["jargon"]["missing"]
+    assert isinstance(found, Estimate)
+    assert found.value == pytest.approx(-0.25 - 0.5) and found.high < 0 and found.n == N
+    assert beyond_noise_of(own, [], two) == {"jargon": Missing(reason="quality was not measured")}
+    flat = beyond_noise_of(own, PAIRS, {"before": FLAT, "after": RESULT})["jargon"]
+    assert isinstance(flat, Missing) and "yardstick" in flat.reason
     assert beyond_noise_of(own, PAIRS, {"model": BEFORE}) == {}
 
 
 def test_at_dose_0_no_sample_can_say_that_anything_changed() -> None:
     same = groups({"before": BEFORE, "after": BEFORE})
-    audit = {
+    audit = ANY_AUDIT | {
         "skew": skews(same, {"jargon": N}, {}), "votes": votes(same, "drop", 0), "unseen_phrases": {},
         "quality_sections": {"groups": [{"shift": {"estimate": {"value": 0.0, "low": -1.0, "high": 1.0}}}, {"shift": None}]},
         "triple_skew": {}, "quality": quality(PAIRS, {"before": BEFORE, "after": BEFORE}),
         "rate": {"jargon": {"after": {"effects": [{"estimand": "ATE", "estimate": {"value": 1.5, "low": 1, "high": 2, "n": 9}}]},
                             "changes": {"missing": "all differences are 0"}}},
     }  # fmt: skip
-    assert audit["quality"]["change"]["high"] > 0  # type: ignore[index]
-    unchanged(audit)
-    for one in (
-        audit["skew"]["jargon"],
-        audit["votes"]["jargon"]["miscalibration"],
-        audit["votes"]["jargon"]["gap"],
-        audit["quality"],
-    ):  # type: ignore[index]
-        assert (one["change"]["value"], one["change"]["low"], one["change"]["high"]) == (0, 0, 0)
-    assert audit["quality_sections"]["groups"][0]["shift"]["estimate"]["high"] == 0  # type: ignore[index]
-    (change,) = audit["rate"]["jargon"]["changes"]["effects"]
+    assert audit.quality is not None and audit.quality.of_training().change.high > 0
+    audit = unchanged(audit)
+    assert audit.quality is not None
+    for one in (audit.skew["jargon"].of_training().change, audit.quality.of_training().change):
+        assert (one.value, one.low, one.high) == (0, 0, 0)
+    for what in ("miscalibration", "gap"):
+        change = audit.votes["jargon"][what]["change"]
+        assert (change["value"], change["low"], change["high"]) == (0, 0, 0)
+    assert audit.quality_sections["groups"][0]["shift"]["estimate"]["high"] == 0
+    (change,) = audit.rate["jargon"]["changes"]["effects"]
     assert (
         change["estimate"] == {"value": 0, "low": 0, "high": 0, "n": 9, "method": "one model"}
         and change["p_value"] == 1
     )
-    assert audit["rate"]["jargon"]["after"]["effects"][0]["estimate"]["value"] == 1.5
-    assert audit["quality"]["before"]["low"] < 0.8  # type: ignore[index]
+    assert audit.rate["jargon"]["after"]["effects"][0]["estimate"]["value"] == 1.5
+    assert audit.quality.before.low < 0.8

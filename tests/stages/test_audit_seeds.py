@@ -13,9 +13,13 @@ from test_dose_result import CONTRASTS, PAIRS, N, rewards
 
 from cda.biases import load_bias
 from cda.records import Triple, user_prompt
+from cda.report.tables import as_measure
+from cda.results.base import Missing
+from cda.results.skew import Seeds
 from cda.run import RunFolder
 from cda.score.compared import Rewards
 from cda.score.distinct import text_id
+from cda.stages import audit_seeds
 from cda.stages.audit_groups import main_group, main_of, make_groups
 from cda.stages.audit_result import quality, skews, votes
 from cda.stages.audit_seeds import seeds
@@ -58,7 +62,12 @@ ESTIMATED = {
 }
 
 
-def made(listed: list[int], tmp_path: Path, scorings: Any = None, texts: Any = TEXTS) -> dict[str, Any]:
+@pytest.fixture(autouse=True)
+def whole_adapters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_seeds, "applied_dose", lambda *_: 1.0)
+
+
+def made(listed: list[int], tmp_path: Path, scorings: Any = None, texts: Any = TEXTS) -> Any:
     groups = make_groups(CONTRASTS, {"jargon": load_bias("jargon")}, ["jargon"], scorings or SCORED)
     recipe = SimpleNamespace(seeds=tuple(listed), seed=0, audit=SimpleNamespace(ties="drop"))
     loaded: Any = SimpleNamespace(recipe=recipe)
@@ -67,64 +76,64 @@ def made(listed: list[int], tmp_path: Path, scorings: Any = None, texts: Any = T
 
 def test_each_training_s_values_are_those_of_an_audit_of_its_own(tmp_path: Path) -> None:
     found = made([42, 3, 1], tmp_path)
-    skew, people, right = found["skew"]["jargon"], found["miscalibration"]["jargon"], found["quality"]
-    assert skew["by_seed"] == [0.25, 0.5, 0.0] and skew["sd"] == pytest.approx(0.25)
-    assert (skew["before"]["value"], skew["after"]["value"], skew["change"]["value"]) == (1.0, 0.25, -0.75)
+    skew, people, right = found.skew["jargon"], found.miscalibration["jargon"], found.quality
+    assert skew.by_seed == (0.25, 0.5, 0.0) and skew.sd == pytest.approx(0.25)
+    assert (skew.before.value, skew.after.value, skew.change.value) == (1.0, 0.25, -0.75)
     for at, label in enumerate(("after", "seed-3", "seed-1")):
         two = {"before": SCORED["before"], "after": SCORED[label]}
         own = make_groups(CONTRASTS, {"jargon": load_bias("jargon")}, ["jargon"], two)
         alone = (
             skews(own, {"jargon": N}, {})["jargon"],
-            votes(own, "drop", 0)["jargon"]["miscalibration"],
+            as_measure(votes(own, "drop", 0)["jargon"]["miscalibration"]),
             quality(PAIRS, two),
         )
         for measure, single in zip((skew, people, right), alone, strict=True):
-            assert single is not None and measure["by_seed"][at] == pytest.approx(single["after"]["value"])
-            assert measure["before"]["value"] == pytest.approx(single["before"]["value"])
-            assert measure["after"]["n"] == single["after"]["n"]
+            assert single is not None and measure.by_seed[at] == pytest.approx(single.last.value)
+            assert measure.before.value == pytest.approx(single.before.value)
+            assert measure.after.n == single.last.n
 
 
 def test_triples_and_their_effect(tmp_path: Path) -> None:
     found = made([42, 3, 1], tmp_path)
-    assert found["triple_skew"]["jargon"]["by_seed"] == [0.4, 0.6, 0.2]
-    effect = found["rate"]["jargon"]  # 2 units where the side with the bias leads, −1 elsewhere
-    assert effect["before"]["value"] == 2.0 and effect["by_seed"] == pytest.approx([0.2, 0.8, -0.4])
-    assert effect["change"]["value"] == pytest.approx(0.2 - 2) and effect["after"]["unit"] == "reward"
-    assert effect["change"]["low"] < -1.8 < effect["change"]["high"] < 0
-    assert set(found["rate"]) == {"jargon"}  # one training gave length no effect
+    assert found.triple_skew["jargon"].by_seed == (0.4, 0.6, 0.2)
+    effect = found.rate["jargon"]  # 2 units where the side with the bias leads, −1 elsewhere
+    assert effect.before == 2.0 and effect.by_seed == pytest.approx([0.2, 0.8, -0.4])
+    assert effect.change.value == pytest.approx(0.2 - 2) and effect.after.unit == "reward"
+    assert effect.change.low < -1.8 < effect.change.high < 0
+    assert set(found.rate) == {"jargon"}  # one training gave length no effect
 
 
 def test_intervals_hold_more_than_one_training_s(tmp_path: Path) -> None:
-    every = made([42, 3, 1], tmp_path)["skew"]["jargon"]["after"]
+    every = made([42, 3, 1], tmp_path).skew["jargon"].after
     one = skews(
         [main_group(one) for one in make_groups(CONTRASTS, {"jargon": load_bias("jargon")}, ["jargon"], SCORED)],
         {"jargon": N},
         {},
     )
-    single = one["jargon"]["after"]
-    assert single["value"] == every["value"]
-    assert every["low"] < single["low"] and single["high"] < every["high"]
+    single = one["jargon"].last
+    assert single.value == every.value
+    assert every.low < single.low and single.high < every.high
 
 
 def test_a_text_without_a_reward_leaves_all_trainings(tmp_path: Path) -> None:
     pair = PAIRS[0]
     lost = {**SCORED["seed-3"].by_text, text_id(pair.prompt, pair.chosen): np.nan}
     found = made([42, 3], tmp_path, SCORED | {"seed-3": replace(SCORED["seed-3"], by_text=lost)})
-    assert found["quality"]["after"]["n"] == len(PAIRS) - 1
+    assert found.quality.after.n == len(PAIRS) - 1
 
 
 def test_what_cannot_be_estimated_is_said(tmp_path: Path) -> None:
     texts = SimpleNamespace(pairs=PAIRS[:1], triples=(), released_triples=())
     found = made([42, 3], tmp_path, texts=texts)
-    assert found["quality"] == {"missing": "2 seeds and 1 prompts: two of each are needed to see how far they differ"}
+    assert found.quality == Missing(reason="2 seeds and 1 prompts: two of each are needed to see how far they differ")
     assert (
-        found["triple_skew"] == {}
-        and made([42, 3], tmp_path, texts=SimpleNamespace(pairs=(), triples=(), released_triples=()))["quality"] is None
+        found.triple_skew == {}
+        and made([42, 3], tmp_path, texts=SimpleNamespace(pairs=(), triples=(), released_triples=())).quality is None
     )
 
 
 def test_one_training_has_nothing_to_compare(tmp_path: Path) -> None:
-    assert made([7], tmp_path) == {"seeds": [7]}
+    assert made([7], tmp_path) == Seeds(seeds=(7,))
 
 
 def test_the_headline_has_the_first_training_alone() -> None:
