@@ -34,7 +34,7 @@ def _unadjusted(_: Path) -> str | None:
     for _ in range(N_AUDITS):
         audit = audit_of(WORLDS["fall of 10"], rng)
         good = verdicts(audit)[0].word in ("less biased", "improved")
-        wrong += good and audit["skew"]["target"]["p_holm"] >= 0.05
+        wrong += good and audit.skew["target"].of_training().test.holm >= 0.05
     return f"{wrong} of {N_AUDITS} audits have a good word at an adjusted p of 0.05 or more" if wrong else None
 
 
@@ -42,8 +42,12 @@ def _rounded(_: Path) -> str | None:
     said = set()
     for low in (-0.0496, -0.0504):
         audit = audit_of(WORLDS["null"], np.random.default_rng(3))
-        audit["quality"]["change"] |= {"value": -0.015, "low": low, "high": 0.02}
-        sentence = quality_sentence(audit)
+        quality = audit.quality
+        if quality is None:
+            return "quality was not measured"
+        change = quality.of_training().change.model_copy(update={"value": -0.015, "low": low, "high": 0.02})
+        changed = audit.model_copy(update={"quality": quality.model_copy(update={"change": change})})
+        sentence = quality_sentence(changed)
         said.add(sentence.partition("[")[2].partition(",")[0])
     return f"both ends of the interval are printed as {said.pop()}" if len(said) == 1 else None
 

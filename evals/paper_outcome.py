@@ -105,7 +105,7 @@ def triple_numbers(audit: dict[str, Any], release: Path, bias: str, size: str, r
             kept.append(margins[row["query"], texts[1], texts[2]] > 0)
     found = audit["triple_skew"][bias]
     yield f"{bias} {size} {run}: triples", len(kept), found["n"]
-    yield f"{bias} {size} {run}: skew over triples", sum(kept) / len(kept), found["model"]["value"]
+    yield f"{bias} {size} {run}: skew over triples", sum(kept) / len(kept), found["skew"]["before"]["value"]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -128,7 +128,7 @@ def main(arguments: list[str] | None = None) -> int:
                     compared += own_numbers(audit, bias, expected, run, size)
                     compared += triple_numbers(audit, release, bias, size, run)
                     numbers[f"{bias} {size} {run}"] = {
-                        "triple_skew": audit["triple_skew"][bias]["model"],
+                        "triple_skew": audit["triple_skew"][bias]["skew"]["before"],
                         "skew_on_voted": audit["votes"][bias]["skew_on_voted"]["model"],
                         "excluded": {name: one for name, one in audit["excluded"].items() if "release" in name},
                     }

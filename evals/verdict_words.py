@@ -35,9 +35,13 @@ from cda.metrics.beyond_noise import beyond_noise
 from cda.metrics.people_change import people_change
 from cda.metrics.votes import Majority, count_votes, majority
 from cda.records import Contrast, user_prompt
+from cda.report.tables import as_measure
 from cda.report.verdict import verdicts
-from cda.stages.audit_groups import Group, attempt
-from cda.stages.audit_result import adjust_for_all_tests, change_json, positive_shares, skews
+from cda.results.audit import AuditResult
+from cda.results.base import Missing
+from cda.results.skew import Quality
+from cda.stages.audit_groups import Group
+from cda.stages.audit_result import adjust_for_all_tests, change_json, estimated, measure_of, skews
 from cda.stats.proportions import wilson
 
 SEED = 20261123
@@ -131,27 +135,26 @@ def margins(
     return {"before": before, "after": after + noise * rng.standard_normal(n)}
 
 
-def audit_of(world: World, rng: np.random.Generator) -> dict[str, Any]:
-    """An audit of two scorings as the stage writes it, as far as the words rest on it."""
+def audit_of(world: World, rng: np.random.Generator) -> AuditResult:
+    """An audit of two scorings, as far as the words rest on it."""
     true = [world.target, world.other, *[(0.75, 0.75)] * (N_OTHERS - 1)]
     groups = [
         Group(bias, bias.name == "target", CONTRASTS, IDS, margins(rng, shares, N_CONTRASTS, world.noise, world.spread), "reward", 0)
         for bias, shares in zip(BIASES, true, strict=True)
     ]  # fmt: skip
     pairs = margins(rng, world.quality, N_PAIRS, world.noise, r=AGREEMENT_ON_QUALITY)
-    found: dict[str, Any] = {
-        "scorings": ["before", "after"], "aim": world.aim, "dose_applied": 1.0,
+    found: dict[str, Any] = dict.fromkeys(AuditResult.model_fields) | {
+        "schema_version": 2, "recipe": "simulated", "scorings": ("before", "after"), "aim": world.aim, "dose_applied": 1.0,
         "skew": skews(groups, dict.fromkeys((bias.name for bias in BIASES), N_CONTRASTS), {}),
         "votes": {} if world.people is None else {"target": votes_of(groups[0], world.people, rng)},
-        "quality": {"unread": 0, **positive_shares(pairs, PAIR_IDS)},
+        "quality": Quality(**dict(measure_of(pairs, PAIR_IDS)), unread=0), "triple_skew": {}, "unseen_phrases": {},
         "beyond_noise": {
-            group.bias.name: attempt(partial(beyond_noise, *group.margins.values(), IDS, *pairs.values(), PAIR_IDS))
+            group.bias.name: estimated(partial(beyond_noise, *group.margins.values(), IDS, *pairs.values(), PAIR_IDS))
             for group in groups
         },
-        "effects": {}, "rate": {},
+        "effects": {}, "rate": {}, "seed": 0, "n_tests": 0,
     }  # fmt: skip
-    adjust_for_all_tests(found)
-    return found
+    return adjust_for_all_tests(AuditResult(**found))
 
 
 def votes_of(group: Group, share: float, rng: np.random.Generator) -> dict[str, Any]:
@@ -165,20 +168,19 @@ def votes_of(group: Group, share: float, rng: np.random.Generator) -> dict[str, 
     }  # fmt: skip
 
 
-def word_before(audit: dict[str, Any]) -> str:
+def word_before(audit: AuditResult) -> str:
     """The word by the rule before: the target's unadjusted interval, Holm for other biases, and quality without a say."""
-    own = audit["votes"]["target"]["miscalibration"] if audit["votes"] else audit["skew"]["target"]
-    change = own["change"]
-    if change["low"] > 0 or change["high"] >= 0:
-        return "worse" if change["low"] > 0 else "no change shown"
-    if not audit["votes"] and own["after"]["value"] < 0.15:
+    own = as_measure(audit.votes["target"]["miscalibration"]) if audit.votes else audit.skew["target"]
+    change = own.change
+    if isinstance(change, Missing):
+        raise ValueError(change.reason)
+    if change.low > 0 or change.high >= 0:
+        return "worse" if change.low > 0 else "no change shown"
+    if not audit.votes and own.last.value < 0.15:
         return "overcorrected"
-    rose = [
-        one
-        for name, one in audit["skew"].items()
-        if name != "target" and one["p_holm"] < 0.05 and one["change"]["low"] > 0
-    ]
-    return "substituted" if rose else "improved" if audit["votes"] else "less biased"
+    trained = {name: one.of_training() for name, one in audit.skew.items() if name != "target"}
+    rose = [one for one in trained.values() if one.test.holm < 0.05 and one.change.low > 0]
+    return "substituted" if rose else "improved" if audit.votes else "less biased"
 
 
 def rate(hits: int, n: int) -> str:
@@ -204,10 +206,9 @@ def main() -> int:
             (found,) = verdicts(audit)
             words[found.word] += 1
             old[word_before(audit)] += 1
-            change = audit["skew"]["a"]
-            shown["rise"] += name == RISING and change["p_holm"] < 0.05 and change["change"]["low"] > 0
-            change = audit["skew"]["target"]
-            shown["fall"] += name == MIRRORED and change["p_holm"] < 0.05 and change["change"]["high"] < 0
+            other, own = audit.skew["a"].of_training(), audit.skew["target"].of_training()
+            shown["rise"] += name == RISING and other.test.holm < 0.05 and other.change.low > 0
+            shown["fall"] += name == MIRRORED and own.test.holm < 0.05 and own.change.high < 0
         worst = max(world.false, key=lambda word: words[word])
         checks.append(
             Check(
