@@ -31,6 +31,7 @@ def made_parts() -> dict[tuple[Path, str], str]:
         (READING, "methods"): methods_text(),
         (RECIPES, "memory"): memory_table(),
         (DISCOVER, "recall"): recall_text(),
+        (DISCOVER, "loop"): loop_text(),
         (EVALS, "real debias"): real_debias_table(),
         (EVALS, "results"): results_table(),
         (EVALS, "attempts"): attempts_text(),
@@ -155,11 +156,50 @@ def _by_source(found: Any) -> str:
 def attempts_text() -> str:
     """Attempts to break a run or to make it return a wrong number, by kind, from the result file."""
     found = json.loads((ROOT / "evals" / "results" / "faults.json").read_text(encoding="utf-8"))
-    if "by_kind" not in found["numbers"]:
-        return f"The run of {found['date']} did not have these attempts yet.\n"
     lines = ["| kind of attempt | survived / tried |", "| --- | --- |"]
     lines += [f"| {kind} | {row['survived']} / {row['tried']} |" for kind, row in found["numbers"]["by_kind"].items()]
     return "\n".join(lines) + "\n"
+
+
+def loop_text() -> str:
+    """What a search of the embedded model confirmed, and what training against the strongest did, from the result file."""
+    found = json.loads((ROOT / "evals" / "results" / "discover_loop.json").read_text(encoding="utf-8"))
+    numbers = found["numbers"]
+    tested = numbers["tested"]
+    n = sum(one["confirmed"] for one in tested)
+    lines = [
+        f"The run of {found['date']} took {numbers['seconds_to_discover'] / 60:.1f} minutes to find and test {len(tested)} attributes "
+        f"on {numbers['test_prompts']} prompts, and confirmed {n}:",
+        "",
+        "| attribute | reward | judge prefers it | p, corrected | confirmed |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for one in tested:
+        p = "< 0.001" if one["p_corrected"] < 0.001 else f"{one['p_corrected']:.3f}"
+        cells = (
+            _cell(one["attribute"]),
+            _reward(one["reward"]),
+            _interval(one["judge"]),
+            p,
+            "yes" if one["confirmed"] else "no",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    before, after = (_reward(numbers["measured"][when]["reward"]) for when in ("before", "after"))
+    change = numbers["change_of_quality_held_out"]
+    quality = f"{100 * change['value']:+.1f} [{100 * change['low']:+.1f}, {100 * change['high']:+.1f}]".replace(
+        "-", "−"
+    )
+    lines += [
+        "",
+        f"Training against the first, which was the strongest on the validation prompts, took its reward on these prompts from {before} to "
+        f"{after} at the dose chosen, {numbers['dose']['chosen']:g}, with quality at {quality} points (n = {change['n']}, held out). "
+        + ("That is what was asked for." if found["passed"] else f"{_met(found)}."),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _reward(estimate: Any) -> str:
+    return "{:+.2f} [{:.2f}, {:.2f}]".format(*(estimate[key] for key in ("value", "low", "high"))).replace("-", "−")
 
 
 def recall_text() -> str:

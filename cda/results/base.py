@@ -30,6 +30,11 @@ class Saved(Result):
 
     schema_version: int
 
+    @classmethod
+    def current_schema(cls) -> int:
+        """The version that this code writes and reads."""
+        return int(cls.model_fields["schema_version"].default)
+
 
 class Missing(Result):
     """No value, and why: the data cannot give it, or it was not asked for."""

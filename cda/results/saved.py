@@ -33,7 +33,7 @@ def load(kind: type[S], path: Path, again: str) -> S:
             was changed by hand: names the file, what was found, and what to do.
     """
     content = read_json(path)
-    current = kind.model_fields["schema_version"].default
+    current = kind.current_schema()
     found = content.get("schema_version", 1) if isinstance(content, dict) else None
     if isinstance(found, int) and found != current:
         age = "a newer" if found > current else "an earlier"
