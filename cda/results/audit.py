@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from cda.results.base import Saved
+from cda.results.base import Missing, Saved
+from cda.results.drift import BiasDrift
+from cda.results.effects import BiasEffects
+from cda.results.rate import BiasRate
+from cda.results.rewards import RewardSpread
 
 
 class AuditResult(Saved):
@@ -31,11 +35,11 @@ class AuditResult(Saved):
     quality_sections: Any
     triple_skew: Any
     paper: Any
-    effects: Any
-    drift: Any
+    effects: dict[str, BiasEffects]
+    drift: dict[str, BiasDrift]
     plain: Any
-    rate: Any
-    rewards: Any
+    rate: dict[str, BiasRate]
+    rewards: RewardSpread | Missing
     analysis: Any
     seeds: Any
     unseen_phrases: Any

@@ -18,7 +18,8 @@ from cda.metrics.preference import Change, ModelTies, positive_share, positive_s
 from cda.metrics.preference_table import preference_table
 from cda.metrics.votes import TieRule, agreement, noise_ceiling
 from cda.records import Contrast, Pair, prompt_id
-from cda.results.base import Estimate, as_json
+from cda.results.base import Estimate, Missing, as_json
+from cda.results.rate import BiasRate
 from cda.score.compared import Compared, Rewards
 from cda.stages.audit_groups import FloatArray, Group, People, Scorings, attempt, people_of, sides_of
 from cda.stats.multiplicity import benjamini_hochberg, holm
@@ -27,6 +28,7 @@ from cda.stats.streams import Stream, generator
 
 _NOTHING = {"value": 0.0, "low": 0.0, "high": 0.0, "method": "one model"}
 """A change from a model to itself."""
+_SAME_MODEL = Missing(reason="before and after are one model")
 
 
 def rng(seed: int) -> np.random.Generator:
@@ -157,14 +159,19 @@ def unchanged(audit: dict[str, Any]) -> None:
     """Make every change of a share or a RATE effect exactly 0: at dose 0, before and after are one model."""
     for part in ("skew", "votes", "quality", "quality_sections", "unseen_phrases", "triple_skew"):
         _set_unchanged(audit[part])
-    for one in audit["rate"].values():
-        if "effects" in one.get("after", {}):
-            one["changes"] = one["after"] | {"effects": [_no_effect(effect) for effect in one["after"]["effects"]]}
+    audit["rate"] = {name: _rate_unchanged(one) for name, one in audit["rate"].items()}
 
 
-def _no_effect(effect: Mapping[str, Any]) -> dict[str, Any]:
-    estimate = {**effect["estimate"], **_NOTHING}
-    return {**effect, "estimate": estimate, "p_value": 1.0, "bca": None, "standardised": None}
+def _rate_unchanged(rate: BiasRate) -> BiasRate:
+    after = rate.under().get("after")
+    if after is None or isinstance(after.overall, Missing):
+        return rate
+    nothing: dict[str, Any] = {"p_value": 1.0, "bca": _SAME_MODEL, "standardised": _SAME_MODEL}
+    effects = tuple(
+        one.model_copy(update={"estimate": one.estimate.model_copy(update=_NOTHING), **nothing})
+        for one in after.overall.effects
+    )
+    return rate.model_copy(update={"changes": after.overall.model_copy(update={"effects": effects})})
 
 
 def _set_unchanged(part: Any) -> None:
@@ -191,13 +198,22 @@ def adjust_for_all_tests(audit: dict[str, Any]) -> None:
     tests += [one[what] for one in audit["votes"].values() for what in ("skew_on_voted", "miscalibration")]
     tests += [one["gap_test"] for one in audit["votes"].values() if "gap_test" in one]
     tests += [audit["quality"]] if audit["quality"] else []
-    for per_bias in (audit["effects"], audit["rate"]):
-        tests += [one["test"] for one in per_bias.values() if "test" in one]
     tests = [one for one in tests if "p_value" in one]
-    p_values = [one["p_value"] for one in tests]
-    for one, first, second in zip(tests, holm(p_values), benjamini_hochberg(p_values), strict=True):
-        one["p_holm"], one["p_bh"] = first, second
-    audit["n_tests"] = len(tests)
+    typed = [
+        (part, name, test)
+        for part in ("effects", "rate")
+        for name, one in audit[part].items()
+        if not isinstance(test := one.test, Missing)
+    ]
+    p_values = [one["p_value"] for one in tests] + [test.p_value for *_, test in typed]
+    adjusted = iter(zip(holm(p_values), benjamini_hochberg(p_values), strict=True))
+    for one in tests:
+        one["p_holm"], one["p_bh"] = next(adjusted)
+    for part, name, test in typed:
+        first, second = next(adjusted)
+        known = test.model_copy(update={"p_holm": first, "p_bh": second})
+        audit[part] = audit[part] | {name: audit[part][name].model_copy(update={"test": known})}
+    audit["n_tests"] = len(p_values)
 
 
 def margin_rows(contrasts: Sequence[Contrast], pairs: Sequence[Pair], scorings: Scorings) -> list[dict[str, Any]]:

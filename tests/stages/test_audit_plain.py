@@ -6,9 +6,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from made_rate import made_rate
 from test_dose_result import CONTRASTS, PAIRS, N, rewards
 
 from cda.biases import load_bias
+from cda.results.base import Estimate, Missing
 from cda.stages.audit_groups import Group, main_group, make_groups
 from cda.stages.audit_plain import plain
 from cda.stages.audit_result import (
@@ -80,8 +82,7 @@ def test_at_dose_0_no_sample_can_say_that_anything_changed() -> None:
         "skew": skews(same, {"jargon": N}, {}), "votes": votes(same, "drop", 0), "unseen_phrases": {},
         "quality_sections": {"groups": [{"shift": {"estimate": {"value": 0.0, "low": -1.0, "high": 1.0}}}, {"shift": None}]},
         "triple_skew": {}, "quality": quality(PAIRS, {"before": BEFORE, "after": BEFORE}),
-        "rate": {"jargon": {"after": {"effects": [{"estimand": "ATE", "estimate": {"value": 1.5, "low": 1, "high": 2, "n": 9}}]},
-                            "changes": {"missing": "all differences are 0"}}},
+        "rate": {"jargon": made_rate(1.5)},
     }  # fmt: skip
     assert audit["quality"]["change"]["high"] > 0  # type: ignore[index]
     unchanged(audit)
@@ -93,10 +94,10 @@ def test_at_dose_0_no_sample_can_say_that_anything_changed() -> None:
     ):  # type: ignore[index]
         assert (one["change"]["value"], one["change"]["low"], one["change"]["high"]) == (0, 0, 0)
     assert audit["quality_sections"]["groups"][0]["shift"]["estimate"]["high"] == 0  # type: ignore[index]
-    (change,) = audit["rate"]["jargon"]["changes"]["effects"]
-    assert (
-        change["estimate"] == {"value": 0, "low": 0, "high": 0, "n": 9, "method": "one model"}
-        and change["p_value"] == 1
-    )
-    assert audit["rate"]["jargon"]["after"]["effects"][0]["estimate"]["value"] == 1.5
+    rate: Any = audit["rate"]["jargon"]  # type: ignore[index]
+    (change,) = rate.changes.effects
+    nothing = {"value": 0, "low": 0, "high": 0, "n": 9, "n_prompts": 9, "unit": "reward", "method": "one model"}
+    assert change.estimate == Estimate(**nothing) and change.p_value == 1
+    assert isinstance(change.bca, Missing) and isinstance(change.standardised, Missing)
+    assert rate.measured.after.overall.effects[0].estimate.value == 1.5
     assert audit["quality"]["before"]["low"] < 0.8  # type: ignore[index]
