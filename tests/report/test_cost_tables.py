@@ -49,4 +49,4 @@ def test_time_and_place() -> None:
 
 def test_a_section_where_the_run_is_known(audit: Any) -> None:
     assert "cost" not in [one.id for one in sections(audit)]
-    assert "cost" in [one.id for one in sections({**audit, **_run()})]
+    assert "cost" in [one.id for one in sections(audit | _run())]

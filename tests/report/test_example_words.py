@@ -61,13 +61,13 @@ def test_says_how_many_and_how(voted: Any, audit: Any) -> None:
     _, text = how_chosen(voted)
     assert text.startswith("Kept are 2 of 110 contrasts of jargon, 2 of 100 contrasts of vagueness, taken in turn: ")
     assert "disagree" in text and "no random sample" in text
-    _, text = how_chosen({**audit, "examples": [{**one, "preferred": None} for one in audit["examples"]]})
+    _, text = how_chosen(audit | {"examples": [{**one, "preferred": None} for one in audit["examples"]]})
     assert "disagree" not in text
 
 
 def test_equal_counts_are_said_once(one_model: Any) -> None:
     same = {**one_model["skew"]["jargon"], "model": one_model["skew"]["vagueness"]["model"]}
-    _, text = how_chosen({**one_model, "skew": {**one_model["skew"], "jargon": same}})
+    _, text = how_chosen(one_model | {"skew": {**one_model["skew"], "jargon": same}})
     assert text.startswith(
         "Kept are 2 of 100 contrasts of each bias, taken in turn: the largest margins for the biased side"
     )
