@@ -26,7 +26,7 @@ from scipy import optimize
 from simulated_world import World, draw
 
 from cda.biases.load import load_bias
-from cda.effects.clustered import Effect, pooled_within_group_sd
+from cda.effects.clustered import pooled_within_group_sd
 from cda.effects.contrasts import Contrasts, from_rewards
 from cda.effects.covariates import conditional_effects, effect_slope
 from cda.effects.rate import Estimator
@@ -34,6 +34,7 @@ from cda.embedded.encoder import encode_sentences
 from cda.embedded.rules import RuleRewriter
 from cda.features import n_words
 from cda.records import RewriteRequest, user_prompt
+from cda.results.effects import Effect
 
 FloatArray = NDArray[np.float64]
 SEED = 20261121
@@ -191,6 +192,12 @@ def judge(found: dict[str, Effect], sd: float, where: str) -> list[Check]:
     ]
 
 
+def _spread(contrasts: Contrasts) -> float:
+    """SD of the originals within their groups; 0 where there is none."""
+    found = pooled_within_group_sd(_originals(contrasts), contrasts.attribute)
+    return found if isinstance(found, float) else 0.0
+
+
 def table(contrasts: Contrasts, level: FloatArray) -> dict[str, dict[str, Any]]:
     """Every estimate at every level."""
     groups = [f"{one:.2f}" for one in level]
@@ -206,9 +213,7 @@ def table(contrasts: Contrasts, level: FloatArray) -> dict[str, dict[str, Any]]:
 def main() -> int:
     rng = np.random.default_rng(SEED)
     first, level = simulated(rng)
-    checks = judge(
-        slopes(first, level), pooled_within_group_sd(_originals(first), first.attribute).value or 0.0, "simulated"
-    )
+    checks = judge(slopes(first, level), _spread(first), "simulated")
     rejected = np.mean([effect_slope(simulated(rng)[0], level).p_value <= 0.05 for _ in range(SIMULATED_DRAWS)])
     allowed = 2.5758 * np.sqrt(0.05 * 0.95 / SIMULATED_DRAWS)
     checks.append(
@@ -230,7 +235,7 @@ def main() -> int:
     if path.is_file():
         contrasts, level, facts = real(path, rng)
         found = slopes(contrasts, level)
-        sd = pooled_within_group_sd(_originals(contrasts), contrasts.attribute).value or 0.0
+        sd = _spread(contrasts)
         checks += judge(found, sd, "real text")
         numbers["real"] = {
             **facts,

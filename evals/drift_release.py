@@ -24,10 +24,12 @@ from outcome import DATA, Check, finish
 from release import Item, margins, score_files
 
 from cda.biases import builtin_names, load_bias
-from cda.effects.adjust import Adjusted, Identification, identify
+from cda.effects.adjust import identify
 from cda.effects.drift import DEFAULT_LIMITS, FeatureDrift, feature_drift, measured
-from cda.effects.overlap import Effect, NotIdentified, effect, overlap_effect, within_limits
+from cda.effects.overlap import effect, overlap_effect, within_limits
 from cda.files.jsonl import read_jsonl
+from cda.results.base import Missing
+from cda.results.effects import Adjusted, Identification, PairsEffect
 
 FloatArray = NDArray[np.float64]
 WORDS = {"words": DEFAULT_LIMITS["words"]}
@@ -98,7 +100,7 @@ def list_lines_check(pairs: Pairs) -> tuple[Check, dict[str, Any]]:
         # Fewer than one pair in five: here the few are described, not taken for all.
         same = effect(values[inside], [one for one, keep in zip(pairs.ids, inside, strict=True) if keep], rng())
         shares[model] = same.mean_margin.value / everyone.mean_margin.value
-        numbers[model] = {"all": everyone.to_json(), "same_list_lines": same.to_json(), "ratio": shares[model]}
+        numbers[model] = {"all": everyone.model_dump(), "same_list_lines": same.model_dump(), "ratio": shares[model]}
     said = f"{int(inside.sum())} of {len(inside)} pairs; " + ", ".join(f"{one} {at:.2f}" for one, at in shares.items())
     threshold = "structure: mean margin with equal list lines is less than half of all pairs', every model"
     return Check(threshold, said, max(shares.values()) < 0.5), numbers
@@ -110,7 +112,7 @@ def per_feature(pairs: Pairs, treatment: tuple[str, ...]) -> dict[str, Any]:
     for name, limit in DEFAULT_LIMITS.items():
         inside, _ = within_limits(pairs.perturbed, pairs.base, len(pairs.ids), limits={name: limit})
         among = overlap_effect(pairs.margins["mean"], inside, pairs.ids, rng())
-        shown = among.to_json() if isinstance(among, Effect) else among.reason
+        shown = among.model_dump() if isinstance(among, PairsEffect) else among.reason
         found[name] = {"is_treatment": name in treatment, "n": int(inside.sum()), "effect": shown}
     return found
 
@@ -126,7 +128,7 @@ def _signs(found: Identification) -> tuple[float, float]:
 
 
 def _verdict_check(bias: str, found: Mapping[str, Identification]) -> Check:
-    silent = [one for one in found.values() if isinstance(one.overlap_effect, NotIdentified)]
+    silent = [one for one in found.values() if isinstance(one.overlap_effect, Missing)]
     said = f"{found['mean'].verdict}: {found['mean'].reason}"
     return Check(f"{bias}: words as drift, every model: not identified", said, len(silent) == len(found) > 0)
 
@@ -153,8 +155,8 @@ def main() -> int:
             "n": len(pairs.ids),
             "n_unscored": pairs.n_unscored,
             "drift": [one.model_dump() for one in drift],
-            "words_only": {model: one.to_json() for model, one in by_words.items()},
-            "default_limits": {model: one.to_json() for model, one in by_all.items()},
+            "words_only": {model: one.model_dump() for model, one in by_words.items()},
+            "default_limits": {model: one.model_dump() for model, one in by_all.items()},
             "alike_in_one_feature": per_feature(pairs, treatment),
         }
         if bias in ("jargon", "length", "sycophancy"):

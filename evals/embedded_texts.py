@@ -40,7 +40,7 @@ from outcome import Check, finish
 
 from cda.biases import load_bias
 from cda.effects.drift import DEFAULT_LIMITS, BoolArray, embedding_similarity, feature_drift, measured
-from cda.effects.overlap import Overlap, overlap_of
+from cda.effects.overlap import overlap_of
 from cda.embedded.encoder import encode_sentences
 from cda.embedded.texts import (
     BIASES,
@@ -58,6 +58,7 @@ from cda.embedded.texts import (
 from cda.features import n_list_lines, n_words
 from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.records import Contrast, prompt_id, prompt_text
+from cda.results.effects import Overlap
 from cda.stats.proportions import share
 
 CARD = FOLDER / "README.md"
@@ -96,10 +97,10 @@ def drift_rows() -> list[Json]:
                     "direction": contrasts[0].tags["direction"],
                     "n": len(contrasts),
                     "word_ratio": [float(f(_ratios(contrasts))) for f in (np.min, np.median, np.max)],
-                    "cosine": cosine.to_json(),
-                    "alike": alike.share.to_json(),
+                    "cosine": cosine.model_dump(),
+                    "alike": alike.share.model_dump(),
                     "beyond": dict(alike.beyond),
-                    "features": {one.feature: one.to_json() for one in drift},
+                    "features": {one.feature: one.model_dump() for one in drift},
                 }
             )
     return found
@@ -117,7 +118,7 @@ def alike_backs() -> dict[str, Json]:
     found = {}
     for bias in BIASES:
         overlap, _ = alike_but_for_the_bias([_back_contrast(one) for one in authored_triples([bias])])
-        found[bias] = {"alike": overlap.share.to_json(), "beyond": dict(overlap.beyond)}
+        found[bias] = {"alike": overlap.share.model_dump(), "beyond": dict(overlap.beyond)}
     return found
 
 
@@ -144,8 +145,8 @@ def step_rows() -> list[Json]:
                 cosine = embedding_similarity(*texts, encode_sentences, ids, rng())
                 found.append({
                     "bias": bias, "original": "with it" if had_bias else "without it", "step": step, "n": len(triples),
-                    "word_ratio": [float(f(ratios)) for f in (np.min, np.median, np.max)], "cosine": cosine.to_json(),
-                    "features": {one.feature: one.to_json() for one in drift},
+                    "word_ratio": [float(f(ratios)) for f in (np.min, np.median, np.max)], "cosine": cosine.model_dump(),
+                    "features": {one.feature: one.model_dump() for one in drift},
                 })  # fmt: skip
     return found
 
@@ -286,7 +287,7 @@ def readings() -> dict[str, Json]:
         found[name] = {
             "texts": len(group),
             "read_twice_or_more": sum(len(read_now[text]) > 1 for text in been_read),
-            "passed": share(passed, ids).to_json(),
+            "passed": share(passed, ids).model_dump(),
             "right_side": sum(all(row["side_right"] for row in read_now[text]) for text in been_read),
             "failed": [id for id, well in zip(ids, passed, strict=True) if not well],
         }

@@ -15,6 +15,7 @@ from simulated_world import World, draw, welch_standard_error
 
 from cda.effects.clustered import Resampling
 from cda.effects.rate import Estimator, effect
+from cda.results.base import Estimate
 
 SEED = 20261121
 N_DRAWS, N_PROMPTS, PER_PROMPT = 2000, 200, 3
@@ -34,7 +35,7 @@ def coverage(world: World, rng: np.random.Generator, n_draws: int) -> tuple[dict
             resampling = Resampling(rng, N_RESAMPLES) if estimator == "double" else None
             found = effect(contrasts, "ATE", estimator, resampling)
             covered[estimator] += found.estimate.low <= world.effect <= found.estimate.high
-            if found.bca is not None:
+            if isinstance(found.bca, Estimate):
                 covered["double BCa"] += found.bca.low <= world.effect <= found.bca.high
                 ratios.append(found.standard_error / welch_standard_error(sample))
         half = 1.959964 * contrasts.double.std(ddof=1) / np.sqrt(len(contrasts))

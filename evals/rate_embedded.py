@@ -34,8 +34,10 @@ from cda.effects.contrasts import from_rewards
 from cda.effects.rate import Estimand, effect
 from cda.embedded.texts import BIASES, audit_contrasts, authored_triples
 from cda.features import measure, n_list_lines, n_words
-from cda.files.jsonl import read_json
 from cda.records import Triple, prompt_id
+from cda.report.rate_cells import effects_in
+from cda.results.audit import AuditResult
+from cda.results.saved import load
 
 SEED, N_DRAWS = 20261123, 2000
 REWRITING, LEVEL_SD, NOISE_SD = 0.7, 1.0, 0.5
@@ -109,14 +111,14 @@ def audited(function: str, biases: Sequence[str], folder: Path) -> dict[str, Any
     command = [sys.executable, "-m", "cda", "audit", f"{Path(__file__).resolve()}:{function}", *named, "audit.quality=null",
                "audit.max_contrasts=5", "--out", str(folder / function)]  # fmt: skip
     subprocess.run(command, check=True, capture_output=True)
-    rate = read_json(folder / function / "audit" / "audit.json")["rate"]
+    audit = load(AuditResult, folder / function / "audit" / "audit.json", "cda audit")
     return {
         bias: {
-            one["estimand"]: one["estimate"]
-            for one in found["model"]["effects"]
-            if one["estimator"] == "double" and one["estimand"] in ESTIMANDS
+            effect.estimand: effect.estimate.model_dump()
+            for effect in effects_in(found.under()["model"].overall)
+            if effect.estimator == "double" and effect.estimand in ESTIMANDS
         }
-        for bias, found in rate.items()
+        for bias, found in audit.rate.items()
     }
 
 

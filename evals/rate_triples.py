@@ -14,6 +14,7 @@ from outcome import DATA, Check, finish
 from cda.effects.contrasts import Contrasts, from_rewards
 from cda.effects.rate import effect, rate_effects, rewrite_effect
 from cda.files.jsonl import read_jsonl
+from cda.results.base import Estimate
 
 KNOWN = {
     "length": {"ATT double": -0.00002, "ATU double": 0.00409, "ATE double": 0.00203, "ATE single": 0.01878, "ATE naive": 0.01406},
@@ -72,7 +73,7 @@ def main() -> int:
                 f"{each.estimand} {each.estimator}": {
                     "estimate": each.estimate.model_dump(),
                     "standard_error": each.standard_error,
-                    "standardised": each.standardised and each.standardised.value,
+                    "standardised": each.standardised.value if isinstance(each.standardised, Estimate) else None,
                 }
                 for each in one.effects
             },

@@ -46,7 +46,7 @@ from real_ways import WAYS, settings, trained, trained_on
 
 from cda.biases import load_bias
 from cda.effects.drift import DEFAULT_LIMITS, measured
-from cda.effects.overlap import Effect, overlap_effect, within_limits
+from cda.effects.overlap import overlap_effect, within_limits
 from cda.features import n_words
 from cda.files.jsonl import read_json, write_json
 from cda.metrics.dose import DoseCurve
@@ -58,6 +58,7 @@ from cda.metrics.votes import Majority, count_votes, majority
 from cda.models.load import ModelSpec
 from cda.records import Contrast, Pair, prompt_id
 from cda.results.base import as_json
+from cda.results.effects import PairsEffect
 from cda.run import fingerprint
 from cda.score.distinct import text_id
 from cda.stages.dose_scores import removals
@@ -183,7 +184,7 @@ def against_people_at(before: Any, after: Any, contrasts: Sequence[Contrast]) ->
             },
             "auc": None if change.after.auc is None else as_json(change.after.auc),
             "human_skew": as_json(change.before.human_skew),
-            "effect_among_like_pairs": among.to_json() if isinstance(among, Effect) else among.reason,
+            "effect_among_like_pairs": as_json(among) if isinstance(among, PairsEffect) else among.reason,
         }
     return found
 

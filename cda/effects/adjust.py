@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,9 +11,6 @@ from scipy import stats
 from cda.effects.drift import DEFAULT_LIMITS, Limit, paired_features
 from cda.effects.overlap import (
     DEFAULT_RULE,
-    Effect,
-    NotIdentified,
-    Overlap,
     OverlapRule,
     checked_margins,
     effect,
@@ -24,56 +19,11 @@ from cda.effects.overlap import (
     too_small,
 )
 from cda.errors import DataError
-from cda.results.base import Estimate, as_json
+from cda.results.base import Estimate, Missing
+from cda.results.effects import Adjusted, Form, Identified, NotIdentified, Overlap, PairsEffect, SameMargin
 
 FloatArray = NDArray[np.float64]
-Form = Literal["linear", "log_ratio", "signed_log", "quadratic"]
 DEFAULT_FORMS: tuple[Form, ...] = ("linear", "log_ratio")
-
-
-@dataclass(frozen=True, slots=True)
-class Adjusted:
-    """The effect at zero drift as one functional form extrapolates it.
-
-    Attributes:
-        form: How a difference in a feature is entered.
-        effect: Intercept of the regression, in the margin's unit; positive: the bias is rewarded.
-        standard_error: Cluster-robust, of `effect`.
-        p_value: Two-sided, of no effect at zero drift.
-        features: Features adjusted for; those without any difference between sides are left out.
-        r_squared: Share of the margins' variance that drift accounts for.
-    """
-
-    form: Form
-    effect: Estimate
-    standard_error: float
-    p_value: float
-    features: tuple[str, ...]
-    r_squared: float
-
-
-@dataclass(frozen=True, slots=True)
-class Identification:
-    """Whether pairs that also drift identify the effect, with everything that a report says about it, in this order.
-
-    Attributes:
-        verdict: In words.
-        reason: One sentence with the numbers it rests on.
-        overlap: How many pairs have drift within limits.
-        overlap_effect: The effect among them; the one to read.
-        adjusted: The effect at zero drift, form by form.
-        unadjusted: The effect of all pairs, drift included.
-    """
-
-    verdict: Literal["identified", "not identified from these pairs"]
-    reason: str
-    overlap: Overlap
-    overlap_effect: Effect | NotIdentified
-    adjusted: Mapping[Form, Adjusted | NotIdentified]
-    unadjusted: Effect
-
-    def to_json(self) -> dict[str, Any]:
-        return dict(as_json(self))
 
 
 def adjusted_effect(
@@ -83,7 +33,7 @@ def adjusted_effect(
     prompt_ids: Sequence[str],
     form: Form = "linear",
     unit: str = "reward",
-) -> Adjusted | NotIdentified:
+) -> Adjusted | Missing:
     """Least-squares regression of the paired margin on the differences between sides; its intercept is the effect.
 
     Forms, each 0 where the sides are equal: `linear`: the difference d = perturbed − base. `log_ratio`: log(perturbed /
@@ -120,14 +70,14 @@ def adjusted_effect(
     left, singular, right = np.linalg.svd(design, full_matrices=False)
     rank = int((singular > singular[0] * 1e-10 * max(design.shape)).sum())
     if rank < len(right) and float((right[:rank, 0] ** 2).sum()) < 1 - 1e-8:
-        return NotIdentified(
-            f"{form}: a difference in {', '.join(used)} is the same in all pairs, so the effect cannot be told from it"
+        return Missing(
+            reason=f"{form}: a difference in {', '.join(used)} is the same in all pairs, so the effect cannot be told from it"
         )
     clusters = np.unique(np.asarray(prompt_ids, dtype=str), return_inverse=True)[1]
     n_prompts = int(clusters.max()) + 1
     if n_prompts <= rank:
-        return NotIdentified(
-            f"{form}: {n_prompts} prompts for {rank} coefficients; more prompts than coefficients are needed"
+        return Missing(
+            reason=f"{form}: {n_prompts} prompts for {rank} coefficients; more prompts than coefficients are needed"
         )
     inverse = (right[:rank].T / singular[:rank]) @ left[:, :rank].T
     coefficients = inverse @ values
@@ -137,7 +87,7 @@ def adjusted_effect(
     # Rounding leaves a trace of an error where there is none.
     value, freedom = float(coefficients[0]), n_prompts - rank
     if error <= 1e-12 * float(np.abs(values).max()):
-        return NotIdentified(f"{form}: {_without_error(value, values, residuals, n_prompts)}")
+        return Missing(reason=f"{form}: {_without_error(value, values, residuals, n_prompts)}")
     half = float(stats.t.ppf(0.975, freedom)) * error
     total = float(((values - values.mean()) ** 2).sum())
     return Adjusted(
@@ -170,7 +120,7 @@ def identify(
     forms: Sequence[Form] = DEFAULT_FORMS,
     rule: OverlapRule = DEFAULT_RULE,
     unit: str = "reward",
-) -> Identification:
+) -> Identified | NotIdentified:
     """The effect where the sides overlap, the adjusted effects, and whether together they identify one.
 
     Not identified from these pairs, if any of these holds:
@@ -204,8 +154,8 @@ def identify(
     reasons = [too_small(overlap.n, overlap.n_prompts, overlap.n_total, rule), *_disagreements(adjusted)]
     against = [reason for reason in reasons if reason]
     among = overlap_effect(margins, inside, prompt_ids, rng, rule=rule, unit=unit)
-    return Identification(
-        verdict="not identified from these pairs" if against else "identified",
+    verdict: type[Identified] | type[NotIdentified] = NotIdentified if against else Identified
+    return verdict(
         reason="; ".join(against) + "." if against else _agreement(overlap, among, adjusted),
         overlap=overlap,
         overlap_effect=among,
@@ -242,9 +192,9 @@ def _without_error(value: float, values: FloatArray, residuals: FloatArray, n_pr
     )
 
 
-def _disagreements(adjusted: Mapping[Form, Adjusted | NotIdentified]) -> list[str]:
+def _disagreements(adjusted: Mapping[Form, Adjusted | Missing]) -> list[str]:
     """Forms that cannot be estimated, then pairs of forms that differ in sign, in words."""
-    found = [one.reason for one in adjusted.values() if isinstance(one, NotIdentified)]
+    found = [one.reason for one in adjusted.values() if isinstance(one, Missing)]
     fitted = [one for one in adjusted.values() if isinstance(one, Adjusted)]
     for at, one in enumerate(fitted):
         for other in fitted[at + 1 :]:
@@ -261,11 +211,11 @@ def _no_effect_shown(value: Estimate, by: Adjusted) -> bool:
 
 
 def _agreement(
-    overlap: Overlap, among: Effect | NotIdentified, adjusted: Mapping[Form, Adjusted | NotIdentified]
+    overlap: Overlap, among: PairsEffect | SameMargin | Missing, adjusted: Mapping[Form, Adjusted | Missing]
 ) -> str:
     """What an identified effect rests on. Forms agree in sign, or show no effect."""
     forms = ", ".join(f"{one.form} {_number(one.effect)}" for one in adjusted.values() if isinstance(one, Adjusted))
-    here = f"mean margin {_number(among.mean_margin)}, " if isinstance(among, Effect) else ""
+    here = f"mean margin {_number(among.mean_margin)}, " if isinstance(among, PairsEffect) else ""
     return (
         f"{overlap.n} of {overlap.n_total} pairs have drift within limits: {here}"
         f"and adjustment of all pairs does not contradict itself ({forms})."

@@ -10,49 +10,16 @@ from scipy import stats
 
 from cda.effects.contrasts import BoolArray, FloatArray
 from cda.errors import DataError
-from cda.results.base import Estimate
+from cda.results.base import Estimate, Missing
+from cda.results.effects import Effect
 from cda.stats.bootstrap import N_DRAWS, Statistic, bootstrap_sums
 
 _Z_95 = float(stats.norm.ppf(0.975))
 _FEWEST_FOR_BCA = 5
 _NORMAL = "prompt-clustered normal 95%"
 _STANDARDISED_UNIT = "pooled within-group SD of the originals' rewards"
-
-
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """One effect by one estimator. Positive means that the attribute raises the reward.
-
-    Attributes:
-        estimand: `ATT`, `ATU`, `ATE`, or what else it is, in words.
-        estimator: `double`, `single`, `naive`, `rewrite effect` or `direct contrast`.
-        estimate: With a normal interval from the prompt-clustered error; below about 30 prompts it is too narrow.
-        bca: With a prompt-clustered BCa bootstrap interval; None for the reason in `bca_missing`.
-        bca_missing: Why there is no BCa interval.
-        standard_error: Prompt-clustered, in the unit of the estimate.
-        p_value: Two-sided normal test of no effect.
-        standardised: The estimate divided by the pooled within-group SD of the originals' rewards, which is taken as
-            known; None for the reason in `standardised_missing`.
-        standardised_missing: Why it is not standardised.
-    """
-
-    estimand: str
-    estimator: str
-    estimate: Estimate
-    bca: Estimate | None
-    bca_missing: str | None
-    standard_error: float
-    p_value: float
-    standardised: Estimate | None
-    standardised_missing: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """What an effect is divided by to be standardised, or why it cannot be."""
-
-    value: float | None
-    missing: str | None = None
+Scale = float | Missing
+"""What an effect is divided by to be standardised, or why it cannot be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,14 +129,14 @@ def pooled_within_group_sd(values: FloatArray, treated: BoolArray) -> Scale:
     """√((SS₁ + SS₀) / (n − 2)): the spread of the originals' rewards around the mean of their own group."""
     groups = values[treated], values[~treated]
     if not all(len(group) for group in groups):
-        return Scale(None, "W is constant, so that there are no two groups to pool a within-group SD from")
+        return Missing(reason="W is constant, so that there are no two groups to pool a within-group SD from")
     if len(values) < 3:
-        return Scale(None, f"{len(values)} originals are too few for a within-group SD")
+        return Missing(reason=f"{len(values)} originals are too few for a within-group SD")
     squares = sum(float(((group - group.mean()) ** 2).sum()) for group in groups)
     sd = float(np.sqrt(squares / (len(values) - 2)))
     if sd <= 1e-12 * float(np.abs(values).max()):
-        return Scale(None, "the originals' rewards do not vary within the groups: their SD is 0")
-    return Scale(sd)
+        return Missing(reason="the originals' rewards do not vary within the groups: their SD is 0")
+    return sd
 
 
 def _effect(
@@ -194,19 +161,14 @@ def _effect(
     estimate = Estimate(
         value=value, low=value - half, high=value + half, n=n, n_prompts=n_prompts, unit=target.unit, method=_NORMAL
     )
-    bca, bca_missing = _bca(columns, prompt_ids, statistic, n_prompts, target.unit, resampling)
-    p_value = float(2 * stats.norm.sf(abs(value) / error))
-    standardised = _standardised(estimate, target.scale.value)
     return Effect(
-        target.estimand,
-        target.estimator,
-        estimate,
-        bca,
-        bca_missing,
-        error,
-        p_value,
-        standardised,
-        target.scale.missing,
+        estimand=target.estimand,
+        estimator=target.estimator,
+        estimate=estimate,
+        bca=_bca(columns, prompt_ids, statistic, n_prompts, target.unit, resampling),
+        standard_error=error,
+        p_value=float(2 * stats.norm.sf(abs(value) / error)),
+        standardised=_standardised(estimate, target.scale),
     )
 
 
@@ -217,21 +179,21 @@ def _bca(
     n_prompts: int,
     unit: str,
     resampling: Resampling | None,
-) -> tuple[Estimate | None, str | None]:
+) -> Estimate | Missing:
     if resampling is None:
-        return None, "not asked for"
+        return Missing(reason="not asked for")
     if n_prompts < _FEWEST_FOR_BCA:
-        return None, f"{n_prompts} prompts are too few to resample (at least {_FEWEST_FOR_BCA})"
+        return Missing(reason=f"{n_prompts} prompts are too few to resample (at least {_FEWEST_FOR_BCA})")
     try:
         found = bootstrap_sums(columns, prompt_ids, statistic, resampling.rng, n_draws=resampling.n_draws, method="bca")
     except DataError as error:
-        return None, str(error)
-    return found.estimate(unit), None
+        return Missing(reason=str(error))
+    return found.estimate(unit)
 
 
-def _standardised(estimate: Estimate, sd: float | None) -> Estimate | None:
-    if sd is None:
-        return None
+def _standardised(estimate: Estimate, sd: Scale) -> Estimate | Missing:
+    if isinstance(sd, Missing):
+        return sd
     value, low, high = estimate.value / sd, estimate.low / sd, estimate.high / sd
     return Estimate(
         value=value,

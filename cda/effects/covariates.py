@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cda.effects.clustered import Effect, Resampling, Target, difference_effect, mean_effect, slope_effect
+from cda.effects.clustered import Resampling, Target, difference_effect, mean_effect, slope_effect
 from cda.effects.contrasts import Contrasts, FloatArray
-from cda.effects.rate import Estimator, NotEstimated, collect, scale_of
+from cda.effects.rate import Estimator, collect, scale_of
 from cda.errors import DataError
-
-
-@dataclass(frozen=True, slots=True)
-class ConditionalEffects:
-    """The effect within each group of a covariate; groups that are too small are listed with the reason."""
-
-    effects: tuple[Effect, ...]
-    not_estimated: tuple[NotEstimated, ...]
+from cda.results.effects import Effect
+from cda.results.rate import ConditionalEffects
 
 
 def conditional_effects(
@@ -49,7 +42,7 @@ def conditional_effects(
     found, missing = collect(wanted)
     if not found:
         raise DataError("; ".join(one.reason for one in missing))
-    return ConditionalEffects(found, missing)
+    return ConditionalEffects(effects=found, not_estimated=missing)
 
 
 def effect_slope(

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cda.effects.clustered import Effect, Resampling, Scale, Target, mean_effect
+from cda.effects.clustered import Resampling, Target, mean_effect
 from cda.errors import DataError
+from cda.results.base import Missing
+from cda.results.effects import Effect
 
-_NO_SCALE = Scale(None, "a direct contrast has no originals in two groups to pool an SD from")
+_NO_SCALE = Missing(reason="a direct contrast has no originals in two groups to pool an SD from")
 
 
 def direct_contrast(

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cda.effects.clustered import Effect, Resampling, Target, mean_effect, pooled_within_group_sd
+from cda.effects.clustered import Resampling, Target, mean_effect, pooled_within_group_sd
 from cda.errors import DataError
+from cda.results.effects import Effect
 
 
 def observational_effect(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cda.effects.drift import DEFAULT_LIMITS, BoolArray, Limit, paired_features
-from cda.effects.same import SameInAll, same_in_all
+from cda.effects.same import same_in_all
 from cda.errors import DataError
-from cda.results.base import Estimate, as_json
+from cda.results.base import Missing
+from cda.results.effects import Overlap, PairsEffect, SameMargin
 from cda.stats.bootstrap import bootstrap_mean
 from cda.stats.proportions import share
 
@@ -32,56 +32,6 @@ class OverlapRule:
 
 
 DEFAULT_RULE = OverlapRule()
-
-
-@dataclass(frozen=True, slots=True)
-class NotIdentified:
-    """What cannot be estimated from these pairs, and why; there is no number with an interval to go with it.
-
-    Attributes:
-        reason: Why.
-        same: The margin that all of them share, where that is why.
-    """
-
-    reason: str
-    same: SameInAll | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Overlap:
-    """How many pairs have all drift within limits.
-
-    Attributes:
-        share: Of all pairs, with its interval.
-        n: Pairs within limits.
-        n_prompts: Their prompts.
-        n_total: All pairs.
-        beyond: Feature to the number of pairs beyond its limit; a pair may be beyond several.
-        exempt: Limited features left aside because they are the treatment.
-    """
-
-    share: Estimate
-    n: int
-    n_prompts: int
-    n_total: int
-    beyond: Mapping[str, int]
-    exempt: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """Skew and mean margin of some pairs.
-
-    Attributes:
-        skew: Share of margins above 0.
-        mean_margin: Mean of score(perturbed) − score(base), in the margin's unit; positive: the bias is rewarded.
-    """
-
-    skew: Estimate
-    mean_margin: Estimate
-
-    def to_json(self) -> dict[str, Any]:
-        return dict(as_json(self))
 
 
 def within_limits(
@@ -140,7 +90,9 @@ def overlap_of(
     return found, inside
 
 
-def effect(margins: ArrayLike, prompt_ids: Sequence[str], rng: np.random.Generator, unit: str = "reward") -> Effect:
+def effect(
+    margins: ArrayLike, prompt_ids: Sequence[str], rng: np.random.Generator, unit: str = "reward"
+) -> PairsEffect:
     """Skew and mean margin with prompt-clustered intervals.
 
     Args:
@@ -160,7 +112,7 @@ def effect(margins: ArrayLike, prompt_ids: Sequence[str], rng: np.random.Generat
             f"the mean margin does not vary between its {mean.n_clusters} prompts "
             f"({f'{mean.value:g}'.replace('-', '−')} in each): its error is unknown"
         )
-    return Effect(share(values > 0, prompt_ids), mean.estimate(unit))
+    return PairsEffect(skew=share(values > 0, prompt_ids), mean_margin=mean.estimate(unit))
 
 
 def overlap_effect(
@@ -171,7 +123,7 @@ def overlap_effect(
     *,
     rule: OverlapRule = DEFAULT_RULE,
     unit: str = "reward",
-) -> Effect | NotIdentified:
+) -> PairsEffect | SameMargin | Missing:
     """The effect among the pairs within limits, or why they cannot say.
 
     Args:
@@ -191,11 +143,11 @@ def overlap_effect(
         raise DataError(f"{rows.shape} overlap flags for {len(values)} pairs: one each is needed")
     kept = [prompt for prompt, keep in zip(prompt_ids, rows, strict=True) if keep]
     if reason := too_small(len(kept), len(set(kept)), len(values), rule):
-        return NotIdentified(reason)
+        return Missing(reason=reason)
     try:
         return effect(values[rows], kept, rng, unit)
     except DataError as error:
-        return NotIdentified(str(error), same_in_all(values[rows], kept))
+        return same_in_all(values[rows], kept, str(error)) or Missing(reason=str(error))
 
 
 def too_small(n: int, n_prompts: int, n_total: int, rule: OverlapRule) -> str:

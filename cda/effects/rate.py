@@ -14,14 +14,12 @@ ATT(double) − ATT(single) is the rewrite effect at w = 1, ATU(single) − ATU(
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Literal, get_args
 
 import numpy as np
 
 from cda.effects.clustered import (
-    Effect,
     Resampling,
     Scale,
     Target,
@@ -31,51 +29,14 @@ from cda.effects.clustered import (
 )
 from cda.effects.contrasts import BoolArray, Contrasts
 from cda.errors import DataError
+from cda.results.base import Missing
+from cda.results.effects import Effect
+from cda.results.rate import NotEstimated, RateEffects
 
 Estimand = Literal["ATT", "ATU", "ATE"]
 Estimator = Literal["double", "single", "naive"]
 _ESTIMANDS: tuple[Estimand, ...] = get_args(Estimand)
 ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
-
-
-@dataclass(frozen=True, slots=True)
-class NotEstimated:
-    """An effect that these data cannot give, and why."""
-
-    estimand: str
-    estimator: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class RateEffects:
-    """Everything RATE estimates on one sample.
-
-    Attributes:
-        effects: What could be estimated: ATT, ATU, ATE by each estimator, then the rewrite effect of each group.
-        not_estimated: What could not, each with its reason.
-        n_with: Originals with the attribute (n₁).
-        n_without: Originals without it (n₀).
-    """
-
-    effects: tuple[Effect, ...]
-    not_estimated: tuple[NotEstimated, ...]
-    n_with: int
-    n_without: int
-
-    def get(self, estimand: str, estimator: str) -> Effect:
-        """One of the effects.
-
-        Raises:
-            DataError: It could not be estimated, or is none of them.
-        """
-        for effect in self.effects:
-            if (effect.estimand, effect.estimator) == (estimand, estimator):
-                return effect
-        for missing in self.not_estimated:
-            if (missing.estimand, missing.estimator) == (estimand, estimator):
-                raise DataError(missing.reason)
-        raise DataError(f"'{estimand}' by '{estimator}' is none of the effects of RATE")
 
 
 def rate_effects(
@@ -109,7 +70,7 @@ def rate_effects(
     if not found:
         raise DataError((refused or {}).get("ATE") or missing[0].reason)
     n_with = int(contrasts.attribute.sum())
-    return RateEffects(found, missing, n_with, len(contrasts) - n_with)
+    return RateEffects(effects=found, not_estimated=missing, n_with=n_with, n_without=len(contrasts) - n_with)
 
 
 def effect(
@@ -160,7 +121,7 @@ def rewrite_effect(contrasts: Contrasts, w: int, resampling: Resampling | None =
 def scale_of(contrasts: Contrasts) -> Scale:
     """What standardised effects of these triples are divided by."""
     if contrasts.originals is None:
-        return Scale(None, "a pairwise judge gives preferences, not rewards with a spread of their own")
+        return Missing(reason="a pairwise judge gives preferences, not rewards with a spread of their own")
     return pooled_within_group_sd(contrasts.originals, contrasts.attribute)
 
 
@@ -174,7 +135,7 @@ def collect(
         try:
             found.append(estimate())
         except DataError as error:
-            missing.append(NotEstimated(estimand, estimator, str(error)))
+            missing.append(NotEstimated(estimand=estimand, estimator=estimator, reason=str(error)))
     return tuple(found), tuple(missing)
 
 
@@ -193,7 +154,7 @@ def unless(
 
 
 def _renamed(estimate: Callable[[], Effect], estimand: str) -> Effect:
-    return replace(estimate(), estimand=estimand)
+    return estimate().model_copy(update={"estimand": estimand})
 
 
 def _naive(contrasts: Contrasts, target: Target, resampling: Resampling | None) -> Effect:

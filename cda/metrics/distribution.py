@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cda.errors import DataError
-from cda.results.base import Estimate
+from cda.results.rewards import Distribution
 from cda.stats.bootstrap import bootstrap_mean
 
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 N_BINS = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Distribution:
-    """Values in few numbers.
-
-    Attributes:
-        mean: With a prompt-clustered 95% interval, in the unit of the values.
-        quantiles: At `LEVELS`.
-        counts: Values in each bin.
-    """
-
-    mean: Estimate
-    quantiles: tuple[float, ...]
-    counts: tuple[int, ...]
 
 
 def common_edges(values: Sequence[ArrayLike], n_bins: int = N_BINS) -> tuple[float, ...]:

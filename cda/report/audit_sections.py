@@ -37,5 +37,5 @@ def sections_line(audit: AuditResult) -> str:
 
 
 def _result(audit: AuditResult) -> Json:
-    unit = next(iter(audit["effects"].values()))["unit"]
+    unit = next(iter(audit.effects.values())).unit
     return {"scorings": [{"label": when, "unit": unit} for when in audit.scorings]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cda.report.numbers import NOT_ESTIMATED, Json, count, decimals, share, signed
+from cda.report.rate_cells import last_effects
 from cda.report.tables import Table, compares
 from cda.results.audit import AuditResult
 
@@ -123,13 +124,12 @@ def _exclusions(audit: AuditResult) -> Iterable[tuple[str, str, dict[str, int]]]
         reasons = _positive({"not drawn (audit.max_quality)": available - used, unread: quality.unread})
         if reasons:
             yield "comparing quality pairs", str(available), reasons
-    for name, one in audit["rate"].items():
-        if one["unread"]:
+    for name, one in audit.rate.items():
+        if one.unread:
             reason = "two of its texts are the same after cutting" if unread == _SAME else f"{unread} on a comparison"
-            yield f"comparing triples of {name}", str(one["n"] + one["unread"]), {reason: one["unread"]}
-        if lost := one.get("naive_unread", 0):
-            found = next((each["estimate"]["n"] for each in one[audit.scorings[-1]].get("effects", ())
-                          if each["estimator"] == "naive"), 0)  # fmt: skip
+            yield f"comparing triples of {name}", str(one.n + one.unread), {reason: one.unread}
+        if lost := one.naive_unread:
+            found = next((each.estimate.n for each in last_effects(one) if each.estimator == "naive"), 0)
             yield f"comparing originals of {name}, naive", str(found + lost), {f"{unread} on a comparison": lost}
 
 

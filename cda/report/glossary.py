@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from cda.report.methods import methods_of
 from cda.report.tables import TRIPLE_SKEW
 from cda.results.audit import AuditResult
+from cda.results.base import Missing
+from cda.results.effects import NORMAL_TEST, SIGN_TEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,10 +244,10 @@ def glossary(audit: AuditResult) -> list[Entry]:
     entries += _DOSE if audit.get("dose") else ()
     found = set(methods_of(audit))
     entries += [entry for word, entry in _METHODS.items() if any(word in method for method in found)]
-    tests = [one["test"] for one in audit["effects"].values() if "test" in one]
+    tests = [one.test.method for one in audit.effects.values() if not isinstance(one.test, Missing)]
     normal, signs = (
-        audit["rate"] or any("p_method" not in one for one in tests),
-        any("p_method" in one for one in tests),
+        audit.rate or NORMAL_TEST in tests,
+        SIGN_TEST in tests,
     )
     exact = two or any("gap_test" in one for one in audit["votes"].values())
     return [
@@ -300,4 +302,4 @@ def _people(audit: AuditResult, judged: bool) -> list[Entry]:
 
 
 def _is_judged(audit: AuditResult) -> bool:
-    return any(one["unit"] == "preference" for one in audit["effects"].values())
+    return any(one.unit == "preference" for one in audit.effects.values())

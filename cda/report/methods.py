@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from cda.report.rate_cells import effects_in
 from cda.report.tables import Table, compares
 from cda.results.audit import AuditResult
 from cda.results.base import Measure, Missing, Result, Test
+from cda.results.effects import NORMAL_TEST, Effect, PairsEffect
 from cda.results.skew import OverSeeds
 
 _ROWS_BEHIND_PPI = re.compile(r" from \d+ labelled rows")
@@ -152,38 +154,36 @@ def _paper(audit: AuditResult) -> list[_Measure]:
 
 
 def _effects(audit: AuditResult) -> list[_Measure]:
-    each = list(audit["effects"].values())
-
-    def part(*path: str) -> list[object]:
-        return [found for one in each for when in audit.scorings for found in _at(one, when, *path)]
-
-    tests = [one["test"].get("p_method", "normal, from the clustered error") for one in each if "test" in one]
-    changes = [found for one in each for found in _at(one, "change")]
-    known = "identification"
+    each = list(audit.effects.values())
+    scored = [found for one in each for _, found in one.items()]
+    direct = [one.direct for one in scored if isinstance(one.direct, Effect)]
+    known = [one.identification for one in scored if not isinstance(one.identification, Missing)]
+    alike = [one.overlap_effect for one in known if isinstance(one.overlap_effect, PairsEffect)]
+    everything = [one.unadjusted for one in known]
+    tests = [one.test.method for one in each if not isinstance(one.test, Missing)]
     return [
-        _Measure("mean margin of all pairs", part("direct", "estimate"), changes, tests),
+        _Measure("mean margin of all pairs", [one.estimate for one in direct], [one.change for one in each], tests),
         _Measure("mean margin beyond noise", [], list(audit.beyond_noise.values()), []),
-        _Measure("mean margin among like pairs", part(known, "overlap_effect", "mean_margin"), [], []),
-        _Measure("mean margin, adjusted", part(known, "adjusted"), [], []),
+        _Measure("mean margin among like pairs", [one.mean_margin for one in alike], [], []),
+        _Measure("mean margin, adjusted", [one.adjusted for one in known], [], []),
         _Measure("mean margin of all pairs once more, in audit.json only",
-                 [*part("direct", "bca"), *part(known, "unadjusted", "mean_margin")], [], []),
+                 [*(one.bca for one in direct), *(one.mean_margin for one in everything)], [], []),
         _Measure("share of like pairs and skew among pairs, in audit.json only",
-                 [*part(known, "overlap"), *part(known, "overlap_effect", "skew"), *part(known, "unadjusted", "skew")],
-                 [], []),
+                 [*(one.overlap for one in known), *(one.skew for one in (*alike, *everything))], [], []),
     ]  # fmt: skip
 
 
 def _rate(audit: AuditResult) -> list[_Measure]:
-    each = list(audit["rate"].values())
-    effects = [effect for one in each for when in (*audit.scorings, "changes") for where in (one.get(when, {}),)
-               for part in (where, where.get("by_length", {}), where.get("slope", {}))
-               for effect in part.get("effects", ())]  # fmt: skip
-    changes = [effect["estimate"] for one in each for effect in one.get("changes", {}).get("effects", ())]
-    tests = ["normal, from the clustered error"] if effects else []
+    each = list(audit.rate.values())
+    changes = [effect for one in each for effect in effects_in(one.changes)]
+    effects = [effect for one in each for found in one.under().values()
+               for part in (found.overall, found.by_length, found.slope) for effect in effects_in(part)]  # fmt: skip
+    effects += changes
+    tests = [NORMAL_TEST] if effects else []
     return [
-        _Measure("RATE effects", [one["estimate"] for one in effects], changes, tests),
-        _Measure("RATE effects, BCa", [one["bca"] for one in effects], [], []),
-        _Measure("RATE effects in SDs", [one["standardised"] for one in effects], [], []),
+        _Measure("RATE effects", [one.estimate for one in effects], [one.estimate for one in changes], tests),
+        _Measure("RATE effects, BCa", [one.bca for one in effects], [], []),
+        _Measure("RATE effects in SDs", [one.standardised for one in effects], [], []),
     ]
 
 
@@ -201,15 +201,15 @@ def _data(audit: AuditResult) -> list[_Measure]:
 
 
 def _drift(audit: AuditResult) -> list[_Measure]:
-    each = list(audit["drift"].values())
-    features = [feature for one in each for feature in one["features"]]
+    each = list(audit.drift.values())
+    features = [found for one in each if not isinstance(one.features, Missing) for found in one.features]
     names: dict[str, list[object]] = {
         "differences between the sides": [
-            feature[key] for feature in features for key in ("difference", "standardised")
+            part for found in features for part in (found.difference, found.standardised)
         ],
-        "pairs beyond the limit": [feature["beyond"] for feature in features],
-        "labels that differ between the sides": [found for one in each for found in _at(one, "labels")],
-        "cosine of embeddings": [found for one in each for found in _at(one, "similarity")],
+        "pairs beyond the limit": [found.beyond for found in features],
+        "labels that differ between the sides": [one.labels for one in each],
+        "cosine of embeddings": [one.similarity for one in each],
     }
     return [_Measure(name, parts, [], []) for name, parts in names.items()]
 

@@ -10,6 +10,7 @@ from cda.inert import inert as inert
 from cda.inert import visible as visible
 from cda.inert import width as width
 from cda.results.base import Estimate
+from cda.results.effects import SameMargin
 
 Json = Mapping[str, Any]
 
@@ -66,7 +67,7 @@ def distance(estimate: Estimate | Json) -> str:
     return f"{_points(_of(estimate, 'value'))} [{low}, {high}] points"
 
 
-def count(estimate: Estimate | Json) -> str:
+def count(estimate: Estimate | SameMargin | Json) -> str:
     """n, with the number of prompts where prompts repeat.
 
     >>> count({"n": 200, "n_prompts": 50}), count({"n": 1200, "n_prompts": 1200})
@@ -134,9 +135,9 @@ def as_estimate(found: Estimate | Json) -> Estimate:
     return Estimate(**{name: found[name] for name in Estimate.model_fields})
 
 
-def _of(estimate: Estimate | Json, name: str) -> Any:
+def _of(estimate: Estimate | SameMargin | Json, name: str) -> Any:
     """Read from an estimate, or from the dict of one."""
-    return getattr(estimate, name) if isinstance(estimate, Estimate) else estimate[name]
+    return estimate[name] if isinstance(estimate, Mapping) else getattr(estimate, name)
 
 
 def _percent(value: float, limit: float | None = None) -> str:

@@ -56,7 +56,7 @@ def paper_tables(audit: AuditResult) -> list[Table]:
 def outcome_table(audit: AuditResult) -> Table | None:
     """Human skew, skew and miscalibration of each target, skew over its triples, RewardBench by section."""
     rows: list[Row] = []
-    released = {name for name, one in audit["rate"].items() if one["rewriter"] == SOURCE}
+    released = {name for name, one in audit.rate.items() if one.flips.by == SOURCE}
     triples = {name: cells for name, *cells in triple_skew_rows(audit) if name in released}
     same = ("the same", "") if compares(audit) else ()
     for name in targets(audit):

@@ -2,39 +2,47 @@
 
 from __future__ import annotations
 
-from cda.report.numbers import NOT_ESTIMATED, Json, signed
+from collections.abc import Sequence
+
+from cda.report.numbers import NOT_ESTIMATED, signed
 from cda.results.audit import AuditResult
+from cda.results.base import Missing
+from cda.results.effects import Effect
+from cda.results.rate import BiasRate, ConditionalEffects, Flips, RateEffects, average_of
 from cda.results.skew import BiasSkew
 
 
-def average(effects: Json) -> Json | None:
-    """The double-rewrite ATE of one scoring, or its change; None if it is not estimated."""
-    found = effects.get("effects", ())
-    return next((one for one in found if (one["estimand"], one["estimator"]) == ("ATE", "double")), None)
+def effects_in(part: RateEffects | ConditionalEffects | Missing) -> tuple[Effect, ...]:
+    """What could be estimated; nothing of a part that is missing."""
+    return () if isinstance(part, Missing) else part.effects
 
 
-def unit_of(one: Json) -> str:
+def last_effects(one: BiasRate) -> tuple[Effect, ...]:
+    """The effects of one bias under the last scoring."""
+    return next((effects_in(found.overall) for found in reversed(one.under().values())), ())
+
+
+def unit_of(one: BiasRate) -> str:
     """Unit of one bias's effects, in brackets; empty if there is none to say."""
-    effects = [effect for part in one.values() if isinstance(part, dict) for effect in part.get("effects", ())]
-    return f" ({effects[0]['estimate']['unit']})" if effects else ""
+    known = [effect for found in one.under().values() for effect in effects_in(found.overall)]
+    return f" ({known[0].estimate.unit})" if known else ""
 
 
-def average_cells(one: Json, scorings: list[str]) -> tuple[str, ...]:
+def average_cells(one: BiasRate, scorings: Sequence[str]) -> tuple[str, ...]:
     """The average effect of one bias under every scoring, its change where there are two, and the share flipped."""
-    found = [average(one.get(part, {})) for part in (*scorings, *(("changes",) if len(scorings) > 1 else ()))]
-    cells = [NOT_ESTIMATED if each is None else signed(each["estimate"]) for each in found]
-    if found[0] is None:
-        cells = [NOT_ESTIMATED, *[""] * (len(found) - 1)]
+    found = [part.average for part in one.under().values()]
+    if not found or isinstance(found[0], Missing):
+        return (NOT_ESTIMATED, *([""] * 2 if len(scorings) > 1 else []), flipped_cell(one))
+    found += [average_of(one.changes)] if len(scorings) > 1 else []
+    cells = [NOT_ESTIMATED if isinstance(each, Missing) else signed(each.estimate) for each in found]
     return (*cells, flipped_cell(one))
 
 
-def flipped_cell(one: Json) -> str:
-    """How many originals could be flipped and back, of how many; the triples alone if nobody counted."""
-    flips = one.get("flips")
-    if flips is None:
-        return str(one["n"])
-    flipped, tried = _both(flips)
-    return f"{flipped} of {tried} flipped" if flips["checked_by"] else f"{flipped} of {tried}, unchecked"
+def flipped_cell(one: BiasRate) -> str:
+    """How many originals could be flipped and back, of how many."""
+    flips = one.flips
+    flipped, tried = flips.flipped_with + flips.flipped_without, flips.tried_with + flips.tried_without
+    return f"{flipped} of {tried} flipped" if flips.checked_by else f"{flipped} of {tried}, unchecked"
 
 
 def contrasts_flipped(skew: BiasSkew) -> str:
@@ -50,39 +58,16 @@ def rewritten_line(audit: AuditResult) -> str:
     return f"Contrasts rewritten for this audit: {'; '.join(found)}." if found else ""
 
 
-def flips_sentence(name: str, one: Json) -> str:
+def flips_sentence(name: str, flips: Flips) -> str:
     """Who rewrote, in how many answers both rewrites flipped the bias, and who says so."""
-    flips = one.get("flips")
-    if flips is None:
-        return ""
-    parts = [
-        f"{flips[f'flipped_{side}']} of {flips[f'tried_{side}']} answers {side} it"
-        for side in ("with", "without")
-        if flips[f"tried_{side}"]
-    ]
-    if flips["checked_by"] is None:
-        return (
-            f"{name}: rewritten by {flips['by']}; {' and '.join(parts)} are used. Nothing checks that the bias flipped."
-        )
-    return (
-        f"{name}: rewritten by {flips['by']}. Both rewrites flipped the bias in {' and '.join(parts)} "
-        f"(told by: {flips['checked_by']})."
-    )
+    sides = (("with", flips.flipped_with, flips.tried_with), ("without", flips.flipped_without, flips.tried_without))
+    parts = " and ".join(f"{flipped} of {tried} answers {side} it" for side, flipped, tried in sides if tried)
+    if flips.checked_by is None:
+        return f"{name}: rewritten by {flips.by}; {parts} are used. Nothing checks that the bias flipped."
+    return f"{name}: rewritten by {flips.by}. Both rewrites flipped the bias in {parts} (told by: {flips.checked_by})."
 
 
-def gap_sentence(name: str, one: Json, scorings: list[str]) -> str:
+def gap_sentence(name: str, one: BiasRate) -> str:
     """Why the average effect of a bias is not given; empty if it is."""
-    last = one.get(scorings[-1], {})
-    if average(last) is not None:
-        return ""
-    gaps = [
-        gap["reason"]
-        for gap in last.get("not_estimated", ())
-        if (gap["estimand"], gap["estimator"]) == ("ATE", "double")
-    ]
-    reason = one.get("missing") or last.get("missing") or next(iter(gaps), "no triple")
-    return f"{name}: RATE's ATE is not estimated: {reason}."
-
-
-def _both(flips: Json) -> tuple[int, int]:
-    return flips["flipped_with"] + flips["flipped_without"], flips["tried_with"] + flips["tried_without"]
+    missing = one.measured if isinstance(one.measured, Missing) else list(one.under().values())[-1].average
+    return f"{name}: RATE's ATE is not estimated: {missing.reason}." if isinstance(missing, Missing) else ""

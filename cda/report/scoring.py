@@ -102,7 +102,7 @@ def margins_sentence(example: Json) -> str:
 def helpers_line(audit: AuditResult) -> str:
     """Who labelled and who rewrote: rules or an LLM; empty where nothing was."""
     if len(audit.scorings) == 1:
-        made = {one["rewriter"] for one in audit["rate"].values() if one.get("flips", {}).get("made")}
+        made = {one.flips.by for one in audit.rate.values() if one.flips.made}
         return f"rewritten by {' and '.join(sorted(made))}" if made else ""
     labelled, rewritten = labelled_by(audit), rewritten_by(audit)
     if labelled == rewritten == "rules":

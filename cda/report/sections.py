@@ -26,6 +26,7 @@ from cda.report.panel_tables import panel_table
 from cda.report.people_tables import preference_tables
 from cda.report.plots.audit import section_plots
 from cda.report.plots.plot import Plot
+from cda.report.rate_cells import last_effects
 from cda.report.scoring import provenance
 from cda.report.seed_tables import effects_over_seeds, seed_sentences, seed_table
 from cda.report.tables import (
@@ -43,6 +44,7 @@ from cda.report.tables import (
 )
 from cda.report.verdict import others_sentence, quality_sentence
 from cda.results.audit import AuditResult
+from cda.results.effects import SameMargin
 
 _TIES = {
     "drop": "A tie is a contrast on which most people saw no difference or both sides got as many votes. Ties are left out "
@@ -179,7 +181,7 @@ def _effects(audit: AuditResult) -> Section:
             " Without people's votes an effect is called rewarded or penalised only where like pairs and every form of the "
             "regression show a margin of the same sign as all pairs; else what else differs may explain it."
         )
-    if not compares(audit) and any("same" in one["model"]["direct"] for one in audit["effects"].values()):
+    if not compares(audit) and any(isinstance(one.before.direct, SameMargin) for one in audit.effects.values()):
         text += (
             " A margin that is the same in every pair has no interval, and does not change with what else differs; its test is "
             "of its sign, over prompts."
@@ -193,7 +195,7 @@ def _effects(audit: AuditResult) -> Section:
 
 
 def _rate(audit: AuditResult) -> Section | None:
-    if not audit["rate"]:
+    if not audit.rate:
         return None
     text = (
         "Answers were rewritten to flip the bias, and the rewrites rewritten back; only those whose rewrites both flipped it "
@@ -204,8 +206,7 @@ def _rate(audit: AuditResult) -> Section | None:
         "the tables look at each effect by itself; with so many, some are small by chance. A slope says by how much an effect "
         "grows where the original has 100 more words."
     )
-    if any(effect["estimate"]["unit"] == "preference" for one in audit["rate"].values()
-           for effect in one.get(audit.scorings[-1], {}).get("effects", ())):  # fmt: skip
+    if any(effect.estimate.unit == "preference" for one in audit.rate.values() for effect in last_effects(one)):
         text += (
             " A judge gives no reward of a single answer, so its naive effect is its preference for an answer that has the bias "
             "over another answer to the same prompt that has not; n counts such pairs, and each answer stands in one of them."

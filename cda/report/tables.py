@@ -26,6 +26,7 @@ from cda.report.rate_cells import average_cells, contrasts_flipped, flipped_cell
 from cda.report.verdict import others, targets
 from cda.results.audit import AuditResult
 from cda.results.base import Measure, Missing, Test
+from cda.results.effects import Effect, SameMargin
 from cda.results.skew import OverSeeds, Plain, Quality
 
 NO_VOTES = "no votes"
@@ -134,11 +135,11 @@ def main_table(audit: AuditResult) -> Table:
         plain = plain_votes(audit, name, "miscalibration") if votes else blank_of_plain(audit)
         rows.append((f"{name} miscalibration", *cells, *plain))
         rows += [(f"{name} skew (triples)", *skew) for of, *skew in triples if of == name]
-        if name in audit["rate"]:
+        if name in audit.rate:
             rows.append(
                 (
-                    f"{name} RATE ATE{unit_of(audit['rate'][name])}",
-                    *average_cells(audit["rate"][name], audit.scorings),
+                    f"{name} RATE ATE{unit_of(audit.rate[name])}",
+                    *average_cells(audit.rate[name], audit.scorings),
                     *plain_cells(audit, lambda _: None),
                 )
             )
@@ -176,9 +177,9 @@ def model_table(audit: AuditResult, brief: bool = False) -> Table:
     """
     voted = bool(audit["votes"])
     with_margin = not (brief and voted)
-    unit = next(iter(audit["effects"].values()))["unit"]
+    unit = next(iter(audit.effects.values())).unit
     margin = (f"mean margin ({unit})",) if with_margin else ()
-    rated = with_margin and bool(audit["rate"])
+    rated = with_margin and bool(audit.rate)
     header = ("bias", "skew", *(("people", "miscalibration", "AUC") if voted else ()), *margin, "n")
     header += ("RATE ATE", "rewrites") if rated else ()
     rows = []
@@ -188,11 +189,11 @@ def model_table(audit: AuditResult, brief: bool = False) -> Table:
             votes = audit["votes"].get(name)
             cells += _people_cells(votes) if votes else [NO_VOTES, "", ""]
         if with_margin:
-            cells.append(_mean_margin(audit["effects"][name]["model"]["direct"]))
+            cells.append(_mean_margin(audit.effects[name].before.direct))
         voted_rows = f", {audit['votes'][name]['human_skew']['n']} voted" if name in audit["votes"] else ""
         cells.append(count(skew.before) + voted_rows)
         if rated:
-            one = audit["rate"].get(name)
+            one = audit.rate.get(name)
             cells += average_cells(one, audit.scorings) if one else ["no triples", ""]
         rows.append(tuple(cells))
     return Table("How often the model prefers the side with the bias, with 95% intervals", header, tuple(rows))
@@ -204,10 +205,10 @@ def _people_cells(votes: Json) -> list[str]:
     return [share(votes["human_skew"]), share(votes["miscalibration"]["model"]), ranked]
 
 
-def _mean_margin(direct: Json) -> str:
-    if same := direct.get("same"):
-        return in_each(same["value"])
-    return NOT_ESTIMATED if "missing" in direct else signed(direct["estimate"])
+def _mean_margin(direct: Effect | SameMargin | Missing) -> str:
+    if isinstance(direct, SameMargin):
+        return in_each(direct.value)
+    return NOT_ESTIMATED if isinstance(direct, Missing) else signed(direct.estimate)
 
 
 def votes_table(audit: AuditResult) -> Table | None:
@@ -368,10 +369,10 @@ def triple_skew_table(audit: AuditResult) -> Table | None:
 
 def _flipped(name: str, audit: AuditResult) -> str:
     """How many rewrites flipped the bias; of the paper's release all count here, as in the paper."""
-    one = audit["rate"].get(name)
+    one = audit.rate.get(name)
     if one is None:
         return ""
-    return f"{flipped_cell(one)}; all of them count here" if one["rewriter"] == SOURCE else flipped_cell(one)
+    return f"{flipped_cell(one)}; all of them count here" if one.flips.by == SOURCE else flipped_cell(one)
 
 
 def margin_table(audit: AuditResult) -> Table:
@@ -388,7 +389,7 @@ def margin_table(audit: AuditResult) -> Table:
         rows.append((name, *cells, ties, count(skew.before), skew.source + flipped))
     of = [f"mean ± SD {when}" for when in audit.scorings] if compares(audit) else ["mean ± SD"]
     of += ["change of the mean beyond noise"] if audit.beyond_noise else []
-    unit = next(iter(audit["effects"].values()))["unit"]
+    unit = next(iter(audit.effects.values())).unit
     header = ("bias", *of, "margins of exactly 0", "n", "contrasts from")
     return Table(f"Margins ({unit}): their mean and their spread over contrasts", header, tuple(rows))
 

@@ -144,11 +144,11 @@ def _rate_lines(audit: AuditResult) -> list[str]:
     """RATE's average effects if the table has no room for them, and why others are not given."""
     parts = []
     if audit["votes"]:
-        for name, one in audit["rate"].items():
+        for name, one in audit.rate.items():
             effect, flipped = average_cells(one, audit.scorings)
             parts.append(f"{inert(name)} {effect} ({flipped})")
     said = f"Causal effect (RATE, double-rewrite ATE): {'; '.join(parts)}" if parts else ""
-    return [said, *(inert(gap_sentence(name, one, audit.scorings)) for name, one in audit["rate"].items())]
+    return [said, *(inert(gap_sentence(name, one)) for name, one in audit.rate.items())]
 
 
 def _fitted(audit: AuditResult, found: list[Verdict], room: int) -> tuple[list[Row], list[str], list[str]]:
@@ -224,9 +224,9 @@ def _triple_rows(name: str, audit: AuditResult) -> list[Row]:
 
 def _rate_rows(name: str, audit: AuditResult) -> list[Row]:
     """RATE's average effect in one line; none without triples."""
-    if name not in audit["rate"]:
+    if name not in audit.rate:
         return []
-    one = audit["rate"][name]
+    one = audit.rate[name]
     what = f"{_RATE}{unit_of(one)}"
     return [
         (

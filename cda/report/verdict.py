@@ -41,6 +41,15 @@ from cda.report.numbers import (
 )
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, Trained
+from cda.results.effects import (
+    Adjusted,
+    Effect,
+    EffectTest,
+    Identified,
+    NotIdentified,
+    PairsEffect,
+    SameMargin,
+)
 from cda.results.skew import BiasSkew
 
 _MANY_TIES = 0.1
@@ -109,26 +118,26 @@ def quality_kind(audit: AuditResult) -> Literal["good", "bad", "none"]:
 
 def _finding(name: str, audit: AuditResult) -> Verdict:
     """What an audit of one model says of a bias."""
-    skew, votes, effects = audit.skew[name].before, audit["votes"].get(name), audit["effects"][name]
-    direct, identification = effects["model"]["direct"], effects["model"]["identification"]
+    skew, votes, effects = audit.skew[name].before, audit["votes"].get(name), audit.effects[name]
+    direct, identification = effects.before.direct, effects.before.identification
     gap = Estimate(**votes["signed_gap"]["model"]) if votes else None
-    tested = votes["gap_test"] if votes else effects.get("test", {})
-    identified = identification.get("verdict") == "identified"
-    mean = _margin(direct, "estimate")
-    word = finding(mean, tested.get("p_holm", 1.0), identified, gap, list(_at_no_drift(identification).values()))
+    p_holm = votes["gap_test"].get("p_holm", 1.0) if votes else _p_holm(effects.test)
+    identified = isinstance(identification, Identified)
+    mean = _margin(direct)
+    word = finding(mean, p_holm, identified, gap, list(_at_no_drift(identification).values()))
     if votes:
         own, people, disagree = votes["skew_on_voted"]["model"], votes["human_skew"], votes["miscalibration"]["model"]
         text = (
             f"Of {count(people)} contrasts with a majority the model prefers the biased side in {share(own)}, people in "
             f"{share(people)}; they disagree on {share(disagree)}."
         )
-    elif mean == 0.0:
-        text = f"Both sides are scored alike in all {count(direct['same'])} pairs: no preference."
+    elif isinstance(direct, SameMargin) and direct.value == 0:
+        text = f"Both sides are scored alike in all {count(direct)} pairs: no preference."
     else:
         text = f"The biased side is preferred in {share(skew)} of contrasts (n = {count(skew)})."
-        text += f" {_mean_sentence(direct, effects['unit'])}"
+        text += f" {_mean_sentence(direct, effects.unit)}"
     if not (identified or isinstance(mean, float)):
-        text += f" The bias is not told apart from what else differs: {identification.get('reason', identification.get('missing'))}"
+        text += f" The bias is not told apart from what else differs: {identification.reason}"
     if may_be := drift_sentence(name, audit):
         text += f" {may_be}"
     return Verdict(name, word, f"{inert(name)}: {word}. {text.strip().rstrip('.')}.")
@@ -142,11 +151,11 @@ def drift_sentence(name: str, audit: AuditResult) -> str:
     """
     if len(audit.scorings) > 1 or name in audit["votes"]:
         return ""
-    effects = audit["effects"][name]
-    direct, identification = effects["model"]["direct"], effects["model"]["identification"]
-    mean, found = _margin(direct, "estimate"), _at_no_drift(identification)
-    shown = effects.get("test", {}).get("p_holm", 1.0) < SIGNIFICANT
-    if not shown or identification.get("verdict") != "identified" or not may_be_drift(mean, found.values()):
+    effects = audit.effects[name]
+    identification = effects.before.identification
+    mean, found = _margin(effects.before.direct), _at_no_drift(identification)
+    shown = _p_holm(effects.test) < SIGNIFICANT
+    if not shown or not isinstance(identification, Identified) or not may_be_drift(mean, found.values()):
         return ""
     said = {kind: _said(margin) for kind, margin in found.items()}
     alike = f"among pairs that are alike otherwise {said.pop('alike')}"
@@ -154,26 +163,43 @@ def drift_sentence(name: str, audit: AuditResult) -> str:
     return f"What else differs between the sides may explain this: {alike}; adjusted for it {adjusted}."
 
 
-def _mean_sentence(direct: Json, unit: str) -> str:
+def _p_holm(test: EffectTest | Missing) -> float:
+    """Holm's p; 1 without a test."""
+    return 1.0 if isinstance(test, Missing) or test.p_holm is None else test.p_holm
+
+
+def _mean_sentence(direct: Effect | SameMargin | Missing, unit: str) -> str:
     """The mean margin of all pairs; empty where there is none."""
-    if same := direct.get("same"):
-        return f"The margin is {reward(same['value'])} {unit} in each of the {count(same)} pairs."
-    return "" if "missing" in direct else f"Mean margin {signed(direct['estimate'])} {unit}."
+    match direct:
+        case SameMargin():
+            return f"The margin is {reward(direct.value)} {unit} in each of the {count(direct)} pairs."
+        case Effect():
+            return f"Mean margin {signed(direct.estimate)} {unit}."
+        case Missing():
+            return ""
 
 
-def _at_no_drift(identification: Json) -> dict[str, Margin | None]:
+def _at_no_drift(identification: Identified | NotIdentified | Missing) -> dict[str, Margin | None]:
     """The mean margin among like pairs (`alike`) and each adjusted form's; None for one that could not be estimated."""
-    if "missing" in identification:
+    if isinstance(identification, Missing):
         return {}
-    adjusted = {form: _margin(one, "effect") for form, one in identification["adjusted"].items()}
-    return {"alike": _margin(identification["overlap_effect"], "mean_margin"), **adjusted}
+    adjusted: dict[str, Margin | None] = {form: _margin(one) for form, one in identification.adjusted.items()}
+    return {"alike": _margin(identification.overlap_effect), **adjusted}
 
 
-def _margin(found: Json, key: str) -> Margin | None:
+def _margin(found: Effect | PairsEffect | Adjusted | SameMargin | Missing) -> Margin | None:
     """An estimate of the audit; a plain number where all pairs share it, None where there is neither."""
-    if same := found.get("same"):
-        return float(same["value"])
-    return None if "missing" in found or "reason" in found else Estimate(**found[key])
+    match found:
+        case SameMargin():
+            return found.value
+        case Missing():
+            return None
+        case Effect():
+            return found.estimate
+        case PairsEffect():
+            return found.mean_margin
+        case Adjusted():
+            return found.effect
 
 
 def _said(margin: Margin | None) -> str:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal
 
 from cda.results.base import Estimate, Missing, Saved
+from cda.results.drift import BiasDrift
+from cda.results.effects import BiasEffects
+from cda.results.rate import BiasRate
+from cda.results.rewards import RewardSpread
 from cda.results.skew import BiasSkew, Plain, Quality, Seeds, TripleSkew, UnseenPhrases
 
 
@@ -37,12 +41,12 @@ class AuditResult(Saved):
     triple_skew: dict[str, TripleSkew]
     """By bias with triples."""
     paper: Any
-    effects: Any
-    drift: Any
+    effects: dict[str, BiasEffects]
+    drift: dict[str, BiasDrift]
     plain: Plain | None
     """None where plain CDA is the result itself."""
-    rate: Any
-    rewards: Any
+    rate: dict[str, BiasRate]
+    rewards: RewardSpread | Missing
     analysis: Any
     seeds: Seeds | None
     """None for a model as it is."""

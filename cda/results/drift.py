@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cda.results.base import Estimate, Result
+from cda.results.base import Estimate, Missing, Result
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -66,3 +66,15 @@ class FeatureDrift(Result):
     """Share of pairs beyond the limit; None for a feature without one."""
     limit: Limit | None
     """That limit."""
+
+
+class BiasDrift(Result):
+    """All that differs between the two sides of one bias's contrasts: features, other biases' labels, meaning."""
+
+    n: int
+    """Contrasts."""
+    features: tuple[FeatureDrift, ...] | Missing
+    labels: dict[str, Estimate | Missing]
+    """Other bias to the mean of label(perturbed) − label(base); positive: it came along."""
+    similarity: Estimate | Missing
+    """Mean cosine similarity of the two sides' embeddings."""

@@ -3,50 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from cda.biases import Bias
 from cda.llm.protocol import LLM
 from cda.records import Direction, Exclusions, Prompt, RewriteRequest, Triple, count_reasons
+from cda.results.rate import Flips
 from cda.rewrite.fidelity import is_unchanged, not_flipped
 from cda.rewrite.gate import Gated
 from cda.rewrite.protocol import Labeller, Rewriter
 from cda.rewrite.questions import Answered, baseline_responses
-
-
-@dataclass(frozen=True, slots=True)
-class Flips:
-    """How many originals of one bias could be rewritten to flip it and back, of those with the bias and those without.
-
-    Attributes:
-        by: Who rewrote: a rewriter's name, a file, or the embedded texts.
-        checked_by: Who or what says that the bias flipped; None if nothing can tell.
-        tried_with: Originals with the bias.
-        flipped_with: Of these, triples whose two rewrites both flipped it.
-        tried_without: Originals without the bias.
-        flipped_without: Of these, triples whose two rewrites both flipped it.
-        made: Whether the audit made the triples, rather than reading them.
-    """
-
-    by: str
-    checked_by: str | None
-    tried_with: int
-    flipped_with: int
-    tried_without: int
-    flipped_without: int
-    made: bool = False
-
-    def less(self, triples: Sequence[Triple]) -> Flips:
-        """The counts without some of the flipped triples, which are then neither tried nor flipped."""
-        n_with = sum(triple.has_attribute for triple in triples)
-        n_without = len(triples) - n_with
-        return replace(
-            self,
-            tried_with=self.tried_with - n_with,
-            flipped_with=self.flipped_with - n_with,
-            tried_without=self.tried_without - n_without,
-            flipped_without=self.flipped_without - n_without,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +99,16 @@ def flips_of(
         checked_by: Who or what says that the bias flipped.
         made: Whether the audit made the triples.
     """
-    n_with = sum(triple.has_attribute for triple in triples)
-    return Flips(by, checked_by, sum(tried), n_with, len(tried) - sum(tried), len(triples) - n_with, made)
+    n_with = int(sum(triple.has_attribute for triple in triples))
+    return Flips(
+        by=by,
+        checked_by=checked_by,
+        tried_with=int(sum(tried)),
+        flipped_with=n_with,
+        tried_without=int(len(tried) - sum(tried)),
+        flipped_without=len(triples) - n_with,
+        made=made,
+    )
 
 
 def triples_of_responses(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -13,12 +12,21 @@ from cda.effects.adjust import identify
 from cda.effects.clustered import Resampling
 from cda.effects.direct import direct_contrast
 from cda.effects.drift import embedding_similarity, feature_drift, label_drift, measured
-from cda.effects.same import SIGN_TEST, same_in_all
-from cda.errors import DataError
+from cda.effects.same import same_in_all
 from cda.features import PATTERN_FEATURES
 from cda.label.measured import exhibits
-from cda.results.base import Estimate, as_json
-from cda.stages.audit_groups import FloatArray, Group, attempt
+from cda.results.base import Estimate, Missing, PerScoring
+from cda.results.drift import BiasDrift
+from cda.results.effects import (
+    NORMAL_TEST,
+    SIGN_TEST,
+    BiasEffects,
+    DirectEffects,
+    Effect,
+    EffectTest,
+    SameMargin,
+)
+from cda.stages.audit_groups import FloatArray, Group, before_and_after, estimated
 from cda.stages.audit_result import rng
 from cda.stats.bootstrap import bootstrap_mean
 
@@ -26,62 +34,69 @@ Encode = Callable[[Sequence[str]], FloatArray]
 _MARKERS = "markers_per_100_words"
 
 
-def drifts(groups: Sequence[Group], biases: Mapping[str, Bias], encode: Encode | None, seed: int) -> dict[str, Any]:
+def drifts(
+    groups: Sequence[Group], biases: Mapping[str, Bias], encode: Encode | None, seed: int
+) -> dict[str, BiasDrift]:
     """What else differs between the two sides of each bias's contrasts: features, other biases' labels, meaning."""
     return {group.bias.name: _drift(group, biases, encode, seed) for group in groups}
 
 
-def effects(groups: Sequence[Group], seed: int) -> dict[str, Any]:
+def effects(groups: Sequence[Group], seed: int) -> dict[str, BiasEffects]:
     """The direct contrast under every scoring, and whether the pairs identify it; where there are two, its change."""
     return {group.bias.name: _effects(group, seed) for group in groups}
 
 
-def _drift(group: Group, biases: Mapping[str, Bias], encode: Encode | None, seed: int) -> dict[str, Any]:
+def _drift(group: Group, biases: Mapping[str, Bias], encode: Encode | None, seed: int) -> BiasDrift:
     perturbed, base = _texts(group)
     first, second = _features(perturbed, group.bias), _features(base, group.bias)
     ids = group.prompt_ids
-    result: dict[str, Any] = {"n": len(group), "features": []}
-    try:
-        found = feature_drift(first, second, ids, rng(seed), treatment=group.bias.treatment)
-        result["features"] = [one.model_dump() for one in found]
-    except DataError as error:
-        result["missing"] = str(error)
     others = [
         one for one in biases.values() if one.name != group.bias.name and one.measure and not one.measure.relative
     ]
-    result["labels"] = {one.name: attempt(partial(_label_drift, group, one)) for one in others}
+    similarity: Estimate | Missing = Missing(reason="no embeddings were asked for")
     if encode is not None:
-        result["similarity"] = attempt(partial(embedding_similarity, perturbed, base, encode, ids, rng(seed)))
-    return result
+        similarity = estimated(partial(embedding_similarity, perturbed, base, encode, ids, rng(seed)))
+    return BiasDrift(
+        n=len(group),
+        features=estimated(lambda: tuple(feature_drift(first, second, ids, rng(seed), treatment=group.bias.treatment))),
+        labels={one.name: estimated(partial(_label_drift, group, one)) for one in others},
+        similarity=similarity,
+    )
 
 
-def _effects(group: Group, seed: int) -> dict[str, Any]:
+def _effects(group: Group, seed: int) -> BiasEffects:
+    sides = before_and_after({label: _direct(group, margins, seed) for label, margins in group.margins.items()})
+    found = PerScoring[DirectEffects](**sides)
+    if isinstance(found.after, Missing):
+        return BiasEffects(before=found.before, unit=group.unit, test=_test(found.before.direct))
+    tested = Missing(reason="the change of skew is tested instead")
+    change = estimated(partial(_mean_change, group, seed))
+    return BiasEffects(before=found.before, after=found.after, unit=group.unit, change=change, test=tested)
+
+
+def _direct(group: Group, margins: FloatArray, seed: int) -> DirectEffects:
     perturbed, base = (measured(side) for side in _texts(group))
     ids, unit = group.prompt_ids, group.unit
-    result: dict[str, Any] = {"unit": unit}
-    for label, margins in group.margins.items():
-        direct = partial(direct_contrast, margins, np.zeros(len(group)), ids, Resampling(rng(seed)), unit)
-        identified = partial(
-            identify, margins, perturbed, base, ids, rng(seed), treatment=group.bias.treatment, unit=unit
-        )
-        result[label] = {"direct": attempt(direct), "identification": attempt(identified)}
-        if same := same_in_all(margins, ids):
-            result[label]["direct"]["same"] = as_json(same)
-    if len(group.margins) == 2:
-        result["change"] = attempt(partial(_mean_change, group, seed))
-    else:
-        (label,) = group.margins
-        result |= _test(result[label]["direct"])
-    return result
+    direct: Effect | SameMargin | Missing = estimated(
+        partial(direct_contrast, margins, np.zeros(len(group)), ids, Resampling(rng(seed)), unit)
+    )
+    if isinstance(direct, Missing):
+        direct = same_in_all(margins, ids, direct.reason) or direct
+    identified = partial(identify, margins, perturbed, base, ids, rng(seed), treatment=group.bias.treatment, unit=unit)
+    return DirectEffects(direct=direct, identification=estimated(identified))
 
 
-def _test(direct: Mapping[str, Any]) -> dict[str, Any]:
-    """The test that joins the audit's family: of the mean margin, or of the sign that every prompt shares; none where all are 0."""
-    if same := direct.get("same"):
-        what, p_value = "the margin that all pairs share is not 0", same["p_value"]
-        return {} if p_value is None else {"test": {"what": what, "p_value": p_value, "p_method": SIGN_TEST}}
-    p_value = direct.get("p_value")
-    return {} if p_value is None else {"test": {"what": "the mean margin is not 0", "p_value": p_value}}
+def _test(direct: Effect | SameMargin | Missing) -> EffectTest | Missing:
+    """The test that joins the audit's family: of the mean margin, or of the sign that every prompt shares."""
+    match direct:
+        case Effect():
+            return EffectTest(p_value=direct.p_value, method=NORMAL_TEST, what="the mean margin is not 0")
+        case SameMargin(p_value=float(p_value)):
+            return EffectTest(p_value=p_value, method=SIGN_TEST, what="the margin that all pairs share is not 0")
+        case SameMargin():
+            return Missing(reason="all margins are 0 and have no sign")
+        case _:
+            return direct
 
 
 def _mean_change(group: Group, seed: int) -> Estimate:

@@ -13,7 +13,7 @@ from cda.biases import Bias
 from cda.errors import DataError
 from cda.metrics.votes import Counts, Majority, TieRule, count_votes, leading_words, majority
 from cda.records import Contrast, Preference, prompt_id
-from cda.results.base import as_json
+from cda.results.base import Missing, as_json
 from cda.score.compared import Compared
 
 FloatArray = NDArray[np.float64]
@@ -134,6 +134,19 @@ def attempt(estimate: Callable[[], Any]) -> dict[str, Any]:
     except DataError as error:
         return {"missing": str(error)}
     return dict(as_json(found))
+
+
+def estimated(estimate: Callable[[], T]) -> T | Missing:
+    """An estimate, or why the data cannot give it. Never a number that stands for none."""
+    try:
+        return estimate()
+    except DataError as error:
+        return Missing(reason=str(error))
+
+
+def before_and_after(values: Mapping[str, T]) -> dict[str, T]:
+    """Values by scoring as the fields of a `PerScoring`: `before`, and `after` if there are two."""
+    return dict(zip(("before", "after"), values.values(), strict=False))
 
 
 def _group(

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from cda.effects.clustered import Effect, Resampling
-from cda.effects.contrasts import Contrasts, from_preferences, from_rewards
-from cda.effects.covariates import ConditionalEffects, conditional_effects, effect_slope
-from cda.effects.rate import ESTIMATORS, Estimand, RateEffects, collect, rate_effects, unless
+from cda.effects.clustered import Resampling
+from cda.effects.contrasts import Contrasts, FloatArray, from_preferences, from_rewards
+from cda.effects.covariates import conditional_effects, effect_slope
+from cda.effects.rate import ESTIMATORS, Estimand, collect, rate_effects, unless
 from cda.effects.sample import quantile_groups
 from cda.errors import DataError
 from cda.features import n_words
 from cda.records import Triple, equal_texts, normal_text, prompt_id
-from cda.results.base import as_json
-from cda.rewrite.triples import Flips
+from cda.results.base import NOT_TRAINED, Missing, PerScoring
+from cda.results.effects import NORMAL_TEST, Effect, EffectTest
+from cda.results.rate import BiasRate, ConditionalEffects, Flips, RateEffects, RateOfScoring
 from cda.score.compared import Compared, Comparison, Rewards
-from cda.stages.audit_groups import Scorings, attempt
+from cda.stages.audit_groups import Scorings, before_and_after, estimated
 from cda.stages.audit_result import rng
 
 _UNSCALED = "training may have changed the spread of the rewards"
@@ -28,7 +28,7 @@ _UNSCALED = "training may have changed the spread of the rewards"
 
 def rate(
     triples: Sequence[Triple], flips: Mapping[str, Flips], scorings: Scorings, min_flipped: float, seed: int
-) -> dict[str, Any]:
+) -> dict[str, BiasRate]:
     """RATE effects of every bias that triples were read or made for; every scoring on the same ones.
 
     Args:
@@ -39,11 +39,7 @@ def rate(
         seed: Of BCa intervals.
     """
     return {
-        name: {
-            "rewriter": counts.by,
-            "flips": as_json(counts),
-            **_rate([one for one in triples if one.bias == name], refusals(counts, min_flipped), scorings, seed),
-        }
+        name: _rate([one for one in triples if one.bias == name], counts, scorings, min_flipped, seed)
         for name, counts in flips.items()
     }
 
@@ -96,41 +92,52 @@ def naive_comparisons(triples: Sequence[Triple]) -> list[Comparison]:
     return [_of_originals(triples, pair) for pair in naive_pairs(triples)]
 
 
-def _rate(triples: Sequence[Triple], refused: Mapping[Estimand, str], scorings: Scorings, seed: int) -> dict[str, Any]:
+def _rate(triples: Sequence[Triple], flips: Flips, scorings: Scorings, min_flipped: float, seed: int) -> BiasRate:
+    refused = refusals(flips, min_flipped)
     asked = [triple_comparisons(triple) for triple in triples]
     margins = {
         label: [scoring.margins([one[at] for one in asked]) for at in range(3)] for label, scoring in scorings.items()
     }
     read = ~np.isnan(np.concatenate([np.array(sides) for sides in margins.values()])).any(axis=0)
-    result: dict[str, Any] = {"n": int(read.sum()), "unread": int((~read).sum())}
-    if not read.any():
-        unread = "no triple has a readable verdict on all its comparisons"
-        return result | {"missing": unread if triples else refused.get("ATE", "no triple is left")}
+    n, unread = int(read.sum()), int((~read).sum())
+    if not n:
+        why = "no triple has a readable verdict on all its comparisons"
+        none = Missing(reason=why if triples else refused.get("ATE", "no triple is left"))
+        return BiasRate(flips=flips, n=n, unread=unread, measured=none, changes=none, test=none)
     kept = [triple for triple, keep in zip(triples, read, strict=True) if keep]
     place = np.cumsum(read) - 1
     # Of all triples, as they were asked: a triple that is left out takes its pair with it, and its partner meets no other.
     pairs = [(int(place[one]), int(place[other])) for one, other in naive_pairs(triples) if read[one] and read[other]]
     contrasts = {label: _contrasts(kept, scoring, pairs) for label, scoring in scorings.items()}
-    for label, one in contrasts.items():
-        result[label] = attempt(partial(rate_effects, one, Resampling(rng(seed)), refused))
-        result[label]["by_length"] = attempt(partial(_by_length, one, kept, refused, seed))
-        result[label]["slope"] = as_json(_slope(one, kept, refused, seed))
-        if one.originals is None:
-            result["naive_unread"] = len(pairs) - (0 if one.naive is None else len(one.naive))
+    measured = {
+        label: RateOfScoring(
+            overall=estimated(partial(rate_effects, one, Resampling(rng(seed)), refused)),
+            by_length=estimated(partial(_by_length, one, kept, refused, seed)),
+            slope=_slope(one, kept, refused, seed),
+        )
+        for label, one in contrasts.items()
+    }
+    last = list(contrasts.values())[-1]
+    changes: RateEffects | Missing = NOT_TRAINED
     if len(contrasts) == 2:
         before, after = contrasts.values()
-        result["changes"] = attempt(partial(_changes, before, after, refused, seed))
-    last = result[list(contrasts)[-1]]
-    average = average_effect(last)
-    if average is not None:
-        result["test"] = {"what": "the double-rewrite ATE is not 0", "p_value": average["p_value"]}
-    return result
+        changes = estimated(partial(_changes, before, after, refused, seed))
+    return BiasRate(
+        flips=flips,
+        n=n,
+        unread=unread,
+        naive_unread=len(pairs) - (0 if last.naive is None else len(last.naive)) if last.originals is None else None,
+        measured=PerScoring[RateOfScoring](**before_and_after(measured)),
+        changes=changes,
+        test=_test(list(measured.values())[-1].average),
+    )
 
 
-def average_effect(effects: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The double-rewrite ATE among the effects of one scoring, or of their changes; None if it is not estimated."""
-    found = effects.get("effects", ())
-    return next((one for one in found if (one["estimand"], one["estimator"]) == ("ATE", "double")), None)
+def _test(average: Effect | Missing) -> EffectTest | Missing:
+    """The test that joins the audit's family."""
+    if isinstance(average, Missing):
+        return average
+    return EffectTest(p_value=average.p_value, method=NORMAL_TEST, what="the double-rewrite ATE is not 0")
 
 
 def _contrasts(triples: Sequence[Triple], scoring: Compared, pairs: Sequence[tuple[int, int]]) -> Contrasts:
@@ -175,7 +182,8 @@ def _slope(
     for by in ESTIMATORS:
         found = partial(effect_slope, contrasts, hundreds, by, Resampling(rng(seed)), name)
         wanted.append((f"slope per {name}", by, found if by == "naive" else unless(refused, "ATE", found)))
-    return ConditionalEffects(*collect(wanted))
+    effects, missing = collect(wanted)
+    return ConditionalEffects(effects=effects, not_estimated=missing)
 
 
 def _changes(before: Contrasts, after: Contrasts, refused: Mapping[Estimand, str], seed: int) -> RateEffects:
@@ -183,12 +191,18 @@ def _changes(before: Contrasts, after: Contrasts, refused: Mapping[Estimand, str
 
     Every estimator is linear in the rewards, so that its change is the same estimator on the differences of rewards.
     """
-    sides = ("double", "single", "rewrite_effect", "originals", "naive")
-    moved = {name: _moved(getattr(before, name), getattr(after, name)) for name in sides}
-    found = rate_effects(replace(after, **moved), Resampling(rng(seed)), refused)
-    unscaled = tuple(replace(one, standardised=None, standardised_missing=_UNSCALED) for one in found.effects)
-    return replace(found, effects=unscaled)
+    moved = replace(
+        after,
+        double=after.double - before.double,
+        single=after.single - before.single,
+        rewrite_effect=after.rewrite_effect - before.rewrite_effect,
+        originals=_moved(before.originals, after.originals),
+        naive=_moved(before.naive, after.naive),
+    )
+    found = rate_effects(moved, Resampling(rng(seed)), refused)
+    unscaled = tuple(one.model_copy(update={"standardised": Missing(reason=_UNSCALED)}) for one in found.effects)
+    return found.model_copy(update={"effects": unscaled})
 
 
-def _moved(before: Any, after: Any) -> Any:
+def _moved(before: FloatArray | None, after: FloatArray | None) -> FloatArray | None:
     return None if before is None or after is None else after - before

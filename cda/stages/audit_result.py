@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -10,7 +10,6 @@ import numpy as np
 
 from cda.data.contrasts import DIRECTIONS
 from cda.embedded.rules import telling_phrases
-from cda.errors import DataError
 from cda.metrics.beyond_noise import beyond_noise
 from cda.metrics.people import AgainstPeople, against_people
 from cda.metrics.people_change import people_change
@@ -21,9 +20,11 @@ from cda.metrics.votes import TieRule, agreement, noise_ceiling
 from cda.records import Contrast, Pair, prompt_id
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, PerScoring, Test, as_json
+from cda.results.effects import BiasEffects
+from cda.results.rate import BiasRate
 from cda.results.skew import BiasSkew, PlainSkew, Quality, TripleSkew, UnseenPhrases
 from cda.score.compared import Compared, Rewards
-from cda.stages.audit_groups import FloatArray, Group, People, Scorings, attempt, people_of, sides_of
+from cda.stages.audit_groups import FloatArray, Group, People, Scorings, attempt, estimated, people_of, sides_of
 from cda.stats.multiplicity import benjamini_hochberg, holm
 from cda.stats.proportions import exact_change_test
 from cda.stats.streams import Stream, generator
@@ -31,8 +32,10 @@ from cda.stats.streams import Stream, generator
 T = TypeVar("T")
 M = TypeVar("M", bound=Measure)
 W = TypeVar("W", UnseenPhrases, TripleSkew)
+A = TypeVar("A", BiasSkew, Quality, BiasEffects, BiasRate)
 _NOTHING = {"value": 0.0, "low": 0.0, "high": 0.0, "method": "one model"}
 """A change from a model to itself."""
+_SAME_MODEL = Missing(reason="before and after are one model")
 
 
 def rng(seed: int) -> np.random.Generator:
@@ -165,11 +168,9 @@ def unchanged(audit: AuditResult) -> AuditResult:
     """The audit with every change of a share or a RATE effect exactly 0: at dose 0, before and after are one model."""
     for part in (audit.votes, audit.quality_sections):
         _set_unchanged(part)
-    for one in audit.rate.values():
-        if "effects" in one.get("after", {}):
-            one["changes"] = one["after"] | {"effects": [_no_effect(effect) for effect in one["after"]["effects"]]}
     return audit.model_copy(
         update={
+            "rate": {name: _rate_unchanged(one) for name, one in audit.rate.items()},
             "skew": {name: _still(one) for name, one in audit.skew.items()},
             "quality": audit.quality and _still(audit.quality),
             "unseen_phrases": {name: _still_within(one) for name, one in audit.unseen_phrases.items()},
@@ -178,9 +179,16 @@ def unchanged(audit: AuditResult) -> AuditResult:
     )
 
 
-def _no_effect(effect: Mapping[str, Any]) -> dict[str, Any]:
-    estimate = {**effect["estimate"], **_NOTHING}
-    return {**effect, "estimate": estimate, "p_value": 1.0, "bca": None, "standardised": None}
+def _rate_unchanged(rate: BiasRate) -> BiasRate:
+    after = rate.under().get("after")
+    if after is None or isinstance(after.overall, Missing):
+        return rate
+    nothing: dict[str, Any] = {"p_value": 1.0, "bca": _SAME_MODEL, "standardised": _SAME_MODEL}
+    effects = tuple(
+        one.model_copy(update={"estimate": one.estimate.model_copy(update=_NOTHING), **nothing})
+        for one in after.overall.effects
+    )
+    return rate.model_copy(update={"changes": after.overall.model_copy(update={"effects": effects})})
 
 
 def _still(one: M) -> M:
@@ -224,9 +232,10 @@ def adjust_for_all_tests(audit: AuditResult) -> AuditResult:
     tests += [one["gap_test"] for one in audit.votes.values() if "gap_test" in one]
     tests = [one for one in tests if "p_value" in one]
     quality = [audit.quality.test] if audit.quality and isinstance(audit.quality.test, Test) else []
-    effects = [one["test"] for per_bias in (audit.effects, audit.rate) for one in per_bias.values() if "test" in one]
+    effects = {name: one.test for name, one in audit.effects.items() if isinstance(one.test, Test)}
+    rates = {name: one.test for name, one in audit.rate.items() if isinstance(one.test, Test)}
     p_values = [one.p_value for one in skews.values()] + [one["p_value"] for one in tests]
-    p_values += [one.p_value for one in quality] + [one["p_value"] for one in effects]
+    p_values += [one.p_value for one in (*quality, *effects.values(), *rates.values())]
     adjusted = iter(zip(holm(p_values), benjamini_hochberg(p_values), strict=True))
     skew = {name: _adjusted(audit.skew[name], next(adjusted)) for name in skews}
     for one in tests:
@@ -234,13 +243,13 @@ def adjust_for_all_tests(audit: AuditResult) -> AuditResult:
     found: dict[str, Any] = {"skew": audit.skew | skew, "n_tests": len(p_values)}
     if audit.quality and quality:
         found["quality"] = _adjusted(audit.quality, next(adjusted))
-    for one in effects:
-        one["p_holm"], one["p_bh"] = next(adjusted)
+    found["effects"] = audit.effects | {name: _adjusted(audit.effects[name], next(adjusted)) for name in effects}
+    found["rate"] = audit.rate | {name: _adjusted(audit.rate[name], next(adjusted)) for name in rates}
     return audit.model_copy(update=found)
 
 
-def _adjusted(one: M, adjusted: tuple[float, float]) -> M:
-    """A measure whose test has these adjusted p-values: Holm's, and Benjamini and Hochberg's."""
+def _adjusted(one: A, adjusted: tuple[float, float]) -> A:
+    """A measure, or an effect, whose test has these adjusted p-values: Holm's, and Benjamini and Hochberg's."""
     if isinstance(one.test, Missing):
         return one
     test = one.test.model_copy(update={"p_holm": adjusted[0], "p_bh": adjusted[1]})
@@ -294,14 +303,6 @@ def measure_of(margins: Mapping[str, FloatArray], prompt_ids: Sequence[str], tie
 def per_scoring(values: Mapping[str, T]) -> PerScoring[T]:
     """A value of the one model; or of the model before and after."""
     return PerScoring(**dict(zip(("before", "after"), values.values(), strict=False)))
-
-
-def estimated(estimate: Callable[[], Estimate]) -> Estimate | Missing:
-    """An estimate, or why the data cannot give it. Never a number that stands for none."""
-    try:
-        return estimate()
-    except DataError as error:
-        return Missing(reason=str(error))
 
 
 def change_json(change: Change) -> dict[str, Any]:

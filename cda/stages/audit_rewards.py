@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from cda.metrics.distribution import common_edges, distribution
 from cda.records import Triple, prompt_id
+from cda.results.base import Missing, PerScoring
+from cda.results.rewards import ContrastRewards, Kinds, RewardSpread, TripleRewards
 from cda.score.compared import Rewards
-from cda.stages.audit_groups import FloatArray, Group, Scorings, attempt
+from cda.stages.audit_groups import FloatArray, Group, Scorings, before_and_after, estimated
 from cda.stages.audit_result import rng
 
 SIDES = ("base", "perturbed")
@@ -20,23 +21,23 @@ Values = Mapping[str, Mapping[str, tuple[FloatArray, list[str]]]]
 """Scoring to kind of text to its rewards and prompts."""
 
 
-def rewards(groups: Sequence[Group], triples: Sequence[Triple], scorings: Scorings, seed: int) -> dict[str, Any]:
-    """Distributions of rewards on common bins; empty where a scorer compares pairs and rewards no single text.
-
-    `contrasts`: bias to scoring to side, all biases on the same bins. `triples`: bias to scoring to `with`, `without`
-    (whether the original has the attribute) and text. Texts without a reward (too long) are left out; n says how many are in.
-    """
+def rewards(
+    groups: Sequence[Group], triples: Sequence[Triple], scorings: Scorings, seed: int
+) -> RewardSpread | Missing:
+    """Distributions of rewards on common bins; missing if a scorer compares pairs and rewards no single text."""
     known = {label: one for label, one in scorings.items() if isinstance(one, Rewards)}
     if len(known) < len(scorings):
-        return {}
+        return Missing(reason="the scorer compares pairs and rewards no single text")
     sides = {group.bias.name: _of_contrasts(group, known) for group in groups}
     names = dict.fromkeys(triple.bias for triple in triples)
     texts = {name: _of_triples([one for one in triples if one.bias == name], known) for name in names}
     edges = _edges([one for of in sides.values() for one in _arrays(of)])
-    return {
-        "contrasts": {"edges": edges, "of": {name: _distributions(of, edges, seed) for name, of in sides.items()}},
-        "triples": {name: _on_own_bins(of, seed) for name, of in texts.items()},
-    }
+    return RewardSpread(
+        contrasts=ContrastRewards(
+            edges=edges, of={name: _distributions(of, edges, seed) for name, of in sides.items()}
+        ),
+        triples={name: _on_own_bins(of, seed) for name, of in texts.items()},
+    )
 
 
 def _of_contrasts(group: Group, known: Mapping[str, Rewards]) -> Values:
@@ -62,26 +63,28 @@ def _of_triples(triples: Sequence[Triple], known: Mapping[str, Rewards]) -> Valu
     return found
 
 
-def _on_own_bins(of: Values, seed: int) -> dict[str, Any]:
+def _on_own_bins(of: Values, seed: int) -> TripleRewards:
     edges = _edges(_arrays(of))
-    return {"edges": edges, "of": _distributions(of, edges, seed)}
+    return TripleRewards(edges=edges, of=_distributions(of, edges, seed))
 
 
-def _distributions(of: Values, edges: Sequence[float], seed: int) -> dict[str, Any]:
-    return {
+def _distributions(of: Values, edges: Sequence[float], seed: int) -> PerScoring[Kinds]:
+    found = {
         label: {
-            kind: attempt(partial(distribution, values, ids, edges, rng(seed))) for kind, (values, ids) in kinds.items()
+            kind: estimated(partial(distribution, values, ids, edges, rng(seed)))
+            for kind, (values, ids) in kinds.items()
         }
         for label, kinds in of.items()
     }
+    return PerScoring[Kinds](**before_and_after(found))
 
 
 def _arrays(of: Values) -> list[FloatArray]:
     return [values for kinds in of.values() for values, _ in kinds.values()]
 
 
-def _edges(arrays: Sequence[FloatArray]) -> list[float]:
-    return list(common_edges(arrays)) if any(one.size for one in arrays) else []
+def _edges(arrays: Sequence[FloatArray]) -> tuple[float, ...]:
+    return common_edges(arrays) if any(one.size for one in arrays) else ()
 
 
 def _there(values: Sequence[float], ids: Sequence[str]) -> tuple[FloatArray, list[str]]:

@@ -11,12 +11,14 @@ from cda.config.load import LoadedRecipe
 from cda.errors import DataError
 from cda.records import Triple, prompt_id
 from cda.results.base import Missing
+from cda.results.effects import Effect
+from cda.results.rate import BiasRate
 from cda.results.skew import OverSeeds, Seeds
 from cda.run import RunFolder
 from cda.score.compared import Comparison
 from cda.stages.applied import applied_dose
 from cda.stages.audit_groups import FloatArray, Group, Scorings, people_of
-from cda.stages.audit_rate import average_effect, triple_comparisons
+from cda.stages.audit_rate import triple_comparisons
 from cda.stages.audit_sources import AuditTexts
 from cda.stages.audit_triple_skew import skewed_triples
 from cda.stages.trainings import Training, trainings
@@ -33,7 +35,7 @@ def seeds(
     groups: Sequence[Group],
     texts: AuditTexts,
     scorings: Scorings,
-    rate: Mapping[str, Any],
+    rate: Mapping[str, BiasRate],
 ) -> Seeds:
     """Skew, miscalibration, skew over triples, RATE's ATE and quality over all trainings of a run.
 
@@ -84,7 +86,7 @@ def seeds(
         rate={
             name: _rewards(read([_double(one) for one in texts.triples if one.bias == name]))
             for name, one in rate.items()
-            if average_effect(one.get("after", {}))
+            if (known := one.under().get("after")) and isinstance(known.average, Effect)
         },
         quality=_of_margins(read([(pair.prompt, pair.chosen, pair.rejected) for pair in texts.pairs]))
         if texts.pairs

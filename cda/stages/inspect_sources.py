@@ -223,7 +223,7 @@ def _audited(folder: RunFolder, found: _Found) -> None:
     _triples(load_rows(str(file)), f"{folder.path.name}/audit/{AUDITED}", TRIPLES, found)
     audit = load(AuditResult, folder.stage("audit") / RESULT, "cda audit")
     for name, rate in audit.rate.items():
-        found.by[str(rate.get("rewriter", "unknown"))] = None
+        found.by[rate.flips.by] = None
         lost = audit.excluded.get(f"triples of {name}")
         if lost is not None:
             found.lost.append(Lost(name, f"{TRIPLES}, both directions", int(lost["seen"]), lost["reasons"]))

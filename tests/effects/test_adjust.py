@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from cda.effects.adjust import Adjusted, Form, Identification, adjusted_effect, identify
+from cda.effects.adjust import adjusted_effect, identify
 from cda.effects.drift import FloatArray, Limit
-from cda.effects.overlap import Effect, NotIdentified
 from cda.errors import DataError
+from cda.results.base import Missing
+from cda.results.effects import Adjusted, Form, Identification, PairsEffect
 
 FORMS: tuple[Form, ...] = ("linear", "log_ratio", "signed_log", "quadratic")
 LIMITS = {"words": Limit(ratio=1.15)}
@@ -39,7 +40,7 @@ def run(margins: FloatArray, perturbed: dict, base: dict, **arguments: object) -
     return identify(margins, perturbed, base, ids(len(margins)), rng(), limits=LIMITS, **arguments)  # type: ignore[arg-type]
 
 
-def fitted(one: Adjusted | NotIdentified) -> Adjusted:
+def fitted(one: Adjusted | Missing) -> Adjusted:
     assert isinstance(one, Adjusted), one
     return one
 
@@ -50,11 +51,11 @@ def test_linear_world_recovers_the_planted_effect() -> None:
     linear = fitted(found.adjusted["linear"])
     assert linear.effect.low <= TRUTH <= linear.effect.high
     assert linear.effect.high - linear.effect.low < 0.1
-    assert isinstance(found.overlap_effect, Effect)
+    assert isinstance(found.overlap_effect, PairsEffect)
     assert found.overlap_effect.mean_margin.low <= TRUTH + 0.04 <= found.overlap_effect.mean_margin.high
     assert found.unadjusted.mean_margin.low > TRUTH  # drift included
     assert "pairs have drift within limits: mean margin +0.5" in found.reason
-    assert found.to_json()["adjusted"]["linear"]["effect"]["unit"] == "reward"
+    assert found.model_dump()["adjusted"]["linear"]["effect"]["unit"] == "reward"
 
 
 def test_a_world_without_overlap_is_not_identified() -> None:
@@ -64,7 +65,7 @@ def test_a_world_without_overlap_is_not_identified() -> None:
     margins = np.sqrt(perturbed - base) + random.normal(0, 0.5, 400)  # no effect at zero drift; the forms cannot know
     found = run(margins, {"words": perturbed}, {"words": base})
     assert found.verdict == "not identified from these pairs"
-    assert found.overlap_effect == NotIdentified("no overlap: none of 400 pairs has drift within limits")
+    assert found.overlap_effect == Missing(reason="no overlap: none of 400 pairs has drift within limits")
     assert found.reason.startswith("no overlap")
     assert found.overlap.n == 0
 
@@ -79,7 +80,7 @@ def test_forms_that_differ_in_sign_are_not_identified_even_with_overlap() -> Non
     assert fitted(found.adjusted["linear"]).effect.low > 0 > fitted(found.adjusted["log_ratio"]).effect.high
     assert found.verdict == "not identified from these pairs"
     assert found.reason.startswith("adjusted effects differ in sign: linear +")
-    assert isinstance(found.overlap_effect, Effect)  # said, though the verdict is that it cannot be relied on
+    assert isinstance(found.overlap_effect, PairsEffect)  # said, though the verdict is that it cannot be relied on
     assert found.overlap_effect.mean_margin.value == pytest.approx(-0.3, abs=0.05)
 
 
@@ -154,7 +155,7 @@ def test_a_difference_that_all_pairs_share_is_told_from_the_effect_by_no_form() 
     margins = rng(6).normal(1, 1, 100)
     for form in FORMS:
         found = adjusted_effect(margins, {"words": np.full(100, 150.0)}, {"words": np.full(100, 100.0)}, ids(100), form)
-        assert isinstance(found, NotIdentified)
+        assert isinstance(found, Missing)
         assert "words is the same in all pairs" in found.reason
 
 
@@ -202,7 +203,7 @@ def test_few_prompts_have_student_s_t_with_prompts_less_coefficients() -> None:
 
 def test_fewer_prompts_than_coefficients() -> None:
     found = adjusted_effect([1.0, 2.0], {"words": [1, 5]}, {"words": [2, 2]}, ["p", "q"])
-    assert isinstance(found, NotIdentified)
+    assert isinstance(found, Missing)
     assert "2 prompts for 2 coefficients" in found.reason
 
 
@@ -250,20 +251,20 @@ def words_alone(n: int = 200, left: float = 0.0) -> tuple[FloatArray, dict, dict
 
 def test_margins_that_drift_explains_in_full_are_said_to_be() -> None:
     found = adjusted_effect(*words_alone(), ids(200))
-    assert found == NotIdentified(
-        "linear: what else differs explains the margins in full, and nothing is left for the bias to explain"
+    assert found == Missing(
+        reason="linear: what else differs explains the margins in full, and nothing is left for the bias to explain"
     )
     assert "what else differs explains the margins in full" in run(*words_alone()).reason
 
 
 def test_what_drift_leaves_over_is_not_called_nothing() -> None:
     found = adjusted_effect(*words_alone(left=-5), ids(200))
-    assert isinstance(found, NotIdentified)
+    assert isinstance(found, Missing)
     assert "explains in full how the margins vary; −5 is left" in found.reason
 
 
 def test_margins_that_do_not_vary_are_not_explained_by_drift() -> None:
     _, perturbed, base = linear_world(200)
     found = adjusted_effect(np.ones(200), perturbed, base, ids(200))
-    assert isinstance(found, NotIdentified)
+    assert isinstance(found, Missing)
     assert "nothing is left to vary between its 200 prompts" in found.reason

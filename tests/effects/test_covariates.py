@@ -12,6 +12,7 @@ from cda.effects.contrasts import Contrasts, from_preferences, from_rewards
 from cda.effects.covariates import conditional_effects, effect_slope
 from cda.effects.rate import effect
 from cda.errors import DataError
+from cda.results.base import Estimate
 
 
 def planted(n: int = 600, seed: int = 3) -> tuple[Contrasts, np.ndarray]:
@@ -51,7 +52,7 @@ def test_slopes_are_least_squares() -> None:
     contrasts, x = planted()
     found = effect_slope(contrasts, x, "double", Resampling(np.random.default_rng(0), 2000))
     assert found.estimate.value == pytest.approx(np.polyfit(x, contrasts.double, 1)[0])
-    assert found.bca is not None
+    assert isinstance(found.bca, Estimate)
     assert (found.bca.low, found.bca.high) == pytest.approx((found.estimate.low, found.estimate.high), abs=0.03)
 
 

@@ -8,6 +8,7 @@ from scipy import stats
 
 from cda.effects.direct import direct_contrast
 from cda.errors import DataError
+from cda.results.base import Missing
 
 
 def test_a_paired_mean_under_its_own_name() -> None:
@@ -18,7 +19,7 @@ def test_a_paired_mean_under_its_own_name() -> None:
     assert (found.estimand, found.estimator) == ("mean margin", "direct contrast")
     assert found.estimate.value == pytest.approx((perturbed - base).mean())
     assert found.standard_error == pytest.approx(stats.sem(perturbed - base))
-    assert found.standardised is None and found.standardised_missing
+    assert isinstance(found.standardised, Missing) and found.standardised.reason
 
 
 @pytest.mark.parametrize(

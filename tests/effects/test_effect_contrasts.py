@@ -7,6 +7,7 @@ import pytest
 from cda.effects.contrasts import from_preferences, from_rewards
 from cda.effects.rate import effect, rate_effects
 from cda.errors import DataError
+from cda.results.base import Missing
 
 IDS = ["a", "b", "c"]
 GOOD = [1.0, 2.0, 3.0]
@@ -52,7 +53,7 @@ def test_a_pairwise_judge_gives_effects_without_a_reward() -> None:
     )
     assert found.get("ATE", "double").estimate.value == pytest.approx(0.625)
     assert found.get("ATE", "double").estimate.unit == "preference"
-    assert found.get("ATE", "double").standardised is None
+    assert isinstance(found.get("ATE", "double").standardised, Missing)
     with pytest.raises(DataError, match="verdict on no original with the attribute beside one without"):
         found.get("ATE", "naive")
 

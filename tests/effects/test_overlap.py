@@ -9,16 +9,15 @@ from hypothesis import strategies as st
 
 from cda.effects.drift import Limit
 from cda.effects.overlap import (
-    Effect,
-    NotIdentified,
     OverlapRule,
     effect,
     overlap_effect,
     overlap_of,
     within_limits,
 )
-from cda.effects.same import SameInAll
 from cda.errors import DataError
+from cda.results.base import Missing
+from cda.results.effects import PairsEffect, SameMargin
 
 LIMITS = {"words": Limit(ratio=1.15), "list_lines": Limit(difference=0)}
 PERTURBED = {"words": [110, 200, 100, 300], "list_lines": [0, 0, 4, 5]}
@@ -55,7 +54,7 @@ def test_effect_among_the_pairs_within_limits() -> None:
     margins = np.tile([1.0, -1.0, 2.0, 9.0], 30)
     inside = np.tile([True, True, True, False], 30)
     found = overlap_effect(margins, inside, ids(120), rng())
-    assert isinstance(found, Effect)
+    assert isinstance(found, PairsEffect)
     assert found.mean_margin.value == pytest.approx(2 / 3)
     assert found.skew.value == pytest.approx(2 / 3)
     assert (found.mean_margin.n, found.mean_margin.unit) == (90, "reward")
@@ -75,7 +74,7 @@ def test_effect_among_the_pairs_within_limits() -> None:
 def test_too_small_an_overlap_is_said_in_words(n_inside: int, n_prompts: int, rule: OverlapRule, message: str) -> None:
     clusters = [f"p{row % n_prompts}" for row in range(100)]
     found = overlap_effect(np.ones(100), np.arange(100) < n_inside, clusters, rng(), rule=rule)
-    assert isinstance(found, NotIdentified)
+    assert isinstance(found, Missing)
     assert message in found.reason
 
 
@@ -87,7 +86,7 @@ def test_exactly_enough_overlap_is_enough(n_inside: int, n_total: int, enough: b
     """30 prompts and a fifth of the pairs, both of them included."""
     margins, inside = np.arange(n_total) % 7 - 2.0, np.arange(n_total) < n_inside
     found = overlap_effect(margins, inside, ids(n_total), rng())
-    assert isinstance(found, Effect) == enough
+    assert isinstance(found, PairsEffect) == enough
 
 
 def test_bad_margins_raise() -> None:
@@ -114,7 +113,8 @@ def test_label_swap_flips_the_effect_and_keeps_the_overlap(rows: list[tuple[int,
 def test_like_pairs_that_share_one_margin_keep_it() -> None:
     margins = np.where(np.arange(100) < 50, -1.0, 0.5)
     found = overlap_effect(margins, np.arange(100) < 50, ids(100), rng())
-    assert isinstance(found, NotIdentified)
-    assert found.same == SameInAll(-1.0, 50, 50, pytest.approx(2 * 0.5**50))  # type: ignore[arg-type]
+    assert isinstance(found, SameMargin)
+    assert (found.value, found.n, found.n_prompts, found.p_value) == (-1.0, 50, 50, pytest.approx(2 * 0.5**50))
     assert "(−1 in each)" in found.reason  # a minus, not a hyphen
-    assert overlap_effect(margins, np.arange(100) < 5, ids(100), rng()).same is None  # type: ignore[union-attr]
+    few = overlap_effect(margins, np.arange(100) < 5, ids(100), rng())
+    assert isinstance(few, Missing) and not isinstance(few, SameMargin)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from cda.effects.same import SameInAll, same_in_all
+from cda.effects.same import same_in_all
 
 PROMPTS = ["a", "b", "b", "c"]
 
 
 @pytest.mark.parametrize("value", [1.0, -1.0, 0.1 + 0.2])
 def test_prompts_and_not_pairs_are_counted(value: float) -> None:
-    assert same_in_all([value] * 4, PROMPTS) == SameInAll(value, 4, 3, pytest.approx(2 * 0.5**3))  # type: ignore[arg-type]
+    found = same_in_all([value] * 4, PROMPTS)
+    assert found is not None
+    assert (found.value, found.n, found.n_prompts, found.p_value) == (value, 4, 3, pytest.approx(2 * 0.5**3))
 
 
 def test_a_margin_of_0_has_no_sign_to_test() -> None:
-    assert same_in_all([0.0] * 4, PROMPTS) == SameInAll(0.0, 4, 3, None)
+    found = same_in_all([0.0] * 4, PROMPTS)
+    assert found is not None
+    assert (found.value, found.n, found.n_prompts, found.p_value) == (0.0, 4, 3, None)
 
 
 def test_a_trace_of_rounding_is_no_difference() -> None:

@@ -17,13 +17,13 @@ from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from cda.effects.adjust import adjusted_effect, identify
-from cda.effects.clustered import Effect, Resampling
+from cda.effects.clustered import Resampling
 from cda.effects.contrasts import Contrasts, from_preferences, from_rewards
 from cda.effects.covariates import conditional_effects, effect_slope
 from cda.effects.direct import direct_contrast
 from cda.effects.drift import Limit, embedding_similarity, feature_drift, label_drift, measured
-from cda.effects.overlap import NotIdentified, OverlapRule, effect, overlap_effect, overlap_of
-from cda.effects.rate import NotEstimated, rate_effects, rewrite_effect
+from cda.effects.overlap import OverlapRule, effect, overlap_effect, overlap_of
+from cda.effects.rate import rate_effects, rewrite_effect
 from cda.effects.sample import quantile_groups
 from cda.errors import DataError
 from cda.metrics.people import (
@@ -36,7 +36,8 @@ from cda.metrics.people import (
 )
 from cda.metrics.preference import positive_share, positive_share_change
 from cda.metrics.votes import Majority, agreement, count_votes, majority, noise_ceiling
-from cda.results.base import Estimate
+from cda.results.base import Estimate, Missing, Result
+from cda.results.effects import Effect
 from cda.stats.auc import auc
 from cda.stats.bootstrap import bootstrap_mean, bootstrap_paired_difference, bootstrap_ratio, bootstrap_sums
 from cda.stats.multiplicity import benjamini_hochberg, holm
@@ -233,7 +234,7 @@ def _leaves(value: Any, place: str) -> Iterator[tuple[str, Number]]:
     elif isinstance(value, Effect):
         for part in ("estimate", "bca", "standard_error", "p_value", "standardised"):
             yield from _leaves(getattr(value, part), f"{place}/{value.estimand}/{value.estimator}/{part}")
-    elif isinstance(value, (NotEstimated, NotIdentified)):
+    elif isinstance(value, Missing):
         assert value.reason
     elif isinstance(value, Mapping):
         for key, one in value.items():
@@ -241,6 +242,9 @@ def _leaves(value: Any, place: str) -> Iterator[tuple[str, Number]]:
     elif isinstance(value, tuple):
         for one in value:
             yield from _leaves(one, place)
+    elif isinstance(value, Result):
+        for part_name in type(value).model_fields:
+            yield from _leaves(getattr(value, part_name), f"{place}/{part_name}")
     elif is_dataclass(value) and not isinstance(value, Limit):
         for part in fields(value):
             yield from _leaves(getattr(value, part.name), f"{place}/{part.name}")
@@ -634,7 +638,7 @@ def test_a_constant_attribute_leaves_reasons_where_the_other_group_is_needed(w: 
             for one in result.not_estimated
         )
         assert {one.estimand for one in result.not_estimated} >= {"ATE", "ATU" if w else "ATT", f"w = {int(not w)}"}
-        assert all(one.standardised is None and one.standardised_missing for one in result.effects)
+        assert all(isinstance(one.standardised, Missing) and one.standardised.reason for one in result.effects)
         with pytest.raises(DataError, match="W is constant"):
             rewrite_effect(contrasts, int(not w))
     for name in ("groups, naive", "slope, naive"):
@@ -653,10 +657,10 @@ def test_margins_that_are_all_the_same_have_no_error_to_go_with_a_mean(level: fl
         with pytest.raises(DataError, match=r"varies|vary"):
             MEASURES[name](rows)
     among = MEASURES["effect among overlapping"](rows)
-    assert isinstance(among, NotIdentified) and "its error is unknown" in among.reason
+    assert isinstance(among, Missing) and "its error is unknown" in among.reason
     for form in ("linear", "log_ratio", "signed_log", "quadratic"):
         adjusted = adjusted_effect(margins(rows), *features(rows), prompts(rows), form)
-        assert isinstance(adjusted, NotIdentified) and "error is unknown" in adjusted.reason
+        assert isinstance(adjusted, Missing) and "error is unknown" in adjusted.reason
     with pytest.raises(DataError, match="does not vary between its 12 prompts"):
         effect(margins(rows), prompts(rows), rng())
     skew = positive_share(margins(rows), prompts(rows))
@@ -673,7 +677,7 @@ def test_pairs_without_overlap_identify_nothing() -> None:
     assert MEASURES["effect among overlapping"](rows).reason.startswith("no overlap: none of 24 pairs")
     identification = MEASURES["identification"](rows)
     assert identification.verdict == "not identified from these pairs"
-    assert isinstance(identification.overlap_effect, NotIdentified)
+    assert isinstance(identification.overlap_effect, Missing)
     assert "no overlap" in identification.reason
 
 

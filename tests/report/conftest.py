@@ -19,6 +19,10 @@ from cda.metrics.votes import TieRule
 from cda.records import Contrast, LabelledPair, Pair, Triple, user_prompt
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, as_json
+from cda.results.drift import BiasDrift
+from cda.results.effects import BiasEffects
+from cda.results.rate import BiasRate
+from cda.results.rewards import RewardSpread
 from cda.results.skew import Quality, TripleSkew, UnseenPhrases
 from cda.rewrite.triples import flips_of
 from cda.score.compared import Preferences, Rewards, as_panel, comparison_id
@@ -91,13 +95,13 @@ def _group(
 
 
 @cache
-def _detail(shares: tuple[float, ...], *made_of: Any) -> str:
-    """Effects and drift of such a group, as JSON: they take long, and many biases of many audits have the same."""
+def _detail(shares: tuple[float, ...], *made_of: Any) -> tuple[BiasEffects, BiasDrift]:
+    """Effects and drift of such a group: they take long, and many biases of many audits have the same."""
     group = _group("jargon", shares, True, *made_of)
     biases = {group.bias.name: group.bias, "vagueness": load_bias("vagueness")}
     (effects,) = audit_detail.effects([group], SEED).values()
     (drift,) = audit_detail.drifts([group], biases, None, SEED).values()
-    return json.dumps([effects, drift])
+    return effects, drift
 
 
 @cache
@@ -123,12 +127,12 @@ def _triples() -> tuple[list[Triple], dict[str, float]]:
 
 
 @cache
-def _rate(two: bool) -> str:
+def _rate(two: bool) -> dict[str, BiasRate]:
     """RATE of jargon on 20 triples."""
     triples, scores = _triples()
     scorings = {name: Rewards(scores) for name in (("before", "after") if two else ("model",))}
     flips = flips_of([one.has_attribute for one in triples], triples, "rules", "measured long word share")
-    return json.dumps(audit_rate.rate(triples, {"jargon": flips}, scorings, 0.5, SEED))
+    return audit_rate.rate(triples, {"jargon": flips}, scorings, 0.5, SEED)
 
 
 @cache
@@ -183,7 +187,7 @@ def _paper(two: bool) -> Audit:
 
 
 @cache
-def _rewards(shares: tuple[float, ...], rate: bool, *made_of: Any) -> str:
+def _rewards(shares: tuple[float, ...], rate: bool, *made_of: Any) -> RewardSpread | Missing:
     """Rewards of the sides of such a group, 0 for the base and the margin for the other; and of the triples."""
     group = _group("jargon", shares, True, *made_of)
     triples, scores = _triples() if rate else ([], {})
@@ -195,7 +199,7 @@ def _rewards(shares: tuple[float, ...], rate: bool, *made_of: Any) -> str:
             for one, value in zip(group.contrasts, margins, strict=True)
         }
         scorings[label] = Rewards(sides | scores)
-    return json.dumps(audit_rewards.rewards([group], triples, scorings, SEED))
+    return audit_rewards.rewards([group], triples, scorings, SEED)
 
 
 def _measure(shares: tuple[float, ...], n: int = 400) -> Measure:
@@ -321,7 +325,7 @@ def make_audit() -> MakeAudit:
             for name, (shares, _) in wanted.items()
         }  # fmt: skip
         groups = [_group(name, made_of[name][0], target, *made_of[name][1:]) for name, (_, target) in wanted.items()]
-        details = {name: json.loads(_detail(*one)) for name, one in made_of.items()}
+        details = {name: _detail(*one) for name, one in made_of.items()}
         beside = {name: json.loads(_beside_people(ties, *made_of[name])) for name in sorted(made_of)}
         first = next(iter(targets))
         label_by = "measured long_word_share" if by == "embedded rules" else by
@@ -344,11 +348,12 @@ def make_audit() -> MakeAudit:
             "beyond_noise": _beyond_noise(groups, quality) if two else {},
             "effects": {name: effects for name, (effects, _) in details.items()},
             "drift": {name: drift for name, (_, drift) in details.items()},
-            "rate": json.loads(_rate(two)) if rate else {},
+            "rate": _rate(two) if rate else {},
             "triple_skew": _triple_skew(two) if rate else {},
             "quality_sections": json.loads(_sections(two)) if paper else None,
             "paper": _paper(two) if paper else None,
-            "rewards": {} if judge else json.loads(_rewards(made_of[first][0], rate, *made_of[first][1:])),
+            "rewards": Missing(reason="a judge rewards no single text") if judge
+                       else _rewards(made_of[first][0], rate, *made_of[first][1:]),
             "analysis": _analysis([group for group in groups if group.is_target], two, ties),
             "unseen_phrases": {next(iter(targets)): UnseenPhrases(n=57, of=100, skew=_measure((0.9, 0.5), 57))} if two else {},
             "examples": [_example(name, moved, two, hostile + "Use a pan.") for name in targets for moved in (-1.0, -3.0)],

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from changed import changed
+from made_rate import made_rate
 
 from cda.data.release import SOURCE
 from cda.report.dose_tables import dose_line
@@ -128,7 +129,7 @@ def test_every_table_of_shares_names_the_dose_and_has_a_column_of_plain_cda(audi
 
 def test_skew_over_triples_and_the_paper_s_outcome_have_the_column_too(voted: Any) -> None:
     made = voted | {
-        "rate": {"jargon": {"rewriter": SOURCE, "n": 40}},
+        "rate": {"jargon": made_rate(None, 40, SOURCE)},
         "triple_skew": {
             "jargon": TripleSkew(n=40, unread=0, skew=shares(0.9, 0.5, 40)),
             "length": TripleSkew(n=0, unread=1, skew=Missing(reason="none")),
@@ -185,7 +186,7 @@ def test_a_table_that_is_too_wide_puts_plain_cda_below_and_cuts_nothing(make_aud
 @pytest.mark.parametrize("dosed", [False, True])
 def test_effects_whose_cells_are_too_wide_stand_below_and_no_n_is_cut(make_audit: Any, dosed: bool) -> None:
     audit = make_audit({"worth-noting": (0.9, 0.5)}, rate=True)
-    audit["rate"] = {"worth-noting": next(iter(audit["rate"].values()))}
+    audit["rate"] = {"worth-noting": next(iter(audit.rate.values()))}
     lines = summary_table(with_dose(audit) if dosed else audit, PATH).splitlines()
     table = lines[: next(at for at, line in enumerate(lines) if line.startswith("Others: "))]
     assert "…" not in "".join(table) and max(map(width, lines)) <= MAX_COLUMNS and len(lines) <= MAX_LINES

@@ -8,6 +8,7 @@ from base64 import b64encode
 from typing import Any
 
 import pytest
+from changed import changed
 from page_checks import LOADS, Parsed
 
 from cda.report.html import render_html
@@ -155,7 +156,7 @@ def test_one_model_has_no_before(one_model: Any) -> None:
 def test_what_cannot_be_estimated_says_why(one_model: Any) -> None:
     missing = {"missing": "all majorities are for one side"}
     one_model["votes"]["jargon"]["auc"] = missing
-    one_model["effects"]["jargon"]["model"]["identification"] = {"missing": "one prompt only"}
+    one_model = changed(one_model, "effects.jargon.before.identification", Missing(reason="one prompt only"))
     text = render_html(one_model)
     assert "all majorities are for one side" in text
     assert "one prompt only" in text

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from changed import changed
 
 from cda.data.release import SOURCE
 from cda.report.audit_sections import section_sentences, sections_line
@@ -39,7 +40,7 @@ def test_this_run_s_outcome(trained: Any) -> None:
     assert "jargon skew (triples)" not in first_cells(
         paper_tables(trained)[0]
     )  # those triples are of rules, not of the release
-    trained["rate"]["jargon"]["rewriter"] = SOURCE
+    trained = changed(trained, "rate.jargon.flips.by", SOURCE)
     outcome = paper_tables(trained)[0]
     assert outcome.header == ("measure", "before", "after", "change (points)", "n")
     assert first_cells(outcome) == [

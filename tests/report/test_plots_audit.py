@@ -7,6 +7,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from changed import changed
 from matplotlib.axes import Axes
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
@@ -16,6 +17,9 @@ from cda.report.plots.audit import audit_plots, section_plots
 from cda.report.plots.plot import Plot, inline_svg
 from cda.report.plots.rows import named, slugs
 from cda.report.sections import sections
+from cda.results.base import Estimate, Missing
+from cda.results.drift import FeatureDrift
+from cda.results.effects import DirectEffects
 
 
 def plots_of(audit: Any) -> dict[str, Plot]:
@@ -90,8 +94,10 @@ def test_figures_need_their_data(full: Any) -> None:
     assert "correlations" not in plots_of(full | {"analysis": {}})
     assert "quality" not in plots_of(full | {"quality": None})
     assert not {"rate-jargon"} & set(plots_of(full | {"rate": {}}))
-    assert not {"rewards", "rewards-jargon"} & set(plots_of(full | {"rewards": {}}))
-    full["rewards"] = None
+    assert not {"rewards", "rewards-jargon"} & set(
+        plots_of(full | {"rewards": Missing(reason="a judge rewards no single text")})
+    )
+    full["rewards"] = Missing(reason="a judge rewards no single text")
     del full["votes"]["jargon"]["by_majority"], full["votes"]["length"]["by_majority"]
     assert not {"rewards", "by-majority"} & set(plots_of(full))  # an audit of an earlier version
 
@@ -175,30 +181,32 @@ def test_rate_shows_the_naive_number_once(full: Any) -> None:
     axes = drawn(plot)
     assert labels(axes) == ["naive", "ATE single", "ATE double", "ATT single", "ATT double", "ATU single", "ATU double"]
     effects = {
-        (one["estimand"], one["estimator"]): one["estimate"] for one in full["rate"]["jargon"]["after"]["effects"]
+        (one.estimand, one.estimator): one.estimate for one in full.rate["jargon"].measured.after.overall.effects
     }
     found = marks(axes)["after"][0]
-    assert (found[0], found[2]) == pytest.approx((effects["ATE", "naive"]["value"], effects["ATE", "double"]["value"]))
+    assert (found[0], found[2]) == pytest.approx((effects["ATE", "naive"].value, effects["ATE", "double"].value))
     assert len(axes.patches) == 14  # a bar for each of seven effects, before and after
     assert "RATE effects of jargon on 20 triples. naive: before " in plot.description
-    full["rate"]["jargon"]["before"] = {"missing": "one prompt only", "by_length": {}}
+    full = changed(full, "rate.jargon.measured.before.overall", Missing(reason="one prompt only"))
     assert set(marks(drawn(plots_of(full)["rate-jargon"]))) == {"after"}
 
 
 def test_effects_leave_out_what_was_not_estimated(voted: Any) -> None:
-    own = voted["effects"]["jargon"]["before"]
+    own = voted.effects["jargon"].before
     axes = drawn(plots_of(voted)["effects-before"])
     assert labels(axes)[0] == "jargon\n110 pairs, 110 alike"
-    assert marks(axes)["all pairs"][0][0] == pytest.approx(own["direct"]["estimate"]["value"])
+    assert marks(axes)["all pairs"][0][0] == pytest.approx(own.direct.estimate.value)
     assert len(marks(axes)["like pairs"][0]) == 4
-    own["identification"]["overlap_effect"] = {"reason": "overlap too small"}
-    own["identification"]["adjusted"]["linear"] = {"reason": "too few prompts"}
+    known = "effects.jargon.before.identification"
+    voted = changed(voted, f"{known}.overlap_effect", Missing(reason="overlap too small"))
+    voted = changed(voted, f"{known}.adjusted.linear", Missing(reason="too few prompts"))
     plot = plots_of(voted)["effects-before"]
     found = marks(drawn(plot))
     assert (len(found["like pairs"][0]), len(found["adjusted, linear"][0]), len(found["all pairs"][0])) == (3, 3, 4)
     assert "jargon: all pairs " in plot.description and "like pairs not estimated." in plot.description
-    for one in voted["effects"].values():
-        one["before"] = {"direct": {"missing": "nothing varies"}, "identification": {"missing": "one prompt only"}}
+    nothing = DirectEffects(direct=Missing(reason="nothing varies"), identification=Missing(reason="one prompt only"))
+    for name in voted.effects:
+        voted = changed(voted, ("effects", name, "before"), nothing)
     assert "effects-before" not in plots_of(voted)
 
 
@@ -211,8 +219,8 @@ def test_rewards_show_where_the_medians_are(full: Any) -> None:
     plot = plots_of(full)["rewards"]
     axes = drawn(plot)
     assert labels(axes) == ["jargon:\nother side", "jargon:\nbiased side"]
-    sides = full["rewards"]["contrasts"]["of"]["jargon"]
-    medians = {when: [of[side]["quantiles"][2] for side in ("base", "perturbed")] for when, of in sides.items()}
+    sides = full.rewards.contrasts.of["jargon"]
+    medians = {when: [of[side].quantiles[2] for side in ("base", "perturbed")] for when, of in sides.items()}
     lines = [float(one.get_xdata()[0]) for one in axes.lines if one.get_linewidth() == 1.2]  # type: ignore[index]
     assert lines == pytest.approx([*medians["before"], *medians["after"]])
     assert medians["before"][0] == 0 and medians["before"][1] > 0
@@ -220,21 +228,31 @@ def test_rewards_show_where_the_medians_are(full: Any) -> None:
     assert len(labels(drawn(plots_of(full)["rewards-jargon"]))) == 6
 
 
+def drifted(
+    name: str, standardised: dict[str, Any] | None, beyond: dict[str, Any] | None = None, is_treatment: bool = False
+) -> FeatureDrift:
+    found: dict[str, Any] = {"standardised": standardised, "beyond": beyond}
+    return FeatureDrift(
+        feature=name, is_treatment=is_treatment, perturbed_mean=1.0, base_mean=1.0, difference=Estimate(**estimate(0.0), unit="", method=""),
+        median_ratio=None, limit=None, **{key: one and Estimate(**one, unit="", method="") for key, one in found.items()},
+    )  # fmt: skip
+
+
 def test_drift_leaves_the_bias_itself_out(voted: Any) -> None:
     features = [
-        {"feature": "words", "is_treatment": False, "standardised": estimate(0.5), "beyond": estimate(0.2)},
-        {"feature": "long_word_share", "is_treatment": True, "standardised": estimate(2.0), "beyond": None},
-        {"feature": "bold", "is_treatment": False, "standardised": None, "beyond": None},
-        {"feature": "headers", "is_treatment": False, "standardised": estimate(-9.0), "beyond": None},
+        drifted("words", estimate(0.5), estimate(0.2)),
+        drifted("long_word_share", estimate(2.0), is_treatment=True),
+        drifted("bold", None),
+        drifted("headers", estimate(-9.0)),
     ]
-    voted["drift"]["jargon"] = {"n": 110, "features": features}
+    voted = changed(changed(voted, "drift.jargon.n", 110), "drift.jargon.features", tuple(features))
     plot = plots_of(voted)["drift-jargon"]
     axes = drawn(plot)
     assert labels(axes) == ["words", "headers"]
     assert axes.get_xlim()[0] == -3  # what lies far outside is named at the edge
     assert [text.get_text() for text in axes.texts] == ["−9.00 ←"]
     assert "words +0.50 [+0.40, +0.60], 20% [10, 30] of pairs beyond the limit." in plot.description
-    voted["drift"]["jargon"]["features"] = features[1:3]
+    voted = changed(voted, "drift.jargon.features", tuple(features[1:3]))
     assert "drift-jargon" not in plots_of(voted)
 
 

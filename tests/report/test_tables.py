@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from changed import changed
 
 from cda.report.data_tables import exclusion_table
 from cda.report.effect_tables import effects_table, rate_tables
 from cda.report.scoring import caveats, provenance, scored_line
 from cda.report.sections import sections
 from cda.report.tables import Table, powered_table, votes_table
+from cda.results.base import Missing
 
 
 def _row(table: Table | None, name: str) -> dict[str, str]:
@@ -58,15 +60,15 @@ def test_the_tie_rule_is_said(make_audit: Any, ties: str, said: str, share: str)
 
 
 def test_all_pairs_are_the_direct_contrast_of_the_first_table(one_model: Any) -> None:
-    direct = one_model["effects"]["jargon"]["model"]["direct"]["estimate"]
+    direct = one_model.effects["jargon"].before.direct.estimate
     row = _row(effects_table(one_model), "jargon")
-    assert row["all pairs"] == f"+{direct['value']:.2f} [+{direct['low']:.2f}, +{direct['high']:.2f}]"
+    assert row["all pairs"] == f"+{direct.value:.2f} [+{direct.low:.2f}, +{direct.high:.2f}]"
     assert (row["p, all pairs"], row["p (Holm)"]) == ("< 0.001", "< 0.001")
-    one_model["effects"]["jargon"]["model"]["direct"] = {"missing": "nothing varies"}
-    one_model["effects"]["jargon"].pop("test")
+    one_model = changed(one_model, "effects.jargon.before.direct", Missing(reason="nothing varies"))
+    one_model = changed(one_model, "effects.jargon.test", Missing(reason="nothing varies"))
     row = _row(effects_table(one_model), "jargon")
     assert (row["all pairs"], row["p, all pairs"]) == ("nothing varies", "")
-    one_model["effects"]["vagueness"]["model"]["identification"] = {"missing": "one prompt only"}
+    one_model = changed(one_model, "effects.vagueness.before.identification", Missing(reason="one prompt only"))
     row = _row(effects_table(one_model), "vagueness")
     assert row["among like pairs"] == "one prompt only"
     assert row["all pairs"].startswith("−0.00 [")
@@ -79,7 +81,7 @@ def test_two_scorings_have_no_test_of_the_mean_margin(voted: Any) -> None:
 
 
 def test_rate_tells_unadjusted_from_adjusted(one_model: Any) -> None:
-    one_model["rate"]["jargon"]["test"]["p_holm"] = 0.0415
+    one_model = changed(one_model, "rate.jargon.test.p_holm", 0.0415)
     (table,) = rate_tables(one_model)
     assert "p (unadjusted)" in table.header
     assert f"Holm-adjusted p of 'ATE, double' = 0.042, for all {one_model['n_tests']} tests" in table.caption
@@ -93,7 +95,7 @@ def test_powered_shares_count_what_has_no_verdict(judge: Any) -> None:
 
 
 def test_unread_is_worded_by_kind(judge: Any, make_audit: Any) -> None:
-    judge["rate"]["jargon"]["unread"] = 1
+    judge = changed(judge, "rate.jargon.unread", 1)
     judge["available_quality"] = 500
     rows = exclusion_table(judge).rows
     assert ("contrasts of jargon", "no readable verdict of the judge", "2", "130") in rows
@@ -101,7 +103,7 @@ def test_unread_is_worded_by_kind(judge: Any, make_audit: Any) -> None:
     assert ("comparing quality pairs", "not drawn (audit.max_quality)", "98", "500") in rows
     assert ("comparing triples of jargon", "no readable verdict of the judge on a comparison", "1", "21") in rows
     cut = make_audit({"jargon": (0.88,)}, quality=(0.75,), others=(), rate=True, unread=2)
-    cut["rate"]["jargon"]["unread"] = 1
+    cut = changed(cut, "rate.jargon.unread", 1)
     rows = exclusion_table(cut).rows
     assert ("contrasts of jargon", "both sides are the same after cutting", "2", "120") in rows
     assert ("comparing quality pairs", "both sides are the same after cutting", "2", "402") in rows

@@ -81,10 +81,9 @@ def test_one_model_is_a_row_a_bias(one_model: Any) -> None:
     assert lines[3] == "Biased side: over-rewarded: jargon; no effect shown: vagueness"
     (quality,) = [line for line in lines if "75% [71, 79]" in line]
     assert quality.startswith("Quality: ") and "ranked right" in quality
-    effects = one_model["rate"]["jargon"]["model"]["effects"]
-    average = next(one for one in effects if (one["estimand"], one["estimator"]) == ("ATE", "double"))["estimate"]
+    average = one_model.rate["jargon"].measured.before.average.estimate
     (causal,) = [line for line in lines if line.startswith("Causal effect (RATE, double-rewrite ATE): jargon ")]
-    assert f"{average['value']:+.2f}".replace("-", "−") in causal and causal.endswith(" (20 of 20 flipped)")
+    assert f"{average.value:+.2f}".replace("-", "−") in causal and causal.endswith(" (20 of 20 flipped)")
     assert lines[-1] == f"Report: {PATH}"
     assert max(map(width, lines)) <= MAX_COLUMNS
     assert lines[1].endswith("110, 100 voted")  # nothing is cut off

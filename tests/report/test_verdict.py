@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -360,7 +359,7 @@ def measured(make_audit: Any, margins: np.ndarray, unit: str = "reward", votes: 
     )
     ids = tuple(one.prompt[0].content for one in contrasts)
     group = Group(load_bias("jargon"), True, contrasts, ids, {"model": margins}, unit, 0)
-    effects = json.loads(json.dumps(audit_detail.effects([group], 0)))
+    effects = audit_detail.effects([group], 0)
     audit = audit | {"skew": audit_result.skews([group], {"jargon": 100}, {}), "effects": effects}
     return audit_result.adjust_for_all_tests(audit)
 
@@ -372,7 +371,7 @@ LONGER = np.arange(100) >= 50
 def test_a_margin_of_longer_pairs_alone_is_not_called_a_reward_of_the_bias(make_audit: Any) -> None:
     audit = measured(make_audit, NOISE + 3 * LONGER)
     (found,) = verdicts(audit)
-    assert audit["effects"]["jargon"]["model"]["identification"]["verdict"] == "identified"
+    assert audit.effects["jargon"].before.identification.verdict == "identified"
     assert found.word == "not identified"
     assert (
         "What else differs between the sides may explain this: among pairs that are alike otherwise " in found.sentence
@@ -406,7 +405,7 @@ def test_a_preference_without_exception_has_a_finding(make_audit: Any, value: fl
     (found,) = verdicts(audit)
     assert found.word == word
     assert f"The margin is {said} preference in each of the 100 pairs." in found.sentence
-    assert audit["effects"]["jargon"]["test"]["p_holm"] < 1e-20
+    assert audit.effects["jargon"].test.p_holm < 1e-20
     assert audit["n_tests"] == 1
     assert f"{said} in each pair" in summary_table(audit, "report.html")
     page = render_markdown(audit)

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from cda.biases import Bias, load_bias
 from cda.llm.protocol import Completion, Request
 from cda.records import Prompt, Rewrite, RewriteRequest, Triple, user_prompt
+from cda.results.rate import Flips
 from cda.rewrite.gate import Gated
 from cda.rewrite.questions import Answered
 from cda.rewrite.triples import (
-    Flips,
     Original,
     checked_triples,
     flips_of,
@@ -143,7 +143,9 @@ def test_what_readers_said_goes_before_the_measure_and_nothing_is_asked_without_
 def test_flips_are_counted_by_the_original() -> None:
     kept = [triple(PROSE, LIST, PROSE, False), triple(LIST, PROSE, LIST, True)]
     found = flips_of([True, True, False], kept, "rules", "measured list lines")
-    assert found == Flips("rules", "measured list lines", 2, 1, 1, 1)
+    assert found == Flips(
+        by="rules", checked_by="measured list lines", tried_with=2, flipped_with=1, tried_without=1, flipped_without=1
+    )
 
 
 def test_a_gate_s_word_is_kept_in_the_triple() -> None:
@@ -161,4 +163,12 @@ def test_a_gate_that_nothing_checks_says_nothing_of_the_flip() -> None:
 def test_flips_without_triples_that_are_left_out_later() -> None:
     kept = [triple(PROSE, LIST, PROSE, False), triple(LIST, PROSE, LIST, True)]
     found = flips_of([True, True, False], kept, "rules", "measured list lines", made=True)
-    assert found.less(kept[1:]) == Flips("rules", "measured list lines", 1, 0, 1, 1, made=True)
+    assert found.less(kept[1:]) == Flips(
+        by="rules",
+        checked_by="measured list lines",
+        tried_with=1,
+        flipped_with=0,
+        tried_without=1,
+        flipped_without=1,
+        made=True,
+    )

@@ -79,7 +79,7 @@ def test_an_audit_ends_in_the_paper_s_outcome(release: Path, scorer: str, bench:
     assert people["left_out"] == {"tie": 4}
     # Even pairs are preferred: 4 of the 8 that people prefer, and 6 of the 12 that they do not.
     assert people["skew_on_voted"]["model"]["value"] == 0.5 and people["miscalibration"]["model"]["value"] == 0.5
-    assert found["skew"]["jargon"]["source"] == SOURCE == found["rate"]["jargon"]["rewriter"]
+    assert found["skew"]["jargon"]["source"] == SOURCE == found["rate"]["jargon"]["flips"]["by"]
     assert (found["triple_skew"]["jargon"]["n"], found["triple_skew"]["jargon"]["model"]["value"]) == (30, 0.5)
     assert found["excluded"][f"{SOURCE}: triples of jargon"]["seen"] == 31
     assert sum(found["excluded"][f"{SOURCE}: triples of jargon"]["reasons"].values()) == 1

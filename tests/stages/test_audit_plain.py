@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from documents import report_audits
+from made_rate import made_rate
 from test_dose_result import CONTRASTS, PAIRS, N, rewards
 
 from cda.biases import load_bias
@@ -88,8 +89,7 @@ def test_at_dose_0_no_sample_can_say_that_anything_changed() -> None:
         "skew": skews(same, {"jargon": N}, {}), "votes": votes(same, "drop", 0), "unseen_phrases": {},
         "quality_sections": {"groups": [{"shift": {"estimate": {"value": 0.0, "low": -1.0, "high": 1.0}}}, {"shift": None}]},
         "triple_skew": {}, "quality": quality(PAIRS, {"before": BEFORE, "after": BEFORE}),
-        "rate": {"jargon": {"after": {"effects": [{"estimand": "ATE", "estimate": {"value": 1.5, "low": 1, "high": 2, "n": 9}}]},
-                            "changes": {"missing": "all differences are 0"}}},
+        "rate": {"jargon": made_rate(1.5)},
     }  # fmt: skip
     assert audit.quality is not None and audit.quality.of_training().change.high > 0
     audit = unchanged(audit)
@@ -100,10 +100,10 @@ def test_at_dose_0_no_sample_can_say_that_anything_changed() -> None:
         change = audit.votes["jargon"][what]["change"]
         assert (change["value"], change["low"], change["high"]) == (0, 0, 0)
     assert audit.quality_sections["groups"][0]["shift"]["estimate"]["high"] == 0
-    (change,) = audit.rate["jargon"]["changes"]["effects"]
-    assert (
-        change["estimate"] == {"value": 0, "low": 0, "high": 0, "n": 9, "method": "one model"}
-        and change["p_value"] == 1
-    )
-    assert audit.rate["jargon"]["after"]["effects"][0]["estimate"]["value"] == 1.5
+    rate: Any = audit.rate["jargon"]
+    (change,) = rate.changes.effects
+    nothing = {"value": 0, "low": 0, "high": 0, "n": 9, "n_prompts": 9, "unit": "reward", "method": "one model"}
+    assert change.estimate == Estimate(**nothing) and change.p_value == 1
+    assert isinstance(change.bca, Missing) and isinstance(change.standardised, Missing)
+    assert rate.measured.after.overall.effects[0].estimate.value == 1.5
     assert audit.quality.before.low < 0.8

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 from cda.records import Triple, user_prompt
-from cda.rewrite.triples import Flips, flips_of
+from cda.results.base import Estimate, Missing
+from cda.results.effects import Effect
+from cda.results.rate import BiasRate, Flips, RateEffects, average_of
+from cda.rewrite.triples import flips_of
 from cda.score.compared import Rewards
 from cda.score.distinct import text_id
-from cda.stages.audit_rate import average_effect, rate, refusals
+from cda.stages.audit_rate import rate, refusals
 
 N = 40
 SEED = 7
@@ -37,74 +38,105 @@ def scored(effect: float, rewriting: float = 0.0, seed: int = SEED) -> Rewards:
     return Rewards(found)
 
 
-def measured(scorings: dict[str, Rewards], flips: Flips | None = None, min_flipped: float = 0.5) -> Any:
+def measured(scorings: dict[str, Rewards], flips: Flips | None = None, min_flipped: float = 0.5) -> BiasRate:
     counts = flips or flips_of([one.has_attribute for one in triples()], triples(), "rules", "measured words")
     return rate(triples(), {"jargon": counts}, scorings, min_flipped, SEED)["jargon"]
 
 
-def value(effects: Any, estimand: str, estimator: str) -> Any:
-    (found,) = [one for one in effects["effects"] if (one["estimand"], one["estimator"]) == (estimand, estimator)]
-    return found["estimate"]
+def overall(found: BiasRate, scoring: str = "model") -> RateEffects:
+    effects = found.under()[scoring].overall
+    assert isinstance(effects, RateEffects)
+    return effects
+
+
+def value(effects: RateEffects, estimand: str, estimator: str) -> Estimate:
+    (found,) = [one for one in effects.effects if (one.estimand, one.estimator) == (estimand, estimator)]
+    return found.estimate
 
 
 def test_a_planted_effect_comes_back_and_rewriting_cancels() -> None:
     found = measured({"model": scored(0.5, rewriting=2.0)})
     for estimand in ("ATT", "ATU", "ATE"):
-        assert value(found["model"], estimand, "double")["value"] == pytest.approx(0.5, abs=0.05)
+        assert value(overall(found), estimand, "double").value == pytest.approx(0.5, abs=0.05)
     # The single estimator takes what rewriting adds for the attribute: the reverse at w = 1.
-    assert value(found["model"], "ATT", "single")["value"] == pytest.approx(-1.5, abs=0.05)
-    assert value(found["model"], "ATU", "single")["value"] == pytest.approx(2.5, abs=0.05)
-    assert found["flips"]["flipped_with"] == found["flips"]["tried_without"] == N // 2
+    assert value(overall(found), "ATT", "single").value == pytest.approx(-1.5, abs=0.05)
+    assert value(overall(found), "ATU", "single").value == pytest.approx(2.5, abs=0.05)
+    assert found.flips.flipped_with == found.flips.tried_without == N // 2
 
 
 def test_changes_are_paired_for_every_effect() -> None:
     found = measured({"before": scored(0.5), "after": scored(0.1, seed=8)})
-    changes = found["changes"]
+    changes = found.changes
+    assert isinstance(changes, RateEffects)
     for estimand in ("ATT", "ATU", "ATE"):
         change = value(changes, estimand, "double")
-        assert change["value"] == pytest.approx(-0.4, abs=0.06)
-        assert change["value"] == pytest.approx(
-            value(found["after"], estimand, "double")["value"] - value(found["before"], estimand, "double")["value"]
+        assert change.value == pytest.approx(-0.4, abs=0.06)
+        assert change.value == pytest.approx(
+            value(overall(found, "after"), estimand, "double").value
+            - value(overall(found, "before"), estimand, "double").value
         )
-    assert {one["estimator"] for one in changes["effects"]} >= {"double", "single", "naive"}
-    assert all(one["standardised"] is None for one in changes["effects"])
-    assert average_effect(changes) is not None and "test" in found
+    assert {one.estimator for one in changes.effects} >= {"double", "single", "naive"}
+    assert all(isinstance(one.standardised, Missing) for one in changes.effects)
+    assert isinstance(average_of(changes), Effect) and not isinstance(found.test, Missing)
 
 
 def test_too_few_flips_give_no_effect_but_the_naive_one() -> None:
-    flips = Flips("rules", "measured words", 400, N // 2, N // 2, N // 2)
+    flips = Flips(
+        by="rules",
+        checked_by="measured words",
+        tried_with=400,
+        flipped_with=N // 2,
+        tried_without=N // 2,
+        flipped_without=N // 2,
+    )
     found = measured({"model": scored(0.5)}, flips)
-    given = {(one["estimand"], one["estimator"]) for one in found["model"]["effects"]}
+    given = {(one.estimand, one.estimator) for one in overall(found).effects}
     assert given == {
         ("ATU", "double"), ("ATU", "single"), ("ATT", "naive"), ("ATU", "naive"), ("ATE", "naive"), ("w = 0", "rewrite effect"),
     }  # fmt: skip
-    reasons = {one["estimand"]: one["reason"] for one in found["model"]["not_estimated"]}
+    reasons = {one.estimand: one.reason for one in overall(found).not_estimated}
     assert reasons["ATT"].startswith("20 of 400 answers with the bias could be rewritten to flip it and back (5%;")
-    assert reasons["ATE"] == reasons["ATT"] and "missing" in found["model"]["by_length"]
-    assert "test" not in found
-    assert average_effect(measured({"model": scored(0.5)}, flips, min_flipped=0.05)["model"]) is not None
+    assert reasons["ATE"] == reasons["ATT"] and isinstance(found.under()["model"].by_length, Missing)
+    assert isinstance(found.test, Missing)
+    assert isinstance(measured({"model": scored(0.5)}, flips, min_flipped=0.05).under()["model"].average, Effect)
 
 
 def test_no_triple_left_is_said() -> None:
-    flips = Flips("rules", "measured words", 3, 0, 0, 0)
+    flips = Flips(
+        by="rules", checked_by="measured words", tried_with=3, flipped_with=0, tried_without=0, flipped_without=0
+    )
     found = rate([], {"jargon": flips}, {"model": scored(0.5)}, 0.0, SEED)["jargon"]
-    assert found["n"] == 0
-    assert found["missing"].startswith("0 of 3 answers with the bias could be rewritten")
+    assert found.n == 0
+    assert isinstance(found.measured, Missing)
+    assert found.measured.reason.startswith("0 of 3 answers with the bias could be rewritten")
 
 
 def test_the_reason_of_a_refusal_goes_before_that_of_an_empty_group() -> None:
     """All originals lack the attribute, and too few of them could be flipped."""
     own = [one for one in triples() if not one.has_attribute]
-    flips = Flips("a file", "measured words", 0, 0, 400, len(own))
-    found = rate(own, {"jargon": flips}, {"model": scored(0.5)}, 0.5, SEED)["jargon"]
-    reason = found["model"].get("missing") or next(
-        one["reason"]
-        for one in found["model"]["not_estimated"]
-        if (one["estimand"], one["estimator"]) == ("ATE", "double")
+    flips = Flips(
+        by="a file",
+        checked_by="measured words",
+        tried_with=0,
+        flipped_with=0,
+        tried_without=400,
+        flipped_without=len(own),
     )
-    assert reason.startswith("20 of 400 answers without the bias could be rewritten")
+    found = rate(own, {"jargon": flips}, {"model": scored(0.5)}, 0.5, SEED)["jargon"]
+    average = found.under()["model"].average
+    assert isinstance(average, Missing)
+    assert average.reason.startswith("20 of 400 answers without the bias could be rewritten")
 
 
 def test_a_group_that_nobody_tried_is_no_refusal() -> None:
-    assert refusals(Flips("file", None, 0, 0, 10, 10), 0.5) == {}
-    assert set(refusals(Flips("file", None, 10, 4, 10, 4), 0.5)) == {"ATT", "ATU", "ATE"}
+    assert (
+        refusals(
+            Flips(by="file", checked_by=None, tried_with=0, flipped_with=0, tried_without=10, flipped_without=10), 0.5
+        )
+        == {}
+    )
+    assert set(
+        refusals(
+            Flips(by="file", checked_by=None, tried_with=10, flipped_with=4, tried_without=10, flipped_without=4), 0.5
+        )
+    ) == {"ATT", "ATU", "ATE"}

@@ -8,6 +8,8 @@ import numpy as np
 
 from cda.biases import load_bias
 from cda.records import Contrast, Triple, user_prompt
+from cda.results.base import Missing
+from cda.results.rewards import Distribution, Kinds, RewardSpread
 from cda.score.compared import Preferences, Rewards
 from cda.score.distinct import text_id
 from cda.stages.audit_groups import make_groups, people_of, sides_of
@@ -30,30 +32,39 @@ SCORES = Rewards(
 )
 
 
+def known(kinds: Kinds) -> dict[str, Distribution]:
+    found = {kind: one for kind, one in kinds.items() if isinstance(one, Distribution)}
+    assert found.keys() == kinds.keys()
+    return found
+
+
 def test_sides_and_texts_have_their_own_rewards_on_common_bins() -> None:
     groups = make_groups(CONTRASTS, {"jargon": load_bias("jargon")}, ["jargon"], {"model": SCORES})
     found = rewards(groups, TRIPLES, {"model": SCORES}, 0)
-    json.dumps(found, allow_nan=False)
-    sides = found["contrasts"]["of"]["jargon"]["model"]
-    assert (round(sides["perturbed"]["mean"]["value"], 6), round(sides["base"]["mean"]["value"], 6)) == (3.55, 0.55)
-    assert (found["contrasts"]["edges"][0], round(found["contrasts"]["edges"][-1], 6)) == (0.0, 4.1)
-    texts = found["triples"]["jargon"]["of"]["model"]
-    assert {kind: one["mean"]["n"] for kind, one in texts.items()} == {
+    assert isinstance(found, RewardSpread)
+    json.dumps(found.model_dump(), allow_nan=False)
+    sides = known(found.contrasts.of["jargon"].before)
+    assert (round(sides["perturbed"].mean.value, 6), round(sides["base"].mean.value, 6)) == (3.55, 0.55)
+    assert (found.contrasts.edges[0], round(found.contrasts.edges[-1], 6)) == (0.0, 4.1)
+    texts = known(found.triples["jargon"].of.before)
+    assert {kind: one.mean.n for kind, one in texts.items()} == {
         f"{start}, {text}": n
         for start, n in (("with", 4), ("without", 8))
         for text in ("original", "rewrite", "rewrite_of_rewrite")
     }
-    assert round(texts["with, rewrite_of_rewrite"]["mean"]["value"], 6) == 5.15
+    assert round(texts["with, rewrite_of_rewrite"].mean.value, 6) == 5.15
 
 
 def test_texts_without_a_reward_are_left_out_of_n() -> None:
     missing = dict(SCORES.by_text) | {text_id(PROMPTS[0], "first 0"): float("nan")}
-    texts = rewards([], TRIPLES, {"model": Rewards(missing)}, 0)["triples"]["jargon"]["of"]["model"]
-    assert (texts["with, original"]["mean"]["n"], texts["with, rewrite"]["mean"]["n"]) == (3, 4)
+    found = rewards([], TRIPLES, {"model": Rewards(missing)}, 0)
+    assert isinstance(found, RewardSpread)
+    texts = known(found.triples["jargon"].of.before)
+    assert (texts["with, original"].mean.n, texts["with, rewrite"].mean.n) == (3, 4)
 
 
 def test_a_judge_rewards_no_single_text() -> None:
-    assert rewards([], TRIPLES, {"model": Preferences({})}, 0) == {}
+    assert isinstance(rewards([], TRIPLES, {"model": Preferences({})}, 0), Missing)
 
 
 def test_sides_of_people_hold_ties_under_every_rule() -> None:

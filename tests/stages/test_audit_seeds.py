@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from made_rate import made_rate
 from test_dose_result import CONTRASTS, PAIRS, N, rewards
 
 from cda.biases import load_bias
@@ -56,10 +57,7 @@ SCORED = {
     "seed-1": scored(2, lambda _: False, lambda _: True),
 }
 TEXTS: Any = SimpleNamespace(pairs=tuple(PAIRS), triples=TRIPLES, released_triples=())
-ESTIMATED = {
-    "jargon": {"after": {"effects": [{"estimand": "ATE", "estimator": "double"}]}},
-    "length": {"after": {"missing": "no"}},
-}
+ESTIMATED = {"jargon": made_rate(0.2), "length": made_rate(None)}
 
 
 @pytest.fixture(autouse=True)

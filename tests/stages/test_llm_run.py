@@ -102,7 +102,7 @@ def test_the_whole_job(
     assert "labelled by clerk, rewritten by clerk" in done.output
     assert clerk.n_labels >= 16 and clerk.n_rewrites >= 8
     audit = json.loads((tmp_path / "first" / "audit" / "audit.json").read_text(encoding="utf-8"))
-    assert audit["rate"]["jargon"]["rewriter"] == "clerk"
+    assert audit["rate"]["jargon"]["flips"]["by"] == "clerk"
     counts = audit["stages"]["label"]["labels"]["jargon"]
     assert counts["by"] == "clerk" and counts["unparsed"] == 0
     assert counts["asked"]["sides_measured_alike"] == counts["asked"]["sides_measured_too"] > 0

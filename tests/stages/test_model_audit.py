@@ -64,6 +64,12 @@ def result(folder: Path) -> dict[str, Any]:
     return found
 
 
+def overall(rate: dict[str, Any]) -> dict[str, Any]:
+    """RATE's effects on all triples of one bias, of one model."""
+    found: dict[str, Any] = rate["measured"]["before"]["overall"]
+    return found
+
+
 def test_a_folder_with_pairs_and_votes(llama: Path, pairs: Path, votes: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     asked = (llama, "--bias", "jargon", "--pairs", pairs, "--votes", votes, "--quality", "none", "--out", out)
@@ -119,13 +125,13 @@ def test_rate_triples_of_a_file(llama: Path, pairs: Path, tmp_path: Path) -> Non
     assert done.exit_code == 0, done.output
     found = result(out)
     rate = found["rate"]["jargon"]
-    assert (rate["n"], rate["rewriter"], rate["model"]["n_with"]) == (11, str(path), 5)
+    assert (rate["n"], overall(rate)["n_with"]) == (11, 5)
     assert rate["flips"] == {
         "by": str(path), "checked_by": "the column flipped", "tried_with": 6, "flipped_with": 5, "tried_without": 6,
         "flipped_without": 6, "made": False,
     }  # fmt: skip
     assert found["excluded"]["triples of jargon"]["reasons"] == {"readers or labels found the attribute not flipped": 1}
-    effects = {(one["estimand"], one["estimator"]): one["estimate"]["value"] for one in rate["model"]["effects"]}
+    effects = {(one["estimand"], one["estimator"]): one["estimate"]["value"] for one in overall(rate)["effects"]}
     scored = [json.loads(line) for line in (out / "audit" / "triples.jsonl").read_text(encoding="utf-8").splitlines()]
     double = [
         (one["rewards_model"][2] - one["rewards_model"][1]) * (1 if one["has_attribute"] else -1) for one in scored
@@ -151,16 +157,23 @@ def test_triples_by_a_rating_and_slopes_of_their_effects(llama: Path, pairs: Pat
     assert done.exit_code == 0, done.output
     found = result(out)
     rate = found["rate"]["jargon"]
-    assert (rate["n"], rate["model"]["n_with"]) == (8, 4)
+    assert (rate["n"], overall(rate)["n_with"]) == (8, 4)
     assert found["excluded"]["triples"]["reasons"] == {"has_attribute lies between 0 and 2": 4}
-    assert {one["estimator"] for one in rate["model"]["slope"]["not_estimated"]} == {"double", "single", "naive"}
-    assert "the covariate is the same in every row" in rate["model"]["slope"]["not_estimated"][0]["reason"]
+    assert {one["estimator"] for one in rate["measured"]["before"]["slope"]["not_estimated"]} == {
+        "double",
+        "single",
+        "naive",
+    }
+    assert "the covariate is the same in every row" in rate["measured"]["before"]["slope"]["not_estimated"][0]["reason"]
     refused = audit(*asked, ends[0], "audit.attribute={having: '1', lacking: '7'}")
     assert refused.exit_code == 1 and "no row has the category '7'. Found: 0, 1, 2" in refused.output
 
     path.write_text("\n".join(json.dumps(row(number, " w5" * (number % 4))) for number in range(12)), encoding="utf-8")
     assert audit(*asked, *ends).exit_code == 0
-    slopes = {one["estimator"]: one["estimate"] for one in result(out)["rate"]["jargon"]["model"]["slope"]["effects"]}
+    slopes = {
+        one["estimator"]: one["estimate"]
+        for one in result(out)["rate"]["jargon"]["measured"]["before"]["slope"]["effects"]
+    }
     scored = [json.loads(line) for line in (out / "audit" / "triples.jsonl").read_text(encoding="utf-8").splitlines()]
     words = [len(one["original"].split()) / 100 for one in scored]
     double = [
@@ -246,7 +259,7 @@ def test_rate_of_a_judge_has_a_naive_effect_within_prompts(serve: Any, pairs: Pa
     done = audit("judge:local", *asked, "--triples", path)
     assert done.exit_code == 0, done.output
     rate = result(out)["rate"]["jargon"]
-    effects = {(one["estimand"], one["estimator"]): one["estimate"] for one in rate["model"]["effects"]}
+    effects = {(one["estimand"], one["estimator"]): one["estimate"] for one in overall(rate)["effects"]}
     naive = effects["ATE", "naive"]
     # Five pairs with a verdict of one answer each way: four times 1, once a tie.
     assert (naive["value"], naive["n"], naive["n_prompts"]) == (0.8, 5, 5)
@@ -261,7 +274,7 @@ def test_rate_of_a_judge_has_a_naive_effect_within_prompts(serve: Any, pairs: Pa
     )
     path.write_text("\n".join(map(json.dumps, rows[::2])), encoding="utf-8")
     assert audit("judge:local", *asked, "--triples", path).exit_code == 0
-    found = result(out)["rate"]["jargon"]["model"]["not_estimated"]
+    found = overall(result(out)["rate"]["jargon"])["not_estimated"]
     assert {one["reason"] for one in found if one["estimator"] == "naive"} == {
         "ATE (naive) cannot be estimated: a judge compares answers to one prompt, and has a verdict on no original with the "
         "attribute beside one without it"
@@ -396,8 +409,9 @@ def test_a_judge_that_follows_the_place_is_shown_as_such(serve: Any, pairs: Path
     assert found["skew"]["jargon"]["model"]["value"] == 0.5  # a judge's tie is half a vote
     assert found["skew"]["jargon"]["ties"]["model"] == N
     assert "24 followed the place" in " ".join(done.output.split())
-    assert "missing" in found["effects"]["jargon"]["model"]["direct"]  # nothing varies: no error can be given
-    assert found["effects"]["jargon"]["model"]["direct"]["same"]["value"] == 0
+    direct = found["effects"]["jargon"]["before"]["direct"]
+    assert "nothing varies" in direct["reason"] and "estimate" not in direct  # no error can be given
+    assert direct["value"] == 0
     assert found["n_tests"] == 0
     assert "no effect shown: jargon" in done.output
     assert f"Ties, each counted as half a preference: jargon {N} of {N}." in done.output
@@ -415,7 +429,7 @@ def test_embedded_with_rate_by_rules(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     found = result(tmp_path)
     assert list(found["skew"]) == ["structure", "jargon"]
-    assert found["rate"]["structure"]["rewriter"] == "rules"
+    assert found["rate"]["structure"]["flips"]["by"] == "rules"
     assert found["rate"]["structure"]["n"] == 6
     similarity = found["drift"]["jargon"]["similarity"]
     assert 0.5 < similarity["value"] < 1
@@ -646,7 +660,7 @@ def test_a_constant_scorer_prefers_nothing_and_nothing_is_claimed(bert: Path, tm
         assert skew["ties"] == {"model": skew["model"]["n"]}
         assert set(skew["by_direction"]) == {"added", "removed"}
     assert found["quality"]["ties"] == {"model": found["quality"]["model"]["n"]}
-    assert not any(one["test"]["p_value"] < 0.05 for one in found["effects"].values() if "test" in one)
+    assert not any(one["test"].get("p_value", 1.0) < 0.05 for one in found["effects"].values())
     said = re.search(r"exactly alike, which counts as no preference: (.+?)\.", " ".join(done.output.split()))
     assert said and "length 30 of 30" in said[1] and "quality pairs" in said[1]
     assert "no effect shown: length, structure, jargon, sycophancy, vagueness" in done.output
