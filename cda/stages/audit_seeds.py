@@ -86,7 +86,7 @@ def seeds(
         rate={
             name: _rewards(read([_double(one) for one in texts.triples if one.bias == name]))
             for name, one in rate.items()
-            if (known := one.under().get("after")) and isinstance(known.average, Effect)
+            if (trained := one.under().get("after")) and isinstance(trained.average, Effect)
         },
         quality=_of_margins(read([(pair.prompt, pair.chosen, pair.rejected) for pair in texts.pairs]))
         if texts.pairs
