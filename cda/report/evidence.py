@@ -10,7 +10,7 @@ from cda.results.base import Estimate
 
 def applied(audit: AuditResult) -> float:
     """The dose that `after` is of."""
-    dose = audit.get("dose_applied")
+    dose = audit.dose_applied
     return 1.0 if dose is None else float(dose)
 
 
@@ -63,7 +63,7 @@ def evidence_of(name: str, audit: AuditResult) -> Evidence:
             votes["human_skew"]["value"],
             votes["gap"]["change"]["low"] > 0,
         )
-    return Evidence(_moved(skew), people, people is None and audit.get("aim") == "tie" and skew["target"], mean)
+    return Evidence(_moved(skew), people, people is None and audit.aim == "tie" and skew["target"], mean)
 
 
 def _margin_beyond_noise(name: str, audit: AuditResult) -> Estimate | None:

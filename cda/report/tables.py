@@ -55,7 +55,7 @@ def estimates(audit: AuditResult) -> tuple[str, ...]:
     """Columns of a share: before, after, change and n, and plain CDA where that is not the result; or the share and n."""
     if not compares(audit):
         return ("share", "n")
-    dose = audit.get("dose_applied")
+    dose = audit.dose_applied
     after = "after" if dose in (None, 1) else f"after, dose {dose:g}"
     return ("before", after, "change (points)", "n", *((PLAIN,) if audit.get("plain") else ()))
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
+from cda.records import Exclusions
 from cda.results.base import Saved
+from cda.results.facts import AuditedBias, Example, RunFacts, Scorer, Sources, TrainingStages
 
 
 class AuditResult(Saved):
@@ -18,10 +20,14 @@ class AuditResult(Saved):
     scorings: tuple[str, ...]
     """`model`, or `before` and `after`; first of all a training's `before`."""
     dose_applied: float | None
-    aim: str | None
-    model: Any
-    biases: Any
-    sources: Any
+    """Dose under which `after` was measured; None without a training."""
+    aim: Literal["tie"] | None
+    """`tie` where both sides were to be liked equally; None: counterfactual pairs, or no training."""
+    model: Scorer
+    """What was scored, and how."""
+    biases: tuple[AuditedBias, ...]
+    """The recipe's."""
+    sources: Sources
     skew: Any
     votes: Any
     votes_undecided: Any
@@ -39,17 +45,22 @@ class AuditResult(Saved):
     analysis: Any
     seeds: Any
     unseen_phrases: Any
-    examples: Any
-    excluded: Any
+    examples: tuple[Example, ...]
+    excluded: dict[str, Exclusions]
+    """Rows that could not be used, by what was read; `triples of <bias>`: rewrites that failed."""
     votes_unmatched: Any
-    available_quality: Any
-    stages: Any
-    versions: Any
+    available_quality: int
+    """Quality pairs before a sample was drawn."""
+    stages: TrainingStages
+    """Empty without a training."""
+    versions: dict[str, str]
+    """Of the packages that a result depends on."""
     seed: int
+    """Of every random choice."""
     n_tests: int
     dose: Any = None
     """Only in memory, for the report: how the dose was chosen."""
-    run: Any = None
+    run: RunFacts | None = None
     """Only in memory, for the report: when, where and for how much the run's stages were made."""
 
     # The five below let readers be moved to attributes part by part; they go with the last `Any` above.
