@@ -70,6 +70,7 @@ RESULT = "audit.json"
 def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
     """What decides the audit: what is measured, and of a training its adapters and the dose that is the run's result."""
     settings, inputs = what_is_measured(loaded)
+    settings["schema_version"] = AuditResult.model_fields["schema_version"].default
     if not loaded.only_audit:
         several = trainings(loaded.recipe.seeds)
         settings |= {"dose": applied_dose(run_folder), "ties_aimed_at": loaded.recipe.aims_at_ties}
