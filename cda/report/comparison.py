@@ -52,7 +52,7 @@ def comparison_tables(audits: Mapping[str, AuditResult]) -> list[Table]:
 def comparison_notes(audits: Mapping[str, AuditResult]) -> list[str]:
     """What makes the runs hard to compare: other models, or other contrasts of the same bias."""
     notes = []
-    models = {name: str(audit["model"]["name"]) for name, audit in audits.items()}
+    models = {name: audit.model.name for name, audit in audits.items()}
     if len(set(models.values())) > 1:
         named = ", ".join(f"{inert(name)}: {inert(model)}" for name, model in models.items())
         notes.append(
@@ -77,7 +77,7 @@ def _contrasts(audits: Mapping[str, AuditResult], bias: str) -> set[tuple[str, i
     for audit in audits.values():
         if bias in audit.skew:
             skew = audit.skew[bias]
-            origin = audit["sources"]["contrasts"] if skew.source == "file" else skew.source
+            origin = audit.sources.contrasts if skew.source == "file" else skew.source
             found.add((str(origin), skew.available, skew.before.n))
     return found
 

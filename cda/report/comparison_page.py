@@ -62,8 +62,8 @@ def _quality_sentences(audits: Mapping[str, AuditResult]) -> tuple[str, ...]:
 
 def _runs_table(audits: Mapping[str, AuditResult], folders: Mapping[str, str]) -> Table:
     rows = tuple(
-        (name, folders[name], str(audit["recipe"]), str(audit["model"]["name"]), ", ".join(targets(audit)), str(audit["sources"]["pairs"]),
-         str(audit["seed"]), how_scored(audit))
+        (name, folders[name], audit.recipe, audit.model.name, ", ".join(targets(audit)), str(audit.sources.pairs),
+         str(audit.seed), how_scored(audit))
         for name, audit in audits.items()
     )  # fmt: skip
     header = ("run", "folder", "recipe", "model", "trained against", "training pairs", "seed", "how it was scored")

@@ -8,23 +8,22 @@ from cda.report.numbers import NOT_ESTIMATED, Json, count, decimals, share, sign
 from cda.report.rate_cells import last_effects
 from cda.report.tables import Table, compares
 from cda.results.audit import AuditResult
+from cda.results.facts import LabelCounts, RewardModelFacts
 
 _SAME = "both sides are the same after cutting"
 
 
-def label_tables(audit: AuditResult) -> list[Table]:
+def label_tables(label: LabelCounts | None) -> list[Table]:
     """For each bias, which sides of the training data exhibit it."""
-    label = audit["stages"].get("label", {})
+    if label is None:
+        return []
     tables = []
-    for key, of in (("labels", "pairs"), ("supplement_labels", "supplementary pairs")):
-        for name, tally in label.get(key, {}).items():
-            both, chosen_only = tally["both"], tally["chosen_only"]
-            rejected_only, neither = tally["rejected_only"], tally["neither"]
-            caption = f"{name}: labels of {tally['n']} {of}, by {tally['by']}; {tally['unparsed']} unparsed"
-            asked = tally.get("asked", {})
-            if asked.get("query_asked"):
-                caption += f"; {asked['query_calls_for_it']} of {asked['query_answered']} messages call for it"
-            tables.append(_two_by_two(caption, both, chosen_only, rejected_only, neither))
+    for tallies, of in ((label.labels, "pairs"), (label.supplement_labels, "supplementary pairs")):
+        for name, tally in tallies.items():
+            caption = f"{name}: labels of {tally.n} {of}, by {tally.by}; {tally.unparsed} unparsed"
+            if (asked := tally.asked) and asked.query_asked:
+                caption += f"; {asked.query_calls_for_it} of {asked.query_answered} messages call for it"
+            tables.append(_two_by_two(caption, tally.both, tally.chosen_only, tally.rejected_only, tally.neither))
     return tables
 
 
@@ -44,21 +43,15 @@ def _two_by_two(caption: str, both: int, chosen_only: int, rejected_only: int, n
 
 def synthesis_table(audit: AuditResult) -> Table | None:
     """How many counterfactual pairs were made for each bias."""
-    counts = _by_bias(audit["stages"].get("synthesize", {}))
-    if not counts:
+    if audit.stages.synthesize is None:
         return None
     header = ("bias", "asked for", "eligible", "tried", "flipped and kept", "supplementary", "rewritten by")
     rows = tuple(
-        (name, "all eligible" if one["requested"] is None else str(one["requested"]), str(one["eligible"]),
-         str(one["tried"]), _of_tried(one["made"], one["tried"]), str(one["supplementary"]), str(one["by"]))
-        for name, one in counts.items()
+        (name, "all eligible" if one.requested is None else str(one.requested), str(one.eligible),
+         str(one.tried), _of_tried(one.made, one.tried), str(one.supplementary), one.by)
+        for name, one in audit.stages.synthesize.biases.items()
     )  # fmt: skip
     return Table("Counterfactual pairs", header, rows)
-
-
-def _by_bias(synthesize: Json) -> dict[str, Json]:
-    """What was made for each bias, without the counts of the whole mix."""
-    return {name: one for name, one in synthesize.items() if "requested" in one}
 
 
 def exclusion_table(audit: AuditResult) -> Table:
@@ -73,37 +66,32 @@ def exclusion_table(audit: AuditResult) -> Table:
 
 def _exclusions(audit: AuditResult) -> Iterable[tuple[str, str, dict[str, int]]]:
     """Step, how many it saw, and reason to count."""
-    label, synthesize = (audit["stages"].get(name, {}) for name in ("label", "synthesize"))
-    for key, step in (("pairs", "training pairs"), ("supplement", "supplementary pairs")):
-        if key in label:
-            yield f"loading {step}", str(label[key]["seen"]), dict(label[key]["dropped"])
-    pairs = label.get("pairs", {})
-    if pairs.get("used", pairs.get("kept", 0)) < pairs.get("kept", 0):
-        yield (
-            "drawing training pairs",
-            str(pairs["kept"]),
-            {"not drawn (data.max_pairs)": pairs["kept"] - pairs["used"]},
-        )
-    for name, tally in label.get("labels", {}).items():
-        yield f"labelling {name}", str(tally["n"]), _positive({"unparsed": tally["unparsed"]})
-    for name, one in synthesize.get("in_audit", {}).items():
-        yield f"choosing what to teach of {name}", str(one["seen"]), dict(one["dropped"])
-    for name, one in _by_bias(synthesize).items():
-        yield f"rewriting for {name}", str(one["tried"]), dict(one["rejected"])
-    taught = synthesize.get("contrasts")
-    if taught:
-        yield "loading taught contrasts", str(taught["file"]["seen"]), dict(taught["file"]["dropped"])
-        yield "choosing taught contrasts", "", _positive(taught["left_out"])
-    train = audit["stages"].get("train", {})
-    if train:
-        mixed = synthesize.get("mix", {})
-        seen = mixed.get("train", train["train"]) + mixed.get("validation", train["validation"])
-        same = {"both sides the same after cutting": train["identical_after_truncation"]}
-        yield "training", str(seen), _positive(same)
-    for step, one in audit["excluded"].items():
-        if one["seen"]:
-            made = step.startswith("triples of")
-            yield step if made else f"loading {step}", str(one["seen"]), dict(one["reasons"])
+    stages = audit.stages
+    if label := stages.label:
+        yield "loading training pairs", str(label.pairs.seen), label.pairs.dropped
+        if label.supplement:
+            yield "loading supplementary pairs", str(label.supplement.seen), label.supplement.dropped
+        kept, used = label.pairs.kept, label.pairs.used
+        if used is not None and used < kept:
+            yield "drawing training pairs", str(kept), {"not drawn (data.max_pairs)": kept - used}
+        for name, tally in label.labels.items():
+            yield f"labelling {name}", str(tally.n), _positive({"unparsed": tally.unparsed})
+    if synthesize := stages.synthesize:
+        for name, dropped in synthesize.in_audit.items():
+            yield f"choosing what to teach of {name}", str(dropped.seen), dropped.dropped
+        for name, made in synthesize.biases.items():
+            yield f"rewriting for {name}", str(made.tried), made.rejected
+        if taught := synthesize.contrasts:
+            yield "loading taught contrasts", str(taught.file.seen), taught.file.dropped
+            yield "choosing taught contrasts", "", _positive(taught.left_out)
+    if train := stages.train:
+        mix = synthesize.mix if synthesize else train
+        same = {"both sides the same after cutting": train.identical_after_truncation}
+        yield "training", str(mix.train + mix.validation), _positive(same)
+    for step, excluded in audit.excluded.items():
+        if excluded.seen:
+            triples = step.startswith("triples of")
+            yield step if triples else f"loading {step}", str(excluded.seen), dict(excluded.reasons)
     if audit["votes_unmatched"]:
         yield "matching votes", "", {"items that are none of the contrasts": audit["votes_unmatched"]}
     unread = _unread(audit)
@@ -120,7 +108,7 @@ def _exclusions(audit: AuditResult) -> Iterable[tuple[str, str, dict[str, int]]]
     quality = audit.quality
     if quality is not None:
         used = quality.before.n + quality.unread
-        available = audit.get("available_quality", used)
+        available = audit.available_quality
         reasons = _positive({"not drawn (audit.max_quality)": available - used, unread: quality.unread})
         if reasons:
             yield "comparing quality pairs", str(available), reasons
@@ -135,9 +123,9 @@ def _exclusions(audit: AuditResult) -> Iterable[tuple[str, str, dict[str, int]]]
 
 def _unread(audit: AuditResult) -> str:
     """Why a comparison says nothing: of a judge, or of a reward model, to which two texts may be one after cutting."""
-    if audit["model"]["kind"] == "judge":
+    if not isinstance(audit.model, RewardModelFacts):
         return "no readable verdict of the judge"
-    return f"a text is too long, or {_SAME}" if audit["model"].get("dropped") else _SAME
+    return f"a text is too long, or {_SAME}" if audit.model.dropped else _SAME
 
 
 def rates_table(audit: AuditResult) -> Table | None:

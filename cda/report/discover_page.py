@@ -28,6 +28,7 @@ from cda.report.discover_sentences import (
     rewriters_named,
     rewriters_needed,
     rewriters_shown,
+    stages_of,
     warnings,
 )
 from cda.report.discover_tables import (
@@ -221,7 +222,7 @@ def _examples_section(result: Json) -> Section | None:
 
 
 def _effort(result: Json) -> Section:
-    asked = llm_table(result)
+    asked = llm_table(stages_of(result))
     return Section("effort", "What it took", cost(result), (effort_table(result), *([asked] if asked else ())))
 
 

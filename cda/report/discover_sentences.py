@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from cda.report.cost_tables import cost_sentences
 from cda.report.numbers import MINUS, Json, clipped, inert, percent, reward
+from cda.results.facts import StageRun
 from cda.stats.multiplicity import corrected, partial_conjunction
 
 _SHORT = 60
@@ -148,7 +149,13 @@ def warnings(result: Json) -> Iterator[str]:
 
 def cost(result: Json) -> tuple[str, ...]:
     """What was asked of LLMs, for how much; nothing where that is not known."""
-    return cost_sentences(result) if "run" in result else ()
+    return cost_sentences(stages_of(result)) if "run" in result else ()
+
+
+def stages_of(result: Json) -> dict[str, StageRun]:
+    """The stages that took part, with what they asked of LLMs; empty where that is not known."""
+    stages = result.get("run", {}).get("stages", {})
+    return {name: StageRun.model_validate(stage) for name, stage in stages.items()}
 
 
 def correction(result: Json) -> str | None:

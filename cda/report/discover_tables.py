@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from cda.report.cost_tables import llm_table
 from cda.report.discover_pair_tables import drift_table, pairs_table, unknown_table
-from cda.report.discover_sentences import attribute_of, correction, model_name, sentences
+from cda.report.discover_sentences import attribute_of, correction, model_name, sentences, stages_of
 from cda.report.markdown import escaped, fenced_block, markdown_table
 from cda.report.numbers import Json, clipped, count, inert, p_value, reward, share, signed
 from cda.report.tables import Table
@@ -51,7 +51,7 @@ def _tables(result: Json) -> Iterator[Table]:
     yield generation_table(result)
     yield _lineage_table(result)
     yield strength_table(result)
-    if (asked := llm_table(result)) is not None:
+    if (asked := llm_table(stages_of(result))) is not None:
         yield asked
 
 

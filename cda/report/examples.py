@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from cda.report.numbers import Json
 from cda.report.scoring import example_order
 from cda.report.tables import compares
 from cda.results.audit import AuditResult
+from cda.results.base import Missing
+from cda.results.facts import Example
 
 Standing = Literal["agrees", "disagrees", "undecided"]
 
@@ -26,21 +27,20 @@ _MARKED = "What the model compared, with the words that only one side has marked
 _NO_SAMPLE = "They are no random sample: shares among them say nothing about all contrasts."
 
 
-def standings(example: Json) -> dict[str, Standing]:
+def standings(example: Example) -> dict[str, Standing]:
     """Under each scoring, whether the model is with people's majority; empty without one, or where people saw a tie.
 
     A margin of exactly 0 is no preference.
     """
-    preferred = example["preferred"]
-    if preferred not in _SIDES:
+    if example.preferred not in _SIDES:
         return {}
-    sign = 1 if preferred == "perturbed" else -1
-    return {label: _standing(sign * margin) for label, margin in example["margins"].items()}
+    sign = 1 if example.preferred == "perturbed" else -1
+    return {label: _standing(sign * margin) for label, margin in example.margins.items()}
 
 
-def people_sentence(example: Json) -> str:
+def people_sentence(example: Example) -> str:
     """What people preferred and whether the model agrees, in words."""
-    preferred = example["preferred"]
+    preferred = example.preferred
     if preferred is None:
         return "nobody voted"
     if preferred not in _SIDES:
@@ -49,16 +49,16 @@ def people_sentence(example: Json) -> str:
     return f"people preferred the side {_SIDES[preferred]}; the model {said}"
 
 
-def few_of(examples: Sequence[Json], most: int) -> list[Json]:
+def few_of(examples: Sequence[Example], most: int) -> list[Example]:
     """The first few in the page's order; the last of them gives way to one on which model and people disagree, if none does."""
     found = sorted(examples, key=example_order)
     few, disputed = found[:most], [one for one in found[most:] if _is_disputed(one)]
     return [*few[:-1], disputed[0]] if disputed and not any(map(_is_disputed, few)) else few
 
 
-def people_keys(example: Json) -> list[str]:
+def people_keys(example: Example) -> list[str]:
     """What a page filters by: `disagrees-after` and the like, `tie`, or `no-votes`."""
-    if example["preferred"] is None:
+    if example.preferred is None:
         return ["no-votes"]
     return [f"{word}-{label}" for label, word in standings(example).items()] or ["tie"]
 
@@ -77,7 +77,7 @@ def people_choices(audit: AuditResult) -> list[tuple[str, str]]:
         for label in labels
     ]
     choices += [("tie", "people saw no difference"), ("no-votes", "nobody voted")]
-    found = {key for one in audit["examples"] for key in people_keys(one)}
+    found = {key for one in audit.examples for key in people_keys(one)}
     return [(key, words) for key, words in choices if key in found]
 
 
@@ -92,18 +92,17 @@ def order_choices(audit: AuditResult) -> list[tuple[str, str]]:
     return [("fall", "largest margin"), ("rise", "smallest margin")]
 
 
-def order_keys(example: Json) -> dict[str, float]:
+def order_keys(example: Example) -> dict[str, float]:
     """Value of an example under every order; the largest comes first."""
-    margins = example["margins"]
-    if len(margins) == 1:
-        (margin,) = margins.values()
-        return {"fall": margin, "rise": -margin}
-    return {"fall": margins["before"] - margins["after"], "before": margins["before"], "after": margins["after"]}
+    before, after = example.margins.before, example.margins.after
+    if isinstance(after, Missing):
+        return {"fall": before, "rise": -before}
+    return {"fall": before - after, "before": before, "after": after}
 
 
 def how_chosen(audit: AuditResult) -> tuple[str, ...]:
     """What the examples are, how many of how many, and how they were chosen."""
-    voted = any(one["preferred"] is not None for one in audit["examples"])
+    voted = any(one.preferred is not None for one in audit.examples)
     first = "the largest falls of the margin and the largest margins before and after" if compares(audit) else (
         "the largest margins for the biased side and the smallest"
     )  # fmt: skip
@@ -116,15 +115,15 @@ def how_chosen(audit: AuditResult) -> tuple[str, ...]:
 
 def _counts(audit: AuditResult) -> str:
     """How many of how many contrasts of each bias; once where that is the same for all."""
-    names = list(dict.fromkeys(one["bias"] for one in audit["examples"]))
-    kept = {name: sum(one["bias"] == name for one in audit["examples"]) for name in names}
+    names = list(dict.fromkeys(one.bias for one in audit.examples))
+    kept = {name: sum(one.bias == name for one in audit.examples) for name in names}
     found = {name: f"{kept[name]} of {audit.skew[name].before.n} contrasts of" for name in names}
     if len(names) > 1 and len(set(found.values())) == 1:
         return f"{found[names[0]]} each bias"
     return ", ".join(f"{words} {name}" for name, words in found.items())
 
 
-def _is_disputed(example: Json) -> bool:
+def _is_disputed(example: Example) -> bool:
     """Whether the model, as it is in the end, is against people's majority."""
     return list(standings(example).values())[-1:] == ["disagrees"]
 

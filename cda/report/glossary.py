@@ -9,6 +9,7 @@ from cda.report.tables import TRIPLE_SKEW
 from cda.results.audit import AuditResult
 from cda.results.base import Missing
 from cda.results.effects import NORMAL_TEST, SIGN_TEST
+from cda.results.facts import RewardModelFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +231,7 @@ _DOSE = (
 def glossary(audit: AuditResult) -> list[Entry]:
     """The entries that this audit needs, true under its tie rule and for its kind of model."""
     two, judged = len(audit.scorings) > 1, _is_judged(audit)
-    one_order = audit["model"].get("orders") == "one"
+    one_order = not isinstance(audit.model, RewardModelFacts) and audit.model.orders == "one"
     judged_margin = _ONE_ORDER_MARGIN if one_order else _JUDGED_MARGIN
     entries = [judged_margin, _JUDGED_SKEW] if judged else [_MARGIN, _SKEW]
     entries += _PANEL if audit.get("panel") else ()

@@ -10,7 +10,6 @@ from cda.report.differences import Piece, word_differences
 from cda.report.dose_tables import dose_line
 from cda.report.examples import order_choices, order_keys, people_choices, people_keys, people_sentence
 from cda.report.figure import skew_chart
-from cda.report.numbers import Json
 from cda.report.page import rendered
 from cda.report.scoring import caveats, example_order, how_scored, margins_sentence
 from cda.report.sections import sections
@@ -26,6 +25,7 @@ from cda.report.verdict import (
     verdicts,
 )
 from cda.results.audit import AuditResult
+from cda.results.facts import Example as AuditedExample
 
 _N_OPEN = 2
 _FEW_BIASES = 2
@@ -74,12 +74,12 @@ def render_html(audit: AuditResult) -> str:
         main=main_table(audit),
         scored=how_scored(audit),
         two=compares(audit),
-        few=len(audit["biases"]) <= _FEW_BIASES,
+        few=len(audit.biases) <= _FEW_BIASES,
         caveats=caveats(audit),
         chart=Markup(skew_chart(audit)),
         sections=sections(audit),
         examples=_examples(audit),
-        bias_choices=[(name, name) for name in dict.fromkeys(one["bias"] for one in audit["examples"])],
+        bias_choices=[(name, name) for name in dict.fromkeys(one.bias for one in audit.examples)],
         people_choices=people_choices(audit),
         order_choices=order_choices(audit),
     )
@@ -87,11 +87,11 @@ def render_html(audit: AuditResult) -> str:
 
 def _examples(audit: AuditResult) -> list[Example]:
     """Examples, the largest fall of the margin first."""
-    rows = sorted(audit["examples"], key=example_order)
+    rows = sorted(audit.examples, key=example_order)
     return [_example(row, index < _N_OPEN) for index, row in enumerate(rows)]
 
 
-def _example(row: Json, is_open: bool) -> Example:
-    base, perturbed = word_differences(row["base"], row["perturbed"])
-    return Example(row["bias"], row["prompt"], base, perturbed, margins_sentence(row), people_sentence(row),
+def _example(row: AuditedExample, is_open: bool) -> Example:
+    base, perturbed = word_differences(row.base, row.perturbed)
+    return Example(row.bias, row.prompt, base, perturbed, margins_sentence(row), people_sentence(row),
                    " ".join(people_keys(row)), order_keys(row), is_open)  # fmt: skip

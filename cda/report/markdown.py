@@ -22,9 +22,9 @@ _SPECIAL = re.compile(r"([\\`*_\[\]|~])")
 
 def render_markdown(audit: AuditResult) -> str:
     """The audit as a Markdown document; text from outside is escaped, longer texts stand in fenced blocks."""
-    names = ", ".join(bias["name"] for bias in audit["biases"])
-    recipe = f", recipe {escaped(audit['recipe'])}" if compares(audit) else ""
-    lines = [f"# Bias audit: {escaped(names)}", "", f"Model {escaped(audit['model']['name'])}{recipe}.", ""]
+    names = ", ".join(bias.name for bias in audit.biases)
+    recipe = f", recipe {escaped(audit.recipe)}" if compares(audit) else ""
+    lines = [f"# Bias audit: {escaped(names)}", "", f"Model {escaped(audit.model.name)}{recipe}.", ""]
     for verdict in verdicts(audit):
         lines += [f"**{escaped(verdict.sentence)}**", ""]
     for sentence in (quality_sentence(audit), dose_line(audit), *seed_sentences(audit)):
@@ -32,7 +32,7 @@ def render_markdown(audit: AuditResult) -> str:
     lines += [escaped(others_sentence(audit) if compares(audit) else ties_sentence(audit)), ""]
     lines += [*markdown_table(main_table(audit)), escaped(how_scored(audit)), ""]
     lines += [*(f"- {escaped(note)}" for note in caveats(audit)), ""]
-    lines += [f"- {escaped(bias['name'])}: {escaped(bias['description'])}" for bias in audit["biases"]]
+    lines += [f"- {escaped(bias.name)}: {escaped(bias.description)}" for bias in audit.biases]
     for section in sections(audit):
         lines += ["", f"## {section.title}", "", *_section(section, audit)]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
@@ -57,12 +57,13 @@ def markdown_table(table: Table) -> list[str]:
 
 def _examples(audit: AuditResult) -> list[str]:
     lines = []
-    for bias in audit["biases"]:
-        own = [one for one in audit["examples"] if one["bias"] == bias["name"]]
+    for bias in audit.biases:
+        own = [one for one in audit.examples if one.bias == bias.name]
         for one in few_of(own, EXAMPLES_PER_BIAS):
-            lines += [f"### {escaped(one['bias'])}: {margins_sentence(one)}; {people_sentence(one)}", ""]
-            for title, key in (("Prompt", "prompt"), ("Without the bias", "base"), ("With the bias", "perturbed")):
-                lines += [f"{title}:", "", *fenced_block(one[key]), ""]
+            lines += [f"### {escaped(one.bias)}: {margins_sentence(one)}; {people_sentence(one)}", ""]
+            texts = (("Prompt", one.prompt), ("Without the bias", one.base), ("With the bias", one.perturbed))
+            for title, text in texts:
+                lines += [f"{title}:", "", *fenced_block(text), ""]
     return lines
 
 

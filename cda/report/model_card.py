@@ -20,6 +20,7 @@ from cda.report.seed_tables import effects_over_seeds, seed_sentences, seed_tabl
 from cda.report.tables import compares, main_table, skew_table, votes_table
 from cda.report.verdict import quality_sentence, verdicts
 from cda.results.audit import AuditResult
+from cda.results.facts import RewardModelFacts
 
 EMBEDDED = "embedded"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
@@ -93,7 +94,7 @@ def _part(part: Part, merged: str | None) -> list[str]:
         "",
     ]
     if part.audit is not None:
-        lines += [f"- {escaped(bias['name'])}: {escaped(bias['description'])}" for bias in part.audit["biases"]]
+        lines += [f"- {escaped(bias.name)}: {escaped(bias.description)}" for bias in part.audit.biases]
     if part.settings:
         lines += ["", "How it was trained:", ""]
         lines += [f"- {escaped(name)}: {escaped(_value(value))}" for name, value in part.settings.items()]
@@ -114,8 +115,7 @@ def _chosen(dose: Json) -> list[str]:
 def _audit(part: Part, audit: AuditResult, merged: str | None) -> list[str]:
     """Verdicts and tables; first, where the audited model is not quite the exported one."""
     lines = []
-    audited = audit.dose_applied
-    audited = 1.0 if audited is None else float(audited)
+    audited = 1.0 if audit.dose_applied is None else audit.dose_applied
     if part.dose != audited:
         plain = part.dose == 1 and audit.plain
         lines += [
@@ -138,7 +138,7 @@ def _audit(part: Part, audit: AuditResult, merged: str | None) -> list[str]:
     for table in tables:
         lines += markdown_table(table) if table is not None else []
     lines += [escaped(how_scored(audit))]
-    precision = audit["model"].get("precision")
+    precision = audit.model.precision if isinstance(audit.model, RewardModelFacts) else None
     if merged and precision and precision != merged:
         lines += [
             "",
@@ -149,11 +149,11 @@ def _audit(part: Part, audit: AuditResult, merged: str | None) -> list[str]:
 
 
 def _limits(audit: AuditResult, merged: str | None) -> list[str]:
-    sources = audit["sources"]
+    sources = audit.sources
     notes = [*caveats(audit)]
     notes.append(
-        f"Trained on: {_data(sources['pairs'])}. Measured on contrasts: {_data(sources['contrasts'])}; on quality pairs: "
-        f"{_data(sources['quality'])}. Elsewhere it may behave otherwise."
+        f"Trained on: {_data(sources.pairs)}. Measured on contrasts: {_data(sources.contrasts)}; on quality pairs: "
+        f"{_data(sources.quality)}. Elsewhere it may behave otherwise."
     )
     if not merged:
         notes.append("The adapter fits this base alone, with its head; another base gives scores without meaning.")
@@ -162,10 +162,10 @@ def _limits(audit: AuditResult, merged: str | None) -> list[str]:
 
 def _loading(parts: Sequence[Part], base: str, merged: str | None) -> list[str]:
     """A program that scores one response; it takes the form of the text from the audit, or from the training."""
-    models = [part.audit["model"] for part in parts if part.audit is not None]
-    forms = [*(model.get("form") for model in models), *(part.form for part in parts)]
-    form = next((one for one in forms if one), None)
-    length = int(models[0].get("max_length_tokens", 512)) if models else 512
+    scored = [part.audit.model for part in parts if part.audit is not None]
+    models = [model for model in scored if isinstance(model, RewardModelFacts)]
+    form = next((form for form in (*(model.form for model in models), *(part.form for part in parts)) if form), None)
+    length = (models[0].max_length_tokens if models else None) or 512
     lines = ["import torch", *([] if merged else ["from peft import PeftModel"])]
     lines += ["from transformers import AutoModelForSequenceClassification, AutoTokenizer"]
     if not merged and base == EMBEDDED:
@@ -213,7 +213,7 @@ def _title(part: Part, parts: Sequence[Part]) -> str:
 
 
 def _biases(part: Part) -> list[str]:
-    return [str(bias["name"]) for bias in part.audit["biases"]] if part.audit is not None else []
+    return [bias.name for bias in part.audit.biases] if part.audit is not None else []
 
 
 def _on_hub(base: str) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from cda.report.numbers import MINUS, Json, count, p_value
 from cda.report.scoring import ONE_ORDER, panel_line, place, told
 from cda.report.tables import Table
+from cda.results.base import Estimate
 
 FORMATS = {
     "rewardbench": "RewardBench",
@@ -123,7 +124,12 @@ def how_scored(result: Json) -> list[str]:
         adapter = f" with {scoring['adapter']} at dose {scoring['dose']:g}" if scoring.get("adapter") else ""
         if "judges" in scoring:
             asked = "; ".join(
-                [panel_line(scoring), *(f"{name}: {_judged(one)}" for name, one in scoring["judges"].items())]
+                [
+                    panel_line(
+                        len(scoring["judges"]), scoring["comparisons"], scoring["unread"], scoring["partly_judged"]
+                    ),
+                    *(f"{name}: {_judged(one)}" for name, one in scoring["judges"].items()),
+                ]
             )
         else:
             asked = _judged(scoring) if "position_bias" in scoring else _rewarded(scoring)
@@ -136,7 +142,9 @@ def _judged(scoring: Json) -> str:
     """How an LLM judge answered, and whether the place of a text swayed it."""
     why = ", ".join(f"{n} × {reason}" for reason, n in scoring["reasons"].items())
     unread = f"; answers that could not be read: {why}" if why else ""
-    swayed = place(scoring).replace("-", MINUS) + told(scoring) + unread
+    position = Estimate(**scoring["position"]) if scoring.get("position") else None
+    prompted = told(scoring.get("prompt"), scoring.get("verdict_reasons"), scoring.get("answered_by", {}))
+    swayed = place(scoring["position_bias"], position).replace("-", MINUS) + prompted + unread
     if scoring.get("orders") == "one":
         return f"{scoring['comparisons']} comparisons in {ONE_ORDER}: {scoring['unread']} without a verdict{swayed}"
     return (

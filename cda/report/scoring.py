@@ -2,101 +2,91 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from cda.data.release import SOURCE
-from cda.report.numbers import Json, inert, reward
+from cda.report.numbers import inert, reward
 from cda.report.rate_cells import contrasts_flipped
 from cda.report.seed_tables import seeds_caveat
 from cda.report.verdict import targets
 from cda.results.audit import AuditResult
+from cda.results.base import Estimate, Missing
+from cda.results.facts import Example, JudgeFacts, JudgeReasons, PanelFacts, RewardModelFacts, Scorer
 from cda.results.skew import BiasSkew
 
 ONE_ORDER = "one order each, drawn, so that a taste for a place stays in each margin"
-_REASONS = {
+_REASONS: dict[JudgeReasons, str] = {
     "before": ", reasons before the verdict",
     "after": ", verdict before the reasons",
     "none": ", no reasons asked for",
 }
-_PROMPTS = {"labelling prompt": "label_prompt", "rewriting prompt": "rewrite_prompt"}
-_OPTIONAL = {
-    "judges' verdicts": "verdicts",
-    "RATE triples": "triples",
-    "the paper's release": "release",
-    "labels of pairs": "labels",
-}
 
 
-def scored_line(audit: AuditResult | Json) -> str:
+def scored_line(facts: Scorer) -> str:
     """Precision and cut texts; of a judge, how it was asked."""
-    model = audit["model"]
-    if "how" in model:
-        cut = f"; {model['truncated']} of {model['texts']} texts cut" if model.get("truncated") else ""
-        return f"{model['how']}{cut}"
-    if "judges" in model:
-        each = "; ".join(f"{name}: {scored_line({'model': one})}" for name, one in model["judges"].items())
-        return f"{panel_line(model)}. {each}"
-    if model["kind"] == "judge":
-        if model.get("orders") == "one":
-            return f"Asked {model['comparisons']} comparisons in {ONE_ORDER}; {model['unread']} unreadable{place(model)}{told(model)}"
+    if isinstance(facts, PanelFacts):
+        each = "; ".join(f"{name}: {scored_line(one)}" for name, one in facts.judges.items())
+        return f"{panel_line(len(facts.judges), facts.comparisons, facts.unread, facts.partly_judged)}. {each}"
+    if isinstance(facts, JudgeFacts):
+        by_place = place(facts.position_bias, facts.position)
+        by_place += told(facts.prompt, facts.verdict_reasons, facts.answered_by)
+        if facts.orders == "one":
+            return f"Asked {facts.comparisons} comparisons in {ONE_ORDER}; {facts.unread} unreadable{by_place}"
         return (
-            f"Asked {model['comparisons']} comparisons in both orders; {model['unread']} unreadable, "
-            f"{model['half_read']} readable in one order only, {model['flipped']} followed the place{place(model)}{told(model)}"
+            f"Asked {facts.comparisons} comparisons in both orders; {facts.unread} unreadable, "
+            f"{facts.half_read} readable in one order only, {facts.flipped} followed the place{by_place}"
         )
+    if facts.how is not None:
+        cut = f"; {facts.truncated} of {facts.texts} texts cut" if facts.truncated else ""
+        return f"{facts.how}{cut}"
     return (
-        f"Scored in {model['precision']}; {model['truncated']} of {model['texts']} texts cut at "
-        f"{model['max_length_tokens']} tokens"
+        f"Scored in {facts.precision}; {facts.truncated} of {facts.texts} texts cut at {facts.max_length_tokens} tokens"
     )
 
 
-def place(model: Json) -> str:
-    """How much a judge preferred the place that came first; with an interval where one order was asked."""
-    bias, interval = model["position_bias"], model.get("position")
+def place(bias: float | None, interval: Estimate | None) -> str:
+    """How much a judge preferred the place that came first; with an interval if one order was asked."""
     if bias is None:
         return ""
     if interval is None:
         return f"; first place minus second: {bias:+.2f}"
-    return f"; first place minus second: {bias:+.2f} [{interval['low']:+.2f}, {interval['high']:+.2f}] (n = {interval['n']})"
+    return f"; first place minus second: {bias:+.2f} [{interval.low:+.2f}, {interval.high:+.2f}] (n = {interval.n})"
 
 
-def told(model: Json) -> str:
-    """What a judge was told; empty where nothing of it was kept."""
-    if "prompt" not in model:
+def told(prompt: str | None, reasons: JudgeReasons | None, answered_by: Mapping[str, int]) -> str:
+    """The prompt of a judge, and the names under which its server answered; empty for a function."""
+    if prompt is None or reasons is None:
         return ""
-    return f"; prompt {model['prompt']}{_REASONS[model['verdict_reasons']]}{answered_by(model)}"
+    counts = ", ".join(f"{inert(name)} ({n})" for name, n in answered_by.items())
+    return f"; prompt {prompt}{_REASONS[reasons]}{f'; answered by {counts}' if counts else ''}"
 
 
-def answered_by(model: Json) -> str:
-    """Names under which a judge's server answered, with the number of answers; empty where it named none."""
-    counts = [f"{inert(name)} ({n})" for name, n in model.get("answered_by", {}).items()]
-    return f"; answered by {', '.join(counts)}" if counts else ""
-
-
-def panel_line(model: Json) -> str:
+def panel_line(n_judges: int, comparisons: int, unread: int, partly_judged: int) -> str:
     """How many judges a panel has, and how many comparisons some of them or all gave no verdict on."""
     return (
-        f"A panel of {len(model['judges'])} judges, the mean of their preferences; of {model['comparisons']} comparisons "
-        f"{model['unread']} without a verdict of any judge, {model['partly_judged']} with verdicts of some only"
+        f"A panel of {n_judges} judges, the mean of their preferences; of {comparisons} comparisons "
+        f"{unread} without a verdict of any judge, {partly_judged} with verdicts of some only"
     )
 
 
 def how_scored(audit: AuditResult) -> str:
     """How the model was asked and who helped, as one sentence."""
     helpers = helpers_line(audit)
-    return f"{scored_line(audit)}{f'; {helpers}' if helpers else ''}."
+    return f"{scored_line(audit.model)}{f'; {helpers}' if helpers else ''}."
 
 
-def example_order(example: Json) -> float:
+def example_order(example: Example) -> float:
     """Sorts examples: those whose margin fell most first; of one scoring, those with the largest margin."""
-    margins = list(example["margins"].values())
-    return float(margins[-1] - margins[0]) if len(margins) > 1 else -float(margins[0])
+    before, after = example.margins.before, example.margins.after
+    return -before if isinstance(after, Missing) else after - before
 
 
-def margins_sentence(example: Json) -> str:
+def margins_sentence(example: Example) -> str:
     """The margins of an example in words."""
-    margins = example["margins"]
-    if len(margins) == 1:
-        return f"margin {reward(next(iter(margins.values())))}"
-    moved = reward(margins["after"] - margins["before"])
-    return f"margin {reward(margins['before'])} before, {reward(margins['after'])} after ({moved})"
+    before, after = example.margins.before, example.margins.after
+    if isinstance(after, Missing):
+        return f"margin {reward(before)}"
+    return f"margin {reward(before)} before, {reward(after)} after ({reward(after - before)})"
 
 
 def helpers_line(audit: AuditResult) -> str:
@@ -112,20 +102,20 @@ def helpers_line(audit: AuditResult) -> str:
 
 def labelled_by(audit: AuditResult) -> str:
     """`rules`, or the LLM's name; both where some biases were measured and others asked about."""
-    tallies = audit["stages"].get("label", {}).get("labels", {})
-    found = {_helper(tally["by"]) for tally in tallies.values()} or {_helper(audit["sources"]["labelled_by"])}
+    tallies = audit.stages.label.labels if audit.stages.label else {}
+    found = {_helper(tally.by) for tally in tallies.values()} or {_helper(audit.sources.labelled_by)}
     return " and ".join(sorted(found, key=lambda one: one != "rules"))
 
 
 def rewritten_by(audit: AuditResult) -> str:
     """`rules`, or the LLM's name."""
-    return _helper(audit["sources"]["rewritten_by"])
+    return _helper(audit.sources.rewritten_by)
 
 
 def caveats(audit: AuditResult) -> list[str]:
     """What a reader must know before trusting the numbers; each a sentence or two."""
     notes = []
-    if audit["model"]["name"] == "embedded":
+    if audit.model.name == "embedded":
         notes.append(
             "The model is the small one that ships with this package. It was taught its biases, so the numbers show that "
             "the method runs; they say nothing about another model."
@@ -155,14 +145,14 @@ def caveats(audit: AuditResult) -> list[str]:
                 else "no skew is right or wrong by itself."
             )
         )
-    if audit["sources"]["quality"] == "embedded" and audit.quality is not None:
+    if audit.sources.quality == "embedded" and audit.quality is not None:
         notes.append(
             "The quality pairs are the embedded ones: a sound and a flawed answer, written by the authors of this package."
         )
     # What the recipe chose, not labelled_by(): a bias that is defined by a measurement is measured beside an LLM too.
     chosen = {
-        "labelled the responses": audit["sources"]["labelled_by"],
-        "rewrote them": audit["sources"]["rewritten_by"],
+        "labelled the responses": audit.sources.labelled_by,
+        "rewrote them": audit.sources.rewritten_by,
     }
     by_rules = [work for work, by in chosen.items() if _helper(by) == "rules"]
     if by_rules and len(audit.scorings) > 1:
@@ -170,16 +160,15 @@ def caveats(audit: AuditResult) -> list[str]:
             f"Rules stood in for an LLM: they {_and(by_rules)}. Rules see word lists and counts, not meaning, so they miss "
             "and misplace some of the bias."
         )
-    if audit["model"].get("truncated"):
-        model = audit["model"]
+    model = audit.model
+    if isinstance(model, RewardModelFacts) and model.truncated:
+        length = "the model takes in" if model.max_length_tokens is None else f"{model.max_length_tokens} tokens"
         notes.append(
-            f"{model['truncated']} of {model['texts']} texts were longer than "
-            f"{model.get('max_length_tokens', 'the model takes in')}{' tokens' if 'max_length_tokens' in model else ''}. "
-            "The model saw only their beginning."
+            f"{model.truncated} of {model.texts} texts were longer than {length}. The model saw only their beginning."
         )
-    if audit["model"].get("dropped"):
-        notes.append(f"{audit['model']['dropped']} of {audit['model']['texts']} texts were too long and were left out.")
-    notes += audit["model"].get("notes", [])
+    if isinstance(model, RewardModelFacts) and model.dropped:
+        notes.append(f"{model.dropped} of {model.texts} texts were too long and were left out.")
+    notes += model.notes
     drawn = [
         f"{name} ({skew.before.n + skew.unread} of {skew.available})"
         for name, skew in audit.skew.items()
@@ -220,39 +209,43 @@ def _of_tried(skew: BiasSkew) -> str:
 
 def provenance(audit: AuditResult) -> list[tuple[str, str]]:
     """What was run, as name and value."""
-    model, sources = audit["model"], audit["sources"]
+    model, sources = audit.model, audit.sources
     two = len(audit.scorings) > 1
-    facts = [("recipe", audit["recipe"])] if two else []
-    facts += [("model", model["name"])]
-    facts += [("training pairs", sources["pairs"])] if two else []
+    facts = [("recipe", audit.recipe)] if two else []
+    facts += [("model", model.name)]
+    facts += [("training pairs", str(sources.pairs))] if two else []
+    optional = {
+        "judges' verdicts": sources.verdicts,
+        "RATE triples": sources.triples,
+        "the paper's release": sources.release,
+        "labels of pairs": sources.labels,
+    }
     facts += [
-        ("contrasts", sources["contrasts"]),
-        ("votes", sources["votes"] or "none, or in the contrasts' file"),
-        *((name, sources[key]) for name, key in _OPTIONAL.items() if sources.get(key)),
-        ("quality pairs", "none" if sources["quality"] is None else sources["quality"]),
+        ("contrasts", sources.contrasts),
+        ("votes", sources.votes or "none, or in the contrasts' file"),
+        *((name, source) for name, source in optional.items() if source),
+        ("quality pairs", "none" if sources.quality is None else sources.quality),
     ]
     if two:
         facts += [("labelled by", labelled_by(audit)), ("rewritten by", rewritten_by(audit))]
-    facts += [(name, sources[key]) for name, key in _PROMPTS.items() if sources.get(key)]
-    if model["kind"] == "judge" or "how" in model:
-        facts.append(("asked", scored_line(audit)))
-    else:
-        form = {"pair": "text pair, no chat template"}.get(model["form"], model["form"])
+    prompts = {"labelling prompt": sources.label_prompt, "rewriting prompt": sources.rewrite_prompt}
+    facts += [(name, prompt) for name, prompt in prompts.items() if prompt]
+    if isinstance(model, RewardModelFacts) and model.how is None:
+        form = "text pair, no chat template" if model.form == "pair" else model.form
         facts += [
-            ("precision", model["precision"] + (", the same before and after" if two else "")),
-            ("template form", form),
-            ("cut", f"{model['truncated']} of {model['texts']} distinct texts at {model['max_length_tokens']} tokens"),
+            ("precision", f"{model.precision}{', the same before and after' if two else ''}"),
+            ("template form", str(form)),
+            ("cut", f"{model.truncated} of {model.texts} distinct texts at {model.max_length_tokens} tokens"),
         ]
-    facts.append(("seed", audit["seed"]))
-    train = audit["stages"].get("train", {})
-    if train:
-        facts.append(
-            ("training", f"{train['steps']} steps, step {train['best_step']} kept, {train['processes']} process(es)")
-        )
-        facts.append(("pairs cut in training", f"{train['truncated']} of {train['train'] + train['validation']}"))
-        facts += [("note", note) for note in train["notes"]]
-    facts.append(("versions", ", ".join(f"{name} {number}" for name, number in audit["versions"].items())))
-    return [(name, str(value)) for name, value in facts]
+    else:
+        facts.append(("asked", scored_line(model)))
+    facts.append(("seed", str(audit.seed)))
+    if train := audit.stages.train:
+        facts.append(("training", f"{train.steps} steps, step {train.best_step} kept, {train.processes} process(es)"))
+        facts.append(("pairs cut in training", f"{train.truncated} of {train.train + train.validation}"))
+        facts += [("note", note) for note in train.notes]
+    facts.append(("versions", ", ".join(f"{name} {number}" for name, number in audit.versions.items())))
+    return facts
 
 
 def _helper(by: str) -> str:

@@ -86,7 +86,7 @@ def sections(audit: AuditResult) -> list[Section]:
     found = [
         _paper(audit), _votes(audit), _dose(audit), _seeds(audit), _others(audit), _effects(audit), _rate(audit), _quality(audit), _unseen(audit), _training(audit),
         _analysis(audit),
-        Section("examples", "Examples", how_chosen(audit)) if audit["examples"] else None,
+        Section("examples", "Examples", how_chosen(audit)) if audit.examples else None,
         _drift(audit),
         Section("excluded", "What was left out", ("Every row that did not reach a number, and why.",),
                 (exclusion_table(audit),)),
@@ -101,10 +101,11 @@ def sections(audit: AuditResult) -> list[Section]:
 
 def _cost(audit: AuditResult) -> Section | None:
     """Everything about this run that another run of the same recipe need not share: time, money, machine."""
-    if "run" not in audit:
+    if audit.run is None:
         return None
-    tables = tuple(table for table in (llm_table(audit), time_table(audit)) if table is not None)
-    return Section("cost", "What the run took", cost_sentences(audit), tables, facts=place_facts(audit))
+    stages = audit.run.stages
+    tables = tuple(table for table in (llm_table(stages), time_table(stages)) if table is not None)
+    return Section("cost", "What the run took", cost_sentences(stages), tables, facts=place_facts(audit.run))
 
 
 def _paper(audit: AuditResult) -> Section | None:
@@ -251,14 +252,14 @@ def _unseen(audit: AuditResult) -> Section | None:
 
 
 def _training(audit: AuditResult) -> Section | None:
-    labels, made = label_tables(audit), synthesis_table(audit)
+    labels, made = label_tables(audit.stages.label), synthesis_table(audit)
     if not labels and made is None:
         return None
     paragraphs = []
-    pairs = audit["stages"].get("label", {}).get("pairs")
-    if pairs:
-        paragraphs.append(f"{pairs['kept']} of {pairs['seen']} training pairs were usable, {pairs['used']} were used.")
-    mix = audit["stages"].get("synthesize", {}).get("mix")
-    if mix:
-        paragraphs.append(f"The training mix held {mix['train']} pairs, and {mix['validation']} more for validation.")
+    if label := audit.stages.label:
+        pairs = label.pairs
+        paragraphs.append(f"{pairs.kept} of {pairs.seen} training pairs were usable, {pairs.used} were used.")
+    if synthesize := audit.stages.synthesize:
+        mix = synthesize.mix
+        paragraphs.append(f"The training mix held {mix.train} pairs, and {mix.validation} more for validation.")
     return Section("training", "What training saw", tuple(paragraphs), (*labels, *([made] if made else ())))

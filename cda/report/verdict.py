@@ -244,7 +244,7 @@ def ties_sentence(audit: AuditResult) -> str:
     """
     if len(audit.scorings) > 1:
         return ""
-    judges = audit["model"].get("kind") == "judge"
+    judges = audit.model.kind == "judge"
     measured: dict[str, Measure] = {name: audit.skew[name] for name in targets(audit)}
     if audit.quality is not None:
         measured["quality pairs"] = audit.quality

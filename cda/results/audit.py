@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
+from cda.records import Exclusions
 from cda.results.base import Estimate, Missing, Saved
 from cda.results.drift import BiasDrift
 from cda.results.effects import BiasEffects
+from cda.results.facts import AuditedBias, Example, RunFacts, Scorer, Sources, TrainingStages
 from cda.results.rate import BiasRate
 from cda.results.rewards import RewardSpread
 from cda.results.skew import BiasSkew, Plain, Quality, Seeds, TripleSkew, UnseenPhrases
@@ -23,10 +25,14 @@ class AuditResult(Saved):
     scorings: tuple[str, ...]
     """`model`, or `before` and `after`; first of all a training's `before`."""
     dose_applied: float | None
-    aim: str | None
-    model: Any
-    biases: Any
-    sources: Any
+    """Dose under which `after` was measured; None without a training."""
+    aim: Literal["tie"] | None
+    """`tie` where both sides were to be liked equally; None: counterfactual pairs, or no training."""
+    model: Scorer
+    """What was scored, and how."""
+    biases: tuple[AuditedBias, ...]
+    """The recipe's."""
+    sources: Sources
     skew: dict[str, BiasSkew]
     """By bias, the targets first."""
     votes: Any
@@ -52,18 +58,23 @@ class AuditResult(Saved):
     """None for a model as it is."""
     unseen_phrases: dict[str, UnseenPhrases]
     """By target whose training rewrites were made by rules."""
-    examples: Any
-    excluded: Any
+    examples: tuple[Example, ...]
+    excluded: dict[str, Exclusions]
+    """Rows that could not be used, by what was read; `triples of <bias>`: rewrites that failed."""
     votes_unmatched: Any
-    available_quality: Any
-    stages: Any
-    versions: Any
+    available_quality: int
+    """Quality pairs before a sample was drawn."""
+    stages: TrainingStages
+    """Empty without a training."""
+    versions: dict[str, str]
+    """Of the packages that a result depends on."""
     seed: int
+    """Of every random choice."""
     n_tests: int
     """Tests that Holm and Benjamini and Hochberg allow for together."""
     dose: Any = None
     """Only in memory, for the report: how the dose was chosen."""
-    run: Any = None
+    run: RunFacts | None = None
     """Only in memory, for the report: when, where and for how much the run's stages were made."""
 
     # The five below let readers be moved to attributes part by part; they go with the last `Any` above.

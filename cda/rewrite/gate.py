@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from cda.biases import Bias
 from cda.records import Rewrite, RewriteRequest
+from cda.results.facts import GateCounts
 from cda.rewrite.fidelity import DEFAULT_RULES, Finding, GateRules, findings, not_flipped
 from cda.rewrite.protocol import Labeller, Resampling, Rewriter
 
@@ -58,16 +59,16 @@ class Gated:
         counts.failed += len(left)
         return outcomes
 
-    def report(self, bias: Bias) -> dict[str, Any]:
+    def report(self, bias: Bias) -> GateCounts:
         """Calls, rewrites accepted and failed, reasons of every rejected answer, and what accepted ones still drifted in."""
         counts = self.counts.get(bias.name, _Counts())
-        return {
-            "asked": counts.asked,
-            "accepted": counts.accepted,
-            "failed": counts.failed,
-            "rejected_answers": dict(sorted(counts.rejected.items())),
-            "found_in_accepted": dict(sorted(counts.found.items())),
-        }
+        return GateCounts(
+            asked=counts.asked,
+            accepted=counts.accepted,
+            failed=counts.failed,
+            rejected_answers=dict(sorted(counts.rejected.items())),
+            found_in_accepted=dict(sorted(counts.found.items())),
+        )
 
     def _sampled(self, sample: int) -> Rewriter | None:
         if sample == 0:

@@ -23,6 +23,7 @@ from cda.launch import launch_id, wait_until, world_size
 from cda.records import Triple
 from cda.results.audit import AuditResult
 from cda.results.base import as_json
+from cda.results.facts import AuditedBias, RewardModelFacts, Scorer, ScoringCounts, Sources
 from cda.results.saved import save
 from cda.run import RunFolder, Stage, fingerprint, versions
 from cda.score.compared import Compared, Comparison, Rewards
@@ -45,6 +46,7 @@ from cda.stages.applied import NAME as ADAPTER_STAGE
 from cda.stages.applied import applied_dose, texts_of_dose
 from cda.stages.audit_groups import MAIN, PLAIN, Scorings, main_group, main_of, make_groups
 from cda.stages.audit_sources import AuditTexts, given_labels, load_audit_texts
+from cda.stages.counted import training_stages
 from cda.stages.label import PAIRS
 from cda.stages.rows import prompt_row, read_labelled
 from cda.stages.scorer_sources import scorer_settings, scorer_source
@@ -63,14 +65,12 @@ from cda.stages.train import ADAPTER
 from cda.stages.trainings import trainings
 
 RESULT = "audit.json"
-_COUNTED = ("texts", "truncated", "dropped", "cached", "comparisons", "unread")
-"""Counts that every scoring has of its own."""
 
 
 def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
     """What decides the audit: what is measured, and of a training its adapters and the dose that is the run's result."""
     settings, inputs = what_is_measured(loaded)
-    settings["schema"] = AuditResult.current_schema()
+    settings["schema_version"] = AuditResult.current_schema()
     if not loaded.only_audit:
         several = trainings(loaded.recipe.seeds)
         settings |= {"dose": applied_dose(run_folder), "ties_aimed_at": loaded.recipe.aims_at_ties}
@@ -134,21 +134,9 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         "scorings": list(scorings),
         "dose_applied": None if loaded.only_audit else applied_dose(run_folder),
         "aim": "tie" if recipe.aims_at_ties and not loaded.only_audit else None,
-        "model": {"name": recipe.model.name_or_path, **scoring},
-        "biases": [{"name": bias.name, "description": bias.description} for bias in loaded.biases],
-        "sources": {
-            "pairs": None if loaded.only_audit else recipe.data.pairs,
-            "contrasts": recipe.audit.contrasts,
-            "votes": recipe.audit.votes,
-            "verdicts": recipe.audit.verdicts,
-            "triples": ", ".join(dict.fromkeys(one.by for one in texts.flips.values())) or None,
-            "quality": recipe.audit.quality,
-            "release": recipe.audit.release,
-            "labels": recipe.audit.labels,
-            "labelled_by": recipe.llm.model if uses_llm(recipe.label.by, recipe.llm) else "embedded rules",
-            "rewritten_by": rewriter(loaded).name if by_llm else "embedded rules",
-            **_prompts(loaded),
-        },
+        "model": scoring,
+        "biases": tuple(AuditedBias(name=bias.name, description=bias.description) for bias in loaded.biases),
+        "sources": _sources(loaded, texts),
         "skew": audit_result.skews(groups, texts.available, failed),
         "votes": audit_result.votes(groups, recipe.audit.ties, seed),
         "votes_undecided": audit_result.votes_undecided(groups, recipe.audit.ties),
@@ -168,12 +156,12 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         "unseen_phrases": {} if by_llm or loaded.only_audit else audit_result.unseen_phrases(groups),
         "examples": audit_examples.examples(groups),
         "excluded": {
-            **{name: as_json(one) for name, one in texts.excluded.items()},
-            **{f"triples of {name}": as_json(one) for name, one in texts.triples_failed.items()},
+            **texts.excluded,
+            **{f"triples of {name}": failed for name, failed in texts.triples_failed.items()},
         },
         "votes_unmatched": texts.votes_unmatched,
         "available_quality": texts.available_pairs,
-        "stages": {name: run_folder.record(name).get("counts", {}) for name in ("label", "synthesize", "train")},
+        "stages": training_stages(run_folder),
         "versions": versions(),
         "seed": seed,
     }
@@ -188,7 +176,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         "contrasts": len(texts.contrasts),
         "quality_pairs": len(texts.pairs),
         "triples": len(texts.triples),
-        **scoring,
+        **scoring.model_dump(exclude={"name"}),
     }
 
 
@@ -198,15 +186,26 @@ def _rewrites(loaded: LoadedRecipe) -> bool:
     return bool(recipe.audit.rate) or any(bias.name not in EMBEDDED_BIASES for bias in loaded.biases)
 
 
-def _prompts(loaded: LoadedRecipe) -> dict[str, str | None]:
-    """Names of the prompts by which an LLM labelled and rewrote; None where none did."""
+def _sources(loaded: LoadedRecipe, texts: AuditTexts) -> Sources:
+    """Where the data came from; the prompts by which an LLM labelled and rewrote only where one did."""
     recipe, prompts, trains = loaded.recipe, loaded.prompts, not loaded.only_audit
-    rewrote = uses_llm(recipe.synthesize.by, recipe.llm) and (trains or _rewrites(loaded))
+    by_llm = uses_llm(recipe.synthesize.by, recipe.llm)
+    rewrote = by_llm and (trains or _rewrites(loaded))
     labelled = (trains and uses_llm(recipe.label.by, recipe.llm)) or (rewrote and recipe.synthesize.gate.on)
-    return {
-        "label_prompt": prompt_name(recipe.label.prompt, prompts.label) if labelled else None,
-        "rewrite_prompt": prompt_name(recipe.rewrite.prompt, prompts.rewrite) if rewrote else None,
-    }
+    return Sources(
+        pairs=recipe.data.pairs if trains else None,
+        contrasts=recipe.audit.contrasts,
+        votes=recipe.audit.votes,
+        verdicts=recipe.audit.verdicts,
+        triples=", ".join(dict.fromkeys(one.by for one in texts.flips.values())) or None,
+        quality=recipe.audit.quality,
+        release=recipe.audit.release,
+        labels=recipe.audit.labels,
+        labelled_by=str(recipe.llm.model) if uses_llm(recipe.label.by, recipe.llm) else "embedded rules",
+        rewritten_by=rewriter(loaded).name if by_llm else "embedded rules",
+        label_prompt=prompt_name(recipe.label.prompt, prompts.label) if labelled else None,
+        rewrite_prompt=prompt_name(recipe.rewrite.prompt, prompts.rewrite) if rewrote else None,
+    )
 
 
 def _biases(loaded: LoadedRecipe, texts: AuditTexts) -> dict[str, Bias]:
@@ -216,7 +215,7 @@ def _biases(loaded: LoadedRecipe, texts: AuditTexts) -> dict[str, Bias]:
     return named | {name: load_bias(name) for name in others}
 
 
-def _score(loaded: LoadedRecipe, run_folder: RunFolder, texts: AuditTexts) -> tuple[Scorings, dict[str, Any]]:
+def _score(loaded: LoadedRecipe, run_folder: RunFolder, texts: AuditTexts) -> tuple[Scorings, Scorer]:
     """What every scorer says of every comparison, and how it was asked."""
     comparisons: list[Comparison] = [(one.prompt, one.perturbed, one.base) for one in texts.contrasts]
     comparisons += [(one.prompt, one.chosen, one.rejected) for one in texts.pairs]
@@ -254,24 +253,29 @@ def _shared_file(expected: Stage, run_folder: RunFolder) -> Path:
     return run_folder.path / "scoring" / f"comparisons-{name}.jsonl"
 
 
-def _asked(
-    loaded: LoadedRecipe, run_folder: RunFolder, comparisons: Sequence[Comparison]
-) -> tuple[Scorings, dict[str, Any]]:
+def _asked(loaded: LoadedRecipe, run_folder: RunFolder, comparisons: Sequence[Comparison]) -> tuple[Scorings, Scorer]:
     scorings: dict[str, Compared] = {}
-    facts: dict[str, Any] = {}
+    facts: Scorer | None = None
     notes: list[str] = []
-    counted: dict[str, dict[str, Any]] = {}
+    counted: dict[str, ScoringCounts] = {}
     together = [] if loaded.only_audit else _together(run_folder, comparisons)
     for label, subject in _subjects(loaded, run_folder).items():
         if subject is None:  # at dose 0 the result is the model before
             scorings[label], counted[label] = scorings["before"], counted["before"]
             continue
         scorings[label], own = compare(subject, comparisons, loaded, run_folder.path / "scoring", together)
-        notes += own.get("notes", [])
-        counted[label] = {name: own[name] for name in _COUNTED if name in own}
+        notes += own.notes
+        counted[label] = _counts(own)
         facts = own if label in MAIN else facts
+    assert facts is not None  # one subject at least is of the main ones
     # What both say of their one tokenizer is said once.
-    return scorings, facts | {"notes": list(dict.fromkeys(notes)), "by_scoring": counted}
+    return scorings, facts.model_copy(update={"notes": tuple(dict.fromkeys(notes)), "by_scoring": counted})
+
+
+def _counts(facts: Scorer) -> ScoringCounts:
+    if isinstance(facts, RewardModelFacts):
+        return ScoringCounts(texts=facts.texts, truncated=facts.truncated, dropped=facts.dropped, cached=facts.cached)
+    return ScoringCounts(comparisons=facts.comparisons, unread=facts.unread)
 
 
 def _together(run_folder: RunFolder, comparisons: Sequence[Comparison]) -> list[Text]:

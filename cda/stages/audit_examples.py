@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Literal
 
 import numpy as np
 
 from cda.records import prompt_text
+from cda.results.base import PerScoring
+from cda.results.facts import Example
 from cda.stages.audit_groups import FloatArray, Group, people_of
 
 N_EXAMPLES = 12
 """Of each bias."""
+_PREFERRED: dict[str, Literal["perturbed", "base", "tie"]] = {
+    "perturbed": "perturbed",
+    "base": "base",
+    "tie": "tie",
+    "split": "tie",
+}
 
 
-def examples(groups: Sequence[Group]) -> list[dict[str, Any]]:
+def examples(groups: Sequence[Group]) -> tuple[Example, ...]:
     """Contrasts of the targets for a reader to look at, chosen by what they show; `kept_for` says which it was of each.
 
     The best of each kind is taken in turn until there are N_EXAMPLES a bias: the largest falls of the margin, the largest
@@ -28,18 +36,23 @@ def examples(groups: Sequence[Group]) -> list[dict[str, Any]]:
         people = people_of(group, "half")
         words = people.words if people else ("no votes",) * len(group)
         for row, kind in _chosen(_kinds(group.margins, words)).items():
+            contrast = group.contrasts[row]
             found.append(
-                {
-                    "bias": group.bias.name,
-                    "prompt": prompt_text(group.contrasts[row].prompt),
-                    "perturbed": group.contrasts[row].perturbed,
-                    "base": group.contrasts[row].base,
-                    "margins": {label: float(one[row]) for label, one in group.margins.items()},
-                    "preferred": "tie" if words[row] == "split" else None if words[row] == "no votes" else words[row],
-                    "kept_for": kind,
-                }
+                Example(
+                    bias=group.bias.name,
+                    prompt=prompt_text(contrast.prompt),
+                    perturbed=contrast.perturbed,
+                    base=contrast.base,
+                    margins=PerScoring[float](
+                        **dict(
+                            zip(("before", "after"), (float(one[row]) for one in group.margins.values()), strict=False)
+                        )
+                    ),
+                    preferred=_PREFERRED.get(words[row]),
+                    kept_for=kind,
+                )
             )
-    return found
+    return tuple(found)
 
 
 def _kinds(margins: Mapping[str, FloatArray], words: Sequence[str]) -> dict[str, list[int]]:

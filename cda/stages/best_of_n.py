@@ -133,7 +133,7 @@ def rewards_of(subject: Subject, texts: Sequence[Text], loaded: LoadedRecipe) ->
     if subject.adapter is not None:
         adapter, content = shown_path(subject.adapter), file_fingerprint(subject.adapter)
     own = {"name": shown_target(subject.name), "adapter": adapter, "adapter_content": content, "dose": subject.dose}
-    return Scored(scores.rewards, own | facts)
+    return Scored(scores.rewards, own | facts.model_dump(exclude={"name"}, exclude_unset=True))
 
 
 @dataclass(frozen=True, slots=True)

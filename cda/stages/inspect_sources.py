@@ -16,10 +16,12 @@ from cda.data.triples import clean_triples
 from cda.errors import DataError, RunError
 from cda.records import Direction, LabelledPair, Prompt, TrainingPair, Triple
 from cda.results.audit import AuditResult
+from cda.results.facts import SynthesizeCounts
 from cda.results.saved import load
 from cda.rewrite.fidelity import DEFAULT_RULES, GateRules
 from cda.run import RunFolder
 from cda.stages.audit import RESULT
+from cda.stages.counted import stage_counts
 from cda.stages.label import PAIRS
 from cda.stages.rows import read_labelled, read_training
 from cda.stages.saved import of_this_version
@@ -199,10 +201,10 @@ def _training(folder: RunFolder, found: _Found) -> None:
             if (one.bias, one.original, one.rewrite) not in seen:
                 seen.add((one.bias, one.original, one.rewrite))
                 found.rewrites.append(one)
-    for name, counts in record.get("counts", {}).items():
-        if isinstance(counts, dict) and "tried" in counts:
-            found.by[str(counts["by"])] = None
-            found.lost.append(Lost(name, TRAINING, int(counts["tried"]), counts["rejected"]))
+    counts = stage_counts(folder, "synthesize", SynthesizeCounts)
+    for name, made in counts.biases.items() if counts else ():
+        found.by[made.by] = None
+        found.lost.append(Lost(name, TRAINING, made.tried, made.rejected))
 
 
 def _of_lesson(row: TrainingPair, origin: LabelledPair, labelled_by: str | None) -> Iterator[Seen]:
@@ -226,7 +228,7 @@ def _audited(folder: RunFolder, found: _Found) -> None:
         found.by[rate.flips.by] = None
         lost = audit.excluded.get(f"triples of {name}")
         if lost is not None:
-            found.lost.append(Lost(name, f"{TRIPLES}, both directions", int(lost["seen"]), lost["reasons"]))
+            found.lost.append(Lost(name, f"{TRIPLES}, both directions", lost.seen, lost.reasons))
 
 
 def _triples(rows: Sequence[Row], where: str, source: str, found: _Found) -> None:

@@ -17,6 +17,7 @@ from cda.launch import say
 from cda.llm.money import request_tokens
 from cda.prompts import LabelPrompt
 from cda.records import Exclusions, LabelledPair, Pair, Side, Split, count_reasons, prompt_id
+from cda.results.facts import Asked, LabelCounts, LabelTally, Loaded
 from cda.run import Stage
 from cda.stages.rows import labelled_row
 from cda.stages.sources import (
@@ -63,32 +64,32 @@ def stage(loaded: LoadedRecipe) -> Stage:
     return Stage("label", settings, inputs)
 
 
-def run(loaded: LoadedRecipe, folder: Path) -> dict[str, Any]:
+def run(loaded: LoadedRecipe, folder: Path) -> LabelCounts:
     """Write the labelled pairs (and the labelled supplement) and return what was counted."""
     recipe = loaded.recipe
     cleaned = training_pairs(loaded)
-    counts: dict[str, Any] = {"pairs": _count(cleaned.exclusions, len(cleaned.pairs))}
     say(f"  {len(cleaned.pairs)} pairs ({cleaned.exclusions})")
     pairs = tuple(drawn(cleaned.pairs, recipe.data.max_pairs, recipe.seed, Stream.PAIRS))
     if len(pairs) < len(cleaned.pairs):
         say(f"  {len(pairs)} of them drawn (data.max_pairs)")
-    counts["pairs"]["used"] = len(pairs)
-    rows, details, counts["labels"] = _labelled(pairs, loaded, {})
+    rows, details, labels = _labelled(pairs, loaded, {})
     write_jsonl(folder / PAIRS, map(_row, rows, details))
-    if recipe.data.supplement is not None:
-        extra = supplementary_pairs(loaded)
-        counts["supplement"] = _count(extra.exclusions, len(extra.pairs))
-        say(f"  {len(extra.pairs)} supplementary pairs ({extra.exclusions})")
-        extra_rows, details, counts["supplement_labels"] = _labelled(
-            extra.pairs, loaded, {prompt_id(row.pair.prompt): row.split for row in rows}
-        )
-        write_jsonl(folder / SUPPLEMENT, map(_row, extra_rows, details))
-    return counts
+    counts = LabelCounts(pairs=_count(cleaned.exclusions, len(cleaned.pairs), len(pairs)), labels=labels)
+    if recipe.data.supplement is None:
+        return counts
+    extra = supplementary_pairs(loaded)
+    say(f"  {len(extra.pairs)} supplementary pairs ({extra.exclusions})")
+    extra_rows, details, labels = _labelled(
+        extra.pairs, loaded, {prompt_id(row.pair.prompt): row.split for row in rows}
+    )
+    write_jsonl(folder / SUPPLEMENT, map(_row, extra_rows, details))
+    loaded_too = _count(extra.exclusions, len(extra.pairs))
+    return counts.model_copy(update={"supplement": loaded_too, "supplement_labels": labels})
 
 
 def _labelled(
     pairs: tuple[Pair, ...], loaded: LoadedRecipe, known: Mapping[str, Split]
-) -> tuple[list[LabelledPair], Details, dict[str, Any]]:
+) -> tuple[list[LabelledPair], Details, dict[str, LabelTally]]:
     """Split and label; a prompt whose side is known already (from the other corpus) stays on it."""
     recipe = loaded.recipe
     in_validation = split_by_prompt(
@@ -96,17 +97,16 @@ def _labelled(
     )
     labels: list[dict[str, dict[Side, bool | None]]] = [{} for _ in pairs]
     details: Details = [{} for _ in pairs]
-    counts = {}
+    counts: dict[str, LabelTally] = {}
     for bias in loaded.biases:
         if uses_llm(recipe.label.by, recipe.llm) and bias.label_by == "ask":
             told = loaded.prompts.label
             confirm(planned_calls(pairs, bias, told), loaded)
             asked = label_pairs(pairs, bias, open_llm(loaded), recipe.seed, recipe.label.ask_again, told)
             found = [one.labels for one in asked]
-            counts[bias.name] = _tally(found, bias, recipe.llm.model) | {
-                "prompt": prompt_name(recipe.label.prompt, told),
-                "asked": _asked(asked, bias),
-            }
+            counts[bias.name] = _tally(found, bias, recipe.llm.model).model_copy(
+                update={"prompt": prompt_name(recipe.label.prompt, told), "asked": _asked(asked, bias)}
+            )
             for detail, one in zip(details, asked, strict=True):
                 detail[bias.name] = one
         else:
@@ -137,7 +137,7 @@ def _row(row: LabelledPair, details: dict[str, PairLabel]) -> dict[str, Any]:
     return {**labelled_row(row), "details": {name: one.details() for name, one in details.items()}}
 
 
-def _asked(labels: list[PairLabel], bias: Bias) -> dict[str, Any]:
+def _asked(labels: list[PairLabel], bias: Bias) -> Asked:
     """What an LLM's answers say about themselves: position, repeats, agreement with the bias's measure."""
     sides = [
         (one.labels[side], one.measured[side])
@@ -146,60 +146,60 @@ def _asked(labels: list[PairLabel], bias: Bias) -> dict[str, Any]:
         for side in SIDES
         if one.labels[side] is not None
     ]
-    return {
-        "chosen_shown_first": sum(one.shown_first == "chosen" for one in labels),
-        "first_labelled": sum(one.labels[one.shown_first] is True for one in labels),
-        "second_labelled": sum(one.labels[_other(one.shown_first)] is True for one in labels),
-        "asked_again": sum(one.n_asked > 1 for one in labels),
-        "query_asked": bias.query_question is not None,
-        "query_calls_for_it": sum(one.query is True for one in labels),
-        "query_answered": sum(one.query is not None for one in labels),
-        "unparsed_reasons": count_reasons([one.reason for one in labels if one.reason is not None]),
-        "sides_measured_too": len(sides),
-        "sides_measured_alike": sum(asked == measured for asked, measured in sides),
-    }
+    return Asked(
+        chosen_shown_first=sum(one.shown_first == "chosen" for one in labels),
+        first_labelled=sum(one.labels[one.shown_first] is True for one in labels),
+        second_labelled=sum(one.labels[_other(one.shown_first)] is True for one in labels),
+        asked_again=sum(one.n_asked > 1 for one in labels),
+        query_asked=bias.query_question is not None,
+        query_calls_for_it=sum(one.query is True for one in labels),
+        query_answered=sum(one.query is not None for one in labels),
+        unparsed_reasons=count_reasons([one.reason for one in labels if one.reason is not None]),
+        sides_measured_too=len(sides),
+        sides_measured_alike=sum(asked == measured for asked, measured in sides),
+    )
 
 
 def _other(side: Side) -> Side:
     return "rejected" if side == "chosen" else "chosen"
 
 
-def _tally(labels: Labels, bias: Bias, llm: str | None) -> dict[str, Any]:
+def _tally(labels: Labels, bias: Bias, llm: str | None) -> LabelTally:
     def count(chosen: bool, rejected: bool) -> int:
         return sum(label == {"chosen": chosen, "rejected": rejected} for label in labels)
 
     rule = bias.measure
     by = llm or (f"measured {rule.feature}" if rule else "rules")
-    return {
-        "by": by,
-        "n": len(labels),
-        "both": count(True, True),
-        "chosen_only": count(True, False),
-        "rejected_only": count(False, True),
-        "neither": count(False, False),
-        "unparsed": sum(None in label.values() for label in labels),
-    }
-
-
-def _sentence(tally: dict[str, Any]) -> str:
-    text = (
-        f"in both sides {tally['both']}, only chosen {tally['chosen_only']}, only rejected {tally['rejected_only']}, "
-        f"neither {tally['neither']}"
+    return LabelTally(
+        by=by,
+        n=len(labels),
+        both=count(True, True),
+        chosen_only=count(True, False),
+        rejected_only=count(False, True),
+        neither=count(False, False),
+        unparsed=sum(None in label.values() for label in labels),
     )
-    if tally["unparsed"]:
-        text += f", unparsed {tally['unparsed']}"
-    if (asked := tally.get("asked", {})).get("query_asked"):
-        text += f"; {asked['query_calls_for_it']} of {asked['query_answered']} messages call for it"
-    return f"{text} (by {tally['by']})"
 
 
-def _check_unparsed(tally: dict[str, Any], name: str, limit: float) -> None:
-    if tally["unparsed"] > limit * tally["n"]:
+def _sentence(tally: LabelTally) -> str:
+    text = (
+        f"in both sides {tally.both}, only chosen {tally.chosen_only}, only rejected {tally.rejected_only}, "
+        f"neither {tally.neither}"
+    )
+    if tally.unparsed:
+        text += f", unparsed {tally.unparsed}"
+    if (asked := tally.asked) and asked.query_asked:
+        text += f"; {asked.query_calls_for_it} of {asked.query_answered} messages call for it"
+    return f"{text} (by {tally.by})"
+
+
+def _check_unparsed(tally: LabelTally, name: str, limit: float) -> None:
+    if tally.unparsed > limit * tally.n:
         raise DataError(
-            f"{name}: {tally['unparsed']} of {tally['n']} labels could not be parsed, more than label.max_unparsed={limit:g}. "
-            f"'{tally['by']}' may not follow the answer format; try another llm.model"
+            f"{name}: {tally.unparsed} of {tally.n} labels could not be parsed, more than label.max_unparsed={limit:g}. "
+            f"'{tally.by}' may not follow the answer format; try another llm.model"
         )
 
 
-def _count(exclusions: Exclusions, kept: int) -> dict[str, Any]:
-    return {"seen": exclusions.seen, "kept": kept, "dropped": dict(exclusions.reasons)}
+def _count(exclusions: Exclusions, kept: int, used: int | None = None) -> Loaded:
+    return Loaded(seen=exclusions.seen, kept=kept, dropped=dict(exclusions.reasons), used=used)

@@ -14,6 +14,7 @@ from cda.files.jsonl import write_json
 from cda.files.paths import own_folder
 from cda.launch import clear_failure, is_main, launch_id, say, tell_failure, wait_until, world_size
 from cda.llm.counted import Tally
+from cda.results.base import Result, as_json
 from cda.run import RunFolder, Stage, fingerprint
 from cda.stages import applied, audit, dose, label, report, synthesize, train
 from cda.stages import plan as planning
@@ -25,7 +26,7 @@ STAGES = ("label", "synthesize", "train", "dose", "adapter", "audit", "report")
 """In order: the dose is chosen before the audit, so that what is audited is the run's result."""
 _OF_EACH = ("train", "dose", "adapter")
 """Stages that every training of the run has of its own; the others are shared."""
-Produce = Callable[[Path], dict[str, Any]]
+Produce = Callable[[Path], Result | dict[str, Any]]
 
 
 def run_stages(loaded: LoadedRecipe, last: str = "report", only: bool = False, figures: str | None = None) -> RunFolder:
@@ -160,7 +161,7 @@ def run_stage(stage: Stage, produce: Produce, folder: RunFolder, loaded: LoadedR
     if _is_reused(stage, folder):
         return
     start, before = time.monotonic(), llm_counts(loaded)
-    counts = produce(folder.begin(stage))
+    counts = as_json(produce(folder.begin(stage)))
     asked = {name: tally.since(before.get(name, Tally())) for name, tally in llm_counts(loaded).items()}
     if used := {name: one for name, one in asked.items() if one}:
         counts = {**counts, "llm": used}
@@ -188,7 +189,7 @@ def _run_train(stage: Stage, produce: Produce, folder: RunFolder) -> None:
         if folder.is_done(stage):
             return
         partial = folder.partial(stage.name)
-    counts = produce(partial)
+    counts = as_json(produce(partial))
     if group := _group():
         group.barrier()
     if is_main():

@@ -134,7 +134,7 @@ def measure_quality(loaded: LoadedRecipe, files: Sequence[str], options: Quality
     for subject in subjects:
         compared, facts = compare(subject, comparisons, loaded, shared_folder(loaded))
         who = {"label": subject.label, "model": names[subject.label], **identity(subject, loaded)}
-        scored[subject.label] = Scored(compared, who | facts)
+        scored[subject.label] = Scored(compared, who | facts.model_dump(exclude={"name"}, exclude_unset=True))
     result, rows = _measured(sets, scored, recipe.seed)
     result |= {"seed": recipe.seed, "versions": versions(), "files": sources}
     written = ""

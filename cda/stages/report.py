@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from cda.errors import DataError, RunError
 from cda.files.jsonl import read_json, write_text
@@ -15,6 +14,7 @@ from cda.report.markdown import render_markdown
 from cda.report.plots.audit import audit_plots
 from cda.report.terminal import summary_table
 from cda.results.audit import AuditResult
+from cda.results.facts import LLMUse, RunFacts, StageRun
 from cda.results.saved import load
 from cda.run import RunFolder
 from cda.stages.applied import NAME as ADAPTER
@@ -96,18 +96,22 @@ def redraw(given: str, words: Sequence[str], figures: str | None = None, dry_run
         run(run_folder, figures)
 
 
-def _made(run_folder: RunFolder, names: Sequence[str]) -> dict[str, Any]:
+def _made(run_folder: RunFolder, names: Sequence[str]) -> RunFacts:
     """When, where and for how much these stages were made, as far as the run folder says."""
     try:
         manifest = read_json(run_folder.path / "manifest.json")
     except DataError:  # the report needs none
         manifest = {}
     records = {name: run_folder.record(name) for name in names}
-    return {
-        **{name: manifest.get(name) for name in ("git", "python", "platform")},
-        "stages": {
-            name: {"seconds": one["seconds"], "finished": one["finished"], "llm": one["counts"].get("llm", {})}
-            for name, one in records.items()
-            if one
-        },
+    stages = {
+        name: StageRun(
+            seconds=one["seconds"],
+            finished=one["finished"],
+            llm={llm: LLMUse(**use) for llm, use in one["counts"].get("llm", {}).items()},
+        )
+        for name, one in records.items()
+        if one
     }
+    return RunFacts(
+        git=manifest.get("git"), python=manifest.get("python"), platform=manifest.get("platform"), stages=stages
+    )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from cda.launch import say
 from cda.llm.money import request_tokens
 from cda.models.load import free_memory
 from cda.records import Prompt
+from cda.results.facts import JudgeFacts, PanelFacts, RewardModelFacts, Scorer
 from cda.run import fingerprint
 from cda.score.cache import ScoreCache
 from cda.score.compared import Compared, Comparison, Preferences, as_panel, compare_distinct
@@ -36,8 +37,6 @@ from cda.stages.subjects import Subject
 
 _VERDICT_TOKENS = {"before": 80, "after": 80, "none": 6}
 """Output of one written verdict, estimated, by where its reasons stand."""
-_OF_ALL_JUDGES = ("kind", "orders", "verdicts", "prompt", "verdict_reasons")
-"""Facts that hold for all judges of a panel alike."""
 
 
 def compare(
@@ -46,7 +45,7 @@ def compare(
     loaded: LoadedRecipe,
     launched: Path | None = None,
     together: Sequence[Text] = (),
-) -> tuple[Compared, dict[str, Any]]:
+) -> tuple[Compared, Scorer]:
     """Margins of all comparisons, and how they came about.
 
     Args:
@@ -59,8 +58,7 @@ def compare(
             its batch-mates, and is found in the cache as part of the same set alone. Of a classifier only.
 
     Returns:
-        What was said of the comparisons; and for the report: `kind` (reward model or judge), `how` (a sentence, for other
-        than classifiers), `texts`, `truncated`, `dropped`, `cached`, `notes`, and what else the kind has to say.
+        What was said of the comparisons; and how it came about, for the report.
 
     Raises:
         CdaError: The model cannot be opened, asked, or its answers cannot be used.
@@ -68,11 +66,13 @@ def compare(
     kind = kind_of(subject.name)
     if kind == "judge":
         judges = judges_of(subject.name)
-        return _judged(comparisons, loaded) if len(judges) == 1 else _judged_by_panel(judges, comparisons, loaded)
+        if len(judges) == 1:
+            return _judged(subject.name, comparisons, loaded)
+        return _judged_by_panel(subject.name, judges, comparisons, loaded)
     if kind == "function":
         function = own(subject.name)
         if isinstance(function, OwnPairwise):
-            return _own_preferences(function, comparisons)
+            return _own_preferences(function, subject.name, comparisons)
     scores, facts = score(subject, texts_of(comparisons), loaded, launched, together)
     return scores.compared(), facts
 
@@ -83,7 +83,7 @@ def score(
     loaded: LoadedRecipe,
     launched: Path | None = None,
     together: Sequence[Text] = (),
-) -> tuple[Scores, dict[str, Any]]:
+) -> tuple[Scores, RewardModelFacts]:
     """Reward of every distinct text by anything that gives rewards, and how they came about; see `compare`.
 
     Raises:
@@ -106,7 +106,7 @@ def texts_of(comparisons: Sequence[Comparison]) -> list[Text]:
 
 def _with_classifier(
     subject: Subject, texts: Sequence[Text], loaded: LoadedRecipe, launched: Path | None, together: Sequence[Text]
-) -> tuple[Scores, dict[str, Any]]:
+) -> tuple[Scores, RewardModelFacts]:
     """Rewards by a sequence classifier, each text once, what earlier runs scored taken from the cache."""
     spec = model_spec(subject.section)
     reward_model = load_dosed(spec, subject.adapter, subject.dose)
@@ -129,14 +129,15 @@ def _with_classifier(
         ]
     )
     template = reward_model.template
-    facts = {
-        "kind": "reward model",
-        "precision": spec.precision,
-        "form": template.form,
-        "max_length_tokens": template.max_length_tokens,
+    facts = RewardModelFacts(
+        name=subject.name,
+        kind="reward model",
+        precision=spec.precision,
+        form=template.form,
+        max_length_tokens=template.max_length_tokens,
         **_counts(scores),
-        "notes": [*notes, *_marks_note(texts, template.has_marks)],
-    }
+        notes=(*notes, *_marks_note(texts, template.has_marks)),
+    )
     del reward_model
     free_memory()
     return scores, facts
@@ -152,7 +153,7 @@ def _joined(parts: Sequence[Scores]) -> Scores:
     return Scores(one_reward_each(rewards, tokens), read, dropped, n_cached, tokens)
 
 
-def _otherwise(subject: Subject, texts: Sequence[Text], loaded: LoadedRecipe) -> tuple[Scores, dict[str, Any]]:
+def _otherwise(subject: Subject, texts: Sequence[Text], loaded: LoadedRecipe) -> tuple[Scores, RewardModelFacts]:
     kind = kind_of(subject.name)
     if kind in ("log-ratio", "steered"):
         return _with_log_ratio(subject, texts, loaded)
@@ -186,56 +187,63 @@ def _otherwise(subject: Subject, texts: Sequence[Text], loaded: LoadedRecipe) ->
                 file.unlink(missing_ok=True)
     counts = _counts(scores)
     counts["truncated"] = max(counts["truncated"], getattr(scorer, "n_truncated", 0))
-    notes = _marks_note(texts, _has_turns) if kind == "served" else []
-    return scores, {"kind": "reward model", "how": how, **counts, "notes": notes}
+    notes = _marks_note(texts, _has_turns) if kind == "served" else ()
+    return scores, RewardModelFacts(name=subject.name, kind="reward model", how=how, **counts, notes=tuple(notes))
 
 
-def _with_log_ratio(subject: Subject, texts: Sequence[Text], loaded: LoadedRecipe) -> tuple[Scores, dict[str, Any]]:
+def _with_log_ratio(subject: Subject, texts: Sequence[Text], loaded: LoadedRecipe) -> tuple[Scores, RewardModelFacts]:
     scorer = log_ratio_scorer(subject.section, loaded)
     path = cache_file(loaded)
     scope = log_ratio_scope(scorer, subject.section, loaded) if path else None
     with ScoreCache(path) if path else nullcontext() as cache:
         scores = score_texts(replace(scorer, beta=1.0), texts, cache=cache, scope=scope).times(scorer.beta)
     spec = scorer.policy.causal.spec
-    facts = {
-        "kind": "reward model",
-        "how": f"Scored as {scorer.unit}: {scorer.name}, in {spec.precision}",
-        "max_length_tokens": scorer.policy.causal.template.max_length_tokens,
-        "unit": scorer.unit,
+    facts = RewardModelFacts(
+        name=subject.name,
+        kind="reward model",
+        how=f"Scored as {scorer.unit}: {scorer.name}, in {spec.precision}",
+        max_length_tokens=scorer.policy.causal.template.max_length_tokens,
+        unit=scorer.unit,
         **_counts(scores),
-        "notes": [*scorer.notes(), *_marks_note(texts, scorer.policy.causal.template.has_marks)],
-    }
+        notes=(*scorer.notes(), *_marks_note(texts, scorer.policy.causal.template.has_marks)),
+    )
     del scorer
     free_memory()
     return scores, facts
 
 
-def _judged(comparisons: Sequence[Comparison], loaded: LoadedRecipe) -> tuple[Preferences, dict[str, Any]]:
+def _judged(name: str, comparisons: Sequence[Comparison], loaded: LoadedRecipe) -> tuple[Preferences, JudgeFacts]:
     judge = _judge(loaded)
     confirm(_judging(judge, comparisons), loaded)
-    return _verdicts(judge, comparisons, loaded)
+    return _verdicts(judge, name, comparisons, loaded)
 
 
 def _judged_by_panel(
-    names: Sequence[str], comparisons: Sequence[Comparison], loaded: LoadedRecipe
-) -> tuple[Preferences, dict[str, Any]]:
+    panel_name: str, names: Sequence[str], comparisons: Sequence[Comparison], loaded: LoadedRecipe
+) -> tuple[Preferences, PanelFacts]:
     """Every judge asked by itself, agreed to at once; the mean of those who gave a verdict stands for all."""
     asked = {name: with_llm(loaded, name) for name in names}
     judges = {name: _judge(one) for name, one in asked.items()}
     confirm_all([(asked[name].recipe.llm, _judging(judge, comparisons)) for name, judge in judges.items()], loaded)
-    found = {name: _verdicts(judge, comparisons, asked[name]) for name, judge in judges.items()}
+    found = {name: _verdicts(judge, name, comparisons, asked[name]) for name, judge in judges.items()}
     panel = as_panel({name: preferences for name, (preferences, _) in found.items()})
     verdicts = np.array([list(preferences.by_comparison.values()) for preferences, _ in found.values()])
     n_given = (~np.isnan(verdicts)).sum(axis=0)
     each = {name: facts for name, (_, facts) in found.items()}
     first = each[names[0]]
-    return panel, {name: first[name] for name in _OF_ALL_JUDGES if name in first} | {
-        "comparisons": len(panel.by_comparison),
-        "unread": int((n_given == 0).sum()),
-        "notes": [*dict.fromkeys(note for facts in each.values() for note in facts["notes"])],
-        "partly_judged": int(((n_given > 0) & (n_given < len(names))).sum()),
-        "judges": each,
-    }
+    return panel, PanelFacts(
+        name=panel_name,
+        kind="judge",
+        orders=first.orders,
+        verdicts=first.verdicts,
+        prompt=first.prompt,
+        verdict_reasons=first.verdict_reasons,
+        comparisons=len(panel.by_comparison),
+        unread=int((n_given == 0).sum()),
+        notes=tuple(dict.fromkeys(note for facts in each.values() for note in facts.notes)),
+        partly_judged=int(((n_given > 0) & (n_given < len(names))).sum()),
+        judges=each,
+    )
 
 
 def _judge(loaded: LoadedRecipe) -> LLMJudge:
@@ -254,8 +262,8 @@ def _judging(judge: LLMJudge, comparisons: Sequence[Comparison]) -> Planned:
 
 
 def _verdicts(
-    judge: LLMJudge, comparisons: Sequence[Comparison], loaded: LoadedRecipe
-) -> tuple[Preferences, dict[str, Any]]:
+    judge: LLMJudge, name: str, comparisons: Sequence[Comparison], loaded: LoadedRecipe
+) -> tuple[Preferences, JudgeFacts]:
     """What a judge says, once what it costs is agreed to."""
     options, told = loaded.recipe.score.judge, judge.told
     preferences = compare_distinct(judge, comparisons)
@@ -273,36 +281,40 @@ def _verdicts(
             "an answer without a verdict comes again until the prompt, the model or llm.seed is another, or the file is moved "
             "away"
         )
-    return preferences, _verdict_facts(judge, preferences) | {
-        "answered_by": judge.answered_by.models,
-        "notes": notes,
-        "verdicts": "by token" if options.by_token else "written",
-        "prompt": prompt_name(options.prompt, told),
-        "verdict_reasons": "none" if options.by_token else told.reasons,
-    }
+    return preferences, _verdict_facts(judge, name, preferences).model_copy(
+        update={
+            "answered_by": judge.answered_by.models,
+            "notes": tuple(notes),
+            "verdicts": "by token" if options.by_token else "written",
+            "prompt": prompt_name(options.prompt, told),
+            "verdict_reasons": "none" if options.by_token else told.reasons,
+        }
+    )
 
 
-def _own_preferences(function: OwnPairwise, comparisons: Sequence[Comparison]) -> tuple[Preferences, dict[str, Any]]:
+def _own_preferences(
+    function: OwnPairwise, name: str, comparisons: Sequence[Comparison]
+) -> tuple[Preferences, JudgeFacts]:
     preferences = compare_distinct(function, comparisons)
     if function.orders.n_unread == len(preferences.by_comparison):
         raise ModelError(f"{function.name}: no preference (NaN) on any of {function.orders.n_unread} comparisons")
-    return preferences, _verdict_facts(function, preferences)
+    return preferences, _verdict_facts(function, name, preferences)
 
 
-def _verdict_facts(judge: LLMJudge | OwnPairwise, preferences: Preferences) -> dict[str, Any]:
+def _verdict_facts(judge: LLMJudge | OwnPairwise, name: str, preferences: Preferences) -> JudgeFacts:
     """Of anything that compares, in both orders or one."""
-    position = judge.orders.position
-    return {
-        "kind": "judge",
-        "orders": "one" if judge.orders.n_flipped is None else "both",
-        "comparisons": len(preferences.by_comparison),
-        "unread": judge.orders.n_unread,
-        "reasons": judge.reasons,
-        "half_read": judge.orders.n_half_read,
-        "flipped": judge.orders.n_flipped,
-        "position_bias": judge.orders.position_bias,
-        "position": None if position is None else position.model_dump(),
-    }
+    return JudgeFacts(
+        name=name,
+        kind="judge",
+        orders="one" if judge.orders.n_flipped is None else "both",
+        comparisons=len(preferences.by_comparison),
+        unread=judge.orders.n_unread,
+        reasons=judge.reasons,
+        half_read=judge.orders.n_half_read,
+        flipped=judge.orders.n_flipped,
+        position_bias=judge.orders.position_bias,
+        position=judge.orders.position,
+    )
 
 
 def _has_turns(prompt: Prompt, response: str) -> bool:
@@ -319,29 +331,36 @@ def _marks_note(texts: Sequence[Text], has_marks: Callable[[Prompt, str], bool])
     ] if n_marked else []  # fmt: skip
 
 
-def _counts(scores: Scores) -> dict[str, int]:
+class _Counts(TypedDict):
+    texts: int
+    truncated: int
+    dropped: int
+    cached: int
+    alike: int
+
+
+def _counts(scores: Scores) -> _Counts:
     return {
         "texts": scores.n_texts,
         "truncated": scores.n_truncated,
         "dropped": len(scores.dropped),
         "cached": scores.n_cached,
-    } | ({"alike": scores.n_alike} if scores.n_alike else {})
+        "alike": scores.n_alike,
+    }
 
 
-def _tell(facts: Mapping[str, Any]) -> None:
-    for note in facts["notes"]:
+def _tell(facts: RewardModelFacts) -> None:
+    for note in facts.notes:
         say(f"  {note}")
-    if facts["cached"]:
-        say(f"  {told_cached(facts['cached'], facts['texts'])}")
-    if facts.get("alike"):
-        say(
-            f"  {facts['alike']} of {facts['texts']} texts are the same token ids as another: scored once, and a tie with it"
-        )
-    if facts["truncated"]:
-        where = f" at {facts['max_length_tokens']} tokens" if "max_length_tokens" in facts else ""
-        say(f"  {facts['truncated']} of {facts['texts']} texts were cut{where}")
-    if facts["dropped"]:
-        say(f"  {facts['dropped']} of {facts['texts']} texts are too long for the model and were left out")
+    if facts.cached:
+        say(f"  {told_cached(facts.cached, facts.texts)}")
+    if facts.alike:
+        say(f"  {facts.alike} of {facts.texts} texts are the same token ids as another: scored once, and a tie with it")
+    if facts.truncated:
+        where = "" if facts.max_length_tokens is None else f" at {facts.max_length_tokens} tokens"
+        say(f"  {facts.truncated} of {facts.texts} texts were cut{where}")
+    if facts.dropped:
+        say(f"  {facts.dropped} of {facts.texts} texts are too long for the model and were left out")
 
 
 def shared_folder(loaded: LoadedRecipe) -> Path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from cda.files.jsonl import write_jsonl
 from cda.launch import say
 from cda.llm.money import request_tokens, tokens_of
 from cda.records import Exclusions, LabelledPair, Pair, RewriteRequest, TrainingPair, prompt_id, text_key
+from cda.results.facts import Dropped, MixSize, Rewritten, SynthesizeCounts, TaughtContrasts
 from cda.rewrite.asked import rewrite_request
 from cda.rewrite.gate import Gated
 from cda.rewrite.protocol import Rewriter
@@ -59,6 +59,7 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
         "objectives": [one.model_dump(mode="json") for one in recipe.objectives],
         "biases": bias_settings(loaded.biases),
         "seed": recipe.seed,
+        "schema_version": SynthesizeCounts.schema_version,
     }
     # What the audit measures is not taught.
     inputs = {"label": run_folder.output_of("label"), "audited prompts": fingerprint(sorted(_audited(loaded)))}
@@ -72,17 +73,16 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
     return Stage("synthesize", settings, inputs)
 
 
-def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, Any]:
+def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> SynthesizeCounts:
     """Write the training mix and return what was counted."""
     source = run_folder.stage("label")
     audited = _audited(loaded)
-    counts: dict[str, Any] = {"in_audit": {}}
-    rows = _not_audited(source / label.PAIRS, audited, loaded.recipe.data.pairs, counts["in_audit"])
+    in_audit: dict[str, Dropped] = {}
+    biases: dict[str, Rewritten] = {}
+    rows = _not_audited(source / label.PAIRS, audited, loaded.recipe.data.pairs, in_audit)
     supplement = rows
     if (source / label.SUPPLEMENT).is_file():
-        supplement = _not_audited(
-            source / label.SUPPLEMENT, audited, str(loaded.recipe.data.supplement), counts["in_audit"]
-        )
+        supplement = _not_audited(source / label.SUPPLEMENT, audited, str(loaded.recipe.data.supplement), in_audit)
     objectives = _objectives(loaded)
     mix: list[TrainingPair] = []
     for number, bias in enumerate(loaded.biases):
@@ -95,29 +95,33 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         made = _counterfactuals(rows, bias, loaded, by, rng) if wants_rewrites else NO_COUNTERFACTUALS
         extra = _supplementary(rows, supplement, bias, made, loaded, rng)
         mix += [*counterfactual_lessons(made.pairs, rows, objectives), *unchanged_lessons(extra, objectives)]
-        counts[bias.name] = {
-            "by": by.name,
-            "requested": made.requested,
-            "eligible": made.eligible,
-            "tried": made.tried,
-            "made": len(made.pairs),
-            "rejected": dict(made.exclusions.reasons),
-            "supplementary": len(extra),
-        }
-        if uses_llm(loaded.recipe.synthesize.by, loaded.recipe.llm):
-            counts[bias.name]["prompt"] = prompt_name(loaded.recipe.rewrite.prompt, loaded.prompts.rewrite)
-        if isinstance(by, Gated):
-            counts[bias.name]["gate"] = by.report(bias)
+        asks = uses_llm(loaded.recipe.synthesize.by, loaded.recipe.llm)
+        biases[bias.name] = Rewritten(
+            by=by.name,
+            requested=made.requested,
+            eligible=made.eligible,
+            tried=made.tried,
+            made=len(made.pairs),
+            rejected=dict(made.exclusions.reasons),
+            supplementary=len(extra),
+            prompt=prompt_name(loaded.recipe.rewrite.prompt, loaded.prompts.rewrite) if asks else None,
+            gate=by.report(bias) if isinstance(by, Gated) else None,
+        )
+    contrasts: TaughtContrasts | None = None
     if loaded.recipe.data.contrasts is not None:
-        taught, counts["contrasts"] = _contrasts(loaded, [*rows, *supplement], objectives, audited)
+        taught, contrasts = _contrasts(loaded, [*rows, *supplement], objectives, audited)
         mix += taught
     _check_lessons(mix, loaded)
     write_jsonl(folder / MIX, map(training_row, mix))
     n_validation = sum(row.split == "validation" for row in mix)
-    counts["mix"] = {"train": len(mix) - n_validation, "validation": n_validation}
-    counts["kinds"] = dict(sorted(Counter(row.kind for row in mix).items()))
     say(f"  training mix: {len(mix) - n_validation} pairs, and {n_validation} for validation")
-    return counts
+    return SynthesizeCounts(
+        in_audit=in_audit,
+        biases=biases,
+        contrasts=contrasts,
+        mix=MixSize(train=len(mix) - n_validation, validation=n_validation),
+        kinds=dict(sorted(Counter(row.kind for row in mix).items())),
+    )
 
 
 def _audited(loaded: LoadedRecipe) -> set[str]:
@@ -125,7 +129,7 @@ def _audited(loaded: LoadedRecipe) -> set[str]:
     return {prompt_id(prompt) for prompt in audited_prompts(loaded)}
 
 
-def _not_audited(path: Path, audited: set[str], name: str, counts: dict[str, Any]) -> list[LabelledPair]:
+def _not_audited(path: Path, audited: set[str], name: str, counts: dict[str, Dropped]) -> list[LabelledPair]:
     """Labelled pairs whose prompt is none of the audit's; the others are counted and said.
 
     Raises:
@@ -133,7 +137,7 @@ def _not_audited(path: Path, audited: set[str], name: str, counts: dict[str, Any
     """
     rows = list(read_labelled(path))
     kept, in_audit = teachable(rows, audited)
-    counts[path.stem] = {"seen": in_audit.seen, "dropped": dict(in_audit.reasons)}
+    counts[path.stem] = _dropped(in_audit)
     if in_audit.dropped:
         say(f"  {name}: {in_audit}: nothing is audited on what was taught")
     if not kept:
@@ -173,7 +177,7 @@ def _objectives(loaded: LoadedRecipe) -> list[Objective]:
 
 def _contrasts(
     loaded: LoadedRecipe, rows: Sequence[LabelledPair], objectives: Sequence[Objective], audited: set[str]
-) -> tuple[list[TrainingPair], dict[str, Any]]:
+) -> tuple[list[TrainingPair], TaughtContrasts]:
     """Lessons on the contrasts of the recipe's file, and what was counted."""
     recipe = loaded.recipe
     cleaned = taught_contrasts(loaded)
@@ -203,21 +207,21 @@ def _contrasts(
             "Or teach none (data.contrasts=null)"
         )
     taught_ids = {lesson.source_id for lesson in lessons}
-    used = {
-        "file": _dropped(cleaned.exclusions),
-        "left_out": {
+    used = TaughtContrasts(
+        file=_dropped(cleaned.exclusions),
+        left_out={
             IN_AUDIT: in_audit.dropped,
             "not drawn (data.max_contrasts)": len(kept) - len(drawn_ones),
             "no objective teaches its bias": sum(one.id not in taught_ids for one in drawn_ones),
         },
-        "taught": {name: sum(one.bias == name for one in lessons) for name in names},
-    }
+        taught={name: sum(one.bias == name for one in lessons) for name in names},
+    )
     say(f"    {len(lessons)} lessons on contrasts")
     return lessons, used
 
 
-def _dropped(exclusions: Exclusions) -> dict[str, Any]:
-    return {"seen": exclusions.seen, "dropped": dict(exclusions.reasons)}
+def _dropped(exclusions: Exclusions) -> Dropped:
+    return Dropped(seen=exclusions.seen, dropped=dict(exclusions.reasons))
 
 
 def planned_calls(pairs: Sequence[Pair], bias: Bias, loaded: LoadedRecipe) -> Planned:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from cda.config.launch_checks import sharded_by
 from cda.config.load import LoadedRecipe
@@ -16,6 +15,7 @@ from cda.files.jsonl import read_json, write_json, write_jsonl
 from cda.launch import is_main, say, world_size
 from cda.models.load import RewardModel, free_memory, load_reward_model
 from cda.records import Lesson, TrainingPair
+from cda.results.facts import TrainCounts
 from cda.run import RunFolder, Stage
 from cda.score.classifier import ClassifierScorer
 from cda.score.distinct import Text, text_id
@@ -55,7 +55,7 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder, training: Training) -> St
     )
 
 
-def run(loaded: LoadedRecipe, run_folder: RunFolder, training: Training, folder: Path) -> dict[str, Any]:
+def run(loaded: LoadedRecipe, run_folder: RunFolder, training: Training, folder: Path) -> TrainCounts:
     """Train, save the adapter with its head, and return what was counted."""
     rows = list(read_training(run_folder.stage("synthesize") / MIX))
     if not any(row.split == "train" for row in rows):
@@ -65,9 +65,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, training: Training, folder:
     return _train(loaded, rows, training.seed, folder, run_folder.path / "scoring")
 
 
-def _train(
-    loaded: LoadedRecipe, rows: Sequence[TrainingPair], seed: int, folder: Path, launched: Path
-) -> dict[str, Any]:
+def _train(loaded: LoadedRecipe, rows: Sequence[TrainingPair], seed: int, folder: Path, launched: Path) -> TrainCounts:
     """One adapter; returns what was counted. `launched`: where processes hand each other scores."""
     recipe = loaded.recipe
     sharding = sharded_by(recipe.train)
@@ -100,7 +98,7 @@ def _train(
         say(f"  {result.n_truncated} of {len(rows)} pairs were cut at {recipe.model.max_length_tokens} tokens")
     if result.n_identical:
         say(f"  {result.n_identical} pairs left out: both sides the same after cutting")
-    return _counts(result) | {"form": form, "notes": notes}
+    return _counts(result, form, notes)
 
 
 def _clear(folder: Path) -> None:
@@ -113,29 +111,38 @@ def _clear(folder: Path) -> None:
 
 def _one_adapter_each(
     loaded: LoadedRecipe, rows: Sequence[TrainingPair], seed: int, folder: Path, launched: Path
-) -> dict[str, Any]:
+) -> TrainCounts:
     """An adapter for each bias, on its own lessons and on those that keep other biases; then their sum."""
     names = [bias.name for bias in loaded.biases]
-    counts: dict[str, Any] = {}
+    counts: dict[str, TrainCounts] = {}
     for name in names:
         done = folder / name / _COUNTS
         if done.is_file():
             # An earlier call was stopped after this one.
             say(f"  adapter against {name}: done before")
-            counts[name] = read_json(done)
+            counts[name] = TrainCounts.model_validate(read_json(done))
             continue
         say(f"  adapter against {name}")
         own = [row for row in rows if row.bias == name or row.bias not in names]
         counts[name] = _train(loaded, own, seed, folder / name, launched)
         if is_main():
-            write_json(done, counts[name])
+            write_json(done, counts[name].model_dump())
     if is_main():
         head = read_head(model_spec(loaded.recipe.model))
         compose_adapters([(folder / name / ADAPTER, 1.0) for name in names], head, folder / ADAPTER)
-    total = {key: sum(counts[name][key] for name in names) for key in _SUMMED}
-    first = {key: counts[names[0]][key] for key in ("form", "notes", "processes")}
-    best = ", ".join(f"{counts[name]['best_step']} ({name})" for name in names)
-    return total | first | {"best_step": best, "per_bias": counts}
+    each, first = list(counts.values()), counts[names[0]]
+    return TrainCounts(
+        train=sum(one.train for one in each),
+        validation=sum(one.validation for one in each),
+        truncated=sum(one.truncated for one in each),
+        identical_after_truncation=sum(one.identical_after_truncation for one in each),
+        steps=sum(one.steps for one in each),
+        best_step=", ".join(f"{one.best_step} ({name})" for name, one in counts.items()),
+        processes=first.processes,
+        form=first.form,
+        notes=first.notes,
+        per_bias=counts,
+    )
 
 
 def with_base_preferences(
@@ -176,16 +183,15 @@ def _base_rewards(
     return classifier_scores(reward_model, texts, loaded, label, over_length="cut", launched=launched).rewards
 
 
-_SUMMED = ("train", "validation", "truncated", "identical_after_truncation", "steps")
-
-
-def _counts(result: TrainingResult) -> dict[str, Any]:
-    return {
-        "train": result.n_train,
-        "validation": result.n_validation,
-        "truncated": result.n_truncated,
-        "identical_after_truncation": result.n_identical,
-        "steps": result.n_steps,
-        "best_step": result.best_step,
-        "processes": world_size(),
-    }
+def _counts(result: TrainingResult, form: str, notes: Sequence[str]) -> TrainCounts:
+    return TrainCounts(
+        train=result.n_train,
+        validation=result.n_validation,
+        truncated=result.n_truncated,
+        identical_after_truncation=result.n_identical,
+        steps=result.n_steps,
+        best_step=result.best_step,
+        processes=world_size(),
+        form=form,
+        notes=tuple(notes),
+    )

@@ -20,6 +20,7 @@ from cda.records import Exclusions, count_reasons, prompt_id
 from cda.report.numbers import Json, count, inert, p_value, share
 from cda.report.scoring import scored_line
 from cda.results.base import as_json
+from cda.results.facts import JudgeFacts, PanelFacts, RewardModelFacts, Scorer
 from cda.run import versions
 from cda.score.compared import Compared, Comparison, Rewards
 from cda.score.protocols import FloatArray
@@ -88,7 +89,8 @@ def run_win_rate(
     result = {
         "first": first,
         "second": second,
-        "scorer": {"name": subject.name, "unit": compared.unit} | facts,
+        "scorer": {"name": subject.name, "unit": compared.unit}
+        | facts.model_dump(exclude={"name"}, exclude_unset=True),
         "result": as_json(found),
         "without_counterpart": paired.alone.dropped,
         "excluded": {
@@ -104,7 +106,7 @@ def run_win_rate(
         write_json(out / RESULT, result)
         rows = zip(paired.comparisons, margins.tolist(), strict=True)
         write_jsonl(out / PREFERENCES, (_row(*each) for each in rows))
-    return f"{win_rate_text(result, found)}\nWritten: {out / RESULT}, {PREFERENCES}"
+    return f"{win_rate_text(result, found, facts)}\nWritten: {out / RESULT}, {PREFERENCES}"
 
 
 def paired_outputs(one: Outputs, other: Outputs) -> Paired:
@@ -167,7 +169,7 @@ def _row(comparison: Comparison, margin: float) -> dict[str, Any]:
     return {"prompt": prompt_row(prompt), "first": first, "second": second, "preference_for_first": known}
 
 
-def win_rate_text(result: Json, found: WinRate) -> str:
+def win_rate_text(result: Json, found: WinRate, facts: Scorer) -> str:
     """For a terminal: shares with their intervals, how they came about, and what was left out."""
     first, second = (Path(str(result[side])).name for side in _SIDES)
     shares = {"win rate": found.win_rate, "wins": found.wins, "ties": found.ties, "losses": found.losses}
@@ -176,21 +178,23 @@ def win_rate_text(result: Json, found: WinRate) -> str:
         f"{first} over {second}, by {result['scorer']['name']}",
         *(f"{label:9} {share(one)}" for label, one in shares.items()),
         f"n = {n}; one half: p = {p} ({found.test.method})",
-        *_how(result["scorer"]),
+        *_how(facts),
         *_left_out(result["excluded"]),
     ]
     return "\n".join(map(inert, lines))
 
 
-def _how(scorer: Json) -> list[str]:
+def _how(facts: Scorer) -> list[str]:
     """How it was asked: cut and dropped texts, or, of a judge, what the places of the answers did to its verdicts."""
-    dropped = f"; {scorer['dropped']} too long and left out" if scorer.get("dropped") else ""
-    lines = [f"{scored_line({'model': scorer})}{dropped}."]
-    each = list(scorer.get("judges", {"": scorer}).values())
-    if scorer.get("verdicts") == "written" and any(one["flipped"] for one in each):
+    if isinstance(facts, RewardModelFacts):
+        dropped = f"; {facts.dropped} too long and left out" if facts.dropped else ""
+        return [f"{scored_line(facts)}{dropped}."]
+    lines = [f"{scored_line(facts)}."]
+    each = facts.judges.values() if isinstance(facts, PanelFacts) else (facts,)
+    if facts.verdicts == "written" and any(one.flipped for one in each):
         lines.append("A verdict that followed the place of an answer, and not its text, counts as a tie.")
-    if reasons := scorer.get("reasons"):
-        lines.append(f"Answers without a verdict: {_counted(reasons)}.")
+    if isinstance(facts, JudgeFacts) and facts.reasons:
+        lines.append(f"Answers without a verdict: {_counted(facts.reasons)}.")
     return lines
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, partial
 from typing import Any
 
@@ -16,11 +16,27 @@ from cda.data.quality_sets import quality_set
 from cda.metrics.beyond_noise import beyond_noise
 from cda.metrics.preference import positive_share, positive_share_change
 from cda.metrics.votes import TieRule
-from cda.records import Contrast, LabelledPair, Pair, Triple, user_prompt
+from cda.records import Contrast, Exclusions, LabelledPair, Pair, Triple, user_prompt
 from cda.results.audit import AuditResult
-from cda.results.base import Estimate, Measure, Missing, as_json
+from cda.results.base import Estimate, Measure, Missing, PerScoring, as_json
 from cda.results.drift import BiasDrift
 from cda.results.effects import BiasEffects
+from cda.results.facts import (
+    AuditedBias,
+    Example,
+    JudgeFacts,
+    LabelCounts,
+    LabelTally,
+    Loaded,
+    MixSize,
+    RewardModelFacts,
+    Rewritten,
+    Scorer,
+    Sources,
+    SynthesizeCounts,
+    TrainCounts,
+    TrainingStages,
+)
 from cda.results.rate import BiasRate
 from cda.results.rewards import RewardSpread
 from cda.results.skew import Quality, TripleSkew, UnseenPhrases
@@ -253,31 +269,68 @@ def _analysis(groups: list[Group], two: bool, ties: TieRule) -> Audit:
     return audit_analysis.analysis(groups, labels if two else {}, pairs, scorings, ties, SEED)  # type: ignore[arg-type]
 
 
-def _example(bias: str, moved: float, two: bool, text: str = "Use a pan and stir it.") -> Audit:
-    return {
-        "bias": bias,
-        "prompt": f"How do I cook rice ({moved})?",
-        "perturbed": text.replace("Use", "Utilize"),
-        "base": text,
-        "margins": {"before": 1.0, "after": 1.0 + moved} if two else {"model": moved},
-        "preferred": "base",
-    }
+def _example(bias: str, moved: float, two: bool, text: str = "Use a pan and stir it.") -> Example:
+    return Example(
+        bias=bias,
+        prompt=f"How do I cook rice ({moved})?",
+        perturbed=text.replace("Use", "Utilize"),
+        base=text,
+        margins=PerScoring[float](before=1.0, after=1.0 + moved) if two else PerScoring[float](before=moved),
+        preferred="base",
+        kept_for="largest fall",
+    )
 
 
-def _tally(by: str) -> Audit:
-    return {"by": by, "n": 238, "both": 1, "chosen_only": 23, "rejected_only": 6, "neither": 207, "unparsed": 1}
+def _scored(judge: bool, hostile: str) -> Scorer:
+    if judge:
+        return JudgeFacts(
+            name="llm:gpt-x", kind="judge", comparisons=210, unread=3, half_read=4, flipped=5, position_bias=0.12
+        )
+    return RewardModelFacts(
+        name="embedded" + hostile,
+        kind="reward model",
+        precision="8bit",
+        form="pair",
+        max_length_tokens=512,
+        texts=930,
+        truncated=7,
+    )
 
 
-def _synthesis() -> Audit:
-    return {
-        "by": "rules",
-        "requested": None,
-        "eligible": 207,
-        "tried": 207,
-        "made": 140,
-        "rejected": {"bias not measurable in the rewrite": 57, "too few places to change": 10},
-        "supplementary": 12,
-    }
+def _stages(biases: Iterable[str], label_by: str, hostile: str) -> TrainingStages:
+    tally = LabelTally(by=label_by, n=238, both=1, chosen_only=23, rejected_only=6, neither=207, unparsed=1)
+    rewritten = Rewritten(
+        by="rules",
+        requested=None,
+        eligible=207,
+        tried=207,
+        made=140,
+        rejected={"bias not measurable in the rewrite": 57, "too few places to change": 10},
+        supplementary=12,
+    )
+    return TrainingStages(
+        label=LabelCounts(
+            pairs=Loaded(seen=245, kept=240, dropped={"a side is missing": 5}, used=238),
+            labels=dict.fromkeys(biases, tally),
+        ),
+        synthesize=SynthesizeCounts(
+            in_audit={},
+            biases=dict.fromkeys(biases, rewritten),
+            mix=MixSize(train=127, validation=13),
+            kinds={"counterfactual": 128, "supplementary": 12},
+        ),
+        train=TrainCounts(
+            train=126,
+            validation=13,
+            truncated=2,
+            identical_after_truncation=1,
+            steps=24,
+            best_step=20,
+            form="pair",
+            notes=(f"A note.{hostile}",),
+            processes=1,
+        ),
+    )
 
 
 def _as_panel(groups: list[Group]) -> Preferences:
@@ -333,14 +386,10 @@ def make_audit() -> MakeAudit:
             "recipe": "joint",
             "scorings": ["before", "after"] if two else ["model"],
             "aim": aim,
-            "model": {"name": "embedded" + hostile, "kind": "reward model", "precision": "8bit", "form": "pair",
-                      "max_length_tokens": 512, "texts": 930, "truncated": 7}
-                     if not judge else
-                     {"name": "llm:gpt-x", "kind": "judge", "comparisons": 210, "unread": 3, "reasons": {}, "half_read": 4,
-                      "flipped": 5, "position_bias": 0.12},
-            "biases": [{"name": name, "description": f"Description of {name}.{hostile}"} for name in targets],
-            "sources": {"pairs": "embedded", "contrasts": "embedded", "votes": None, "verdicts": None, "triples": None,
-                        "quality": "embedded" if quality else None, "labelled_by": by, "rewritten_by": by},
+            "model": _scored(judge, hostile),
+            "biases": tuple(AuditedBias(name=name, description=f"Description of {name}.{hostile}") for name in targets),
+            "sources": Sources(pairs="embedded", contrasts="embedded", votes=None, verdicts=None, triples=None,
+                               quality="embedded" if quality else None, labelled_by=by, rewritten_by=by),
             "skew": audit_result.skews(groups, {group.bias.name: len(group) + 20 for group in groups}, {}),
             "votes": {name: one for name, one in beside.items() if one},
             "votes_undecided": audit_result.votes_undecided(groups, ties),
@@ -356,27 +405,19 @@ def make_audit() -> MakeAudit:
                        else _rewards(made_of[first][0], rate, *made_of[first][1:]),
             "analysis": _analysis([group for group in groups if group.is_target], two, ties),
             "unseen_phrases": {next(iter(targets)): UnseenPhrases(n=57, of=100, skew=_measure((0.9, 0.5), 57))} if two else {},
-            "examples": [_example(name, moved, two, hostile + "Use a pan.") for name in targets for moved in (-1.0, -3.0)],
+            "examples": tuple(_example(name, moved, two, hostile + "Use a pan.") for name in targets for moved in (-1.0, -3.0)),
             "excluded": {
-                "contrasts": {"seen": 110, "reasons": {f"of another bias ({hostile or 'tone'})": 10}},
-                **({"quality pairs": {"seen": 400, "reasons": {}}} if quality else {}),
+                "contrasts": Exclusions(110, {f"of another bias ({hostile or 'tone'})": 10}),
+                **({"quality pairs": Exclusions(400, {})} if quality else {}),
             },
             "votes_unmatched": 0,
             "available_quality": 400 + unread if quality else 0,
-            "stages": {
-                "label": {"pairs": {"seen": 245, "kept": 240, "dropped": {"a side is missing": 5}, "used": 238},
-                          "labels": {name: _tally(label_by) for name in targets}},
-                "synthesize": {**{name: _synthesis() for name in targets}, "mix": {"train": 127, "validation": 13}},
-                "train": {"train": 126, "validation": 13, "truncated": 2, "identical_after_truncation": 1, "steps": 24,
-                          "best_step": 20, "form": "pair", "notes": [f"A note.{hostile}"], "processes": 1},
-            },
+            "stages": _stages(targets, label_by, hostile) if two else TrainingStages(),
             "versions": {"cda": "0.1.0", "torch": "2.13.0"},
             "seed": 42,
         }  # fmt: skip
         if panel:
             found["panel"] = audit_panel.panels(groups, {"model": _as_panel(groups)}, ties)
-        if not two:
-            found["stages"] = {"label": {}, "synthesize": {}, "train": {}}
         made = audit_result.adjust_for_all_tests(AuditResult(**(dict.fromkeys(_UNMEASURED) | found), n_tests=0))
         json.dumps(as_json(made), allow_nan=False)  # as the audit is written
         return made

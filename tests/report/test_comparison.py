@@ -53,13 +53,13 @@ def test_a_model_alone_cannot_be_compared(one_model: Any, audit: Any) -> None:
 
 def test_other_models_and_other_contrasts_are_said(make_audit: Any) -> None:
     audits = {"a": make_audit(), "b": make_audit(), "c": make_audit()}
-    audits["b"]["model"]["name"] = "big"
+    audits["b"] = changed(audits["b"], "model.name", "big")
     (models,) = comparison_notes(audits)
     assert "different models" in models
     assert "a: embedded, b: big, c: embedded" in models
-    audits["b"]["model"]["name"] = "embedded"
+    audits["b"] = changed(audits["b"], "model.name", "embedded")
     audits["c"] = changed(audits["c"], "skew.length.source", "file")
-    audits["c"]["sources"]["contrasts"] = "mine.jsonl"
+    audits["c"] = changed(audits["c"], "sources.contrasts", "mine.jsonl")
     (contrasts,) = comparison_notes(audits)
     assert contrasts.startswith("The runs measured length on different contrasts")
 
@@ -83,7 +83,7 @@ def test_the_command(make_audit: Any, tmp_path: Path) -> None:
 def test_a_run_given_twice_is_used_once(make_audit: Any, tmp_path: Path) -> None:
     one = _write(tmp_path / "a", make_audit())
     other = make_audit({"jargon": (0.88, 0.50)})
-    other["model"]["name"] = "big"
+    other = changed(other, "model.name", "big")
     two = _write(tmp_path / "b", other)
     text = compare_runs([one, f"{one}/", two, str(tmp_path / "b" / ".." / "a")])
     lines = [line for line in text.splitlines() if line.startswith(str(tmp_path))]
@@ -122,7 +122,7 @@ def test_out_needs_compare(tmp_path: Path) -> None:
 
 def test_the_page_warns_and_lists_limits_once(make_audit: Any) -> None:
     audits = {"runs/a": make_audit(), "runs/b": make_audit({"length": (0.90, 0.60)}, others=("structure",))}
-    audits["runs/b"]["model"]["name"] = "big"
+    audits["runs/b"] = changed(audits["runs/b"], "model.name", "big")
     text = render_comparison(audits)
     assert "<strong>Beware.</strong> The runs are of different models" in text
     assert text.count("Rules see word lists and counts, not meaning") == 1

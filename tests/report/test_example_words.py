@@ -8,10 +8,21 @@ import pytest
 from changed import changed
 
 from cda.report.examples import few_of, how_chosen, order_keys, people_choices, people_keys, people_sentence, standings
+from cda.results.base import PerScoring
+from cda.results.facts import Example
 
 
-def _example(before: float, after: float, preferred: str | None) -> dict[str, Any]:
-    return {"bias": "jargon", "margins": {"before": before, "after": after}, "preferred": preferred}
+def _example(before: float, after: float | None, preferred: Any) -> Example:
+    margins = PerScoring[float](before=before) if after is None else PerScoring[float](before=before, after=after)
+    return Example(
+        bias="jargon",
+        prompt="q",
+        perturbed="x",
+        base="y",
+        margins=margins,
+        preferred=preferred,
+        kept_for="largest fall",
+    )
 
 
 @pytest.mark.parametrize(
@@ -34,7 +45,7 @@ def test_model_beside_people(margins: tuple[float, float], preferred: str | None
 
 
 def test_one_scoring_has_no_before() -> None:
-    example = {"margins": {"model": 1.5}, "preferred": "base"}
+    example = _example(1.5, None, "base")
     assert standings(example) == {"model": "disagrees"}
     assert people_sentence(example) == "people preferred the side without the bias; the model disagrees"
     assert order_keys(example) == {"fall": 1.5, "rise": -1.5}
@@ -61,7 +72,7 @@ def test_says_how_many_and_how(voted: Any, audit: Any) -> None:
     _, text = how_chosen(voted)
     assert text.startswith("Kept are 2 of 110 contrasts of jargon, 2 of 100 contrasts of vagueness, taken in turn: ")
     assert "disagree" in text and "no random sample" in text
-    _, text = how_chosen(audit | {"examples": [{**one, "preferred": None} for one in audit["examples"]]})
+    _, text = how_chosen(audit | {"examples": [one.model_copy(update={"preferred": None}) for one in audit.examples]})
     assert "disagree" not in text
 
 

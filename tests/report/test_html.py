@@ -13,6 +13,7 @@ from page_checks import LOADS, Parsed
 
 from cda.report.html import render_html
 from cda.results.base import Missing
+from cda.results.facts import LLMUse, RunFacts, StageRun, TrainingStages
 from cda.results.skew import UnseenPhrases
 
 
@@ -77,8 +78,8 @@ def test_sections_need_data(audit: Any, voted: Any) -> None:
     bare = audit | {
         "quality": None,
         "unseen_phrases": {},
-        "examples": [],
-        "stages": {"label": {}, "synthesize": {}, "train": {}},
+        "examples": (),
+        "stages": TrainingStages(),
     }
     text = render_html(bare)
     for name in ("quality", "unseen", "training", "examples"):
@@ -114,17 +115,10 @@ def test_first_screen_says_which_model_and_what_happened(voted: Any, one_model: 
 
 def test_cost_and_place_where_the_run_is_known(audit: Any) -> None:
     assert 'id="cost"' not in render_html(audit)
-    asked = {
-        "asked": 12,
-        "cached": 3,
-        "unusable": 0,
-        "input_tokens": 4100,
-        "output_tokens": 18,
-        "uncounted": 0,
-        "dollars": 0.5,
-    }
-    stages = {"label": {"seconds": 12.3, "finished": "2026-11-21T10:00:00Z", "llm": {"gpt<b>": asked}}}
-    text = render_html(audit | {"run": {"git": "0123abc", "python": "3.11", "platform": "Linux", "stages": stages}})
+    asked = LLMUse(asked=12, cached=3, unusable=0, input_tokens=4100, output_tokens=18, uncounted=0, dollars=0.5)
+    stages = {"label": StageRun(seconds=12.3, finished="2026-11-21T10:00:00Z", llm={"gpt<b>": asked})}
+    run = RunFacts(git="0123abc", python="3.11", platform="Linux", stages=stages)
+    text = render_html(audit | {"run": run})
     assert "12 answers were asked for, for $0.50." in text
     assert "label, gpt&lt;b&gt;" in text and "0123abc" in text
 

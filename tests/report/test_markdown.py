@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from changed import changed
 
 from cda.report.markdown import render_markdown
 
@@ -29,8 +30,8 @@ def test_tables_are_whole(name: str, request: pytest.FixtureRequest) -> None:
 
 
 def test_examples_say_who_agrees(voted: Any) -> None:
-    disputed = {**voted["examples"][0], "prompt": "disputed", "margins": {"before": 1.0, "after": 0.9}}
-    agreed = [{**disputed, "prompt": f"agreed {n}", "margins": {"before": 1.0, "after": -1.0 - n}} for n in range(4)]
+    disputed = changed(changed(voted.examples[0], "prompt", "disputed"), "margins.after", 0.9)
+    agreed = [changed(changed(disputed, "prompt", f"agreed {n}"), "margins.after", -1.0 - n) for n in range(4)]
     text = render_markdown(voted | {"examples": [*agreed, disputed]})
     assert "people preferred the side without the bias; the model disagreed before, disagrees after" in text
     assert "disputed" in text and "agreed 3" in text and "agreed 1" not in text

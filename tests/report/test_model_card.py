@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from changed import changed
 
 from cda.report.markdown import render_markdown
 from cda.report.model_card import Part, model_card
@@ -87,7 +88,7 @@ def test_the_program_parses_for_every_form(make_audit: Callable[..., Audit]) -> 
         ("pair", "tokenizer(prompt, response, truncation=True, max_length=512"),
         ("plain text", "tokenizer.eos_token"),
     ):
-        audit["model"]["form"] = form
+        audit = changed(audit, "model.form", form)
         for base in (BASE, "embedded"):
             for merged in (None, "fp32"):
                 program = re.findall(r"```python\n(.*?)```", model_card([Part("x", 1.0, audit)], base, merged), re.S)
@@ -109,7 +110,7 @@ def test_without_an_audit_the_form_is_that_of_the_training_or_left_to_the_tokeni
 
 
 def test_text_from_outside_is_inert(hostile: Audit) -> None:
-    text = hostile["model"]["name"].removeprefix("embedded")
+    text = hostile.model.name.removeprefix("embedded")
     part = Part(text, 1.0, hostile, settings={text: text})
     for base in (text, f'a/b"\n---\nlicense: mit{text}'):
         for parts in ([part], [part, part]):

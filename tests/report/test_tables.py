@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 from changed import changed
 
+from cda.records import Exclusions
 from cda.report.data_tables import exclusion_table
 from cda.report.effect_tables import effects_table, rate_tables
 from cda.report.scoring import caveats, provenance, scored_line
 from cda.report.sections import sections
 from cda.report.tables import Table, powered_table, votes_table
 from cda.results.base import Missing
+from cda.results.facts import Dropped
 
 
 def _row(table: Table | None, name: str) -> dict[str, str]:
@@ -112,17 +114,18 @@ def test_unread_is_worded_by_kind(judge: Any, make_audit: Any) -> None:
 
 
 def test_a_file_of_votes_with_wrong_words_is_counted(voted: Any) -> None:
-    voted["excluded"]["votes"] = {"seen": 300, "reasons": {"not one of the words": 7}}
-    assert ("loading votes", "not one of the words", "7", "300") in exclusion_table(voted).rows
+    wrong = Exclusions(300, {"not one of the words": 7})
+    rows = exclusion_table(changed(voted, "excluded", {**voted.excluded, "votes": wrong})).rows
+    assert ("loading votes", "not one of the words", "7", "300") in rows
 
 
 def test_a_judge_is_said_to_be_read_in_one_order_only(judge: Any) -> None:
-    assert "3 unreadable, 4 readable in one order only, 5 followed the place" in scored_line(judge)
+    assert "3 unreadable, 4 readable in one order only, 5 followed the place" in scored_line(judge.model)
 
 
 def test_provenance_names_what_was_given(voted: Any) -> None:
     assert not {"judges' verdicts", "RATE triples"} & dict(provenance(voted)).keys()
-    voted["sources"] |= {"verdicts": "panel.csv", "triples": "triples.jsonl"}
+    voted = changed(changed(voted, "sources.verdicts", "panel.csv"), "sources.triples", "triples.jsonl")
     facts = dict(provenance(voted))
     assert (facts["judges' verdicts"], facts["RATE triples"]) == ("panel.csv", "triples.jsonl")
 
@@ -136,7 +139,6 @@ def test_votes_without_any_majority_are_not_called_no_votes(audit: Any) -> None:
 
 def test_what_is_not_taught_because_it_is_audited_is_listed(make_audit: Any) -> None:
     audit = make_audit()
-    dropped = {"seen": 336, "dropped": {"prompt is in the audit": 12}}
-    audit["stages"].setdefault("synthesize", {})["in_audit"] = {"pairs": dropped}
-    rows = exclusion_table(audit).rows
+    dropped = Dropped(seen=336, dropped={"prompt is in the audit": 12})
+    rows = exclusion_table(changed(audit, "stages.synthesize.in_audit", {"pairs": dropped})).rows
     assert ("choosing what to teach of pairs", "prompt is in the audit", "12", "336") in rows

@@ -64,7 +64,7 @@ def test_a_good_rewrite_passes_at_once() -> None:
     assert rewriter.calls == [(0, 3)]
     assert gated.name == "scripted"
     report = gated.report(load_bias("structure"))
-    assert (report["asked"], report["accepted"], report["failed"], report["rejected_answers"]) == (3, 3, 0, {})
+    assert (report.asked, report.accepted, report.failed, report.rejected_answers) == (3, 3, 0, {})
 
 
 def test_failures_are_asked_for_again_and_counted() -> None:
@@ -73,8 +73,8 @@ def test_failures_are_asked_for_again_and_counted() -> None:
     assert gated.rewrite(requests(2), load_bias("structure")) == [Rewrite(LISTED)] * 2
     assert rewriter.calls == [(0, 2), (1, 2), (2, 2)]
     report = gated.report(load_bias("structure"))
-    assert report["rejected_answers"] == {"refused": 2, "unchanged": 2}
-    assert (report["asked"], report["accepted"], report["failed"]) == (6, 2, 0)
+    assert report.rejected_answers == {"refused": 2, "unchanged": 2}
+    assert (report.asked, report.accepted, report.failed) == (6, 2, 0)
 
 
 def test_what_fails_every_time_keeps_its_last_reason() -> None:
@@ -82,7 +82,7 @@ def test_what_fails_every_time_keeps_its_last_reason() -> None:
     gated = Gated(rewriter, n_repeats=1)
     assert gated.rewrite(requests(), load_bias("structure")) == [Rewrite(None, "refusal")]
     assert rewriter.calls == [(0, 1), (1, 1)]
-    assert gated.report(load_bias("structure"))["failed"] == 1
+    assert gated.report(load_bias("structure")).failed == 1
     assert Gated(Scripted([None]), n_repeats=0).rewrite(requests(), load_bias("jargon")) == [Rewrite(None, "refused")]
 
 
@@ -132,8 +132,8 @@ def test_a_measured_bias_is_never_labelled() -> None:
 def test_what_accepted_rewrites_drifted_in_is_counted() -> None:
     gated = Gated(Scripted([LISTED + " Well done!!!"]), others=[load_bias("sycophancy")])
     assert gated.rewrite(requests(), load_bias("structure"))[0].text is not None
-    assert gated.report(load_bias("structure"))["found_in_accepted"] == {"drift in exclamations": 1}
-    assert gated.report(load_bias("jargon"))["asked"] == 0
+    assert gated.report(load_bias("structure")).found_in_accepted == {"drift in exclamations": 1}
+    assert gated.report(load_bias("jargon")).asked == 0
 
 
 def test_what_is_enforced_can_be_chosen() -> None:

@@ -54,9 +54,10 @@ def test_an_llm_labels_and_rewrites(tmp_path: Path, monkeypatch: pytest.MonkeyPa
          "synthesize.supplementary=0", "llm.model=assistant", "llm.base_url=http://127.0.0.1:9/v1"],
     )  # fmt: skip
     counts = label.run(loaded, tmp_path)
-    tally = counts["labels"]["sycophancy"]
-    assert tally["n"] == 60 and tally["unparsed"] == 0
-    assert tally["asked"]["sides_measured_alike"] == tally["asked"]["sides_measured_too"] == 120
+    tally = counts.labels["sycophancy"]
+    assert tally.n == 60 and tally.unparsed == 0
+    assert tally.asked is not None
+    assert tally.asked.sides_measured_alike == tally.asked.sides_measured_too == 120
     rows = list(read_jsonl(tmp_path / label.PAIRS))
     assert all(row["labels"]["sycophancy"].keys() == {"chosen", "rejected"} for row in rows)
     details = [row["details"]["sycophancy"] for row in rows]
@@ -65,9 +66,9 @@ def test_an_llm_labels_and_rewrites(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert len(list(read_labelled(tmp_path / label.PAIRS))) == 60
 
     folder: Any = SimpleNamespace(stage=lambda _: tmp_path)
-    made = synthesize.run(loaded, folder, tmp_path)["sycophancy"]
-    assert (made["by"], made["made"]) == ("assistant", 12)
-    assert made["gate"]["rejected_answers"]["unchanged"] == 4
+    made = synthesize.run(loaded, folder, tmp_path).biases["sycophancy"]
+    assert (made.by, made.made) == ("assistant", 12)
+    assert made.gate is not None and made.gate.rejected_answers["unchanged"] == 4
     mix = list(read_training(tmp_path / synthesize.MIX))
     assert len(mix) == 12 and all(one.pair.rejected.startswith(PRAISE) for one in mix)
 

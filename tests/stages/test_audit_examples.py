@@ -27,12 +27,12 @@ def test_disagreements_and_agreements_are_among_them() -> None:
     before, after = [5.0 + row for row in range(40)] + [0.3], [-5.0] * 40 + [0.2]
     found = examples([_group({"before": before, "after": after}, ["base"] * 41)])
     assert len(found) == N_EXAMPLES
-    kept = {one["prompt"]: one["kept_for"] for one in found}
+    kept = {one.prompt: one.kept_for for one in found}
     assert kept["q39"] == "largest fall"
     assert kept["q40"] == "largest margin after"  # and the only one against people, so that it is there in any case
     assert list(kept.values()).count("agrees with people after") >= 2
-    (against,) = [one for one in found if one["margins"]["after"] > 0]
-    assert against["preferred"] == "base"
+    (against,) = [one for one in found if one.margins.after > 0]
+    assert against.preferred == "base"
 
 
 def test_every_disagreement_is_kept_before_more_of_the_same() -> None:
@@ -40,7 +40,7 @@ def test_every_disagreement_is_kept_before_more_of_the_same() -> None:
     rng = np.random.default_rng(0)
     before, after = rng.normal(size=200), rng.normal(size=200)
     preferred = ["base", "perturbed"] * 100
-    kinds = [one["kept_for"] for one in examples([_group({"before": before, "after": after}, preferred)])]
+    kinds = [one.kept_for for one in examples([_group({"before": before, "after": after}, preferred)])]
     assert set(kinds) == {
         "largest fall", "largest margin before", "largest margin after", "disagrees with people before",
         "disagrees with people after", "agrees with people before", "agrees with people after",
@@ -51,14 +51,14 @@ def test_every_disagreement_is_kept_before_more_of_the_same() -> None:
 def test_without_votes_by_margins_alone() -> None:
     values = [float(row) for row in range(30)]
     found = examples([_group({"model": values}, [None] * 30)])
-    assert [one["margins"]["model"] for one in found][:4] == [29.0, 0.0, 28.0, 1.0]
-    assert all(one["preferred"] is None for one in found)
+    assert [one.margins.before for one in found][:4] == [29.0, 0.0, 28.0, 1.0]
+    assert all(one.preferred is None for one in found)
 
 
 def test_few_contrasts_are_each_kept_once_and_others_not_at_all() -> None:
     group = _group({"before": [1.0, 2.0], "after": [0.0, -1.0]}, ["base", "tie"])
-    assert sorted(one["prompt"] for one in examples([group])) == ["q0", "q1"]
-    assert examples([_group({"model": [1.0]}, [None], is_target=False)]) == []
+    assert sorted(one.prompt for one in examples([group])) == ["q0", "q1"]
+    assert examples([_group({"model": [1.0]}, [None], is_target=False)]) == ()
 
 
 def test_the_same_each_time() -> None:

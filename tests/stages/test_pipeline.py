@@ -146,7 +146,7 @@ def test_artifacts_say_what_was_made_from_what(folder: Path, finished: str, reco
     assert (
         labels["both"] + labels["chosen_only"] + labels["rejected_only"] + labels["neither"] + labels["unparsed"] == 20
     )
-    made = record(folder, "synthesize")["counts"]["jargon"]
+    made = record(folder, "synthesize")["counts"]["biases"]["jargon"]
     assert made["by"] == "rules" and 0 < made["made"] <= made["eligible"] <= 20
     assert record(folder, "train")["inputs"]["synthesize"] == record(folder, "synthesize")["output"]
     audit = json.loads((folder / "audit" / "audit.json").read_text(encoding="utf-8"))

@@ -20,9 +20,11 @@ from cda.embedded.texts import authored_pairs
 from cda.label.asked import pair_request
 from cda.prompts import LabelPrompt, load_prompt
 from cda.report.data_tables import label_tables
+from cda.results.facts import LabelCounts
 from cda.run import RunFolder
 from cda.score.judge import judge_request
 from cda.stages import audit, label, synthesize
+from cda.stages.counted import stage_counts
 from cda.stages.scorer_sources import scorer_settings
 
 LLM = ["llm.model=x", "llm.base_url=http://127.0.0.1:9/v1", "data.pairs=embedded", "data.max_pairs=12"]
@@ -117,7 +119,8 @@ def test_labels_by_a_prompt_of_ones_own_over_http(serve: Serve, tmp_path: Path) 
     asked = tally["asked"]
     assert (asked["query_asked"], asked["query_answered"], asked["query_calls_for_it"]) == (True, 12, technical)
     assert f"neither 12; {technical} of 12 messages call for it (by x)" in " ".join(done.output.split())
-    (table,) = label_tables({"stages": {"label": counts}})
+    counted = stage_counts(RunFolder(tmp_path / "run"), "label", LabelCounts)
+    (table,) = label_tables(counted)
     assert table.caption.endswith(f"; {technical} of 12 messages call for it")
     again = cda(*words)
     assert "reused" in again.output and len(systems) == 12

@@ -1,0 +1,388 @@
+"""How an audit came about: what was scored and how, its sources, its examples, the run's stages, and what they cost."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from cda.results.base import Estimate, PerScoring, Result
+
+JudgeReasons = Literal["before", "after", "none"]
+"""Where a judge's reasons stand: before its verdict, after it, or nowhere."""
+
+
+class ScoringCounts(Result):
+    """Counts of one scoring among several. None: its kind of scorer does not count that."""
+
+    texts: int | None = None
+    """Distinct texts."""
+    truncated: int | None = None
+    """Texts of which the model saw only the beginning."""
+    dropped: int | None = None
+    """Texts that were too long for the model and left out."""
+    cached: int | None = None
+    """Texts whose reward came from the cache."""
+    comparisons: int | None = None
+    """Distinct comparisons that a judge was asked about."""
+    unread: int | None = None
+    """Comparisons without a readable verdict."""
+
+
+class ScorerFacts(Result):
+    """Who scored, and what was noticed on the way."""
+
+    name: str
+    """The model as the recipe names it."""
+    notes: tuple[str, ...] = ()
+    """Sentences for the reader."""
+    by_scoring: dict[str, ScoringCounts] = Field(default_factory=dict)
+    """Counts of every scoring of an audit, further trainings included; empty outside of audits."""
+
+
+class RewardModelFacts(ScorerFacts):
+    """Anything that gives a reward to a single text."""
+
+    kind: Literal["reward model"]
+    how: str | None = None
+    """How it was asked, as a clause; None for a classifier, of which the three fields below say it."""
+    precision: str | None = None
+    """Of its weights; None where it is not a classifier that was loaded here."""
+    form: str | None = None
+    """How prompt and response were put together (`pair`, `chat template`, `plain text`); None as for `precision`."""
+    max_length_tokens: int | None = None
+    """Longer texts were cut there; None where that is not known."""
+    unit: str | None = None
+    """Of its rewards; None for the plain `reward`."""
+    texts: int
+    """Distinct texts."""
+    truncated: int
+    """Texts of which the model saw only the beginning."""
+    dropped: int = 0
+    """Texts that were too long and left out."""
+    cached: int = 0
+    """Texts whose reward came from the cache."""
+    alike: int = 0
+    """Texts that are the same token ids as another: scored once."""
+
+
+class JudgeFacts(ScorerFacts):
+    """An LLM judge, or a function, that compares two texts."""
+
+    kind: Literal["judge"]
+    orders: Literal["both", "one"] = "both"
+    """Whether every comparison was asked with either text first, or once in a drawn order."""
+    comparisons: int
+    """Distinct comparisons."""
+    unread: int
+    """Comparisons without a readable verdict in any order."""
+    reasons: dict[str, int] = Field(default_factory=dict)
+    """Why single answers held no verdict, with their counts."""
+    half_read: int
+    """Comparisons with a readable verdict in one order of two only."""
+    flipped: int | None
+    """Comparisons whose verdict followed the place and not the text; None where one order was asked."""
+    position_bias: float | None
+    """Mean preference for the text shown first, −1 to 1; None where no comparison shows it."""
+    position: Estimate | None = None
+    """The same with its interval, where one order was asked of two prompts or more; else None."""
+    answered_by: dict[str, int] = Field(default_factory=dict)
+    """Answers by the model that the server named; empty where it named none."""
+    verdicts: Literal["by token", "written"] | None = None
+    """How verdicts were read; None for a function."""
+    prompt: str | None = None
+    """Name of the judge's prompt; None for a function."""
+    verdict_reasons: JudgeReasons | None = None
+    """Where its reasons stand; None for a function."""
+
+
+class PanelFacts(ScorerFacts):
+    """Several LLM judges, whose mean preference stands for all."""
+
+    kind: Literal["judge"]
+    orders: Literal["both", "one"]
+    """As for each of the judges; likewise the next three."""
+    verdicts: Literal["by token", "written"] | None
+    prompt: str | None
+    verdict_reasons: JudgeReasons | None
+    comparisons: int
+    """Distinct comparisons."""
+    unread: int
+    """Comparisons without a verdict of any judge."""
+    partly_judged: int
+    """Comparisons with verdicts of some judges only."""
+    judges: dict[str, JudgeFacts]
+    """Each judge by its name."""
+
+
+Scorer = RewardModelFacts | JudgeFacts | PanelFacts
+
+
+class AuditedBias(Result):
+    """A bias that is trained against, or audited."""
+
+    name: str
+    description: str
+
+
+class Sources(Result):
+    """Where an audit's data came from, as the recipe names it. None: not given."""
+
+    pairs: str | None
+    """Training pairs; None without a training."""
+    contrasts: str
+    votes: str | None
+    verdicts: str | None
+    """Judges' verdicts on the contrasts."""
+    triples: str | None
+    """Who rewrote the triples of RATE."""
+    quality: str | None
+    release: str | None = None
+    """The paper's release."""
+    labels: str | None = None
+    """Labels of training pairs."""
+    labelled_by: str
+    """LLM, or `embedded rules`."""
+    rewritten_by: str
+    """LLM, or `embedded rules`."""
+    label_prompt: str | None = None
+    """Name of the prompt by which an LLM labelled; None where none did."""
+    rewrite_prompt: str | None = None
+    """Name of the prompt by which an LLM rewrote; None where none did."""
+
+
+class Example(Result):
+    """A contrast for a reader to look at; chosen by what it shows, so that examples are no sample."""
+
+    bias: str
+    prompt: str
+    perturbed: str
+    """The side with the bias."""
+    base: str
+    """The side without it."""
+    margins: PerScoring[float]
+    """score(perturbed) − score(base), or a judge's preference, −1 to 1."""
+    preferred: Literal["perturbed", "base", "tie"] | None
+    """People's majority; None without votes."""
+    kept_for: str
+    """Which kind of example it was taken for."""
+
+
+class Loaded(Result):
+    """A file of training pairs as it was read."""
+
+    seen: int
+    """Rows."""
+    kept: int
+    """Usable pairs."""
+    dropped: dict[str, int]
+    """Rows that could not be used, by reason."""
+    used: int | None = None
+    """Pairs drawn of those kept; None for supplementary pairs, which are all used."""
+
+
+class Asked(Result):
+    """What an LLM's labels say about themselves."""
+
+    chosen_shown_first: int
+    """Pairs whose chosen side was shown first."""
+    first_labelled: int
+    """Pairs whose side shown first was said to exhibit the bias."""
+    second_labelled: int
+    """The same of the side shown second."""
+    asked_again: int
+    """Pairs that were asked about more than once."""
+    query_asked: bool
+    """Whether the bias asks about the user's message, too."""
+    query_calls_for_it: int
+    """Messages that were said to call for it."""
+    query_answered: int
+    """Messages with a readable answer."""
+    unparsed_reasons: dict[str, int]
+    """Why labels could not be read, with their counts."""
+    sides_measured_too: int
+    """Labelled sides that the bias's own measure speaks of, too."""
+    sides_measured_alike: int
+    """Of these, those where both say the same."""
+
+
+class LabelTally(Result):
+    """Which sides of the pairs exhibit a bias."""
+
+    by: str
+    """LLM, `measured <feature>`, or `rules`."""
+    n: int
+    """Pairs."""
+    both: int
+    chosen_only: int
+    rejected_only: int
+    neither: int
+    unparsed: int
+    """Pairs of which a side has no readable label."""
+    prompt: str | None = None
+    """Name of the prompt; None where no LLM labelled."""
+    asked: Asked | None = None
+    """None where no LLM labelled."""
+
+
+class LabelCounts(Result):
+    """What the stage `label` counted."""
+
+    pairs: Loaded
+    labels: dict[str, LabelTally]
+    """By bias."""
+    supplement: Loaded | None = None
+    """None without data.supplement."""
+    supplement_labels: dict[str, LabelTally] = Field(default_factory=dict)
+    """By bias."""
+
+
+class Dropped(Result):
+    """Rows that a step saw and left out."""
+
+    seen: int
+    dropped: dict[str, int]
+    """By reason."""
+
+
+class GateCounts(Result):
+    """What the fidelity gate let pass."""
+
+    asked: int
+    """Rewrites that were asked for, those asked for again included."""
+    accepted: int
+    failed: int
+    """Responses without an accepted rewrite, even after asking again."""
+    rejected_answers: dict[str, int]
+    """Rejected rewrites by reason."""
+    found_in_accepted: dict[str, int]
+    """What was noticed in accepted ones, with their counts."""
+
+
+class Rewritten(Result):
+    """Counterfactual pairs of a bias."""
+
+    by: str
+    """Who rewrote."""
+    requested: int | None
+    """Pairs asked for; None: all eligible ones."""
+    eligible: int
+    tried: int
+    made: int
+    """Of those tried, rewrites that were accepted."""
+    rejected: dict[str, int]
+    """Of those tried, the others by reason."""
+    supplementary: int
+    """Unchanged pairs that were added."""
+    prompt: str | None = None
+    """Name of the prompt; None where no LLM rewrote."""
+    gate: GateCounts | None = None
+    """None without the gate."""
+
+
+class TaughtContrasts(Result):
+    """Lessons on the contrasts of a file (data.contrasts)."""
+
+    file: Dropped
+    left_out: dict[str, int]
+    """Readable contrasts that are not taught, by reason."""
+    taught: dict[str, int]
+    """Lessons by bias."""
+
+
+class MixSize(Result):
+    """Pairs of the training mix."""
+
+    train: int
+    validation: int
+
+
+class SynthesizeCounts(Result):
+    """What the stage `synthesize` counted."""
+
+    schema_version: ClassVar[int] = 2
+    """Part of the stage's settings, so that one whose counts have another shape is made again."""
+    in_audit: dict[str, Dropped]
+    """By file of labelled pairs (`pairs`, `supplement`): those that are audited on, and so not taught."""
+    biases: dict[str, Rewritten]
+    contrasts: TaughtContrasts | None = None
+    """None without data.contrasts."""
+    mix: MixSize
+    kinds: dict[str, int]
+    """Lessons by kind."""
+
+
+class TrainCounts(Result):
+    """What the stage `train` counted."""
+
+    train: int
+    """Pairs trained on."""
+    validation: int
+    """Pairs that choose the checkpoint."""
+    truncated: int
+    """Pairs of which a side was cut."""
+    identical_after_truncation: int
+    """Pairs left out because both sides are the same after cutting."""
+    steps: int
+    """Optimizer steps."""
+    best_step: int | str | None
+    """Step of the checkpoint that was kept, of several adapters each with its bias; None: the last."""
+    processes: int
+    form: str
+    """How prompt and response were put together."""
+    notes: tuple[str, ...]
+    """Sentences for the reader."""
+    per_bias: dict[str, TrainCounts] | None = None
+    """Of several adapters (lora.per_bias) each; else None."""
+
+
+class TrainingStages(Result):
+    """What a run's stages counted; each None where it has not been made."""
+
+    label: LabelCounts | None = None
+    synthesize: SynthesizeCounts | None = None
+    train: TrainCounts | None = None
+
+
+class LLMUse(Result):
+    """What was asked of one LLM."""
+
+    asked: int
+    """Answers that were asked for now."""
+    cached: int
+    """Answers that were there from before."""
+    unusable: int
+    """Of both, those without a usable text."""
+    input_tokens: int
+    """Of what was asked, as the server counted."""
+    output_tokens: int
+    """Of what was answered, as the server counted."""
+    uncounted: int
+    """Of what was asked, answers without a count of tokens."""
+    dollars: float | None
+    """Of the counted tokens; None where no price is given."""
+    models: dict[str, int] = Field(default_factory=dict)
+    """Answers by the model that the server named."""
+
+
+class StageRun(Result):
+    """One stage of a run."""
+
+    seconds: float
+    """Wall clock."""
+    finished: str
+    """UTC."""
+    llm: dict[str, LLMUse] = Field(default_factory=dict)
+    """By LLM; empty where none was asked."""
+
+
+class RunFacts(Result):
+    """When, where and for how much a run was made."""
+
+    git: str | None = None
+    """Commit of this package; None where it does not run from its checkout."""
+    python: str | None = None
+    """Its version."""
+    platform: str | None = None
+    """The machine, as Python names it."""
+    stages: dict[str, StageRun]

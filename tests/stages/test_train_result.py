@@ -1,0 +1,83 @@
+"""The result of a training, from run folders as the stages leave them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cda.errors import RunError
+from cda.files.jsonl import write_jsonl
+from cda.results.base import Missing, as_json
+from cda.results.facts import TrainCounts
+from cda.run import RunFolder, Stage
+from cda.stages.counted import training_stages
+from cda.stages.train_result import train_result
+
+COUNTS = TrainCounts(
+    train=126, validation=13, truncated=2, identical_after_truncation=1, steps=24, best_step=20, form="pair", notes=("a",),
+    processes=1,
+)  # fmt: skip
+HISTORY = [
+    {"step": 10, "eval_accuracy": 0.5, "eval_loss": 0.7},
+    {"step": 20, "eval_accuracy": 0.75, "eval_loss": 0.6},
+    {"step": 20, "loss": 0.5},
+    {"step": 24, "eval_accuracy": 0.625, "eval_loss": 0.8},
+]
+
+
+def trained(folder: Path, counts: Any = COUNTS, dose: float | None = 0.5) -> RunFolder:
+    run = RunFolder(folder)
+    train = Stage("train", {}, {})
+    write_jsonl(run.begin(train) / "history.jsonl", HISTORY)
+    run.finish(train, {**as_json(counts), "llm": {}}, 12.34)
+    if dose is not None:
+        adapter = Stage("adapter", {"dose": dose}, {"train": run.output_of("train")})
+        run.begin(adapter)
+        run.finish(adapter, {}, 0.0)
+    return run
+
+
+def test_a_finished_training(tmp_path: Path) -> None:
+    found = train_result(trained(tmp_path))
+    assert (found.folder, found.adapter, found.dose) == (tmp_path, tmp_path / "adapter", 0.5)
+    assert (found.steps, found.best_step, found.seconds) == (24, 20, 12.3)
+    assert found.validation_accuracy == 0.75
+    assert found.audit == Missing(reason="the training has not been audited")
+
+
+@pytest.mark.parametrize(
+    ("change", "accuracy"),
+    [
+        ({"best_step": None}, 0.625),
+        ({"validation": 0}, Missing(reason="there are no validation pairs")),
+        ({"best_step": 15}, Missing(reason="it was not measured at the checkpoint that was kept")),
+        (
+            {"best_step": "20 (jargon)", "per_bias": {"jargon": COUNTS}},
+            Missing(reason="every bias has an adapter of its own, with an accuracy of its own"),
+        ),
+    ],
+)
+def test_the_accuracy_is_that_of_the_checkpoint_that_was_kept(
+    change: dict[str, Any], accuracy: float | Missing, tmp_path: Path
+) -> None:
+    run = trained(tmp_path, COUNTS.model_copy(update=change))
+    assert train_result(run).validation_accuracy == accuracy
+
+
+def test_what_is_not_finished_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="stage 'train' has not been run"):
+        train_result(RunFolder(tmp_path / "none"))
+    with pytest.raises(RunError, match="no adapter of its training; run `cda train`"):
+        train_result(trained(tmp_path / "half", dose=None))
+
+
+def test_counts_come_back_as_they_were_written_and_others_are_refused(tmp_path: Path) -> None:
+    stages = training_stages(trained(tmp_path / "run"))
+    assert stages.train == COUNTS and stages.label is stages.synthesize is None
+    other = {name: value for name, value in as_json(COUNTS).items() if name != "steps"}
+    with pytest.raises(
+        RunError, match=r"stage\.json: its counts are not as .*\(steps: Field required\)\. Run `cda train`"
+    ):
+        training_stages(trained(tmp_path / "other", other))
