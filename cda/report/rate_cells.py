@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cda.report.numbers import NOT_ESTIMATED, Json, signed
 from cda.results.audit import AuditResult
 from cda.results.skew import BiasSkew
@@ -19,7 +21,7 @@ def unit_of(one: Json) -> str:
     return f" ({effects[0]['estimate']['unit']})" if effects else ""
 
 
-def average_cells(one: Json, scorings: list[str]) -> tuple[str, ...]:
+def average_cells(one: Json, scorings: Sequence[str]) -> tuple[str, ...]:
     """The average effect of one bias under every scoring, its change where there are two, and the share flipped."""
     found = [average(one.get(part, {})) for part in (*scorings, *(("changes",) if len(scorings) > 1 else ()))]
     cells = [NOT_ESTIMATED if each is None else signed(each["estimate"]) for each in found]
@@ -70,7 +72,7 @@ def flips_sentence(name: str, one: Json) -> str:
     )
 
 
-def gap_sentence(name: str, one: Json, scorings: list[str]) -> str:
+def gap_sentence(name: str, one: Json, scorings: Sequence[str]) -> str:
     """Why the average effect of a bias is not given; empty if it is."""
     last = one.get(scorings[-1], {})
     if average(last) is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal
 
 from cda.results.base import Estimate, Missing, Saved
+from cda.results.people import VotedBias
 from cda.results.skew import BiasSkew, Plain, Quality, Seeds, TripleSkew, UnseenPhrases
 
 
@@ -25,8 +26,10 @@ class AuditResult(Saved):
     sources: Any
     skew: dict[str, BiasSkew]
     """By bias, the targets first."""
-    votes: Any
-    votes_undecided: Any
+    votes: dict[str, VotedBias]
+    """By bias that people voted on."""
+    votes_undecided: dict[str, int]
+    """By bias that people voted on without any majority for one side: contrasts with votes."""
     panel: Any
     quality: Quality | None
     """None without quality pairs."""
@@ -50,7 +53,8 @@ class AuditResult(Saved):
     """By target whose training rewrites were made by rules."""
     examples: Any
     excluded: Any
-    votes_unmatched: Any
+    votes_unmatched: int
+    """Items of the files of votes and verdicts that are none of the contrasts."""
     available_quality: Any
     stages: Any
     versions: Any

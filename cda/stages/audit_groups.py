@@ -13,7 +13,7 @@ from cda.biases import Bias
 from cda.errors import DataError
 from cda.metrics.votes import Counts, Majority, TieRule, count_votes, leading_words, majority
 from cda.records import Contrast, Preference, prompt_id
-from cda.results.base import as_json
+from cda.results.base import Missing, as_json
 from cda.score.compared import Compared
 
 FloatArray = NDArray[np.float64]
@@ -134,6 +134,14 @@ def attempt(estimate: Callable[[], Any]) -> dict[str, Any]:
     except DataError as error:
         return {"missing": str(error)}
     return dict(as_json(found))
+
+
+def attempted(estimate: Callable[[], T]) -> T | Missing:
+    """An estimate, or why the data cannot give it. Never a number that stands for none."""
+    try:
+        return estimate()
+    except DataError as error:
+        return Missing(reason=str(error))
 
 
 def _group(
