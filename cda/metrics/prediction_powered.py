@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,23 +12,11 @@ from cda.metrics.preference import ModelTies, margins_finite
 from cda.metrics.votes import Majority
 from cda.records import Exclusions, count_reasons
 from cda.results.base import Estimate
-from cda.stats.prediction_powered import PredictionPowered, prediction_powered_mean
+from cda.results.people import PoweredShare
+from cda.stats.prediction_powered import prediction_powered_mean
 
 FloatArray = NDArray[np.float64]
 _NO_VOTES = frozenset({"no votes", "no label"})
-
-
-@dataclass(frozen=True, slots=True)
-class PoweredShare:
-    """A share that people define, from their majorities and a judge's verdicts.
-
-    Attributes:
-        share: PPI++ and classical estimate, both within [0, 1], on the rows that have a verdict.
-        exclusions: Rows without a verdict, labelled or not.
-    """
-
-    share: PredictionPowered
-    exclusions: Exclusions
 
 
 def powered_human_skew(people: Majority, judge: ArrayLike, prompt_ids: Sequence[str]) -> PoweredShare:
@@ -96,8 +83,9 @@ def _powered(labels: FloatArray, predictions: FloatArray, people: Majority, prom
         ids[labelled].tolist(),
         ids[unlabelled].tolist(),
     )
-    bounded = replace(found, estimate=_within_share(found.estimate), classical=_within_share(found.classical))
-    return PoweredShare(bounded, Exclusions(len(judged), count_reasons(["no verdict"] * int((~judged).sum()))))
+    shares = {"estimate": _within_share(found.estimate), "classical": _within_share(found.classical)}
+    without = Exclusions(len(judged), count_reasons(["no verdict"] * int((~judged).sum())))
+    return PoweredShare(share=found.model_copy(update=shares), exclusions=without)
 
 
 def _all_votes_count(people: Majority) -> None:

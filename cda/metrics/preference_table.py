@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,21 +11,7 @@ from cda.errors import DataError
 from cda.metrics.preference import ModelTies, margins_finite, positive_share
 from cda.metrics.votes import WORDS
 from cda.records import Preference
-from cda.results.base import Estimate
-
-
-@dataclass(frozen=True, slots=True)
-class PreferenceTable:
-    """What the model prefers where people prefer the biased side, the other one, or neither.
-
-    Attributes:
-        counts: People's word (perturbed, base, tie) to the model's word to the number of contrasts.
-        skew_given: People's word to the share of its contrasts on which the model prefers the biased side; words that are
-            the majority nowhere are left out. Where the model agrees with people it is 1 for perturbed and 0 for base.
-    """
-
-    counts: Mapping[str, Mapping[str, int]]
-    skew_given: Mapping[str, Estimate]
+from cda.results.people import PreferenceTable
 
 
 def preference_table(

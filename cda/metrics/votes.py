@@ -12,7 +12,8 @@ from scipy.special import gammaln, logsumexp
 
 from cda.errors import DataError
 from cda.records import Exclusions, Preference, count_reasons
-from cda.results.base import Estimate
+from cda.results.base import Estimate, Missing
+from cda.results.people import Agreement, Level, NoiseCeiling
 from cda.stats.bootstrap import bootstrap_sums
 from cda.stats.proportions import share, wilson
 
@@ -22,7 +23,6 @@ Counts = NDArray[np.int64]
 
 WORDS: tuple[Preference, ...] = ("perturbed", "base", "tie")
 TieRule = Literal["drop", "half", "as-released"]
-Level = Literal["nominal", "ordinal"]
 _PERTURBED, _BASE, _TIE = range(3)
 _ALPHA_DRAWS = 1_000
 _CEILING_DRAWS = 4_000
@@ -45,43 +45,6 @@ class Majority:
     used: NDArray[np.bool_]
     rule: TieRule
     exclusions: Exclusions
-
-
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """How far people agree with each other, from items with two votes or more.
-
-    Attributes:
-        majority_share: Mean share of an item's votes that its most frequent word has (1: unanimous; ties are a word).
-        alpha: Krippendorff's alpha: 1 full agreement, 0 what chance gives, below 0 systematic disagreement. None where it has
-            no interval.
-        level: Distance between words: `nominal` (all alike) or `ordinal` (base < tie < perturbed).
-        n_votes: Votes behind both.
-        exclusions: Items with fewer than two votes.
-        no_alpha: Why there is no alpha; empty where there is.
-    """
-
-    majority_share: Estimate
-    alpha: Estimate | None
-    level: Level
-    n_votes: int
-    exclusions: Exclusions
-    no_alpha: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class NoiseCeiling:
-    """Miscalibration that a second majority of other people would show against this one.
-
-    Attributes:
-        miscalibration: Expected share of items on which the second majority prefers the other side.
-        vote_correlation: Posterior mean of how alike two votes on one item are (0: items do not differ; 1: unanimous).
-        n_votes: Votes an item of the second majority; None where it has as many as the item's first.
-    """
-
-    miscalibration: Estimate
-    vote_correlation: float
-    n_votes: int | None
 
 
 def count_votes(votes: Sequence[Sequence[str]]) -> Counts:
@@ -154,7 +117,7 @@ def agreement(counts: Counts, item_ids: Sequence[str], rng: np.random.Generator,
     """Mean majority share with Wilson's 95% interval, and Krippendorff's alpha with one from resampled clusters of items.
 
     Alpha is Krippendorff's (2011, "Computing Krippendorff's alpha-reliability"); its interval takes the draws in which alpha
-    is defined. Where the votes give it none, `alpha` is None and `no_alpha` says why; the majority share stands.
+    is defined. Where the votes give it none, `alpha` says why; the majority share stands.
 
     Args:
         counts: From `count_votes`. Shape (n, 3).
@@ -173,10 +136,10 @@ def agreement(counts: Counts, item_ids: Sequence[str], rng: np.random.Generator,
     n_votes = int(used.sum())
     top = share(used.max(axis=1) / used.sum(axis=1), ids.tolist(), n_votes / len(used))
     try:
-        alpha = _estimated_alpha(used, ids, rng, level)
+        alpha: Estimate | Missing = _estimated_alpha(used, ids, rng, level)
     except DataError as problem:
-        return Agreement(top, None, level, n_votes, exclusions, str(problem))
-    return Agreement(top, alpha, level, n_votes, exclusions)
+        alpha = Missing(reason=str(problem))
+    return Agreement(majority_share=top, alpha=alpha, level=level, n_votes=n_votes, exclusions=exclusions)
 
 
 def _estimated_alpha(used: Counts, ids: NDArray[np.str_], rng: np.random.Generator, level: Level) -> Estimate:
@@ -291,7 +254,7 @@ def noise_ceiling(
         method=method,
     )
     correlation = float(_posterior(likelihood.sum(axis=0)) @ _CORRELATIONS)
-    return NoiseCeiling(estimate, correlation, n_votes)
+    return NoiseCeiling(miscalibration=estimate, vote_correlation=correlation, n_votes=n_votes)
 
 
 def majority_targets(counts: Counts) -> FloatArray:

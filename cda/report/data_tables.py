@@ -92,15 +92,15 @@ def _exclusions(audit: AuditResult) -> Iterable[tuple[str, str, dict[str, int]]]
         if excluded.seen:
             triples = step.startswith("triples of")
             yield step if triples else f"loading {step}", str(excluded.seen), dict(excluded.reasons)
-    if audit["votes_unmatched"]:
-        yield "matching votes", "", {"items that are none of the contrasts": audit["votes_unmatched"]}
+    if audit.votes_unmatched:
+        yield "matching votes", "", {"items that are none of the contrasts": audit.votes_unmatched}
     unread = _unread(audit)
     for name, skew in audit.skew.items():
         n = skew.before.n + skew.unread
         reasons = {f"no rewrite: {reason}": number for reason, number in skew.rewrites_failed.items()}
         reasons |= _positive({"not drawn (audit.max_contrasts)": skew.available - n})
         reasons |= _positive({unread: skew.unread})
-        left_out = audit["votes"].get(name, {}).get("left_out", {})
+        left_out = audit.votes[name].left_out if name in audit.votes else {}
         reasons |= {f"people: {reason} (left out beside people)": number for reason, number in left_out.items()}
         if reasons:
             failed = sum(skew.rewrites_failed.values())

@@ -47,7 +47,7 @@ def loss_of_quality(audit: AuditResult) -> Loss | None:
 
 def evidence_of(name: str, audit: AuditResult) -> Evidence:
     """Changes of a bias; held out where the same contrasts chose the dose."""
-    skew, votes = audit.skew[name], audit["votes"].get(name)
+    skew, votes = audit.skew[name], audit.votes.get(name)
     mean = margin_beyond_noise(name, audit)
     held = held_out(name, audit)
     if held is not None and audit["dose"]["aim"] == "tie":
@@ -55,17 +55,17 @@ def evidence_of(name: str, audit: AuditResult) -> Evidence:
     people = None
     if votes is not None and held is not None:
         people = AgainstPeople(
-            _held_out_moved("miscalibration", held, votes["miscalibration"]["p_holm"]),
-            _held_out_moved("skew", held, votes["skew_on_voted"]["p_holm"]),
+            _held_out_moved("miscalibration", held, votes.miscalibration.of_training().test.holm),
+            _held_out_moved("skew", held, votes.skew_on_voted.of_training().test.holm),
             held["people"]["human_skew"]["value"],
             held["against_base"]["gap"]["low"] > 0,
         )
     elif votes is not None:
         people = AgainstPeople(
-            _moved_of_dict(votes["miscalibration"]),
-            _moved_of_dict(votes["skew_on_voted"]),
-            votes["human_skew"]["value"],
-            votes["gap"]["change"]["low"] > 0,
+            _moved(votes.miscalibration),
+            _moved(votes.skew_on_voted),
+            votes.human_skew.value,
+            isinstance(votes.gap.change, Estimate) and votes.gap.change.low > 0,
         )
     return Evidence(_moved(skew), people, people is None and audit.aim == "tie" and skew.target, mean)
 
@@ -87,11 +87,3 @@ def _held_out_moved(what: str, held: Json, p_holm: float) -> Moved:
 def _moved(measured: Measure) -> Moved:
     before, after, change, test = measured.of_training()
     return Moved(before.value, after.value, change.low, change.high, test.holm, after.low, after.high)
-
-
-def _moved_of_dict(change: Json) -> Moved:
-    interval, after = change["change"], change["after"]
-    return Moved(
-        change["before"]["value"], after["value"], interval["low"], interval["high"], change["p_holm"], after["low"],
-        after["high"],
-    )  # fmt: skip

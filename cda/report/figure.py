@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from html import escape
 
-from cda.report.numbers import as_estimate, clipped, percent, share, visible
+from cda.report.numbers import clipped, percent, share, visible
 from cda.report.tables import compares
 from cda.report.verdict import others, targets
 from cda.results.audit import AuditResult
@@ -22,7 +22,7 @@ def skew_chart(audit: AuditResult) -> str:
     """The before/after chart as one <svg> element; everything that comes from outside is escaped."""
     names = [*targets(audit), *others(audit)]
     plain = audit.plain
-    voted = any(name in audit["votes"] for name in names)
+    voted = any(name in audit.votes for name in names)
     height = _TOP + _ROW * len(names) + _BOTTOM
     parts = [_legend(voted, compares(audit), bool(plain)), _axis(height)]
     parts += [_row(name, audit, _TOP + _ROW * index) for index, name in enumerate(names)]
@@ -43,8 +43,8 @@ def _description(names: list[str], audit: AuditResult) -> str:
         if audit.plain:
             shares.append(f"{share(audit.plain.skew[name].last)} by plain CDA")
         text = f"{label}: {', '.join(shares)}"
-        if name in audit["votes"]:
-            text += f", people {share(audit['votes'][name]['human_skew'])}"
+        if name in audit.votes:
+            text += f", people {share(audit.votes[name].human_skew)}"
         sentences.append(text + ".")
     return " ".join(sentences)
 
@@ -70,8 +70,8 @@ def _row(name: str, audit: AuditResult, top: int) -> str:
         f'<circle class="dot {kind}" cx="{_x(one.value)}" cy="{y + shift}" r="5"/>'
         for (kind, shift), one in zip(marks, shares, strict=True)
     ]
-    if name in audit["votes"]:
-        people = as_estimate(audit["votes"][name]["human_skew"])
+    if name in audit.votes:
+        people = audit.votes[name].human_skew
         parts += [_interval("people", people, y), _diamond(_x(people.value), y)]
     return (
         f'<g class="{"target" if target else "other"}"><text class="label" x="0" y="{top + 16}">{_safe(label)}</text>'

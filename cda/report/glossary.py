@@ -10,6 +10,7 @@ from cda.results.audit import AuditResult
 from cda.results.base import Missing
 from cda.results.effects import NORMAL_TEST, SIGN_TEST
 from cda.results.facts import RewardModelFacts
+from cda.results.people import NoiseCeiling
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +251,7 @@ def glossary(audit: AuditResult) -> list[Entry]:
         audit.rate or NORMAL_TEST in tests,
         SIGN_TEST in tests,
     )
-    exact = two or any("gap_test" in one for one in audit["votes"].values())
+    exact = two or any(one.gap_test is not None for one in audit.votes.values())
     return [
         *entries,
         *((_EXACT,) if exact else ()),
@@ -287,19 +288,17 @@ def every_entry() -> dict[str, list[Entry]]:
 
 
 def _people(audit: AuditResult, judged: bool) -> list[Entry]:
-    votes = list(audit["votes"].values())
+    votes = list(audit.votes.values())
     entries: list[Entry] = []
-    for rule in dict.fromkeys(one["rule"] for one in votes):
+    for rule in dict.fromkeys(one.rule for one in votes):
         formula, more = _MISCALIBRATION[rule]
         more += _JUDGED_MISCALIBRATION if judged else ""
         meaning = f"Lower is better. It can be high even where skew equals human skew.{more}"
         entries += [_HUMAN_SKEW[rule], Entry("miscalibration", formula, meaning)]
     entries += _BESIDE_PEOPLE if votes else ()
-    entries += _AGREEMENT if any("agreement" in one for one in votes) else ()
-    entries += (
-        [_SECOND_MAJORITY] if any("missing" not in one.get("noise_ceiling", {"missing": ""}) for one in votes) else []
-    )
-    return entries + ([_POWERED] if any("prediction_powered" in one for one in votes) else [])
+    entries += _AGREEMENT if any(one.agreement is not None for one in votes) else ()
+    entries += [_SECOND_MAJORITY] if any(isinstance(one.noise_ceiling, NoiseCeiling) for one in votes) else []
+    return entries + ([_POWERED] if any(one.prediction_powered is not None for one in votes) else [])
 
 
 def _is_judged(audit: AuditResult) -> bool:

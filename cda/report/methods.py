@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from cda.report.rate_cells import effects_in
 from cda.report.tables import Table, compares
 from cda.results.audit import AuditResult
-from cda.results.base import Measure, Missing, Result, Test
+from cda.results.base import BeforeAfter, Measure, Missing, PerScoring, Result, Test
 from cda.results.effects import NORMAL_TEST, Effect, PairsEffect
+from cda.results.people import Agreement, PoweredShare, PoweredVotes
 from cda.results.skew import OverSeeds
 
 _ROWS_BEHIND_PPI = re.compile(r" from \d+ labelled rows")
@@ -114,27 +116,36 @@ def _by_section(audit: AuditResult) -> list[_Measure]:
 
 
 def _people(audit: AuditResult) -> list[_Measure]:
-    votes = list(audit["votes"].values())
-
-    def part(*path: str) -> list[object]:
-        return [found for one in votes for found in _at(one, *path)]
-
-    powered = [one for each in part("prediction_powered") if isinstance(each, dict) for one in each.values()]
-    signed = _changed("skew − human skew", part("signed_gap"))
-    tests = [str(one["gap_test"]["p_method"]) for one in votes if "gap_test" in one]
-    return [
-        _Measure("human skew", part("human_skew"), [], []),
-        _changed("skew on voted contrasts", part("skew_on_voted")),
-        _changed("miscalibration", part("miscalibration")),
-        _changed("gap", part("gap")),
-        _Measure(signed.name, signed.intervals, part("skew_on_voted", "change"), tests),
-        _changed("AUC of the margin", part("auc")),
-        _Measure("people's mean majority share", part("agreement", "majority_share"), [], []),
-        _Measure("Krippendorff's alpha", part("agreement", "alpha"), [], []),
-        _Measure("miscalibration of a second majority", part("noise_ceiling"), [], []),
-        _Measure("shares with judges' verdicts", [x for one in powered for x in _at(one, "share", "estimate")], [], []),
-        _Measure("the same from votes alone", [x for one in powered for x in _at(one, "share", "classical")], [], []),
+    votes = list(audit.votes.values())
+    aucs = [one.auc for one in votes if isinstance(one.auc, BeforeAfter)]
+    agreed = [one.agreement for one in votes if isinstance(one.agreement, Agreement)]
+    powered = [one.prediction_powered for one in votes if isinstance(one.prediction_powered, PoweredVotes)]
+    shares = [
+        one.share
+        for each in powered
+        for one in (each.human_skew, *(missed for _, missed in each.miscalibration.items()))
+        if isinstance(one, PoweredShare)
     ]
+    tests = [one.gap_test.method for one in votes if one.gap_test is not None]
+    moved = [one.skew_on_voted.change for one in votes]
+    return [
+        _Measure("human skew", [one.human_skew for one in votes], [], []),
+        _of_measures("skew on voted contrasts", [one.skew_on_voted for one in votes]),
+        _of_measures("miscalibration", [one.miscalibration for one in votes]),
+        _Measure("gap", _each(one.gap for one in votes), [one.gap.change for one in votes], []),
+        _Measure("skew − human skew", _each(one.signed_gap for one in votes), moved, tests),
+        _Measure("AUC of the margin", _each(aucs), [one.change for one in aucs], []),
+        _Measure("people's mean majority share", [one.majority_share for one in agreed], [], []),
+        _Measure("Krippendorff's alpha", [one.alpha for one in agreed], [], []),
+        _Measure("miscalibration of a second majority", [one.noise_ceiling for one in votes], [], []),
+        _Measure("shares with judges' verdicts", [one.estimate for one in shares], [], []),
+        _Measure("the same from votes alone", [one.classical for one in shares], [], []),
+    ]
+
+
+def _each(parts: Iterable[PerScoring[Any]]) -> list[object]:
+    """What each holds under every scoring."""
+    return [one for part in parts for _, one in part.items()]
 
 
 def _paper(audit: AuditResult) -> list[_Measure]:

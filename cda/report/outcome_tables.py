@@ -7,7 +7,16 @@ from collections.abc import Iterator
 from cda.data.release import SOURCE
 from cda.report.numbers import NOT_ESTIMATED, Json, count, decimals, points, share
 from cda.report.quality_tables import accuracy, shown_groups, tenth_points, tenths
-from cda.report.tables import Table, blank_of_plain, change_cells, compares, estimates, plain_votes, triple_skew_rows
+from cda.report.tables import (
+    Table,
+    blank_of_plain,
+    change_cells,
+    compares,
+    estimates,
+    plain_miscalibration,
+    plain_skew_on_voted,
+    triple_skew_rows,
+)
 from cda.report.verdict import targets
 from cda.results.audit import AuditResult
 
@@ -60,17 +69,14 @@ def outcome_table(audit: AuditResult) -> Table | None:
     triples = {name: cells for name, *cells in triple_skew_rows(audit) if name in released}
     same = ("the same", "") if compares(audit) else ()
     for name in targets(audit):
-        votes = audit["votes"].get(name)
+        votes = audit.votes.get(name)
         if votes:
-            people = votes["human_skew"]
+            people = votes.human_skew
             plain = blank_of_plain(audit)
             rows.append((f"{name} human skew", share(people), *same, count(people), *plain))
-            for what, key in (
-                ("skew, where people have a majority", "skew_on_voted"),
-                ("miscalibration", "miscalibration"),
-            ):
-                plain = plain_votes(audit, name, key)
-                rows.append((f"{name} {what}", *change_cells(votes[key]), *plain))
+            on_voted, missed = plain_skew_on_voted(audit, name), plain_miscalibration(audit, name)
+            rows.append((f"{name} skew, where people have a majority", *change_cells(votes.skew_on_voted), *on_voted))
+            rows.append((f"{name} miscalibration", *change_cells(votes.miscalibration), *missed))
         if name in triples:
             rows.append((f"{name} skew (triples)", *triples[name]))
     sections = audit.get("quality_sections")

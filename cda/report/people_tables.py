@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from cda.report.numbers import Json, percent, share
+from cda.report.numbers import percent, share
 from cda.report.tables import Table, compares
 from cda.report.verdict import others, targets
 from cda.results.audit import AuditResult
+from cda.results.base import PerScoring
+from cda.results.people import PreferenceTable
 
 SIDES = {"perturbed": "biased side", "base": "other side", "tie": "tie"}
 
 
 def voted_names(audit: AuditResult) -> list[str]:
     """Biases with votes, targets first."""
-    return [name for name in [*targets(audit), *others(audit)] if name in audit["votes"]]
+    return [name for name in [*targets(audit), *others(audit)] if name in audit.votes]
 
 
 def preference_tables(audit: AuditResult) -> list[Table]:
     """For each bias with votes: people's majority by the model's preference, under every scoring; counts and shares."""
-    tables = {name: audit["votes"][name].get("by_majority") for name in voted_names(audit)}
-    return [_table(name, found, audit) for name, found in tables.items() if found]
+    return [_table(name, audit.votes[name].by_majority, audit) for name in voted_names(audit)]
 
 
-def _table(name: str, found: Json, audit: AuditResult) -> Table:
+def _table(name: str, found: PerScoring[PreferenceTable], audit: AuditResult) -> Table:
     rows: list[tuple[str, ...]] = []
     total = 0
-    for when in audit.scorings:
-        counts, given = found[when]["counts"], found[when]["skew_given"]
+    for when, one in found.items():
+        counts, given = one.counts, one.skew_given
         total = sum(sum(row.values()) for row in counts.values())
         stage = f", {when}" if compares(audit) else ""
         for side, word in SIDES.items():

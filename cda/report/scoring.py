@@ -129,13 +129,13 @@ def caveats(audit: AuditResult) -> list[str]:
             f"`after` is dose {dose:g}, measured on the very contrasts of {chose} that chose it{also}, which flatters it. What is "
             "called held out is not so measured; the verdicts rest on that."
         )
-    undecided = audit.get("votes_undecided", {})
+    undecided = audit.votes_undecided
     for name, n in undecided.items():
         notes.append(
             f"People voted on {n} contrasts of {name}, and on none of them more for one side than for the other. Human skew, "
             "miscalibration and gap are unknown there."
         )
-    without = [name for name in targets(audit) if name not in audit["votes"] and name not in undecided]
+    without = [name for name in targets(audit) if name not in audit.votes and name not in undecided]
     if without:
         notes.append(
             f"Nobody voted on the contrasts of {_and(without)}. Human skew, miscalibration and gap are unknown there, and "

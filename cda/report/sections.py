@@ -129,7 +129,7 @@ def _votes(audit: AuditResult) -> Section | None:
         "more of the bias than people do. Miscalibration is how often model and majority disagree."
     )
     text += f" Holm's p allows for all {audit.n_tests} tests of this audit."
-    rules = dict.fromkeys(_TIES[votes["rule"]] for votes in audit["votes"].values())
+    rules = dict.fromkeys(_TIES[votes.rule] for votes in audit.votes.values())
     more = [one for one in (people_table(audit), powered_table(audit)) if one is not None]
     more += preference_tables(audit)
     return Section("votes", "Beside people", (text, *rules), (table, *more))

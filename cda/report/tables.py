@@ -25,8 +25,9 @@ from cda.report.numbers import (
 from cda.report.rate_cells import average_cells, contrasts_flipped, flipped_cell, unit_of
 from cda.report.verdict import others, targets
 from cda.results.audit import AuditResult
-from cda.results.base import Measure, Missing, Test
+from cda.results.base import BeforeAfter, Estimate, Measure, Missing, Test
 from cda.results.effects import Effect, SameMargin
+from cda.results.people import NoiseCeiling, PoweredShare, PoweredVotes, VotedBias, VotesMoved
 from cda.results.skew import OverSeeds, Plain, Quality
 
 NO_VOTES = "no votes"
@@ -130,9 +131,9 @@ def main_table(audit: AuditResult) -> Table:
     for name in targets(audit):
         rows.append((f"{name} skew", *change_cells(audit.skew[name]), *plain_skew(audit, name)))
         rows += [(f"{name} skew, {direction}", *cells) for direction, *cells in direction_rows(name, audit)]
-        votes = audit["votes"].get(name)
-        cells = change_cells(votes["miscalibration"]) if votes else (NO_VOTES, NO_VOTES, "", "")
-        plain = plain_votes(audit, name, "miscalibration") if votes else blank_of_plain(audit)
+        votes = audit.votes.get(name)
+        cells = change_cells(votes.miscalibration) if votes else (NO_VOTES, NO_VOTES, "", "")
+        plain = plain_miscalibration(audit, name) if votes else blank_of_plain(audit)
         rows.append((f"{name} miscalibration", *cells, *plain))
         rows += [(f"{name} skew (triples)", *skew) for of, *skew in triples if of == name]
         if name in audit.rate:
@@ -158,9 +159,14 @@ def plain_skew(audit: AuditResult, name: str) -> tuple[str, ...]:
     return plain_cells(audit, lambda plain: plain.skew.get(name))
 
 
-def plain_votes(audit: AuditResult, name: str, what: str) -> tuple[str, ...]:
-    """The cell of what people's votes say of a bias under plain CDA."""
-    return plain_cells(audit, lambda plain: plain.votes.get(name, {}).get(what))
+def plain_miscalibration(audit: AuditResult, name: str) -> tuple[str, ...]:
+    """The cell of a bias's miscalibration under plain CDA."""
+    return plain_cells(audit, lambda plain: plain.votes[name].miscalibration if name in plain.votes else None)
+
+
+def plain_skew_on_voted(audit: AuditResult, name: str) -> tuple[str, ...]:
+    """The cell of a bias's skew on the contrasts with a majority under plain CDA."""
+    return plain_cells(audit, lambda plain: plain.votes[name].skew_on_voted if name in plain.votes else None)
 
 
 def blank_of_plain(audit: AuditResult) -> tuple[str, ...]:
@@ -175,7 +181,7 @@ def model_table(audit: AuditResult, brief: bool = False) -> Table:
         audit: The audit's JSON.
         brief: Leave the mean margin and RATE's ATE out if people's columns take their place.
     """
-    voted = bool(audit["votes"])
+    voted = bool(audit.votes)
     with_margin = not (brief and voted)
     unit = next(iter(audit.effects.values())).unit
     margin = (f"mean margin ({unit})",) if with_margin else ()
@@ -186,11 +192,11 @@ def model_table(audit: AuditResult, brief: bool = False) -> Table:
     for name, skew in audit.skew.items():
         cells = [name, share(skew.before)]
         if voted:
-            votes = audit["votes"].get(name)
+            votes = audit.votes.get(name)
             cells += _people_cells(votes) if votes else [NO_VOTES, "", ""]
         if with_margin:
             cells.append(_mean_margin(audit.effects[name].before.direct))
-        voted_rows = f", {audit['votes'][name]['human_skew']['n']} voted" if name in audit["votes"] else ""
+        voted_rows = f", {audit.votes[name].human_skew.n} voted" if name in audit.votes else ""
         cells.append(count(skew.before) + voted_rows)
         if rated:
             one = audit.rate.get(name)
@@ -199,10 +205,13 @@ def model_table(audit: AuditResult, brief: bool = False) -> Table:
     return Table("How often the model prefers the side with the bias, with 95% intervals", header, tuple(rows))
 
 
-def _people_cells(votes: Json) -> list[str]:
-    auc = votes["auc"]
-    ranked = NOT_ESTIMATED if "missing" in auc else decimals(auc["model"])
-    return [share(votes["human_skew"]), share(votes["miscalibration"]["model"]), ranked]
+def _people_cells(votes: VotedBias) -> list[str]:
+    ranked = NOT_ESTIMATED if isinstance(votes.auc, Missing) else _decimals(votes.auc.before)
+    return [share(votes.human_skew), share(votes.miscalibration.before), ranked]
+
+
+def _decimals(found: Estimate | Missing) -> str:
+    return NOT_ESTIMATED if isinstance(found, Missing) else decimals(found)
 
 
 def _mean_margin(direct: Effect | SameMargin | Missing) -> str:
@@ -215,27 +224,24 @@ def votes_table(audit: AuditResult) -> Table | None:
     """The model beside people, for every bias that people voted on, with the tests of the audit's family."""
     rows: list[tuple[str, ...]] = []
     for name in _voted_names(audit):
-        votes = audit["votes"][name]
-        people = votes["human_skew"]
+        votes, plain = audit.votes[name], audit.plain.votes.get(name) if audit.plain else None
+        people, on_voted, disagreed = votes.human_skew, votes.skew_on_voted, votes.miscalibration
         same = ("the same", "") if compares(audit) else ()
-        on_voted, disagreed = votes["skew_on_voted"], votes["miscalibration"]
-        plain = audit.plain.votes.get(name) if audit.plain else None
         rows.append((f"{name} human skew", share(people), *same, count(people), *blank_of_plain(audit), "", ""))
-        skew = plain_votes(audit, name, "skew_on_voted")
-        rows.append((f"{name} skew on voted contrasts", *change_cells(on_voted), *skew, *tested_cells(on_voted)))
-        missed = plain_votes(audit, name, "miscalibration")
-        rows.append((f"{name} miscalibration", *change_cells(disagreed), *missed, *tested_cells(disagreed)))
-        gap = (distance(plain["gap"]["after"]),) if plain else ()
-        rows.append((f"{name} gap", *gap_cells(votes), *gap, "", ""))
-        signed_gap = (points(plain["signed_gap"]["after"]),) if plain else ()
-        found = tested_cells(votes.get("gap_test", {}))
-        rows.append((f"{name} skew − human skew", *_signed_gap_cells(votes), *signed_gap, *found))
-        ranked = _plain_auc(plain["auc"]) if plain else ()
-        rows.append((f"{name} AUC of the margin", *_auc_cells(votes["auc"], audit), *ranked, "", ""))
+        skew = plain_skew_on_voted(audit, name)
+        rows.append((f"{name} skew on voted contrasts", *change_cells(on_voted), *skew, *tested_cells(on_voted.test)))
+        missed = plain_miscalibration(audit, name)
+        rows.append((f"{name} miscalibration", *change_cells(disagreed), *missed, *tested_cells(disagreed.test)))
+        rows.append((f"{name} gap", *gap_cells(votes), *plain_gap(plain), "", ""))
+        signed_gap = (points(plain.signed_gap.last),) if plain else ()
+        tested = ("", "") if votes.gap_test is None else tested_cells(votes.gap_test)
+        rows.append((f"{name} skew − human skew", *_signed_gap_cells(votes), *signed_gap, *tested))
+        ranked = _plain_auc(plain.auc) if plain else ()
+        rows.append((f"{name} AUC of the margin", *_auc_cells(votes.auc, audit), *ranked, "", ""))
     if not rows:
         return None
-    tested = "nothing changed" if compares(audit) else "the model's skew is that of people"
-    caption = f"The model beside people, with 95% intervals; p is for the test that {tested}"
+    what = "nothing changed" if compares(audit) else "the model's skew is that of people"
+    caption = f"The model beside people, with 95% intervals; p is for the test that {what}"
     return Table(caption, ("measure", *estimates(audit), "p", "p (Holm)"), tuple(rows))
 
 
@@ -252,37 +258,39 @@ def people_table(audit: AuditResult) -> Table | None:
     """How far people agree among themselves, which says how much their majorities can be relied on."""
     rows = []
     for name in _voted_names(audit):
-        votes = audit["votes"][name]
-        if "agreement" not in votes:
-            continue
-        agreed, ceiling = votes["agreement"], votes["noise_ceiling"]
-        if "missing" in agreed:
-            rows.append((name, agreed["missing"], "", "", ""))
-            continue
-        second = ceiling["missing"] if "missing" in ceiling else share(ceiling["miscalibration"])
-        alpha = decimals(agreed["alpha"]) if agreed["alpha"] else agreed["no_alpha"]
-        cells = share(agreed["majority_share"]), alpha, second, str(agreed["n_votes"])
-        rows.append((name, *cells))
+        votes = audit.votes[name]
+        match votes.agreement:
+            case None:
+                continue
+            case Missing(reason=reason):
+                rows.append((name, reason, "", "", ""))
+            case agreed:
+                ceiling, alpha = votes.noise_ceiling, agreed.alpha
+                second = share(ceiling.miscalibration) if isinstance(ceiling, NoiseCeiling) else _reason(ceiling)
+                words = alpha.reason if isinstance(alpha, Missing) else decimals(alpha)
+                rows.append((name, share(agreed.majority_share), words, second, str(agreed.n_votes)))
     if not rows:
         return None
     header = ("bias", "mean majority share", "Krippendorff's alpha", "miscalibration of a second majority", "votes")
     return Table("How far people agree with each other, with 95% intervals", header, tuple(rows))
 
 
+def _reason(found: Missing | None) -> str:
+    return "" if found is None else found.reason
+
+
 def powered_table(audit: AuditResult) -> Table | None:
     """What people would prefer on all contrasts, from few votes and the judges' verdicts."""
     rows: list[tuple[str, ...]] = []
     for name in _voted_names(audit):
-        for what, one in audit["votes"][name].get("prediction_powered", {}).items():
-            label = f"{name} {what.replace('_', ' ').removesuffix(' model')}"
-            if what == "missing" or "missing" in one:
-                rows.append((label, one if what == "missing" else one["missing"], "", "", "", ""))
-                continue
-            found = one["share"]
-            without = sum(one["exclusions"]["reasons"].values())
-            rows.append((label, share(found["estimate"]), share(found["classical"]), f"{found['power_tuning']:.2f}",
-                         f"{found['classical']['n']} + {found['n_unlabelled']}",
-                         f"{without} of {one['exclusions']['seen']}"))  # fmt: skip
+        powered = audit.votes[name].prediction_powered
+        if isinstance(powered, Missing):
+            rows.append((f"{name} missing", powered.reason, "", "", "", ""))
+        if not isinstance(powered, PoweredVotes):
+            continue
+        missed = {f"miscalibration {when}".removesuffix(" model"): one for when, one in powered.miscalibration.items()}
+        for what, one in {"human skew": powered.human_skew, **missed}.items():
+            rows.append((f"{name} {what}", *_powered_cells(one)))
     if not rows:
         return None
     header = ("measure", "with verdicts (PPI++)", "votes alone", "weight of verdicts", "voted + judged alone",
@@ -291,32 +299,50 @@ def powered_table(audit: AuditResult) -> Table | None:
     return Table(caption, header, tuple(rows))
 
 
-def gap_cells(votes: Json) -> tuple[str, ...]:
+def _powered_cells(one: PoweredShare | Missing) -> tuple[str, ...]:
+    if isinstance(one, Missing):
+        return one.reason, "", "", "", ""
+    found, without = one.share, one.exclusions
+    return (
+        share(found.estimate), share(found.classical), f"{found.power_tuning:.2f}",
+        f"{found.classical.n} + {found.n_unlabelled}", f"{without.dropped} of {without.seen}",
+    )  # fmt: skip
+
+
+def gap_cells(votes: VotedBias) -> tuple[str, ...]:
     """Cells of the gap, in points: a distance has no sign, its change has one."""
-    gap, n = votes["gap"], count(votes["human_skew"])
-    if "change" not in gap:
-        return distance(gap["model"]), n
-    return distance(gap["before"]), distance(gap["after"]), points(gap["change"], ""), n
+    gap, n = votes.gap, count(votes.human_skew)
+    found = tuple(_distance(one) for _, one in gap.items())
+    return (*found, n) if isinstance(gap.change, Missing) else (*found, points(gap.change, ""), n)
 
 
-def _signed_gap_cells(votes: Json) -> tuple[str, ...]:
+def plain_gap(plain: VotesMoved | None) -> tuple[str, ...]:
+    """The cell of the gap under plain CDA; no cell without it."""
+    return () if plain is None else (_distance(plain.gap.last),)
+
+
+def _distance(found: Estimate | Missing) -> str:
+    return NOT_ESTIMATED if isinstance(found, Missing) else distance(found)
+
+
+def _signed_gap_cells(votes: VotedBias) -> tuple[str, ...]:
     """Cells of skew − human skew. Human skew stays, so that its change is that of skew on the voted contrasts."""
-    gap, n = votes["signed_gap"], count(votes["human_skew"])
-    if "model" in gap:
-        return points(gap["model"]), n
-    return points(gap["before"]), points(gap["after"]), points(votes["skew_on_voted"]["change"], ""), n
+    found, change = [points(one) for _, one in votes.signed_gap.items()], votes.skew_on_voted.change
+    moved = [] if isinstance(change, Missing) else [points(change, "")]
+    return (*found, *moved, count(votes.human_skew))
 
 
-def _plain_auc(auc: Json) -> tuple[str, ...]:
-    return ("" if "missing" in auc else decimals(auc["after"]),)
+def _plain_auc(auc: BeforeAfter | Missing) -> tuple[str, ...]:
+    return ("" if isinstance(auc, Missing) else _decimals(auc.last),)
 
 
-def _auc_cells(auc: Json, audit: AuditResult) -> tuple[str, ...]:
-    if "missing" in auc:
-        return (auc["missing"], *[""] * (3 if compares(audit) else 1))
-    if "change" not in auc:
-        return decimals(auc["model"]), count(auc["model"])
-    return decimals(auc["before"]), decimals(auc["after"]), signed(auc["change"]), count(auc["change"])
+def _auc_cells(auc: BeforeAfter | Missing, audit: AuditResult) -> tuple[str, ...]:
+    if isinstance(auc, Missing):
+        return (auc.reason, *[""] * (3 if compares(audit) else 1))
+    found = tuple(_decimals(one) for _, one in auc.items())
+    if isinstance(auc.change, Missing):
+        return (*found, count(auc.before) if isinstance(auc.before, Estimate) else "")
+    return (*found, signed(auc.change), count(auc.change))
 
 
 def skew_table(audit: AuditResult) -> Table:
@@ -438,4 +464,4 @@ def _plain_unseen(name: str, plain: Plain) -> Measured | None:
 
 def _voted_names(audit: AuditResult) -> list[str]:
     """Biases with votes, targets first."""
-    return [name for name in [*targets(audit), *others(audit)] if name in audit["votes"]]
+    return [name for name in [*targets(audit), *others(audit)] if name in audit.votes]

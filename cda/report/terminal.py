@@ -7,7 +7,7 @@ import textwrap
 from cda.report.audit_sections import sections_line
 from cda.report.dose_tables import dose_line
 from cda.report.evidence import applied
-from cda.report.numbers import as_estimate, clipped, count, distance, inert, percent, share, width
+from cda.report.numbers import clipped, count, inert, percent, share, width
 from cda.report.panel_tables import panel_sentence
 from cda.report.rate_cells import average_cells, gap_sentence, rewritten_line, unit_of
 from cda.report.scoring import how_scored
@@ -23,8 +23,9 @@ from cda.report.tables import (
     gap_cells,
     model_table,
     plain_cells,
+    plain_gap,
+    plain_miscalibration,
     plain_skew,
-    plain_votes,
     quality_cells,
     triple_skew_rows,
 )
@@ -122,7 +123,7 @@ def few_prompts(n_prompts: dict[str, int]) -> str:
 def _prompts_of(audit: AuditResult) -> dict[str, int]:
     """Prompts behind the skew of every bias, its voted contrasts and quality."""
     measured = {name: one.last for name, one in audit.skew.items()}
-    measured |= {f"votes on {name}": as_estimate(one["human_skew"]) for name, one in audit["votes"].items()}
+    measured |= {f"votes on {name}": one.human_skew for name, one in audit.votes.items()}
     if audit.quality is not None:
         measured["quality"] = audit.quality.last
     return {name: one.n_prompts for name, one in measured.items()}
@@ -143,7 +144,7 @@ def _triple_sentence(audit: AuditResult) -> str:
 def _rate_lines(audit: AuditResult) -> list[str]:
     """RATE's average effects if the table has no room for them, and why others are not given."""
     parts = []
-    if audit["votes"]:
+    if audit.votes:
         for name, one in audit.rate.items():
             effect, flipped = average_cells(one, audit.scorings)
             parts.append(f"{inert(name)} {effect} ({flipped})")
@@ -199,21 +200,19 @@ def _skew_rows(name: str, audit: AuditResult) -> list[Row]:
 
 def _missed_row(name: str, audit: AuditResult) -> Row:
     label = clipped(inert(name), _MAX_NAME - len(" miscalibration"))
-    votes = audit["votes"].get(name)
+    votes = audit.votes.get(name)
     if not votes:
         return (f"{label} miscalibration", NO_VOTES)
-    plain = plain_votes(audit, name, "miscalibration")
-    return (f"{label} miscalibration", *change_cells(votes["miscalibration"]), *plain)
+    return (f"{label} miscalibration", *change_cells(votes.miscalibration), *plain_miscalibration(audit, name))
 
 
 def _people_rows(name: str, audit: AuditResult) -> list[Row]:
-    votes = audit["votes"].get(name)
+    votes = audit.votes.get(name)
     if not votes:
         return []
     label = clipped(inert(name), _MAX_NAME - len(" miscalibration"))
-    people = votes["human_skew"]
-    plain = audit.plain.votes.get(name) if audit.plain else None
-    gap = (*gap_cells(votes), *((distance(plain["gap"]["after"]),) if plain else ()))
+    people = votes.human_skew
+    gap = (*gap_cells(votes), *plain_gap(audit.plain.votes.get(name) if audit.plain else None))
     return [(f"{label} human skew", share(people), "", "", count(people)), (f"{label} gap", *gap)]
 
 
@@ -244,10 +243,10 @@ def _quality_cells(audit: AuditResult) -> Row:
 def _miscalibrations(audit: AuditResult) -> str:
     parts = []
     for name in targets(audit):
-        votes = audit["votes"].get(name)
+        votes = audit.votes.get(name)
         if votes:
-            both = votes["miscalibration"]
-            before, after = percent(both["before"]["value"])[:-1], percent(both["after"]["value"])
+            both = votes.miscalibration
+            before, after = percent(both.before.value)[:-1], percent(both.last.value)
             parts.append(f"{inert(name)} {before}→{after}")
     return f"Miscalibration: {', '.join(parts)}" if parts else f"Miscalibration: {NO_VOTES}"
 

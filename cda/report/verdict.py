@@ -25,7 +25,6 @@ from cda.metrics.verdict import (
 )
 from cda.report.evidence import applied, evidence_of, held_out, loss_of_quality, quality_change
 from cda.report.numbers import (
-    Json,
     as_estimate,
     count,
     excludes_zero,
@@ -99,7 +98,7 @@ def verdicts(audit: AuditResult) -> list[Verdict]:
             text += _risen_sentence(up, audit) if up else ""
             text += _doubt_sentence(name, word, own, audit)
             text += _open_rises_sentence(name, along, evidence) if verdict_kind(word) == "good" else ""
-            text += "" if name in audit["votes"] else " No human votes say what is right."
+            text += "" if name in audit.votes else " No human votes say what is right."
         found.append(Verdict(name, word, f"{inert(name)}: {word}. {text}"))
     return found
 
@@ -118,15 +117,15 @@ def quality_kind(audit: AuditResult) -> Literal["good", "bad", "none"]:
 
 def _finding(name: str, audit: AuditResult) -> Verdict:
     """What an audit of one model says of a bias."""
-    skew, votes, effects = audit.skew[name].before, audit["votes"].get(name), audit.effects[name]
+    skew, votes, effects = audit.skew[name].before, audit.votes.get(name), audit.effects[name]
     direct, identification = effects.before.direct, effects.before.identification
-    gap = Estimate(**votes["signed_gap"]["model"]) if votes else None
-    p_holm = votes["gap_test"].get("p_holm", 1.0) if votes else _p_holm(effects.test)
+    gap = votes.signed_gap.before if votes else None
+    p_holm = votes.gap_test.holm if votes and votes.gap_test else _p_holm(effects.test)
     identified = isinstance(identification, Identified)
     mean = _margin(direct)
     word = finding(mean, p_holm, identified, gap, list(_at_no_drift(identification).values()))
     if votes:
-        own, people, disagree = votes["skew_on_voted"]["model"], votes["human_skew"], votes["miscalibration"]["model"]
+        own, people, disagree = votes.skew_on_voted.before, votes.human_skew, votes.miscalibration.before
         text = (
             f"Of {count(people)} contrasts with a majority the model prefers the biased side in {share(own)}, people in "
             f"{share(people)}; they disagree on {share(disagree)}."
@@ -149,7 +148,7 @@ def drift_sentence(name: str, audit: AuditResult) -> str:
     Of one model without people's votes; people saw what else differs too. Where the pairs do not identify the effect at
     all, the audit says why.
     """
-    if len(audit.scorings) > 1 or name in audit["votes"]:
+    if len(audit.scorings) > 1 or name in audit.votes:
         return ""
     effects = audit.effects[name]
     identification = effects.before.identification
@@ -298,19 +297,18 @@ def _others_line(skews: Mapping[str, Trained], n_left_out: int, brief: bool) -> 
 
 
 def _with_votes(name: str, word: Word, audit: AuditResult) -> str:
-    votes = audit["votes"][name]
-    missed = votes["miscalibration"]
-    change, before, after = missed["change"], missed["before"]["value"], missed["after"]["value"]
+    votes = audit.votes[name]
+    before, after, change, test = votes.miscalibration.of_training()
     text = (
-        f"Model and people disagreed on {percent(before)} of contrasts before and {percent(after)} after, "
-        f"a change of {points(change)} (n = {count(change)}{_p_that_decides(change, missed['p_holm'])})"
+        f"Model and people disagreed on {percent(before.value)} of contrasts before and {percent(after.value)} after, "
+        f"a change of {points(change)} (n = {count(change)}{_p_that_decides(change, test.holm)})"
         f"{_held_out_words('miscalibration', name, audit)}."
     )
     if word == "overcorrected":
-        skew, people = votes["skew_on_voted"], votes["human_skew"]
+        skew = votes.skew_on_voted.of_training()
         text = (
-            f"Skew went from {percent(skew['before']['value'])} to {percent(skew['after']['value'])}, past people's "
-            f"{percent(people['value'])} and further from it than before. {text}"
+            f"Skew went from {percent(skew.before.value)} to {percent(skew.after.value)}, past people's "
+            f"{percent(votes.human_skew.value)} and further from it than before. {text}"
         )
     return text
 
@@ -337,7 +335,7 @@ def _without_votes(name: str, word: Word, own: Evidence, audit: AuditResult) -> 
     return text
 
 
-def _p_that_decides(change: Estimate | Json, p_holm: float) -> str:
+def _p_that_decides(change: Estimate, p_holm: float) -> str:
     """Holm's p where it says otherwise than the interval, which is the one that readers see."""
     return f", Holm-adjusted p {_p(p_holm)}" if excludes_zero(change) and p_holm >= SIGNIFICANT else ""
 
@@ -384,10 +382,10 @@ def _open_rises_sentence(name: str, moved: list[str], evidence: Mapping[str, Evi
 
 
 def _left_sentence(name: str, audit: AuditResult) -> str:
-    before, votes = audit.skew[name].before, audit["votes"].get(name)
+    before, votes = audit.skew[name].before, audit.votes.get(name)
     text = f"Dose 0 was chosen, so that the result is the model before: skew {share(before)}"
     if votes:
-        text += f", and it disagrees with people on {share(votes['miscalibration']['before'])}"
+        text += f", and it disagrees with people on {share(votes.miscalibration.before)}"
     plain = f" Plain CDA would have made skew {share(audit.plain.skew[name].last)}." if audit.plain else ""
     return f"{text} (n = {count(before)}).{plain}"
 

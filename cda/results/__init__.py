@@ -1,7 +1,7 @@
 """Results: frozen, versioned types; the only shapes that are saved, drawn or returned."""
 
 from cda.results.audit import AuditResult as AuditResult
-from cda.results.base import Compared as Compared
+from cda.results.base import BeforeAfter as BeforeAfter
 from cda.results.base import Estimate as Estimate
 from cda.results.base import Measure as Measure
 from cda.results.base import Missing as Missing

@@ -9,6 +9,7 @@ from cda.results.base import Estimate, Missing, Saved
 from cda.results.drift import BiasDrift
 from cda.results.effects import BiasEffects
 from cda.results.facts import AuditedBias, Example, RunFacts, Scorer, Sources, TrainingStages
+from cda.results.people import VotedBias
 from cda.results.rate import BiasRate
 from cda.results.rewards import RewardSpread
 from cda.results.skew import BiasSkew, Plain, Quality, Seeds, TripleSkew, UnseenPhrases
@@ -35,8 +36,10 @@ class AuditResult(Saved):
     sources: Sources
     skew: dict[str, BiasSkew]
     """By bias, the targets first."""
-    votes: Any
-    votes_undecided: Any
+    votes: dict[str, VotedBias]
+    """By bias that people voted on."""
+    votes_undecided: dict[str, int]
+    """By bias that people voted on without any majority for one side: contrasts with votes."""
     panel: Any
     quality: Quality | None
     """None without quality pairs."""
@@ -61,7 +64,8 @@ class AuditResult(Saved):
     examples: tuple[Example, ...]
     excluded: dict[str, Exclusions]
     """Rows that could not be used, by what was read; `triples of <bias>`: rewrites that failed."""
-    votes_unmatched: Any
+    votes_unmatched: int
+    """Items of the files of votes and verdicts that are none of the contrasts."""
     available_quality: int
     """Quality pairs before a sample was drawn."""
     stages: TrainingStages

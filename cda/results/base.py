@@ -118,6 +118,11 @@ class PerScoring(Result, Generic[T]):
             yield "before", self.before
             yield "after", self.after
 
+    @property
+    def last(self) -> T:
+        """After the training; of a model as it is, its own."""
+        return self.before if isinstance(self.after, Missing) else self.after
+
     def of(self, scoring: str) -> T:
         """The value under one scoring.
 
@@ -127,7 +132,7 @@ class PerScoring(Result, Generic[T]):
         return dict(self.items())[scoring]  # type: ignore[index]  # any string may be asked for
 
 
-class Compared(PerScoring[Estimate | Missing]):
+class BeforeAfter(PerScoring[Estimate | Missing]):
     """A number of a model as it is, or before and after its training, with the paired change."""
 
     change: Estimate | Missing = NOT_TRAINED
@@ -156,11 +161,6 @@ class Measure(PerScoring[Estimate]):
             case Estimate() as after, Estimate() as change, Test() as test:
                 return Trained(self.before, after, change, test)
         raise ValueError("one model was measured, without a training")
-
-    @property
-    def last(self) -> Estimate:
-        """After the training; of a model as it is, its own."""
-        return self.before if isinstance(self.after, Missing) else self.after
 
 
 def as_json(value: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from cda.results.base import Estimate, Measure, Missing, PerScoring, Result
+from cda.results.people import VotesMoved
 
 
 class BiasSkew(Measure):
@@ -106,7 +107,7 @@ class Plain(Result):
     """The headline's measures with all of the adapter (`after` is dose 1), where another dose is the run's result."""
 
     skew: dict[str, PlainSkew]
-    votes: Any
+    votes: dict[str, VotesMoved]
     unseen_phrases: dict[str, UnseenPhrases]
     quality: Quality | None
     quality_sections: Any

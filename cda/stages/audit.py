@@ -41,6 +41,7 @@ from cda.stages import (
     audit_rewards,
     audit_seeds,
     audit_triple_skew,
+    audit_votes,
 )
 from cda.stages.applied import NAME as ADAPTER_STAGE
 from cda.stages.applied import applied_dose, texts_of_dose
@@ -138,8 +139,8 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         "biases": tuple(AuditedBias(name=bias.name, description=bias.description) for bias in loaded.biases),
         "sources": _sources(loaded, texts),
         "skew": audit_result.skews(groups, texts.available, failed),
-        "votes": audit_result.votes(groups, recipe.audit.ties, seed),
-        "votes_undecided": audit_result.votes_undecided(groups, recipe.audit.ties),
+        "votes": audit_votes.votes(groups, recipe.audit.ties, seed),
+        "votes_undecided": audit_votes.votes_undecided(groups, recipe.audit.ties),
         "panel": audit_panel.panels(groups, scorings, recipe.audit.ties),
         "quality": audit_result.quality(texts.pairs, scorings),
         "beyond_noise": audit_result.beyond_noise_of(groups, texts.pairs, scorings),

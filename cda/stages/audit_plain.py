@@ -8,9 +8,10 @@ from cda.metrics.votes import TieRule
 from cda.results.skew import Plain
 from cda.stages.audit_groups import PLAIN, Group, Scorings, with_plain
 from cda.stages.audit_quality import by_section
-from cda.stages.audit_result import plain_skew, quality, unseen_phrases, votes_moved
+from cda.stages.audit_result import plain_skew, quality, unseen_phrases
 from cda.stages.audit_sources import AuditTexts
 from cda.stages.audit_triple_skew import triple_skews
+from cda.stages.audit_votes import votes_moved
 
 
 def plain(groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, rule: TieRule, seed: int) -> Plain | None:

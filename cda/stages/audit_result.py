@@ -11,28 +11,23 @@ import numpy as np
 from cda.data.contrasts import DIRECTIONS
 from cda.embedded.rules import telling_phrases
 from cda.metrics.beyond_noise import beyond_noise
-from cda.metrics.people import AgainstPeople, against_people
-from cda.metrics.people_change import people_change
-from cda.metrics.prediction_powered import powered_human_skew, powered_miscalibration
 from cda.metrics.preference import Change, ModelTies, positive_share, positive_share_change
-from cda.metrics.preference_table import preference_table
-from cda.metrics.votes import TieRule, agreement, noise_ceiling
 from cda.records import Contrast, Pair, prompt_id
 from cda.results.audit import AuditResult
-from cda.results.base import Estimate, Measure, Missing, PerScoring, Test, as_json
+from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring, Test
 from cda.results.effects import BiasEffects
+from cda.results.people import VotedBias
 from cda.results.rate import BiasRate
 from cda.results.skew import BiasSkew, PlainSkew, Quality, TripleSkew, UnseenPhrases
 from cda.score.compared import Compared, Rewards
-from cda.stages.audit_groups import FloatArray, Group, People, Scorings, attempt, estimated, people_of, sides_of
+from cda.stages.audit_groups import FloatArray, Group, Scorings, estimated
 from cda.stats.multiplicity import benjamini_hochberg, holm
-from cda.stats.proportions import exact_change_test
 from cda.stats.streams import Stream, generator
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Measure)
 W = TypeVar("W", UnseenPhrases, TripleSkew)
-A = TypeVar("A", BiasSkew, Quality, BiasEffects, BiasRate)
+A = TypeVar("A", Measure, BiasSkew, Quality, BiasEffects, BiasRate)
 _NOTHING = {"value": 0.0, "low": 0.0, "high": 0.0, "method": "one model"}
 """A change from a model to itself."""
 _SAME_MODEL = Missing(reason="before and after are one model")
@@ -80,24 +75,6 @@ def _by_direction(group: Group) -> dict[str, Measure]:
         margins = {label: values[keep] for label, values in group.margins.items()}
         found[name] = measure_of(margins, ids, ties_of(group.unit))
     return found
-
-
-def votes(groups: Sequence[Group], rule: TieRule, seed: int) -> dict[str, Any]:
-    """Every bias that people voted on: human skew, miscalibration, gap, AUC; agreement and noise ceiling from raw votes."""
-    found = {group.bias.name: (group, people_of(group, rule)) for group in groups}
-    return {name: _beside(group, people, seed) for name, (group, people) in sorted(found.items()) if people}
-
-
-def votes_moved(groups: Sequence[Group], rule: TieRule, seed: int) -> dict[str, Any]:
-    """The part of `votes` that a training changes; of two scorings."""
-    found = {group.bias.name: (group, people_of(group, rule)) for group in groups}
-    return {name: _moved(group, people, seed)[1] for name, (group, people) in sorted(found.items()) if people}
-
-
-def votes_undecided(groups: Sequence[Group], rule: TieRule) -> dict[str, int]:
-    """Biases that people voted on without a majority for one side on any contrast: how many contrasts have votes."""
-    voted = {group.bias.name: sum(bool(one.votes or one.preferred) for one in group.contrasts) for group in groups}
-    return {group.bias.name: n for group in groups if (n := voted[group.bias.name]) and not people_of(group, rule)}
 
 
 def quality(pairs: Sequence[Pair], scorings: Scorings) -> Quality | None:
@@ -166,12 +143,12 @@ def unseen_phrases(groups: Sequence[Group]) -> dict[str, UnseenPhrases]:
 
 def unchanged(audit: AuditResult) -> AuditResult:
     """The audit with every change of a share or a RATE effect exactly 0: at dose 0, before and after are one model."""
-    for part in (audit.votes, audit.quality_sections):
-        _set_unchanged(part)
+    _set_unchanged(audit.quality_sections)
     return audit.model_copy(
         update={
             "rate": {name: _rate_unchanged(one) for name, one in audit.rate.items()},
             "skew": {name: _still(one) for name, one in audit.skew.items()},
+            "votes": {name: _still_votes(one) for name, one in audit.votes.items()},
             "quality": audit.quality and _still(audit.quality),
             "unseen_phrases": {name: _still_within(one) for name, one in audit.unseen_phrases.items()},
             "triple_skew": {name: _still_within(one) for name, one in audit.triple_skew.items()},
@@ -203,6 +180,14 @@ def _still_within(one: W) -> W:
     return one if isinstance(one.skew, Missing) else one.model_copy(update={"skew": _still(one.skew)})
 
 
+def _still_votes(one: VotedBias) -> VotedBias:
+    found: dict[str, Any] = {name: _still(getattr(one, name)) for name in ("skew_on_voted", "miscalibration")}
+    found["gap"] = one.gap.model_copy(update={"change": _nothing(one.gap.change)})
+    if isinstance(one.auc, BeforeAfter):
+        found["auc"] = one.auc.model_copy(update={"change": _nothing(one.auc.change)})
+    return one.model_copy(update=found)
+
+
 def _nothing(change: Estimate | Missing) -> Estimate | Missing:
     return change if isinstance(change, Missing) else change.model_copy(update=_NOTHING)
 
@@ -227,20 +212,26 @@ def adjust_for_all_tests(audit: AuditResult) -> AuditResult:
     The family is everything that the audit tests: changes of skew, of skew and miscalibration where people voted, and of
     quality; of an audit alone, mean margins and skew against people's; RATE's average effects by the double-rewrite estimator.
     """
-    skews = {name: one.test for name, one in audit.skew.items() if isinstance(one.test, Test)}
-    tests = [one[what] for one in audit.votes.values() for what in ("skew_on_voted", "miscalibration")]
-    tests += [one["gap_test"] for one in audit.votes.values() if "gap_test" in one]
-    tests = [one for one in tests if "p_value" in one]
+    skews = {name: one for name, one in audit.skew.items() if isinstance(one.test, Test)}
+    voted = [
+        (name, what) for name in audit.votes for what in ("skew_on_voted", "miscalibration") if len(audit.scorings) == 2
+    ]
+    gaps = [name for name, one in audit.votes.items() if one.gap_test is not None]
     quality = [audit.quality.test] if audit.quality and isinstance(audit.quality.test, Test) else []
     effects = {name: one.test for name, one in audit.effects.items() if isinstance(one.test, Test)}
     rates = {name: one.test for name, one in audit.rate.items() if isinstance(one.test, Test)}
-    p_values = [one.p_value for one in skews.values()] + [one["p_value"] for one in tests]
+    p_values = [_p_of(one) for one in skews.values()]
+    p_values += [_p_of(getattr(audit.votes[name], what)) for name, what in voted]
+    p_values += [test.p_value for name in gaps if (test := audit.votes[name].gap_test)]
     p_values += [one.p_value for one in (*quality, *effects.values(), *rates.values())]
     adjusted = iter(zip(holm(p_values), benjamini_hochberg(p_values), strict=True))
-    skew = {name: _adjusted(audit.skew[name], next(adjusted)) for name in skews}
-    for one in tests:
-        one["p_holm"], one["p_bh"] = next(adjusted)
-    found: dict[str, Any] = {"skew": audit.skew | skew, "n_tests": len(p_values)}
+    skew = {name: _adjusted(one, next(adjusted)) for name, one in skews.items()}
+    votes = dict(audit.votes)
+    for name, what in voted:
+        votes[name] = votes[name].model_copy(update={what: _adjusted(getattr(votes[name], what), next(adjusted))})
+    for name in gaps:
+        votes[name] = votes[name].model_copy(update={"gap_test": _with_p(votes[name].gap_test, next(adjusted))})
+    found: dict[str, Any] = {"skew": audit.skew | skew, "votes": votes, "n_tests": len(p_values)}
     if audit.quality and quality:
         found["quality"] = _adjusted(audit.quality, next(adjusted))
     found["effects"] = audit.effects | {name: _adjusted(audit.effects[name], next(adjusted)) for name in effects}
@@ -248,12 +239,17 @@ def adjust_for_all_tests(audit: AuditResult) -> AuditResult:
     return audit.model_copy(update=found)
 
 
+def _p_of(one: Measure) -> float:
+    return one.of_training().test.p_value
+
+
 def _adjusted(one: A, adjusted: tuple[float, float]) -> A:
     """A measure, or an effect, whose test has these adjusted p-values: Holm's, and Benjamini and Hochberg's."""
-    if isinstance(one.test, Missing):
-        return one
-    test = one.test.model_copy(update={"p_holm": adjusted[0], "p_bh": adjusted[1]})
-    return one.model_copy(update={"test": test})
+    return one if isinstance(one.test, Missing) else one.model_copy(update={"test": _with_p(one.test, adjusted)})
+
+
+def _with_p(test: Test | None, adjusted: tuple[float, float]) -> Test | None:
+    return test and test.model_copy(update={"p_holm": adjusted[0], "p_bh": adjusted[1]})
 
 
 def margin_rows(contrasts: Sequence[Contrast], pairs: Sequence[Pair], scorings: Scorings) -> list[dict[str, Any]]:
@@ -286,18 +282,22 @@ def measure_of(margins: Mapping[str, FloatArray], prompt_ids: Sequence[str], tie
     """Share of positive margins under each scoring; with two (reward models), their paired change and its test."""
     if len(margins) == 2:
         before, after = margins.values()
-        found = positive_share_change(before, after, prompt_ids)
-        return Measure(
-            before=found.before,
-            after=found.after,
-            change=found.change,
-            unpaired=found.unpaired,
-            test=Test(p_value=found.p_value, method=found.p_method),
-            ties=PerScoring[int](before=found.n_ties[0], after=found.n_ties[1]),
-        )
+        return measured_change(positive_share_change(before, after, prompt_ids))
     (values,) = margins.values()
     share = positive_share(values, prompt_ids, ties)
     return Measure(before=share, ties=PerScoring[int](before=int((values == 0).sum())))
+
+
+def measured_change(found: Change) -> Measure:
+    """A share before and after as a measure."""
+    return Measure(
+        before=found.before,
+        after=found.after,
+        change=found.change,
+        unpaired=found.unpaired,
+        test=Test(p_value=found.p_value, method=found.p_method),
+        ties=PerScoring[int](before=found.n_ties[0], after=found.n_ties[1]),
+    )
 
 
 def per_scoring(values: Mapping[str, T]) -> PerScoring[T]:
@@ -316,91 +316,6 @@ def change_json(change: Change) -> dict[str, Any]:
         "p_method": change.p_method,
         "ties": {"before": change.n_ties[0], "after": change.n_ties[1]},
     }
-
-
-def _beside(group: Group, people: People, seed: int) -> dict[str, Any]:
-    ids, found = list(group.prompt_ids), people.majority
-    human_skew, result = _moved(group, people, seed) if len(group.margins) == 2 else _alone(group, people)
-    result = {"human_skew": human_skew, **result}
-    result["by_majority"] = {label: _by_majority(values, group, people) for label, values in group.margins.items()}
-    result |= {"rule": found.rule, "left_out": dict(found.exclusions.reasons)}
-    counts = people.counts
-    if counts is not None:
-        result["agreement"] = attempt(lambda: agreement(counts, ids, rng(seed)))
-        result["noise_ceiling"] = attempt(lambda: noise_ceiling(counts, found, ids, rng(seed)))
-    if any(one.verdicts for one in group.contrasts):
-        result["prediction_powered"] = _powered(group)
-    return result
-
-
-def _moved(group: Group, people: People, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Human skew, and what training did to the model beside people."""
-    before, after = group.margins.values()
-    change = people_change(before, after, people.majority, list(group.prompt_ids), rng(seed))
-    sides = {"before": change.before, "after": change.after}
-    return change.before.human_skew.model_dump(), {
-        "skew_on_voted": change_json(change.skew),
-        "miscalibration": change_json(change.miscalibration),
-        "gap": _both(sides, "gap", change.gap),
-        "auc": _both(sides, "auc", change.auc),
-        "signed_gap": _both(sides, "signed_gap", None),
-    }
-
-
-def _alone(group: Group, people: People) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Human skew, and one model beside people."""
-    ids = list(group.prompt_ids)
-    ((label, values),) = group.margins.items()
-    one = against_people(values, people.majority, ids, ties_of(group.unit))
-    sides = {label: one}
-    return one.human_skew.model_dump(), {
-        "skew_on_voted": {label: one.skew.model_dump()},
-        "miscalibration": {label: one.miscalibration.model_dump()},
-        "gap": {label: one.gap.model_dump()},
-        "auc": _both(sides, "auc", None),
-        "gap_test": _gap_test(values, people, ids, ties_of(group.unit)),
-        "signed_gap": _both(sides, "signed_gap", None),
-    }
-
-
-def _by_majority(margins: FloatArray, group: Group, people: People) -> dict[str, Any]:
-    words = sides_of(group, people)
-    return dict(as_json(preference_table(margins, words, group.prompt_ids, ties_of(group.unit))))
-
-
-def _gap_test(margins: FloatArray, people: People, ids: Sequence[str], ties: ModelTies) -> dict[str, Any]:
-    """Exact paired test that the model's preferences and people's majorities are for the perturbed side equally often."""
-    rows = people.majority.used
-    hits = np.where(margins == 0, 0.5, margins > 0) if ties == "half" else (margins > 0).astype(float)
-    kept = [one for one, keep in zip(ids, rows, strict=True) if keep]
-    test = exact_change_test(people.majority.target[rows], hits[rows], kept)
-    return {"what": "skew differs from human skew", "p_value": test.p_value, "p_method": test.method}
-
-
-def _powered(group: Group) -> dict[str, Any]:
-    """Human skew and miscalibration of all contrasts, from few votes and the judges' verdicts; ties count half."""
-    people = people_of(group, "half")
-    if people is None:
-        return {"missing": "no contrast has a majority"}
-    value = {"perturbed": 1.0, "tie": 0.0, "base": -1.0}
-    judge = np.array(
-        [np.mean([value[word] for word in one.verdicts]) if one.verdicts else np.nan for one in group.contrasts]
-    )
-    ids = group.prompt_ids
-    found = {"human_skew": attempt(partial(powered_human_skew, people.majority, judge, ids))}
-    for label, margins in group.margins.items():
-        found[f"miscalibration_{label}"] = attempt(
-            partial(powered_miscalibration, margins, people.majority, judge, ids, ties_of(group.unit))
-        )
-    return found
-
-
-def _both(sides: Mapping[str, AgainstPeople], name: str, change: Estimate | None) -> dict[str, Any]:
-    values = {label: getattr(one, name) for label, one in sides.items()}
-    if None in values.values():
-        return {"missing": "all majorities are for one side"}
-    found = {label: as_json(value) for label, value in values.items()}
-    return found if change is None else found | {"change": change.model_dump()}
 
 
 def _said(prompt: Any, first: tuple[str, str], second: tuple[str, str], scorings: Scorings) -> dict[str, Any]:

@@ -3,41 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cda.errors import DataError
 from cda.results.base import Estimate
+from cda.results.people import PredictionPowered
 from cda.stats.proportions import Z_95
 
 FloatArray = NDArray[np.float64]
 Codes = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class PredictionPowered:
-    """A mean from labels and predictions, beside the one from the labels alone.
-
-    Attributes:
-        estimate: PPI++ mean; its `n` counts labelled and unlabelled rows, its `n_prompts` the prompts of both.
-        classical: Mean of the labels alone, with the interval of the same kind; its `n` counts the labelled rows.
-        power_tuning: λ between 0 (predictions are ignored: `estimate` and `classical` agree) and 1 (PPI).
-        width_ratio: Width of the PPI++ interval over that of the classical one; below 1 where predictions helped.
-        n_unlabelled: Rows with a prediction only.
-    """
-
-    estimate: Estimate
-    classical: Estimate
-    power_tuning: float
-    width_ratio: float
-    n_unlabelled: int
-
-    @property
-    def sample_size_gain(self) -> float:
-        """How many times as many labelled rows the labels alone would need for an interval this narrow."""
-        return self.width_ratio**-2
 
 
 def prediction_powered_mean(

@@ -11,7 +11,7 @@ import numpy as np
 from cda.errors import DataError
 from cda.metrics.votes import WORDS, agreement, count_votes, leading_words, majority
 from cda.records import Preference
-from cda.results.base import as_json
+from cda.results.base import Missing, as_json
 from cda.stats.proportions import exact_change_test, share
 from cda.study.records import Item, Study
 from cda.study.screen import Rules, Screened, Vote
@@ -79,7 +79,8 @@ def _group(items: Sequence[Item], by_item: Mapping[str, Sequence[Vote]], seed: i
     try:
         agreed = agreement(counts, prompts, np.random.default_rng(seed))
         result["agreement"] = {
-            "alpha": agreed.alpha and agreed.alpha.model_dump(), "no_alpha": agreed.no_alpha,
+            "alpha": None if isinstance(agreed.alpha, Missing) else agreed.alpha.model_dump(),
+            "no_alpha": agreed.alpha.reason if isinstance(agreed.alpha, Missing) else "",
             "majority_share": agreed.majority_share.model_dump(),
             "n_votes": agreed.n_votes, "level": agreed.level,
         }  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,8 @@ from cda.report.plots.rows import (
     rows_height,
 )
 from cda.results.audit import AuditResult
+from cda.results.base import Estimate
+from cda.results.people import NoiseCeiling, VotedBias
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,38 +66,34 @@ def _skew(audit: AuditResult, names: Sequence[str]) -> Plot:
     marks = [PEOPLE_MARK, *(SCORINGS[when] for when in audit.scorings)]
     rows, parts = [], []
     for name in names:
-        votes = audit["votes"][name]
-        own = [votes["skew_on_voted"][when] for when in audit.scorings]
-        rows.append(Row(named(name), (votes["human_skew"], *own)))
-        said = ", ".join(f"{when} {share(one)}" for when, one in zip(audit.scorings, own, strict=True))
-        parts.append(f"{name}: people {share(votes['human_skew'])}, {said} (n = {count(votes['human_skew'])}).")
+        people, own = audit.votes[name].human_skew, dict(audit.votes[name].skew_on_voted.items())
+        rows.append(Row(named(name), (people, *own.values())))
+        said = ", ".join(f"{when} {share(one)}" for when, one in own.items())
+        parts.append(f"{name}: people {share(people)}, {said} (n = {count(people)}).")
     scale = Scale("prefers the biased side (%)", is_share=True, limits=SHARE_LIMITS, reference=50)
     return Plot("human-skew", "Skew of the model beside people's, on the contrasts with a majority; lines are 95% intervals",
                 f"Skew, {' '.join(parts)}", lambda axes: draw_rows(axes, rows, marks, scale), rows_height(len(rows), len(marks)))  # fmt: skip
 
 
 def _miscalibration(audit: AuditResult, names: Sequence[str]) -> Plot:
-    second = {name: _second_majority(audit["votes"][name]) for name in names}
+    second = {name: _second_majority(audit.votes[name]) for name in names}
     marks = [*(SCORINGS[when] for when in audit.scorings), *([_SECOND] if any(second.values()) else [])]
     rows, parts = [], []
     for name in names:
-        found = audit["votes"][name]["miscalibration"]
-        own = [found[when] for when in audit.scorings]
-        rows.append(Row(named(name), tuple([*own, second[name]][: len(marks)])))
-        said = ", ".join(f"{when} {share(one)}" for when, one in zip(audit.scorings, own, strict=True))
+        own = dict(audit.votes[name].miscalibration.items())
+        rows.append(Row(named(name), tuple([*own.values(), second[name]][: len(marks)])))
+        said = ", ".join(f"{when} {share(one)}" for when, one in own.items())
         noise = second[name]
         more = f", a second majority of people {share(noise)}" if noise else ""
-        parts.append(f"{name}: {said}{more} (n = {count(own[0])}).")
+        parts.append(f"{name}: {said}{more} (n = {count(audit.votes[name].miscalibration.before)}).")
     scale = Scale("disagrees with people's majority (%)", is_share=True, limits=SHARE_LIMITS)
     return Plot("miscalibration", "Miscalibration: how often the model and people's majority disagree",
                 f"Miscalibration, {' '.join(parts)}", lambda axes: draw_rows(axes, rows, marks, scale),
                 rows_height(len(rows), len(marks)))  # fmt: skip
 
 
-def _second_majority(votes: Json) -> Json | None:
-    ceiling = votes.get("noise_ceiling", {})
-    found: Json | None = ceiling.get("miscalibration")
-    return found
+def _second_majority(votes: VotedBias) -> Estimate | None:
+    return votes.noise_ceiling.miscalibration if isinstance(votes.noise_ceiling, NoiseCeiling) else None
 
 
 def _by_majority(audit: AuditResult, names: Sequence[str]) -> list[Plot]:
@@ -107,14 +105,10 @@ def _by_majority(audit: AuditResult, names: Sequence[str]) -> list[Plot]:
     ]
     rows, parts = [], []
     for name in names:
-        tables = audit["votes"][name].get("by_majority", {})
-        given = {when: tables[when]["skew_given"] for when in audit.scorings if when in tables}
-        if given:
-            estimates = tuple(given[when].get(side) for when in given for side in ("perturbed", "base"))
-            rows.append(Row(f"{named(name)}\n{_majorities(next(iter(given.values())))}", estimates))
-            parts += [_given_words(name, when, one) for when, one in given.items()]
-    if not rows:
-        return []
+        given = {when: one.skew_given for when, one in audit.votes[name].by_majority.items()}
+        estimates = tuple(own.get(side) for own in given.values() for side in ("perturbed", "base"))
+        rows.append(Row(f"{named(name)}\n{_majorities(next(iter(given.values())))}", estimates))
+        parts += [_given_words(name, when, one) for when, one in given.items()]
     scale = Scale("model prefers the biased side (%)", is_share=True, limits=SHARE_LIMITS)
     title = "How often the model prefers the biased side where people's majority is for it, and where it is against it"
     text = f"How often the model prefers the biased side, by people's majority. {' '.join(parts)}"
@@ -122,13 +116,13 @@ def _by_majority(audit: AuditResult, names: Sequence[str]) -> list[Plot]:
     return [Plot("by-majority", title, text, draw, rows_height(len(rows), len(marks)))]
 
 
-def _majorities(given: Json) -> str:
+def _majorities(given: Mapping[str, Estimate]) -> str:
     """How many majorities are for and against the biased side."""
-    n_for, n_against = (given[side]["n"] if side in given else 0 for side in ("perturbed", "base"))
+    n_for, n_against = (given[side].n if side in given else 0 for side in ("perturbed", "base"))
     return f"{n_for} for, {n_against} against"
 
 
-def _given_words(name: str, when: str, given: Json) -> str:
+def _given_words(name: str, when: str, given: Mapping[str, Estimate]) -> str:
     said = [
         f"people for the {SIDES[side]} {share(one)} (n = {count(one)})" for side, one in given.items() if side != "tie"
     ]
