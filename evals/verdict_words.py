@@ -33,15 +33,16 @@ from scipy import stats
 from cda.biases import load_bias
 from cda.metrics.beyond_noise import beyond_noise
 from cda.metrics.people_change import people_change
+from cda.metrics.preference_table import preference_table
 from cda.metrics.votes import Majority, count_votes, majority
 from cda.records import Contrast, user_prompt
-from cda.report.tables import as_measure
 from cda.report.verdict import verdicts
 from cda.results.audit import AuditResult
-from cda.results.base import Missing
+from cda.results.base import BeforeAfter, Estimate, Missing, PerScoring
+from cda.results.people import PreferenceTable, VotedBias
 from cda.results.skew import Quality
-from cda.stages.audit_groups import Group
-from cda.stages.audit_result import adjust_for_all_tests, change_json, estimated, measure_of, skews
+from cda.stages.audit_groups import Group, estimated
+from cda.stages.audit_result import adjust_for_all_tests, measure_of, measured_change, skews
 from cda.stats.proportions import wilson
 
 SEED = 20261123
@@ -157,20 +158,27 @@ def audit_of(world: World, rng: np.random.Generator) -> AuditResult:
     return adjust_for_all_tests(AuditResult(**found))
 
 
-def votes_of(group: Group, share: float, rng: np.random.Generator) -> dict[str, Any]:
+def votes_of(group: Group, share: float, rng: np.random.Generator) -> VotedBias:
     """One vote on each contrast, whatever the model says."""
-    words = [("perturbed",) if one else ("base",) for one in rng.random(N_CONTRASTS) < share]
-    people: Majority = majority(count_votes(words), "drop")  # type: ignore[arg-type]
+    words = ["perturbed" if one else "base" for one in rng.random(N_CONTRASTS) < share]
+    people: Majority = majority(count_votes([(word,) for word in words]), "drop")  # type: ignore[arg-type]
     change = people_change(*group.margins.values(), people, list(IDS), rng)
-    return {
-        "human_skew": change.before.human_skew.model_dump(), "skew_on_voted": change_json(change.skew),
-        "miscalibration": change_json(change.miscalibration), "gap": {"change": change.gap.model_dump()},
-    }  # fmt: skip
+    sides = (change.before, change.after)
+    gaps = {when: one.gap for when, one in zip(("before", "after"), sides, strict=True)}
+    signed = {when: one.signed_gap for when, one in zip(("before", "after"), sides, strict=True)}
+    tables = [preference_table(one, [*words], list(IDS)) for one in group.margins.values()]
+    return VotedBias(
+        human_skew=change.before.human_skew, skew_on_voted=measured_change(change.skew),
+        miscalibration=measured_change(change.miscalibration), gap=BeforeAfter(**gaps, change=change.gap),
+        auc=Missing(reason="no word rests on it"), signed_gap=PerScoring[Estimate](**signed), gap_test=None,
+        by_majority=PerScoring[PreferenceTable](before=tables[0], after=tables[1]), rule="drop", left_out={},
+        agreement=None, noise_ceiling=None, prediction_powered=None,
+    )  # fmt: skip
 
 
 def word_before(audit: AuditResult) -> str:
     """The word by the rule before: the target's unadjusted interval, Holm for other biases, and quality without a say."""
-    own = as_measure(audit.votes["target"]["miscalibration"]) if audit.votes else audit.skew["target"]
+    own = audit.votes["target"].miscalibration if audit.votes else audit.skew["target"]
     change = own.change
     if isinstance(change, Missing):
         raise ValueError(change.reason)

@@ -20,6 +20,7 @@ from cda.metrics.votes import (
     majority_targets,
     noise_ceiling,
 )
+from cda.results.base import Missing
 from cda.stats.proportions import wilson
 
 VOTES = [
@@ -240,10 +241,10 @@ def test_the_same_split_everywhere_is_no_certainty_and_no_agreement() -> None:
 
 def test_without_alpha_the_majority_share_stands() -> None:
     one_word = agreement(count_votes([["base", "base"]] * 3), ids(3), rng())
-    assert one_word.alpha is None and "every vote is the same word" in one_word.no_alpha
+    assert isinstance(one_word.alpha, Missing) and "every vote is the same word" in one_word.alpha.reason
     assert (one_word.majority_share.value, one_word.n_votes) == (1.0, 6)
     few = agreement(count_votes([["base", "base"], ["base", "base"], ["tie", "base"]]), ids(3), rng())
-    assert few.alpha is None and "3 prompts, in which too few votes differ" in few.no_alpha
+    assert isinstance(few.alpha, Missing) and "3 prompts, in which too few votes differ" in few.alpha.reason
     assert few.majority_share.value == pytest.approx(2.5 / 3)
 
 

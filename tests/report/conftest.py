@@ -37,6 +37,7 @@ from cda.results.facts import (
     TrainCounts,
     TrainingStages,
 )
+from cda.results.people import VotedBias
 from cda.results.rate import BiasRate
 from cda.results.rewards import RewardSpread
 from cda.results.skew import Quality, TripleSkew, UnseenPhrases
@@ -52,6 +53,7 @@ from cda.stages import (
     audit_result,
     audit_rewards,
     audit_triple_skew,
+    audit_votes,
 )
 from cda.stages.audit_groups import Group
 
@@ -121,10 +123,9 @@ def _detail(shares: tuple[float, ...], *made_of: Any) -> tuple[BiasEffects, Bias
 
 
 @cache
-def _beside_people(ties: TieRule, shares: tuple[float, ...], *made_of: Any) -> str:
-    """Votes on such a group, as JSON; agreement and noise ceiling take long."""
-    found = audit_result.votes([_group("jargon", shares, True, *made_of)], ties, SEED)
-    return json.dumps(found.get("jargon"))
+def _beside_people(ties: TieRule, shares: tuple[float, ...], *made_of: Any) -> VotedBias | None:
+    """Votes on such a group; agreement and noise ceiling take long."""
+    return audit_votes.votes([_group("jargon", shares, True, *made_of)], ties, SEED).get("jargon")
 
 
 def _triples() -> tuple[list[Triple], dict[str, float]]:
@@ -379,7 +380,7 @@ def make_audit() -> MakeAudit:
         }  # fmt: skip
         groups = [_group(name, made_of[name][0], target, *made_of[name][1:]) for name, (_, target) in wanted.items()]
         details = {name: _detail(*one) for name, one in made_of.items()}
-        beside = {name: json.loads(_beside_people(ties, *made_of[name])) for name in sorted(made_of)}
+        beside = {name: _beside_people(ties, *made_of[name]) for name in sorted(made_of)}
         first = next(iter(targets))
         label_by = "measured long_word_share" if by == "embedded rules" else by
         found = {
@@ -392,7 +393,7 @@ def make_audit() -> MakeAudit:
                                quality="embedded" if quality else None, labelled_by=by, rewritten_by=by),
             "skew": audit_result.skews(groups, {group.bias.name: len(group) + 20 for group in groups}, {}),
             "votes": {name: one for name, one in beside.items() if one},
-            "votes_undecided": audit_result.votes_undecided(groups, ties),
+            "votes_undecided": audit_votes.votes_undecided(groups, ties),
             "quality": None if quality is None else Quality(**dict(_measure(quality)), unread=unread),
             "beyond_noise": _beyond_noise(groups, quality) if two else {},
             "effects": {name: effects for name, (effects, _) in details.items()},

@@ -29,7 +29,8 @@ from cda.report.tables import (
 )
 from cda.report.terminal import MAX_COLUMNS, MAX_LINES, summary_table
 from cda.report.verdict import quality_kind, quality_sentence, verdict_kind, verdicts
-from cda.results.base import Measure, Missing, as_json
+from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring
+from cda.results.people import VotesMoved
 from cda.results.skew import Plain, PlainSkew, Quality, TripleSkew, UnseenPhrases
 from cda.stages.audit_result import measure_of, unchanged
 
@@ -44,9 +45,10 @@ def shares(before: float, after: float, n: int = 100) -> Measure:
     return measure_of({"before": hits(before, n), "after": hits(after, n)}, [str(row) for row in range(n)])
 
 
-def shares_of_votes(before: float, after: float) -> dict[str, Any]:
-    found = shares(before, after).of_training()
-    return {"before": as_json(found.before), "after": as_json(found.after), "change": as_json(found.change)}
+def moved(after: float) -> BeforeAfter:
+    return BeforeAfter(
+        before=Estimate(**estimate(0.0)), after=Estimate(**estimate(after)), change=Estimate(**estimate(after))
+    )
 
 
 def estimate(value: float, half: float = 0.1, n: int = 100) -> dict[str, Any]:
@@ -72,7 +74,7 @@ def with_dose(
     audit: Any, dose: float = 0.5, aim: str = "tie", half: float = 0.1, quality: dict[str, Any] | None = None
 ) -> Any:
     """The same audit as that of a chosen dose, with plain CDA that goes too far: skew 15%, 60% of the quality pairs."""
-    chosen_by = [name for name, one in audit.skew.items() if one.target and (aim == "tie" or name in audit["votes"])]
+    chosen_by = [name for name, one in audit.skew.items() if one.target and (aim == "tie" or name in audit.votes)]
     held = {name: held_out(0.85, 0.5, half, quality) for name in chosen_by}
     plain = Plain(
         skew={
@@ -83,13 +85,14 @@ def with_dose(
             for name, one in audit.skew.items()
         },
         votes={
-            name: {key: shares_of_votes(0.5, 0.3) for key in ("skew_on_voted", "miscalibration")}
-            | {
-                "gap": {"after": estimate(0.3)},
-                "signed_gap": {"after": estimate(-0.3)},
-                "auc": {"after": estimate(0.7)},
-            }
-            for name in audit["votes"]
+            name: VotesMoved(
+                skew_on_voted=shares(0.5, 0.3),
+                miscalibration=shares(0.5, 0.3),
+                gap=moved(0.3),
+                auc=moved(0.7),
+                signed_gap=PerScoring[Estimate](before=Estimate(**estimate(0.0)), after=Estimate(**estimate(-0.3))),
+            )
+            for name in audit.votes
         },
         quality=Quality(**dict(shares(0.75, 0.6, 400)), unread=0) if audit.quality else None,
         quality_sections=None,
@@ -108,7 +111,7 @@ def with_directions(audit: Any, name: str) -> Any:
 
 def test_every_table_of_shares_names_the_dose_and_has_a_column_of_plain_cda(audit: Any, voted: Any) -> None:
     for made in (with_directions(audit, "jargon"), with_directions(voted, "vagueness")):
-        dosed = with_dose(made, aim="votes" if made["votes"] else "tie")
+        dosed = with_dose(made, aim="votes" if made.votes else "tie")
         for table in (main_table, votes_table, skew_table, quality_table, direction_table, unseen_table):
             before, found = table(made), table(dosed)
             if found is None:

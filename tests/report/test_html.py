@@ -148,8 +148,7 @@ def test_one_model_has_no_before(one_model: Any) -> None:
 
 
 def test_what_cannot_be_estimated_says_why(one_model: Any) -> None:
-    missing = {"missing": "all majorities are for one side"}
-    one_model["votes"]["jargon"]["auc"] = missing
+    one_model = changed(one_model, "votes.jargon.auc", Missing(reason="all majorities are for one side"))
     one_model = changed(one_model, "effects.jargon.before.identification", Missing(reason="one prompt only"))
     text = render_html(one_model)
     assert "all majorities are for one side" in text

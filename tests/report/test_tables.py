@@ -35,13 +35,14 @@ def test_gap_has_no_sign_and_its_direction_stands_beside_it(voted: Any) -> None:
 
 
 def test_tests_beside_people(voted: Any, one_model: Any) -> None:
-    changed = _row(votes_table(voted), "jargon miscalibration")
-    assert (changed["p"], changed["p (Holm)"]) == ("< 0.001", "< 0.001")
-    one_model["votes"]["jargon"]["gap_test"] |= {"p_value": 0.0123, "p_holm": 0.0246}
+    moved = _row(votes_table(voted), "jargon miscalibration")
+    assert (moved["p"], moved["p (Holm)"]) == ("< 0.001", "< 0.001")
+    one_model = changed(one_model, "votes.jargon.gap_test.p_value", 0.0123)
+    one_model = changed(one_model, "votes.jargon.gap_test.p_holm", 0.0246)
     differs = _row(votes_table(one_model), "jargon skew − human skew")
     assert (differs["share"], differs["p"], differs["p (Holm)"]) == ("+43 [33, 52] points", "0.012", "0.025")
     assert _row(votes_table(one_model), "jargon gap")["p"] == ""
-    del one_model["votes"]["jargon"]["gap_test"]
+    one_model = changed(one_model, "votes.jargon.gap_test", None)
     assert _row(votes_table(one_model), "jargon skew − human skew")["p"] == ""
 
 

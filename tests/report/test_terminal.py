@@ -35,7 +35,7 @@ def test_few_prompts_are_warned_of(audit: Any, one_model: Any, voted: Any) -> No
     warning = "Warning: below 10 prompts intervals are rough; use more prompts. Now: jargon 9."
     assert warning in summary_table(audit, "report.html").splitlines()
     one_model = changed(one_model, "skew.vagueness.before.n_prompts", 3)
-    one_model["votes"]["jargon"]["human_skew"]["n_prompts"] = 2
+    one_model = changed(one_model, "votes.jargon.human_skew.n_prompts", 2)
     one_model = changed(one_model, "quality.before.n_prompts", 5)
     said = " ".join(summary_table(one_model, "report.html").split())
     assert "Now: votes on jargon 2, vagueness 3, quality 5." in said

@@ -27,7 +27,6 @@ from cda.report.verdict import (
     verdict_kind,
     verdicts,
 )
-from cda.results.base import as_json
 from cda.results.skew import Plain, PlainSkew
 from cda.stages import audit_detail, audit_result
 from cda.stages.audit_groups import Group
@@ -166,10 +165,8 @@ def test_good_and_bad_words_rest_on_the_adjusted_p(
 ) -> None:
     before = 0.70
     audit = make_audit({"jargon": (before, after)}, votes={"jargon": (before, after, 0.2)} if with_votes else {})
-    if with_votes:
-        audit["votes"]["jargon"]["miscalibration"]["p_holm"] = p_holm
-    else:
-        audit = changed(audit, "skew.jargon.test.p_holm", p_holm)
+    tested = "votes.jargon.miscalibration" if with_votes else "skew.jargon"
+    audit = changed(audit, f"{tested}.test.p_holm", p_holm)
     (found,) = verdicts(audit)
     assert verdict_kind(found.word) == word
     assert (found.word == "no change shown") == (word == "none")
@@ -179,10 +176,11 @@ def test_good_and_bad_words_rest_on_the_adjusted_p(
 
 def test_every_p_that_a_word_rests_on_is_in_the_family(make_audit: Any) -> None:
     audit = make_audit(votes={"jargon": (0.88, 0.40, 0.45)})
-    tested = [as_json(one.test) for one in (*audit.skew.values(), audit.quality)]
-    tested += [audit["votes"]["jargon"][what] for what in ("skew_on_voted", "miscalibration")]
+    votes = audit.votes["jargon"]
+    measures = (*audit.skew.values(), votes.skew_on_voted, votes.miscalibration, audit.quality)
+    tested = [one.test for one in measures]
     assert audit.n_tests == len(tested) == 6
-    assert [one["p_holm"] for one in tested] == pytest.approx(holm([one["p_value"] for one in tested]))
+    assert [one.p_holm for one in tested] == pytest.approx(holm([one.p_value for one in tested]))
 
 
 def rewards(noise: float, shift: float, seed: int = 0) -> dict[str, Any]:

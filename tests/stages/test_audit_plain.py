@@ -21,8 +21,8 @@ from cda.stages.audit_result import (
     quality,
     skews,
     unchanged,
-    votes,
 )
+from cda.stages.audit_votes import votes
 
 BEFORE = rewards(lambda _: True, lambda row: row % 5)
 RESULT = rewards(lambda row: row % 4 == 0, lambda row: row % 5)
@@ -48,8 +48,8 @@ def test_known_shares_at_dose_1_on_the_rows_of_the_result() -> None:
     assert (skew.before, skew.last.value, skew.last.n) == (own.before, 0.0, N)
     # People want the biased side once in four: plain CDA misses all of these, the result none.
     people = votes([main_group(one) for one in groups()], "drop", 0)["jargon"]
-    assert (people["miscalibration"]["after"]["value"], voted["miscalibration"]["after"]["value"]) == (0.0, 0.25)
-    assert voted["gap"]["after"]["value"] == pytest.approx(0.25)
+    assert (people.miscalibration.last.value, voted.miscalibration.last.value) == (0.0, 0.25)
+    assert isinstance(voted.gap.last, Estimate) and voted.gap.last.value == pytest.approx(0.25)
     assert found.quality is not None and (found.quality.before.value, found.quality.last.value) == (0.8, 0.5)
 
 
@@ -97,8 +97,8 @@ def test_at_dose_0_no_sample_can_say_that_anything_changed() -> None:
     for one in (audit.skew["jargon"].of_training().change, audit.quality.of_training().change):
         assert (one.value, one.low, one.high) == (0, 0, 0)
     for what in ("miscalibration", "gap"):
-        change = audit.votes["jargon"][what]["change"]
-        assert (change["value"], change["low"], change["high"]) == (0, 0, 0)
+        change = getattr(audit.votes["jargon"], what).change
+        assert (change.value, change.low, change.high) == (0, 0, 0)
     assert audit.quality_sections["groups"][0]["shift"]["estimate"]["high"] == 0
     rate: Any = audit.rate["jargon"]
     (change,) = rate.changes.effects

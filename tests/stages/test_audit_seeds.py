@@ -14,7 +14,6 @@ from test_dose_result import CONTRASTS, PAIRS, N, rewards
 
 from cda.biases import load_bias
 from cda.records import Triple, user_prompt
-from cda.report.tables import as_measure
 from cda.results.base import Missing
 from cda.results.skew import Seeds
 from cda.run import RunFolder
@@ -22,8 +21,9 @@ from cda.score.compared import Rewards
 from cda.score.distinct import text_id
 from cda.stages import audit_seeds
 from cda.stages.audit_groups import main_group, main_of, make_groups
-from cda.stages.audit_result import quality, skews, votes
+from cda.stages.audit_result import quality, skews
 from cda.stages.audit_seeds import seeds
+from cda.stages.audit_votes import votes
 
 TRIPLES = tuple(
     Triple(
@@ -82,7 +82,7 @@ def test_each_training_s_values_are_those_of_an_audit_of_its_own(tmp_path: Path)
         own = make_groups(CONTRASTS, {"jargon": load_bias("jargon")}, ["jargon"], two)
         alone = (
             skews(own, {"jargon": N}, {})["jargon"],
-            as_measure(votes(own, "drop", 0)["jargon"]["miscalibration"]),
+            votes(own, "drop", 0)["jargon"].miscalibration,
             quality(PAIRS, two),
         )
         for measure, single in zip((skew, people, right), alone, strict=True):
