@@ -136,7 +136,7 @@ def clustered(margins: np.ndarray, ids: Sequence[str]) -> dict[str, Any] | None:
 def judge(rows: Sequence[Measured]) -> dict[str, Any]:
     preferences = [row.preference for row in rows if row.preference is not None]
     low, high = wilson(sum(preferences), len(preferences))
-    by_prompt = share(preferences, [row.prompt_id for row in rows]).to_json()
+    by_prompt = share(preferences, [row.prompt_id for row in rows]).model_dump()
     return {"n": len(rows), "mean": float(np.mean(preferences)), "low": low, "high": high, "clustered": by_prompt}
 
 

@@ -56,7 +56,7 @@ def shares(values: NDArray[np.float64]) -> dict[str, Any]:
     for name in (*BIASES, "quality"):
         rows = [row for row, group in enumerate(GROUPS) if group == name]
         ids = [prompt_id(PAIRS[row].prompt) for row in rows]
-        found[name] = share(values[rows] > 0, ids).to_json()
+        found[name] = share(values[rows] > 0, ids).model_dump()
     return found
 
 

@@ -125,7 +125,7 @@ def change(before: np.ndarray, after: np.ndarray, people: Majority, ids: list[st
 
 def matrix(tables: dict[str, Any]) -> list[dict[str, Any]]:
     """Cross-bias matrix of the release: change of skew and miscalibration by every training, pooled over sizes."""
-    changes: dict[str, dict[str, Any]] = {}
+    changes: dict[str, dict[str, tuple[Estimate, float]]] = {}
     targets: dict[str, list[str]] = {}
     for bias, table in tables.items():
         for run, one in table["labels"]["as_released"]["models"].items():
@@ -136,10 +136,7 @@ def matrix(tables: dict[str, Any]) -> list[dict[str, Any]]:
             training = run if joint else f"{bias} {run}"
             trained = joint.split("_") if joint else [bias]
             for what, value in found.items():
-                changes.setdefault(f"{training}: {what}", {})[bias] = {
-                    "change": value["paired"],
-                    "p_value": value["exact_p"],
-                }
+                changes.setdefault(f"{training}: {what}", {})[bias] = (Estimate(**value["paired"]), value["exact_p"])
                 targets[f"{training}: {what}"] = trained
     return [as_json(cell) for cell in cross_bias(changes, targets)] if changes else []
 
@@ -289,7 +286,7 @@ def main(arguments: list[str] | None = None) -> int:
     for cell in cells:
         own = " (trained against)" if cell["is_target"] else ""
         print(
-            f"  {cell['training']} of {cell['bias']}{own}: {_line(cell['change']['change'])}, p Holm {cell['p_holm']:.3f}"
+            f"  {cell['training']} of {cell['bias']}{own}: {_line(cell['change'])}, p Holm {cell['p_holm']:.3f}"
         )
     compared = list(checks(tables, headline))
     print(f"\n{'expected':>9} {'found':>9}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import site
 import subprocess
@@ -14,17 +13,21 @@ from pathlib import Path
 import pytest
 from documents import ROOT, audits
 
+from cda.results.saved import save
+
 MOST_BYTES = 6 * 2**20  # of the wheel; the embedded texts and the two small adapters are most of it
 # The pages of an audit, drawn from its JSON alone: every template, style sheet and script is read.
 DRAW = """
-import json, sys
+import sys
 from pathlib import Path
 import cda
 assert Path(cda.__file__).is_relative_to(sys.prefix), cda.__file__
 from cda.report.html import render_html
 from cda.report.markdown import render_markdown
 from cda.report.terminal import summary_table
-audit = json.loads(Path("audit.json").read_text(encoding="utf-8"))
+from cda.results.audit import AuditResult
+from cda.results.saved import load
+audit = load(AuditResult, Path("audit.json"), "cda audit")
 Path("report.html").write_text(render_html(audit), encoding="utf-8")
 Path("report.md").write_text(render_markdown(audit), encoding="utf-8")
 print(summary_table(audit, "report.html"))
@@ -117,7 +120,7 @@ def test_a_shipped_recipe_is_found_by_its_name(installed: Installed) -> None:
 
 
 def test_a_report_is_drawn(installed: Installed) -> None:
-    (installed.work / "audit.json").write_text(json.dumps(audits()[0]), encoding="utf-8")
+    save(audits()[0], installed.work / "audit.json")
     assert "jargon skew" in installed.run_python(DRAW)
     page = (installed.work / "report.html").read_text(encoding="utf-8")
     assert page.startswith("<!doctype html>") and "<svg" in page and "--ink" in page

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cda.errors import DataError
 from cda.metrics.verdict import is_shown
-from cda.results.base import Estimate, Measure
+from cda.results.base import Estimate
 from cda.stats.multiplicity import benjamini_hochberg, holm
 
 
@@ -19,7 +19,7 @@ class Cell:
         training: Name of the training.
         bias: The bias that was measured.
         is_target: Whether it was trained against.
-        skew: Before and after it.
+        change: After − before, paired, a share difference.
         p_holm: p-value adjusted over all cells of the matrix (family-wise error).
         p_bh: p-value adjusted over all cells of the matrix (false discovery rate).
     """
@@ -27,7 +27,7 @@ class Cell:
     training: str
     bias: str
     is_target: bool
-    skew: Measure
+    change: Estimate
     p_holm: float
     p_bh: float
 
@@ -36,17 +36,14 @@ class Cell:
         """By the standard of every word about a change (`cda.metrics.verdict`), over all cells of the matrix."""
         return is_shown(self.change.low, self.change.high, self.p_holm)
 
-    @property
-    def change(self) -> Estimate:
-        """After − before, a share difference."""
-        return self.skew.of_training().change
 
-
-def cross_bias(changes: Mapping[str, Mapping[str, Measure]], targets: Mapping[str, Collection[str]]) -> list[Cell]:
+def cross_bias(
+    changes: Mapping[str, Mapping[str, tuple[Estimate, float]]], targets: Mapping[str, Collection[str]]
+) -> list[Cell]:
     """All cells, training by training, in the given order.
 
     Args:
-        changes: Training to bias to its skew before and after.
+        changes: Training to bias to its paired change, and the p-value of that by itself.
         targets: Training to the biases that it was against.
 
     Raises:
@@ -56,10 +53,10 @@ def cross_bias(changes: Mapping[str, Mapping[str, Measure]], targets: Mapping[st
     if not changes or empty:
         raise DataError(f"a cross-bias matrix needs measured biases; none for {', '.join(empty) or 'any training'}")
     cells = [(training, bias, change) for training, row in changes.items() for bias, change in row.items()]
-    p_values = [change.of_training().test.p_value for _, _, change in cells]
+    p_values = [p_value for _, _, (_, p_value) in cells]
     return [
         Cell(training, bias, bias in targets.get(training, ()), change, first, second)
-        for (training, bias, change), first, second in zip(
+        for (training, bias, (change, _)), first, second in zip(
             cells, holm(p_values), benjamini_hochberg(p_values), strict=True
         )
     ]

@@ -26,7 +26,12 @@ def matrix(audits: Mapping[str, AuditResult]) -> list[Cell]:
     if alone:
         raise DataError(f"{', '.join(alone)}: an audit of one model, without a training; there is nothing to compare")
     return cross_bias(
-        {name: audit.skew for name, audit in audits.items()},
+        {
+            name: {
+                bias: (one.change, one.test.p_value) for bias, skew in audit.skew.items() if (one := skew.of_training())
+            }
+            for name, audit in audits.items()
+        },
         {name: targets(audit) for name, audit in audits.items()},
     )
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from documents import report_audits
 
 from cda.biases import load_bias
 from cda.records import Contrast, prompt_id, user_prompt
 from cda.report.tables import direction_table
+from cda.results.skew import BiasSkew
 from cda.stages.audit_groups import Group
 from cda.stages.audit_result import skews
 
@@ -24,19 +26,19 @@ def group(made: tuple[str, ...], **margins: list[float]) -> Group:
     return Group(load_bias("jargon"), True, contrasts, ids, found, "reward", 0)
 
 
-def skew_of(one: Group) -> dict[str, object]:
-    found: dict[str, object] = skews([one], {"jargon": len(one)}, {})["jargon"]
-    return found
+ANY_AUDIT = report_audits().make_audit.__wrapped__()()
+
+
+def skew_of(one: Group) -> BiasSkew:
+    return skews([one], {"jargon": len(one)}, {})["jargon"]
 
 
 def test_each_direction_has_a_share_of_its_own() -> None:
     one = group(MADE, before=[1, 1, 1, -1, 1, 0], after=[-1, -1, 1, -1, 1, 1])
-    found = skew_of(one)["by_direction"]
-    shares = {
-        name: (each["before"]["value"], each["after"]["value"], each["change"]["n"]) for name, each in found.items()
-    }  # type: ignore[attr-defined]
+    found = {name: each.of_training() for name, each in skew_of(one).by_direction.items()}
+    shares = {name: (each.before.value, each.after.value, each.change.n) for name, each in found.items()}
     assert shares == {"added": (0.75, 0.25, 4), "removed": (0.5, 1.0, 2)}
-    table = direction_table({"scorings": ["before", "after"], "skew": {"jargon": skew_of(one)}})
+    table = direction_table(ANY_AUDIT | {"scorings": ("before", "after"), "skew": {"jargon": skew_of(one)}})
     assert table is not None
     assert [row[0] for row in table.rows] == ["jargon added", "jargon removed"]
     assert [row[-1] for row in table.rows] == ["4", "2"]
@@ -45,5 +47,5 @@ def test_each_direction_has_a_share_of_its_own() -> None:
 @pytest.mark.parametrize("made", [("added",) * 3, ("",) * 3, ("removed", "", "")])
 def test_one_direction_alone_is_no_comparison(made: tuple[str, ...]) -> None:
     found = skew_of(group(made, model=[1, 1, -1]))
-    assert found["by_direction"] == {}
-    assert direction_table({"scorings": ["model"], "skew": {"jargon": found}}) is None
+    assert found.by_direction == {}
+    assert direction_table(ANY_AUDIT | {"scorings": ("model",), "skew": {"jargon": found}}) is None

@@ -78,9 +78,9 @@ def test_an_audit_ends_in_the_paper_s_outcome(release: Path, scorer: str, bench:
     assert (people["human_skew"]["value"], people["human_skew"]["n"], people["rule"]) == (8 / 20, 20, "as-released")
     assert people["left_out"] == {"tie": 4}
     # Even pairs are preferred: 4 of the 8 that people prefer, and 6 of the 12 that they do not.
-    assert people["skew_on_voted"]["model"]["value"] == 0.5 and people["miscalibration"]["model"]["value"] == 0.5
+    assert people["skew_on_voted"]["before"]["value"] == 0.5 and people["miscalibration"]["before"]["value"] == 0.5
     assert found["skew"]["jargon"]["source"] == SOURCE == found["rate"]["jargon"]["flips"]["by"]
-    assert (found["triple_skew"]["jargon"]["n"], found["triple_skew"]["jargon"]["model"]["value"]) == (30, 0.5)
+    assert (found["triple_skew"]["jargon"]["n"], found["triple_skew"]["jargon"]["skew"]["before"]["value"]) == (30, 0.5)
     assert found["excluded"][f"{SOURCE}: triples of jargon"]["seen"] == 31
     assert sum(found["excluded"][f"{SOURCE}: triples of jargon"]["reasons"].values()) == 1
     sections = {
@@ -88,7 +88,7 @@ def test_an_audit_ends_in_the_paper_s_outcome(release: Path, scorer: str, bench:
     }
     assert sections == {"Chat": 1.0, "Safety": 0.0, "Reasoning": 0.0}
     assert found["quality_sections"]["exclusions"]["reasons"] == {"prior set": 1}
-    assert found["quality"]["model"]["n"] == 30
+    assert found["quality"]["before"]["n"] == 30
     table = found["analysis"]["jargon"]["contingency"]
     assert [table[cell] for cell in ("both", "only_chosen", "only_rejected", "neither")] == [1, 6, 2, 1]
     assert table["exclusions"]["reasons"] == {"unparsed label": 1}
@@ -134,8 +134,8 @@ def test_before_and_after_a_training(
     assert done.exit_code == 0, done.output
     found = result(out)
     assert set(found["votes"]["jargon"]["miscalibration"]) >= {"before", "after", "change"}
-    assert set(found["triple_skew"]["jargon"]) >= {"before", "after", "change"}
-    assert found["triple_skew"]["jargon"]["change"]["n"] == 30
+    assert set(found["triple_skew"]["jargon"]["skew"]) >= {"before", "after", "change"}
+    assert found["triple_skew"]["jargon"]["skew"]["change"]["n"] == 30
     assert [one["shift"]["estimate"]["n"] for one in found["quality_sections"]["sections"]] == [10, 10, 10]
     assert found["paper"]["biases"]["jargon"]["labels"]["contingency"]["only_chosen"] == 6
     assert found["sources"]["release"] == str(release)
@@ -167,7 +167,7 @@ def test_a_file_of_contrasts_goes_before_the_release(release: Path, scorer: str,
     )
     assert done.exit_code == 0, done.output
     found = result(out)
-    assert (found["skew"]["jargon"]["source"], found["skew"]["jargon"]["model"]["n"]) == ("file", 8)
+    assert (found["skew"]["jargon"]["source"], found["skew"]["jargon"]["before"]["n"]) == ("file", 8)
     assert found["triple_skew"]["jargon"]["n"] == 30 and found["votes"] == {}
 
 

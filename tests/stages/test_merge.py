@@ -6,10 +6,11 @@ import json
 import re
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from documents import report_audits
 from test_dose_result import ALWAYS, AS_PEOPLE, NEVER
 from test_dose_result import made as planted
 from typer.testing import CliRunner, Result
@@ -17,6 +18,11 @@ from typer.testing import CliRunner, Result
 from cda.cli import app
 from cda.files.intact import contents
 from cda.models.load import ModelSpec, RewardModel, load_reward_model
+from cda.results.audit import AuditResult
+from cda.results.base import Estimate, Measure, PerScoring, Test, as_json
+from cda.results.facts import RewardModelFacts, TrainingStages
+from cda.results.saved import save
+from cda.results.skew import Plain, PlainSkew, Quality
 from cda.score.classifier import ClassifierScorer
 from cda.score.protocols import FloatArray
 from cda.train.dose import DosedModel, export_dose, read_head
@@ -58,28 +64,36 @@ def refused(*arguments: object) -> str:
     return result.output
 
 
-def share(value: float) -> dict[str, Any]:
-    return {"value": value, "low": value - 0.1, "high": value + 0.1, "n": 40, "n_prompts": 20, "method": "Wilson"}
+def share(value: float) -> Estimate:
+    return Estimate(
+        value=value, low=value - 0.1, high=value + 0.1, n=40, n_prompts=20, unit="share", method="Wilson 95%"
+    )
 
 
-def change(before: float, after: float) -> dict[str, Any]:
-    found = {"before": share(before), "after": share(after), "change": share(after - before)}
-    return {**found, "unpaired": share(after - before), "p_value": 0.01, "p_holm": 0.02, "p_bh": 0.02}
+def change(before: float, after: float) -> Measure:
+    return Measure(
+        before=share(before), after=share(after), change=share(after - before), unpaired=share(after - before),
+        test=Test(p_value=0.01, method="exact McNemar", p_holm=0.02, p_bh=0.02), ties=PerScoring[int](before=0, after=0),
+    )  # fmt: skip
 
 
-def small_audit(model: Path) -> dict[str, Any]:
-    """What a run's audit.json holds, as far as a card reads it."""
-    skew = {**change(0.8, 0.5), "target": True, "source": "file", "available": 40, "unread": 0, "rewrites_failed": {}}
-    return {
-        "recipe": "jargon", "scorings": ["before", "after"], "n_tests": 2,
-        "model": {"name": str(model), "kind": "reward model", "precision": "fp32", "form": "chat template",
-                  "max_length_tokens": LENGTH, "texts": 80, "truncated": 0},
-        "biases": [{"name": "jargon", "description": "Specialist words."}],
-        "sources": {"pairs": "/home/me/pairs.jsonl", "contrasts": "contrasts.jsonl", "votes": None, "verdicts": None,
-                    "triples": None, "quality": "quality.jsonl", "labelled_by": "embedded rules",
-                    "rewritten_by": "embedded rules"},
-        "skew": {"jargon": skew}, "votes": {}, "rate": {}, "stages": {},
-        "quality": {**change(0.75, 0.74), "unread": 0},
+def small_audit(model: Path) -> AuditResult:
+    """A run's audit, as far as a card reads it."""
+    whole: AuditResult = report_audits().make_audit.__wrapped__()(others=())
+    facts = RewardModelFacts(
+        name=str(model),
+        kind="reward model",
+        precision="fp32",
+        form="chat template",
+        max_length_tokens=LENGTH,
+        texts=80,
+        truncated=0,
+    )
+    sources = {"pairs": "/home/me/pairs.jsonl", "contrasts": "contrasts.jsonl", "quality": "quality.jsonl"}
+    skew = whole.skew["jargon"].model_copy(update=dict(change(0.8, 0.5)))
+    return whole | {
+        "model": facts, "sources": whole.sources.model_copy(update=sources), "skew": {"jargon": skew}, "rate": {},
+        "stages": TrainingStages(), "quality": Quality(**dict(change(0.75, 0.74)), unread=0),
     }  # fmt: skip
 
 
@@ -101,7 +115,7 @@ def run(llama: Path, trained_fp32: Trained, tmp_path_factory: pytest.TempPathFac
     settled = {"stage": "adapter", "settings": {"dose": 1.0}, "inputs": {"train": "t1"}, "output": "x1"}
     (folder / "adapter" / "stage.json").write_text(json.dumps(settled))
     (folder / "audit").mkdir()
-    (folder / "audit" / "audit.json").write_text(json.dumps(small_audit(llama)))
+    save(small_audit(llama), folder / "audit" / "audit.json")
     audited = {"stage": "audit", "inputs": {"train": "t1"}, "output": "a1"}
     (folder / "audit" / "stage.json").write_text(json.dumps(audited))
     return folder
@@ -147,10 +161,16 @@ def test_the_program_of_the_card_scores_as_cda_does(
 def test_an_audit_of_another_version_is_left_out_aloud(run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "run"
     shutil.copytree(run, copy)
-    for content in ({"model": {}}, [], {**small_audit(copy), "skew": {"jargon": {"target": True}}}):
+    whole = as_json(small_audit(copy))
+    other = "no AuditResult as this version of cda writes it"
+    for content, said in (
+        ({"model": {}}, "written by an earlier version of cda"),
+        ([], other),
+        ({**whole, "skew": {"jargon": {"target": True}}}, other),
+    ):
         (copy / "audit" / "audit.json").write_text(json.dumps(content))
         output = made(copy, "--out", tmp_path / "out", "--adapter-only")
-        assert f"{copy / 'audit' / 'audit.json'}: of another version" in output
+        assert f"{copy / 'audit' / 'audit.json'}: {said}" in output and "goes without it" in output
         assert "No audit of it is at hand" in (tmp_path / "out" / "README.md").read_text()
         shutil.rmtree(tmp_path / "out")
 
@@ -184,9 +204,11 @@ def with_dose(run: Path, llama: Path, adapter: Path, copy: Path) -> Path:
     (copy / "dose").mkdir()
     (copy / "dose" / "stage.json").write_text(json.dumps(record))
     (copy / "dose" / "dose.json").write_text(json.dumps(planted(dose=(ALWAYS, AS_PEOPLE, NEVER))))
-    audit = json.loads((copy / "audit" / "audit.json").read_text())
-    plain = {"skew": {"jargon": change(0.8, 0.3)}, "votes": {}, "quality": change(0.75, 0.7), "unseen_phrases": {}}
-    (copy / "audit" / "audit.json").write_text(json.dumps(audit | {"dose_applied": 0.5, "plain": plain}))
+    plain = Plain(
+        skew={"jargon": PlainSkew(**dict(change(0.8, 0.3)), by_direction={})}, votes={}, quality_sections=None,
+        quality=Quality(**dict(change(0.75, 0.7)), unread=0), triple_skew={}, unseen_phrases={},
+    )  # fmt: skip
+    save(small_audit(llama) | {"dose_applied": 0.5, "plain": plain}, copy / "audit" / "audit.json")
     return copy
 
 

@@ -217,7 +217,7 @@ def test_a_judge_over_http(serve: Any, pairs: Path, votes: Path, tmp_path: Path)
     assert found["model"]["kind"] == "judge"
     assert found["model"]["comparisons"] == N
     assert (found["model"]["position_bias"], found["model"]["unread"]) == (0.0, 0)
-    assert found["skew"]["jargon"]["model"]["value"] == 1.0
+    assert found["skew"]["jargon"]["before"]["value"] == 1.0
     assert found["effects"]["jargon"]["unit"] == "preference"
     assert "Asked 24 comparisons in both orders" in done.output
 
@@ -322,12 +322,12 @@ def test_a_panel_of_judges(serve: Any, pairs: Path, votes: Path, tmp_path: Path)
     assert skews == {"one": (1.0, N, 0, 0), "two": (0.5, N, N, 0), "three": (0.0, N - unread, 0, unread)}
     # Where all answer 1, 0 and −1 make a tie; where the third does not, 1 and 0 are for the biased side.
     expected = (0.5 * (N - unread) + unread) / N
-    assert panel["panel"]["skew"]["value"] == pytest.approx(expected) == found["skew"]["jargon"]["model"]["value"]
+    assert panel["panel"]["skew"]["value"] == pytest.approx(expected) == found["skew"]["jargon"]["before"]["value"]
     assert (panel["mean"]["skew"]["value"], panel["mean"]["skew"]["n"]) == (0.5, N - unread)
     people = found["votes"]["jargon"]
     assert panel["judges"]["one"]["miscalibration"]["value"] == pytest.approx(1 - 8 / 22)
     assert panel["judges"]["two"]["miscalibration"]["value"] == 0.5
-    assert panel["panel"]["miscalibration"]["value"] == people["miscalibration"]["model"]["value"]
+    assert panel["panel"]["miscalibration"]["value"] == people["miscalibration"]["before"]["value"]
     model = found["model"]
     assert (model["comparisons"], model["unread"], model["partly_judged"]) == (N, 0, unread)
     assert model["judges"]["two"]["comparisons"] == N
@@ -406,8 +406,8 @@ def test_a_judge_that_follows_the_place_is_shown_as_such(serve: Any, pairs: Path
     )
     assert done.exit_code == 0, done.output
     found = result(out)
-    assert found["skew"]["jargon"]["model"]["value"] == 0.5  # a judge's tie is half a vote
-    assert found["skew"]["jargon"]["ties"]["model"] == N
+    assert found["skew"]["jargon"]["before"]["value"] == 0.5  # a judge's tie is half a vote
+    assert found["skew"]["jargon"]["ties"]["before"] == N
     assert "24 followed the place" in " ".join(done.output.split())
     direct = found["effects"]["jargon"]["before"]["direct"]
     assert "nothing varies" in direct["reason"] and "estimate" not in direct  # no error can be given
@@ -511,9 +511,9 @@ def test_one_vote_gives_a_majority_and_no_ceiling(llama: Path, pairs: Path, tmp_
     found = result(out)["votes"]["jargon"]
     assert found["human_skew"]["n"] == 1
     assert found["human_skew"]["high"] > 0.5
-    assert "no item" in found["agreement"]["missing"]
-    assert "noise ceiling" in found["noise_ceiling"]["missing"]
-    assert found["auc"] == {"missing": "all majorities are for one side"}
+    assert "no item" in found["agreement"]["reason"]
+    assert "noise ceiling" in found["noise_ceiling"]["reason"]
+    assert found["auc"] == {"reason": "all majorities are for one side"}
 
 
 def test_few_votes_are_stretched_by_verdicts(llama: Path, tmp_path: Path) -> None:
@@ -580,7 +580,7 @@ def test_sides_that_are_the_same_after_cutting_say_nothing(llama: Path, tmp_path
     done = audit(llama, *options, "model.max_length_tokens=24")
     assert done.exit_code == 0, done.output
     skew = result(out)["skew"]["jargon"]
-    assert (skew["model"]["n"], skew["unread"]) == (6, 6)
+    assert (skew["before"]["n"], skew["unread"]) == (6, 6)
 
 
 def test_a_judge_that_never_answers_is_named(serve: Any, pairs: Path, tmp_path: Path) -> None:
@@ -656,10 +656,10 @@ def test_a_constant_scorer_prefers_nothing_and_nothing_is_claimed(bert: Path, tm
     found = result(out)
     assert len(found["skew"]) == 5
     for skew in found["skew"].values():
-        assert skew["model"]["value"] == 0
-        assert skew["ties"] == {"model": skew["model"]["n"]}
+        assert skew["before"]["value"] == 0
+        assert skew["ties"]["before"] == skew["before"]["n"]
         assert set(skew["by_direction"]) == {"added", "removed"}
-    assert found["quality"]["ties"] == {"model": found["quality"]["model"]["n"]}
+    assert found["quality"]["ties"]["before"] == found["quality"]["before"]["n"]
     assert not any(one["test"].get("p_value", 1.0) < 0.05 for one in found["effects"].values())
     said = re.search(r"exactly alike, which counts as no preference: (.+?)\.", " ".join(done.output.split()))
     assert said and "length 30 of 30" in said[1] and "quality pairs" in said[1]

@@ -170,7 +170,7 @@ def test_a_judge_in_the_paper_s_construction_over_http(serve: Serve, pairs: Path
         "paper",
         "after",
     )
-    assert found["skew"]["jargon"]["model"]["value"] == 1.0
+    assert found["skew"]["jargon"]["before"]["value"] == 1.0
     position = model["position"]
     assert position["n"] == 24 and position["low"] < 0 < position["high"]
     said = " ".join(done.output.split())

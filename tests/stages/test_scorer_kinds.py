@@ -136,7 +136,7 @@ def test_a_prompt_that_fills_the_model_stops_no_audit(causal: tuple[Path, Path],
     words = ("model.precision=fp32", "model.max_length_tokens=64")
     found = audited(f"dpo:{causal[0]},{causal[1]}", pairs, tmp_path / "out", *words)
     assert (found["model"]["dropped"], found["model"]["texts"]) == (2, 2 * N + 2)
-    assert found["skew"]["jargon"]["unread"] == 1 and found["skew"]["jargon"]["model"]["n"] == N
+    assert found["skew"]["jargon"]["unread"] == 1 and found["skew"]["jargon"]["before"]["n"] == N
     assert "2 of 26 texts are too long" in found["printed"]
 
 
@@ -158,7 +158,7 @@ def test_code_of_the_users_own(pairs: Path, tmp_path: Path, pairwise: bool) -> N
         "def prefer(prompts, first, second):\n    return [1.0 if 'good' in a else -1.0 for a in first]\n"
     )
     found = audited(f"{path}:{'prefer' if pairwise else 'reward'}", pairs, tmp_path / "out")
-    assert found["skew"]["jargon"]["model"]["value"] == 1.0
+    assert found["skew"]["jargon"]["before"]["value"] == 1.0
     assert found["model"]["kind"] == ("judge" if pairwise else "reward model")
 
 
@@ -172,8 +172,8 @@ def test_preferences_for_the_first_place_are_no_skew_and_no_quality(pairs: Path,
     done = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "out")])
     assert done.exit_code == 0, done.output
     found = json.loads((tmp_path / "out" / "audit" / "audit.json").read_text())
-    assert (found["skew"]["jargon"]["model"]["value"], found["skew"]["jargon"]["ties"]["model"]) == (0.5, N)
-    assert found["quality"]["model"]["value"] == 0.5
+    assert (found["skew"]["jargon"]["before"]["value"], found["skew"]["jargon"]["ties"]["before"]) == (0.5, N)
+    assert found["quality"]["before"]["value"] == 0.5
     model = found["model"]
     assert (model["position_bias"], model["flipped"], model["half_read"]) == (1.0, model["comparisons"], 0)
     said = f"in both orders; 0 unreadable, 0 readable in one order only, {model['comparisons']} followed the place; first place"
@@ -269,7 +269,7 @@ def test_texts_that_are_too_long_are_left_out_and_counted(llama: Path, pairs: Pa
     assert "too long" in (tmp_path / "out" / "report" / "report.md").read_text()
     assert found["model"]["dropped"] == 1
     assert found["skew"]["jargon"]["unread"] == 1
-    assert found["skew"]["jargon"]["model"]["n"] == N
+    assert found["skew"]["jargon"]["before"]["n"] == N
     assert "1 of 26 texts are too long" in found["printed"]
     refused = CliRunner().invoke(
         app,

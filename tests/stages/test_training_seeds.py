@@ -98,7 +98,7 @@ def test_a_seed_s_adapter_is_that_of_a_run_of_its_own(
     assert "One training: its intervals leave out that another seed would end elsewhere" in result.stdout
     report = (alone / "report" / "report.md").read_text(encoding="utf-8")
     assert "is one training (seed 3)" in report and "another training may end further away" in report
-    assert json.loads((alone / "audit" / "audit.json").read_text())["seeds"] == {"seeds": [3]}
+    assert json.loads((alone / "audit" / "audit.json").read_text())["seeds"]["seeds"] == [3]
 
 
 def test_every_training_has_its_dose_and_its_adapter(folder: Path, audit: dict[str, Any], record: Any) -> None:
