@@ -81,12 +81,13 @@ def released_numbers(audit: dict[str, Any], bias: str, expected: dict[str, Any],
         for size, sections in bench.get(run, {}).items():
             for name, value in sections.items():
                 yield f"RewardBench {size} {run} {name}", value, found["rewardbench"][size][when][name]
-    labels, known = audit["analysis"][bias].get("contingency"), (expected["contingency"] or {}).get("parsed")
+    rates = audit["analysis"][bias]["labels"] or {}
+    labels, known = rates.get("contingency"), (expected["contingency"] or {}).get("parsed")
     if known:
         for cell in ("both", "only_chosen", "only_rejected", "neither"):
             yield f"{bias}, labelled pairs: {cell}", known[cell], labels[cell]
         yield from _shares(f"{bias}, labelled pairs: selection rate", known["selection_rate"], labels["selection_rate"])
-        r = audit["analysis"][bias]["r_train"]["value"]
+        r = rates["r_train"]["value"]
         yield f"{bias}, labelled pairs: r with being chosen", expected["r_train"]["value"], r
 
 

@@ -285,9 +285,7 @@ def main(arguments: list[str] | None = None) -> int:
         print("\ncross-bias matrix (pooled over sizes, Holm over all cells)")
     for cell in cells:
         own = " (trained against)" if cell["is_target"] else ""
-        print(
-            f"  {cell['training']} of {cell['bias']}{own}: {_line(cell['change'])}, p Holm {cell['p_holm']:.3f}"
-        )
+        print(f"  {cell['training']} of {cell['bias']}{own}: {_line(cell['change'])}, p Holm {cell['p_holm']:.3f}")
     compared = list(checks(tables, headline))
     print(f"\n{'expected':>9} {'found':>9}")
     for one in compared:

@@ -14,6 +14,7 @@ from cda.metrics.preference import margins_finite
 from cda.metrics.votes import Majority
 from cda.records import Exclusions, count_reasons
 from cda.results.base import Estimate
+from cda.results.data import Contingency
 from cda.stats.auc import auc
 from cda.stats.bootstrap import bootstrap_sums
 from cda.stats.proportions import Z_95, paired_change, share
@@ -45,28 +46,6 @@ class AgainstPeople:
     gap: Estimate
     auc: Estimate | None
     n_ties: int
-
-
-@dataclass(frozen=True, slots=True)
-class Contingency:
-    """Which sides of preference pairs exhibit the bias: a 2 × 2 table and its rates.
-
-    Attributes:
-        both: Pairs in which chosen and rejected exhibit it; `only_chosen`, `only_rejected`, `neither` likewise.
-        selection_rate: only_chosen / (only_chosen + only_rejected): how often the biased side was the chosen one.
-        chosen_rate: Share of chosen responses that exhibit it.
-        rejected_rate: Share of rejected responses that exhibit it.
-        exclusions: Pairs with an unparsed label.
-    """
-
-    both: int
-    only_chosen: int
-    only_rejected: int
-    neither: int
-    selection_rate: Estimate
-    chosen_rate: Estimate
-    rejected_rate: Estimate
-    exclusions: Exclusions
 
 
 def against_people(

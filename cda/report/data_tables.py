@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cda.report.numbers import NOT_ESTIMATED, Json, count, decimals, share, signed
+from cda.report.numbers import NOT_ESTIMATED, count, decimals, share, signed
 from cda.report.rate_cells import last_effects
 from cda.report.tables import Table, compares
 from cda.results.audit import AuditResult
+from cda.results.base import Estimate, Missing
+from cda.results.data import Contingency
 from cda.results.facts import LabelCounts, RewardModelFacts
 
 _SAME = "both sides are the same after cutting"
@@ -131,15 +133,13 @@ def _unread(audit: AuditResult) -> str:
 def rates_table(audit: AuditResult) -> Table | None:
     """What the training data favours: how often the side with the bias was the chosen one."""
     rows = []
-    for name, one in audit["analysis"].items():
-        table = one.get("contingency")
-        if table is None:
-            continue
-        if "missing" in table:
-            rows.append((name, table["missing"], "", "", ""))
-            continue
-        rates = [share(table[rate]) for rate in ("selection_rate", "chosen_rate", "rejected_rate")]
-        rows.append((name, *rates, count(table["selection_rate"])))
+    for name, one in audit.analysis.items():
+        match one.labels and one.labels.contingency:
+            case Contingency() as table:
+                rates = [share(rate) for rate in (table.selection_rate, table.chosen_rate, table.rejected_rate)]
+                rows.append((name, *rates, count(table.selection_rate)))
+            case Missing(reason=reason):
+                rows.append((name, reason, "", "", ""))
     if not rows:
         return None
     header = ("bias", "chosen where one side has it", "of all chosen", "of all rejected", "pairs with it on one side")
@@ -152,28 +152,24 @@ def contingency_tables(audit: AuditResult) -> list[Table]:
     if compares(audit):
         return []
     tables = []
-    for name, one in audit["analysis"].items():
-        table = one.get("contingency")
-        if table is None or "missing" in table:
-            continue
-        both, chosen_only, rejected_only, neither = (
-            table[cell] for cell in ("both", "only_chosen", "only_rejected", "neither")
-        )
-        seen, left_out = table["exclusions"]["seen"], sum(table["exclusions"]["reasons"].values())
-        caption = f"{name}: labels of {seen} pairs; {left_out} with a label that cannot be read"
-        tables.append(_two_by_two(caption, both, chosen_only, rejected_only, neither))
+    for name, one in audit.analysis.items():
+        table = one.labels and one.labels.contingency
+        if isinstance(table, Contingency):
+            read = f"{table.exclusions.dropped} with a label that cannot be read"
+            caption = f"{name}: labels of {table.exclusions.seen} pairs; {read}"
+            tables.append(_two_by_two(caption, table.both, table.only_chosen, table.only_rejected, table.neither))
     return tables
 
 
 def correlation_table(audit: AuditResult) -> Table | None:
     """r between the attribute and being preferred: in the training data, by people, by the model."""
-    columns = ["people", *audit.scorings]
-    labelled = compares(audit) or any("r_train" in one for one in audit["analysis"].values())
+    labelled = compares(audit) or any(one.labels for one in audit.analysis.values())
     rows = []
-    for name, one in audit["analysis"].items():
-        found = one["correlation"]
-        trained = [_correlation(one.get("r_train"))] if labelled else []
-        rows.append((name, found["of"], *trained, *(_correlation(found.get(column)) for column in columns)))
+    for name, one in audit.analysis.items():
+        found = one.correlation
+        trained = [_correlation(one.labels.r_train if one.labels else None)] if labelled else []
+        by_model = (_correlation(r) for _, r in found.model.items())
+        rows.append((name, found.of, *trained, _correlation(found.people), *by_model))
     if not rows:
         return None
     trained = ["training data" if compares(audit) else "labelled pairs"] if labelled else []
@@ -184,14 +180,14 @@ def correlation_table(audit: AuditResult) -> Table | None:
 def observational_table(audit: AuditResult) -> Table | None:
     """Mean reward with and without the attribute as answers come: a description, not an effect."""
     rows = []
-    for name, one in audit["analysis"].items():
-        found = one["observational"]
-        for when in audit.scorings:
-            effect = found.get(when, found)
-            if "missing" in effect:
-                rows.append((name, _model(when), effect["missing"], ""))
+    for name, one in audit.analysis.items():
+        found = one.observational
+        by_scoring = dict.fromkeys(audit.scorings, found) if isinstance(found, Missing) else dict(found.effect.items())
+        for when, effect in by_scoring.items():
+            if isinstance(effect, Missing):
+                rows.append((name, _model(when), effect.reason, ""))
             else:
-                rows.append((name, _model(when), signed(effect["estimate"]), count(effect["estimate"])))
+                rows.append((name, _model(when), signed(effect.estimate), count(effect.estimate)))
     if not rows:
         return None
     header = ("bias", "scored by", "with − without, within prompts", "prompts")
@@ -200,10 +196,10 @@ def observational_table(audit: AuditResult) -> Table | None:
     )
 
 
-def _correlation(estimate: Json | None) -> str:
+def _correlation(estimate: Estimate | Missing | None) -> str:
     if estimate is None:
         return ""
-    return NOT_ESTIMATED if "missing" in estimate else f"{decimals(estimate)} (n {count(estimate)})"
+    return NOT_ESTIMATED if isinstance(estimate, Missing) else f"{decimals(estimate)} (n {count(estimate)})"
 
 
 def _model(when: str) -> str:

@@ -235,7 +235,7 @@ def glossary(audit: AuditResult) -> list[Entry]:
     one_order = not isinstance(audit.model, RewardModelFacts) and audit.model.orders == "one"
     judged_margin = _ONE_ORDER_MARGIN if one_order else _JUDGED_MARGIN
     entries = [judged_margin, _JUDGED_SKEW] if judged else [_MARGIN, _SKEW]
-    entries += _PANEL if audit.get("panel") else ()
+    entries += _PANEL if audit.panel else ()
     entries += [_AUTHORED_SKEW] if any(one.source == "embedded" for one in audit.skew.values()) else []
     entries += [_TRIPLE_SKEW] if audit.triple_skew else []
     entries += _people(audit, judged)

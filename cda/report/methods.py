@@ -74,9 +74,8 @@ def _shares(audit: AuditResult) -> list[_Measure]:
     skew, unseen = list(audit.skew.values()), _found(one.skew for one in audit.unseen_phrases.values())
     directions = [share for one in skew for share in one.by_direction.values()]
     quality = [audit.quality] if audit.quality else []
-    judged = [found for one in audit.get("panel", {}).values()
-              for each in (*one["judges"].values(), one["panel"], one["mean"])
-              for key in ("skew", "miscalibration") for found in _at(each, key)]  # fmt: skip
+    panels = [one for panel in audit.panel.values() for one in (*panel.judges.values(), panel.panel, panel.mean)]
+    judged = [share for one in panels for share in (one.skew, one.miscalibration)]
     papers = [one.unpaired for one in (*skew, *directions, *quality, *unseen)]
     return [
         _of_measures("skew", skew),
@@ -199,15 +198,13 @@ def _rate(audit: AuditResult) -> list[_Measure]:
 
 
 def _data(audit: AuditResult) -> list[_Measure]:
-    each = list(audit["analysis"].values())
-    names = {
-        "rates of the bias in the training data": ("contingency",),
-        "correlations": ("r_train", "correlation"),
-        "rewards with and without the attribute": ("observational",),
-    }
+    each = list(audit.analysis.values())
+    labels = [one.labels for one in each if one.labels]
+    correlations = [*(one.r_train for one in labels), *(one.correlation for one in each)]
     return [
-        _Measure(name, [found for one in each for key in keys for found in _at(one, key)], [], [])
-        for name, keys in names.items()
+        _Measure("rates of the bias in the training data", [one.contingency for one in labels], [], []),
+        _Measure("correlations", correlations, [], []),
+        _Measure("rewards with and without the attribute", [one.observational for one in each], [], []),
     ]
 
 

@@ -19,6 +19,8 @@ from cda.report.tables import (
 )
 from cda.report.verdict import targets
 from cda.results.audit import AuditResult
+from cda.results.base import Missing
+from cda.results.data import Contingency, LabelRates
 
 Row = tuple[str, ...]
 _TIES = {
@@ -158,12 +160,12 @@ def _rewardbench(audit: AuditResult) -> Table | None:
 def _labels(audit: AuditResult) -> Table | None:
     rows: list[Row] = []
     for name, one in audit["paper"]["biases"].items():
-        rates = one.get("labels", {}).get("contingency")
-        if rates and "missing" not in rates:
-            r = one["labels"]["r_train"]
-            cells = [share(rates[rate]) for rate in ("selection_rate", "chosen_rate", "rejected_rate")]
-            correlation = NOT_ESTIMATED if "missing" in r else decimals(r)
-            rows.append((name, *cells, correlation, count(rates["chosen_rate"])))
+        labels = LabelRates.model_validate(one["labels"]) if one.get("labels") else None
+        if labels and isinstance(labels.contingency, Contingency):
+            rates, r = labels.contingency, labels.r_train
+            cells = [share(rate) for rate in (rates.selection_rate, rates.chosen_rate, rates.rejected_rate)]
+            correlation = NOT_ESTIMATED if isinstance(r, Missing) else decimals(r)
+            rows.append((name, *cells, correlation, count(rates.chosen_rate)))
     header = (
         "bias",
         "chosen where one side has it",

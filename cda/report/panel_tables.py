@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cda.report.numbers import NOT_ESTIMATED, Json, count, inert, share
+from cda.report.numbers import NOT_ESTIMATED, count, inert, share
 from cda.report.tables import Table
 from cda.results.audit import AuditResult
+from cda.results.base import Estimate, Missing
+from cda.results.people import BiasPanel, JudgedBias
 
 
 def panel_table(audit: AuditResult) -> Table | None:
     """Skew and miscalibration of every judge, of the panel and in the mean of the judges; None where no panel was asked."""
-    panels = audit.get("panel", {})
+    panels = audit.panel
     if not panels:
         return None
-    voted = any("miscalibration" in one["panel"] for one in panels.values())
+    voted = any(one.panel.miscalibration is not None for one in panels.values())
     rows = []
     for bias, one in panels.items():
         for name, found in _rows(one):
-            people = (_share(found.get("miscalibration", {})), _count(found.get("miscalibration", {}))) if voted else ()
-            ties = str(found["ties"]) if "ties" in found else ""
-            cells = (_share(found["skew"]), _count(found["skew"]), ties, str(found["unread"]), *people)
+            people = (_share(found.miscalibration), _count(found.miscalibration)) if voted else ()
+            ties = "" if found.ties is None else str(found.ties)
+            cells = (_share(found.skew), _count(found.skew), ties, str(found.unread), *people)
             rows.append((f"{bias}, {name}", *cells))
     header = (
         "bias, judge",
@@ -36,23 +38,23 @@ def panel_table(audit: AuditResult) -> Table | None:
 def panel_sentence(audit: AuditResult) -> str:
     """The skew of every judge beside the panel's, for the terminal; empty where no panel was asked."""
     parts = []
-    for bias, one in audit.get("panel", {}).items():
-        said = ", ".join(f"{inert(name)} {_share(found['skew'])}" for name, found in one["judges"].items())
-        parts.append(f"{inert(bias)}: {said}; the panel {_share(one['panel']['skew'])}")
+    for bias, one in audit.panel.items():
+        said = ", ".join(f"{inert(name)} {_share(found.skew)}" for name, found in one.judges.items())
+        parts.append(f"{inert(bias)}: {said}; the panel {_share(one.panel.skew)}")
     return f"Skew by judge: {'. '.join(parts)}." if parts else ""
 
 
-def _rows(one: Json) -> Iterator[tuple[str, Json]]:
-    yield from one["judges"].items()
-    yield "the panel", one["panel"]
-    yield "mean of the judges", one["mean"]
+def _rows(one: BiasPanel) -> Iterator[tuple[str, JudgedBias]]:
+    yield from one.judges.items()
+    yield "the panel", one.panel
+    yield "mean of the judges", one.mean
 
 
-def _share(found: Json) -> str:
-    if not found:
+def _share(found: Estimate | Missing | None) -> str:
+    if found is None:
         return ""
-    return NOT_ESTIMATED if "missing" in found else share(found)
+    return NOT_ESTIMATED if isinstance(found, Missing) else share(found)
 
 
-def _count(found: Json) -> str:
-    return "" if not found or "missing" in found else count(found)
+def _count(found: Estimate | Missing | None) -> str:
+    return count(found) if isinstance(found, Estimate) else ""

@@ -225,7 +225,7 @@ def _analysis(audit: AuditResult) -> Section | None:
     tables = [rates_table(audit), correlation_table(audit), observational_table(audit)]
     found = (*contingency_tables(audit), *(table for table in tables if table is not None))
     of = "the training data" if compares(audit) else "the labelled pairs"
-    labelled = any("contingency" in one for one in audit["analysis"].values())
+    labelled = any(one.labels for one in audit.analysis.values())
     where = f"in {of}, by people, by the model" if labelled else "by people, by the model"
     text = f"Whether the bias goes along with being preferred: {where}. These describe data; they are not effects of the bias."
     return Section("data", "What the data favour", (text,), found) if found else None

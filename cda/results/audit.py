@@ -6,10 +6,11 @@ from typing import Any, ClassVar, Literal
 
 from cda.records import Exclusions
 from cda.results.base import Estimate, Missing, Saved
+from cda.results.data import BiasAnalysis
 from cda.results.drift import BiasDrift
 from cda.results.effects import BiasEffects
 from cda.results.facts import AuditedBias, Example, RunFacts, Scorer, Sources, TrainingStages
-from cda.results.people import VotedBias
+from cda.results.people import BiasPanel, VotedBias
 from cda.results.rate import BiasRate
 from cda.results.rewards import RewardSpread
 from cda.results.skew import BiasSkew, Plain, Quality, Seeds, TripleSkew, UnseenPhrases
@@ -40,7 +41,8 @@ class AuditResult(Saved):
     """By bias that people voted on."""
     votes_undecided: dict[str, int]
     """By bias that people voted on without any majority for one side: contrasts with votes."""
-    panel: Any
+    panel: dict[str, BiasPanel]
+    """By bias; empty where no panel was asked."""
     quality: Quality | None
     """None without quality pairs."""
     beyond_noise: dict[str, Estimate | Missing]
@@ -56,7 +58,8 @@ class AuditResult(Saved):
     """None where plain CDA is the result itself."""
     rate: dict[str, BiasRate]
     rewards: RewardSpread | Missing
-    analysis: Any
+    analysis: dict[str, BiasAnalysis]
+    """By target."""
     seeds: Seeds | None
     """None for a model as it is."""
     unseen_phrases: dict[str, UnseenPhrases]

@@ -116,3 +116,27 @@ class VotedBias(VotesMoved):
     """None as for `agreement`."""
     prediction_powered: PoweredVotes | Missing | None
     """None without verdicts of judges."""
+
+
+class JudgedBias(Result):
+    """One judge, a panel as one, or the mean of its judges, on the contrasts of a bias that it has a verdict on."""
+
+    skew: Estimate | Missing
+    """Share of contrasts on which it prefers the biased side; a tie counts half."""
+    ties: int | None
+    """None for a mean of judges."""
+    unread: int
+    """Contrasts without a verdict; of a mean, those that any judge gave none on."""
+    miscalibration: Estimate | Missing | None
+    """Share of voted contrasts on which it disagrees with people's majority, a tie by half; None where nobody voted."""
+
+
+class BiasPanel(Result):
+    """A panel of judges on one bias."""
+
+    judges: dict[str, JudgedBias]
+    """Each by itself."""
+    panel: JudgedBias
+    """All as one: the mean of the preferences that were given."""
+    mean: JudgedBias
+    """Mean over judges of each share, on the contrasts that all of them have a verdict on."""

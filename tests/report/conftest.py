@@ -19,6 +19,7 @@ from cda.metrics.votes import TieRule
 from cda.records import Contrast, Exclusions, LabelledPair, Pair, Triple, user_prompt
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, PerScoring, as_json
+from cda.results.data import BiasAnalysis
 from cda.results.drift import BiasDrift
 from cda.results.effects import BiasEffects
 from cda.results.facts import (
@@ -61,7 +62,7 @@ Audit = dict[str, Any]
 MakeAudit = Callable[..., AuditResult]
 HOSTILE = 'a<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31mred\x1b]8;;http://evil.example\x07\u202egnp.exe\ud800 ``` | "&'
 SEED = 0
-_UNMEASURED = ("dose_applied", "panel", "paper", "plain", "seeds")
+_UNMEASURED = ("dose_applied", "paper", "plain", "seeds")
 
 
 def _bias(name: str) -> Bias:
@@ -184,7 +185,7 @@ def _paper(two: bool) -> Audit:
     alone = {what: {"before": _released((0.5,))["model"]} for what in shares}
     judged = {what: _released((0.6,)) for what in shares}
     group = _group("jargon", (0.5,), True, "file", None, "reward", False, 0)
-    labels = {"labels": _analysis([group], True, "drop")["jargon"]} if two else {}
+    labels = {"labels": _analysis([group], True, "drop")["jargon"].labels} if two else {}
     return {
         "missing": {"labels of the training sample": ["length"]},
         "biases": {
@@ -245,7 +246,7 @@ def _beyond_noise(groups: list[Group], quality: tuple[float, ...] | None) -> dic
     }
 
 
-def _analysis(groups: list[Group], two: bool, ties: TieRule) -> Audit:
+def _analysis(groups: list[Group], two: bool, ties: TieRule) -> dict[str, BiasAnalysis]:
     pairs = [
         Pair(
             user_prompt(f"q {row}"),
@@ -385,6 +386,7 @@ def make_audit() -> MakeAudit:
         label_by = "measured long_word_share" if by == "embedded rules" else by
         found = {
             "recipe": "joint",
+            "panel": {},
             "scorings": ["before", "after"] if two else ["model"],
             "aim": aim,
             "model": _scored(judge, hostile),

@@ -9,7 +9,6 @@ from cda.report.markdown import render_markdown
 from cda.report.numbers import share
 from cda.report.panel_tables import panel_sentence, panel_table
 from cda.report.terminal import summary_table
-from cda.results.base import as_json
 
 
 def test_a_row_for_each_judge_the_panel_and_the_mean(make_audit: Any) -> None:
@@ -17,19 +16,19 @@ def test_a_row_for_each_judge_the_panel_and_the_mean(make_audit: Any) -> None:
         {"jargon": (0.88,)}, votes={"jargon": (0.88, 0.45)}, quality=None, others=(), judge=True, panel=True
     )
     unvoted = make_audit({"vagueness": (0.5,)}, quality=None, others=(), judge=True, panel=True)
-    audit["panel"] |= unvoted["panel"]
+    audit = audit | {"panel": audit.panel | unvoted.panel}
     table = panel_table(audit)
     assert table is not None
     assert table.header == ("bias, judge", "skew", "n", "ties", "without a verdict", "miscalibration", "n voted")
     rows = {row[0]: row[1:] for row in table.rows}
     assert list(rows) == [f"{bias}, {one}" for bias in ("jargon", "vagueness")
                           for one in ("gpt-x", "gpt<y>", "the panel", "mean of the judges")]  # fmt: skip
-    one, other, panel, mean = (audit["panel"]["jargon"]["judges"]["gpt-x"], audit["panel"]["jargon"]["judges"]["gpt<y>"],
-                               audit["panel"]["jargon"]["panel"], audit["panel"]["jargon"]["mean"])  # fmt: skip
+    found = audit.panel["jargon"]
+    one, other, panel, mean = found.judges["gpt-x"], found.judges["gpt<y>"], found.panel, found.mean
     # The second judge ties throughout: the panel prefers what the first one does, and the mean lies halfway to one half.
-    assert panel["skew"] == one["skew"] == as_json(audit.skew["jargon"].before)
-    assert other["skew"]["value"] == 0.5 and other["ties"] == other["skew"]["n"] and other["unread"] == 1
-    assert abs(mean["skew"]["value"] - (one["skew"]["value"] + 0.5) / 2) < 0.01 and mean["unread"] == 1
+    assert panel.skew == one.skew == audit.skew["jargon"].before
+    assert other.skew.value == 0.5 and other.ties == other.skew.n and other.unread == 1
+    assert abs(mean.skew.value - (one.skew.value + 0.5) / 2) < 0.01 and mean.unread == 1
     assert rows["vagueness, the panel"][4:] == ("", "")  # nobody voted there
     assert rows["jargon, gpt-x"][4] == rows["jargon, the panel"][4] != ""
 

@@ -142,17 +142,17 @@ def test_skew_given_what_people_prefer(voted: Any) -> None:
 
 def test_correlations_stand_across_and_upwards(voted: Any) -> None:
     plot = plots_of(voted)["correlations"]
-    found, own = marks(drawn(plot)), voted["analysis"]["jargon"]
+    found, own = marks(drawn(plot)), voted.analysis["jargon"]
     for when in ("before", "after"):
         assert found[when] == (
-            [pytest.approx(own["correlation"]["people"]["value"])],
-            [pytest.approx(own["correlation"][when]["value"])],
+            [pytest.approx(own.correlation.people.value)],
+            [pytest.approx(own.correlation.model.of(when).value)],
         )
-    assert found["training data"][1] == [pytest.approx(own["r_train"]["value"])]
+    assert found["training data"][1] == [pytest.approx(own.labels.r_train.value)]
     assert re.search(r"jargon: people −?0\.\d\d \[.*before .*after .*training data", plot.description)
-    own["r_train"] = {"missing": "no pair differs in the feature"}
+    voted = changed(voted, "analysis.jargon.labels.r_train", Missing(reason="no pair differs in the feature"))
     assert set(marks(drawn(plots_of(voted)["correlations"]))) == {"before", "after"}
-    own["correlation"]["people"] = {"missing": "no majority"}
+    voted = changed(voted, "analysis.jargon.correlation.people", Missing(reason="no majority"))
     assert "correlations" not in plots_of(voted)
 
 

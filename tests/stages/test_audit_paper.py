@@ -89,10 +89,10 @@ def test_an_audit_ends_in_the_paper_s_outcome(release: Path, scorer: str, bench:
     assert sections == {"Chat": 1.0, "Safety": 0.0, "Reasoning": 0.0}
     assert found["quality_sections"]["exclusions"]["reasons"] == {"prior set": 1}
     assert found["quality"]["before"]["n"] == 30
-    table = found["analysis"]["jargon"]["contingency"]
+    table = found["analysis"]["jargon"]["labels"]["contingency"]
     assert [table[cell] for cell in ("both", "only_chosen", "only_rejected", "neither")] == [1, 6, 2, 1]
     assert table["exclusions"]["reasons"] == {"unparsed label": 1}
-    assert found["analysis"]["jargon"]["r_train"]["value"] == pytest.approx(4 / 80**0.5)
+    assert found["analysis"]["jargon"]["labels"]["r_train"]["value"] == pytest.approx(4 / 80**0.5)
     report = (out / "report" / "report.md").read_text(encoding="utf-8")
     assert (
         "## The paper's outcome" in report
@@ -222,7 +222,7 @@ def test_labels_are_for_audits_alone(release: Path, scorer: str, tmp_path: Path)
         "audit", scorer, "--pairs", own, f"audit.labels={labels}", "--bias", "jargon", "--quality", "none", "--out", out
     )
     assert done.exit_code == 0, done.output
-    assert result(out)["analysis"]["jargon"]["contingency"]["selection_rate"]["value"] == 6 / 8
+    assert result(out)["analysis"]["jargon"]["labels"]["contingency"]["selection_rate"]["value"] == 6 / 8
 
 
 def test_a_benchmark_of_several_responses_is_refused_with_the_command_for_it(scorer: str, tmp_path: Path) -> None:

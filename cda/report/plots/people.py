@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cda.report.numbers import Json, count, decimals, share
+from cda.report.numbers import count, decimals, share
 from cda.report.people_tables import SIDES, voted_names
 from cda.report.plots.plot import FAINT, PAGE, PEOPLE, THIRD, Plot
 from cda.report.plots.rows import (
@@ -24,6 +24,7 @@ from cda.report.plots.rows import (
 )
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate
+from cda.results.data import BiasAnalysis
 from cda.results.people import NoiseCeiling, VotedBias
 
 if TYPE_CHECKING:
@@ -45,21 +46,19 @@ def people_plots(audit: AuditResult) -> list[Plot]:
 def correlation_plots(audit: AuditResult) -> list[Plot]:
     """r of the attribute with people's preference against r with the model's, where both are known."""
     found = {
-        name: one["correlation"]
-        for name, one in audit["analysis"].items()
-        if _is_known(one["correlation"].get("people"))
+        name: one
+        for name, one in audit.analysis.items()
+        if isinstance(one.correlation.people, Estimate) and _by_model(one)
     }
-    found = {name: one for name, one in found.items() if any(_is_known(one.get(when)) for when in audit.scorings)}
     if not found:
         return []
-    trained = {name: audit["analysis"][name].get("r_train") for name in found}
-    parts = [_r_words(name, one, trained[name], audit) for name, one in found.items()]
+    parts = [_r_words(name, one) for name, one in found.items()]
     text = (
         "Correlation (r) of each attribute with being preferred, by people across and by the model upwards. "
         + " ".join(parts)
     )
     return [Plot("correlations", "What the model favours against what people favour: correlation of each attribute with being "
-                 "preferred. On the diagonal the two agree", text, partial(_draw_correlations, audit, found, trained), 3.1)]  # fmt: skip
+                 "preferred. On the diagonal the two agree", text, partial(_draw_correlations, audit, found), 3.1)]  # fmt: skip
 
 
 def _skew(audit: AuditResult, names: Sequence[str]) -> Plot:
@@ -130,31 +129,40 @@ def _given_words(name: str, when: str, given: Mapping[str, Estimate]) -> str:
     return f"{name}, {when}: {', '.join(said)}."
 
 
-def _is_known(estimate: Json | None) -> bool:
-    return estimate is not None and "missing" not in estimate
+def _by_people(one: BiasAnalysis) -> Estimate:
+    if not isinstance(one.correlation.people, Estimate):
+        raise ValueError("nobody voted on this bias")
+    return one.correlation.people
 
 
-def _r_words(name: str, found: Json, trained: Json | None, audit: AuditResult) -> str:
-    said = [f"people {decimals(found['people'])} (n = {count(found['people'])})"]
-    for when in audit.scorings:
-        if _is_known(found.get(when)):
-            said.append(f"{when} {decimals(found[when])} (n = {count(found[when])})")
-    if trained is not None and _is_known(trained):
-        said.append(f"training data {decimals(trained)} (n = {count(trained)})")
+def _by_model(one: BiasAnalysis) -> dict[str, Estimate]:
+    """r with the model's preference under each scoring that gave one."""
+    return {when: r for when, r in one.correlation.model.items() if isinstance(r, Estimate)}
+
+
+def _r_words(name: str, one: BiasAnalysis) -> str:
+    people = _by_people(one)
+    said = [f"people {decimals(people)} (n = {count(people)})"]
+    said += [f"{when} {decimals(r)} (n = {count(r)})" for when, r in _by_model(one).items()]
+    if one.labels and isinstance(one.labels.r_train, Estimate):
+        said.append(f"training data {decimals(one.labels.r_train)} (n = {count(one.labels.r_train)})")
     return f"{name}: {', '.join(said)}."
 
 
-def _draw_correlations(audit: AuditResult, found: Json, trained: Json, axes: Axes) -> None:
+def _draw_correlations(audit: AuditResult, found: Mapping[str, BiasAnalysis], axes: Axes) -> None:
     axes.plot([-1, 1], [-1, 1], color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
-    marks = {when: SCORINGS[when] for when in audit.scorings} | {"trained": _TRAINED}
+    points: list[tuple[Mark, list[tuple[Estimate, Estimate]]]] = [
+        (SCORINGS[when], [(_by_people(one), r) for one in found.values() if (r := _by_model(one).get(when))])
+        for when in audit.scorings
+    ]
+    labelled = [(_by_people(one), one.labels.r_train) for one in found.values() if one.labels]
+    points.append((_TRAINED, [(people, r) for people, r in labelled if isinstance(r, Estimate)]))
     drawn = 0
-    for key, mark in marks.items():
-        values = {name: trained[name] if key == "trained" else one.get(key) for name, one in found.items()}
-        there = {name: one for name, one in values.items() if _is_known(one)}
+    for mark, there in points:
         if there:
-            _draw_points(axes, mark, [(found[name]["people"], one) for name, one in there.items()])
+            _draw_points(axes, mark, there)
             drawn += 1
-    _name_points(axes, found, audit.scorings)
+    _name_points(axes, found)
     axes.set_xlim(-1.05, 1.05)
     axes.set_ylim(-1.05, 1.05)
     axes.set_aspect("equal")
@@ -166,26 +174,26 @@ def _draw_correlations(audit: AuditResult, found: Json, trained: Json, axes: Axe
         legend(axes, drawn)
 
 
-def _draw_points(axes: Axes, mark: Mark, points: Sequence[tuple[Json, Json]]) -> None:
+def _draw_points(axes: Axes, mark: Mark, points: Sequence[tuple[Estimate, Estimate]]) -> None:
     sides = [[one[at] for one in points] for at in (0, 1)]
     errors = [
-        [[max(0.0, one["value"] - one["low"]) for one in side], [max(0.0, one["high"] - one["value"]) for one in side]]
+        [[max(0.0, one.value - one.low) for one in side], [max(0.0, one.high - one.value) for one in side]]
         for side in sides
     ]
-    x, y = ([one["value"] for one in side] for side in sides)
+    x, y = ([one.value for one in side] for side in sides)
     axes.errorbar(
         x, y, xerr=errors[0], yerr=errors[1], fmt=mark.shape, color=mark.color, label=mark.name, markersize=5, elinewidth=0.8,
         markerfacecolor=mark.color if mark.filled else PAGE, zorder=3,
     )  # fmt: skip
 
 
-def _name_points(axes: Axes, found: Json, scorings: Sequence[str]) -> None:
+def _name_points(axes: Axes, found: Mapping[str, BiasAnalysis]) -> None:
     """Names beside the points of the last scoring that has one; numbers, with a key below, where they are many."""
     for at, (name, one) in enumerate(found.items()):
-        last = next(one[when] for when in reversed(scorings) if _is_known(one.get(when)))
-        right = one["people"]["value"] > 0
+        people, last = _by_people(one).value, list(_by_model(one).values())[-1].value
+        right = people > 0
         axes.annotate(
-            named(name) if len(found) <= _NAMED_POINTS else str(at + 1), (one["people"]["value"], last["value"]),
+            named(name) if len(found) <= _NAMED_POINTS else str(at + 1), (people, last),
             (-5 if right else 5, 4), textcoords="offset points", ha="right" if right else "left", fontsize=7,
         )  # fmt: skip
 
