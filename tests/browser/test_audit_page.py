@@ -10,21 +10,23 @@ import pytest
 from playwright.sync_api import Page
 
 from cda.report.html import render_html
+from cda.results.base import PerScoring
+from cda.results.facts import Example, RunFacts, StageRun
 
 CONTRAST = (Path(__file__).parent / "contrast.js").read_text(encoding="utf-8")
-RUN = {
-    "git": "0123abc",
-    "python": "3.11",
-    "platform": "Linux",
-    "stages": {"label": {"seconds": 100.0, "finished": "2026-11-21T10:00:00Z", "llm": {}}},
-}
+RUN = RunFacts(
+    git="0123abc",
+    python="3.11",
+    platform="Linux",
+    stages={"label": StageRun(seconds=100.0, finished="2026-11-21T10:00:00Z", llm={})},
+)
 Open = Callable[[str], Page]
 Rendered = Callable[[str], str]
 
 
-def _example(prompt: str, bias: str, before: float, after: float, preferred: str | None) -> dict[str, Any]:
-    return {"bias": bias, "prompt": prompt, "perturbed": "Utilize a pan.", "base": "Use a pan.", "preferred": preferred,
-            "margins": {"before": before, "after": after}, "kept_for": "largest fall"}  # fmt: skip
+def _example(prompt: str, bias: str, before: float, after: float, preferred: Any) -> Example:
+    return Example(bias=bias, prompt=prompt, perturbed="Utilize a pan.", base="Use a pan.", preferred=preferred,
+                   margins=PerScoring[float](before=before, after=after), kept_for="largest fall")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -48,13 +50,13 @@ def rendered(pages: dict[str, str], request: pytest.FixtureRequest) -> Rendered:
 @pytest.fixture
 def five_examples(voted: Any) -> Any:
     """Falls of 3, 2.5, 2, 1 and −1."""
-    examples = [
+    examples = (
         _example("rice", "jargon", 1.0, -2.0, "base"),  # disagreed, agrees
         _example("beans", "vagueness", 2.0, -0.5, "perturbed"),  # agreed, disagrees
         _example("oats", "jargon", 3.0, 1.0, "base"),  # disagreed, disagrees
         _example("peas", "vagueness", 0.5, -0.5, None),
         _example("corn", "jargon", -1.0, 0.0, "tie"),
-    ]
+    )
     return voted | {"examples": examples, "run": RUN}
 
 

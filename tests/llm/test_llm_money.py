@@ -64,11 +64,11 @@ def test_25000_imdb_reviews_rewritten_twice_cost_what_rate_paid() -> None:
 
 
 def test_time_is_that_of_the_calls_or_of_the_limit_whichever_is_longer() -> None:
-    assert estimate(1000, 1, 1, None, 10, None, 2.0) == Estimate(value=None, low=200.0)
-    assert estimate(1000, 1, 1, None, 10, 100, 2.0) == Estimate(value=None, low=600.0)
-    assert estimate(1000, 1, 1, Price(0, 0), 10, 6000, 2.0) == Estimate(value=0.0, low=200.0)
+    assert estimate(1000, 1, 1, None, 10, None, 2.0) == Estimate(None, 200.0)
+    assert estimate(1000, 1, 1, None, 10, 100, 2.0) == Estimate(None, 600.0)
+    assert estimate(1000, 1, 1, Price(0, 0), 10, 6000, 2.0) == Estimate(0.0, 200.0)
     assert estimate(3, 1, 1, None, 100, None, 2.0).seconds == 2.0
-    assert estimate(0, 1, 1, PRICE, 100, None, 2.0) == Estimate(value=0.0, low=0.0)
+    assert estimate(0, 1, 1, PRICE, 100, None, 2.0) == Estimate(0.0, 0.0)
 
 
 def test_four_characters_are_about_a_token() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from documents import report_audits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutations import CONTROLS, MARKUP, as_json, broken, mutated
@@ -25,14 +26,16 @@ from cda.llm.retry_after import retry_after_s
 from cda.llm.structured import json_of
 from cda.models.load import check_adapter
 from cda.records import user_prompt
-from cda.report.comparison import is_audit
 from cda.report.differences import word_differences
+from cda.results.audit import AuditResult
+from cda.results.saved import load
 from cda.rewrite.questions import parse_questions
 from cda.run import RunFolder, Stage
 from cda.score.judge import parse_verdict, verdict_code
 from cda.score.served_answers import endpoint_of, reward_in, undone
 from cda.train.adapter import adapter_config
 
+WHOLE = report_audits().make_audit.__wrapped__()().model_dump()
 FUZZ = settings(deadline=None, derandomize=True, max_examples=30)
 SCHEMA = {"type": "object", "properties": {"label": {"enum": ["yes", "no"]}}, "required": ["label"]}
 ENDPOINT = Endpoint("server", "model", "KEY", lambda text: text)
@@ -193,14 +196,10 @@ def test_run_folders_of_other_versions(tmp_path_factory: pytest.TempPathFactory,
 
 @FUZZ
 @given(seed=st.integers(0, 2**32))
-def test_audits_of_other_versions(seed: int) -> None:
-    valid = {
-        "model": {"name": "m"},
-        "biases": [{"name": "jargon"}],
-        "skew": {"jargon": {"before": {"value": 0.5}}},
-        "scorings": [],
-    }
-    ours_or_nothing(lambda: is_audit(mutated(valid, random.Random(seed), 3)))
+def test_audits_of_other_versions(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
+    rng, file = random.Random(seed), tmp_path_factory.mktemp("audit") / "audit.json"
+    file.write_bytes(as_json(mutated(WHOLE, rng, 3), rng))
+    ours_or_nothing(lambda: load(AuditResult, file, "cda audit"))
 
 
 def test_an_adapter_configuration_nested_too_deeply(tmp_path: Path) -> None:

@@ -77,6 +77,6 @@ def test_measured_labels_have_no_details(tmp_path: Path) -> None:
     loaded = load_recipe(
         "recipes/length.yaml", ["model.name_or_path=embedded", "data.pairs=embedded", "data.max_pairs=20"]
     )
-    tally = label.run(loaded, tmp_path)["labels"]["length"]
-    assert tally["by"] == "measured words" and "asked" not in tally
+    tally = label.run(loaded, tmp_path).labels["length"]
+    assert tally.by == "measured words" and tally.asked is None
     assert all("details" not in row for row in read_jsonl(tmp_path / label.PAIRS))
