@@ -18,17 +18,17 @@ from known_groups import GROUPS
 from rate_embedded import COUNTS
 
 from cda.biases import Bias, load_bias
-from cda.discover.asked_groups import LLMGrouper, group_request
-from cda.discover.asked_proposals import LLMProposer
-from cda.discover.attribute import described
-from cda.discover.records import PromptSamples, Rated
+from cda.discovery.asked_groups import LLMGrouper, group_request
+from cda.discovery.asked_proposals import LLMProposer
+from cda.discovery.attribute import described
+from cda.discovery.records import PromptSamples, Rated
 from cda.embedded.texts import BIASES, authored_contrasts, authored_pairs, authored_responses
-from cda.label.asked import asked_labels, label_pairs, pair_request, response_request
 from cda.llm.protocol import LLM
 from cda.records import Contrast, Direction, Pair, Prompt, Rewrite, RewriteRequest, prompt_id
-from cda.rewrite.asked import LLMRewriter, rewrite_request
-from cda.rewrite.fidelity import not_flipped
-from cda.rewrite.gate import Gated
+from cda.rewriting.asked import LLMRewriter, rewrite_request
+from cda.rewriting.fidelity import not_flipped
+from cda.rewriting.gate import Gated
+from cda.rewriting.labels import asked_labels, label_pairs, pair_request, response_request
 from cda.score.judge import LLMJudge
 
 SEED = 20261123

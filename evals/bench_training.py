@@ -149,7 +149,7 @@ def counted_tokens(model: Any) -> dict[str, int]:
 
 
 def trained_by_us(_: str, model: Any, lessons: Any, preset: Any, folder: Path, seed: int) -> list[dict[str, Any]]:
-    from cda.train.lora import Lora, train_adapter
+    from cda.training.lora import Lora, train_adapter
 
     return train_adapter(model, lessons, [], Lora(**preset["lora"]), preset["train"], folder, seed).history
 
@@ -161,9 +161,9 @@ def trained_by_trl(
     from trl import RewardTrainer
     from trl.trainer.reward_trainer import DataCollatorForPreference
 
-    from cda.train.arguments import reward_config
-    from cda.train.dataset import encode_pairs
-    from cda.train.lora import Lora, lora_config
+    from cda.training.arguments import reward_config
+    from cda.training.dataset import encode_pairs
+    from cda.training.lora import Lora, lora_config
 
     arguments = preset["train"] | {"gradient_checkpointing": variant == CHECKPOINTED}
     set_seed(seed)

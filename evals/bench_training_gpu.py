@@ -105,8 +105,8 @@ def gpu_run(name: str, precision: str, device: str, shape: Shape | None = None) 
     from peft import get_peft_model
 
     from cda.quiet import quiet_libraries
-    from cda.train.eight_bit import free_inputs
-    from cda.train.lora import Lora, lora_config
+    from cda.training.eight_bit import free_inputs
+    from cda.training.lora import Lora, lora_config
 
     quiet_libraries()
     torch.manual_seed(0)
@@ -225,7 +225,7 @@ def gpu_layout(
     """Speed and peak memory of the steps in one layout."""
     import torch
 
-    from cda.train.chunks import chunked_rewards, default_overhead_tokens
+    from cda.training.chunks import chunked_rewards, default_overhead_tokens
 
     overhead = default_overhead_tokens(device) if layout == "chunks" else 1 << 40
     optimizer = torch.optim.AdamW([weights for weights in model.parameters() if weights.requires_grad], lr=1e-5)

@@ -32,11 +32,11 @@ from planted_world import FloatArray, Size, World, embedded, held_out, is_plante
 
 from cda.biases import Bias
 from cda.config.discovery import SIZES, SearchSize
-from cda.discover.confirm import Validation, validate
-from cda.discover.mined_rules import Phrasing, phrase_bias, phrasing_of
-from cda.discover.records import Candidate, Measured
-from cda.discover.search import Generation, SearchSettings, search
-from cda.discover.strength import strength
+from cda.discovery.confirm import Validation, validate
+from cda.discovery.mined_rules import Phrasing, phrase_bias, phrasing_of
+from cda.discovery.records import Candidate, Measured
+from cda.discovery.search import Generation, SearchSettings, search
+from cda.discovery.strength import strength
 from cda.embedded.encoder import encode_sentences
 from cda.records import Direction, content_id
 from cda.stats.one_sided import clustered_t_test

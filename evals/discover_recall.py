@@ -41,9 +41,9 @@ from planted_world import (
 )
 
 from cda.biases import Bias
-from cda.discover.confirm import confirm, validate
-from cda.discover.records import Measured, PromptSamples
-from cda.discover.search import Generation, SearchSettings, search
+from cda.discovery.confirm import confirm, validate
+from cda.discovery.records import Measured, PromptSamples
+from cda.discovery.search import Generation, SearchSettings, search
 from cda.records import Direction, content_id
 from cda.results.base import as_json
 from cda.stats.proportions import wilson

@@ -26,8 +26,8 @@ import numpy as np
 from outcome import DATA, Check, finish
 from scipy import stats
 
-from cda.discover.confirm import Confirmation, ConfirmSettings, Validation, confirm, validate
-from cda.discover.records import Measured
+from cda.discovery.confirm import Confirmation, ConfirmSettings, Validation, confirm, validate
+from cda.discovery.records import Measured
 from cda.errors import CdaError, DataError
 from cda.records import user_prompt
 from cda.results.base import as_json

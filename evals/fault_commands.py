@@ -18,7 +18,7 @@ from cda.data.queries import QueryRules, why_not
 from cda.embedded.rules import RuleRewriter
 from cda.features import FEATURE_NAMES, HEDGES, measure
 from cda.records import RewriteRequest, user_prompt
-from cda.rewrite.added_phrases import added_phrases
+from cda.rewriting.added_phrases import added_phrases
 
 LENGTH, LIMIT_S = 40_000, 5.0
 """Characters of a text, and processor time over it; what is linear takes a hundredth, what is quadratic in one sign more."""

@@ -13,15 +13,15 @@ from scipy import special
 
 from cda.biases import Bias
 from cda.config.discovery import SIZES
-from cda.discover.formats import catalogue
-from cda.discover.mined import MinedProposer
-from cda.discover.mined_groups import PresenceGrouper
-from cda.discover.mined_rules import Phrasing, phrase_bias, symbol_bias
-from cda.discover.prompts import split_prompts
-from cda.discover.protocols import Text
-from cda.discover.records import Candidate, Measured, PromptSamples, Rated
-from cda.discover.rule_mutations import RuleMutator
-from cda.discover.search import Parts, draw_originals
+from cda.discovery.formats import catalogue
+from cda.discovery.mined import MinedProposer
+from cda.discovery.mined_groups import PresenceGrouper
+from cda.discovery.mined_rules import Phrasing, phrase_bias, symbol_bias
+from cda.discovery.prompts import split_prompts
+from cda.discovery.protocols import Text
+from cda.discovery.records import Candidate, Measured, PromptSamples, Rated
+from cda.discovery.rule_mutations import RuleMutator
+from cda.discovery.search import Parts, draw_originals
 from cda.embedded.rules import RuleRewriter
 from cda.embedded.texts import authored_pairs, authored_responses
 from cda.records import Direction, Prompt, RewriteRequest, prompt_id, prompt_text

@@ -13,7 +13,7 @@ from cda.models.load import ModelSpec, free_memory, load_reward_model
 from cda.records import Contrast, Pair
 from cda.score.classifier import ClassifierScorer
 from cda.score.distinct import score_distinct, text_id
-from cda.train.dose import DosedModel
+from cda.training.dose import DosedModel
 
 Scores = Mapping[str, float]
 

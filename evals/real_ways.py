@@ -16,14 +16,14 @@ from cda.biases import load_bias
 from cda.embedded.rules import RuleRewriter
 from cda.features import n_words
 from cda.files.jsonl import read_json, write_json
-from cda.label.measured import label_pair
 from cda.models.load import ModelSpec, free_memory, load_reward_model
 from cda.records import LabelledPair, Lesson, Pair, TrainingPair
 from cda.results.base import as_json
+from cda.rewriting.labels import label_pair
 from cda.run import fingerprint
 from cda.stages.train import with_base_preferences
 from cda.synthesize.counterfactuals import make_counterfactuals
-from cda.train.lora import Lora, train_adapter
+from cda.training.lora import Lora, train_adapter
 
 LORA = Lora(r=16, alpha=32, dropout=0.05, target_modules=("query", "key", "value", "dense"))
 TRAINING: dict[str, Any] = {

@@ -22,7 +22,7 @@ import pytest
 from cda.models.load import ModelSpec, RewardModel, load_reward_model
 from cda.quiet import quiet_libraries
 from cda.records import Lesson, Pair, Prompt, user_prompt
-from cda.train.lora import Lora, TrainingResult, train_adapter
+from cda.training.lora import Lora, TrainingResult, train_adapter
 from cda.user_errors import speaking
 
 # One token a word, so that every length is known beforehand.

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 NOTICES = ROOT / "THIRD_PARTY_NOTICES.md"
 READING = ROOT / "cda" / "report" / "README.md"
 RECIPES = ROOT / "recipes" / "README.md"
-DISCOVER = ROOT / "cda" / "discover" / "README.md"
+DISCOVER = ROOT / "cda" / "discovery" / "README.md"
 EVALS = ROOT / "evals" / "README.md"
 _MARK = "<!-- {} -->\n(.*?)<!-- end of {} -->"
 

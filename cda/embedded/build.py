@@ -28,7 +28,7 @@ from cda.embedded.texts import AuthoredPair, authored_contrasts, authored_pairs
 from cda.models.load import ModelSpec, RewardModel
 from cda.models.template import Template
 from cda.records import Lesson, Pair
-from cda.train.lora import Lora, train_adapter
+from cda.training.lora import Lora, train_adapter
 
 SEED = 42
 # Share of lesson contrasts on which the side without the feature is preferred.

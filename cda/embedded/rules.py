@@ -30,10 +30,10 @@ from cda.embedded.rule_edits import (
 )
 from cda.errors import RecipeError
 from cda.features import n_words, phrase_pattern
-from cda.label.measured import exhibits
 from cda.patterns import SlowPatternError
 from cda.records import Rewrite, RewriteRequest, content_id, prompt_text
-from cda.rewrite.fidelity import not_flipped
+from cda.rewriting.fidelity import not_flipped
+from cda.rewriting.labels import exhibits
 
 _FEWER_PLACES = 0.7
 

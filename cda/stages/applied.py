@@ -19,7 +19,7 @@ from cda.run import RunFolder, Stage
 from cda.stages.sources import model_spec
 from cda.stages.train import ADAPTER
 from cda.stages.trainings import Training
-from cda.train.dose import export_dose, read_head
+from cda.training.dose import export_dose, read_head
 
 NAME = "adapter"
 PLAIN = 1.0

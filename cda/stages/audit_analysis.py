@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from cda.biases import Bias
 from cda.data.pair_labels import PairLabels
 from cda.effects.observational import observational_effect
-from cda.label.measured import exhibits
 from cda.metrics.people import chosen_correlation, contingency
 from cda.metrics.votes import TieRule
 from cda.records import Pair, prompt_id
 from cda.results.base import Estimate, Missing
 from cda.results.data import BiasAnalysis, Correlations, LabelRates, Observational
 from cda.results.effects import Effect
+from cda.rewriting.labels import exhibits
 from cda.score.compared import Rewards
 from cda.stages.audit_groups import FloatArray, Group, Scorings, estimated, people_of
 from cda.stages.audit_result import per_scoring, rng

@@ -14,7 +14,6 @@ from cda.effects.direct import direct_contrast
 from cda.effects.drift import embedding_similarity, feature_drift, label_drift, measured
 from cda.effects.same import same_in_all
 from cda.features import PATTERN_FEATURES
-from cda.label.measured import exhibits
 from cda.results.base import Estimate, Missing, PerScoring
 from cda.results.drift import BiasDrift
 from cda.results.effects import (
@@ -26,6 +25,7 @@ from cda.results.effects import (
     EffectTest,
     SameMargin,
 )
+from cda.rewriting.labels import exhibits
 from cda.stages.audit_groups import FloatArray, Group, before_and_after, estimated
 from cda.stages.audit_result import rng
 from cda.stats.bootstrap import bootstrap_mean

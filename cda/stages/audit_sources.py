@@ -23,8 +23,8 @@ from cda.launch import say
 from cda.llm.money import tokens_of
 from cda.records import Contrast, Exclusions, Pair, Prompt, RewriteRequest, Triple, count_reasons, text_key
 from cda.results.rate import Flips
-from cda.rewrite.protocol import Rewriter
-from cda.rewrite.triples import Original, checked_triples, flips_of, make_triples
+from cda.rewriting.protocol import Rewriter
+from cda.rewriting.triples import Original, checked_triples, flips_of, make_triples
 from cda.stages.sources import attribute_rule, labels_of, load_quality_source, rewriter, uses_llm
 from cda.stages.spending import Planned, confirm
 from cda.stats.streams import drawn

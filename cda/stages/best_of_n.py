@@ -16,7 +16,6 @@ from cda.data.sampled import CleanSampled, load_sampled
 from cda.errors import DataError, RecipeError, did_you_mean
 from cda.features import TEXT_FEATURES
 from cda.files.jsonl import write_json, write_jsonl, write_text
-from cda.label.measured import exhibits, measure_of
 from cda.launch import is_main
 from cda.metrics.best_of_n import Attribute, BestOfN, best_of_n
 from cda.records import Exclusions, Prompt, count_reasons, prompt_id
@@ -25,6 +24,7 @@ from cda.report.best_of_n_tables import best_of_n_markdown, best_of_n_text
 from cda.report.plots.best_of_n import overview_plot
 from cda.report.plots.plot import save
 from cda.results.base import as_json
+from cda.rewriting.labels import exhibits, measure_of
 from cda.run import file_fingerprint, versions
 from cda.score.distinct import Text, text_id
 from cda.stages.figures import checked_form, write_figures

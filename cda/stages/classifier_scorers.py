@@ -16,7 +16,7 @@ from cda.score.classifier import ClassifierScorer
 from cda.score.distinct import Text
 from cda.score.engine import OverLength, Scores, score_texts
 from cda.stages.sources import run_path
-from cda.train.dose import DosedModel
+from cda.training.dose import DosedModel
 
 
 def classifier_scores(

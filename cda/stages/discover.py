@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from cda.config.load import LoadedRecipe
-from cda.discover.measure import Original
-from cda.discover.records import Candidate, PromptSamples
-from cda.discover.search import Generation, Parts, search
+from cda.discovery.measure import Original
+from cda.discovery.records import Candidate, PromptSamples
+from cda.discovery.search import Generation, Parts, search
 from cda.errors import RunError
 from cda.launch import say, world_size
 from cda.report.discover_sentences import short

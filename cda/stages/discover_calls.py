@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from cda.config.load import LoadedRecipe
 from cda.config.schema import LlmSection
 from cda.config.scoring import kind_of
-from cda.discover.records import Candidate
+from cda.discovery.records import Candidate
 from cda.run import RunFolder
 from cda.stages.discover_material import Part, material_counts, parts_at_most, planned_material
 from cda.stages.discover_parts import Asked, by_llm, responses_each, rewriters, search_settings

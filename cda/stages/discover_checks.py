@@ -9,9 +9,9 @@ from typing import TypeVar
 from cda.config.load import LoadedRecipe
 from cda.config.scoring import kind_of
 from cda.data.load import looks_like_path
-from cda.discover.records import Candidate
-from cda.discover.sampling import responses_in
-from cda.discover.topics import load_topics
+from cda.discovery.records import Candidate
+from cda.discovery.sampling import responses_in
+from cda.discovery.topics import load_topics
 from cda.embedded.model import NAME as EMBEDDED
 from cda.errors import CdaError, RecipeError
 from cda.files.paths import user_path

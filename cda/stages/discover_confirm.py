@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from cda.config.load import LoadedRecipe
-from cda.discover.confirm import Confirmation, ConfirmSettings, Validation, confirm, validate
-from cda.discover.measure import ALREADY, UNCHANGED, Original, Rewritten, judged, measured
-from cda.discover.protocols import Judge, Reward
-from cda.discover.records import Candidate, Measured, PromptSamples
-from cda.discover.search import draw_originals
+from cda.discovery.confirm import Confirmation, ConfirmSettings, Validation, confirm, validate
+from cda.discovery.measure import ALREADY, UNCHANGED, Original, Rewritten, judged, measured
+from cda.discovery.protocols import Judge, Reward
+from cda.discovery.records import Candidate, Measured, PromptSamples
+from cda.discovery.search import draw_originals
 from cda.files.jsonl import read_json, read_jsonl, write_json, write_jsonl
 from cda.launch import say
 from cda.records import Direction, RewriteRequest, prompt_id
 from cda.results.base import as_json
-from cda.rewrite.protocol import Rewriter
+from cda.rewriting.protocol import Rewriter
 from cda.stages.discover_history import measured_of, measured_row
 from cda.stages.discover_parts import AskedJudge, Verdicts, responses_each
 from cda.stats.streams import Stream, generator

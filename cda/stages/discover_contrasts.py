@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from cda.discover.records import Measured
+from cda.discovery.records import Measured
 from cda.files.jsonl import write_jsonl
 from cda.records import text_key
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cda.biases import Bias, builtin_names, load_bias
-from cda.discover.attribute import described, distinct_names, trouble_with
-from cda.discover.formats import format_biases
-from cda.discover.records import Candidate
+from cda.discovery.attribute import described, distinct_names, trouble_with
+from cda.discovery.formats import format_biases
+from cda.discovery.records import Candidate
 from cda.errors import RecipeError
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from cda.biases import Bias
 from cda.data.messages import RowError, prompt_of
-from cda.discover.records import Candidate, Measured, PromptSamples, Rated, Standing
-from cda.discover.search import Generation
+from cda.discovery.records import Candidate, Measured, PromptSamples, Rated, Standing
+from cda.discovery.search import Generation
 from cda.errors import DataError
 from cda.files.jsonl import read_json, read_jsonl, write_json, write_jsonl
 from cda.records import Exclusions

@@ -12,11 +12,11 @@ from cda.config.load import LoadedRecipe
 from cda.config.schema import LlmSection
 from cda.data.load import load_rows, looks_like_path
 from cda.data.messages import RowError, prompt_of
-from cda.discover.prompts import generated_prompts, split_prompts
-from cda.discover.protocols import Reward
-from cda.discover.records import PromptSamples, Rated
-from cda.discover.sampling import PromptTexts, Sampling, Written, rated, responses_in, sampled_responses
-from cda.discover.topics import load_topics, own_topics
+from cda.discovery.prompts import generated_prompts, split_prompts
+from cda.discovery.protocols import Reward
+from cda.discovery.records import PromptSamples, Rated
+from cda.discovery.sampling import PromptTexts, Sampling, Written, rated, responses_in, sampled_responses
+from cda.discovery.topics import load_topics, own_topics
 from cda.embedded.model import NAME as EMBEDDED
 from cda.embedded.texts import authored_responses
 from cda.errors import DataError

@@ -8,11 +8,11 @@ from typing import Any
 
 from cda.biases import Bias
 from cda.config.load import LoadedRecipe
-from cda.discover.pair_quality import pair_quality
-from cda.discover.records import Candidate
+from cda.discovery.pair_quality import pair_quality
+from cda.discovery.records import Candidate
 from cda.files.jsonl import write_json
 from cda.records import Prompt
-from cda.rewrite.protocol import Labeller
+from cda.rewriting.protocol import Labeller
 from cda.run import RunFolder, Stage
 from cda.stages.discover_confirm import counted_rows, read_result, read_rows
 from cda.stages.discover_parts import by_llm

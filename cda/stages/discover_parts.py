@@ -10,23 +10,23 @@ import numpy as np
 from cda.config.discovery import SIZES, DiscoverSection, SearchSize
 from cda.config.load import LoadedRecipe
 from cda.config.scoring import judges_of, kind_of
-from cda.discover.asked_groups import LLMGrouper
-from cda.discover.asked_mutations import LLMMutator
-from cda.discover.asked_proposals import LLMProposer
-from cda.discover.embedded_groups import EmbeddedGrouper
-from cda.discover.mined import MinedProposer
-from cda.discover.mined_groups import PresenceGrouper
-from cda.discover.protocols import FloatArray, Grouper, Judge, Mutator, Proposer, Reward, Text
-from cda.discover.records import PromptSamples
-from cda.discover.rule_mutations import RuleMutator
-from cda.discover.search import SearchSettings
+from cda.discovery.asked_groups import LLMGrouper
+from cda.discovery.asked_mutations import LLMMutator
+from cda.discovery.asked_proposals import LLMProposer
+from cda.discovery.embedded_groups import EmbeddedGrouper
+from cda.discovery.mined import MinedProposer
+from cda.discovery.mined_groups import PresenceGrouper
+from cda.discovery.protocols import FloatArray, Grouper, Judge, Mutator, Proposer, Reward, Text
+from cda.discovery.records import PromptSamples
+from cda.discovery.rule_mutations import RuleMutator
+from cda.discovery.search import SearchSettings
 from cda.embedded.model import JUDGE as EMBEDDED_JUDGE
 from cda.embedded.rules import RuleRewriter
 from cda.errors import LLMError, ModelError, RecipeError
 from cda.launch import say
 from cda.llm.protocol import LLM
-from cda.rewrite.asked import LLMRewriter
-from cda.rewrite.protocol import Rewriter
+from cda.rewriting.asked import LLMRewriter
+from cda.rewriting.protocol import Rewriter
 from cda.score.compared import Comparison, Rewards, compare_distinct
 from cda.score.distinct import text_id
 from cda.score.judge import LLMJudge

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from cda.data.messages import prompt_of
-from cda.discover.asked_groups import LLMGrouper
-from cda.discover.protocols import Grouper
+from cda.discovery.asked_groups import LLMGrouper
+from cda.discovery.protocols import Grouper
 from cda.files.jsonl import read_json, read_jsonl, write_json
 from cda.records import prompt_id
 from cda.run import RunFolder

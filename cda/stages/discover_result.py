@@ -11,11 +11,11 @@ import numpy as np
 
 from cda.biases import Bias
 from cda.config.load import LoadedRecipe, contrasts_beside
-from cda.discover.attribute import bias_yaml
-from cda.discover.evidence import evidence
-from cda.discover.records import Candidate, Measured
-from cda.discover.search import Generation, lineage
-from cda.discover.strength import strength_curve
+from cda.discovery.attribute import bias_yaml
+from cda.discovery.evidence import evidence
+from cda.discovery.records import Candidate, Measured
+from cda.discovery.search import Generation, lineage
+from cda.discovery.strength import strength_curve
 from cda.errors import ModelError
 from cda.files.jsonl import read_json, write_json, write_jsonl, write_text
 from cda.files.paths import own_folder, refuse_link

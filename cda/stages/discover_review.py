@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from cda.discover.records import Candidate
+from cda.discovery.records import Candidate
 from cda.errors import DataError
 from cda.files.jsonl import write_text
 from cda.files.yaml_file import read_yaml_mapping

@@ -8,7 +8,7 @@ from typing import Any
 
 from cda.config.load import LoadedRecipe
 from cda.config.scoring import kind_of
-from cda.discover.records import Candidate
+from cda.discovery.records import Candidate
 from cda.run import RunFolder, Stage, file_fingerprint
 from cda.stages.discover_parts import Asked, by_llm, responses_each, rewriters, search_settings
 from cda.stages.scorer_sources import scorer_source

@@ -23,7 +23,7 @@ from cda.score.posthoc import FeatureCorrection, bias_direction, feature_correct
 from cda.score.protocols import FloatArray
 from cda.stages.classifier_scorers import classifier_scores, told_cached
 from cda.stages.sources import model_spec
-from cda.train.dose import DosedModel
+from cda.training.dose import DosedModel
 
 
 @dataclass(frozen=True, slots=True)

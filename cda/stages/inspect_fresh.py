@@ -13,10 +13,10 @@ from cda.embedded.texts import authored_contrasts
 from cda.errors import DataError
 from cda.llm.money import request_tokens, tokens_of
 from cda.records import Direction, Prompt, Rewrite, RewriteRequest
-from cda.rewrite.asked import rewrite_request
-from cda.rewrite.fidelity import GateRules
-from cda.rewrite.gate import Gated
-from cda.rewrite.protocol import Labeller, Resampling, Rewriter
+from cda.rewriting.asked import rewrite_request
+from cda.rewriting.fidelity import GateRules
+from cda.rewriting.gate import Gated
+from cda.rewriting.protocol import Labeller, Resampling, Rewriter
 from cda.stages.inspect_sources import FRESH, UNGATED, Material, Seen
 from cda.stages.label import LABEL_TOKENS
 from cda.stages.pairs import read_responses

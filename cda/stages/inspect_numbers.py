@@ -24,8 +24,8 @@ from cda.results.inspect import (
     RewriteShown,
     RewriteSummary,
 )
-from cda.rewrite.added_phrases import added_phrases
-from cda.rewrite.fidelity import GateRules, findings
+from cda.rewriting.added_phrases import added_phrases
+from cda.rewriting.fidelity import GateRules, findings
 from cda.stages.inspect_sources import Lost, Seen
 from cda.stats.bootstrap import bootstrap_mean
 from cda.stats.proportions import share

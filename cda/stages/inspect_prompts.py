@@ -11,10 +11,10 @@ from cda.config.scoring import kind_of
 from cda.data.load import looks_like_path
 from cda.embedded.model import NAME as EMBEDDED
 from cda.errors import RecipeError
-from cda.label.asked import pair_request, response_request
 from cda.llm.protocol import Request
 from cda.records import Pair, RewriteRequest
-from cda.rewrite.asked import rewrite_request
+from cda.rewriting.asked import rewrite_request
+from cda.rewriting.labels import pair_request, response_request
 from cda.score.judge import judge_request, token_request
 from cda.stages.inspect_targets import InspectOptions, recipe_of
 from cda.stages.sources import load_pairs, prompt_name, training_pairs, uses_llm

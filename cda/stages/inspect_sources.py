@@ -18,7 +18,7 @@ from cda.records import Direction, LabelledPair, Prompt, TrainingPair, Triple
 from cda.results.audit import AuditResult
 from cda.results.facts import SynthesizeCounts
 from cda.results.saved import load
-from cda.rewrite.fidelity import DEFAULT_RULES, GateRules
+from cda.rewriting.fidelity import DEFAULT_RULES, GateRules
 from cda.run import RunFolder
 from cda.stages.audit import RESULT
 from cda.stages.counted import stage_counts

@@ -11,13 +11,12 @@ from cda.config.load import LoadedRecipe
 from cda.data.pairs import split_by_prompt
 from cda.errors import DataError
 from cda.files.jsonl import write_jsonl
-from cda.label.asked import SIDES, PairLabel, label_pairs, pair_request
-from cda.label.measured import label_pair
 from cda.launch import say
 from cda.llm.money import request_tokens
 from cda.prompts import LabelPrompt
 from cda.records import Exclusions, LabelledPair, Pair, Side, Split, count_reasons, prompt_id
 from cda.results.facts import Asked, LabelCounts, LabelTally, Loaded
+from cda.rewriting.labels import SIDES, PairLabel, label_pair, label_pairs, pair_request
 from cda.run import Stage
 from cda.stages.rows import labelled_row
 from cda.stages.sources import (

@@ -25,9 +25,9 @@ from cda.stages.applied import adapter_at, chosen_dose
 from cda.stages.audit import RESULT
 from cda.stages.sources import model_spec
 from cda.stages.train import ADAPTER
-from cda.train.adapter import adapter_config
-from cda.train.dose import check_dose, compose_adapters, read_head
-from cda.train.export import check_new_folder, check_precision, check_push, merge_adapter, new_folder, push
+from cda.training.adapter import adapter_config
+from cda.training.dose import check_dose, compose_adapters, read_head
+from cda.training.export import check_new_folder, check_precision, check_push, merge_adapter, new_folder, push
 
 # Settings of a training that are nobody else's business: tokens, places on this machine, names of accounts.
 _PRIVATE = re.compile(r"^hub_|^push_to_hub|token$|_dir$|^run_name$|^project$|^report_to$")

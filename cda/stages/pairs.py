@@ -17,12 +17,12 @@ from cda.data.queries import clean_queries
 from cda.errors import DataError, RecipeError
 from cda.files.jsonl import read_text, write_jsonl
 from cda.files.paths import place_for, user_path
-from cda.label.measured import exhibits
 from cda.launch import say
 from cda.llm.money import tokens_of
 from cda.records import Exclusions, Prompt, Triple, count_reasons, text_key
-from cda.rewrite.questions import Answered, baseline_responses, generate_questions
-from cda.rewrite.triples import Original, make_triples, triples_of_responses
+from cda.rewriting.labels import exhibits
+from cda.rewriting.questions import Answered, baseline_responses, generate_questions
+from cda.rewriting.triples import Original, make_triples, triples_of_responses
 from cda.stages.rows import prompt_row
 from cda.stages.sources import attribute_rule, labels_of, llm_client, open_llm, rewriter, uses_llm
 from cda.stages.spending import Planned, confirm

@@ -20,8 +20,8 @@ from cda.embedded.model import NAME as EMBEDDED
 from cda.embedded.rules import rules_of
 from cda.embedded.texts import BIASES as EMBEDDED_BIASES
 from cda.errors import CdaError, RunError
-from cda.label.measured import measure_of
 from cda.prompts import OURS
+from cda.rewriting.labels import measure_of
 from cda.run import RunFolder
 from cda.stages import dose
 from cda.stages.applied import NAME
@@ -50,9 +50,9 @@ from cda.stages.spending import sentence
 from cda.stages.synthesize import planned_calls as rewrite_calls
 from cda.stages.synthesize import wanted
 from cda.stages.trainings import trainings
-from cda.train.arguments import PAPER_DEFAULTS
-from cda.train.lora import adapter_bytes, check_targets
-from cda.train.preflight import check_arguments
+from cda.training.arguments import PAPER_DEFAULTS
+from cda.training.lora import adapter_bytes, check_targets
+from cda.training.preflight import check_arguments
 
 _MIN_FREE_BYTES = 500 * 2**20
 _ASKED = {"served": "a server", "function": "code of your own"}

@@ -25,7 +25,6 @@ from cda.embedded.texts import authored_pairs, part_path
 from cda.errors import DataError
 from cda.files.paths import user_path
 from cda.inert import inert
-from cda.label.asked import asked_labels
 from cda.llm.answered_by import AnsweredBy
 from cda.llm.batch import BatchLLM
 from cda.llm.cache import Cache
@@ -36,10 +35,11 @@ from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import LLM
 from cda.models.load import ModelSpec, best_precision
 from cda.records import Exclusions
-from cda.rewrite.asked import LLMRewriter
-from cda.rewrite.fidelity import GateRules
-from cda.rewrite.gate import Gated
-from cda.rewrite.protocol import Labeller, Rewriter
+from cda.rewriting.asked import LLMRewriter
+from cda.rewriting.fidelity import GateRules
+from cda.rewriting.gate import Gated
+from cda.rewriting.labels import asked_labels
+from cda.rewriting.protocol import Labeller, Rewriter
 from cda.run import file_fingerprint, fingerprint
 from cda.stages.shown import shown_path
 

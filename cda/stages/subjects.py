@@ -16,8 +16,8 @@ from cda.score.own import OwnPairwise
 from cda.stages.applied import adapter_at
 from cda.stages.scorer_sources import own, scorer_problems
 from cda.stages.sources import model_spec
-from cda.train.adapter import adapter_config
-from cda.train.dose import check_dose
+from cda.training.adapter import adapter_config
+from cda.training.dose import check_dose
 
 
 @dataclass(frozen=True, slots=True)

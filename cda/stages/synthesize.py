@@ -16,9 +16,9 @@ from cda.launch import say
 from cda.llm.money import request_tokens, tokens_of
 from cda.records import Exclusions, LabelledPair, Pair, RewriteRequest, TrainingPair, prompt_id, text_key
 from cda.results.facts import Dropped, MixSize, Rewritten, SynthesizeCounts, TaughtContrasts
-from cda.rewrite.asked import rewrite_request
-from cda.rewrite.gate import Gated
-from cda.rewrite.protocol import Rewriter
+from cda.rewriting.asked import rewrite_request
+from cda.rewriting.gate import Gated
+from cda.rewriting.protocol import Rewriter
 from cda.run import RunFolder, Stage, fingerprint
 from cda.stages import label
 from cda.stages.audit_sources import audited_prompts, taught_contrasts

@@ -25,8 +25,8 @@ from cda.stages.rows import read_training
 from cda.stages.sources import model_source, model_spec
 from cda.stages.synthesize import MIX
 from cda.stages.trainings import Training
-from cda.train.dose import compose_adapters, read_head
-from cda.train.lora import Lora, TrainingResult, train_adapter
+from cda.training.dose import compose_adapters, read_head
+from cda.training.lora import Lora, TrainingResult, train_adapter
 
 Score = Callable[[Sequence[Text]], Mapping[str, float]]
 """Texts to rewards by `text_id`."""

@@ -14,7 +14,6 @@ import numpy as np
 
 from cda.biases import Bias
 from cda.features import n_words
-from cda.label.measured import exhibits
 from cda.records import (
     Exclusions,
     LabelledPair,
@@ -25,8 +24,9 @@ from cda.records import (
     TrainingPair,
     count_reasons,
 )
-from cda.rewrite.fidelity import is_unchanged
-from cda.rewrite.protocol import Rewriter
+from cda.rewriting.fidelity import is_unchanged
+from cda.rewriting.labels import exhibits
+from cda.rewriting.protocol import Rewriter
 
 _BATCH = 500
 _ENOUGH_TO_JUDGE = 50

@@ -7,7 +7,7 @@ from typing import Any
 
 from cda.config.load import LoadedRecipe, load_recipe, recipes_folder
 from cda.files.yaml_file import read_yaml_mapping
-from cda.train.arguments import PAPER_DEFAULTS, reward_config
+from cda.training.arguments import PAPER_DEFAULTS, reward_config
 
 DEFAULTS = ["model=llama-8b", "data=paper", "llm.model=x"]
 # Names of folders and of the run, which say nothing about the training.

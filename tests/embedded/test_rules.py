@@ -16,8 +16,8 @@ from cda.embedded.rules import RuleRewriter, rules_of
 from cda.embedded.texts import BIASES, authored_contrasts, authored_pairs
 from cda.errors import RecipeError
 from cda.features import n_list_lines, n_words
-from cda.label.measured import exhibits
 from cda.records import Direction, Rewrite, RewriteRequest, content_id, user_prompt
+from cda.rewriting.labels import exhibits
 
 BLOCK = "```python\ndef use(start):\n    if start:\n        return  'use'  # keep\n```"
 INLINE = "`use the start`"

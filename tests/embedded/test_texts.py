@@ -24,7 +24,7 @@ from cda.embedded.texts import (
 from cda.errors import ModelError
 from cda.features import n_list_lines, n_words
 from cda.files.jsonl import read_jsonl
-from cda.label.measured import exhibits
+from cda.rewriting.labels import exhibits
 
 CONTRASTS = [(part, bias) for part in ("audit", "shown", "lessons") for bias in BIASES]
 ALIKE = 0.75

@@ -27,7 +27,7 @@ def letters(texts: Sequence[str]) -> NDArray[np.float64]:
 def test_searches_try_equally_many_candidates() -> None:
     from discover_depth import SEARCHES
 
-    from cda.discover.search import SearchSettings
+    from cda.discovery.search import SearchSettings
 
     settings = {
         name: SearchSettings(one.populations, one.batches, one.mutations, one.variations)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cda.biases import Bias
-from cda.discover.records import Measured
+from cda.discovery.records import Measured
 from cda.records import user_prompt
 
 EVALS = Path(__file__).parents[2] / "evals"

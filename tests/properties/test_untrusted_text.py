@@ -211,7 +211,7 @@ def test_a_recipe_is_never_named_like_a_path(name: str, tmp_path: Path) -> None:
     ],
 )
 def test_a_discovered_attribute_never_names_a_path(attribute: str) -> None:
-    from cda.discover.attribute import described, trouble_with
+    from cda.discovery.attribute import described, trouble_with
 
     if trouble_with(attribute) is None:
         assert re.fullmatch(r"[a-z][a-z0-9_-]{0,63}", described(attribute).name)

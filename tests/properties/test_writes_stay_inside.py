@@ -17,7 +17,7 @@ from cda.cli import app
 from cda.config.load import _as_folder
 from cda.config.schema import Recipe
 from cda.data.load import load_rows
-from cda.discover.attribute import described, distinct_names
+from cda.discovery.attribute import described, distinct_names
 from cda.errors import CdaError, DataError, RunError
 from cda.files.paths import as_part, is_reserved, own_folder, place_for, user_path
 from cda.report.plots.plot import Plot, save

@@ -42,7 +42,7 @@ from cda.results.people import VotedBias
 from cda.results.rate import BiasRate
 from cda.results.rewards import RewardSpread
 from cda.results.skew import Quality, TripleSkew, UnseenPhrases
-from cda.rewrite.triples import flips_of
+from cda.rewriting.triples import flips_of
 from cda.score.compared import Preferences, Rewards, as_panel, comparison_id
 from cda.score.distinct import text_id
 from cda.stages import (

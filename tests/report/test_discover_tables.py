@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from cda.biases import Bias
-from cda.discover.attribute import described
-from cda.discover.confirm import ConfirmSettings, confirm, validate
-from cda.discover.pair_quality import pair_quality
-from cda.discover.records import Candidate, Measured
+from cda.discovery.attribute import described
+from cda.discovery.confirm import ConfirmSettings, confirm, validate
+from cda.discovery.pair_quality import pair_quality
+from cda.discovery.records import Candidate, Measured
 from cda.records import Prompt, user_prompt
 from cda.report.discover_sentences import sentences
 from cda.report.discover_tables import discover_markdown, discover_text

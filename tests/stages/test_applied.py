@@ -22,7 +22,7 @@ from cda.score.protocols import FloatArray
 from cda.stages import applied
 from cda.stages.subjects import asked_subjects
 from cda.stages.trainings import Training
-from cda.train.dose import DosedModel
+from cda.training.dose import DosedModel
 
 if TYPE_CHECKING:
     from conftest import Texts, Trained

@@ -13,8 +13,8 @@ import pytest
 from cda.biases import load_bias
 from cda.config.load import load_recipe
 from cda.files.jsonl import read_jsonl
-from cda.label.measured import exhibits
 from cda.llm.protocol import Completion, Request
+from cda.rewriting.labels import exhibits
 from cda.stages import label, sources, synthesize
 from cda.stages.rows import read_labelled, read_training
 

@@ -11,10 +11,10 @@ import pytest
 
 from cda.config.load import LoadedRecipe, load_model_audit
 from cda.config.schema import ModelSection
-from cda.discover import search
-from cda.discover.asked_groups import _MAX_ROUNDS, LLMGrouper
-from cda.discover.asked_proposals import LLMProposer
-from cda.discover.pair_quality import pair_quality
+from cda.discovery import search
+from cda.discovery.asked_groups import _MAX_ROUNDS, LLMGrouper
+from cda.discovery.asked_proposals import LLMProposer
+from cda.discovery.pair_quality import pair_quality
 from cda.run import RunFolder
 from cda.stages import discover_calls
 from cda.stages.discover_calls import AT_MOST, plan, planned_calls

@@ -11,8 +11,8 @@ import pytest
 
 from cda.biases import load_bias
 from cda.config.load import load_model_audit
-from cda.discover.confirm import ConfirmSettings, confirm
-from cda.discover.records import Candidate, Measured
+from cda.discovery.confirm import ConfirmSettings, confirm
+from cda.discovery.records import Candidate, Measured
 from cda.files.jsonl import read_json, write_json, write_jsonl
 from cda.records import user_prompt
 from cda.results.base import as_json

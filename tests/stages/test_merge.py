@@ -25,7 +25,7 @@ from cda.results.saved import save
 from cda.results.skew import Plain, PlainSkew, Quality
 from cda.score.classifier import ClassifierScorer
 from cda.score.protocols import FloatArray
-from cda.train.dose import DosedModel, export_dose, read_head
+from cda.training.dose import DosedModel, export_dose, read_head
 
 if TYPE_CHECKING:
     from conftest import Texts, Trained

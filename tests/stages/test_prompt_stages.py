@@ -17,10 +17,10 @@ from cda.cli import app
 from cda.config.load import load_model_audit, load_recipe
 from cda.data.messages import prompt_of
 from cda.embedded.texts import authored_pairs
-from cda.label.asked import pair_request
 from cda.prompts import LabelPrompt, load_prompt
 from cda.report.data_tables import label_tables
 from cda.results.facts import LabelCounts
+from cda.rewriting.labels import pair_request
 from cda.run import RunFolder
 from cda.score.judge import judge_request
 from cda.stages import audit, label, synthesize

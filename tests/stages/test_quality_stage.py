@@ -22,7 +22,7 @@ from cda.records import user_prompt
 from cda.run import file_fingerprint
 from cda.score.classifier import ClassifierScorer
 from cda.stages.quality import QualityOptions, quality_of_words
-from cda.train.dose import DosedModel
+from cda.training.dose import DosedModel
 
 if TYPE_CHECKING:
     from conftest import Trained

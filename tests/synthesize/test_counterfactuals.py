@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from cda.biases import Bias, load_bias
-from cda.discover.attribute import described
-from cda.discover.formats import mark_biases
+from cda.discovery.attribute import described
+from cda.discovery.formats import mark_biases
 from cda.records import LabelledPair, Pair, Rewrite, RewriteRequest, user_prompt
 from cda.synthesize.counterfactuals import eligible_pairs, make_counterfactuals
 

@@ -1,0 +1,239 @@
+"""A proposer without an LLM: what responses have in common that goes with reward, and that rules can put into others."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cda.biases import Bias
+from cda.discovery.formats import catalogue
+from cda.discovery.mined_association import Association, Ratings
+from cda.discovery.mined_groups import jaccard, kind
+from cda.discovery.mined_rules import Phrasing, bias_name, phrase_bias, phrasing_of
+from cda.discovery.mined_wordings import Found, closings, insertions, openings, sentence_phrases, signs
+from cda.discovery.protocols import Proposals
+from cda.discovery.records import PromptSamples
+from cda.errors import DataError
+from cda.records import Exclusions
+
+FloatArray = NDArray[np.float64]
+MIN_PROMPTS = 4
+MAX_JACCARD = 0.9
+_SPARE = 6  # proposals made of wordings, for each one wanted: many turn out to be found in the same responses
+_COMMON_SHARE = 0.5
+_MAX_FAMILY = 8
+Finder = Callable[[Sequence[str], Sequence[int], int], Iterator[Found]]
+_FINDERS: tuple[Finder, ...] = (openings, closings, sentence_phrases, signs, insertions)
+
+
+@dataclass(frozen=True, slots=True)
+class Mined:
+    """An attribute and how its presence goes with reward in the responses it was mined from: for ranking, not a result.
+
+    Attributes:
+        bias: With a measure and rules both ways.
+        association: Of its measured presence with reward, within prompts.
+        present: In which responses it is measured. Shape (n,).
+    """
+
+    bias: Bias
+    association: Association
+    present: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class MinedProposer:
+    """A Proposer by association. It draws nothing: the same responses give the same proposals.
+
+    Attributes:
+        known: Biases looked for by their measure, beside what the wordings of the responses suggest.
+        min_prompts: Prompts that need responses with and without an attribute, 2 or more.
+    """
+
+    known: Sequence[Bias] = field(default_factory=catalogue)
+    min_prompts: int = MIN_PROMPTS
+
+    def propose(self, samples: Sequence[PromptSamples], n: int, rng: np.random.Generator) -> Proposals:  # noqa: ARG002
+        """The n attributes that go with reward most surely, best first; see `Proposer`.
+
+        Raises:
+            DataError: Fewer than min_prompts prompts have two rated responses.
+        """
+        left_out: Counter[str] = Counter()
+        mined, ratings = mine(samples, n, self.known, self.min_prompts, left_out)
+        seen = len(mined) + left_out.total()
+        kept = _apart(mined, n, self.known, left_out)
+        sources = tuple(ratings.telling_prompt(np.flatnonzero(one.present)) for one in kept)
+        return Proposals(tuple(one.bias for one in kept), sources, Exclusions(seen, dict(sorted(left_out.items()))))
+
+
+def mine(
+    samples: Sequence[PromptSamples], n: int, known: Sequence[Bias], min_prompts: int, left_out: Counter[str]
+) -> tuple[list[Mined], Ratings]:
+    """Attributes that go with reward, the surest first, and the ratings they were looked for in.
+
+    Args:
+        samples: Rated responses.
+        n: Proposals wanted; somewhat more attributes made of wordings are looked into.
+        known: Biases to look for.
+        min_prompts: Prompts needed with and without an attribute.
+        left_out: Counts, by reason, what is not among the result.
+
+    Raises:
+        DataError: Fewer than min_prompts prompts have two rated responses.
+    """
+    texts, ratings = _rated(samples, min_prompts)
+    found: list[Mined] = []
+
+    def look_for(biases: Iterable[Bias]) -> None:
+        for bias in biases:
+            values = _values(bias, texts)
+            for variant in _variants(bias, values):
+                found.extend(_mined(variant, values, ratings, min_prompts, left_out))
+
+    look_for(known)
+    look_for(_made_of_wordings(texts, ratings, _SPARE * n, min_prompts, left_out))
+    look_for(_family(found))
+    return sorted(found, key=lambda one: (-one.association.t, one.bias.name)), ratings
+
+
+def _rated(samples: Sequence[PromptSamples], min_prompts: int) -> tuple[list[str], Ratings]:
+    rows = [
+        (one.text, place, one.reward)
+        for place, sample in enumerate(samples)
+        for one in sample.responses
+        if np.isfinite(one.reward)
+    ]
+    counts = Counter(place for _, place, _ in rows)
+    n_usable = sum(count >= 2 for count in counts.values())
+    if n_usable < min_prompts:
+        raise DataError(
+            f"{n_usable} of {len(samples)} prompts have two rated responses or more: mining needs {min_prompts} at the least"
+        )
+    return [text for text, _, _ in rows], Ratings([place for _, place, _ in rows], [reward for _, _, reward in rows])
+
+
+def _made_of_wordings(
+    texts: Sequence[str], ratings: Ratings, n: int, min_prompts: int, left_out: Counter[str]
+) -> list[Bias]:
+    """Biases of the wordings that go with reward most surely, one for each set of rules."""
+    prompts = ratings.prompts.tolist()
+    rated: list[tuple[float, int, Found]] = []
+    for found in itertools.chain.from_iterable(finder(texts, prompts, min_prompts) for finder in _FINDERS):
+        association = ratings.association(np.array(found.places), min_prompts)
+        if association is None:
+            left_out["too few prompts have responses with and without it"] += 1
+        elif association.t <= 0:
+            left_out["does not go with reward"] += 1
+        else:
+            rated.append((-association.t, len(rated), found))
+    made: dict[str, Bias] = {}
+    for _, _, found in sorted(rated, key=lambda one: one[:2]):
+        if len(made) >= n:
+            left_out["goes with reward less surely than others"] += 1
+        elif (bias := found.make()) is None:
+            left_out["no rule puts it into other responses"] += 1
+        elif bias.name in made:
+            left_out["found in the same responses as another"] += 1
+        else:
+            made[bias.name] = bias
+    return list(made.values())
+
+
+def _mined(
+    bias: Bias, values: FloatArray, ratings: Ratings, min_prompts: int, left_out: Counter[str]
+) -> Iterator[Mined]:
+    """The bias where it goes with reward; nothing, counted, where it does not."""
+    present = _presence(bias, values, ratings)
+    association = ratings.association(np.flatnonzero(present), min_prompts)
+    if association is None:
+        left_out["too few prompts have responses with and without it"] += 1
+    elif association.t <= 0:
+        left_out["does not go with reward"] += 1
+    else:
+        yield Mined(bias, association, present)
+
+
+def _values(bias: Bias, texts: Sequence[str]) -> FloatArray:
+    """What its measure says of each response, NaN where it has none. Shape (n,)."""
+    rule = bias.measure
+    if rule is None:
+        return np.full(len(texts), np.nan)
+    return np.array([bias.measured(text, rule.feature) for text in texts])
+
+
+def _presence(bias: Bias, values: FloatArray, ratings: Ratings) -> NDArray[np.bool_]:
+    """In which responses it is measured; one relative to another response is compared to the prompt's median."""
+    rule = bias.measure
+    if rule is None:
+        return np.zeros(len(values), dtype=bool)
+    reference = np.ones(len(values))
+    if rule.relative:
+        medians = np.array([np.median(values[ratings.prompts == place]) for place in range(ratings.n_prompts)])
+        reference = medians[ratings.prompts]
+    above, below = rule.present_above, rule.present_below
+    return values > above * reference if above is not None else values < (below or 0.0) * reference
+
+
+def _variants(bias: Bias, values: FloatArray) -> list[Bias]:
+    """The bias, and where more than half of the responses have it anyway, much of it: more than half of these have."""
+    rule = bias.measure
+    if rule is None or rule.relative or rule.present_above is None:
+        return [bias]
+    having = values[values > rule.present_above]
+    if len(having) <= _COMMON_SHARE * len(values) or (threshold := float(np.median(having))) <= rule.present_above:
+        return [bias]
+    return [bias, more_than(bias, threshold)]
+
+
+def more_than(bias: Bias, threshold: float) -> Bias:
+    """The same bias, said to be there only above a higher value of its measure."""
+    if bias.measure is None:
+        raise ValueError(f"bias '{bias.name}' has no measure")
+    feature = bias.measure.feature.replace("_", " ")
+    return Bias.model_validate(
+        bias.model_dump()
+        | {
+            "name": bias_name(f"much {bias.name}", threshold),
+            "description": f"{bias.description.rstrip('.')}, and much of it ({feature} above {threshold:g}).",
+            "measure": bias.measure.model_dump() | {"present_above": threshold},
+            "instructions": bias.instructions.model_dump()
+            | {"add": f"{bias.instructions.add} Do so at as many places as you can."},
+        }
+    )
+
+
+def _family(found: Sequence[Mined]) -> list[Bias]:
+    """Openings that go with reward, together, where there are several: real biases are families of wordings."""
+    rated = sorted(found, key=lambda one: (-one.association.t, one.bias.name))
+    made = [phrasing for one in rated if one.association.t > 1 and (phrasing := phrasing_of(one.bias)) is not None]
+    wordings = dict.fromkeys(
+        wording for one in made if one.position == "opening" for wording in one.wordings if wording[-1] in ".!:"
+    )
+    return [phrase_bias(Phrasing("opening", tuple(wordings)[:_MAX_FAMILY]))] if len(wordings) > 1 else []
+
+
+def _apart(mined: Sequence[Mined], n: int, known: Sequence[Bias], left_out: Counter[str]) -> list[Mined]:
+    """The best n that are not of one kind and found in the same responses; of those that are, a known one stands for them."""
+    names = {bias.name for bias in known}
+    kept: list[Mined] = []
+    for one in mined:
+        same = next((i for i, other in enumerate(kept) if _same(one, other)), None)
+        if same is not None:
+            left_out["found in the same responses as another"] += 1
+            if one.bias.name in names and kept[same].bias.name not in names:
+                kept[same] = one
+        elif len(kept) >= n:
+            left_out["goes with reward less surely than others"] += 1
+        else:
+            kept.append(one)
+    return kept
+
+
+def _same(one: Mined, other: Mined) -> bool:
+    return kind(one.bias) == kind(other.bias) and jaccard(one.present, other.present) > MAX_JACCARD

@@ -1,1 +1,0 @@
-"""Does a response exhibit a bias: measured features and LLM questions."""

@@ -1,0 +1,335 @@
+"""LoRA finetuning of a reward model with TRL: adapter and head in float32 over a frozen base."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cda.errors import DataError, ModelError, RecipeError
+from cda.files.jsonl import read_json, write_json
+from cda.launch import check_running, say
+from cda.models.load import ModelSpec, RewardModel, load_config
+from cda.records import Lesson
+from cda.training.arguments import reward_config
+from cda.training.checkpoints import best_until, newest_whole
+from cda.training.dataset import EncodedPairs, collator, encode_pairs
+
+_MOST_IDENTICAL = 0.5
+"""Share of the training pairs that may become the same on both sides by cutting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lora:
+    """LoRA hyperparameters, in PEFT's names."""
+
+    r: int
+    alpha: int
+    dropout: float
+    target_modules: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingResult:
+    """What a finished training says of itself."""
+
+    adapter: Path
+    history: list[dict[str, Any]]
+    best_step: int | None
+    n_steps: int
+    n_train: int
+    n_validation: int
+    n_truncated: int
+    n_identical: int
+
+
+def train_adapter(
+    reward_model: RewardModel,
+    train_lessons: Sequence[Lesson],
+    validation_lessons: Sequence[Lesson],
+    lora: Lora,
+    arguments: Mapping[str, Any],
+    folder: Path,
+    seed: int,
+) -> TrainingResult:
+    """Finetune and save an adapter, resuming from the newest checkpoint in `folder` where there is one.
+
+    Args:
+        reward_model: Freshly loaded base; it is changed in place.
+        train_lessons: What to learn.
+        validation_lessons: Those whose accuracy chooses the checkpoint (their loss, where ties or soft targets are among
+            them); may be empty.
+        lora: Adapter hyperparameters.
+        arguments: The recipe's `train:` section.
+        folder: Gets `adapter/`, and `checkpoints/` while training.
+        seed: Seeds adapter initialisation, data order and dropout.
+
+    Returns:
+        Where the adapter is, and what happened.
+
+    Raises:
+        DataError: No pair left to train on, or too few: more than half are the same on both sides after cutting.
+        ModelError: LoRA targets match nothing, the loss is not finite, or memory is too small.
+        RecipeError: A training argument is refused.
+    """
+    train = encode_pairs(train_lessons, reward_model.template)
+    validation = encode_pairs(validation_lessons, reward_model.template)
+    _check_left(train, reward_model.template.max_length_tokens)
+    if len(validation_lessons) and not len(validation.dataset):
+        say(
+            f"  no validation pair is left: all {validation.n_identical} are the same on both sides after cutting, so nothing "
+            "chooses a checkpoint, and the last one is kept (model.max_length_tokens)"
+        )
+    config = reward_config(
+        arguments,
+        folder / "checkpoints",
+        seed,
+        has_validation=len(validation.dataset) > 0,
+        precision=reward_model.spec.precision,
+        best_by_loss=any(lesson.target != 1 for lesson in validation_lessons),
+    )
+    decided = any(lesson.target != 0.5 for lesson in validation_lessons)
+    if len(validation.dataset) and config.metric_for_best_model == "eval_accuracy" and not decided:
+        raise RecipeError(
+            ["train.metric_for_best_model: the validation part holds ties alone, which have no accuracy; use eval_loss "
+             "(and train.greater_is_better=false)"]
+        )  # fmt: skip
+    trainer = _trainer(reward_model, train, validation, lora, config)
+    check_running(trainer.accelerator.num_processes)
+    with _memory_advice(config, train):
+        checkpoint = newest_whole(folder / "checkpoints", say)
+        trainer.add_callback(_find_best_callback(checkpoint))
+        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    adapter = folder / "adapter"
+    trainer.check_weights()
+    if trainer.args.should_save:
+        shutil.rmtree(adapter, ignore_errors=True)  # what a kill left of an earlier save is no part of it
+    trainer.accelerator.wait_for_everyone()
+    trainer.save_model(str(adapter))
+    if trainer.args.should_save:
+        _sort_names(adapter / "adapter_config.json")
+    trainer.accelerator.wait_for_everyone()
+    state = trainer.state
+    return TrainingResult(
+        adapter=adapter,
+        # The library's last line holds a mean loss of the steps since the last start, which says nothing after a restart.
+        history=[{name: value for name, value in entry.items() if name != "train_loss"} for entry in state.log_history],
+        best_step=_step_of(state.best_model_checkpoint),
+        n_steps=state.global_step,
+        n_train=len(train.dataset),
+        n_validation=len(validation.dataset),
+        n_truncated=train.n_truncated + validation.n_truncated,
+        n_identical=train.n_identical + validation.n_identical,
+    )
+
+
+def _check_left(train: EncodedPairs, max_length_tokens: int) -> None:
+    """Most training pairs must still differ after cutting: what the others teach lies behind the cut.
+
+    Raises:
+        DataError: No pair is left, or more than the stated share became identical.
+    """
+    n = len(train.dataset) + train.n_identical
+    if not n or train.n_identical > _MOST_IDENTICAL * n:
+        raise DataError(
+            f"{train.n_identical} of {n} training pairs are the same on both sides after cutting to {max_length_tokens} tokens "
+            f"(at most {_MOST_IDENTICAL:.0%} may be): what they differ in lies behind the cut. Raise model.max_length_tokens, as "
+            "far as the model goes, or train on shorter texts"
+        )
+
+
+def _trainer(reward_model: RewardModel, train: EncodedPairs, validation: EncodedPairs, lora: Lora, config: Any) -> Any:
+    from transformers import PrinterCallback
+
+    from cda.training.chunks import default_overhead_tokens
+    from cda.training.eight_bit import free_inputs
+    from cda.training.sharding import shard_blocks
+    from cda.training.trainer import ObjectiveTrainer
+
+    # The trainer seeds everything itself, before it makes the adapter.
+    with warnings.catch_warnings():
+        # trl and peft warn of their own internals here, and nothing a user could act on.
+        warnings.simplefilter("ignore")
+        try:
+            trainer = ObjectiveTrainer(
+                model=reward_model.model,
+                args=config,
+                train_dataset=train.dataset,
+                eval_dataset=validation.dataset if len(validation.dataset) else None,
+                processing_class=_padding_tokenizer(reward_model),
+                data_collator=collator(reward_model.template.pad_token_id),
+                peft_config=lora_config(lora, reward_model.head_names),
+                overhead_tokens=default_overhead_tokens(config.device.type),
+            )
+        except ValueError as error:
+            if "arget modules" in str(error):
+                names = linear_layer_names(reward_model.model)
+                raise ModelError(no_such_layer(lora.target_modules, reward_model.spec.name_or_path, names)) from None
+            raise
+    # TRL casts the trainable weights of a quantized base to bf16, where steps of 2e-5 are rounded away.
+    for parameter in trainer.model.parameters():
+        if parameter.requires_grad:
+            parameter.data = parameter.data.float()
+    if reward_model.spec.precision == "8bit":
+        free_inputs(trainer.model)
+    shard_blocks(getattr(trainer.accelerator.state, "fsdp_plugin", None), trainer.model)
+    trainer.remove_callback(PrinterCallback)
+    trainer.add_callback(_progress_callback())
+    return trainer
+
+
+def _padding_tokenizer(reward_model: RewardModel) -> Any:
+    """A copy of the tokenizer with a padding token: TRL sets one on what it is given, and asks for an eos token else."""
+    template = reward_model.template
+    tokenizer = copy.deepcopy(template.tokenizer)
+    tokenizer.pad_token = tokenizer.convert_ids_to_tokens(template.pad_token_id)
+    return tokenizer
+
+
+def lora_config(lora: Lora, head_names: Sequence[str]) -> Any:
+    """PEFT's configuration of the adapter: LoRA on the targets, the head trained whole and saved with it."""
+    from peft import LoraConfig, TaskType
+
+    return LoraConfig(
+        task_type=TaskType.SEQ_CLS,
+        r=lora.r,
+        lora_alpha=lora.alpha,
+        lora_dropout=lora.dropout,
+        target_modules=list(lora.target_modules),
+        modules_to_save=list(head_names),
+    )
+
+
+def check_targets(spec: ModelSpec, targets: Sequence[str]) -> None:
+    """Whether LoRA would find its layers; told from the model's configuration, before any weights are read.
+
+    Raises:
+        ModelError: None of the targets is a layer; names the layers that there are. As `load_config` does.
+    """
+    model = _without_weights(spec)
+    if not any(_is_target(name, targets) for name, _ in model.named_modules()):
+        raise ModelError(no_such_layer(targets, spec.name_or_path, linear_layer_names(model)))
+
+
+def adapter_bytes(spec: ModelSpec, r: int, targets: Sequence[str]) -> int:
+    """Size of an adapter's weights with its head, all in fp32; told from the model's configuration.
+
+    Raises:
+        ModelError: As `load_config` does.
+    """
+    from torch.nn import Linear
+
+    model = _without_weights(spec)
+    named = [one for name, one in model.named_modules() if isinstance(one, Linear) and _is_target(name, targets)]
+    head = [one for name, one in model.named_parameters() if not name.startswith(f"{model.base_model_prefix}.")]
+    return 4 * int(sum(r * (one.in_features + one.out_features) for one in named) + sum(one.numel() for one in head))
+
+
+def _without_weights(spec: ModelSpec) -> Any:
+    from accelerate import init_empty_weights
+    from transformers import AutoModelForSequenceClassification
+
+    config = load_config(spec)
+    with init_empty_weights():
+        return AutoModelForSequenceClassification.from_config(config, trust_remote_code=spec.trust_remote_code)
+
+
+def _is_target(name: str, targets: Sequence[str]) -> bool:
+    """As PEFT matches: the whole name, or its end behind a dot."""
+    return any(f".{name}".endswith(f".{target}") for target in targets)
+
+
+def no_such_layer(targets: Sequence[str], model: str, linear_layers: Sequence[str]) -> str:
+    """That LoRA's targets are not in a model, and what to set in their place."""
+    attention = [name for letter in "qv" for name in linear_layers if name.lower().startswith(letter)]
+    return (
+        f"lora.target_modules {list(targets)} match no layer of {model}. Its linear layers are: {', '.join(linear_layers)}. "
+        f"Name some of them, as in lora.target_modules=[{','.join((attention or list(linear_layers))[:2])}]"
+    )
+
+
+def linear_layer_names(model: Any) -> list[str]:
+    """Last parts of the names of all linear layers: what LoRA could target."""
+    import torch
+
+    return sorted(
+        {name.rsplit(".", 1)[-1] for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)}
+    )
+
+
+@contextmanager
+def _memory_advice(config: Any, train: EncodedPairs) -> Iterator[None]:
+    """An out-of-memory error of torch, as one that says what to lower."""
+    try:
+        yield
+    except RuntimeError as error:
+        if type(error).__name__ != "OutOfMemoryError" and "can't allocate memory" not in str(error):
+            raise
+        raise ModelError(
+            f"out of memory in training: batches of {config.per_device_train_batch_size} pairs, the longest text "
+            f"{max(train.dataset['length'])} tokens. Lower train.per_device_train_batch_size (and raise "
+            "train.gradient_accumulation_steps by as much), lower model.max_length_tokens, or set "
+            "train.gradient_checkpointing=true, which costs 20 to 60% of the time"
+        ) from None
+
+
+def _find_best_callback(checkpoint: Path | None) -> Any:
+    """Has a resumed training know its best checkpoint, to keep it and to load it at the end, in a moved folder too.
+
+    The library forgets one that is not where its whole path says, with a warning.
+    """
+    from transformers import TrainerCallback
+
+    best = None if checkpoint is None else best_until(checkpoint)
+
+    class FindBest(TrainerCallback):  # type: ignore[misc]
+        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
+            if best is not None:
+                state.best_model_checkpoint = str(best)
+
+    return FindBest()
+
+
+def _progress_callback() -> Any:
+    """One bar with the loss, in place of a printed dictionary every few steps."""
+    from tqdm import tqdm
+    from transformers import TrainerCallback
+
+    class Progress(TrainerCallback):  # type: ignore[misc]
+        bar: Any = None
+
+        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
+            if state.is_world_process_zero:
+                self.bar = tqdm(total=state.max_steps, initial=state.global_step, desc="  training", unit="step")
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
+            if self.bar is not None:
+                self.bar.update(state.global_step - self.bar.n)
+
+        def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:  # noqa: ARG002
+            if self.bar is not None and logs:
+                shown = {k: f"{float(logs[k]):.3f}" for k in ("loss", "eval_accuracy") if k in logs}
+                self.bar.set_postfix({**getattr(self, "_shown", {}), **shown})
+                self._shown = {**getattr(self, "_shown", {}), **shown}
+
+        def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
+            if self.bar is not None:
+                self.bar.close()
+
+    return Progress()
+
+
+def _sort_names(config: Path) -> None:
+    """PEFT writes a set of names in an order of chance; the same training has to leave the same files."""
+    content = read_json(config)
+    names = content.get("target_modules")
+    write_json(config, content | {"target_modules": sorted(names)} if isinstance(names, list) else content)
+
+
+def _step_of(checkpoint: str | None) -> int | None:
+    return int(checkpoint.rsplit("-", 1)[1]) if checkpoint else None

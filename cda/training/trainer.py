@@ -1,0 +1,119 @@
+"""TRL's RewardTrainer with the objectives' loss, and one forward pass for each length of text in a batch."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from trl import RewardTrainer
+
+from cda.errors import ModelError
+from cda.training.checkpoints import seal
+from cda.training.chunks import chunked_rewards
+from cda.training.objectives import agreement, preference_loss
+
+
+class ObjectiveTrainer(RewardTrainer):  # type: ignore[misc]
+    """Everything is TRL's but the loss; it logs what TRL logs.
+
+    Args:
+        overhead_tokens: What a further forward pass costs, in tokens; see `cda.training.chunks`.
+    """
+
+    _total_train_tokens: int
+
+    def __init__(self, *arguments: Any, overhead_tokens: int, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.overhead_tokens = overhead_tokens
+
+    def compute_loss(
+        self,
+        model: Any,
+        inputs: Any,
+        return_outputs: bool = False,
+        num_items_in_batch: Any = None,  # noqa: ARG002
+    ) -> Any:
+        """Loss of a batch whose first half of texts are the first sides."""
+        mask = inputs["attention_mask"]
+        rewards = chunked_rewards(model, inputs["input_ids"], mask, self.overhead_tokens)
+        first, second = rewards.float().chunk(2)
+        differences = first - second
+        loss = preference_loss(differences, inputs["target"], inputs["margin"], inputs["weight"])
+        if self.args.center_rewards_coefficient is not None:
+            loss = loss + self.args.center_rewards_coefficient * ((first + second) ** 2).mean()
+        self._note(loss.detach(), rewards.detach(), differences.detach(), inputs)
+        return (loss, {"logits": rewards}) if return_outputs else loss
+
+    def check_weights(self) -> None:
+        """Look at what is about to be saved: a step may break weights whose loss was sound.
+
+        Raises:
+            ModelError: A trained weight is no number.
+        """
+        broken = [
+            name
+            for name, weights in self.model.named_parameters()
+            if weights.requires_grad and not bool(weights.detach().isfinite().all())
+        ]
+        if broken:
+            raise ModelError(
+                f"training stopped at step {self.state.global_step}: {len(broken)} trained tensors are NaN or infinite "
+                f"(first: {broken[0]}). Lower train.learning_rate, or set train.max_grad_norm; earlier checkpoints are kept "
+                "in the run folder"
+            )
+
+    @property
+    def _keeps_tokens(self) -> bool:
+        # Otherwise the user asked the trainer to count them there in its own way.
+        return bool(self.args.include_num_input_tokens_seen == "no")
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        self.check_weights()
+        if self._keeps_tokens:
+            # TRL counts tokens for its log and forgets the count; the state is what a resumed training gets back.
+            self.state.num_input_tokens_seen = self._total_train_tokens
+        super()._save_checkpoint(model, trial)
+
+    def _save_rng_state(self, output_dir: str) -> None:
+        super()._save_rng_state(output_dir)
+        # Every process has written its files now. What is still to come is the state, and then older checkpoints go.
+        self.accelerator.wait_for_everyone()
+        if self.args.should_save:
+            seal(Path(output_dir))
+
+    def _note(self, loss: Any, rewards: Any, differences: Any, inputs: Any) -> None:
+        """Add to the metrics that TRL averages at the next log, over all processes.
+
+        Raises:
+            ModelError: The loss is no number. Every process raises it at the same step, before anything is saved.
+        """
+        import torch
+
+        training = self.model.training
+        metrics = self._metrics["train" if training else "eval"]
+        summed = torch.stack([inputs["attention_mask"].sum(), loss]).double()
+        n_tokens, total_loss = self.accelerator.gather(summed.unsqueeze(0)).sum(0).tolist()
+        if not math.isfinite(total_loss):
+            raise ModelError(
+                f"training stopped at step {self.state.global_step + training}: the {'loss' if training else 'validation loss'} is "
+                f"{total_loss}. Lower train.learning_rate, or use model.precision=fp32; earlier checkpoints are kept in the run folder"
+            )
+        if training:
+            if self._keeps_tokens:
+                self._total_train_tokens = max(self._total_train_tokens, self.state.num_input_tokens_seen)
+            self._total_train_tokens += int(n_tokens)
+        # Several processes fill up the last batch of an evaluation with pairs that were there already; these count once.
+        gather = self.accelerator.gather if training else self.accelerator.gather_for_metrics
+        pairs = gather(torch.stack([*rewards.float().chunk(2), differences, inputs["target"]], dim=1))
+        every, differences, targets = pairs[:, :2], pairs[:, 2], pairs[:, 3]
+        metrics["num_tokens"] = [self._total_train_tokens]
+        metrics["min_reward"].append(every.min().item())
+        metrics["mean_reward"].append(every.mean().item())
+        metrics["max_reward"].append(every.max().item())
+        # One entry a pair, so that their mean is over pairs with a preferred side, however these fall into batches.
+        right, decided = agreement(differences, targets)
+        metrics["accuracy"] += [1.0] * right + [0.0] * (decided - right)
+        if not metrics["accuracy"]:
+            del metrics["accuracy"]
+        metrics["margin"].append(differences.double().mean().item())

@@ -1,0 +1,161 @@
+"""Responses of several policies or of a file: in order, counted by policy and reason, scored once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cda.discovery.protocols import FloatArray, Text
+from cda.discovery.records import Rated
+from cda.discovery.sampling import PromptTexts, Written, rated, response_request, responses_in, sampled_responses
+from cda.errors import DataError
+from cda.llm.protocol import Completion, Request
+from cda.llm.reasons import CUT_OFF, EMPTY, REFUSED
+from cda.records import Message, Prompt, user_prompt
+
+TEA, RAIN = user_prompt("Tea?"), user_prompt("Rain?")
+
+
+@dataclass
+class Policy:
+    """Answers by a function of the request, last request first."""
+
+    answer: Callable[[Request], Completion]
+    name: str = "policy"
+    asked: list[Request] = field(default_factory=list)
+
+    def answers(
+        self,
+        requests: Iterable[Request],
+        label: str,  # noqa: ARG002
+        total: int | None = None,
+    ) -> Iterator[tuple[int, Completion]]:
+        taken = list(requests)
+        assert total == len(taken)
+        self.asked += taken
+        for position in reversed(range(len(taken))):
+            yield position, self.answer(taken[position])
+
+
+def numbered(name: str) -> Policy:
+    return Policy(lambda request: Completion(f"{name} {request.sample} to {request.user}"))
+
+
+def lengths(texts: Sequence[Text]) -> FloatArray:
+    return np.array([float(len(response)) for _, response in texts])
+
+
+def texts_of(prompt: Prompt, *texts: str) -> PromptTexts:
+    return PromptTexts(prompt, tuple(Written(text, "file") for text in texts))
+
+
+def test_every_policy_answers_every_prompt_in_order() -> None:
+    made = sampled_responses([TEA, RAIN, TEA], {"a": numbered("A"), "b": numbered("B")}, n_samples=2)
+    assert [one.prompt for one in made.prompts] == [TEA, RAIN]
+    assert made.prompts[1].responses == (
+        Written("A 0 to Rain?", "a"), Written("A 1 to Rain?", "a"),
+        Written("B 0 to Rain?", "b"), Written("B 1 to Rain?", "b"),
+    )  # fmt: skip
+    assert [made.exclusions[name].seen for name in ("a", "b")] == [4, 4] and made.n_unanswered == 0
+
+
+def test_samples_are_numbered_so_that_none_comes_from_the_cache_twice() -> None:
+    policy = numbered("A")
+    sampled_responses([TEA], {"a": policy}, n_samples=3)
+    assert [(one.user, one.sample) for one in policy.asked] == [("Tea?", 0), ("Tea?", 1), ("Tea?", 2)]
+
+
+def test_truncated_refused_and_empty_ones_are_counted_by_policy_and_reason() -> None:
+    faults = [
+        Completion(None, CUT_OFF), Completion(None, REFUSED), Completion("  \n"), Completion("<think>so"),
+        Completion(None), Completion("<think>hm</think>\nYes."), Completion("I'm sorry, but I can't help with that."),
+    ]  # fmt: skip
+    bad = Policy(lambda request: faults[request.sample] if request.user == "Tea?" else Completion(None, CUT_OFF))
+    made = sampled_responses([TEA, RAIN], {"good": numbered("A"), "bad": bad}, n_samples=7)
+    assert dict(made.exclusions["bad"].reasons) == {
+        CUT_OFF: 8, REFUSED: 1, EMPTY: 1, "cut off while thinking": 1, "no answer": 1,
+    }  # fmt: skip
+    assert made.exclusions["bad"].seen == 14 and made.exclusions["good"].dropped == 0
+    # Declining in words is a response.
+    assert [one.text for one in made.prompts[0].responses if one.source == "bad"] == ["Yes.", faults[6].text]
+    alone = sampled_responses([TEA, RAIN], {"bad": bad}, n_samples=1)
+    assert alone.prompts == () and alone.n_unanswered == 2
+
+
+def test_a_conversation_is_continued_and_a_system_message_stays_one() -> None:
+    system = Message("system", "Speak like a pirate.")
+    turns = (Message("user", "Tea?"), Message("assistant", "Yes."), Message("user", "Now?"))
+    single = response_request((system, *TEA))
+    assert (single.system, single.user) == ("Speak like a pirate.", "Tea?")
+    marked = (Message("system", "Be <|im_end|> kind."), Message("user", "Tea <|im_start|>?"))
+    assert response_request(marked).system == "Be < |im_end|> kind."
+    assert response_request(marked).user == "Tea < |im_start|>?"
+    assert "< |im_end|>" in response_request((*turns, Message("user", "<|im_end|>"))).user
+    several = response_request((system, *turns), sample=2)
+    assert several.user == "user: Tea?\nassistant: Yes.\nuser: Now?" and several.sample == 2
+    assert several.system.endswith("Speak like a pirate.") and "next turn" in several.system
+    assert response_request(TEA).user == "Tea?" and "next turn" not in response_request(TEA).system
+
+
+def test_no_policy_and_no_samples_are_refused() -> None:
+    with pytest.raises(ValueError, match="0 policies"):
+        sampled_responses([TEA], {})
+    with pytest.raises(ValueError, match="0 samples"):
+        sampled_responses([TEA], {"a": numbered("A")}, n_samples=0)
+
+
+def test_responses_of_a_file_with_rows_and_texts_that_are_of_no_use(tmp_path: Path) -> None:
+    path = tmp_path / "responses.jsonl"
+    rows: list[dict[str, object]] = [
+        {"prompt": "Tea?", "responses": ["Yes.", "", "No."]},
+        {"prompt": "", "responses": ["Lost."]},
+        {"prompt": "Rain?", "responses": ["One alone."]},
+        {"prompt": "Snow?", "responses": [None]},
+    ]
+    path.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+    made = responses_in(str(path))
+    assert made.prompts == (
+        PromptTexts(TEA, (Written("Yes.", str(path)), Written("No.", str(path)))),
+        PromptTexts(RAIN, (Written("One alone.", str(path)),)),
+    )
+    counted = made.exclusions[str(path)]
+    assert dict(counted.reasons) == {"empty response": 2, "row: empty prompt": 1} and counted.seen == 6
+    assert made.n_unanswered == 1
+    with pytest.raises(DataError, match="no such"):
+        responses_in(str(tmp_path / "absent.jsonl"))
+
+
+def test_every_distinct_text_is_scored_once() -> None:
+    seen: list[Text] = []
+
+    def reward(texts: Sequence[Text]) -> FloatArray:
+        seen.extend(texts)
+        return lengths(texts)
+
+    found = rated([texts_of(TEA, "aa", "b", "aa"), texts_of(RAIN, "aa")], reward)
+    assert seen == [(TEA, "aa"), (TEA, "b"), (RAIN, "aa")] and found.n_distinct == 3
+    assert found.samples[0].responses == (Rated("aa", 2.0, "file"), Rated("b", 1.0, "file"), Rated("aa", 2.0, "file"))
+    assert (found.n_single, found.n_unrated, found.exclusions.dropped) == (1, 0, 0)
+
+
+def test_texts_without_a_reward_are_left_out_and_counted() -> None:
+    def reward(texts: Sequence[Text]) -> FloatArray:
+        return np.array([{"x": np.nan, "y": np.inf}.get(response, 1.0) for _, response in texts])
+
+    found = rated(
+        [texts_of(TEA, "x", "a", "x", "b"), texts_of(RAIN, "y"), texts_of(user_prompt("?"), "x", "a")], reward
+    )
+    assert [len(one.responses) for one in found.samples] == [2, 1]
+    assert (found.exclusions.seen, dict(found.exclusions.reasons)) == (7, {"no reward": 4})
+    assert (found.n_unrated, found.n_single) == (1, 1)
+
+
+def test_no_texts_are_no_call_and_a_wrong_number_of_rewards_is_an_error() -> None:
+    assert rated([], lambda _: pytest.fail("asked for nothing")).samples == ()
+    with pytest.raises(ValueError, match="one each is needed"):
+        rated([texts_of(TEA, "a")], lambda _: np.zeros(2))

@@ -1,0 +1,231 @@
+"""Candidates to measured rewrites: signs in both directions, what is missing and why, what the judge is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from cda.biases import Bias
+from cda.discovery.attribute import described
+from cda.discovery.formats import format_biases
+from cda.discovery.measure import ALREADY, UNCHANGED, judged, measured, standing
+from cda.discovery.protocols import FloatArray, Text
+from cda.discovery.records import Candidate, Measured
+from cda.records import Prompt, Rewrite, RewriteRequest, user_prompt
+from cda.rewriting.protocol import Mixed, Rewriter
+
+SPACES = Candidate(described("Triple spaces between words"))
+SHOUTS = Candidate(described("Words in capitals"))
+ORIGINALS = [(user_prompt(f"question {at}"), f"answer number {at}") for at in range(4)]
+
+
+def edited(request: RewriteRequest, bias: Bias) -> Rewrite:
+    if bias.name.startswith("triple"):
+        wide, narrow = request.response.replace(" ", "   "), " ".join(request.response.split())
+        return Rewrite(wide if request.direction == "add" else narrow)
+    return Rewrite(request.response.upper() if request.direction == "add" else request.response.lower())
+
+
+@dataclass
+class ByHand:
+    """A rewriter by a function, which remembers what it was asked."""
+
+    edit: Callable[[RewriteRequest, Bias], Rewrite] = edited
+    name: str = "by hand"
+    asked: list[tuple[str, int]] = field(default_factory=list)
+
+    def rewrite(self, requests: Sequence[RewriteRequest], bias: Bias) -> list[Rewrite]:
+        self.asked.append((bias.name, len(requests)))
+        return [self.edit(one, bias) for one in requests]
+
+
+@dataclass
+class AllAtOnce(ByHand):
+    def rewrite_mixed(self, requests: Sequence[RewriteRequest], biases: Sequence[Bias]) -> list[Rewrite]:
+        self.asked.append(("all", len(requests)))
+        return [self.edit(one, bias) for one, bias in zip(requests, biases, strict=True)]
+
+
+@dataclass
+class SpacesAndCapitals:
+    """A tenth for every wide space, 1 for capitals, and something for the prompt, which must cancel out."""
+
+    nothing_for: tuple[str, ...] = ()
+    infinite_for: tuple[str, ...] = ()
+    calls: list[list[Text]] = field(default_factory=list)
+
+    def __call__(self, texts: Sequence[Text]) -> FloatArray:
+        self.calls.append(list(texts))
+        return np.array([self.one(*text) for text in texts])
+
+    def one(self, prompt: Prompt, response: str) -> float:
+        if response in self.nothing_for:
+            return np.nan
+        if response in self.infinite_for:
+            return np.inf
+        return 7.0 * int(prompt[0].content[-1]) + 0.1 * response.count("   ") + 1.0 * response.isupper()
+
+
+@pytest.mark.parametrize("rewriter", [ByHand(), AllAtOnce()])
+def test_margins_are_known_numbers(rewriter: ByHand) -> None:
+    found = measured([SPACES, SHOUTS], ORIGINALS, rewriter, SpacesAndCapitals())
+    assert isinstance(rewriter, Mixed) is isinstance(rewriter, AllAtOnce)
+    for candidate, margin in ((SPACES, 0.2), (SHOUTS, 1.0)):
+        rows = found.rows[candidate.id]
+        assert [row.margin for row in rows] == pytest.approx([margin] * 4)
+        assert [(row.prompt, row.original) for row in rows] == ORIGINALS
+        assert {(row.candidate, row.rewriter, row.direction) for row in rows} == {(candidate.id, "by hand", "add")}
+        assert all(row.preference is None for row in rows) and found.failed[candidate.id] == {}
+    assert found.rows[SPACES.id][2].rewrite == "answer   number   2"
+
+
+def test_a_rewriter_is_asked_by_candidate_or_for_all_at_once() -> None:
+    one_by_one, at_once = ByHand(), AllAtOnce()
+    for rewriter in (one_by_one, at_once):
+        measured([SPACES, SHOUTS], ORIGINALS, rewriter, SpacesAndCapitals(), ("add", "remove"))
+    assert one_by_one.asked == [(SPACES.bias.name, 8), (SHOUTS.bias.name, 8)]
+    assert at_once.asked == [("all", 16)]
+
+
+def test_removing_turns_the_sign_and_the_sides() -> None:
+    having = [(prompt, text.replace(" ", "   ")) for prompt, text in ORIGINALS]
+    found = measured([SPACES], having, ByHand(), SpacesAndCapitals(), ("remove",))
+    for row, (_, plain) in zip(found.rows[SPACES.id], ORIGINALS, strict=True):
+        # The rewrite scores less by 0.2, so that having the attribute is worth +0.2.
+        assert row.margin == pytest.approx(0.2) and row.direction == "remove"
+        assert row.rewrite == row.without_attribute == plain and row.with_attribute == row.original
+
+
+def test_both_directions_agree_on_what_the_attribute_is_worth() -> None:
+    plain, wide = ORIGINALS[0], (ORIGINALS[1][0], "answer   number   1")
+    found = measured([SPACES], [plain, wide], ByHand(), SpacesAndCapitals(), ("add", "remove"))
+    assert [(row.direction, row.original, round(row.margin, 6)) for row in found.rows[SPACES.id]] == [
+        ("add", plain[1], 0.2), ("add", wide[1], 0.4), ("remove", wide[1], 0.2),
+    ]  # fmt: skip
+    # There is nothing to remove from the plain one: that is counted, and no margin of 0.
+    assert found.failed[SPACES.id] == {"unchanged": 1}
+
+
+def test_what_has_a_measured_attribute_already_is_not_rewritten() -> None:
+    bold = Candidate(next(bias for bias in format_biases() if bias.name == "bold"))
+    originals = [
+        (user_prompt("question 0"), "A **bold** word, **and** another."),
+        (user_prompt("question 1"), "Plain."),
+    ]
+    assert [bold.bias.shows(text) for _, text in originals] == [True, False]
+
+    def starred(request: RewriteRequest, bias: Bias) -> Rewrite:  # noqa: ARG001
+        stars = f"**{request.response}**" if request.direction == "add" else request.response.replace("**", "")
+        return Rewrite(stars)
+
+    found = measured([bold], originals, ByHand(starred), SpacesAndCapitals(), ("add", "remove"))
+    assert [(row.direction, row.prompt) for row in found.rows[bold.id]] == [
+        ("add", originals[1][0]), ("remove", originals[0][0]),
+    ]  # fmt: skip
+    assert found.failed[bold.id] == {ALREADY: 2}
+
+
+def test_a_rewriter_that_refuses_half_gives_half_and_its_reasons() -> None:
+    def half(request: RewriteRequest, bias: Bias) -> Rewrite:
+        at = int(request.response[-1])
+        if at % 2:
+            return Rewrite(None, "refused") if at == 1 else Rewrite("I'm sorry, but I can't help with that.")
+        return edited(request, bias)
+
+    found = measured([SPACES, SHOUTS], ORIGINALS, ByHand(half), SpacesAndCapitals())
+    assert [row.original for row in found.rows[SPACES.id]] == ["answer number 0", "answer number 2"]
+    assert [row.margin for row in found.rows[SPACES.id]] == pytest.approx([0.2, 0.2])
+    assert found.failed[SPACES.id] == found.failed[SHOUTS.id] == {"refusal": 1, "refused": 1}
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ("", "empty answer"),
+        (" \n", "empty answer"),
+        ("answer number 1", "unchanged"),
+        ("answer number 1\r\n", "unchanged"),
+    ],
+)
+def test_what_is_no_rewrite_is_counted_and_moves_nobody_elses_margin(answer: str, reason: str) -> None:
+    def careless(request: RewriteRequest, bias: Bias) -> Rewrite:
+        return Rewrite(answer) if request.response.endswith("1") else edited(request, bias)
+
+    found = measured([SPACES], ORIGINALS, ByHand(careless), SpacesAndCapitals())
+    assert [row.margin for row in found.rows[SPACES.id]] == pytest.approx([0.2] * 3)
+    assert [row.prompt for row in found.rows[SPACES.id]] == [ORIGINALS[at][0] for at in (0, 2, 3)]
+    assert found.failed[SPACES.id] == {reason: 1}
+
+
+def test_which_responses_came_back_as_they_were_is_kept() -> None:
+    def careless(request: RewriteRequest, bias: Bias) -> Rewrite:
+        at = int(request.response[-1])
+        return [Rewrite(request.response), Rewrite(None, UNCHANGED), Rewrite(None, "refused"), edited(request, bias)][
+            at
+        ]
+
+    silent = SpacesAndCapitals(nothing_for=("answer number 3",))
+    found = measured([SPACES, SHOUTS], [*ORIGINALS, ORIGINALS[0]], ByHand(careless), silent)
+    asked = [RewriteRequest(prompt, text, "add") for prompt, text in ORIGINALS]
+    for candidate in (SPACES, SHOUTS):
+        assert found.unchanged[candidate.id] == {asked[0]: 2, asked[1]: 1}
+        assert found.changed[candidate.id] == {asked[3]}  # that it has no reward is not the rewriter's doing
+        assert found.failed[candidate.id] == {UNCHANGED: 3, "refused": 1, "no reward": 1}
+
+
+def test_texts_without_a_reward_give_no_row_on_either_side() -> None:
+    reward = SpacesAndCapitals(
+        nothing_for=("answer number 0", "answer   number   2"), infinite_for=("answer number 3",)
+    )
+    found = measured([SPACES], ORIGINALS, ByHand(), reward)
+    assert [(row.original, round(row.margin, 6)) for row in found.rows[SPACES.id]] == [("answer number 1", 0.2)]
+    assert found.failed[SPACES.id] == {"no reward": 3}
+    both = SpacesAndCapitals(infinite_for=("answer number 3", "answer   number   3"))
+    assert measured([SPACES], ORIGINALS, ByHand(), both).failed[SPACES.id] == {"no reward": 1}
+
+
+def test_the_reward_is_asked_once_and_only_for_what_is_compared() -> None:
+    reward = SpacesAndCapitals()
+    measured([SPACES, SHOUTS], ORIGINALS, ByHand(), reward)
+    assert len(reward.calls) == 1
+    silent = SpacesAndCapitals()
+    nothing = measured([SPACES], ORIGINALS, ByHand(lambda *_: Rewrite(None, "refused")), silent)
+    assert nothing.rows == {SPACES.id: ()} and nothing.failed == {SPACES.id: {"refused": 4}} and silent.calls == []
+    assert measured([], ORIGINALS, ByHand(), silent).rows == {} and silent.calls == []
+
+
+def test_the_judge_compares_with_to_without_in_both_directions() -> None:
+    wide = (ORIGINALS[1][0], "answer   number   1")
+    rewriter: Rewriter = ByHand()
+    added = measured([SPACES], [ORIGINALS[0]], rewriter, SpacesAndCapitals()).rows[SPACES.id]
+    removed = measured([SPACES], [wide], rewriter, SpacesAndCapitals(), ("remove",)).rows[SPACES.id]
+    shown: list[tuple[Prompt, str, str]] = []
+
+    def judge(comparisons: Sequence[tuple[Prompt, str, str]]) -> FloatArray:
+        shown.extend(comparisons)
+        return np.array([0.0, np.nan])
+
+    found = judged([*added, *removed], judge)
+    assert [(first, second) for _, first, second in shown] == [
+        ("answer   number   0", "answer number 0"), ("answer   number   1", "answer number 1"),
+    ]  # fmt: skip
+    assert [row.preference for row in found] == [0.0, None]
+    assert type(found[0].preference) is float
+    assert judged([], judge) == [] and len(shown) == 2
+
+
+def test_a_standing_is_the_mean_of_its_rows() -> None:
+    rows = [
+        Measured(SPACES.id, "by hand", "add", user_prompt("q"), "a", "b", margin, preference)
+        for margin, preference in ((1.0, 0.0), (2.0, None), (-0.6, 0.5))
+    ]
+    found = standing(SPACES, rows, {"refused": 2})
+    assert (found.n, found.n_judged, found.failed, found.fate) == (3, 2, {"refused": 2}, "kept")
+    assert found.reward == pytest.approx(0.8) and found.judge == pytest.approx(0.25)
+    unjudged = standing(SPACES, rows[1:2], {})
+    assert (unjudged.reward, unjudged.judge, unjudged.n_judged) == (2.0, None, 0)
+    none = standing(SPACES, [], {"refused": 4}, "too few rewrites")
+    assert (none.n, none.reward, none.judge, none.fate) == (0, None, None, "too few rewrites")

@@ -1,0 +1,347 @@
+"""Chunked forward passes: the cheapest cut, and the same rewards and gradients as one padded pass, on two processes too."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cda.training.chunks import chunked_rewards, default_overhead_tokens, partition
+
+UNEVEN = [3, 40, 5, 21, 4, 38, 20, 6]
+EVEN = [30] * 8
+PAD = {"llama": 3, "bert": 0}
+TARGETS = {"llama": ["q_proj", "v_proj"], "bert": ["query", "value"]}
+HEAD = {"llama": "score", "bert": "classifier"}
+
+
+def cost(lengths: Sequence[int], chunks: Sequence[Sequence[int]], overhead: int) -> int:
+    return sum(len(rows) * max(lengths[row] for row in rows) + overhead for rows in chunks)
+
+
+def cheapest_by_trying_all(lengths: Sequence[int], overhead: int) -> int:
+    """Over every way to set cuts between rows sorted by length."""
+    n, order = len(lengths), np.argsort(lengths).tolist()
+    costs = []
+    for cuts in itertools.product([False, True], repeat=n - 1):
+        bounds = [0, *(place + 1 for place, cut in enumerate(cuts) if cut), n]
+        costs.append(cost(lengths, [order[a:b] for a, b in itertools.pairwise(bounds)], overhead))
+    return min(costs)
+
+
+@pytest.mark.parametrize("overhead", [0, 1, 7, 30, 1000])
+def test_no_cut_is_cheaper(overhead: int) -> None:
+    rng = np.random.default_rng(overhead)
+    for n in range(1, 9):
+        lengths = rng.integers(1, 60, n).tolist()
+        chunks = partition(lengths, overhead)
+        assert sorted(row for rows in chunks for row in rows) == list(range(n))
+        assert cost(lengths, chunks, overhead) == cheapest_by_trying_all(lengths, overhead)
+
+
+def test_a_known_cut() -> None:
+    # One chunk: 4 × 50 + 10 = 210; two: 2 × 50 + 2 × 6 + 20 = 132; three, with 6 and 5 apart: 141.
+    assert partition([5, 50, 6, 49], overhead_tokens=10) == [[1, 3], [0, 2]]
+
+
+def test_one_chunk_where_another_pass_costs_more_than_all_padding() -> None:
+    assert partition(UNEVEN, overhead_tokens=10_000) == [list(range(8))]
+
+
+@pytest.mark.parametrize("overhead", [0, 64])
+def test_one_chunk_where_all_lengths_are_equal(overhead: int) -> None:
+    assert partition(EVEN, overhead) == [list(range(8))]
+
+
+def test_a_chunk_a_length_where_passes_cost_nothing() -> None:
+    assert partition([2, 9, 2, 5], overhead_tokens=0) == [[1], [3], [0, 2]]
+    assert partition([], overhead_tokens=0) == []
+
+
+def test_a_pass_costs_more_on_a_gpu() -> None:
+    assert 0 < default_overhead_tokens("cpu") < default_overhead_tokens("cuda")
+
+
+def classifier(kind: str, folder: Path, adapter: bool) -> Any:
+    """The tiny model in training mode without dropout; with an adapter whose update is not zero."""
+    import torch
+    from peft import LoraConfig, TaskType, get_peft_model
+    from transformers import AutoModelForSequenceClassification
+
+    model = AutoModelForSequenceClassification.from_pretrained(str(folder), dtype=torch.float32)
+    model.config.pad_token_id = PAD[kind]
+    if adapter:
+        config = LoraConfig(
+            task_type=TaskType.SEQ_CLS,
+            r=4,
+            lora_dropout=0.0,
+            target_modules=TARGETS[kind],
+            modules_to_save=[HEAD[kind]],
+            init_lora_weights=False,
+        )
+        torch.manual_seed(1)
+        model = get_peft_model(model, config)
+    return model.train()
+
+
+def batch(kind: str, lengths: Sequence[int], seed: int = 0) -> dict[str, Any]:
+    """Random words of these lengths as TRL's collator lays them out: the first half chosen, the second rejected."""
+    from trl.trainer.reward_trainer import DataCollatorForPreference
+
+    rng = np.random.default_rng(seed)
+    texts = [rng.integers(10, 60, length).tolist() for length in lengths]
+    half = len(texts) // 2
+    rows = [{"chosen_ids": one, "rejected_ids": two} for one, two in zip(texts[:half], texts[half:], strict=True)]
+    made: dict[str, Any] = DataCollatorForPreference(pad_token_id=PAD[kind])(rows)
+    return made
+
+
+def loss_of(rewards: Any) -> Any:
+    import torch
+
+    chosen, rejected = rewards.chunk(2)
+    return -torch.nn.functional.logsigmoid(chosen - rejected).mean()
+
+
+def gradients(model: Any, loss: Any) -> dict[str, Any]:
+    model.zero_grad(set_to_none=True)
+    loss.backward()
+    return {name: weights.grad.clone() for name, weights in model.named_parameters() if weights.requires_grad}
+
+
+def furthest(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
+    assert one.keys() == other.keys() and one
+    return max(float((one[name] - other[name]).abs().max()) for name in one)
+
+
+@pytest.fixture(params=["llama", "bert"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def folder(kind: str, llama: Path, bert: Path) -> Path:
+    return {"llama": llama, "bert": bert}[kind]
+
+
+@pytest.fixture
+def widths() -> Callable[[Any], list[tuple[int, ...]]]:
+    """Shapes of every batch that reaches a model's embedding from now on."""
+
+    def watch(model: Any) -> list[tuple[int, ...]]:
+        shapes: list[tuple[int, ...]] = []
+        model.get_input_embeddings().register_forward_hook(lambda _, ids, __: shapes.append(tuple(ids[0].shape)))
+        return shapes
+
+    return watch
+
+
+@pytest.mark.parametrize("adapter", [False, True], ids=["plain", "lora"])
+def test_rewards_and_gradients_are_those_of_one_pass(kind: str, folder: Path, adapter: bool, widths: Any) -> None:
+    import torch
+
+    model, inputs = classifier(kind, folder, adapter), batch(kind, UNEVEN)
+    whole = model(**inputs).logits.squeeze(-1)
+    expected = gradients(model, loss_of(whole))
+    shapes = widths(model)
+    rewards = chunked_rewards(model, **inputs, overhead_tokens=10)
+    assert shapes == [(2, 40), (2, 21), (4, 6)]
+    torch.testing.assert_close(rewards, whole, rtol=0, atol=1e-5)
+    assert rewards.std() > 1e-2  # an order that is wrong would show
+    assert max(float(one.abs().max()) for one in expected.values()) > 1e-2
+    assert furthest(gradients(model, loss_of(rewards)), expected) < 1e-5
+
+
+def test_one_chunk_is_the_batch_as_it_came(kind: str, folder: Path, widths: Any) -> None:
+    import torch
+
+    model, inputs = classifier(kind, folder, adapter=True), batch(kind, UNEVEN)
+    shapes = widths(model)
+    rewards = chunked_rewards(model, **inputs, overhead_tokens=10_000)
+    assert shapes == [(8, 40)]
+    assert torch.equal(rewards, model(**inputs).logits.squeeze(-1))
+
+
+def test_under_autocast_and_without_gradients(kind: str, folder: Path) -> None:
+    import torch
+
+    model, inputs = classifier(kind, folder, adapter=True), batch(kind, UNEVEN)
+    with torch.no_grad():
+        expected = model(**inputs).logits.squeeze(-1)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            rewards = chunked_rewards(model, **inputs, overhead_tokens=10)
+            assert rewards.dtype == model(**inputs).logits.dtype
+    assert not rewards.requires_grad
+    assert np.corrcoef(rewards.float(), expected)[0, 1] > 0.99
+
+
+def test_rows_padded_on_the_left_are_scored_right(llama: Path) -> None:
+    import torch
+
+    model = classifier("llama", llama, adapter=False)
+    inputs = {name: values.flip(1) for name, values in batch("llama", UNEVEN).items()}
+    rewards = chunked_rewards(model, **inputs, overhead_tokens=0)
+    torch.testing.assert_close(rewards, model(**inputs).logits.squeeze(-1), rtol=0, atol=1e-5)
+
+
+def test_arguments_reach_every_pass(llama: Path) -> None:
+    seen: list[Any] = []
+    model = classifier("llama", llama, adapter=False)
+    model.register_forward_pre_hook(lambda _, __, named: seen.append(named["use_cache"]), with_kwargs=True)
+    chunked_rewards(model, **batch("llama", UNEVEN), overhead_tokens=10, use_cache=False)
+    assert seen == [False] * 3
+
+
+def test_gradient_checkpointing_changes_nothing(llama: Path) -> None:
+    model, inputs = classifier("llama", llama, adapter=True), batch("llama", UNEVEN)
+    expected = gradients(model, loss_of(model(**inputs).logits.squeeze(-1)))
+    model.enable_input_require_grads()
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    found = gradients(model, loss_of(chunked_rewards(model, **inputs, overhead_tokens=10, use_cache=False)))
+    assert furthest(found, expected) < 1e-5
+
+
+@pytest.fixture(scope="module")
+def two_processes(tmp_path_factory: pytest.TempPathFactory, llama: Path, bert: Path) -> list[dict[str, Any]]:
+    """What `one_of_two` found, of each process."""
+    import torch
+
+    folder = tmp_path_factory.mktemp("two")
+    for rank, lengths in enumerate((UNEVEN, EVEN)):
+        # Made here, so that neither process has to load TRL for it.
+        torch.save({kind: batch(kind, lengths, seed=rank) for kind in PAD}, folder / f"{rank}.pt")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    started = [
+        subprocess.Popen(
+            [sys.executable, __file__, str(rank), str(folder), str(llama), str(bert)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        said = [process.communicate(timeout=300)[0] for process in started]
+    finally:
+        for process in started:  # one that waits for the other for ever
+            process.kill()
+    assert [process.returncode for process in started] == [0, 0], "\n".join(said)
+    return [json.loads((folder / f"{rank}.json").read_text(encoding="utf-8")) for rank in range(2)]
+
+
+def test_gradients_on_two_processes_are_those_of_one_pass_each(two_processes: list[dict[str, Any]]) -> None:
+    """The processes cut their batches into different numbers of chunks."""
+    first, second = (found["ddp"] for found in two_processes)
+    assert len(first) == len(second) == 2 * 2 * len(DDP_OPTIONS)
+    for one, other in zip(first, second, strict=True):
+        assert (one["passes"], other["passes"]) == (3, 1), one["name"]
+        assert one["furthest"] < 1e-5 and other["furthest"] < 1e-5, one["name"]
+        assert one["largest"] > 1e-2, one["name"]
+        # Reduced, not each its own.
+        assert one["checksum"] == pytest.approx(other["checksum"], abs=1e-6), one["name"]
+
+
+@pytest.mark.parametrize("case", ["sharded", "DDP inside"])
+def test_a_model_that_waits_in_every_pass_gets_its_batch_in_one(two_processes: list[dict[str, Any]], case: str) -> None:
+    for found in two_processes:
+        assert found[case]["passes"] == 1
+        assert found[case]["furthest"] < 1e-5
+
+
+DDP_OPTIONS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "find unused": {"find_unused_parameters": True},
+    "static": {"static_graph": True},
+    "checkpointing": {},
+}
+
+
+def one_of_two(rank: int, folder: Path, models: Mapping[str, Path]) -> None:
+    """One process: gradients of chunks against those of one pass through the same wrapper."""
+    import torch
+
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
+    assert torch.distributed.get_world_size() == 2
+    batches = torch.load(folder / f"{rank}.pt")
+    ddp = [
+        ddp_case(kind, path, adapter, name, batches[kind])
+        for kind, path in models.items()
+        for adapter in (False, True)
+        for name in DDP_OPTIONS
+    ]
+    found = {"ddp": ddp} | {
+        wrapper: one_pass_case(wrapper, models["llama"], batches["llama"]) for wrapper in ("sharded", "DDP inside")
+    }
+    (folder / f"{rank}.json").write_text(json.dumps(found), encoding="utf-8")
+    torch.distributed.destroy_process_group()
+
+
+def ddp_case(kind: str, path: Path, adapter: bool, name: str, inputs: dict[str, Any]) -> dict[str, Any]:
+    from torch.nn.parallel import DistributedDataParallel
+
+    def wrapped() -> tuple[Any, Any]:
+        model = classifier(kind, path, adapter)
+        if name == "checkpointing":
+            model.enable_input_require_grads()
+            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        return model, DistributedDataParallel(model, **DDP_OPTIONS[name])
+
+    model, ddp = wrapped()
+    expected = gradients(model, loss_of(ddp(**inputs).logits.squeeze(-1)))
+    model, ddp = wrapped()
+    passes = []
+    model.get_input_embeddings().register_forward_hook(lambda *_: passes.append(1))
+    for _ in range(2):  # the reducer arranges its buckets anew after the first step
+        passes.clear()
+        found = gradients(model, loss_of(chunked_rewards(ddp, **inputs, overhead_tokens=10)))
+    return {
+        "name": f"{kind}, {'lora' if adapter else 'plain'}, {name}",
+        "passes": len(passes),
+        "furthest": furthest(found, expected),
+        "largest": max(float(one.abs().max()) for one in expected.values()),
+        "checksum": sum(float(one.double().abs().sum()) for one in found.values()),
+    }
+
+
+def one_pass_case(wrapper: str, path: Path, inputs: dict[str, Any]) -> dict[str, Any]:
+    import torch
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.nn.parallel import DistributedDataParallel
+
+    model = classifier("llama", path, adapter=False)
+    passes: list[int] = []
+    model.get_input_embeddings().register_forward_hook(lambda *_: passes.append(1))
+    if wrapper == "sharded":
+        wrapped = fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
+    else:
+
+        class Around(torch.nn.Module):
+            """As torch.compile's module, which accelerate puts around DDP."""
+
+            def __init__(self) -> None:
+                super().__init__()
+                self.inside = DistributedDataParallel(model)
+
+            def forward(self, **inputs: Any) -> Any:
+                return self.inside(**inputs)
+
+        wrapped = Around()
+    with torch.no_grad():
+        rewards = chunked_rewards(wrapped, **inputs, overhead_tokens=10)
+        n_passes = len(passes)
+        expected = wrapped(**inputs).logits.squeeze(-1)
+    return {"passes": n_passes, "furthest": float((rewards - expected).abs().max())}
+
+
+if __name__ == "__main__":
+    one_of_two(int(sys.argv[1]), Path(sys.argv[2]), {"llama": Path(sys.argv[3]), "bert": Path(sys.argv[4])})

@@ -1,0 +1,344 @@
+"""Training in fp32: the best checkpoint is kept, seeds decide everything, and an interrupted run goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from cda.errors import DataError, ModelError, RecipeError
+from cda.models.load import ModelSpec, load_reward_model
+from cda.records import Lesson, Pair, user_prompt
+from cda.score.classifier import ClassifierScorer
+from cda.training.lora import Lora, TrainingResult, check_targets, train_adapter
+
+if TYPE_CHECKING:
+    from conftest import ModelMaker, Trained
+
+Train = Callable[..., TrainingResult]
+
+
+@pytest.fixture
+def train(
+    llama: Path, preference_pairs: list[Pair], lora: Lora, train_arguments: Mapping[str, Any], tmp_path: Path
+) -> Train:
+    """Trains the tiny Llama without validation pairs, unless told otherwise."""
+
+    def run(
+        name: str = "run",
+        model: Path = llama,
+        seed: int = 0,
+        lora: Lora = lora,
+        validation: list[Pair] | None = None,
+        pairs: list[Pair] | None = None,
+        precision: Any = "fp32",
+        held: list[Lesson] | None = None,
+        **arguments: Any,
+    ) -> TrainingResult:
+        loaded = load_reward_model(ModelSpec(str(model), precision, 64))
+        lessons = [Lesson(pair) for pair in (preference_pairs[:12] if pairs is None else pairs)]
+        held = held or [Lesson(pair) for pair in validation or []]
+        arguments = {**train_arguments, **arguments}
+        return train_adapter(loaded, lessons, held, lora, arguments, tmp_path / name, seed)
+
+    return run
+
+
+def losses(result: TrainingResult) -> list[float]:
+    return [entry["loss"] for entry in result.history if "loss" in entry]
+
+
+def weights(folder: Path) -> dict[str, np.ndarray[Any, Any]]:
+    from safetensors.numpy import load_file
+
+    return load_file(folder / "adapter_model.safetensors")
+
+
+def assert_same_weights(one: Path, other: Path) -> None:
+    first, second = weights(one), weights(other)
+    assert first.keys() == second.keys()
+    for name, values in first.items():
+        np.testing.assert_array_equal(values, second[name], err_msg=name)
+
+
+def differ(one: Path, other: Path) -> bool:
+    first, second = weights(one), weights(other)
+    return any(not np.array_equal(values, second[name]) for name, values in first.items())
+
+
+def test_the_checkpoint_with_the_best_validation_accuracy_is_saved(trained_fp32: Trained) -> None:
+    result = trained_fp32.result
+    accuracy = {entry["step"]: entry["eval_accuracy"] for entry in result.history if "eval_accuracy" in entry}
+    assert list(accuracy) == [3, 6, 9]
+    assert result.best_step is not None
+    assert accuracy[result.best_step] == max(accuracy.values()) > min(accuracy.values())
+    checkpoints = result.adapter.parent / "checkpoints"
+    assert_same_weights(result.adapter, checkpoints / f"checkpoint-{result.best_step}")
+    assert differ(result.adapter, checkpoints / "checkpoint-3")
+
+
+def test_a_validation_part_that_cutting_empties_is_told(
+    train: Train, words: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before a wrong rate stops it: nothing is trained here."""
+    alike = [Pair(user_prompt(words(5)), words(70), words(75))]
+    with pytest.raises(RecipeError):
+        train(validation=alike, learning_rate=-1.0)
+    assert "no validation pair is left: all 1 are the same on both sides after cutting" in capsys.readouterr().out
+
+
+def test_without_validation_pairs_nothing_is_evaluated_and_the_last_weights_are_kept(
+    train: Train, tmp_path: Path
+) -> None:
+    result = train()
+    assert not any("eval_loss" in entry for entry in result.history)
+    assert (result.best_step, result.n_steps, result.n_validation) == (None, 9, 0)
+    assert_same_weights(result.adapter, tmp_path / "run" / "checkpoints" / "checkpoint-9")
+
+
+def test_the_same_seed_gives_the_same_losses_and_weights_twice_and_another_seed_others(train: Train) -> None:
+    first, again, other = train("first"), train("again"), train("other", seed=1)
+    assert len(losses(first)) == 9
+    assert losses(first) == losses(again)
+    assert_same_weights(first.adapter, again.adapter)
+    assert losses(first) != losses(other)
+
+
+def test_the_seed_alone_decides_where_the_adapter_begins(train: Train) -> None:
+    """Whatever random numbers were drawn before; two seeds that began alike would show too little spread between trainings."""
+    import torch
+
+    begins = {}
+    for name, seed, drawn_before in (("first", 0, 1), ("again", 0, 2), ("other", 1, 1)):
+        torch.manual_seed(drawn_before)
+        result = train(name, seed=seed, max_steps=1, learning_rate=1e-30)
+        begins[name] = {key: values for key, values in weights(result.adapter).items() if "lora_A" in key}
+    assert begins["first"]
+    for key, values in begins["first"].items():
+        np.testing.assert_array_equal(values, begins["again"][key], err_msg=key)
+        assert not np.allclose(values, begins["other"][key]), key
+
+
+def test_an_interrupted_run_goes_on_from_its_newest_whole_checkpoint_to_the_same_weights(
+    train: Train, watched_training: Callable[..., Any], interruption: type[Exception], tmp_path: Path
+) -> None:
+    unbroken = train("unbroken", save_steps=2)
+    with watched_training(interrupt_at=6), pytest.raises(interruption):
+        train("broken", save_steps=2)
+    checkpoints = tmp_path / "broken" / "checkpoints"
+    assert sorted(path.name for path in checkpoints.glob("checkpoint-*")) == ["checkpoint-2", "checkpoint-4"]
+    # A kill while checkpoint 6 was being written: weights are there, the state that is written last is not.
+    half = checkpoints / "checkpoint-6"
+    half.mkdir()
+    (half / "adapter_model.safetensors").write_bytes(b"half")
+    (tmp_path / "broken" / "adapter").mkdir()
+    (tmp_path / "broken" / "adapter" / ".tmp").write_bytes(b"half")
+    with watched_training() as steps:
+        resumed = train("broken", save_steps=2)
+    assert len(steps) == 5  # steps 5 to 9
+    assert not (resumed.adapter / ".tmp").exists()
+    assert resumed.n_steps == 9
+    assert differ(unbroken.adapter, tmp_path / "unbroken" / "checkpoints" / "checkpoint-6")
+    assert_same_weights(resumed.adapter, unbroken.adapter)
+    assert losses(resumed) == losses(unbroken)
+    assert [entry.get("num_tokens") for entry in resumed.history] == [
+        entry.get("num_tokens") for entry in unbroken.history
+    ]
+
+
+def test_bert_is_trained_and_scored_through_its_pair_form(
+    train: Train,
+    bert: Path,
+    lora: Lora,
+    preference_pairs: list[Pair],
+    watched_training: Callable[..., Any],
+) -> None:
+    targets = Lora(lora.r, lora.alpha, lora.dropout, ["query", "value"])
+    with watched_training(inspect=True) as steps:
+        result = train(model=bert, lora=targets, precision="8bit")
+    assert steps[0].twice_the_same
+    assert not steps[-1].twice_the_same
+    assert steps[-1].trainable_dtypes == {"torch.float32"}
+    assert "base_model.model.classifier.weight" in weights(result.adapter)
+    spec = ModelSpec(str(bert), "8bit", 64)
+    prompts = [pair.prompt for pair in preference_pairs[:12]]
+
+    def mean_margin(adapter: Path | None) -> float:
+        scorer = ClassifierScorer(load_reward_model(spec, adapter))
+        chosen = scorer.score(prompts, [pair.chosen for pair in preference_pairs[:12]])
+        rejected = scorer.score(prompts, [pair.rejected for pair in preference_pairs[:12]])
+        return float(np.mean(chosen - rejected))
+
+    assert mean_margin(result.adapter) > mean_margin(None) + 0.5  # the chosen side gained
+
+
+def test_pairs_can_be_grouped_by_length(train: Train) -> None:
+    result = train(train_sampling_strategy="group_by_length", remove_unused_columns=False)
+    assert len(losses(result)) == 9
+
+
+def test_cut_and_identical_pairs_of_both_splits_reach_the_result(
+    train: Train, preference_pairs: list[Pair], words: Callable[..., str]
+) -> None:
+    prompt = user_prompt(words(5))
+    cut = Pair(prompt, words(60), words(3))
+    same_after_cut = Pair(prompt, words(70), words(75))
+    result = train(
+        pairs=[*preference_pairs[:4], cut, same_after_cut], validation=[preference_pairs[5], cut], num_train_epochs=1
+    )
+    assert (result.n_train, result.n_validation) == (5, 2)
+    assert (result.n_truncated, result.n_identical) == (3, 1)
+
+
+@pytest.mark.parametrize("n_sound", [0, 1])
+def test_most_pairs_alike_after_cutting_are_a_data_error(
+    train: Train, preference_pairs: list[Pair], words: Callable[..., str], n_sound: int
+) -> None:
+    alike = [Pair(user_prompt(words(5, start)), words(70), words(75)) for start in range(2)]
+    with pytest.raises(DataError) as error:
+        train(pairs=[*preference_pairs[:n_sound], *alike])
+    assert f"2 of {2 + n_sound} training pairs are the same on both sides after cutting to 64 tokens" in str(
+        error.value
+    )
+    assert "Raise model.max_length_tokens" in str(error.value)
+
+
+def test_targets_that_match_nothing_are_a_model_error_that_lists_the_layers(train: Train, llama: Path) -> None:
+    with pytest.raises(ModelError) as error:
+        train(lora=Lora(8, 16, 0.05, ["query", "value"]))
+    assert str(error.value) == (
+        f"lora.target_modules ['query', 'value'] match no layer of {llama}. "
+        "Its linear layers are: down_proj, gate_proj, k_proj, o_proj, q_proj, score, up_proj, v_proj. "
+        "Name some of them, as in lora.target_modules=[q_proj,v_proj]"
+    )
+
+
+def test_targets_are_checked_from_the_configuration_alone(llama: Path) -> None:
+    from cda.models.load import ModelSpec
+
+    check_targets(ModelSpec(str(llama), "fp32", 64), ["q_proj", "value"])  # one that is there will do, as PEFT has it
+    check_targets(ModelSpec(str(llama), "fp32", 64), ["self_attn.v_proj"])
+    with pytest.raises(ModelError, match=r"match no layer .* as in lora\.target_modules=\[q_proj,v_proj\]"):
+        check_targets(ModelSpec(str(llama), "fp32", 64), ["proj"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"lerning_rate": 1e-4}, "lerning_rate"),
+        ({"optim": "adamv"}, "adamv"),
+        ({"save_steps": 20, "eval_steps": 7}, "7"),
+    ],
+)
+def test_a_refused_training_argument_is_a_recipe_error(
+    train: Train, preference_pairs: list[Pair], arguments: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(RecipeError) as error:
+        train(validation=preference_pairs[12:], **arguments)
+    assert len(error.value.problems) == 1
+    assert str(error.value).startswith("train: ")
+    assert told in str(error.value)
+
+
+def test_a_validation_loss_that_is_no_number_stops_the_training(train: Train, preference_pairs: list[Pair]) -> None:
+    with pytest.raises(ModelError) as error:
+        # Evaluated after step 1, before the next training loss shows it.
+        train(validation=preference_pairs[12:], learning_rate=1e30, max_grad_norm=0, eval_steps=1, save_steps=1)
+    assert str(error.value) == (
+        "training stopped at step 1: the validation loss is nan. Lower train.learning_rate, "
+        "or use model.precision=fp32; earlier checkpoints are kept in the run folder"
+    )
+
+
+def test_a_training_loss_that_is_no_number_stops_the_training_before_it_is_saved(train: Train, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"training stopped at step 2: the loss is nan\. Lower train\.learning_rate"):
+        # Not logged until later: what is saved at step 2 would be broken already.
+        train(learning_rate=1e30, max_grad_norm=0, logging_steps=100, save_steps=1)
+    assert [path.name for path in (tmp_path / "run" / "checkpoints").glob("checkpoint-*")] == ["checkpoint-1"]
+
+
+def test_a_bf16_base_trains_on_cpu(train: Train) -> None:
+    assert np.isfinite(losses(train(precision="bf16", num_train_epochs=1))).all()
+
+
+def test_a_tokenizer_without_padding_and_eos_trains_with_the_token_the_notes_name(
+    train: Train, llama_maker: ModelMaker
+) -> None:
+    model = llama_maker("train-no-pad-no-eos", pad=None, eos=False)
+    assert np.isfinite(losses(train(model=model, num_train_epochs=1))).all()
+
+
+def test_the_notes_are_the_same_after_training(
+    llama_maker: ModelMaker, preference_pairs: list[Pair], lora: Lora, tmp_path: Path
+) -> None:
+    model = load_reward_model(ModelSpec(str(llama_maker("train-no-pad", pad=None)), "fp32", 64))
+    assert (before := model.template.notes()) == ["The tokenizer has no padding token; token 0 is used."]
+    train_adapter(model, [Lesson(pair) for pair in preference_pairs[:4]], [], lora, {"max_steps": 1}, tmp_path, seed=0)
+    assert model.template.notes() == before
+
+
+def test_weights_that_a_sound_loss_broke_are_not_saved(
+    train: Train, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The last step's loss is finite, its update is not."""
+    from cda.training.trainer import ObjectiveTrainer
+
+    step = ObjectiveTrainer.training_step
+
+    def break_weights(self: Any, model: Any, *rest: Any, **named: Any) -> Any:
+        loss = step(self, model, *rest, **named)
+        if self.state.global_step == 8:
+            next(weights for weights in model.parameters() if weights.requires_grad).data.fill_(float("nan"))
+        return loss
+
+    monkeypatch.setattr(ObjectiveTrainer, "training_step", break_weights)
+    with pytest.raises(ModelError, match=r"training stopped at step 9: \d+ trained tensors are NaN or infinite"):
+        train(save_steps=3)
+    checkpoints = sorted(path.name for path in (tmp_path / "run" / "checkpoints").glob("checkpoint-*"))
+    assert checkpoints == ["checkpoint-3", "checkpoint-6"]
+    assert not (tmp_path / "run" / "adapter").exists()
+
+
+def test_a_choice_by_accuracy_among_ties_alone_is_refused(train: Train, preference_pairs: list[Pair]) -> None:
+
+    loaded_ties = [Lesson(pair, 0.5) for pair in preference_pairs[12:]]
+    with pytest.raises(RecipeError, match="ties alone, which have no accuracy"):
+        train(held=loaded_ties, metric_for_best_model="eval_accuracy", greater_is_better=True)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError(
+            "[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9"
+        ),
+        type("OutOfMemoryError", (RuntimeError,), {})("CUDA out of memory. Tried to allocate 2.00 GiB"),
+    ],
+)
+def test_too_little_memory_says_batch_length_and_what_to_lower(
+    train: Train, monkeypatch: pytest.MonkeyPatch, error: RuntimeError
+) -> None:
+    from cda.training.trainer import ObjectiveTrainer
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(ObjectiveTrainer, "compute_loss", fail)
+    with pytest.raises(ModelError, match=r"batches of 4 pairs, the longest text \d+ tokens\. Lower train\.per_device"):
+        train()
+
+
+def test_another_runtime_error_is_not_taken_for_too_little_memory(
+    train: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cda.training.trainer import ObjectiveTrainer
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("expected scalar type Half but found Float")
+
+    monkeypatch.setattr(ObjectiveTrainer, "compute_loss", fail)
+    with pytest.raises(RuntimeError, match="expected scalar type"):
+        train()

@@ -1,0 +1,134 @@
+"""What each objective's loss rewards, by hand, against TRL's own, and as a training that reaches its target."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cda.models.load import ModelSpec, load_reward_model
+from cda.records import Lesson, Pair
+from cda.score.classifier import ClassifierScorer
+from cda.training.dataset import collator, encode_pairs
+from cda.training.lora import Lora, train_adapter
+from cda.training.objectives import agreement, preference_loss
+
+
+def loss(differences: list[float], targets: list[float], margins: list[float], weights: list[float]) -> float:
+    import torch
+
+    columns = (torch.tensor(values, dtype=torch.float64) for values in (differences, targets, margins, weights))
+    return float(preference_loss(*columns))
+
+
+def log_sigmoid(x: float) -> float:
+    return -math.log1p(math.exp(-x))
+
+
+def test_a_preference_is_trls_pairwise_loss_with_its_margin() -> None:
+    assert loss([1.5], [1], [0], [1]) == pytest.approx(-log_sigmoid(1.5))
+    assert loss([1.5], [1], [0.5], [1]) == pytest.approx(-log_sigmoid(1.0))
+
+
+def test_a_target_of_zero_is_the_pair_the_other_way_round() -> None:
+    assert loss([1.5], [0], [0.5], [1]) == pytest.approx(loss([-1.5], [1], [0.5], [1]))
+
+
+def test_a_tie_is_least_at_no_difference_and_the_same_on_both_sides() -> None:
+    at = [loss([d], [0.5], [0], [1]) for d in (-1.0, -0.1, 0.0, 0.1, 1.0)]
+    assert min(at) == at[2] == pytest.approx(math.log(2))
+    assert at[0] == pytest.approx(at[4])
+    assert at[1] == pytest.approx(at[3])
+
+
+def test_a_soft_target_is_least_where_sigma_of_the_difference_is_the_target() -> None:
+    best = math.log(0.8 / 0.2)
+    at = [loss([best + step], [0.8], [0], [1]) for step in (-0.2, 0.0, 0.2)]
+    assert min(at) == at[1]
+
+
+def test_weights_scale_a_pair_whatever_is_beside_it() -> None:
+    alone, beside = loss([0.3], [1], [0], [3]), loss([0.3, 2.0], [1, 1], [0, 0], [3, 0])
+    assert alone == pytest.approx(3 * -log_sigmoid(0.3))
+    assert beside == pytest.approx(alone / 2)  # the mean is over pairs
+
+
+def test_ties_have_no_side_to_agree_with() -> None:
+    import torch
+
+    differences = torch.tensor([1.0, -1.0, 0.0, 2.0, -2.0])
+    targets = torch.tensor([1.0, 0.3, 1.0, 0.5, 1.0])
+    assert agreement(differences, targets) == (2, 4)
+
+
+def test_equal_rewards_agree_with_no_side_whichever_is_taught() -> None:
+    import torch
+
+    for target in (0.0, 0.3, 0.7, 1.0):
+        assert agreement(torch.tensor([0.0, 0.0]), torch.tensor([target, 0.5])) == (0, 1)
+
+
+def test_gradients_are_trls_own_on_the_same_batch(llama: Path, preference_pairs: list[Pair], tmp_path: Path) -> None:
+    import torch
+    from trl import RewardConfig, RewardTrainer
+    from trl.trainer.reward_trainer import DataCollatorForPreference
+
+    from cda.training.trainer import ObjectiveTrainer
+
+    def gradients(kind: type, **own: Any) -> dict[str, Any]:
+        loaded = load_reward_model(ModelSpec(str(llama), "fp32", 64))
+        dataset = encode_pairs([Lesson(pair) for pair in preference_pairs[:8]], loaded.template).dataset
+        config = RewardConfig(
+            str(tmp_path), use_cpu=True, bf16=False, max_length=None, remove_unused_columns=False, report_to="none"
+        )
+        pad = loaded.template.pad_token_id
+        collate = collator(pad) if own else DataCollatorForPreference(pad_token_id=pad)
+        trainer = kind(
+            model=loaded.model, args=config, train_dataset=dataset, processing_class=loaded.template.tokenizer,
+            data_collator=collate, **own,
+        )  # fmt: skip
+        loaded.model.train()
+        batch = collate([dataset[row] for row in range(8)])
+        trainer.compute_loss(loaded.model, batch).backward()
+        return {name: one.grad for name, one in loaded.model.named_parameters() if one.grad is not None}
+
+    ours, theirs = gradients(ObjectiveTrainer, overhead_tokens=0), gradients(RewardTrainer)
+    assert ours.keys() == theirs.keys()
+    assert max(float(one.abs().max()) for one in theirs.values()) > 1e-3
+    for name, one in theirs.items():
+        torch.testing.assert_close(ours[name], one, atol=1e-5, rtol=0)
+
+
+Margins = Callable[..., np.ndarray[Any, Any]]
+
+
+@pytest.fixture
+def margins_after(
+    llama: Path, preference_pairs: list[Pair], lora: Lora, train_arguments: Mapping[str, Any], tmp_path: Path
+) -> Margins:
+    """Margins of the first four pairs after training on them with a target."""
+
+    def train(target: float, margin: float = 0.0) -> np.ndarray[Any, Any]:
+        loaded = load_reward_model(ModelSpec(str(llama), "fp32", 64))
+        lessons = [Lesson(pair, target, margin) for pair in preference_pairs[:4]]
+        arguments = {**train_arguments, "num_train_epochs": 60, "learning_rate": 5e-3, "save_strategy": "no"}
+        folder = tmp_path / f"{target}-{margin}"
+        adapter = train_adapter(
+            loaded, lessons, [], Lora(lora.r, lora.alpha, 0.0, lora.target_modules), arguments, folder, 0
+        )
+        scorer = ClassifierScorer(load_reward_model(ModelSpec(str(llama), "fp32", 64), adapter.adapter))
+        pairs = preference_pairs[:4]
+        prompts = [pair.prompt for pair in pairs]
+        return scorer.score(prompts, [p.chosen for p in pairs]) - scorer.score(prompts, [p.rejected for p in pairs])
+
+    return train
+
+
+def test_training_reaches_a_tie_and_a_soft_target(margins_after: Margins) -> None:
+    np.testing.assert_allclose(margins_after(0.5), 0, atol=0.15)
+    np.testing.assert_allclose(margins_after(0.75), math.log(3), atol=0.25)
+    assert (margins_after(0.0) < -1.5).all()

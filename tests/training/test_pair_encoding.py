@@ -1,0 +1,60 @@
+"""Pairs to token ids: what is cut and what is left out is counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cda.models.load import ModelSpec, load_template
+from cda.models.template import Template
+from cda.records import Lesson, Pair, user_prompt
+from cda.training.dataset import encode_pairs
+
+LIMIT = 12  # BOS and four marks leave seven words
+
+
+@pytest.fixture(scope="module")
+def template(llama: Path) -> Template:
+    return load_template(ModelSpec(str(llama), "fp32", LIMIT))
+
+
+def test_cut_and_identical_pairs_are_counted_and_the_rest_keeps_its_order(
+    template: Template, words: Callable[..., str]
+) -> None:
+    prompt = user_prompt(words(2))
+    pairs = [
+        Pair(prompt, words(5), words(3, start=20)),  # exactly twelve tokens: not cut
+        Pair(prompt, words(6), words(3, start=20)),  # one side cut
+        Pair(prompt, words(3, start=20), words(9)),  # the other side cut
+        Pair(prompt, words(8), words(9)),  # both cut, different only past the cut
+        Pair(prompt, words(8), words(8, start=30)),  # both cut, still different
+        Pair(prompt, words(4), words(4)),  # the same from the start
+    ]
+    encoded = encode_pairs([Lesson(pair) for pair in pairs], template)
+    assert encoded.n_truncated == 4
+    assert encoded.n_identical == 2
+    assert encoded.dataset["length"] == [12, 12, 12, 12]
+    assert [len(ids) for ids in encoded.dataset["chosen_ids"]] == [12, 12, 10, 12]
+    assert [len(ids) for ids in encoded.dataset["rejected_ids"]] == [10, 10, 12, 12]
+
+
+def test_training_sees_the_same_ids_as_scoring(template: Template, words: Callable[..., str]) -> None:
+    pair = Pair(user_prompt(words(3)), words(2), words(8, start=5))
+    row = encode_pairs([Lesson(pair)], template).dataset[0]
+    assert row["chosen_ids"] == template.encode(pair.prompt, pair.chosen).ids
+    assert row["rejected_ids"] == template.encode(pair.prompt, pair.rejected).ids
+    for side in ("chosen_ids", "rejected_ids"):
+        assert row[side][0] == template.tokenizer.bos_token_id
+        assert row[side].count(template.tokenizer.bos_token_id) == 1
+
+
+def test_length_is_that_of_the_longer_side(template: Template, words: Callable[..., str]) -> None:
+    pair = Pair(user_prompt(words(1)), words(1), words(4))
+    assert encode_pairs([Lesson(pair)], template).dataset["length"] == [10]  # five marks, one word and four
+
+
+def test_no_pairs_make_an_empty_dataset(template: Template) -> None:
+    encoded = encode_pairs([], template)
+    assert (len(encoded.dataset), encoded.n_truncated, encoded.n_identical) == (0, 0, 0)
