@@ -1,3 +1,69 @@
-"""Find the stylistic biases of reward models and LLM judges, measure them, and train them away."""
+"""Find the stylistic biases of reward models and LLM judges, measure them, and train them away.
+
+>>> import cda
+>>> audit = cda.audit("my-org/my-reward-model", biases=["jargon", "length"])  # doctest: +SKIP
+>>> audit.skew["jargon"].before  # doctest: +SKIP
+>>> run = cda.train("jargon", model="my-org/my-reward-model", pairs="my-org/my-preferences")  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cda.api.results import Audit, Run, load
+    from cda.api.runs import audit, train
+    from cda.api.texts import label, rewrite
+    from cda.errors import CdaError, DataError, LLMError, ModelError, RecipeError, RunError, SpendingError
+    from cda.results.base import Estimate, Missing
 
 __version__ = "0.1.0"
+
+# Where each public name is; loaded when it is first used, so that `import cda` takes no time.
+_MODULES = {
+    "audit": "cda.api.runs",
+    "train": "cda.api.runs",
+    "label": "cda.api.texts",
+    "rewrite": "cda.api.texts",
+    "load": "cda.api.results",
+    "Audit": "cda.api.results",
+    "Run": "cda.api.results",
+    "Estimate": "cda.results.base",
+    "Missing": "cda.results.base",
+    "CdaError": "cda.errors",
+    "DataError": "cda.errors",
+    "LLMError": "cda.errors",
+    "ModelError": "cda.errors",
+    "RecipeError": "cda.errors",
+    "RunError": "cda.errors",
+    "SpendingError": "cda.errors",
+}
+__all__ = [
+    "Audit",
+    "CdaError",
+    "DataError",
+    "Estimate",
+    "LLMError",
+    "Missing",
+    "ModelError",
+    "RecipeError",
+    "Run",
+    "RunError",
+    "SpendingError",
+    "audit",
+    "label",
+    "load",
+    "rewrite",
+    "train",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'cda' has no attribute '{name}'")
+    return getattr(import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})

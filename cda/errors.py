@@ -43,6 +43,18 @@ class LLMError(CdaError):
     """An LLM endpoint refused, is missing, or never answered in the asked format."""
 
 
+class SpendingError(CdaError):
+    """Something would cost money that nobody has agreed to.
+
+    Attributes:
+        dollars: What it would cost, estimated; None where no price is known.
+    """
+
+    def __init__(self, message: str, dollars: float | None = None) -> None:
+        super().__init__(message)
+        self.dollars = dollars
+
+
 class RunError(CdaError):
     """The run folder or the launch does not allow the work to go on."""
 

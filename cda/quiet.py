@@ -1,10 +1,14 @@
-"""Keeps libraries from printing what a user of cda cannot act on."""
+"""Keeps libraries from printing what a user of cda cannot act on, and says whether progress bars are shown."""
 
 from __future__ import annotations
 
 import logging
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_bars = True
 
 
 def quiet_libraries() -> None:
@@ -16,3 +20,19 @@ def quiet_libraries() -> None:
     # That a faster 4-bit kernel for CPUs could be downloaded: nothing here is in 4 bits.
     logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module=r"(torch|bitsandbytes|peft|trl|accelerate|transformers)\b")
+
+
+def hides_bars() -> bool:
+    """Whether progress bars were switched off; what each bar takes as `disable`."""
+    return not _bars
+
+
+@contextmanager
+def progress_bars(shown: bool) -> Iterator[None]:
+    """Show or hide the progress bars of this process for a while."""
+    global _bars
+    before, _bars = _bars, shown
+    try:
+        yield
+    finally:
+        _bars = before

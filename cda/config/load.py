@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -33,6 +34,7 @@ from cda.run import fingerprint
 _LONGEST_NAME = 90
 _DEEPEST_KEY = 20
 _QUOTED = 20
+NO_SETTINGS: Mapping[str, Any] = MappingProxyType({})
 _PRESET_FOLDERS = {"model": "models", "data": "data", "audit": "audit"}
 """In the order in which they are laid over each other; one may name the preset of a later section, as `data/paper.yaml` does."""
 _OF_ONES_OWN = {"model": "name_or_path", "data": "pairs", "audit": "contrasts"}
@@ -48,6 +50,7 @@ class LoadedRecipe:
         biases: Its bias files.
         only_audit: Nothing is trained: one model or judge is measured as it is.
         confirmed: Spending money was agreed to beforehand (`--yes`).
+        asks: Whether the user may be asked, as a command does; from Python nobody is.
         prompts: What its LLM is told; the judge's with the recipe's own order and place of reasons.
         notes: What became of presets that were made for another model or for other data; said with the plan.
         opened: What the run has read and opened, shared by all copies with other settings.
@@ -58,6 +61,7 @@ class LoadedRecipe:
     biases: tuple[Bias, ...]
     only_audit: bool = False
     confirmed: bool = False
+    asks: bool = True
     prompts: Prompts = field(default_factory=ours)
     notes: tuple[str, ...] = ()
     opened: Opened = field(default_factory=Opened, compare=False, repr=False)
@@ -99,10 +103,17 @@ _FOR_A_BIAS_FILE: dict[str, Any] = {
 }
 
 
-def load_recipe(reference: str, overrides: Sequence[str] = ()) -> LoadedRecipe:
+def load_recipe(
+    reference: str, overrides: Sequence[str] = (), settings: Mapping[str, Any] = NO_SETTINGS
+) -> LoadedRecipe:
     """Resolve a recipe; a bias file stands for the recipe that debiases it, on the embedded model and data unless overridden.
 
     Contrasts that a discovery left beside a bias file are taught too, unless `data.contrasts` says otherwise.
+
+    Args:
+        reference: Path of a recipe or of a bias file, or the name of a shipped recipe.
+        overrides: `section.key=value` words, which go before the file.
+        settings: The same as a nested mapping, which goes before the words.
 
     Raises:
         RecipeError: Carries every mistake found in the file, its presets, its bias files and the overrides.
@@ -114,7 +125,7 @@ def load_recipe(reference: str, overrides: Sequence[str] = ()) -> LoadedRecipe:
         content = {"name": content.get("name"), "biases": [str(path)], **_FOR_A_BIAS_FILE}
         if is_a_file(contrasts_beside(path)):
             content["data"] = {"preset": content["data"], "contrasts": str(contrasts_beside(path))}
-    return _resolved(path, content, overrides, only_audit=False)
+    return _resolved(path, content, overrides, only_audit=False, settings=settings)
 
 
 def is_bias_content(content: Mapping[Any, Any]) -> bool:
@@ -151,13 +162,16 @@ def is_recipe(reference: str) -> bool:
     return named or Path(reference).suffix in (".yaml", ".yml")
 
 
-def load_model_audit(target: str, settings: Mapping[str, Any], overrides: Sequence[str] = ()) -> LoadedRecipe:
+def load_model_audit(
+    target: str, settings: Mapping[str, Any], overrides: Sequence[str] = (), where: str = "command line"
+) -> LoadedRecipe:
     """An audit of one model or judge, without a recipe file.
 
     Args:
         target: What is to be measured, in the form that `cda.config.scoring.kind_of` reads.
         settings: What command-line options say, in the form of a recipe.
         overrides: `section.key=value` words, which go before them.
+        where: Named in messages.
 
     Raises:
         RecipeError: Carries every mistake found.
@@ -170,7 +184,7 @@ def load_model_audit(target: str, settings: Mapping[str, Any], overrides: Sequen
     }
     if kind_of(target) == "judge":
         base["llm"] = {"model": judges_of(target)[0]}
-    return _resolved(Path("command line"), _merge(base, settings), overrides, only_audit=True)
+    return _resolved(Path(where), _merge(base, _checked_layer(settings, where, [])), overrides, only_audit=True)
 
 
 def misspelt_model(name: str) -> list[str]:
@@ -191,11 +205,18 @@ def _as_folder(target: str) -> str:
     return name if len(name) <= _LONGEST_NAME else name[len(mark) - _LONGEST_NAME :] + mark
 
 
-def _resolved(path: Path, content: Mapping[Any, Any], overrides: Sequence[str], only_audit: bool) -> LoadedRecipe:
+def _resolved(
+    path: Path,
+    content: Mapping[Any, Any],
+    overrides: Sequence[str],
+    only_audit: bool,
+    settings: Mapping[str, Any] = NO_SETTINGS,
+) -> LoadedRecipe:
     problems: list[str] = []
     notes: list[str] = []
     layers = [_checked_layer(content, str(path), problems)]
     layers.append(_parse_overrides(overrides, problems))
+    layers.append(_checked_layer(settings, str(path), problems))
     own = _merge(*layers)
     presets = _merge(*_preset_layers(own, path, problems))
     presets = _fitting(presets, layers, path, problems, notes)

@@ -54,7 +54,7 @@ def clean_pairs(rows: Sequence[Row], columns: Mapping[str, str] | None = None) -
     reasons: list[str] = []
     for row in rows:
         try:
-            pair = _pair(row.get(names["prompt"]), row.get(names["chosen"]), row.get(names["rejected"]))
+            pair = pair_of(row.get(names["prompt"]), row.get(names["chosen"]), row.get(names["rejected"]))
             if _is_tie(row):
                 raise RowError("tie")
             pairs.append(pair)
@@ -105,7 +105,7 @@ def split_by_prompt(pairs: Sequence[Pair], validation_share: float, rng: np.rand
     return [one in chosen for one in ids]
 
 
-def _pair(prompt: Any, chosen: Any, rejected: Any) -> Pair:
+def pair_of(prompt: Any, chosen: Any, rejected: Any) -> Pair:
     chosen, rejected = _nonempty(chosen, "chosen"), _nonempty(rejected, "rejected")
     if type(chosen) is not type(rejected):
         raise RowError("chosen and rejected of different types")

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from cda.embedded.model import encoder_folder
 from cda.inert import sendable
+from cda.quiet import hides_bars
 
 _BATCH_TEXTS = 32
 
@@ -32,7 +33,7 @@ def encode_sentences(texts: Sequence[str], max_tokens: int = 256) -> NDArray[np.
     model = AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
     distinct = sorted(set(texts), key=len)  # of similar length together, so that padding is short
     found: dict[str, NDArray[np.float64]] = {}
-    with torch.inference_mode(), tqdm(total=len(distinct), desc="  encoding", unit="text") as bar:
+    with torch.inference_mode(), tqdm(total=len(distinct), desc="  encoding", unit="text", disable=hides_bars()) as bar:
         for start in range(0, len(distinct), _BATCH_TEXTS):
             batch = distinct[start : start + _BATCH_TEXTS]
             encoded = tokenizer(

@@ -8,6 +8,7 @@ from contextlib import closing
 
 from cda.inert import inert, visible
 from cda.llm.protocol import Completion, Request
+from cda.quiet import hides_bars
 
 Answers = Generator[tuple[int, Completion], None, None]
 
@@ -40,7 +41,10 @@ def with_progress(
     if total is None and isinstance(requests, Sized):
         total = len(requests)
     hits = 0
-    with closing(found), tqdm(total=total, desc=f"  {inert(label)}", unit="call", disable=total == 0) as bar:
+    with (
+        closing(found),
+        tqdm(total=total, desc=f"  {inert(label)}", unit="call", disable=total == 0 or hides_bars()) as bar,
+    ):
         for position, completion in found:
             hits += completion.cached
             bar.set_postfix_str(_note(spent_usd(), hits), refresh=False)

@@ -15,12 +15,15 @@ def wants_segments(tokenizer: Any, config: Any) -> bool:
     return (getattr(config, "type_vocab_size", None) or 0) > 1 and "token_type_ids" in tokenizer.model_input_names
 
 
-def add_segments(model: Any, separator: int) -> None:
+def add_segments(model: Any, separator: int) -> list[Any]:
     """Have a model's embeddings look up segment 1 for what comes after the first separator, and 0 before.
 
     Args:
         model: Changed in place, before anything wraps it.
         separator: Token id that ends the first text.
+
+    Returns:
+        Handles of the hooks, whose `remove` takes them off again.
     """
 
     def with_segments(_: Any, given: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -28,6 +31,8 @@ def add_segments(model: Any, separator: int) -> None:
         ends = (ids == separator).long()
         return given, named | {"token_type_ids": (ends.cumsum(-1) - ends).clamp(max=1)}
 
-    for module in model.modules():
-        if hasattr(module, "token_type_embeddings"):
-            module.register_forward_pre_hook(with_segments, with_kwargs=True)
+    return [
+        module.register_forward_pre_hook(with_segments, with_kwargs=True)
+        for module in model.modules()
+        if hasattr(module, "token_type_embeddings")
+    ]

@@ -63,9 +63,12 @@ def rendered(
     inline handlers. Every string is escaped, and control or direction characters are spelled out.
     """
     style, code = "".join(map(resource, styles)), resource(script)
-    page = _environment().get_template(template)
-    text = page.render(csp=Markup(policy(style, code)), style=Markup(style), script=Markup(code), **content)
-    return text.strip() + "\n"
+    return drawn(template, csp=Markup(policy(style, code)), style=Markup(style), script=Markup(code), **content)
+
+
+def drawn(template: str, **content: Any) -> str:
+    """A template of this folder; every string is escaped, and control or direction characters are spelled out."""
+    return _environment().get_template(template).render(**content).strip() + "\n"
 
 
 def policy(style: str, script: str) -> str:

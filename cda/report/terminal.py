@@ -54,7 +54,7 @@ def plain_table(table: Table) -> str:
     return "\n".join([inert(table.caption), *_aligned(rows, None)])
 
 
-def summary_table(audit: AuditResult, report_path: str, adapter_path: str | None = None) -> str:
+def summary_table(audit: AuditResult, report_path: str | None = None, adapter_path: str | None = None) -> str:
     """Before and after of each target bias and of quality, the other biases, the verdict, how it was scored, the paths.
 
     Of several trainings the mean stands below the skew and the quality of the one that is the run's result.
@@ -73,7 +73,7 @@ def summary_table(audit: AuditResult, report_path: str, adapter_path: str | None
     if adapter_path is not None:
         seed = "" if over is None else f", of seed {over.seeds[0]}; others beside it"
         end.append(f"Adapter: {inert(adapter_path)} (dose {applied(audit):g}{seed})")
-    end.append(f"Report: {inert(report_path)}")
+    end += _where(report_path)
     quality: list[Row] = [("quality accuracy", *_quality_cells(audit)), *seed_row(over, over.quality if over else None)]
     more = [others_over_seeds(audit), inert(sections_line(audit)), inert(rewritten_line(audit))]
     below += [clipped(line, MAX_COLUMNS) for line in more if line]
@@ -92,7 +92,7 @@ def summary_table(audit: AuditResult, report_path: str, adapter_path: str | None
     return "\n".join([*lines, *end])
 
 
-def _model_summary(audit: AuditResult, report_path: str) -> str:
+def _model_summary(audit: AuditResult, report_path: str | None) -> str:
     """One model: every bias in a row, the words for them, how it was scored, the report."""
     table = model_table(audit, brief=True)
     rows = [tuple(clipped(inert(cell), _MAX_NAME) for cell in row) for row in (table.header, *table.rows)]
@@ -107,7 +107,11 @@ def _model_summary(audit: AuditResult, report_path: str) -> str:
     words += textwrap.wrap(inert(rewritten_line(audit)), MAX_COLUMNS)
     words += textwrap.wrap(_triple_sentence(audit), MAX_COLUMNS)
     words += [line for sentence in _rate_lines(audit) for line in textwrap.wrap(sentence, MAX_COLUMNS)]
-    return "\n".join([*_aligned(rows), *words, *scored, f"Report: {inert(report_path)}"])
+    return "\n".join([*_aligned(rows), *words, *scored, *_where(report_path)])
+
+
+def _where(report_path: str | None) -> list[str]:
+    return [] if report_path is None else [f"Report: {inert(report_path)}"]
 
 
 def few_prompts(n_prompts: dict[str, int]) -> str:

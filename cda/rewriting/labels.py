@@ -30,14 +30,14 @@ class ResponseLabel:
         present: Whether it exhibits the bias; None where no answer could be read.
         query: Whether the user's message calls for the attribute; None where the bias file does not ask.
         aspects: The bias file's further questions, by name.
-        n_asked: How often it was asked, 1 or more.
+        n_asked: How often it was asked, 0 of a label by measure.
         reason: Why there is no label.
     """
 
     present: bool | None
     query: bool | None = None
     aspects: Mapping[str, bool] = field(default_factory=dict)
-    n_asked: int = 1
+    n_asked: int = 0
     reason: str | None = None
 
 
@@ -51,7 +51,7 @@ class PairLabel:
         aspects: The bias file's further questions: name, then side.
         measured: The same labels by the bias's measure, where it has one, so that agreement can be told.
         shown_first: The side that was shown as response 1.
-        n_asked: How often it was asked, 1 or more.
+        n_asked: How often it was asked, 0 of a label by measure.
         reason: Why there is no label.
     """
 
@@ -62,6 +62,16 @@ class PairLabel:
     shown_first: Side
     n_asked: int
     reason: str | None
+
+    @classmethod
+    def measured_of(cls, pair: Pair, bias: Bias) -> PairLabel:
+        """The label by the bias's measure, for which nobody is asked.
+
+        Raises:
+            RecipeError: The bias has no measure.
+        """
+        labels = label_pair(pair, bias)
+        return cls(labels, None, {}, labels, "chosen", 0, None)
 
     def details(self) -> dict[str, Any]:
         """Everything but the labels, for an artifact row."""

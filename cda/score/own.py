@@ -11,15 +11,17 @@ take them, also where there is one message only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from cda.errors import ModelError
 from cda.records import Prompt
 from cda.score.both_orders import BothOrders, of_both_orders
-from cda.score.own_code import OwnCode, load_code
+from cda.score.in_memory import InMemoryModel
+from cda.score.own_code import OwnCode, code_in_memory, load_code
 from cda.score.protocols import FloatArray
 
 Scored = tuple[list[int], FloatArray]
@@ -42,6 +44,16 @@ class OwnPointwise:
     def name(self) -> str:
         """For artifacts."""
         return self.code.name
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What decides its answers."""
+        return self.code.settings
+
+    @property
+    def how(self) -> str:
+        """How it scores, for reports."""
+        return f"Scored by {self.name}"
 
     def score(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> FloatArray:
         """Rewards, shape (n,), in the function's own units; see `stream`."""
@@ -90,6 +102,11 @@ class OwnPairwise:
         """For artifacts."""
         return self.code.name
 
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What decides its answers."""
+        return self.code.settings
+
     def margin(self, prompts: Sequence[Prompt], first: Sequence[str], second: Sequence[str]) -> FloatArray:
         """Preference for the first text, (f(first, second) − f(second, first)) / 2, −1 to 1.
 
@@ -119,6 +136,9 @@ class OwnPairwise:
         return found
 
 
+OwnScorer = OwnPointwise | OwnPairwise | InMemoryModel
+
+
 def own_scorer(name: str, batch_rows: int = 256) -> OwnPointwise | OwnPairwise:
     """Load and check a user's scorer; this runs its module, see `load_code`.
 
@@ -129,7 +149,24 @@ def own_scorer(name: str, batch_rows: int = 256) -> OwnPointwise | OwnPairwise:
     Raises:
         ModelError: As `load_code`.
     """
-    code = load_code(name)
+    return _scorer(load_code(name), batch_rows)
+
+
+def scorer_in_memory(function: Callable[..., Any], name: str, batch_rows: int = 256) -> OwnPointwise | OwnPairwise:
+    """A function that is already there as a scorer.
+
+    Args:
+        function: Of two or three parameters, see above.
+        name: For messages and reports.
+        batch_rows: Rows in a call of the function.
+
+    Raises:
+        ModelError: It takes neither two nor three parameters.
+    """
+    return _scorer(code_in_memory(function, name), batch_rows)
+
+
+def _scorer(code: OwnCode, batch_rows: int) -> OwnPointwise | OwnPairwise:
     return OwnPointwise(code, batch_rows) if code.n_columns == 2 else OwnPairwise(code, batch_rows)
 
 

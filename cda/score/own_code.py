@@ -10,6 +10,7 @@ import importlib
 import inspect
 import sys
 import traceback
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,12 +38,14 @@ class OwnCode:
         function: What is called.
         file: Where it stands; None where Python does not say.
         n_columns: 2 for rewards, 3 for preferences.
+        in_memory: Name of this very object, where it was handed over in memory and not loaded by its name.
     """
 
     name: str
     function: Callable[..., Any]
     file: Path | None
     n_columns: int
+    in_memory: str | None = None
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -50,6 +53,8 @@ class OwnCode:
 
         What it imports from installed packages, or loads from data files, may change without a trace here.
         """
+        if self.in_memory is not None:
+            return {"scorer": self.name, "in memory": self.in_memory}
         source = self.name.rpartition(":")[0]
         module = None if source.endswith(".py") else source
         files = [] if self.file is None or self.file.suffix != ".py" else own_files(self.file, module)
@@ -115,6 +120,16 @@ def load_code(name: str) -> OwnCode:
         function = getattr(function, part)
     file = getattr(module, "__file__", None)
     return OwnCode(name, function, Path(file) if file else None, _n_columns(name, function))
+
+
+def code_in_memory(function: Callable[..., Any], name: str) -> OwnCode:
+    """Check a function that is already there. What it does may change unseen, so no two calls take each other's scores.
+
+    Raises:
+        ModelError: It takes neither two nor three parameters.
+    """
+    file = getattr(inspect.getmodule(function), "__file__", None)
+    return OwnCode(name, function, Path(file) if file else None, _n_columns(name, function), uuid.uuid4().hex)
 
 
 def _from_file(path: Path) -> ModuleType:

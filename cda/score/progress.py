@@ -7,6 +7,8 @@ from typing import Any
 
 from tqdm import tqdm
 
+from cda.quiet import hides_bars
+
 _FORM = "{desc}: {percentage:3.0f}%|{bar}| {texts} [{elapsed}<{remaining}]"
 
 
@@ -22,7 +24,9 @@ class TextBar(tqdm):  # type: ignore[type-arg]
     def __init__(self, sizes: Sequence[int], done: frozenset[int] = frozenset(), label: str | None = None) -> None:
         self._sizes, self._done, self._seen = sizes, done, len(done)
         known = sum(sizes[row] for row in done)
-        super().__init__(total=sum(sizes), initial=known, desc=label, disable=label is None, bar_format=_FORM)
+        super().__init__(
+            total=sum(sizes), initial=known, desc=label, disable=label is None or hides_bars(), bar_format=_FORM
+        )
 
     @property
     def format_dict(self) -> MutableMapping[str, Any]:

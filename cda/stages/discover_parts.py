@@ -159,7 +159,7 @@ def _pairwise(asked: Asked) -> LLMJudge | OwnPairwise | None:
     if kind == "judge":
         llm, told = open_llm(asked.loaded), asked.loaded.prompts.judge
         return LLMJudge(llm, ties=options.ties, by_token=options.by_token, both_orders=True, told=told)
-    function = own(asked.subject.name) if kind == "function" else None
+    function = own(asked.subject.name, asked.loaded) if kind == "function" else None
     return replace(function, both_orders=True) if isinstance(function, OwnPairwise) else None
 
 

@@ -126,8 +126,12 @@ def planned_calls(pairs: tuple[Pair, ...], bias: Bias, told: LabelPrompt) -> Pla
     """One call a pair; tokens from an even sample of them."""
     sample = pairs[:: max(1, len(pairs) // 200)]
     mean = sum(request_tokens(pair_request(bias, pair, "chosen", told=told)) for pair in sample) / len(sample)
-    said = _BARE_LABEL_TOKENS if told.reasons == "none" else LABEL_TOKENS
-    return Planned(f"labelling {bias.name}", len(pairs), mean, said)
+    return Planned(f"labelling {bias.name}", len(pairs), mean, label_tokens(told))
+
+
+def label_tokens(told: LabelPrompt) -> int:
+    """Output of one labelling answer, estimated."""
+    return _BARE_LABEL_TOKENS if told.reasons == "none" else LABEL_TOKENS
 
 
 def _row(row: LabelledPair, details: dict[str, PairLabel]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from cda.errors import DataError, RunError
 from cda.files.jsonl import read_json, write_text
@@ -32,20 +33,13 @@ def run(run_folder: RunFolder, figures: str | None = None) -> Path:
         run_folder: The run.
         figures: Also write every figure as a file of this format (svg, pdf).
     """
-    run_folder.output_of("audit")  # says what to run first where there is no audit
+    audit = audit_of(run_folder, AuditResult)
     file = run_folder.stage("audit") / RESULT
-    audit = load(AuditResult, file, "cda audit")
-    trained = len(audit.scorings) > 1
-    if trained and (chosen := chosen_dose(run_folder)) and chosen["chosen"] == audit.dose_applied:
-        audit = audit.model_copy(update={"dose": chosen})
-    has_adapter = trained and applied_dose(run_folder) == audit.dose_applied
+    has_adapter = len(audit.scorings) > 1 and applied_dose(run_folder) == audit.dose_applied
     adapter = str(run_folder.stage(ADAPTER)) if has_adapter else None
     folder = run_folder.path / "report"
     html = folder / "report.html"
     with of_this_version(file):
-        several = trainings(audit.seeds.seeds if audit.seeds else (0,))
-        own = [one.stage(kind) for kind in ("train", "dose") if kind != "dose" or audit.dose for one in several]
-        audit = audit.model_copy(update={"run": _made(run_folder, ["label", "synthesize", *own, "audit"])})
         page, text, table = render_html(audit), render_markdown(audit), summary_table(audit, str(html), adapter)
     own_folder(folder)
     write_text(html, page)
@@ -55,6 +49,30 @@ def run(run_folder: RunFolder, figures: str | None = None) -> Path:
         with of_this_version(file):
             say(write_figures(audit_plots(audit), folder, figures))
     return html
+
+
+A = TypeVar("A", bound=AuditResult)
+
+
+def audit_of(run_folder: RunFolder, kind: type[A]) -> A:
+    """The finished audit of a run, with what its report says beside it: how the dose was chosen, and what the run took.
+
+    Args:
+        run_folder: The run.
+        kind: AuditResult, or a kind of it.
+
+    Raises:
+        RunError: There is no finished audit.
+        DataError: It is of another version of cda, or was changed.
+    """
+    run_folder.output_of("audit")  # says what to run first where there is no audit
+    audit = load(kind, run_folder.stage("audit") / RESULT, "cda audit")
+    trained = len(audit.scorings) > 1
+    if trained and (chosen := chosen_dose(run_folder)) and chosen["chosen"] == audit.dose_applied:
+        audit = audit.model_copy(update={"dose": chosen})
+    several = trainings(audit.seeds.seeds if audit.seeds else (0,))
+    own = [one.stage(stage) for stage in ("train", "dose") if stage != "dose" or audit.dose for one in several]
+    return audit.model_copy(update={"run": _made(run_folder, ["label", "synthesize", *own, "audit"])})
 
 
 def redraw(given: str, words: Sequence[str], figures: str | None = None, dry_run: bool = False) -> None:

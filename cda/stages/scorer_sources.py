@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 from cda.config.load import LoadedRecipe
@@ -10,10 +9,9 @@ from cda.config.schema import ModelSection
 from cda.config.scoring import Kind, bare_name, kind_of
 from cda.data.load import looks_like_path
 from cda.embedded.model import ADAPTERS, encoder_folder
-from cda.files.paths import user_path
 from cda.models.load import load_config, load_template
-from cda.run import file_fingerprint, fingerprint
-from cda.score.own import OwnPairwise, OwnPointwise, own_scorer
+from cda.run import fingerprint
+from cda.score.own import OwnScorer, own_scorer
 from cda.score.served import ServedScorer
 from cda.stages.causal_scorers import check_configs, log_ratio_problems, log_ratio_sources
 from cda.stages.sources import llm_client, model_source, model_spec
@@ -24,15 +22,9 @@ def served_scorer(section: ModelSection, loaded: LoadedRecipe) -> ServedScorer:
     return ServedScorer(bare_name(section.name_or_path), loaded.recipe.score.served, label="  scoring")
 
 
-def own(name: str) -> OwnPointwise | OwnPairwise:
-    """The user's function; its file runs once in a process, as long as it stays the same."""
-    path = user_path(name.rpartition(":")[0])
-    return _own(name, file_fingerprint(path) if path.is_file() else "")
-
-
-@cache
-def _own(name: str, content: str) -> OwnPointwise | OwnPairwise:  # noqa: ARG001
-    return own_scorer(name)
+def own(name: str, loaded: LoadedRecipe) -> OwnScorer:
+    """The user's scorer: one that was handed over in memory, or the function of this name, whose file runs once in a run."""
+    return loaded.opened.once(("scorer", name), lambda: own_scorer(name))
 
 
 def scorer_source(section: ModelSection, loaded: LoadedRecipe) -> str:
@@ -41,7 +33,7 @@ def scorer_source(section: ModelSection, loaded: LoadedRecipe) -> str:
     if kind == "classifier":
         return fingerprint([model_source(section), model_spec(section).precision])
     if kind == "function":
-        return fingerprint(own(section.name_or_path).code.settings)
+        return fingerprint(own(section.name_or_path, loaded).settings)
     if kind == "served":
         scorer = served_scorer(section, loaded)
         scorer.check()  # asks which models there are
@@ -88,7 +80,7 @@ def scorer_problems(section: ModelSection, loaded: LoadedRecipe) -> list[str]:
     if kind == "served":
         return [*problems, *served_scorer(section, loaded).check()]
     if kind == "function":
-        own(name)
+        own(name, loaded)
         return problems
     problems += log_ratio_problems(section, loaded)
     if not problems:

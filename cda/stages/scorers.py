@@ -24,6 +24,7 @@ from cda.score.cache import ScoreCache
 from cda.score.compared import Compared, Comparison, Preferences, as_panel, compare_distinct
 from cda.score.distinct import Text, distinct_texts
 from cda.score.engine import Scores, one_reward_each, score_texts
+from cda.score.in_memory import InMemoryModel
 from cda.score.judge import LLMJudge
 from cda.score.own import OwnPairwise, OwnPointwise
 from cda.score.self_check import self_check
@@ -70,7 +71,7 @@ def compare(
             return _judged(subject.name, comparisons, loaded)
         return _judged_by_panel(subject.name, judges, comparisons, loaded)
     if kind == "function":
-        function = own(subject.name)
+        function = own(subject.name, loaded)
         if isinstance(function, OwnPairwise):
             return _own_preferences(function, subject.name, comparisons)
     scores, facts = score(subject, texts_of(comparisons), loaded, launched, together)
@@ -157,20 +158,21 @@ def _otherwise(subject: Subject, texts: Sequence[Text], loaded: LoadedRecipe) ->
     kind = kind_of(subject.name)
     if kind in ("log-ratio", "steered"):
         return _with_log_ratio(subject, texts, loaded)
-    scorer: OwnPointwise | ServedScorer
+    scorer: OwnPointwise | InMemoryModel | ServedScorer
     if kind == "function":
-        function = own(subject.name)
-        if not isinstance(function, OwnPointwise):
+        function = own(subject.name, loaded)
+        if isinstance(function, OwnPairwise):
             raise ModelError(
                 f"{subject.name}: compares two answers and gives no reward of single ones, which is needed here"
             )
-        scorer, settings, how = function, function.code.settings, f"Scored by {function.name}"
+        scorer, settings, how = function, function.settings, function.how
     else:
         scorer = served_scorer(subject.section, loaded)
         scorer.check()  # asks for the models' names, which are part of the settings
         settings, how = scorer.settings, f"Scored by {bare_name(subject.name)}"
     # What stands behind an address or a function can change unseen: their scores outlive a failure, and no success.
-    path = unfinished_scores(subject, loaded)
+    # Nothing tells an object in memory from another of its name, so that its scores are not kept at all.
+    path = None if "in memory" in settings else unfinished_scores(subject, loaded)
     n_kept = 0
     try:
         with ScoreCache(path) if path else nullcontext() as cache:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from cda.config.load import LoadedRecipe
 from cda.config.schema import LlmSection
-from cda.errors import RunError
+from cda.errors import RunError, SpendingError
 from cda.launch import say
 from cda.llm.money import Estimate, estimate
 from cda.stages.sources import price_of
@@ -66,6 +66,7 @@ def confirm_all(steps: Sequence[tuple[LlmSection, Planned]], loaded: LoadedRecip
 
     Raises:
         RunError: The user declined, or cannot be asked; or a batch would exceed the budget.
+        SpendingError: Called from Python, where nobody is asked, without an agreement or a budget that is large enough.
     """
     steps = [(llm, planned) for llm, planned in steps if planned.calls]
     for llm, planned in steps:
@@ -81,11 +82,26 @@ def confirm_all(steps: Sequence[tuple[LlmSection, Planned]], loaded: LoadedRecip
     if loaded.confirmed or all(_is_free(llm) for llm, _ in steps):
         return
     what = steps[0][1].what if len(steps) == 1 else f"{len(steps)} steps"
+    if not loaded.asks:
+        _check_budget(steps, None if None in dollars else total)
+        return
     if not sys.stdin.isatty():
         raise RunError(f"{what} would spend money, and nobody can be asked here. Agree beforehand with --yes")
     answer = input("  Go on? [y/N] ").strip().lower()
     if answer not in ("y", "yes"):
         raise RunError("nothing was spent. Lower the counts, or choose a cheaper llm.model, and start again")
+
+
+def _check_budget(steps: Sequence[tuple[LlmSection, Planned]], dollars: float | None) -> None:
+    """A budget that holds the estimate is an agreement: it is kept while the calls are made, too."""
+    budgets = [llm.budget_usd for llm, _ in steps]
+    if dollars is not None and all(budget is not None and dollars <= budget for budget in budgets):
+        return
+    said = "; ".join(sentence(planned, llm) for llm, planned in steps)
+    todo = "pass confirm=True, or a budget_usd that holds it"
+    if dollars is None:
+        todo = "pass confirm=True, or give the model's price (llm.prices) and a budget_usd"
+    raise SpendingError(f"this would spend money, and nothing was sent: {said}. To agree, {todo}", dollars)
 
 
 def _is_free(llm: LlmSection) -> bool:

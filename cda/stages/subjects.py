@@ -86,7 +86,11 @@ def check_subject(subject: Subject, loaded: LoadedRecipe) -> None:
     kind = kind_of(subject.name)
     if kind != "classifier" and world_size() > 1:
         raise RunError(f"{subject.name}: {world_size()} processes would each ask it everything; start one")
-    if kind == "function" and subject.label in ("first", "second") and isinstance(own(subject.name), OwnPairwise):
+    if (
+        kind == "function"
+        and subject.label in ("first", "second")
+        and isinstance(own(subject.name, loaded), OwnPairwise)
+    ):
         raise RunError(
             f"{subject.name}: compares two answers, so that it cannot stand beside another scorer; ask it alone"
         )

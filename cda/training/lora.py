@@ -15,6 +15,7 @@ from cda.errors import DataError, ModelError, RecipeError
 from cda.files.jsonl import read_json, write_json
 from cda.launch import check_running, say
 from cda.models.load import ModelSpec, RewardModel, load_config
+from cda.quiet import hides_bars
 from cda.records import Lesson
 from cda.training.arguments import reward_config
 from cda.training.checkpoints import best_until, newest_whole
@@ -305,7 +306,13 @@ def _progress_callback() -> Any:
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
             if state.is_world_process_zero:
-                self.bar = tqdm(total=state.max_steps, initial=state.global_step, desc="  training", unit="step")
+                self.bar = tqdm(
+                    total=state.max_steps,
+                    initial=state.global_step,
+                    desc="  training",
+                    unit="step",
+                    disable=hides_bars(),
+                )
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
             if self.bar is not None:

@@ -1,0 +1,141 @@
+"""Data and scorers in memory, as the paths and names that a recipe holds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from cda.data.load import load_rows
+from cda.errors import DataError, ModelError
+from cda.files.jsonl import write_jsonl
+from cda.records import content_id
+from cda.score.in_memory import model_in_memory
+from cda.score.own import OwnScorer, scorer_in_memory
+
+Data = str | PathLike[str] | Iterable[Mapping[str, Any]]
+"""A path, hub id or `embedded`; or rows: a list of dicts, a `datasets.Dataset`, or a pandas frame."""
+Model = str | PathLike[str] | Callable[..., Any] | tuple[Any, Any]
+"""A name as `cda audit` takes it; a function (prompts, responses) -> rewards, or (prompts, first, second) -> preferences; or a
+sequence classifier of Transformers with its tokenizer."""
+
+
+def as_reference(data: Data, name: str, folder: Path) -> str:
+    """What a recipe says of data: the path or hub id as it is; rows are written to a file that is named after their content.
+
+    Args:
+        data: As above.
+        name: What they are, such as `contrasts`; part of the file's name, and of messages.
+        folder: For the file. Equal rows have one file in it, and no other rows are ever written over it.
+
+    Raises:
+        DataError: No form of data, no rows, or a value that JSON cannot hold.
+    """
+    if isinstance(data, str | PathLike):
+        return str(data)
+    rows = rows_of(data, name)
+    file = folder / f"{name}-{content_id(rows)}.jsonl"
+    if not file.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_jsonl(file, rows)
+    return str(file)
+
+
+def rows_of(data: Data, name: str) -> list[dict[str, Any]]:
+    """Rows of data in memory, or of a file.
+
+    Raises:
+        DataError: As `as_reference`; or a file that cannot be read.
+    """
+    if isinstance(data, str | PathLike):
+        return [dict(row) for row in load_rows(str(data))]
+    rows = [_row(row, number, name) for number, row in enumerate(_rows(data, name), 1)]
+    if not rows:
+        raise DataError(f"{name}: has no rows")
+    return rows
+
+
+def _rows(data: Any, name: str) -> Iterable[Any]:
+    if hasattr(data, "to_dict") and hasattr(data, "columns"):
+        return list(data.to_dict("records"))  # a pandas frame
+    if isinstance(data, Mapping):
+        splits = [key for key, value in data.items() if hasattr(value, "column_names")]
+        if splits:
+            raise DataError(f"{name}: a dataset with the splits {', '.join(map(str, splits))}; give one of them")
+        raise DataError(f"{name}: one dict; give a list with a dict for each row")
+    if hasattr(data, "to_list"):
+        return list(data.to_list())  # a datasets.Dataset
+    if isinstance(data, Iterable) and not isinstance(data, bytes):
+        return data
+    raise DataError(
+        f"{name}: found a {type(data).__name__}; give a path, a list of dicts, a datasets.Dataset or a pandas frame"
+    )
+
+
+def _row(row: Any, number: int, name: str) -> dict[str, Any]:
+    if not isinstance(row, Mapping):
+        raise DataError(f"{name}, row {number}: found a {type(row).__name__}, not a dict of columns")
+    return {str(key): _plain(value, f"{name}, row {number}, {key}") for key, value in row.items()}
+
+
+def _plain(value: Any, where: str) -> Any:
+    """A cell as JSON: what pandas writes for a missing one is None."""
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one, where) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one, where) for one in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist(), where)  # an array, or a number of numpy
+    if type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    raise DataError(f"{where}: a {type(value).__name__}; cells are text, numbers, lists or dicts")
+
+
+@contextmanager
+def opened_model(model: Model, max_length_tokens: int) -> Iterator[tuple[str, OwnScorer | None]]:
+    """The name of a model, and what stands behind it where it is in memory.
+
+    Args:
+        model: As above.
+        max_length_tokens: For a model in memory.
+
+    Raises:
+        ModelError: It is nothing that scores.
+    """
+    if isinstance(model, str | PathLike):
+        yield str(model), None
+        return
+    if isinstance(model, tuple):
+        if len(model) != 2:
+            raise ModelError(f"model: a tuple of {len(model)}; give (model, tokenizer)")
+        name = f"memory:{_identifier(type(model[0]).__name__)}"
+        with model_in_memory(*model, name, max_length_tokens) as scorer:
+            yield name, scorer
+        return
+    if hasattr(model, "config") and hasattr(model, "forward"):
+        raise ModelError(f"model: a {type(model).__name__} without its tokenizer; give (model, tokenizer)")
+    if not callable(model):
+        raise ModelError(
+            f"model: found a {type(model).__name__}; give a name or folder, a function (prompts, responses) -> rewards, or "
+            "(model, tokenizer)"
+        )
+    called = getattr(model, "__qualname__", type(model).__name__).rpartition(".")[2]
+    name = f"memory:{_identifier(called)}"
+    yield name, scorer_in_memory(model, name)
+
+
+def _identifier(name: str) -> str:
+    """A name that `kind_of` takes for a function.
+
+    >>> _identifier("<lambda>"), _identifier("score"), _identifier("2x")
+    ('lambda', 'score', '_2x')
+    """
+    kept = "".join(one for one in name if one.isalnum() or one == "_") or "function"
+    return kept if kept.isidentifier() else f"_{kept}" if not kept[0].isalpha() else f"{kept}_"

@@ -1,0 +1,161 @@
+"""What the API gives back: an audit that can be shown, saved and drawn, and the run that made it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import PrivateAttr
+
+from cda.errors import DataError, RunError
+from cda.files.jsonl import write_page
+from cda.files.paths import is_a_file, is_a_folder, place_for, user_path
+from cda.results.audit import AuditResult
+from cda.results.base import Saved
+from cda.results.frame import lines
+from cda.results.saved import load as load_result
+from cda.results.saved import save
+from cda.results.train import TrainResult
+from cda.run import RunFolder
+from cda.stages.audit import RESULT as AUDIT
+from cda.stages.report import audit_of
+from cda.stages.train_result import train_result
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+def to_frame(result: Saved) -> DataFrame:
+    """Every estimate of a result as a row of a pandas frame.
+
+    Columns: measure, of, scoring (before, after, change, unpaired or empty), value, low, high (95% interval), n, n_prompts, unit,
+    method, p_value and p_holm of a change, and reason where there is no value.
+
+    Raises:
+        DataError: pandas is not installed.
+    """
+    try:
+        import pandas
+    except ImportError:
+        raise DataError("to_frame needs pandas: pip install 'cda[pandas]'") from None
+    return pandas.DataFrame([line.cells() for line in lines(result)])
+
+
+class Audit(AuditResult):
+    """An audit, with what can be made of it. Its fields are those of `AuditResult`.
+
+    `str()` is the table that a command ends with; as the last line of a notebook's cell it shows verdicts, figure and table.
+    """
+
+    _folder: Path | None = PrivateAttr(default=None)
+
+    @property
+    def folder(self) -> Path | None:
+        """The run's folder; None where it was read from a file."""
+        return self._folder
+
+    def save(self, path: str | Path) -> None:
+        """Write it as JSON; `cda.load` reads it again.
+
+        Raises:
+            DataError: There is no place for the file.
+        """
+        save(self, place_for(user_path(path)))
+
+    def report(self, path: str | Path) -> None:
+        """Write the report: a page, or Markdown where the file ends in `.md`.
+
+        Raises:
+            DataError: There is no place for the file, or its ending is another one.
+        """
+        from cda.report.html import render_html
+        from cda.report.markdown import render_markdown
+
+        file = place_for(user_path(path))
+        if file.suffix not in (".html", ".md"):
+            raise DataError(f"{path}: a report is a page (.html) or Markdown (.md)")
+        write_page(file, render_html(self) if file.suffix == ".html" else render_markdown(self))
+
+    def to_frame(self) -> DataFrame:
+        """Every estimate as a row of a pandas frame; see `cda.api.results.to_frame`."""
+        return to_frame(self)
+
+    def _repr_html_(self) -> str:
+        from cda.report.notebook import notebook_html
+
+        return notebook_html(self)
+
+    def __str__(self) -> str:
+        from cda.report.terminal import summary_table
+
+        return summary_table(self)
+
+    def __repr__(self) -> str:
+        return f"<Audit of {self.model.name}: {', '.join(one.name for one in self.biases)}>"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run's folder, read when something of it is asked for.
+
+    Attributes:
+        folder: Where it lies.
+    """
+
+    folder: Path
+
+    @cached_property
+    def audit(self) -> Audit:
+        """What was measured.
+
+        Raises:
+            RunError: It holds no finished audit.
+            DataError: The audit is of another version of cda, or was changed.
+        """
+        audit = audit_of(RunFolder(self.folder), Audit)
+        audit._folder = self.folder
+        return audit
+
+    @cached_property
+    def training(self) -> TrainResult:
+        """How the training went.
+
+        Raises:
+            RunError: It holds no finished training.
+        """
+        return train_result(RunFolder(self.folder))
+
+    @property
+    def adapter(self) -> Path:
+        """Folder of the PEFT adapter at the run's dose.
+
+        Raises:
+            RunError: It holds no finished training.
+        """
+        return self.training.adapter
+
+    def __repr__(self) -> str:
+        return f"<Run in {self.folder}>"
+
+
+def load(path: str | Path) -> Run | Audit:
+    """A run's folder, or a result that was saved.
+
+    Args:
+        path: Folder of a run, or a JSON file that `audit.save` or a command wrote.
+
+    Returns:
+        For a folder a `Run`; for a file the result in it.
+
+    Raises:
+        DataError: No such file or folder, or a result of another command or version of cda, or one that was cut or changed.
+        RunError: The folder holds no run.
+    """
+    place = user_path(path)
+    if is_a_folder(place):
+        if not any(is_a_file(place / one / "stage.json") for one in ("audit", "train", "label", "synthesize")):
+            raise RunError(f"{path}: holds no run; give the folder of a training or an audit ({AUDIT} in audit/)")
+        return Run(place)
+    return load_result(Audit, place, "cda audit")

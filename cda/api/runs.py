@@ -1,0 +1,164 @@
+"""Audits and trainings from Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from cda.api.data import Data, Model
+from cda.api.results import Audit, Run
+from cda.api.settings import Biases, Terms, bias_names, loaded_for_model, put_data
+from cda.config.load import is_recipe, load_recipe
+from cda.errors import RecipeError
+from cda.stages.pipeline import run_stages
+
+
+def audit(
+    target: Model,
+    /,
+    *,
+    biases: Biases | None = None,
+    contrasts: Data | None = None,
+    votes: Data | None = None,
+    verdicts: Data | None = None,
+    quality: Data | None = None,
+    triples: Data | None = None,
+    out: str | Path | None = None,
+    budget_usd: float | None = None,
+    confirm: bool = False,
+    progress: bool = True,
+    **settings: Any,
+) -> Audit:
+    """Measure one reward model or judge as it is, as `cda audit` does.
+
+    Args:
+        target: Hub id, folder, `embedded`, `judge:NAME`, `served:URL`, `dpo:POLICY,REFERENCE`, `steered:MODEL` or
+            `module:function`; a function (prompts, responses) -> rewards of shape (n,), or (prompts, first, second) ->
+            preferences from −1 to 1; or (model, tokenizer). A function gets each prompt as a list of messages.
+        biases: Names or bias files; None for all five.
+        contrasts: Rows of prompt, base and perturbed; None for the embedded ones.
+        votes: People's votes on them: rows of id and vote.
+        verdicts: LLM judges' verdicts on them, to stretch few votes.
+        quality: Preference pairs for accuracy; `"none"` for no such check.
+        triples: RATE triples of your own; `"none"` for no RATE.
+        out: Folder of the run; None for runs/audit-<model>. What it holds already is reused, but for objects in memory.
+        budget_usd: Dollars that may be spent on LLMs; where the estimate is above, nothing is spent.
+        confirm: Agree to what asking an LLM will cost.
+        progress: Whether progress bars are shown.
+        settings: By the recipe's names: `seed=1`, `model={"precision": "fp32"}`, or `**{"model.precision": "fp32"}`.
+
+    Returns:
+        The audit; its `folder` has the report, the scores behind it, and everything else.
+
+    Raises:
+        RecipeError: A wrong setting, or several; all at once.
+        DataError: Data that cannot be used.
+        ModelError: A model or function that cannot be used, or returned something else than a number for each text.
+        SpendingError: It would cost money that was not agreed to.
+        CdaError: Base of all of these, and of what else a user can act on.
+
+    Example:
+        >>> import cda
+        >>> def longer(prompts, responses):
+        ...     return [len(response) for response in responses]
+        >>> found = cda.audit(longer, biases="length", quality="none", progress=False)  # doctest: +SKIP
+        >>> found.skew["length"].before.value  # doctest: +SKIP
+        1.0
+    """
+    if isinstance(target, str) and is_recipe(target):
+        raise RecipeError(
+            [f"cda.audit: {target} is a recipe; cda.train('{target}') trains and audits it. Give a model here"]
+        )
+    terms = Terms(out, budget_usd, confirm, progress)
+    found = terms.settings(settings)
+    if (named := bias_names(biases)) is not None:
+        found["biases"] = named
+    put_data(
+        found,
+        terms,
+        {
+            "audit.contrasts": ("contrasts", contrasts),
+            "audit.votes": ("votes", votes),
+            "audit.verdicts": ("verdicts", verdicts),
+            "audit.quality": ("quality", quality),
+            "audit.triples": ("triples", triples),
+        },
+    )
+    with loaded_for_model(target, found, terms, "cda.audit") as loaded:
+        return Run(run_stages(loaded).path).audit
+
+
+def train(
+    recipe: str | Path,
+    /,
+    *,
+    model: str | Path | dict[str, Any] | None = None,
+    pairs: Data | None = None,
+    biases: Biases | None = None,
+    contrasts: Data | None = None,
+    votes: Data | None = None,
+    quality: Data | None = None,
+    out: str | Path | None = None,
+    budget_usd: float | None = None,
+    confirm: bool = False,
+    progress: bool = True,
+    **settings: Any,
+) -> Run:
+    """The whole job, as `cda train` does: label, synthesize, finetune, choose the dose, audit before and after, report.
+
+    Started again with the same settings it goes on from what is finished. Under `accelerate launch` all processes call it.
+
+    Args:
+        recipe: Path of a recipe or of a bias file, or the name of a shipped recipe (`jargon`, `length`, …).
+        model: Hub id or folder of the reward model; or the recipe's section, such as `{"preset": "skywork-llama-8b"}`.
+        pairs: Preference pairs to debias on: prompt, chosen, rejected.
+        biases: Names or bias files, in place of the recipe's.
+        contrasts: Contrasts to audit on: prompt, base, perturbed.
+        votes: People's votes on them: rows of id and vote.
+        quality: Preference pairs for accuracy; `"none"` for no such check.
+        out: Folder of the run; None for runs/<recipe>.
+        budget_usd: Dollars that may be spent on LLMs; where the estimate is above, nothing is spent.
+        confirm: Agree to what asking an LLM will cost.
+        progress: Whether progress bars are shown.
+        settings: By the recipe's names: `seed=1`, `lora={"r": 8}`, `train={"max_steps": 20}`, `**{"lora.r": 8}`.
+
+    Returns:
+        The run: its `adapter` (a PEFT folder), `audit` and `folder`.
+
+    Raises:
+        RecipeError: A wrong setting, or several; all at once.
+        DataError: Data that cannot be used.
+        ModelError: A model that cannot be used.
+        SpendingError: It would cost money that was not agreed to.
+        CdaError: Base of all of these, and of what else a user can act on.
+
+    Example:
+        >>> import cda
+        >>> run = cda.train("jargon", model="my-org/my-reward-model", pairs="my-org/my-preferences")  # doctest: +SKIP
+        >>> run.audit.skew["jargon"].change  # doctest: +SKIP
+    """
+    terms = Terms(out, budget_usd, confirm, progress)
+    found = terms.settings(settings)
+    if not isinstance(model, str | Path | dict | None):
+        raise RecipeError(
+            [
+                f"cda.train: model: found a {type(model).__name__}; a training loads its model by name or folder "
+                "(model.save_pretrained and tokenizer.save_pretrained write one)"
+            ]
+        )
+    if model is not None:
+        found["model"] = model if isinstance(model, dict) else {"name_or_path": str(model)}
+    if (named := bias_names(biases)) is not None:
+        found["biases"] = named
+    put_data(
+        found,
+        terms,
+        {
+            "data.pairs": ("pairs", pairs),
+            "audit.contrasts": ("contrasts", contrasts),
+            "audit.votes": ("votes", votes),
+            "audit.quality": ("quality", quality),
+        },
+    )
+    with terms.kept():
+        return Run(run_stages(terms.agreed(load_recipe(str(recipe), settings=found))).path)

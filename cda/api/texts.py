@@ -1,0 +1,216 @@
+"""Labels and rewrites from Python: steps 1 and 2 of a training, on texts of your own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from cda.api.data import Data, rows_of
+from cda.api.settings import Terms, loaded_for_model
+from cda.biases import Bias
+from cda.config.load import LoadedRecipe
+from cda.data.messages import RowError, prompt_of, side_text
+from cda.data.pairs import pair_of
+from cda.errors import DataError
+from cda.llm.money import request_tokens, tokens_of
+from cda.llm.protocol import Request
+from cda.prompts import LabelPrompt
+from cda.records import Direction, Pair, Prompt, Rewrite, RewriteRequest
+from cda.rewriting.asked import rewrite_request
+from cda.rewriting.labels import (
+    PairLabel,
+    ResponseLabel,
+    exhibits,
+    label_pairs,
+    label_responses,
+    measure_of,
+    pair_request,
+    response_request,
+)
+from cda.stages.label import label_tokens
+from cda.stages.sources import open_llm, rewriter, uses_llm
+from cda.stages.spending import Planned, confirm
+
+T = TypeVar("T")
+
+
+def label(
+    data: Data,
+    bias: str | Path,
+    /,
+    *,
+    llm: str | Mapping[str, Any] | None = None,
+    budget_usd: float | None = None,
+    confirm: bool = False,
+    progress: bool = True,
+    **settings: Any,
+) -> list[ResponseLabel] | list[PairLabel]:
+    """Whether responses, or both sides of pairs, exhibit a bias; by its measured feature, or by asking an LLM.
+
+    Args:
+        data: Rows of prompt and response, or of prompt, chosen and rejected; a list of dicts, a Dataset, a frame or a file.
+        bias: Name or bias file.
+        llm: Model to ask, or the recipe's section, such as `{"model": "gpt-4o", "base_url": …}`; None: the bias's measure.
+        budget_usd: Dollars that may be spent.
+        confirm: Agree to what it will cost.
+        progress: Whether a progress bar is shown.
+        settings: By the recipe's names, such as `label={"prompt": "paper"}`.
+
+    Returns:
+        A label for each row, in order: of a response its `present` (None where no answer could be read, with the `reason`), of
+        a pair its `labels` by side.
+
+    Raises:
+        RecipeError: A wrong setting, an unknown bias, or one without a measure where no LLM is named.
+        DataError: Missing columns or unusable rows; all of them are named.
+        LLMError: The LLM cannot be asked.
+        SpendingError: It would cost money that was not agreed to.
+
+    Example:
+        >>> import cda
+        >>> rows = [{"prompt": "Tips for sleep?", "response": "- Go to bed early\\n- No coffee"}]
+        >>> cda.label(rows, "structure")[0].present
+        True
+    """
+    rows = rows_of(data, "data")
+    terms = Terms(budget_usd=budget_usd, confirm=confirm, progress=progress)
+    with loaded_for_model("embedded", _given(bias, llm, terms, settings), terms, "cda.label") as loaded:
+        asks = uses_llm(loaded.recipe.label.by, loaded.recipe.llm) and loaded.biases[0].label_by == "ask"
+        if "response" in _columns(rows, ("response",), ("chosen", "rejected")):
+            return _response_labels(*_responses(rows), loaded, asks)
+        pairs = _each(rows, lambda row: pair_of(row.get("prompt"), row.get("chosen"), row.get("rejected")))
+        return _pair_labels(pairs, loaded, asks)
+
+
+def rewrite(
+    data: Data,
+    bias: str | Path,
+    /,
+    *,
+    direction: Direction = "add",
+    llm: str | Mapping[str, Any] | None = None,
+    budget_usd: float | None = None,
+    confirm: bool = False,
+    progress: bool = True,
+    **settings: Any,
+) -> list[Rewrite]:
+    """Rewrite responses so that they carry a bias, or no longer do, and nothing else changes; every rewrite passes the gate.
+
+    Args:
+        data: Rows of prompt and response, and where the bias is relative to another response (length) that as `reference`.
+        bias: Name or bias file.
+        direction: `add` or `remove`.
+        llm: Model to ask, or the recipe's section; None: the bias file's offline rules.
+        budget_usd: Dollars that may be spent.
+        confirm: Agree to what it will cost.
+        progress: Whether a progress bar is shown.
+        settings: By the recipe's names, such as `synthesize={"gate": {"ask_again": 0}}`.
+
+    Returns:
+        An outcome for each row, in order: its `text`, or None and the `reason`. Never the unmodified text.
+
+    Raises:
+        RecipeError: A wrong setting or direction, an unknown bias, or one without rules where no LLM is named.
+        DataError: Missing columns or unusable rows; all of them are named.
+        LLMError: The LLM cannot be asked.
+        SpendingError: It would cost money that was not agreed to.
+
+    Example:
+        >>> import cda
+        >>> rows = [{"prompt": "What is a cell?", "response": "A cell is the smallest unit of life. It has a wall. It divides."}]
+        >>> cda.rewrite(rows, "structure")[0].text.count("\\n- ") > 0
+        True
+    """
+    if direction not in ("add", "remove"):
+        raise DataError(f"direction: 'add' or 'remove'; found {direction!r}")
+    rows = rows_of(data, "data")
+    terms = Terms(budget_usd=budget_usd, confirm=confirm, progress=progress)
+    with loaded_for_model("embedded", _given(bias, llm, terms, settings), terms, "cda.rewrite") as loaded:
+        prompts, responses, references = _responses(rows)
+        requests = [
+            RewriteRequest(prompt, response, direction, reference)
+            for prompt, response, reference in zip(prompts, responses, references, strict=True)
+        ]
+        bias_file = loaded.biases[0]
+        if uses_llm(loaded.recipe.synthesize.by, loaded.recipe.llm):
+            _confirm_rewrites(requests, bias_file, loaded)
+        return rewriter(loaded).rewrite(requests, bias_file)
+
+
+def _given(
+    bias: str | Path, llm: str | Mapping[str, Any] | None, terms: Terms, settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    found = terms.settings(
+        {**settings, **({} if llm is None else {"llm": {"model": llm} if isinstance(llm, str) else llm})}
+    )
+    return {**found, "biases": [str(bias)]}
+
+
+def _responses(rows: Sequence[dict[str, Any]]) -> tuple[list[Prompt], list[str], list[str | None]]:
+    """Prompts, responses, and what each is relative to."""
+    _columns(rows, ("prompt", "response"))
+    found = _each(
+        rows, lambda row: (prompt_of(row.get("prompt")), side_text(row.get("response")), row.get("reference"))
+    )
+    return [one for one, _, _ in found], [one for _, one, _ in found], [one for _, _, one in found]
+
+
+def _columns(rows: Sequence[dict[str, Any]], *forms: tuple[str, ...]) -> set[str]:
+    """Columns of the rows, which have to hold one of these forms."""
+    present = {name for row in rows[:100] for name in row}
+    if not any(present.issuperset(form) for form in forms):
+        needed = ", or ".join(" and ".join(form) for form in forms)
+        raise DataError(f"data: needs the columns {needed}. Found: {', '.join(sorted(present))}")
+    return present
+
+
+def _each(rows: Sequence[dict[str, Any]], read: Callable[[dict[str, Any]], T]) -> list[T]:
+    """Every row read; an outcome belongs to each, so that none may be left out."""
+    found, problems = [], []
+    for number, row in enumerate(rows, 1):
+        try:
+            found.append(read(row))
+        except RowError as error:
+            problems.append(f"data, row {number}: {error}")
+    if problems:
+        more = [f"and {len(problems) - 10} more rows"] if len(problems) > 10 else []
+        raise DataError("\n".join([*problems[:10], *more]))
+    return found
+
+
+def _response_labels(
+    prompts: list[Prompt], responses: list[str], references: list[str | None], loaded: LoadedRecipe, asks: bool
+) -> list[ResponseLabel]:
+    bias, recipe, told = loaded.biases[0], loaded.recipe, loaded.prompts.label
+    if not asks:
+        if measure_of(bias).relative and None in references:
+            raise DataError(
+                f"data, row {references.index(None) + 1}: {bias.name} is measured against another response; give that as "
+                "`reference`"
+            )
+        return [ResponseLabel(exhibits(one, bias, other)) for one, other in zip(responses, references, strict=True)]
+    requests = [response_request(bias, *one, told=told) for one in zip(prompts, responses, strict=True)]
+    _confirm_labels(requests, bias, told, loaded)
+    return label_responses(prompts, responses, bias, open_llm(loaded), recipe.label.ask_again, told)
+
+
+def _pair_labels(pairs: list[Pair], loaded: LoadedRecipe, asks: bool) -> list[PairLabel]:
+    bias, recipe, told = loaded.biases[0], loaded.recipe, loaded.prompts.label
+    if not asks:
+        return [PairLabel.measured_of(pair, bias) for pair in pairs]
+    _confirm_labels([pair_request(bias, pair, "chosen", told=told) for pair in pairs], bias, told, loaded)
+    return label_pairs(pairs, bias, open_llm(loaded), recipe.seed, recipe.label.ask_again, told)
+
+
+def _confirm_labels(requests: Sequence[Request], bias: Bias, told: LabelPrompt, loaded: LoadedRecipe) -> None:
+    mean = sum(map(request_tokens, requests)) / len(requests)
+    confirm(Planned(f"labelling {bias.name}", len(requests), mean, label_tokens(told)), loaded)
+
+
+def _confirm_rewrites(requests: Sequence[RewriteRequest], bias: Bias, loaded: LoadedRecipe) -> None:
+    show, told = loaded.recipe.synthesize.show_prompt, loaded.prompts.rewrite
+    mean_in = sum(request_tokens(rewrite_request(one, bias, show, told=told)) for one in requests) / len(requests)
+    mean_out = sum(tokens_of(one.response) for one in requests) / len(requests)
+    labelled = loaded.recipe.synthesize.gate.on and bias.label_by == "ask"
+    confirm(Planned(f"rewriting for {bias.name}", len(requests) * (2 if labelled else 1), mean_in, mean_out), loaded)
