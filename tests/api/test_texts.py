@@ -1,0 +1,83 @@
+"""`cda.label` and `cda.rewrite`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cda
+
+LIST = "- Go to bed early\n- Drink no coffee"
+PLAIN = "Go to bed early. Drink no coffee in the evening. Keep the room dark and cool."
+
+
+def test_responses_and_pairs_are_labelled_by_measure(tmp_path: Path) -> None:
+    rows = [{"prompt": "Sleep?", "response": LIST}, {"prompt": "Sleep?", "response": PLAIN}]
+    assert [one.present for one in cda.label(rows, "structure")] == [True, False]
+    pairs = cda.label([{"prompt": "Sleep?", "chosen": PLAIN, "rejected": LIST}], "structure")
+    assert pairs[0].labels == {"chosen": False, "rejected": True} and pairs[0].n_asked == 0
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_relative_bias_needs_the_other_response() -> None:
+    rows = [{"prompt": "Sleep?", "response": PLAIN}]
+    with pytest.raises(cda.DataError, match="give that as `reference`"):
+        cda.label(rows, "length")
+    assert cda.label([{**rows[0], "reference": "No."}], "length")[0].present is True
+
+
+def test_every_unusable_row_is_named() -> None:
+    rows: list[dict[str, Any]] = [{"prompt": "", "response": LIST}, {"prompt": "Sleep?", "response": None}]
+    with pytest.raises(cda.DataError, match=r"row 1: empty prompt\ndata, row 2: a side is missing"):
+        cda.label(rows, "structure")
+    with pytest.raises(
+        cda.DataError, match=r"needs the columns response, or chosen and rejected. Found: answer, prompt"
+    ):
+        cda.label([{"prompt": "Sleep?", "answer": LIST}], "structure")
+
+
+def test_rewrites_carry_the_bias_or_have_a_reason() -> None:
+    rows = [{"prompt": "Sleep?", "response": PLAIN}, {"prompt": "Sleep?", "response": "Yes."}]
+    written, refused = cda.rewrite(rows, "structure")
+    assert written.text is not None and "\n- " in written.text
+    assert refused.text is None and refused.reason
+    back = cda.rewrite([{"prompt": "Sleep?", "response": written.text}], "structure", direction="remove")[0]
+    assert back.text is not None and "- " not in back.text
+    with pytest.raises(cda.DataError, match="'add' or 'remove'"):
+        cda.rewrite(rows, "structure", direction="more")  # type: ignore[arg-type]
+
+
+def test_an_llm_labels_and_rewrites_once_that_is_agreed_to(
+    serve: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        asked = body.get("response_format", {}).get("json_schema", {}).get("schema", {}).get("required", [])
+        content = json.dumps(dict.fromkeys(asked, "yes")) if asked else LIST
+        choice = {"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": "stop"}
+        usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+        return 200, {
+            "id": "1",
+            "object": "chat.completion",
+            "created": 1,
+            "model": "m",
+            "choices": [choice],
+            "usage": usage,
+        }
+
+    monkeypatch.setenv("SOME_KEY", "x")
+    llm = {
+        "model": "m", "api_key_env": "SOME_KEY", "base_url": serve(answer), "prices": {"m": {"input": 1, "output": 1}},
+    }  # fmt: skip
+    rows = [{"prompt": "Sleep?", "response": PLAIN}]
+    with pytest.raises(cda.SpendingError, match="labelling structure"):
+        cda.label(rows, "structure", llm=llm)
+    found = cda.label(rows, "structure", llm=llm, confirm=True, progress=False)[0]
+    assert found.present is True and found.n_asked == 1
+    with pytest.raises(cda.SpendingError, match="rewriting for structure"):
+        cda.rewrite(rows, "structure", llm=llm)
+    gate = {"gate": {"on": False}}
+    assert cda.rewrite(rows, "structure", llm=llm, budget_usd=1, synthesize=gate, progress=False)[0].text == LIST
