@@ -19,6 +19,8 @@ def quiet_libraries() -> None:
     logging.getLogger("bitsandbytes.autograd._functions").setLevel(logging.ERROR)
     # That a faster 4-bit kernel for CPUs could be downloaded: nothing here is in 4 bits.
     logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
+    # That notebooks could show prettier bars: it is said by libraries whose bars are off.
+    warnings.filterwarnings("ignore", "IProgress not found")
     warnings.filterwarnings("ignore", module=r"(torch|bitsandbytes|peft|trl|accelerate|transformers)\b")
 
 
