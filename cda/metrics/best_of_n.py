@@ -8,21 +8,21 @@ that prompt (a U-statistic; Nakano et al., 2021, WebGPT, estimate the reward of 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cda.errors import DataError
 from cda.metrics.over_prompts import (
-    Measured,
     mean_over_prompts,
     no_change_test,
     share_over_prompts,
     without_traces,
 )
 from cda.metrics.picks import expected_picks, kl_at_most, pick_probabilities, usual_sizes
+from cda.results.base import Missing
+from cda.results.benchmarks import AtSize, Curve, Curves, Followed, Measured
 from cda.stats.multiplicity import holm
 
 FloatArray = NDArray[np.float64]
@@ -37,90 +37,14 @@ class Attribute:
         kind: `share`: whether a response exhibits a bias, 0 or 1. `mean`: a feature or a quality in its own unit.
         unit: `share`, or the name of the feature.
         values: One a response, shape (n,); NaN where it is not known: then its prompt is left out of this attribute.
+        definition: What is followed, in words.
     """
 
     name: str
-    kind: Literal["share", "mean"]
+    kind: Followed
     unit: str
     values: FloatArray
-
-
-@dataclass(frozen=True, slots=True)
-class AtSize:
-    """An attribute of the picks at one n.
-
-    Attributes:
-        n: Responses drawn, of which the one with the highest reward is picked.
-        kl_nats: `kl_at_most` of this n.
-        n_prompts: Prompts with so many responses.
-        n_too_few: Prompts left out because they have fewer.
-        scorings: Expected share or mean under each scoring, over the prompts that reach this n.
-        complete: The same over the prompts that reach the largest n: along it, two n differ by n and not by their prompts.
-        change: Second scoring − first, paired by prompt. None with one scoring, and at n = 1, where no reward has a say.
-    """
-
-    n: int
-    kl_nats: float
-    n_prompts: int
-    n_too_few: int
-    scorings: Mapping[str, Measured]
-    complete: Mapping[str, Measured]
-    change: Measured | None
-
-
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """One attribute as n grows.
-
-    Attributes:
-        name: Of the bias or the feature.
-        kind: As in `Attribute`.
-        unit: As in `Attribute`.
-        at: Sizes in ascending order; the first is 1.
-        slope: Least-squares slope in log2(n) of each scoring: how much each doubling of n adds, over all prompts that reach
-            the largest n. Above 0, optimising the reward amplifies the attribute.
-        slope_change: Second scoring − first, paired by prompt; None with one scoring.
-        p_value: Of the test that the change at the largest n is 0; None with one scoring.
-        p_holm: The same, adjusted for all attributes (the quality is not among them).
-        p_method: How it was made.
-        n_unknown: Prompts left out because the attribute of a response is not known.
-    """
-
-    name: str
-    kind: Literal["share", "mean"]
-    unit: str
-    at: tuple[AtSize, ...]
-    slope: Mapping[str, Measured]
-    slope_change: Measured | None
-    p_value: float | None
-    p_holm: float | None
-    p_method: str | None
-    n_unknown: int
-
-
-@dataclass(frozen=True, slots=True)
-class BestOfN:
-    """Every attribute under one scoring, or under two and their change.
-
-    Attributes:
-        curves: One an attribute, in the given order.
-        quality: The reference quality; None for the reason in `quality_missing`.
-        quality_missing: Why it is not there.
-        unvaried: Attributes that differ between the responses of no prompt: no reward can select on them.
-        sizes: The n that were looked at.
-        n_prompts: Prompts.
-        n_responses: Their responses.
-        responses_per_prompt: Fewest, median and most.
-    """
-
-    curves: tuple[Curve, ...]
-    quality: Curve | None
-    quality_missing: str | None
-    unvaried: tuple[str, ...]
-    sizes: tuple[int, ...]
-    n_prompts: int
-    n_responses: int
-    responses_per_prompt: tuple[int, float, int]
+    definition: str = ""
 
 
 def best_of_n(
@@ -129,7 +53,7 @@ def best_of_n(
     prompt_ids: Sequence[str],
     sizes: Sequence[int] | None = None,
     quality: Attribute | None = None,
-) -> BestOfN:
+) -> Curves:
     """Attributes of the highest-reward response among n, as n grows.
 
     Prompts are the unit: intervals and tests are over prompts, each of which counts once at every n that it reaches. Shares
@@ -163,16 +87,15 @@ def best_of_n(
             curves.append(_curve(one, expected_picks(one.values, weights, prompts, chosen), own, chosen))
         else:
             unvaried.append(one.name)
-    reference, why_not = None, "no quality was given"
+    reference: Curve | Missing = Missing(reason="no quality was given")
     if quality is not None:
         try:
             reference = _curve(quality, expected_picks(quality.values, weights, prompts, chosen), own, chosen)
         except DataError as error:
-            why_not = str(error)
-    return BestOfN(
-        curves=_adjusted(curves),
+            reference = Missing(reason=str(error))
+    return Curves(
+        attributes=_adjusted(curves),
         quality=reference,
-        quality_missing=None if reference else why_not,
         unvaried=tuple(unvaried),
         sizes=chosen,
         n_prompts=len(prompts),
@@ -201,8 +124,17 @@ def _curve(
         if difference is not None and n > 1:
             change = mean_over_prompts(difference[kept, position], change_unit, int(own[kept].sum()))
         n_too_few = int((known & (own < n)).sum())
-        both = levels(kept, position), levels(complete, position)
-        at.append(AtSize(n, kl_at_most(n), len(kept), n_too_few, *both, change))
+        at.append(
+            AtSize(
+                n=n,
+                kl_nats=kl_at_most(n),
+                n_prompts=len(kept),
+                n_too_few=n_too_few,
+                scorings=levels(kept, position),
+                complete=levels(complete, position),
+                change=change,
+            )
+        )
     doublings = np.log2(sizes) - np.log2(sizes).mean()
     contrast, unit = doublings / (doublings @ doublings), f"{change_unit} per doubling of n"
     total = int(own[complete].sum())
@@ -219,6 +151,7 @@ def _curve(
         name=attribute.name,
         kind=attribute.kind,
         unit=attribute.unit,
+        definition=attribute.definition,
         at=tuple(at),
         slope=slopes,
         slope_change=slope_change,
@@ -244,7 +177,7 @@ def _adjusted(curves: Sequence[Curve]) -> tuple[Curve, ...]:
     tested = [one.p_value for one in curves if one.p_value is not None]
     if not tested:
         return tuple(curves)
-    return tuple(replace(one, p_holm=p) for one, p in zip(curves, holm(tested), strict=True))
+    return tuple(one.model_copy(update={"p_holm": p}) for one, p in zip(curves, holm(tested), strict=True))
 
 
 def _by_prompt(prompt_ids: Sequence[str]) -> list[NDArray[np.intp]]:

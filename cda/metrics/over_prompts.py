@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
 from cda.results.base import Estimate
+from cda.results.benchmarks import Measured, NoSpread
 from cda.stats.proportions import Z_95, wilson
 
 FloatArray = NDArray[np.float64]
 _ROUNDING = 1e-12  # relative to the attribute's largest value: a trace of the sums, not a difference
-
-
-@dataclass(frozen=True, slots=True)
-class NoSpread:
-    """A value without an interval, because it is the same in every prompt.
-
-    Attributes:
-        value: What all prompts have.
-        missing: Why there is no interval.
-    """
-
-    value: float
-    missing: str
-
-
-Measured = Estimate | NoSpread
 
 
 def mean_over_prompts(values: FloatArray, unit: str, n: int) -> Measured:
@@ -37,7 +21,10 @@ def mean_over_prompts(values: FloatArray, unit: str, n: int) -> Measured:
     mean, count = float(values.mean()), len(values)
     error = float(values.std(ddof=1)) / math.sqrt(count)
     if error <= _ROUNDING * float(np.abs(values).max()):
-        return NoSpread(mean, f"the same in each of {count} prompts, so that nothing is known of how far others differ")
+        return NoSpread(
+            value=mean,
+            reason=f"the same in each of {count} prompts, so that nothing is known of how far others differ",
+        )
     half = float(stats.t.ppf(0.975, count - 1)) * error
     bound = 1.0 if unit == "share difference" else math.inf
     return Estimate(

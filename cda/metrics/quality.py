@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,85 +13,13 @@ from numpy.typing import NDArray
 from cda.errors import DataError
 from cda.metrics.quality_intervals import Design, change, change_test, level, standard_error
 from cda.metrics.quality_rules import STYLE_SECTIONS, Ranked, Rule, rule_rows
-from cda.results.base import Estimate
+from cda.results.benchmarks import Accuracies, Accuracy, AccuracyGroup, AccuracyShift
 from cda.stats.multiplicity import holm
 
+A = TypeVar("A", bound=Accuracies)
 FloatArray = NDArray[np.float64]
 FALL = 0.01
 """A section that falls by more than this is flagged."""
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """One scoring of a group.
-
-    Attributes:
-        estimate: Accuracy with its 95% interval.
-        standard_error: By whole prompts, of the spread within subsets where these have fixed weights; see
-            `cda.metrics.quality_intervals`.
-        n_ties: Comparisons with a margin of exactly 0.
-    """
-
-    estimate: Estimate
-    standard_error: float
-    n_ties: int
-
-
-@dataclass(frozen=True, slots=True)
-class Shift:
-    """Change of a group between two scorings of the same items.
-
-    Attributes:
-        estimate: after − before, paired.
-        standard_error: Of the paired change, by whole prompts.
-        p_value: Of no change: signs of whole prompts flipped.
-        p_method: How it was made.
-        p_holm: Adjusted over all sections of the command; None for other groups.
-        fell: The estimate is below −1 point.
-        excludes_0: The interval lies below 0 altogether.
-        rules_out_fall: The interval lies above −1 point altogether.
-    """
-
-    estimate: Estimate
-    standard_error: float
-    p_value: float
-    p_method: str
-    p_holm: float | None
-    fell: bool
-    excludes_0: bool
-    rules_out_fall: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A subset, a section, or all of a set.
-
-    Attributes:
-        name: Of the group.
-        scores: Label of the scoring to its score.
-        shift: Second scoring against the first; None where there is one scoring.
-    """
-
-    name: str
-    scores: Mapping[str, Score]
-    shift: Shift | None
-
-
-@dataclass(frozen=True, slots=True)
-class QualityResult:
-    """Groups of one set.
-
-    Attributes:
-        overall: Mean of the sections where subsets have weights, else of all items.
-        sections: In order of appearance.
-        subsets: In order of appearance.
-        cells: RM-Bench's matrix: `1 over 2` is the concise chosen response over the detailed rejected one.
-    """
-
-    overall: Group
-    sections: tuple[Group, ...]
-    subsets: tuple[Group, ...]
-    cells: tuple[Group, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +42,7 @@ def measure(
     weights: Mapping[str, float] | None,
     seed: int,
     half_ties: bool = False,
-) -> QualityResult:
+) -> Accuracies:
     """Accuracy of one or two scorings of the same items.
 
     Args:
@@ -132,18 +61,20 @@ def measure(
     subsets = [_group(name, rows, rows.subsets == name, seed) for name in _names(rows.subsets)]
     cells = [_group(name, rows, rows.cells == name, seed) for name in _names(rows.cells) if name]
     overall = _group("overall", rows, every, seed, by_section=weights is not None)
-    return QualityResult(overall, tuple(sections), tuple(subsets), tuple(cells))
+    return Accuracies(overall=overall, sections=tuple(sections), subsets=tuple(subsets), cells=tuple(cells))
 
 
-def with_holm(results: Sequence[QualityResult]) -> list[QualityResult]:
+def with_holm(results: Sequence[A]) -> list[A]:
     """The same with p-values adjusted over all sections of all sets together (Holm)."""
     shifts = [group.shift for one in results for group in one.sections if group.shift is not None]
     adjusted = iter(holm([shift.p_value for shift in shifts]))
 
-    def one(group: Group) -> Group:
-        return group if group.shift is None else replace(group, shift=replace(group.shift, p_holm=next(adjusted)))
+    def one(group: AccuracyGroup) -> AccuracyGroup:
+        if group.shift is None:
+            return group
+        return group.model_copy(update={"shift": group.shift.model_copy(update={"p_holm": next(adjusted)})})
 
-    return [replace(result, sections=tuple(one(group) for group in result.sections)) for result in results]
+    return [result.model_copy(update={"sections": tuple(map(one, result.sections))}) for result in results]
 
 
 def _rows(
@@ -177,7 +108,7 @@ def _names(column: NDArray[np.str_]) -> list[str]:
     return list(dict.fromkeys(str(name) for name in column))
 
 
-def _group(name: str, rows: _Rows, keep: NDArray[np.bool_], seed: int, by_section: bool = False) -> Group:
+def _group(name: str, rows: _Rows, keep: NDArray[np.bool_], seed: int, by_section: bool = False) -> AccuracyGroup:
     weights = rows.weights[keep]
     if by_section:
         total = {str(section): rows.weights[rows.sections == section].sum() for section in set(rows.sections)}
@@ -185,20 +116,24 @@ def _group(name: str, rows: _Rows, keep: NDArray[np.bool_], seed: int, by_sectio
     design = Design(weights, rows.prompt_ids[keep].tolist(), rows.strata[keep], seed)
     values = {label: column[keep] for label, column in rows.values.items()}
     scores = {
-        label: Score(level(one, design), standard_error(one, design), int(rows.ties[label][keep].sum()))
+        label: Accuracy(
+            estimate=level(one, design),
+            standard_error=standard_error(one, design),
+            n_ties=int(rows.ties[label][keep].sum()),
+        )
         for label, one in values.items()
     }
     shift = None
     if len(values) > 1:
         before, after = values.values()
         shift = _shift(before, after, design)
-    return Group(name, scores, shift)
+    return AccuracyGroup(name=name, scores=scores, shift=shift)
 
 
-def _shift(before: FloatArray, after: FloatArray, design: Design) -> Shift:
+def _shift(before: FloatArray, after: FloatArray, design: Design) -> AccuracyShift:
     estimate = change(before, after, design)
     p_value, method = change_test(before, after, design)
-    return Shift(
+    return AccuracyShift(
         estimate=estimate,
         standard_error=standard_error(after - before, design),
         p_value=p_value,

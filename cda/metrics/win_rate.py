@@ -3,35 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from cda.errors import DataError
-from cda.results.base import Estimate
-from cda.stats.proportions import ExactTest, exact_change_test, share
-
-
-@dataclass(frozen=True, slots=True)
-class WinRate:
-    """How often the first set of outputs is preferred.
-
-    Attributes:
-        win_rate: Wins and half of the ties, as a share of what was read; 0.5: neither set is preferred.
-        wins: Share of comparisons with a preference for the first.
-        ties: Share with none.
-        losses: Share with a preference for the second.
-        test: Exact test that the win rate is one half; ties say nothing there.
-        n_unread: Comparisons without a readable verdict; they are in none of the shares.
-    """
-
-    win_rate: Estimate
-    wins: Estimate
-    ties: Estimate
-    losses: Estimate
-    test: ExactTest
-    n_unread: int
+from cda.results.base import Test
+from cda.results.benchmarks import WinRate
+from cda.stats.proportions import exact_change_test, share
 
 
 def win_rate(preferences: ArrayLike, prompt_ids: Sequence[str]) -> WinRate:
@@ -61,11 +40,18 @@ def win_rate(preferences: ArrayLike, prompt_ids: Sequence[str]) -> WinRate:
         )
     won, tied, lost = signs > 0, signs == 0, signs < 0
     win, tie, loss = (share(one, ids) for one in (won, tied, lost))
-    return WinRate(share(won + 0.5 * tied, ids), win, tie, loss, _test(won, lost, ids), int((~read).sum()))
+    return WinRate(
+        win_rate=share(won + 0.5 * tied, ids),
+        wins=win,
+        ties=tie,
+        losses=loss,
+        test=_test(won, lost, ids),
+        n_unread=int((~read).sum()),
+    )
 
 
-def _test(won: ArrayLike, lost: ArrayLike, prompt_ids: Sequence[str]) -> ExactTest:
+def _test(won: ArrayLike, lost: ArrayLike, prompt_ids: Sequence[str]) -> Test:
     """With a prompt a row this is the sign test; else the signs of whole prompts' wins minus losses are flipped."""
     p_value = exact_change_test(lost, won, prompt_ids).p_value
     alone = len(set(prompt_ids)) == len(prompt_ids)
-    return ExactTest(p_value, "exact sign test" if alone else "exact sign-flip over prompts")
+    return Test(p_value=p_value, method="exact sign test" if alone else "exact sign-flip over prompts")

@@ -241,7 +241,7 @@ def glossary(audit: AuditResult) -> list[Entry]:
     entries += _people(audit, judged)
     if audit.quality:
         entries.append(_JUDGED_QUALITY if judged else _QUALITY)
-    entries += [_SECTION] if audit.get("quality_sections") else []
+    entries += [_SECTION] if audit.quality_sections else []
     entries += [_CHANGE, _UNPAIRED, *_WORDS] if two else []
     entries += _DOSE if audit.get("dose") else ()
     found = set(methods_of(audit))

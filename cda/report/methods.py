@@ -99,17 +99,17 @@ def _over_seeds(audit: AuditResult) -> list[_Measure]:
 
 
 def _by_section(audit: AuditResult) -> list[_Measure]:
-    found = audit.get("quality_sections")
-    if not found:
+    found = audit.quality_sections
+    if found is None:
         return []
-    groups = [found["overall"], *found["sections"], *found["subsets"]]
-    shifts = [group["shift"] for group in groups if group["shift"]]
+    groups = [found.overall, *found.sections, *found.subsets]
+    shifts = [group.shift for group in groups if group.shift is not None]
     return [
         _Measure(
             "accuracy by section",
-            [group["scores"] for group in groups],
-            [shift["estimate"] for shift in shifts],
-            [str(shift["p_method"]) for shift in shifts],
+            [score.estimate for group in groups for score in group.scores.values()],
+            [shift.estimate for shift in shifts],
+            [shift.p_method for shift in shifts],
         )
     ]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cda.data.release import SOURCE
 from cda.report.numbers import NOT_ESTIMATED, Json, count, decimals, points, share
-from cda.report.quality_tables import accuracy, shown_groups, tenth_points, tenths
+from cda.report.quality_tables import accuracy, tenth_points, tenths
 from cda.report.tables import (
     Table,
     blank_of_plain,
@@ -20,6 +20,7 @@ from cda.report.tables import (
 from cda.report.verdict import targets
 from cda.results.audit import AuditResult
 from cda.results.base import Missing
+from cda.results.benchmarks import AccuracyGroup
 from cda.results.data import Contingency, LabelRates
 
 Row = tuple[str, ...]
@@ -51,7 +52,7 @@ def paper_sentences(audit: AuditResult) -> list[str]:
         )
     for part, names in paper["missing"].items():
         found.append(f"Missing in the release: {part} of {', '.join(names)}.")
-    if not audit.get("quality_sections"):
+    if audit.quality_sections is None:
         found.append("RewardBench by section was not measured: audit.quality names no file with sections.")
     return found
 
@@ -81,22 +82,21 @@ def outcome_table(audit: AuditResult) -> Table | None:
             rows.append((f"{name} miscalibration", *change_cells(votes.miscalibration), *missed))
         if name in triples:
             rows.append((f"{name} skew (triples)", *triples[name]))
-    sections = audit.get("quality_sections")
-    if sections:
+    if (sections := audit.quality_sections) is not None:
         by_plain = audit.plain.quality_sections if audit.plain else None
-        groups = shown_groups(by_plain) if by_plain else ()
-        after = {group["name"]: accuracy(group["scores"]["after"]["estimate"]) for group in groups}
-        for group in shown_groups(sections):
-            other = (after[group["name"]],) if by_plain else blank_of_plain(audit)
-            rows.append((*_of_section(group, sections["name"], audit), *other))
+        groups = by_plain.shown if by_plain else ()
+        after = {group.name: accuracy(group.scores["after"].estimate) for group in groups}
+        for group in sections.shown:
+            other = (after[group.name],) if by_plain else blank_of_plain(audit)
+            rows.append((*_of_section(group, sections.name), *other))
     header = ("measure", *estimates(audit))
     return Table("The paper's outcome, of this run, with 95% intervals", header, tuple(rows)) if rows else None
 
 
-def _of_section(group: Json, name: str, audit: AuditResult) -> Row:
-    scores = [group["scores"][when]["estimate"] for when in audit.scorings]
-    moved = (tenth_points(group["shift"]["estimate"]),) if group["shift"] else ()
-    return (f"{name}: {group['name']}", *map(accuracy, scores), *moved, count(scores[0]))
+def _of_section(group: AccuracyGroup, name: str) -> Row:
+    scores = [one.estimate for one in group.scores.values()]
+    moved = (tenth_points(group.shift.estimate),) if group.shift is not None else ()
+    return (f"{name}: {group.name}", *map(accuracy, scores), *moved, count(scores[0]))
 
 
 def _models(audit: AuditResult) -> Table | None:

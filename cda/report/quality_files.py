@@ -1,4 +1,4 @@
-"""What `cda quality` found in the shape of RewardBench's own result files, from its JSON alone."""
+"""What `cda quality` found in the shape of RewardBench's own result files, from its numbers and scores alone."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any
 
 from cda.files.paths import as_part
 from cda.report.numbers import Json
+from cda.results.benchmarks import AccuracyGroup, QualityResult, QualityScoring, SetQuality
+from cda.results.facts import RewardModelFacts
 
 
-def rewardbench_files(result: Json, rows: Sequence[Json]) -> dict[str, Any]:
+def rewardbench_files(result: QualityResult, rows: Sequence[Json]) -> dict[str, Any]:
     """RewardBench's result files: path below their folder to a JSON object, or to a list of JSON lines.
 
     Shapes as RewardBench's scripts write them: `eval-set/ORG/NAME.json` (model, model_type, chat_template and an accuracy
@@ -17,33 +19,33 @@ def rewardbench_files(result: Json, rows: Sequence[Json]) -> dict[str, Any]:
     of its command line `ORG/NAME.json` and `ORG/NAME_outputs.jsonl`. Texts stand as messages, before any chat template.
 
     Args:
-        result: As in quality.json.
+        result: All numbers.
         rows: As in scores.jsonl.
     """
     files: dict[str, Any] = {}
-    for one in result["sets"]:
-        own = [row for row in rows if row["set"] == one["name"] and row["used"]]
-        folder = as_part(one["name"])
-        for scoring in result["scorings"]:
-            label = scoring["label"]
-            if one["format"] == "rm-bench" or not all("chosen" in row[label] for row in own):
+    for one in result.sets:
+        own = [row for row in rows if row["set"] == one.name and row["used"]]
+        folder = as_part(one.name)
+        for scoring in result.scorings:
+            label = scoring.label
+            if one.format == "rm-bench" or not all("chosen" in row[label] for row in own):
                 continue  # another benchmark's three by three, or a judge that scores no single text
-            place, head = "/".join(map(as_part, scoring["model"].split("/"))), _head(scoring)
-            if one["format"] in ("rewardbench", "rewardbench-2"):
-                accuracies = {group["name"]: _value(group, label) for group in one["subsets"]}
-                columns = _best_of_columns if one["format"] == "rewardbench-2" else _pair_columns
+            place, head = "/".join(map(as_part, scoring.model.split("/"))), _head(scoring)
+            if one.format in ("rewardbench", "rewardbench-2"):
+                accuracies = {group.name: _value(group, label) for group in one.subsets}
+                columns = _best_of_columns if one.format == "rewardbench-2" else _pair_columns
                 files[f"{folder}/eval-set/{place}.json"] = {**head, **accuracies}
                 files[f"{folder}/eval-set-scores/{place}.json"] = {**head, **columns(own, label)}
-            if one["format"] != "rewardbench-2":
+            if one.format != "rewardbench-2":
                 files[f"{folder}/{place}.json"] = _summary_file(one, own, scoring)
                 files[f"{folder}/{place}_outputs.jsonl"] = _output_rows(own, label)
     return files
 
 
-def _head(scoring: Json) -> dict[str, Any]:
-    form = scoring.get("form")
+def _head(scoring: QualityScoring) -> dict[str, Any]:
+    form = scoring.facts.form if isinstance(scoring.facts, RewardModelFacts) else None
     template = "tokenizer" if form == "chat template" else form
-    return {"model": scoring["model"], "model_type": "Seq. Classifier" if form else "Custom", "chat_template": template}
+    return {"model": scoring.model, "model_type": "Seq. Classifier" if form else "Custom", "chat_template": template}
 
 
 def _pair_columns(rows: Sequence[Json], label: str) -> dict[str, list[Any]]:
@@ -82,12 +84,12 @@ def _best_of_columns(rows: Sequence[Json], label: str) -> dict[str, list[Any]]:
     return columns
 
 
-def _summary_file(one: Json, rows: Sequence[Json], scoring: Json) -> dict[str, Any]:
-    hits = [line["results"] for line in _output_rows(rows, scoring["label"])]
-    subsets = {group["name"]: _value(group, scoring["label"]) for group in one["subsets"]}
+def _summary_file(one: SetQuality, rows: Sequence[Json], scoring: QualityScoring) -> dict[str, Any]:
+    hits = [line["results"] for line in _output_rows(rows, scoring.label)]
+    subsets = {group.name: _value(group, scoring.label) for group in one.subsets}
     return {
-        "accuracy": sum(hits) / len(hits), "num_prompts": len(hits), "model": scoring["model"], "ref_model": None,
-        "tokenizer": scoring["model"], "chat_template": _head(scoring)["chat_template"], "extra_results": subsets,
+        "accuracy": sum(hits) / len(hits), "num_prompts": len(hits), "model": scoring.model, "ref_model": None,
+        "tokenizer": scoring.model, "chat_template": _head(scoring)["chat_template"], "extra_results": subsets,
     }  # fmt: skip
 
 
@@ -100,5 +102,5 @@ def _own_id(row: Json) -> int | str:
     return int(name) if name.isdecimal() else name
 
 
-def _value(group: Json, label: str) -> float:
-    return float(group["scores"][label]["estimate"]["value"])
+def _value(group: AccuracyGroup, label: str) -> float:
+    return group.scores[label].estimate.value

@@ -1,4 +1,4 @@
-"""The result of `cda quality` as one HTML file, drawn from quality.json alone."""
+"""The result of `cda quality` as one HTML file, drawn from its numbers alone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from cda.report.glossary import Entry
-from cda.report.numbers import Json, clipped, count
+from cda.report.numbers import clipped, count
 from cda.report.page import Finding, Page, render_page
 from cda.report.plots.plot import Plot
 from cda.report.plots.quality import quality_plots
@@ -15,15 +15,14 @@ from cda.report.quality_tables import (
     FORMATS,
     MEANINGS,
     accuracy,
-    compares_two,
     how_scored,
-    labels_of,
     set_notes,
     set_tables,
-    shown_groups,
     tenth_points,
+    with_adapter,
 )
 from cda.report.sections import Section, plots_of
+from cda.results.benchmarks import QualityResult, SetQuality
 
 _TERMS = (
     Entry("accuracy", "items with the right answer on top / items", "By each benchmark's own rule, which stands with its numbers."),
@@ -35,10 +34,10 @@ _CHANGE_TERMS = (
 )  # fmt: skip
 
 
-def quality_page(result: Json) -> str:
+def quality_page(result: QualityResult) -> str:
     """The whole result as a self-contained page; text from outside is escaped."""
-    models = " and ".join(dict.fromkeys(_model(one) for one in result["scorings"]))
-    names = ", ".join(one["name"] for one in result["sets"])
+    models = " and ".join(dict.fromkeys(map(with_adapter, result.scorings)))
+    names = ", ".join(one.name for one in result.sets)
     return render_page(
         Page(
             f"Quality of {clipped(models, 120)}",
@@ -49,77 +48,65 @@ def quality_page(result: Json) -> str:
     )
 
 
-def quality_page_plots(result: Json) -> list[Plot]:
+def quality_page_plots(result: QualityResult) -> list[Plot]:
     """Every figure of the page."""
     return plots_of(_sections(result))
 
 
-def _model(scoring: Json) -> str:
-    adapter = f" with {scoring['adapter']} at dose {scoring['dose']:g}" if scoring.get("adapter") else ""
-    return f"{scoring['model']}{adapter}"
-
-
-def findings(result: Json) -> Iterator[Finding]:
+def findings(result: QualityResult) -> Iterator[Finding]:
     """Each set in a sentence: accuracy, change, and the sections that fell."""
-    for one in result["sets"]:
-        overall = one["overall"]
-        n = count(overall["scores"][labels_of(result)[0]]["estimate"])
+    two = len(result.labels) > 1
+    for one in result.sets:
+        overall = one.overall
+        n = count(overall.scores[result.labels[0]].estimate)
         shown = ", ".join(
-            f"{accuracy(overall['scores'][label]['estimate'])}{f' {label}' if compares_two(result) else ''}"
-            for label in labels_of(result)
+            f"{accuracy(score.estimate)}{f' {label}' if two else ''}" for label, score in overall.scores.items()
         )
-        if overall["shift"] is None:
-            yield Finding(f"{one['name']}:", f"accuracy {shown} (n = {n}).")
+        if overall.shift is None:
+            yield Finding(f"{one.name}:", f"accuracy {shown} (n = {n}).")
             continue
-        change = tenth_points(overall["shift"]["estimate"])
-        yield Finding(
-            f"{one['name']}:", f"accuracy {shown}; change {change} points (n = {n}). {_fallen(one)}", _kind(one)
-        )
+        change = tenth_points(overall.shift.estimate)
+        yield Finding(f"{one.name}:", f"accuracy {shown}; change {change} points (n = {n}). {_fallen(one)}", _kind(one))
 
 
-def _fallen(one: Json) -> str:
+def _fallen(one: SetQuality) -> str:
     """Which sections fell; the overall where it is the one section."""
-    fell = [group for group in one["sections"] if group["shift"]["fell"]]
+    fell = [(group.name, group.shift) for group in one.sections if group.shift is not None and group.shift.fell]
     if not fell:
-        return f"None of {len(one['sections'])} sections fell by more than 1 point."
-    told = ", ".join(
-        f"{group['name']} {tenth_points(group['shift']['estimate'])}{'*' if group['shift']['excludes_0'] else ''}"
-        for group in fell
-    )
-    star = " (*: and the 95% interval lies below 0)" if any(group["shift"]["excludes_0"] for group in fell) else ""
+        return f"None of {len(one.sections)} sections fell by more than 1 point."
+    told = ", ".join(f"{name} {tenth_points(shift.estimate)}{'*' if shift.excludes_0 else ''}" for name, shift in fell)
+    star = " (*: and the 95% interval lies below 0)" if any(shift.excludes_0 for _, shift in fell) else ""
     return f"Fell by more than 1 point: {told}{star}."
 
 
-def _kind(one: Json) -> Literal["good", "bad", "none"]:
+def _kind(one: SetQuality) -> Literal["good", "bad", "none"]:
     """Bad where a fall is shown, good where one is ruled out for every section, else neither."""
-    shifts = [group["shift"] for group in shown_groups(one)]
-    if any(shift["fell"] and shift["excludes_0"] for shift in shifts):
+    shifts = [group.shift for group in one.shown if group.shift is not None]
+    if any(shift.fell and shift.excludes_0 for shift in shifts):
         return "bad"
-    return "good" if all(shift["rules_out_fall"] for shift in shifts) else "none"
+    return "good" if all(shift.rules_out_fall for shift in shifts) else "none"
 
 
-def _sections(result: Json) -> Iterator[Section]:
-    for place, one in enumerate(result["sets"], 1):
-        rule = f"Read as {FORMATS[one['format']]}. {MEANINGS[one['format']]}"
-        notes = tuple(set_notes(one, result))
+def _sections(result: QualityResult) -> Iterator[Section]:
+    for place, one in enumerate(result.sets, 1):
+        rule = f"Read as {FORMATS[one.format]}. {MEANINGS[one.format]}"
+        notes = tuple(set_notes(one, result.scorings[0].unit))
         yield Section(
             f"set-{place}",
-            one["name"],
+            one.name,
             (rule, *notes),
-            tuple(set_tables(one, result)),
-            tuple(quality_plots(one, result, place)),
+            tuple(set_tables(one)),
+            tuple(quality_plots(one, place)),
         )
     yield Section("scoring", "How it was scored", tuple(how_scored(result)), facts=tuple(_facts(result)))
-    two = compares_two(result)
+    two = len(result.labels) > 1
     terms = (*_TERMS, *_CHANGE_TERMS) if two else _TERMS
     yield Section("meaning", "What the numbers mean", (FLAGS,) if two else (), entries=terms)
 
 
-def _facts(result: Json) -> Iterator[tuple[str, str]]:
-    yield "files", "; ".join(f"{one['name']}: {one['source']}" for one in result["sets"])
-    if compares_two(result):
-        yield "tests", f"{result['n_tests']} sections; Holm's p allows for all of them"
-    if "seed" in result:
-        yield "seed", str(result["seed"])
-    if result.get("versions"):
-        yield "versions", ", ".join(f"{name} {version}" for name, version in result["versions"].items())
+def _facts(result: QualityResult) -> Iterator[tuple[str, str]]:
+    yield "files", "; ".join(f"{one.name}: {one.source}" for one in result.sets)
+    if len(result.labels) > 1:
+        yield "tests", f"{result.n_tests} sections; Holm's p allows for all of them"
+    yield "seed", str(result.seed)
+    yield "versions", ", ".join(f"{name} {version}" for name, version in result.versions.items())

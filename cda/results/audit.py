@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from cda.records import Exclusions
 from cda.results.base import Estimate, Missing, Saved
+from cda.results.benchmarks import SetQuality
 from cda.results.data import BiasAnalysis
 from cda.results.drift import BiasDrift
 from cda.results.effects import BiasEffects
@@ -48,7 +49,8 @@ class AuditResult(Saved):
     beyond_noise: dict[str, Estimate | Missing]
     """By bias, the change of the mean margin that neither noise nor stretched rewards explain, in reward units; empty for one
     model."""
-    quality_sections: Any
+    quality_sections: SetQuality | None
+    """None without sections."""
     triple_skew: dict[str, TripleSkew]
     """By bias with triples."""
     paper: Any

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import Field
 
 from cda.results.base import Estimate, Measure, Missing, PerScoring, Result
+from cda.results.benchmarks import SetQuality
 from cda.results.people import VotesMoved
 
 
@@ -110,5 +109,5 @@ class Plain(Result):
     votes: dict[str, VotesMoved]
     unseen_phrases: dict[str, UnseenPhrases]
     quality: Quality | None
-    quality_sections: Any
+    quality_sections: SetQuality | None
     triple_skew: dict[str, TripleSkew]

@@ -15,6 +15,7 @@ from cda.metrics.preference import Change, ModelTies, positive_share, positive_s
 from cda.records import Contrast, Pair, prompt_id
 from cda.results.audit import AuditResult
 from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring, Test
+from cda.results.benchmarks import AccuracyGroup, SetQuality
 from cda.results.effects import BiasEffects
 from cda.results.people import VotedBias
 from cda.results.rate import BiasRate
@@ -143,13 +144,13 @@ def unseen_phrases(groups: Sequence[Group]) -> dict[str, UnseenPhrases]:
 
 def unchanged(audit: AuditResult) -> AuditResult:
     """The audit with every change of a share or a RATE effect exactly 0: at dose 0, before and after are one model."""
-    _set_unchanged(audit.quality_sections)
     return audit.model_copy(
         update={
             "rate": {name: _rate_unchanged(one) for name, one in audit.rate.items()},
             "skew": {name: _still(one) for name, one in audit.skew.items()},
             "votes": {name: _still_votes(one) for name, one in audit.votes.items()},
             "quality": audit.quality and _still(audit.quality),
+            "quality_sections": audit.quality_sections and _still_sections(audit.quality_sections),
             "unseen_phrases": {name: _still_within(one) for name, one in audit.unseen_phrases.items()},
             "triple_skew": {name: _still_within(one) for name, one in audit.triple_skew.items()},
         }
@@ -192,18 +193,16 @@ def _nothing(change: Estimate | Missing) -> Estimate | Missing:
     return change if isinstance(change, Missing) else change.model_copy(update=_NOTHING)
 
 
-def _set_unchanged(part: Any) -> None:
-    if isinstance(part, list | tuple):
-        for one in part:
-            _set_unchanged(one)
-    if not isinstance(part, dict):
-        return
-    for name, value in part.items():
-        estimate = value.get("estimate") if name == "shift" and isinstance(value, dict) else value
-        if name in ("change", "unpaired", "shift") and isinstance(estimate, dict) and "low" in estimate:
-            estimate |= _NOTHING
-        else:
-            _set_unchanged(value)
+def _still_sections(found: SetQuality) -> SetQuality:
+    def still(group: AccuracyGroup) -> AccuracyGroup:
+        shift = group.shift
+        if shift is None:
+            return group
+        estimate = shift.estimate.model_copy(update=_NOTHING)
+        return group.model_copy(update={"shift": shift.model_copy(update={"estimate": estimate})})
+
+    each = {name: tuple(map(still, getattr(found, name))) for name in ("sections", "subsets", "cells")}
+    return found.model_copy(update={"overall": still(found.overall), **each})
 
 
 def adjust_for_all_tests(audit: AuditResult) -> AuditResult:

@@ -12,18 +12,19 @@ import numpy as np
 from cda.biases import Bias, load_bias
 from cda.config.load import LoadedRecipe
 from cda.config.scoring import kind_of
-from cda.data.sampled import CleanSampled, load_sampled
+from cda.data.sampled import load_sampled
 from cda.errors import DataError, RecipeError, did_you_mean
 from cda.features import TEXT_FEATURES
-from cda.files.jsonl import write_json, write_jsonl, write_text
+from cda.files.jsonl import write_jsonl, write_text
 from cda.launch import is_main
-from cda.metrics.best_of_n import Attribute, BestOfN, best_of_n
+from cda.metrics.best_of_n import Attribute, best_of_n
 from cda.records import Exclusions, Prompt, count_reasons, prompt_id
 from cda.report.best_of_n_page import best_of_n_page, best_of_n_plots
 from cda.report.best_of_n_tables import best_of_n_markdown, best_of_n_text
 from cda.report.plots.best_of_n import overview_plot
-from cda.report.plots.plot import save
-from cda.results.base import as_json
+from cda.report.plots.plot import save as save_plot
+from cda.results.benchmarks import Asked, BestOfResult
+from cda.results.saved import save
 from cda.rewriting.labels import exhibits, measure_of
 from cda.run import file_fingerprint, versions
 from cda.score.distinct import Text, text_id
@@ -41,10 +42,10 @@ PAGE = "report.html"
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """Rewards by `text_id`, and how they were made: name, kind and what else decides them."""
+    """Rewards by `text_id`, and how they were made."""
 
     by_text: Mapping[str, float]
-    how: Mapping[str, Any]
+    asked: Asked
 
 
 def run_best_of_n(
@@ -108,15 +109,27 @@ def run_best_of_n(
     attributes = [_attribute(one, texts) for one in followed]
     quality = None if numbers is None else _quality([numbers[row] for row in kept])
     found = best_of_n(rewards, attributes, [prompt_id(prompt) for prompt, _ in texts], sizes, quality)
-    definitions = {one.name: one.definition for one in followed}
-    result = _result(responses, scored, sampled, unscored, found, definitions)
+    result = BestOfResult(
+        **dict(found),
+        responses=shown_path(responses),
+        scorings=tuple(scored),
+        models={label: one.asked for label, one in scored.items()},
+        n_repeated=sampled.n_repeated,
+        excluded={
+            "rows": sampled.rows,
+            "responses": sampled.responses,
+            "quality": sampled.quality,
+            "scored responses": unscored,
+        },
+        versions=versions(),
+    )
     written = ""
     if is_main():
-        write_json(out / RESULT, result)
+        save(result, out / RESULT)
         write_jsonl(out / SCORES, _rows(texts, rewards, attributes, quality))
         write_text(out / PAGE, best_of_n_page(result))
         write_text(out / REPORT, best_of_n_markdown(result))
-        save(overview_plot(result), out, "svg")
+        save_plot(overview_plot(result), out, "svg")
         if figures is not None:
             written = f"\n{write_figures(best_of_n_plots(result), out, figures)}"
     return f"{best_of_n_text(result)}\nWritten: {out / PAGE}, {REPORT}, {FIGURE}, {RESULT}, {SCORES}{written}"
@@ -132,8 +145,10 @@ def rewards_of(subject: Subject, texts: Sequence[Text], loaded: LoadedRecipe) ->
     adapter, content = None, None
     if subject.adapter is not None:
         adapter, content = shown_path(subject.adapter), file_fingerprint(subject.adapter)
-    own = {"name": shown_target(subject.name), "adapter": adapter, "adapter_content": content, "dose": subject.dose}
-    return Scored(scores.rewards, own | facts.model_dump(exclude={"name"}, exclude_unset=True))
+    asked = Asked(
+        model=shown_target(subject.name), adapter=adapter, adapter_content=content, dose=subject.dose, facts=facts
+    )
+    return Scored(scores.rewards, asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +206,9 @@ def _attribute(one: _Followed, texts: Sequence[tuple[Prompt, str]]) -> Attribute
     if one.bias is None:
         feature = TEXT_FEATURES[one.name]
         value = {text: float(feature(text)) for text in distinct}
-        return Attribute(one.name, "mean", one.name, np.array([value[text] for _, text in texts]))
+        return Attribute(one.name, "mean", one.name, np.array([value[text] for _, text in texts]), one.definition)
     value = {text: float(exhibits(text, one.bias)) for text in distinct}
-    return Attribute(one.name, "share", "share", np.array([value[text] for _, text in texts]))
+    return Attribute(one.name, "share", "share", np.array([value[text] for _, text in texts]), one.definition)
 
 
 def _with_rewards(texts: Sequence[tuple[Prompt, str]], scored: Mapping[str, Scored]) -> tuple[list[int], Exclusions]:
@@ -210,40 +225,7 @@ def _with_rewards(texts: Sequence[tuple[Prompt, str]], scored: Mapping[str, Scor
 
 def _quality(numbers: Sequence[float | None]) -> Attribute:
     values = np.array([np.nan if number is None else number for number in numbers])
-    return Attribute("quality", "mean", "quality", values)
-
-
-def _result(
-    responses: str,
-    scored: Mapping[str, Scored],
-    sampled: CleanSampled,
-    unscored: Exclusions,
-    found: BestOfN,
-    definitions: Mapping[str, str],
-) -> dict[str, Any]:
-    """Everything that a report shows."""
-    quality = "the reference quality that stands in the file"
-    return {
-        "responses": shown_path(responses),
-        "scorings": list(scored),
-        "models": {label: dict(one.how) for label, one in scored.items()},
-        "sizes": list(found.sizes),
-        "n_prompts": found.n_prompts,
-        "n_responses": found.n_responses,
-        "responses_per_prompt": list(found.responses_per_prompt),
-        "n_repeated": sampled.n_repeated,
-        "excluded": {
-            "rows": as_json(sampled.rows),
-            "responses": as_json(sampled.responses),
-            "quality": as_json(sampled.quality),
-            "scored responses": as_json(unscored),
-        },
-        "attributes": [as_json(one) | {"definition": definitions[one.name]} for one in found.curves],
-        "quality": None if found.quality is None else as_json(found.quality) | {"definition": quality},
-        "quality_missing": found.quality_missing,
-        "unvaried": list(found.unvaried),
-        "versions": versions(),
-    }
+    return Attribute("quality", "mean", "quality", values, "the reference quality that stands in the file")
 
 
 def _rows(

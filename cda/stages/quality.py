@@ -28,16 +28,18 @@ from cda.records import count_reasons, prompt_id
 from cda.report.quality_files import rewardbench_files
 from cda.report.quality_page import quality_page, quality_page_plots
 from cda.report.quality_text import quality_markdown, quality_summary
-from cda.results.base import as_json
+from cda.results.benchmarks import QualityResult, SetQuality
+from cda.results.saved import save
 from cda.run import versions
 from cda.score.compared import Compared, Comparison, Rewards
 from cda.score.protocols import FloatArray
+from cda.stages.audit_quality import set_quality
 from cda.stages.figures import checked_form, write_figures
 from cda.stages.out_folder import out_folder
-from cda.stages.quality_names import identity, named_sets, public_names
+from cda.stages.quality_names import named_sets, public_names, quality_scoring
 from cda.stages.rows import prompt_row
 from cda.stages.scorers import compare, shared_folder
-from cda.stages.shown import shown_path, told_apart
+from cda.stages.shown import told_apart
 from cda.stages.sources import load_quality_source, source_fingerprint
 from cda.stages.subjects import asked_subjects, check_subject
 
@@ -46,14 +48,6 @@ PAGE, TABLES = "report.html", "quality.md"
 TOO_LONG, SAME = "a text is too long for the model", "both sides read the same after the cut"
 NO_VERDICT, NO_PARTNER = "no readable verdict", "its partner in Ties has no score"
 _RULES: Mapping[str, Rule] = {"rewardbench-2": "best-of", "rm-bench": "styles"}
-
-
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """What a scorer made of all comparisons, and under which conditions."""
-
-    compared: Compared
-    facts: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +124,21 @@ def measure_quality(loaded: LoadedRecipe, files: Sequence[str], options: Quality
     for each in sets:
         say(f"{each.name}: {len(each.items)} items, read as {each.format}; {each.exclusions}")
     names = public_names(subjects, loaded)
-    scored: dict[str, Scored] = {}
+    scored: dict[str, Compared] = {}
+    scorings = []
     for subject in subjects:
         compared, facts = compare(subject, comparisons, loaded, shared_folder(loaded))
-        who = {"label": subject.label, "model": names[subject.label], **identity(subject, loaded)}
-        scored[subject.label] = Scored(compared, who | facts.model_dump(exclude={"name"}, exclude_unset=True))
-    result, rows = _measured(sets, scored, recipe.seed)
-    result |= {"seed": recipe.seed, "versions": versions(), "files": sources}
+        scored[subject.label] = compared
+        scorings.append(quality_scoring(subject, names[subject.label], compared.unit, facts, loaded))
+    measured, rows = _measured(sets, scored, recipe.seed)
+    result = QualityResult(
+        scorings=tuple(scorings),
+        n_tests=sum(len(one.sections) for one in measured) if len(scored) == 2 else 0,
+        sets=tuple(measured),
+        seed=recipe.seed,
+        versions=versions(),
+        files=sources,
+    )
     written = ""
     if is_main():
         _write(out, result, rows)
@@ -162,14 +164,13 @@ def _comparisons(item: QualityItem) -> list[Comparison]:
 
 
 def _measured(
-    sets: Sequence[QualitySet], scored: Mapping[str, Scored], seed: int
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    half_ties = next(iter(scored.values())).compared.unit == "preference"
-    results, entries, rows = [], [], []
+    sets: Sequence[QualitySet], scored: Mapping[str, Compared], seed: int
+) -> tuple[list[SetQuality], list[dict[str, Any]]]:
+    half_ties = next(iter(scored.values())).unit == "preference"
+    results, rows = [], []
     for one in sets:
         margins = {
-            label: [scoring.compared.margins(_comparisons(item)) for item in one.items]
-            for label, scoring in scored.items()
+            label: [compared.margins(_comparisons(item)) for item in one.items] for label, compared in scored.items()
         }
         unread = _unread(one, scored, margins)
         if None not in unread:
@@ -181,24 +182,20 @@ def _measured(
             ]
             for label, found in margins.items()
         }
-        results.append(measure(kept, _RULES.get(one.format, "pair"), one.weights, seed, half_ties))
-        entries.append(_entry(one, [why for why in unread if why]))
+        found = measure(kept, _RULES.get(one.format, "pair"), one.weights, seed, half_ties)
+        results.append(set_quality(one, found, [why for why in unread if why]))
         for at, item in enumerate(one.items):
             own = {label: found[at] for label, found in margins.items()}
             rows.append(_score_row(one, item, scored, own, unread[at]))
-    adjusted = with_holm(results)
-    n_tests = sum(len(one.sections) for one in adjusted) if len(scored) == 2 else 0
-    done = [{**entry, **as_json(result)} for entry, result in zip(entries, adjusted, strict=True)]
-    facts = [{**scoring.facts, "unit": scoring.compared.unit} for scoring in scored.values()]
-    return {"scorings": facts, "n_tests": n_tests, "sets": done}, rows
+    return with_holm(results), rows
 
 
 def _unread(
-    one: QualitySet, scored: Mapping[str, Scored], margins: Mapping[str, Sequence[FloatArray]]
+    one: QualitySet, scored: Mapping[str, Compared], margins: Mapping[str, Sequence[FloatArray]]
 ) -> list[str | None]:
     """Why each item is left out of all scorings, None where it is not."""
     found = [
-        next(filter(None, (_why(item, margins[label][at], each.compared) for label, each in scored.items())), None)
+        next(filter(None, (_why(item, margins[label][at], each) for label, each in scored.items())), None)
         for at, item in enumerate(one.items)
     ]
     numbers = {item.tied[1] for item, why in zip(one.items, found, strict=True) if item.tied and why}
@@ -231,24 +228,10 @@ def _ranked(item: QualityItem, margins: FloatArray) -> Ranked:
     return Ranked(prompt_id(item.prompt), item.subset, item.section, over, spread, item.tied)
 
 
-def _entry(one: QualitySet, unread: Sequence[str]) -> dict[str, Any]:
-    return {
-        "name": one.name,
-        "source": shown_path(one.source),
-        "format": one.format,
-        "n_items": len(one.items) - len(unread),
-        "exclusions": as_json(one.exclusions),
-        "left_out_rows": {reason: list(rows) for reason, rows in one.left_out_rows.items()},
-        "unread": len(unread),
-        "unread_reasons": dict(count_reasons(unread)),
-        "n_expected": dict(one.n_expected),
-    }
-
-
 def _score_row(
     one: QualitySet,
     item: QualityItem,
-    scored: Mapping[str, Scored],
+    scored: Mapping[str, Compared],
     margins: Mapping[str, FloatArray],
     left_out: str | None,
 ) -> dict[str, Any]:
@@ -257,24 +240,23 @@ def _score_row(
         "used": left_out is None, "left_out": left_out,
         "prompt": prompt_row(item.prompt), "chosen": list(item.chosen), "rejected": list(item.rejected),
     }  # fmt: skip
-    for label, scoring in scored.items():
-        if isinstance(scoring.compared, Rewards):
-            rewards = scoring.compared
+    for label, compared in scored.items():
+        if isinstance(compared, Rewards):
             sides = {"chosen": item.chosen, "rejected": item.rejected}
-            row[label] = {side: [_reward(rewards, item, text) for text in texts] for side, texts in sides.items()}
+            row[label] = {side: [_reward(compared, item, text) for text in texts] for side, texts in sides.items()}
         else:
             row[label] = {"margins": [float(one) if np.isfinite(one) else None for one in margins[label]]}
     return row
 
 
-def _write(out: Path, result: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> None:
+def _write(out: Path, result: QualityResult, rows: Sequence[Mapping[str, Any]]) -> None:
     # All of it first: a full disk leaves what an earlier call wrote as it is.
     new = out / f"{RESULT}.partial"
     refuse_link(new)
     if new.is_dir():
         rmtree(new)  # a kill left it
     own_folder(new)
-    write_json(new / RESULT, result)
+    save(result, new / RESULT)
     write_jsonl(new / SCORES, rows)
     write_text(new / PAGE, quality_page(result))
     write_text(new / TABLES, quality_markdown(result))

@@ -6,13 +6,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from cda.config.load import LoadedRecipe
 from cda.config.scoring import bare_name, kind_of, policy_and_reference
 from cda.data.quality_sets import QualitySet
 from cda.files.paths import user_path
+from cda.results.benchmarks import AskedLLM, QualityScoring
+from cda.results.facts import Scorer
 from cda.run import file_fingerprint
 from cda.stages.shown import shown_path, shown_target
 from cda.stages.subjects import Subject
@@ -65,34 +66,29 @@ def public_name(target: str, loaded: LoadedRecipe) -> str:
     return f"{kind}/{_word(policy) if _is_hub_id(policy) else _last_part(policy)}"
 
 
-def identity(subject: Subject, loaded: LoadedRecipe) -> dict[str, Any]:
-    """What was asked, for quality.json: the target and its kind, and the settings that say which model it is.
+def quality_scoring(subject: Subject, model: str, unit: str, facts: Scorer, loaded: LoadedRecipe) -> QualityScoring:
+    """What was asked and how: the target and its kind, and the settings that say which model it is.
 
     Files and folders go by name, and what they hold by a fingerprint: a result names no machine's path.
     """
     recipe, kind = loaded.recipe, kind_of(subject.name)
-    found: dict[str, Any] = {
-        "target": shown_target(subject.name),
-        "target_kind": kind,
-        "revision": subject.section.revision,
-        "adapter": None,
-        "adapter_content": None,
-        "dose": None,
-    }
-    if subject.adapter is not None:
-        content = file_fingerprint(subject.adapter)
-        found |= {"adapter": shown_path(subject.adapter), "adapter_content": content, "dose": subject.dose}
-    if kind == "judge":
-        found["llm"] = {"model": bare_name(subject.name), "base_url": recipe.llm.base_url}
-    if kind == "served":
-        found["served_model"] = recipe.score.served.model
-    if kind in ("log-ratio", "steered"):
-        given = recipe.score.log_ratio
-        files = {
-            name: path and shown_path(path) for name, path in (("adapter", given.adapter), ("vector", given.vector))
-        }
-        found["log_ratio"] = given.model_dump(mode="json") | files
-    return found
+    given, adapter = recipe.score.log_ratio, subject.adapter
+    files = {name: path and shown_path(path) for name, path in (("adapter", given.adapter), ("vector", given.vector))}
+    return QualityScoring(
+        label=subject.label,
+        model=model,
+        unit=unit,
+        target=shown_target(subject.name),
+        target_kind=kind,
+        revision=subject.section.revision,
+        adapter=None if adapter is None else shown_path(adapter),
+        adapter_content=None if adapter is None else file_fingerprint(adapter),
+        dose=None if adapter is None else subject.dose,
+        facts=facts,
+        llm=AskedLLM(model=bare_name(subject.name), base_url=recipe.llm.base_url) if kind == "judge" else None,
+        served_model=recipe.score.served.model if kind == "served" else None,
+        log_ratio=given.model_dump(mode="json") | files if kind in ("log-ratio", "steered") else None,
+    )
 
 
 def _is_hub_id(name: str) -> bool:

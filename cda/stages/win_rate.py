@@ -13,14 +13,15 @@ from cda.config.load import LoadedRecipe
 from cda.data.sampled import Outputs, load_outputs
 from cda.data.sampled_cells import Output
 from cda.errors import DataError
-from cda.files.jsonl import write_json, write_jsonl
+from cda.files.jsonl import write_jsonl
 from cda.launch import is_main
-from cda.metrics.win_rate import WinRate, win_rate
+from cda.metrics.win_rate import win_rate
 from cda.records import Exclusions, count_reasons, prompt_id
-from cda.report.numbers import Json, count, inert, p_value, share
+from cda.report.numbers import count, inert, p_value, share
 from cda.report.scoring import scored_line
-from cda.results.base import as_json
+from cda.results.benchmarks import WinRateResult
 from cda.results.facts import JudgeFacts, PanelFacts, RewardModelFacts, Scorer
+from cda.results.saved import save
 from cda.run import versions
 from cda.score.compared import Compared, Comparison, Rewards
 from cda.score.protocols import FloatArray
@@ -85,28 +86,27 @@ def run_win_rate(
         raise DataError(f"{first} and {second}: nothing was decided; comparisons: {undecided}")
     ids = [prompt_id(prompt) for prompt, _, _ in paired.comparisons]
     # The sign decides, and rewards have no largest size.
-    found = win_rate(np.sign(margins), ids)
-    result = {
-        "first": first,
-        "second": second,
-        "scorer": {"name": subject.name, "unit": compared.unit}
-        | facts.model_dump(exclude={"name"}, exclude_unset=True),
-        "result": as_json(found),
-        "without_counterpart": paired.alone.dropped,
-        "excluded": {
-            **{f"rows of the {side} file": as_json(one.rows) for side, one in zip(_SIDES, files, strict=True)},
-            "outputs": as_json(paired.alone),
-            "pairs": as_json(paired.pairs),
-            "comparisons": as_json(undecided),
+    result = WinRateResult(
+        first=first,
+        second=second,
+        unit=compared.unit,
+        scorer=facts,
+        result=win_rate(np.sign(margins), ids),
+        without_counterpart=paired.alone.dropped,
+        excluded={
+            **{f"rows of the {side} file": one.rows for side, one in zip(_SIDES, files, strict=True)},
+            "outputs": paired.alone,
+            "pairs": paired.pairs,
+            "comparisons": undecided,
         },
-        "seed": loaded.recipe.seed,
-        "versions": versions(),
-    }
+        seed=loaded.recipe.seed,
+        versions=versions(),
+    )
     if is_main():
-        write_json(out / RESULT, result)
+        save(result, out / RESULT)
         rows = zip(paired.comparisons, margins.tolist(), strict=True)
         write_jsonl(out / PREFERENCES, (_row(*each) for each in rows))
-    return f"{win_rate_text(result, found, facts)}\nWritten: {out / RESULT}, {PREFERENCES}"
+    return f"{win_rate_text(result)}\nWritten: {out / RESULT}, {PREFERENCES}"
 
 
 def paired_outputs(one: Outputs, other: Outputs) -> Paired:
@@ -169,17 +169,18 @@ def _row(comparison: Comparison, margin: float) -> dict[str, Any]:
     return {"prompt": prompt_row(prompt), "first": first, "second": second, "preference_for_first": known}
 
 
-def win_rate_text(result: Json, found: WinRate, facts: Scorer) -> str:
+def win_rate_text(result: WinRateResult) -> str:
     """For a terminal: shares with their intervals, how they came about, and what was left out."""
-    first, second = (Path(str(result[side])).name for side in _SIDES)
+    found = result.result
+    first, second = (Path(one).name for one in (result.first, result.second))
     shares = {"win rate": found.win_rate, "wins": found.wins, "ties": found.ties, "losses": found.losses}
     n, p = count(found.win_rate), p_value(found.test.p_value)
     lines = [
-        f"{first} over {second}, by {result['scorer']['name']}",
+        f"{first} over {second}, by {result.scorer.name}",
         *(f"{label:9} {share(one)}" for label, one in shares.items()),
         f"n = {n}; one half: p = {p} ({found.test.method})",
-        *_how(facts),
-        *_left_out(result["excluded"]),
+        *_how(result.scorer),
+        *_left_out(result.excluded),
     ]
     return "\n".join(map(inert, lines))
 
@@ -198,18 +199,18 @@ def _how(facts: Scorer) -> list[str]:
     return lines
 
 
-def _left_out(excluded: Mapping[str, Json]) -> list[str]:
+def _left_out(excluded: Mapping[str, Exclusions]) -> list[str]:
     lines = [
-        f"Left out of {one['seen']} {what}: {_counted(one['reasons'])}."
+        f"Left out of {one.seen} {what}: {_counted(one.reasons)}."
         for what, one in excluded.items()
-        if one["reasons"] and what not in ("outputs", "pairs")
+        if one.reasons and what not in ("outputs", "pairs")
     ]
-    if reasons := excluded["outputs"]["reasons"]:
+    if reasons := excluded["outputs"].reasons:
         n = sum(reasons.values())
         lines.append(f"{n} outputs without a counterpart were left out: {_counted(reasons)}.")
-    if reasons := excluded["pairs"]["reasons"]:
+    if reasons := excluded["pairs"].reasons:
         lines.append(
-            f"Left out of {excluded['pairs']['seen']} pairs of outputs: {_counted(reasons)}. They are neither wins nor "
+            f"Left out of {excluded['pairs'].seen} pairs of outputs: {_counted(reasons)}. They are neither wins nor "
             "losses, so that a policy loses nothing by an empty answer."
         )
     return lines

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from cda.report.numbers import Json
 from cda.report.plots.plot import AFTER, BEFORE, FAINT, LINE, PAGE, PEOPLE, THIRD
+from cda.results.base import Estimate
+from cda.results.benchmarks import Measured, NoSpread
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,17 +19,31 @@ KINDS = tuple(
 )
 
 
-def across(axes: Axes, y: float, estimate: Json, color: str, shape: str = "o", filled: bool = True) -> None:
-    """A value with its interval, lying."""
-    axes.plot([estimate["low"], estimate["high"]], [y, y], color=color, linewidth=1.2, zorder=2)
-    _mark(axes, estimate["value"], y, color, shape, filled)
+def across(
+    axes: Axes, y: float, found: Measured | Json, color: str, shape: str = "o", filled: bool = True, factor: float = 1.0
+) -> None:
+    """A value with its interval where it has one, lying; in units of which the estimate's holds `factor`."""
+    value, ends = _drawn(found)
+    if ends:
+        axes.plot([factor * end for end in ends], [y, y], color=color, linewidth=1.2, zorder=2)
+    _mark(axes, factor * value, y, color, shape, filled)
 
 
-def upright(axes: Axes, x: float, estimate: Json, color: str, shape: str = "o", filled: bool = True) -> None:
+def upright(axes: Axes, x: float, found: Measured | Json, color: str, shape: str = "o", filled: bool = True) -> None:
     """A value with its interval where it has one, standing."""
-    if "low" in estimate:
-        axes.plot([x, x], [estimate["low"], estimate["high"]], color=color, linewidth=1.2, zorder=2)
-    _mark(axes, x, estimate["value"], color, shape, filled)
+    value, ends = _drawn(found)
+    if ends:
+        axes.plot([x, x], ends, color=color, linewidth=1.2, zorder=2)
+    _mark(axes, x, value, color, shape, filled)
+
+
+def _drawn(found: Measured | Json) -> tuple[float, tuple[float, ...]]:
+    """A value and the ends of its interval, none where it has none."""
+    if isinstance(found, Estimate):
+        return found.value, (found.low, found.high)
+    if isinstance(found, NoSpread):
+        return found.value, ()
+    return found["value"], (found["low"], found["high"]) if "low" in found else ()
 
 
 def rows(axes: Axes, names: Sequence[str]) -> None:

@@ -1,0 +1,296 @@
+"""Results of `cda quality`, `cda best-of` and `cda win-rate`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from cda.records import Exclusions
+from cda.results.base import Estimate, Missing, Result, Saved, Test
+from cda.results.facts import Scorer
+
+
+class Asked(Result):
+    """A scorer that was asked, and which model it was."""
+
+    model: str
+    """Its name for readers; no path of the machine that it ran on."""
+    adapter: str | None
+    """Name of the adapter's folder; None without one."""
+    adapter_content: str | None
+    """Fingerprint of what the adapter's folder held."""
+    dose: float | None
+    """How much of the adapter, 1 as trained."""
+    facts: Scorer
+    """How it was asked."""
+
+
+class AskedLLM(Result):
+    """The LLM behind a judge."""
+
+    model: str
+    base_url: str | None
+    """None: OpenAI's."""
+
+
+class QualityScoring(Asked):
+    """One of the scorings whose accuracy is measured."""
+
+    label: str
+    """`model`; `before` and `after` an adapter; `first` and `second` of two models."""
+    unit: str
+    """`reward`, or `preference` of a judge."""
+    target: str
+    """As it was named on the command line."""
+    target_kind: str
+    """What the name stands for, such as `classifier` or `judge`."""
+    revision: str | None
+    llm: AskedLLM | None = None
+    """Of a judge."""
+    served_model: str | None = None
+    """Of a server: the model that was asked for there."""
+    log_ratio: dict[str, str | float | None] | None = None
+    """Of causal models: the settings `score.log_ratio`."""
+
+
+class Accuracy(Result):
+    """Accuracy of one scoring in a group."""
+
+    estimate: Estimate
+    standard_error: float
+    """By whole prompts; of the spread within subsets where these have fixed weights."""
+    n_ties: int
+    """Comparisons with a margin of exactly 0."""
+
+
+class AccuracyShift(Result):
+    """Change of a group's accuracy between two scorings of the same items."""
+
+    estimate: Estimate
+    """Second − first, paired."""
+    standard_error: float
+    """Of the paired change, by whole prompts."""
+    p_value: float
+    """Of no change: signs of whole prompts flipped."""
+    p_method: str
+    p_holm: float | None
+    """Adjusted over all sections of the command; None for other groups."""
+    fell: bool
+    """The estimate is below −1 point."""
+    excludes_0: bool
+    """The interval lies below 0 altogether."""
+    rules_out_fall: bool
+    """The interval lies above −1 point altogether."""
+
+
+class AccuracyGroup(Result):
+    """A subset, a section, or all of a set."""
+
+    name: str
+    scores: dict[str, Accuracy]
+    """By label of the scoring."""
+    shift: AccuracyShift | None
+    """None where there is one scoring."""
+
+
+class Accuracies(Result):
+    """Accuracy by group."""
+
+    overall: AccuracyGroup
+    """Mean of the sections where subsets have weights, else of all items."""
+    sections: tuple[AccuracyGroup, ...]
+    """In order of appearance."""
+    subsets: tuple[AccuracyGroup, ...]
+    """In order of appearance."""
+    cells: tuple[AccuracyGroup, ...]
+    """RM-Bench's matrix: `1 over 2` is the concise chosen response over the detailed rejected one."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the scorings."""
+        return tuple(self.overall.scores)
+
+    @property
+    def shown(self) -> tuple[AccuracyGroup, ...]:
+        """Sections, and overall where it is not the one section again."""
+        return (*self.sections, self.overall) if len(self.sections) > 1 else self.sections
+
+
+class SetQuality(Accuracies):
+    """Accuracy on one set of preferences."""
+
+    name: str
+    source: str
+    """Its file, without the folders of this machine, or its hub id."""
+    format: str
+    """`rewardbench`, `rewardbench-2`, `rm-bench`, `llmbar` or `pairs`."""
+    n_items: int
+    """Items that every scoring has a margin of."""
+    exclusions: Exclusions
+    """Rows that could not be read."""
+    left_out_rows: dict[str, tuple[int, ...]]
+    """Reason to the first rows that it holds for."""
+    unread: int
+    """Items without a margin under one of the scorings."""
+    unread_reasons: dict[str, int]
+    n_expected: dict[str, int]
+    """Items of each subset in the published benchmark; empty where it has no fixed number."""
+
+
+class QualityResult(Saved):
+    """What `cda quality` measured."""
+
+    schema_version: Literal[2] = 2
+    scorings: tuple[QualityScoring, ...]
+    """One, or two that are compared."""
+    n_tests: int
+    """Sections that Holm allows for together."""
+    sets: tuple[SetQuality, ...]
+    seed: int
+    versions: dict[str, str]
+    """Of the packages that a result depends on."""
+    files: dict[str, str]
+    """Set to the fingerprint of its file."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the scorings."""
+        return tuple(one.label for one in self.scorings)
+
+
+class NoSpread(Result):
+    """A value without an interval, because it is the same in every prompt."""
+
+    value: float
+    """What all prompts have."""
+    reason: str
+    """Why there is no interval."""
+
+
+Measured = Estimate | NoSpread
+Followed = Literal["share", "mean"]
+
+
+class AtSize(Result):
+    """An attribute of the picks at one n."""
+
+    n: int
+    """Responses drawn, of which the one with the highest reward is picked."""
+    kl_nats: float
+    """How far best-of-n can be from the policy that was sampled, at most: log n − (n − 1)/n."""
+    n_prompts: int
+    """Prompts with so many responses."""
+    n_too_few: int
+    """Prompts left out because they have fewer."""
+    scorings: dict[str, Measured]
+    """Expected share or mean under each scoring, over the prompts that reach this n."""
+    complete: dict[str, Measured]
+    """The same over the prompts that reach the largest n: along it, two n differ by n and not by their prompts."""
+    change: Measured | None
+    """Second scoring − first, paired by prompt. None with one scoring, and at n = 1, where no reward has a say."""
+
+
+class Curve(Result):
+    """One attribute as n grows."""
+
+    name: str
+    """Of the bias or the feature."""
+    kind: Followed
+    """`share` of picks that exhibit a bias, or `mean` of a feature or a quality."""
+    unit: str
+    """`share`, or the name of the feature."""
+    definition: str
+    """What is followed, in words."""
+    at: tuple[AtSize, ...]
+    """Sizes in ascending order; the first is 1."""
+    slope: dict[str, Measured]
+    """Least-squares slope in log2(n) of each scoring: how much each doubling of n adds, over all prompts that reach the largest
+    n. Above 0, optimising the reward amplifies the attribute."""
+    slope_change: Measured | None
+    """Second scoring − first, paired by prompt; None with one scoring."""
+    p_value: float | None
+    """Of the test that the change at the largest n is 0; None with one scoring."""
+    p_holm: float | None
+    """The same, adjusted for all attributes (the quality is not among them)."""
+    p_method: str | None
+    n_unknown: int
+    """Prompts left out because the attribute of a response is not known."""
+
+
+class Curves(Result):
+    """Every attribute under one scoring, or under two and their change."""
+
+    sizes: tuple[int, ...]
+    """The n that were looked at."""
+    n_prompts: int
+    n_responses: int
+    responses_per_prompt: tuple[int, float, int]
+    """Fewest, median and most."""
+    attributes: tuple[Curve, ...]
+    """In the given order."""
+    quality: Curve | Missing
+    """The reference quality of the responses."""
+    unvaried: tuple[str, ...]
+    """Attributes that differ between the responses of no prompt: no reward can select on them."""
+
+    @property
+    def curves(self) -> tuple[Curve, ...]:
+        """Of the attributes, then of the quality where it was followed."""
+        return self.attributes if isinstance(self.quality, Missing) else (*self.attributes, self.quality)
+
+
+class BestOfResult(Saved, Curves):
+    """What `cda best-of` measured."""
+
+    schema_version: Literal[2] = 2
+    responses: str
+    """The file of sampled responses."""
+    scorings: tuple[str, ...]
+    """`model`; `before` and `after` an adapter; `first` and `second` of two models."""
+    models: dict[str, Asked]
+    """By scoring."""
+    n_repeated: int
+    """Responses that repeat another of their prompt word for word; they stay."""
+    excluded: dict[str, Exclusions]
+    """Rows, responses, qualities and scored responses that were left out."""
+    versions: dict[str, str]
+    """Of the packages that a result depends on."""
+
+
+class WinRate(Result):
+    """How often the first set of outputs is preferred."""
+
+    win_rate: Estimate
+    """Wins and half of the ties, as a share of what was read; 0.5: neither set is preferred."""
+    wins: Estimate
+    """Share of comparisons with a preference for the first."""
+    ties: Estimate
+    """Share with none."""
+    losses: Estimate
+    """Share with a preference for the second."""
+    test: Test
+    """Exact test that the win rate is one half; ties say nothing there."""
+    n_unread: int
+    """Comparisons without a readable verdict; they are in none of the shares."""
+
+
+class WinRateResult(Saved):
+    """What `cda win-rate` measured."""
+
+    schema_version: Literal[2] = 2
+    first: str
+    """File of outputs."""
+    second: str
+    """File of outputs to the same prompts."""
+    unit: str
+    """`preference` of a judge, or `reward`."""
+    scorer: Scorer
+    result: WinRate
+    without_counterpart: int
+    """Outputs with nothing at their place in the other file."""
+    excluded: dict[str, Exclusions] = Field(default_factory=dict)
+    """What was left out, by what was read."""
+    seed: int
+    versions: dict[str, str]
+    """Of the packages that a result depends on."""
