@@ -145,9 +145,9 @@ def rewards_of(subject: Subject, texts: Sequence[Text], loaded: LoadedRecipe) ->
     adapter, content = None, None
     if subject.adapter is not None:
         adapter, content = shown_path(subject.adapter), file_fingerprint(subject.adapter)
-    asked = Asked(
-        model=shown_target(subject.name), adapter=adapter, adapter_content=content, dose=subject.dose, facts=facts
-    )
+    name = shown_target(subject.name)
+    shown = facts.model_copy(update={"name": name})
+    asked = Asked(model=name, adapter=adapter, adapter_content=content, dose=subject.dose, facts=shown)
     return Scored(scores.rewards, asked)
 
 

@@ -84,7 +84,7 @@ def quality_scoring(subject: Subject, model: str, unit: str, facts: Scorer, load
         adapter=None if adapter is None else shown_path(adapter),
         adapter_content=None if adapter is None else file_fingerprint(adapter),
         dose=None if adapter is None else subject.dose,
-        facts=facts,
+        facts=facts.model_copy(update={"name": model}),
         llm=AskedLLM(model=bare_name(subject.name), base_url=recipe.llm.base_url) if kind == "judge" else None,
         served_model=recipe.score.served.model if kind == "served" else None,
         log_ratio=given.model_dump(mode="json") | files if kind in ("log-ratio", "steered") else None,

@@ -72,7 +72,8 @@ def audit_of(run_folder: RunFolder, kind: type[A]) -> A:
         audit = audit.model_copy(update={"dose": chosen})
     several = trainings(audit.seeds.seeds if audit.seeds else (0,))
     own = [one.stage(stage) for stage in ("train", "dose") if stage != "dose" or audit.dose for one in several]
-    return audit.model_copy(update={"run": _made(run_folder, ["label", "synthesize", *own, "audit"])})
+    with of_this_version(run_folder.stage("audit") / RESULT):
+        return audit.model_copy(update={"run": _made(run_folder, ["label", "synthesize", *own, "audit"])})
 
 
 def redraw(given: str, words: Sequence[str], figures: str | None = None, dry_run: bool = False) -> None:

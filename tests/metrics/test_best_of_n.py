@@ -11,10 +11,11 @@ import pytest
 from scipy import stats
 
 from cda.errors import DataError
-from cda.metrics.best_of_n import Attribute, BestOfN, best_of_n
-from cda.metrics.over_prompts import Measured, NoSpread, share_over_prompts
+from cda.metrics.best_of_n import Attribute, best_of_n
+from cda.metrics.over_prompts import share_over_prompts
 from cda.metrics.picks import kl_at_most, pick_probabilities, usual_sizes
-from cda.results.base import Estimate
+from cda.results.base import Estimate, Missing
+from cda.results.benchmarks import Curve, Curves, Measured, NoSpread
 from cda.stats.proportions import wilson
 
 
@@ -47,7 +48,7 @@ def estimate(measured: Measured | None) -> Estimate:
     return measured
 
 
-def levels(found: BestOfN, scoring: str, curve: int = 0) -> list[float]:
+def levels(found: Curves, scoring: str, curve: int = 0) -> list[float]:
     return [at.scorings[scoring].value for at in found.curves[curve].at]
 
 
@@ -191,7 +192,7 @@ def test_a_prompt_with_an_unknown_quality_is_left_out_of_the_quality_alone() -> 
     assert found.curves[0].at[-1].scorings["model"].value == 7
     quality[1] = np.nan
     found = best_of_n({"model": rewards}, [mean(rewards)], ids(3, 4), quality=mean(list(quality), "quality"))
-    assert found.quality is None and "known for 1 prompts" in str(found.quality_missing)
+    assert isinstance(found.quality, Missing) and "known for 1 prompts" in found.quality.reason
 
 
 def test_holm_over_the_attributes_that_a_reward_can_select_on() -> None:
@@ -204,14 +205,14 @@ def test_holm_over_the_attributes_that_a_reward_can_select_on() -> None:
     assert found.unvaried == ("topic",)
     p = [one.p_value for one in found.curves]
     assert None not in p and found.curves[0].p_holm == pytest.approx(3 * p[0])  # type: ignore[operator]
-    assert found.quality is not None and found.quality.p_holm is None and found.quality.p_value == p[0]
+    assert isinstance(found.quality, Curve) and found.quality.p_holm is None and found.quality.p_value == p[0]
 
 
 def test_what_is_the_same_in_every_prompt_has_no_interval() -> None:
     shown = np.tile([1.0, 0.0], 6)
     same = best_of_n({"before": shown, "after": 3 * shown}, [share(shown)], ids(6, 2)).curves[0]
     assert same.at[1].change == NoSpread(
-        0.0, "the same in each of 6 prompts, so that nothing is known of how far others differ"
+        value=0.0, reason="the same in each of 6 prompts, so that nothing is known of how far others differ"
     )
     assert (same.p_value, same.p_method) == (1.0, "no pick changed")
     turned = best_of_n({"before": shown, "after": -shown}, [share(shown)], ids(6, 2)).curves[0]
@@ -232,7 +233,7 @@ def test_share_intervals_cover_the_policys_own_share() -> None:
         shown = (rng.random((n_prompts, 8)) < rates).astype(np.float64)
         return shown, shown + rng.normal(size=shown.shape)
 
-    def picked(shown: np.ndarray, rewards: np.ndarray) -> BestOfN:
+    def picked(shown: np.ndarray, rewards: np.ndarray) -> Curves:
         return best_of_n({"model": rewards.ravel()}, [share(shown.ravel())], ids(len(shown), 8), sizes=[4])
 
     truth = levels(picked(*drawn(40_000)), "model")

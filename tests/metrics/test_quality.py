@@ -12,8 +12,9 @@ import pytest
 
 from cda.data.quality_sets_rows import N_PAIRS, SECTIONS, WEIGHTS
 from cda.errors import DataError
-from cda.metrics.quality import Group, QualityResult, measure, with_holm
+from cda.metrics.quality import measure, with_holm
 from cda.metrics.quality_rules import Ranked, tied_value
+from cda.results.benchmarks import Accuracies, AccuracyGroup
 from cda.stats.proportions import wilson
 
 ROOT = Path(__file__).parent.parent.parent
@@ -31,11 +32,11 @@ def best_of(*margins: list[float]) -> Ranked:
     return Ranked("p", "Math", "Math", np.array(margins, dtype=np.float64))
 
 
-def value(group: Group, label: str = "model") -> float:
+def value(group: AccuracyGroup, label: str = "model") -> float:
     return group.scores[label].estimate.value
 
 
-def one(items: list[Ranked], rule: str = "pair", weights: dict[str, float] | None = None) -> QualityResult:
+def one(items: list[Ranked], rule: str = "pair", weights: dict[str, float] | None = None) -> Accuracies:
     return measure({"model": items}, rule, weights, 0)  # type: ignore[arg-type]
 
 

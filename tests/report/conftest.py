@@ -19,6 +19,7 @@ from cda.metrics.votes import TieRule
 from cda.records import Contrast, Exclusions, LabelledPair, Pair, Triple, user_prompt
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, PerScoring, as_json
+from cda.results.benchmarks import SetQuality
 from cda.results.data import BiasAnalysis
 from cda.results.drift import BiasDrift
 from cda.results.effects import BiasEffects
@@ -162,7 +163,7 @@ def _triple_skew(two: bool) -> dict[str, TripleSkew]:
 
 
 @cache
-def _sections(two: bool) -> str:
+def _sections(two: bool) -> SetQuality | None:
     """40 RewardBench pairs of two sections: all right before; after, those of Safety wrong."""
     rows = [
         {"prompt": f"q {row}", "chosen": f"good {row}", "rejected": f"bad {row}", "subset": subset}
@@ -176,7 +177,7 @@ def _sections(two: bool) -> str:
     }
     wrong = right | {text_id(pair.prompt, pair.chosen): -1.0 for pair in found.pairs[20:]}
     scorings = {"before": Rewards(right), "after": Rewards(wrong)} if two else {"model": Rewards(right)}
-    return json.dumps(audit_quality.by_section(found, scorings, SEED))
+    return audit_quality.by_section(found, scorings, SEED)
 
 
 def _paper(two: bool) -> Audit:
@@ -402,7 +403,7 @@ def make_audit() -> MakeAudit:
             "drift": {name: drift for name, (_, drift) in details.items()},
             "rate": _rate(two) if rate else {},
             "triple_skew": _triple_skew(two) if rate else {},
-            "quality_sections": json.loads(_sections(two)) if paper else None,
+            "quality_sections": _sections(two) if paper else None,
             "paper": _paper(two) if paper else None,
             "rewards": Missing(reason="a judge rewards no single text") if judge
                        else _rewards(made_of[first][0], rate, *made_of[first][1:]),

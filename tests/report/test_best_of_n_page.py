@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import test_best_of_n_tables as tables
+from changed import changed
 from page_checks import checked, figures, section_ids, words
 
 from cda.report.best_of_n_page import best_of_n_page, best_of_n_plots
 from cda.report.plots.best_of_n import curve_plots, slope_plot
+from cda.results.base import Missing
+from cda.results.benchmarks import BestOfResult
 
 result = tables.result
-Result = dict[str, Any]
 
 
-def test_the_first_screen_holds_the_largest_n_beside_one(result: Result) -> None:
+def test_the_first_screen_holds_the_largest_n_beside_one(result: BestOfResult) -> None:
     text = best_of_n_page(result)
     first = words(text.split("<nav")[0])
     assert (
@@ -29,7 +29,7 @@ def test_the_first_screen_holds_the_largest_n_beside_one(result: Result) -> None
     assert [one.id for one in best_of_n_plots(result)] == ["best_of_n", *figures(page)]  # what is written as files
 
 
-def test_every_figure_has_its_numbers_in_words(result: Result) -> None:
+def test_every_figure_has_its_numbers_in_words(result: BestOfResult) -> None:
     jargon, words_, quality = curve_plots(result)
     assert jargon.description.startswith("n = 1: 25% [19, 31] before, 25% [19, 31] after. n = 2: 50% [44, 56] before")
     assert (words_.title, quality.title) == ("words (mean)", "quality (mean)")
@@ -37,34 +37,34 @@ def test_every_figure_has_its_numbers_in_words(result: Result) -> None:
     assert slopes and slopes.description == "jargon: +12.5 [+9.5, +15.5] points before, 0 points (all alike) after."
 
 
-def test_one_model_is_compared_with_nothing(result: Result) -> None:
+def test_one_model_is_compared_with_nothing(result: BestOfResult) -> None:
     text = best_of_n_page(tables._one_model(result))
     assert "figure" in text and figures(checked(text)) == ["curve-1", "curve-2", "curve-3", "slopes"]
     first = words(text.split("<nav")[0])
     assert "at n = 4: 75% [62, 88]; 38 prompts." in first and "change" not in first
 
 
-def test_means_alone_have_no_figure_of_slopes(result: Result) -> None:
-    result["attributes"] = result["attributes"][1:]
+def test_means_alone_have_no_figure_of_slopes(result: BestOfResult) -> None:
+    result = changed(result, "attributes", result.attributes[1:])
     assert slope_plot(result) is None
     assert figures(checked(best_of_n_page(result))) == ["curve-1", "curve-2"]
 
 
-def test_a_value_that_is_the_same_everywhere_has_no_interval(result: Result) -> None:
-    result |= {"attributes": result["attributes"][:1], "quality": None}
-    for at in result["attributes"][0]["at"]:
-        at["complete"]["after"] = at["scorings"]["after"] = tables._alike(0.0)
+def test_a_value_that_is_the_same_everywhere_has_no_interval(result: BestOfResult) -> None:
+    result = changed(changed(result, "attributes", result.attributes[:1]), "quality", Missing(reason="none was given"))
+    for place in range(3):
+        for over in ("complete", "scorings"):
+            result = changed(result, f"attributes.0.at.{place}.{over}.after", tables._alike(0.0))
     text = best_of_n_page(result)
     checked(text)
     assert "0% (all alike) after" in words(text)
 
 
-def test_hostile_names_are_inert(result: Result) -> None:
+def test_hostile_names_are_inert(result: BestOfResult) -> None:
     hostile = tables.HOSTILE + "\ud800\ufffe"
-    result["responses"] = hostile
-    for one in (*result["attributes"], result["quality"]):
-        one["name"] = one["definition"] = hostile
-    result["models"]["before"] |= {"name": hostile, "adapter": hostile}
+    for path in ("responses", *(f"{one}.{what}" for one in ("attributes.0", "attributes.1", "quality") for what in ("name", "definition")),
+                 "models.before.model", "models.before.adapter"):  # fmt: skip
+        result = changed(result, path, hostile)
     text = best_of_n_page(result)
     checked(text)
     assert "<script>alert" not in text and "[U+202E]" in text

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 import test_best_of_n_tables as tables
+from changed import changed
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from cda.report.plots.best_of_n import overview_plot, spaced
 from cda.report.plots.plot import AFTER, BEFORE, PAGE_INCHES, save
+from cda.results.base import Missing
+from cda.results.benchmarks import BestOfResult
 
 result = tables.result
-Result = dict[str, Any]
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def drawn(result: Result) -> Figure:
+def drawn(result: BestOfResult) -> Figure:
     """Its panels, in a figure that nothing has been written of."""
     figure = Figure(layout="constrained")
     overview_plot(result).draw(figure.add_subplot())
@@ -33,7 +34,7 @@ def marks(panel: Axes, color: str) -> list[list[float]]:
     return [np.asarray(line.get_data(), float)[:, 0].tolist() for line in found]
 
 
-def test_every_curve_has_a_panel_and_marks_lie_at_the_numbers(result: Result) -> None:
+def test_every_curve_has_a_panel_and_marks_lie_at_the_numbers(result: BestOfResult) -> None:
     jargon, words, quality = drawn(result).axes
     titles = [panel.get_title(loc="left") for panel in (jargon, words, quality)]
     assert titles == ["jargon (share)", "words (mean)", "quality (mean)"]
@@ -45,16 +46,17 @@ def test_every_curve_has_a_panel_and_marks_lie_at_the_numbers(result: Result) ->
     assert [one.get_text() for one in jargon.get_xticklabels()] == ["1", "2", "4"]
 
 
-def test_two_scorings_have_one_key_and_one_has_none(result: Result) -> None:
+def test_two_scorings_have_one_key_and_one_has_none(result: BestOfResult) -> None:
     (key,) = drawn(result).legends
     assert [one.get_text() for one in key.get_texts()] == ["before", "after"]
     alone = tables._one_model(result)
     assert not drawn(alone).legends and "after" not in overview_plot(alone).description
 
 
-def test_a_value_that_is_the_same_everywhere_has_a_mark_and_no_interval(result: Result) -> None:
-    for at in result["attributes"][1]["at"]:
-        at["complete"] = {label: tables._alike(0.0) for label in ("before", "after")}
+def test_a_value_that_is_the_same_everywhere_has_a_mark_and_no_interval(result: BestOfResult) -> None:
+    for place in range(3):
+        alike = {label: tables._alike(0.0) for label in ("before", "after")}
+        result = changed(result, f"attributes.1.at.{place}.complete", alike)
     words = drawn(result).axes[1]
     assert [y for _, y in marks(words, AFTER)] == [0, 0, 0]
     assert {len(line.get_xdata()) for line in words.lines} == {1, 3}  # type: ignore[arg-type]
@@ -62,8 +64,10 @@ def test_a_value_that_is_the_same_everywhere_has_a_mark_and_no_interval(result: 
 
 
 @pytest.mark.parametrize(("n", "rows", "width"), [(1, 1, 3.4), (3, 1, PAGE_INCHES), (7, 3, PAGE_INCHES)])
-def test_three_panels_stand_beside_each_other(n: int, rows: int, width: float, result: Result) -> None:
-    result |= {"attributes": [result["attributes"][0]] * n, "quality": None}
+def test_three_panels_stand_beside_each_other(n: int, rows: int, width: float, result: BestOfResult) -> None:
+    result = changed(
+        changed(result, "attributes", result.attributes[:1] * n), "quality", Missing(reason="none was given")
+    )
     assert overview_plot(result).width == width
     panels = drawn(result).axes
     assert len(panels) == n and panels[-1].get_subplotspec().get_gridspec().nrows == rows  # type: ignore[union-attr]
@@ -76,9 +80,9 @@ def test_sizes_that_would_stand_too_close_are_not_labelled() -> None:
 
 
 def test_the_file_says_in_words_what_it_shows_and_nothing_from_outside_is_markup(
-    result: Result, tmp_path: Path, recwarn: pytest.WarningsRecorder
+    result: BestOfResult, tmp_path: Path, recwarn: pytest.WarningsRecorder
 ) -> None:
-    result["attributes"][0]["name"] = f"\u4e2d{tables.HOSTILE}\ud800\ufffe"
+    result = changed(result, "attributes.0.name", f"\u4e2d{tables.HOSTILE}\ud800\ufffe")
     file = save(overview_plot(result), tmp_path, "svg")
     assert file.name == "best_of_n.svg"
     text = file.read_text(encoding="utf-8")

@@ -6,23 +6,15 @@ import re
 from typing import Any
 
 import pytest
+from changed import changed
 from page_checks import checked, figures, section_ids, words
-from test_quality_text import group, quality, score
+from test_quality_text import alone, group, quality
 
 from cda.report.plots.quality import quality_plots
 from cda.report.quality_page import findings, quality_page, quality_page_plots
 
 HOSTILE = 'a<script>alert(1)</script>\x1b[31mred\u202eb\ud800\ufffe | "&'
-CELLS = [group(f"{i} over {j}") for i in (1, 2, 3) for j in (1, 2, 3)]
-
-
-def alone(result: dict[str, Any]) -> dict[str, Any]:
-    """The same of one model."""
-    result["scorings"] = result["scorings"][:1]
-    one = result["sets"][0]
-    for each in (*one["sections"], *one["subsets"], *one["cells"], one["overall"]):
-        each |= {"scores": {"before": score(0.841)}, "shift": None}
-    return result
+CELLS = tuple(group(f"{i} over {j}") for i in (1, 2, 3) for j in (1, 2, 3))
 
 
 def test_the_first_screen_holds_change_n_and_what_fell() -> None:
@@ -56,7 +48,7 @@ def test_figures_mark_what_fell_and_say_their_numbers() -> None:
     text = quality_page(result)
     assert figures(checked(text)) == ["accuracy-1", "change-1", "styles-1-1", "styles-1-2"]
     assert [one.id for one in quality_page_plots(result)] == figures(checked(text))  # what is written as files
-    accuracy, change, styles, _ = quality_plots(result["sets"][0], result, 1)
+    accuracy, change, styles, _ = quality_plots(result.sets[0], 1)
     assert accuracy.description.startswith("Chat: 84% [81, 87] before, 83% [80, 86] after. Safety: ")
     assert change.description.startswith("Chat: −1.2 [−3.2, 0.8] fell*. Safety: 0.0 [−2.0, 2.0]")
     assert "style 1 over 2: 84% [81, 87]." in styles.description
@@ -80,7 +72,7 @@ def test_what_was_left_out_stands_with_the_set() -> None:
 
 def test_hostile_names_are_inert() -> None:
     result = quality(group(HOSTILE, fell=True), group(f"{HOSTILE}2"), name=HOSTILE, source=HOSTILE)
-    result["scorings"][0] |= {"model": HOSTILE, "notes": [HOSTILE]}
+    result = changed(changed(result, "scorings.0.model", HOSTILE), "scorings.0.facts.notes", (HOSTILE,))
     text = quality_page(result)
     checked(text)
     assert "<script>alert" not in text and "[U+202E]" in text and re.search(r"\[U\+FFFE\]", text)
@@ -88,5 +80,5 @@ def test_hostile_names_are_inert() -> None:
 
 def test_sets_keep_apart() -> None:
     result = quality(group("Chat"))
-    result["sets"].append({**result["sets"][0], "name": "other"})
+    result = changed(result, "sets", (*result.sets, changed(result.sets[0], "name", "other")))
     assert figures(checked(quality_page(result))) == ["accuracy-1", "change-1", "accuracy-2", "change-2"]

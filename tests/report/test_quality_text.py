@@ -5,32 +5,79 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from changed import changed
 
+from cda.records import Exclusions
 from cda.report.quality_files import rewardbench_files
 from cda.report.quality_text import quality_markdown, quality_summary
+from cda.results.base import Estimate
+from cda.results.benchmarks import Accuracy, AccuracyGroup, AccuracyShift, QualityResult, QualityScoring, SetQuality
+from cda.results.facts import JudgeFacts, RewardModelFacts
 
 
-def score(value: float, n: int = 1161) -> dict[str, Any]:
-    estimate = {"value": value, "low": value - 0.03, "high": value + 0.03, "n": n, "n_prompts": n - 1, "unit": "share"}
-    return {"estimate": estimate, "standard_error": 0.0123, "n_ties": 2}
+def _estimate(value: float, half: float, n: int, n_prompts: int) -> Estimate:
+    return Estimate(
+        value=value, low=value - half, high=value + half, n=n, n_prompts=n_prompts, unit="share", method="m"
+    )
 
 
-def group(name: str, change: float = -0.012, **shift: Any) -> dict[str, Any]:
-    estimate = {"value": change, "low": change - 0.02, "high": change + 0.02, "n": 1161, "n_prompts": 1160}
-    flags = {"fell": change < -0.01, "excludes_0": False, "rules_out_fall": False}
-    found = {"estimate": estimate, "standard_error": 0.01, "p_value": 0.21, "p_holm": 0.84, **flags, **shift}
-    return {"name": name, "scores": {"before": score(0.841), "after": score(0.841 + change)}, "shift": found}
+def score(value: float, n: int = 1161) -> Accuracy:
+    return Accuracy(estimate=_estimate(value, 0.03, n, n - 1), standard_error=0.0123, n_ties=2)
 
 
-def quality(*sections: dict[str, Any], form: str = "rewardbench", **changes: Any) -> dict[str, Any]:
-    scoring = {"kind": "reward model", "model": "org/m", "precision": "fp32", "form": "chat template", "max_length_tokens": 64, "texts": 9,
-               "truncated": 1, "unit": "reward", "adapter": None, "dose": None}  # fmt: skip
-    one = {"name": "rb", "source": "rb.jsonl", "format": form, "n_items": 1161, "unread": 0, "cells": [],
-           "exclusions": {"seen": 1168, "reasons": {"prior set": 7}}, "left_out_rows": {"prior set": [1, 2, 3, 4, 5]},
-           "n_expected": {"hep-go": 164}, "overall": group("overall"), "sections": list(sections),
-           "subsets": [group("hep-go")]}  # fmt: skip
-    scorings = [{**scoring, "label": "before"}, {**scoring, "label": "after", "adapter": "a", "dose": 0.5}]
-    return {"scorings": scorings, "n_tests": len(sections), "sets": [one | changes]}
+def group(name: str, change: float = -0.012, **shift: Any) -> AccuracyGroup:
+    found: dict[str, Any] = {"fell": change < -0.01, "excludes_0": False, "rules_out_fall": False, **shift}
+    return AccuracyGroup(
+        name=name,
+        scores={"before": score(0.841), "after": score(0.841 + change)},
+        shift=AccuracyShift(
+            estimate=_estimate(change, 0.02, 1161, 1160),
+            standard_error=0.01,
+            p_value=0.21,
+            p_holm=0.84,
+            p_method="m",
+            **found,
+        ),
+    )
+
+
+def alone(result: QualityResult) -> QualityResult:
+    """The same of one model."""
+
+    def one_model(one: AccuracyGroup) -> AccuracyGroup:
+        return AccuracyGroup(name=one.name, scores={"before": score(0.841)}, shift=None)
+
+    (one,) = result.sets
+    each = {name: tuple(map(one_model, getattr(one, name))) for name in ("sections", "subsets", "cells")}
+    made = one.model_copy(update={"overall": one_model(one.overall), **each})
+    return result.model_copy(update={"scorings": result.scorings[:1], "sets": (made,)})
+
+
+FACTS = RewardModelFacts(
+    kind="reward model",
+    name="org/m",
+    precision="fp32",
+    form="chat template",
+    max_length_tokens=64,
+    texts=9,
+    truncated=1,
+)
+
+
+def quality(*sections: AccuracyGroup, form: str = "rewardbench", **changes: Any) -> QualityResult:
+    before = QualityScoring(
+        label="before", model="org/m", unit="reward", adapter=None, adapter_content=None, dose=None, facts=FACTS, target="org/m",
+        target_kind="classifier", revision=None,
+    )  # fmt: skip
+    one = SetQuality(
+        name="rb", source="rb.jsonl", format=form, n_items=1161, unread=0, unread_reasons={}, cells=(),
+        exclusions=Exclusions(1168, {"prior set": 7}), left_out_rows={"prior set": (1, 2, 3, 4, 5)},
+        n_expected={"hep-go": 164}, overall=group("overall"), sections=sections, subsets=(group("hep-go"),),
+    )  # fmt: skip
+    return QualityResult(
+        scorings=(before, before.model_copy(update={"label": "after", "adapter": "a", "dose": 0.5})),
+        n_tests=len(sections), sets=(one.model_copy(update=changes),), seed=42, versions={"cda": "0.1.0"}, files={"rb": "1"},
+    )  # fmt: skip
 
 
 def row_of(text: str, name: str) -> str:
@@ -56,8 +103,7 @@ def test_flags_in_words(shift: dict[str, Any], flag: str) -> None:
 
 
 def test_sections_of_few_prompts_are_warned_of() -> None:
-    few = group("Chat")
-    few["scores"]["after"]["estimate"]["n_prompts"] = 4
+    few = changed(group("Chat"), "scores.after.estimate.n_prompts", 4)
     assert "use more prompts. Now: Chat 4." in quality_summary(quality(few, group("Safety")))
     assert "Warning" not in quality_summary(quality(group("Chat"), group("Safety")))
 
@@ -73,15 +119,15 @@ def test_what_was_left_out_and_tied_is_said() -> None:
 
 def test_always_fits_and_never_obeys() -> None:
     worst = group("\x1b[31m" + "named " * 20, -1.0, fell=True, excludes_0=True)
-    worst["scores"] = {label: score(1.0) for label in ("before", "after")}
-    worst["shift"]["estimate"] |= {"low": -1.0, "high": -0.9}
+    worst = changed(worst, "scores", {label: score(1.0) for label in ("before", "after")})
+    worst = changed(worst, "shift.estimate", _estimate(-0.95, 0.05, 1161, 1160))
     text = quality_summary(quality(worst, worst, name="\x1b]0;x\x07" + "file" * 40))
     assert "\x1b" not in text and all(len(line) <= 100 for line in text.splitlines())
     assert "fell*" in text
 
 
 def test_markdown_holds_intervals_errors_and_matrix() -> None:
-    cells = [group(f"{i} over {j}") for i in (1, 2, 3) for j in (1, 2, 3)]
+    cells = tuple(group(f"{i} over {j}") for i in (1, 2, 3) for j in (1, 2, 3))
     text = quality_markdown(quality(group("hard | normal"), form="rm-bench", cells=cells))
     line = row_of(text, "hard")
     assert (
@@ -92,11 +138,7 @@ def test_markdown_holds_intervals_errors_and_matrix() -> None:
 
 
 def test_one_model_has_no_change_column() -> None:
-    result = quality(group("Chat"))
-    result["scorings"] = [result["scorings"][0] | {"label": "before"}]
-    for one in (*result["sets"][0]["sections"], *result["sets"][0]["subsets"], result["sets"][0]["overall"]):
-        one["shift"] = None
-        del one["scores"]["after"]
+    result = alone(quality(group("Chat")))
     text = quality_summary(result) + quality_markdown(result)
     assert "change" not in text and "accuracy" in text
 
@@ -106,11 +148,12 @@ def test_a_judge_without_single_scores_has_no_score_files() -> None:
     assert rewardbench_files(quality(group("Chat")), rows) == {}
 
 
-def judged(**facts: Any) -> dict[str, Any]:
+def judged(**facts: Any) -> QualityResult:
+    own: dict[str, Any] = {"position_bias": -0.5, "reasons": {"no verdict in the last line": 5}, **facts}
+    judge = JudgeFacts(kind="judge", name="j", comparisons=9, unread=2, half_read=1, flipped=4, **own)
     found = quality(group("Chat"))
-    found["scorings"][0] |= {"kind": "judge", "comparisons": 9, "unread": 2, "half_read": 1, "flipped": 4, "unit": "preference",
-                             "reasons": {"no verdict in the last line": 5}, "position_bias": -0.5} | facts  # fmt: skip
-    return found
+    first = found.scorings[0].model_copy(update={"facts": judge, "unit": "preference"})
+    return changed(found, "scorings.0", first)  # type: ignore[no-any-return]
 
 
 def test_a_judge_is_shown_with_what_swayed_it() -> None:
@@ -125,8 +168,7 @@ def test_a_judge_is_shown_with_what_swayed_it() -> None:
 
 
 def test_what_was_noticed_about_the_model_is_said() -> None:
-    found = quality(group("Chat"))
-    found["scorings"][0]["notes"] = ["no self-check: \x1b[31m weights"]
+    found = changed(quality(group("Chat")), "scorings.0.facts.notes", ("no self-check: \x1b[31m weights",))
     for text in (quality_summary(found), quality_markdown(found)):
         assert "before: no self-check" in text and "\x1b" not in text
 

@@ -11,9 +11,13 @@ from made_rate import made_rate
 from test_dose_result import CONTRASTS, PAIRS, N, rewards
 
 from cda.biases import load_bias
+from cda.data.quality_sets import quality_set
 from cda.results.base import Estimate, Missing, Test
+from cda.score.compared import Rewards
+from cda.score.distinct import text_id
 from cda.stages.audit_groups import Group, main_group, make_groups
 from cda.stages.audit_plain import plain
+from cda.stages.audit_quality import by_section
 from cda.stages.audit_result import (
     adjust_for_all_tests,
     beyond_noise_of,
@@ -83,11 +87,25 @@ def test_the_mean_margin_beyond_noise_is_of_two_scorings_and_needs_quality_pairs
     assert beyond_noise_of(own, PAIRS, {"model": BEFORE}) == {}
 
 
+BENCH = quality_set(
+    [
+        {"prompt": f"q {row}", "chosen": f"good {row}", "rejected": f"bad {row}", "subset": subset}
+        for row, subset in enumerate(["alpacaeval-easy"] * 10 + ["donotanswer"] * 10)
+    ],
+    "bench.jsonl",
+)
+LIKED = Rewards(
+    {text_id(pair.prompt, text): float(row % 3) for row, pair in enumerate(BENCH.pairs) for text in (pair.chosen,)}
+    | {text_id(pair.prompt, pair.rejected): 1.0 for pair in BENCH.pairs}
+)
+SECTIONED = by_section(BENCH, {"before": LIKED, "after": LIKED}, 0)
+
+
 def test_at_dose_0_no_sample_can_say_that_anything_changed() -> None:
     same = groups({"before": BEFORE, "after": BEFORE})
     audit = ANY_AUDIT | {
         "skew": skews(same, {"jargon": N}, {}), "votes": votes(same, "drop", 0), "unseen_phrases": {},
-        "quality_sections": {"groups": [{"shift": {"estimate": {"value": 0.0, "low": -1.0, "high": 1.0}}}, {"shift": None}]},
+        "quality_sections": SECTIONED,
         "triple_skew": {}, "quality": quality(PAIRS, {"before": BEFORE, "after": BEFORE}),
         "rate": {"jargon": made_rate(1.5)},
     }  # fmt: skip
@@ -99,7 +117,10 @@ def test_at_dose_0_no_sample_can_say_that_anything_changed() -> None:
     for what in ("miscalibration", "gap"):
         change = getattr(audit.votes["jargon"], what).change
         assert (change.value, change.low, change.high) == (0, 0, 0)
-    assert audit.quality_sections["groups"][0]["shift"]["estimate"]["high"] == 0
+    assert audit.quality_sections is not None and SECTIONED is not None
+    for group in (audit.quality_sections.overall, *audit.quality_sections.sections):
+        assert group.shift is not None and (group.shift.estimate.low, group.shift.estimate.high) == (0, 0)
+    assert SECTIONED.sections[0].shift is not None and SECTIONED.sections[0].shift.estimate.high > 0
     rate: Any = audit.rate["jargon"]
     (change,) = rate.changes.effects
     nothing = {"value": 0, "low": 0, "high": 0, "n": 9, "n_prompts": 9, "unit": "reward", "method": "one model"}

@@ -113,7 +113,10 @@ def test_before_and_after_a_training(
     assert result["quality"]["at"][0]["scorings"]["before"]["value"] == pytest.approx(
         np.mean([row["quality"] for row in rows])
     )
-    assert result["models"]["after"]["adapter"] == adapter.name and result["models"]["before"]["precision"] == "fp32"
+    assert (
+        result["models"]["after"]["adapter"] == adapter.name
+        and result["models"]["before"]["facts"]["precision"] == "fp32"
+    )
     assert str(adapter.parent) not in (out / stage.RESULT).read_text() + printed.replace(str(out), "")
     assert "praise (share)" in printed and str(out / stage.PAGE) in printed and stage.REPORT in printed
     assert "| praise (share) |" in (out / stage.REPORT).read_text()
@@ -143,7 +146,7 @@ def test_one_model_alone_and_a_relative_bias_by_its_feature(llama: Path, file: s
     assert (result["scorings"], result["sizes"], result["unvaried"]) == (["model"], [1, 3], ["structure"])
     assert [one["name"] for one in result["attributes"]] == ["words"]  # of the bias and of the features, once
     assert result["attributes"][0]["p_value"] is None
-    assert result["models"]["model"]["truncated"] > 0 and "texts were cut" in printed
+    assert result["models"]["model"]["facts"]["truncated"] > 0 and "texts were cut" in printed
 
 
 def test_responses_that_are_too_long_are_left_out_of_both_and_counted(
@@ -167,7 +170,7 @@ def test_responses_that_are_too_long_are_left_out_of_both_and_counted(
     }
     assert "Left out of 41 scored responses: 1 too long for a reward (before and after)." in result["printed"]
     assert (result["n_responses"], result["responses_per_prompt"]) == (40, [4, 4.0, 4])
-    assert [one["dropped"] for one in result["models"].values()] == [1, 1]
+    assert [one["facts"]["dropped"] for one in result["models"].values()] == [1, 1]
     assert result["attributes"] == found["short"]["attributes"] and result["quality"] == found["short"]["quality"]
     scores = (tmp_path / "long" / stage.SCORES).read_text()
     assert scores == (tmp_path / "short" / stage.SCORES).read_text() and "NaN" not in scores

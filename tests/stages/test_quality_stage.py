@@ -110,7 +110,9 @@ def test_an_adapter_on_every_format(llama: Path, trained_fp32: Trained, files: P
     assert [one["n_items"] for one in result["sets"]] == [10, 12, 5, 5, 12]
     assert result["n_tests"] == 4 + 3 + 3 + 1 + 2
     assert [one["label"] for one in result["scorings"]] == ["before", "after"]
-    assert all(one["precision"] == "fp32" and one["max_length_tokens"] == 64 for one in result["scorings"])
+    assert all(
+        one["facts"]["precision"] == "fp32" and one["facts"]["max_length_tokens"] == 64 for one in result["scorings"]
+    )
     # The adapter was trained to prefer the side that says `good`.
     own = result["sets"][4]["overall"]
     assert own["scores"]["after"]["estimate"]["value"] == 1.0
@@ -163,7 +165,7 @@ def test_one_model_and_then_two(llama: Path, bert: Path, files: Path, tmp_path: 
         llama, files / "own.jsonl", "--against", bert, "--out", tmp_path / "one"
     )  # its own results are renewed
     both = read_json(tmp_path / "one" / "quality.json")
-    assert "first" in shown and [one["form"] for one in both["scorings"]] == ["chat template", "pair"]
+    assert "first" in shown and [one["facts"]["form"] for one in both["scorings"]] == ["chat template", "pair"]
     first = both["sets"][0]["overall"]["scores"]["first"]
     assert first == alone["sets"][0]["overall"]["scores"]["model"]
 
@@ -193,7 +195,7 @@ def test_texts_that_are_too_long_have_no_reward_and_are_named_so(
     out = tmp_path / "out"
     shown = done(llama, tmp_path / "own.jsonl", "--out", out, "score.over_length=drop")
     found = strict((out / "quality.json").read_text())
-    assert found["scorings"][0]["dropped"] == 1
+    assert found["scorings"][0]["facts"]["dropped"] == 1
     assert (found["sets"][0]["n_items"], found["sets"][0]["unread"]) == (2, 1)
     assert found["sets"][0]["unread_reasons"] == {"a text is too long for the model": 1}
     assert "1 a text is too long for the model." in shown and "1 too long and left out" in shown
@@ -237,7 +239,7 @@ def test_ones_own_preferences_for_the_first_place_rank_nothing(tmp_path: Path) -
     (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
     done(f"{code}:first", tmp_path / "pairs.jsonl", "--out", tmp_path / "out")
     (scoring,) = read_json(tmp_path / "out" / "quality.json")["scorings"]
-    assert (scoring["position_bias"], scoring["flipped"], scoring["half_read"]) == (1.0, 4, 0)
+    assert tuple(scoring["facts"][name] for name in ("position_bias", "flipped", "half_read")) == (1.0, 4, 0)
     report = (tmp_path / "out" / "quality.md").read_text(encoding="utf-8")
     assert "4 comparisons, each in both orders: 0 without a verdict" in report
     assert "4 followed the place; first place minus second: +1.00" in report
@@ -264,11 +266,12 @@ def test_a_judge_that_follows_the_place_is_shown_as_such(
     result = cda_quality("judge:some/judge", files / "own.jsonl", "--out", out, f"llm.base_url={url}")
     assert result.exit_code == 0, result.output
     shown = result.stdout.replace("\n", " ")
-    found = read_json(out / "quality.json")["scorings"][0]
+    scoring = read_json(out / "quality.json")["scorings"][0]
+    found = scoring["facts"]
     assert found["position_bias"] == 1.0
     assert found["flipped"] + found["unread"] == 12 and 0 < found["unread"] < 12
-    assert (found["model"], found["target"], found["target_kind"]) == ("judge/some-judge", "judge:some/judge", "judge")
-    assert found["llm"] == {"model": "some/judge", "base_url": url}
+    assert (scoring["model"], scoring["target"], scoring["target_kind"]) == ("judge/some-judge", "judge:some/judge", "judge")
+    assert scoring["llm"] == {"model": "some/judge", "base_url": url}
     for text in (shown, (out / "quality.md").read_text()):
         assert f"12 comparisons, each in both orders: {found['unread']} without a verdict" in text
         assert (
