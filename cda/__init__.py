@@ -12,7 +12,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cda.api.results import Audit, Run, load
+    from cda.api.benchmarks import best_of, quality, win_rate
+    from cda.api.results import Audit, BestOf, Quality, Run, WinRate, load
     from cda.api.runs import audit, train
     from cda.api.texts import label, rewrite
     from cda.errors import CdaError, DataError, LLMError, ModelError, RecipeError, RunError, SpendingError
@@ -27,7 +28,13 @@ _MODULES = {
     "label": "cda.api.texts",
     "rewrite": "cda.api.texts",
     "load": "cda.api.results",
+    "quality": "cda.api.benchmarks",
+    "best_of": "cda.api.benchmarks",
+    "win_rate": "cda.api.benchmarks",
     "Audit": "cda.api.results",
+    "BestOf": "cda.api.results",
+    "Quality": "cda.api.results",
+    "WinRate": "cda.api.results",
     "Run": "cda.api.results",
     "Estimate": "cda.results.base",
     "Missing": "cda.results.base",
@@ -41,21 +48,27 @@ _MODULES = {
 }
 __all__ = [
     "Audit",
+    "BestOf",
     "CdaError",
     "DataError",
     "Estimate",
     "LLMError",
     "Missing",
     "ModelError",
+    "Quality",
     "RecipeError",
     "Run",
     "RunError",
     "SpendingError",
+    "WinRate",
     "audit",
+    "best_of",
     "label",
     "load",
+    "quality",
     "rewrite",
     "train",
+    "win_rate",
 ]
 
 

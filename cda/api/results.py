@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from pydantic import PrivateAttr
 
 from cda.errors import DataError, RunError
-from cda.files.jsonl import write_page
+from cda.files.jsonl import read_json, write_page
 from cda.files.paths import is_a_file, is_a_folder, place_for, user_path
 from cda.results.audit import AuditResult
 from cda.results.base import Saved
+from cda.results.benchmarks import BestOfResult, QualityResult, WinRateResult
 from cda.results.frame import lines
 from cda.results.saved import load as load_result
 from cda.results.saved import save
@@ -43,17 +44,14 @@ def to_frame(result: Saved) -> DataFrame:
     return pandas.DataFrame([line.cells() for line in lines(result)])
 
 
-class Audit(AuditResult):
-    """An audit, with what can be made of it. Its fields are those of `AuditResult`.
-
-    `str()` is the table that a command ends with; as the last line of a notebook's cell it shows verdicts, figure and table.
-    """
+class Shown(Saved):
+    """What every result of the API can do. `str()` is what the command prints."""
 
     _folder: Path | None = PrivateAttr(default=None)
 
     @property
     def folder(self) -> Path | None:
-        """The run's folder; None where it was read from a file."""
+        """Where the call wrote everything; None where it was read from a file."""
         return self._folder
 
     def save(self, path: str | Path) -> None:
@@ -70,17 +68,37 @@ class Audit(AuditResult):
         Raises:
             DataError: There is no place for the file, or its ending is another one.
         """
-        from cda.report.html import render_html
-        from cda.report.markdown import render_markdown
-
         file = place_for(user_path(path))
         if file.suffix not in (".html", ".md"):
             raise DataError(f"{path}: a report is a page (.html) or Markdown (.md)")
-        write_page(file, render_html(self) if file.suffix == ".html" else render_markdown(self))
+        write_page(file, self._page() if file.suffix == ".html" else self._markdown())
 
     def to_frame(self) -> DataFrame:
         """Every estimate as a row of a pandas frame; see `cda.api.results.to_frame`."""
         return to_frame(self)
+
+    def _page(self) -> str:
+        raise NotImplementedError
+
+    def _markdown(self) -> str:
+        raise NotImplementedError
+
+
+class Audit(AuditResult, Shown):
+    """An audit, with what can be made of it. Its fields are those of `AuditResult`.
+
+    As the last line of a notebook's cell it shows verdicts, figure and table.
+    """
+
+    def _page(self) -> str:
+        from cda.report.html import render_html
+
+        return render_html(self)
+
+    def _markdown(self) -> str:
+        from cda.report.markdown import render_markdown
+
+        return render_markdown(self)
 
     def _repr_html_(self) -> str:
         from cda.report.notebook import notebook_html
@@ -94,6 +112,70 @@ class Audit(AuditResult):
 
     def __repr__(self) -> str:
         return f"<Audit of {self.model.name}: {', '.join(one.name for one in self.biases)}>"
+
+
+class Quality(QualityResult, Shown):
+    """Accuracy on preference files, with what can be made of it. Its fields are those of `QualityResult`."""
+
+    def _page(self) -> str:
+        from cda.report.quality_page import quality_page
+
+        return quality_page(self)
+
+    def _markdown(self) -> str:
+        from cda.report.quality_text import quality_markdown
+
+        return quality_markdown(self)
+
+    def __str__(self) -> str:
+        from cda.report.quality_text import quality_summary
+
+        return quality_summary(self)
+
+    def __repr__(self) -> str:
+        return f"<Quality of {' and '.join(one.model for one in self.scorings)}: {', '.join(one.name for one in self.sets)}>"
+
+
+class BestOf(BestOfResult, Shown):
+    """What a reward picks as n grows, with what can be made of it. Its fields are those of `BestOfResult`."""
+
+    def _page(self) -> str:
+        from cda.report.best_of_n_page import best_of_n_page
+
+        return best_of_n_page(self)
+
+    def _markdown(self) -> str:
+        from cda.report.best_of_n_tables import best_of_n_markdown
+
+        return best_of_n_markdown(self)
+
+    def __str__(self) -> str:
+        from cda.report.best_of_n_tables import best_of_n_text
+
+        return best_of_n_text(self)
+
+    def __repr__(self) -> str:
+        return f"<BestOf {self.sizes[-1]} by {' and '.join(one.model for one in self.models.values())}>"
+
+
+class WinRate(WinRateResult, Shown):
+    """How often one set of outputs is preferred. Its fields are those of `WinRateResult`; it has no report of its own."""
+
+    def report(self, path: str | Path) -> None:
+        """There is none.
+
+        Raises:
+            DataError: Always.
+        """
+        raise DataError(f"{path}: a win rate has no report; str() of it says all that there is")
+
+    def __str__(self) -> str:
+        from cda.stages.win_rate import win_rate_text
+
+        return win_rate_text(self)
+
+    def __repr__(self) -> str:
+        return f"<WinRate of {self.first} over {self.second} by {self.scorer.name}>"
 
 
 @dataclass(frozen=True)
@@ -140,11 +222,11 @@ class Run:
         return f"<Run in {self.folder}>"
 
 
-def load(path: str | Path) -> Run | Audit:
+def load(path: str | Path) -> Run | Audit | Quality | BestOf | WinRate:
     """A run's folder, or a result that was saved.
 
     Args:
-        path: Folder of a run, or a JSON file that `audit.save` or a command wrote.
+        path: Folder of a run, or a JSON file that `save` of a result or a command wrote.
 
     Returns:
         For a folder a `Run`; for a file the result in it.
@@ -158,4 +240,17 @@ def load(path: str | Path) -> Run | Audit:
         if not any(is_a_file(place / one / "stage.json") for one in ("audit", "train", "label", "synthesize")):
             raise RunError(f"{path}: holds no run; give the folder of a training or an audit ({AUDIT} in audit/)")
         return Run(place)
+    fields = set(found) if isinstance(found := read_json(place), dict) else set()
+    for kind, command in _KINDS.items():
+        own = set(kind.model_fields) - set(Audit.model_fields)
+        if fields & own:
+            return load_result(kind, place, command)
     return load_result(Audit, place, "cda audit")
+
+
+_KINDS: dict[type[Quality] | type[BestOf] | type[WinRate], str] = {
+    Quality: "cda quality",
+    BestOf: "cda best-of",
+    WinRate: "cda win-rate",
+}
+"""Results that are known by a field of their own, and the command that makes each."""

@@ -49,7 +49,8 @@ def quality(
         quiet_libraries()
         from cda.stages.quality import QualityOptions, quality_of_words
 
-        say(quality_of_words(model, files, QualityOptions(adapter, against, dose, out, yes, figures)))
+        _, text = quality_of_words(model, files, QualityOptions(adapter, against, dose, out, yes, figures))
+        say(text)
 
 
 @app.command(name="best-of")
@@ -92,19 +93,18 @@ def best_of(
 
         subjects = asked_subjects(loaded.recipe.model, adapter, against, dose)
         followed = bias or BIASES
-        say(
-            run_best_of_n(
-                responses,
-                subjects,
-                loaded,
-                out=folder,
-                biases=followed,
-                sizes=size,
-                columns=columns,
-                split=split,
-                figures=figures,
-            )
+        _, text = run_best_of_n(
+            responses,
+            subjects,
+            loaded,
+            out=folder,
+            biases=followed,
+            sizes=size,
+            columns=columns,
+            split=split,
+            figures=figures,
         )
+        say(text)
 
 
 @app.command(name="win-rate")
@@ -132,4 +132,5 @@ def win_rate(
         loaded, folder = asked_model(model, overrides or [], "win-rate", out, {"of": first, "over": second}, settings)
         from cda.stages.win_rate import run_win_rate
 
-        say(run_win_rate(first, second, replace(loaded, confirmed=yes), folder, columns, split))
+        _, text = run_win_rate(first, second, replace(loaded, confirmed=yes), folder, columns, split)
+        say(text)

@@ -60,7 +60,7 @@ def run_best_of_n(
     columns: Mapping[str, str] | None = None,
     split: str = "train",
     figures: str | None = None,
-) -> str:
+) -> tuple[BestOfResult, str]:
     """How prevalent each attribute is among the best of n, as n grows, before and after a training.
 
     Writes into `out`: best_of_n.json (all numbers), scores.jsonl (a row a response), report.html, best_of_n.md and
@@ -80,7 +80,7 @@ def run_best_of_n(
         figures: Also write every figure as a file of this format (svg, pdf) into figures/.
 
     Returns:
-        Tables and sentences for a terminal.
+        The result; and tables and sentences for a terminal, with what was written.
 
     Raises:
         RecipeError: A bias is unknown or cannot be measured, or a feature is unknown; all of them are listed. Or another format of figures.
@@ -132,7 +132,7 @@ def run_best_of_n(
         save_plot(overview_plot(result), out, "svg")
         if figures is not None:
             written = f"\n{write_figures(best_of_n_plots(result), out, figures)}"
-    return f"{best_of_n_text(result)}\nWritten: {out / PAGE}, {REPORT}, {FIGURE}, {RESULT}, {SCORES}{written}"
+    return result, f"{best_of_n_text(result)}\nWritten: {out / PAGE}, {REPORT}, {FIGURE}, {RESULT}, {SCORES}{written}"
 
 
 def rewards_of(subject: Subject, texts: Sequence[Text], loaded: LoadedRecipe) -> Scored:

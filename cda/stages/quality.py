@@ -71,7 +71,7 @@ class QualityOptions:
     figures: str | None = None
 
 
-def quality_of_words(model: str, words: Sequence[str], options: QualityOptions) -> str:
+def quality_of_words(model: str, words: Sequence[str], options: QualityOptions) -> tuple[QualityResult, str]:
     """`measure_quality` of what stands on the command line: files, and settings of the form section.key=value.
 
     Raises:
@@ -93,8 +93,8 @@ def quality_of_words(model: str, words: Sequence[str], options: QualityOptions) 
     return measure_quality(replace(loaded, recipe=recipe, confirmed=options.confirmed), files, options)
 
 
-def measure_quality(loaded: LoadedRecipe, files: Sequence[str], options: QualityOptions) -> str:
-    """Check everything, score, measure and write; returns the table for the terminal.
+def measure_quality(loaded: LoadedRecipe, files: Sequence[str], options: QualityOptions) -> tuple[QualityResult, str]:
+    """Check everything, score, measure and write.
 
     Every process of a launch may call this and finds the same; the main one writes.
 
@@ -102,6 +102,9 @@ def measure_quality(loaded: LoadedRecipe, files: Sequence[str], options: Quality
         loaded: Settings: model, score.batch_tokens, audit.quality_split, audit.quality_columns, seed.
         files: Files, saved folders or hub ids in any known format, or `embedded`.
         options: What to compare with, and where results go.
+
+    Returns:
+        The result, and tables for a terminal with what was written.
 
     Raises:
         DataError: A file cannot be used.
@@ -144,7 +147,8 @@ def measure_quality(loaded: LoadedRecipe, files: Sequence[str], options: Quality
         _write(out, result, rows)
         if options.figures is not None:
             written = f"\n{write_figures(quality_page_plots(result), out, options.figures)}"
-    return f"{quality_summary(result)}\nWritten: {out / PAGE}, {TABLES}, {RESULT}, {SCORES}, {REWARDBENCH}/{written}"
+    files_written = f"{out / PAGE}, {TABLES}, {RESULT}, {SCORES}, {REWARDBENCH}/{written}"
+    return result, f"{quality_summary(result)}\nWritten: {files_written}"
 
 
 def _folder(loaded: LoadedRecipe, files: Sequence[str], options: QualityOptions, settings: Sequence[str] = ()) -> str:

@@ -56,7 +56,7 @@ def run_win_rate(
     out: Path,
     columns: Mapping[str, str] | None = None,
     split: str = "train",
-) -> str:
+) -> tuple[WinRateResult, str]:
     """Compare the outputs of two files prompt by prompt, and write win_rate.json and preferences.jsonl.
 
     Args:
@@ -68,7 +68,7 @@ def run_win_rate(
         split: For sources with several.
 
     Returns:
-        A table for a terminal.
+        The result; and a table for a terminal, with what was written.
 
     Raises:
         CdaError: A file cannot be used, no outputs can be compared, or the scorer cannot be asked.
@@ -106,7 +106,7 @@ def run_win_rate(
         save(result, out / RESULT)
         rows = zip(paired.comparisons, margins.tolist(), strict=True)
         write_jsonl(out / PREFERENCES, (_row(*each) for each in rows))
-    return f"{win_rate_text(result)}\nWritten: {out / RESULT}, {PREFERENCES}"
+    return result, f"{win_rate_text(result)}\nWritten: {out / RESULT}, {PREFERENCES}"
 
 
 def paired_outputs(one: Outputs, other: Outputs) -> Paired:

@@ -98,7 +98,7 @@ def test_before_and_after_a_training(
     adapter, out = trained_fp32.result.adapter, tmp_path / "out"
     loaded = settings(llama, tmp_path, 64)
     subjects = asked_subjects(loaded.recipe.model, str(adapter))
-    printed = run_best_of_n(file, subjects, loaded, out=out, biases=[praise], features=["words"], figures="svg")
+    _, printed = run_best_of_n(file, subjects, loaded, out=out, biases=[praise], features=["words"], figures="svg")
     result = json.loads((out / stage.RESULT).read_text())
     curve = result["attributes"][0]
     assert (curve["name"], result["sizes"], result["scorings"]) == ("praise", [1, 2, 4], ["before", "after"])
@@ -133,7 +133,7 @@ def test_before_and_after_a_training(
 
 def test_one_model_alone_and_a_relative_bias_by_its_feature(llama: Path, file: str, tmp_path: Path) -> None:
     loaded = settings(llama, tmp_path, 8)
-    printed = run_best_of_n(
+    _, printed = run_best_of_n(
         file,
         asked_subjects(loaded.recipe.model),
         loaded,

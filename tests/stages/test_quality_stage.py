@@ -270,7 +270,11 @@ def test_a_judge_that_follows_the_place_is_shown_as_such(
     found = scoring["facts"]
     assert found["position_bias"] == 1.0
     assert found["flipped"] + found["unread"] == 12 and 0 < found["unread"] < 12
-    assert (scoring["model"], scoring["target"], scoring["target_kind"]) == ("judge/some-judge", "judge:some/judge", "judge")
+    assert (scoring["model"], scoring["target"], scoring["target_kind"]) == (
+        "judge/some-judge",
+        "judge:some/judge",
+        "judge",
+    )
     assert scoring["llm"] == {"model": "some/judge", "base_url": url}
     for text in (shown, (out / "quality.md").read_text()):
         assert f"12 comparisons, each in both orders: {found['unread']} without a verdict" in text

@@ -1,0 +1,227 @@
+"""Accuracy, best-of-n and win rates from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeVar
+
+from cda.api.data import Data, Model, as_reference, opened_model
+from cda.api.results import BestOf, Quality, WinRate
+from cda.api.settings import MEMORY_TOKENS, Biases, Terms, bias_names, loaded_for_model
+from cda.config.load import LoadedRecipe
+from cda.errors import RecipeError
+from cda.files.paths import user_path
+from cda.stages.best_of_n import BIASES, run_best_of_n
+from cda.stages.quality import QualityOptions, measure_quality
+from cda.stages.shown import told_apart
+from cda.stages.subjects import asked_subjects
+from cda.stages.win_rate import run_win_rate
+
+S = TypeVar("S", Quality, BestOf, WinRate)
+
+
+def quality(
+    model: Model,
+    data: Data | Sequence[str | Path],
+    /,
+    *,
+    adapter: str | Path | None = None,
+    against: Model | None = None,
+    dose: float | None = None,
+    out: str | Path | None = None,
+    budget_usd: float | None = None,
+    confirm: bool = False,
+    progress: bool = True,
+    **settings: Any,
+) -> Quality:
+    """Accuracy on preferences by section, before and after an adapter or of two models, as `cda quality` measures it.
+
+    Args:
+        model: As for `cda.audit`.
+        data: Rows of prompt, chosen and rejected (and perhaps subset or section), or one or several files in any known format.
+        adapter: Measure again with it: its folder, or that of a finished run.
+        against: A second model to compare with.
+        dose: How much of the adapter; None: the dose chosen in a run, 1 of an adapter.
+        out: Folder for what is written; None for runs/quality-<model>-<what is asked>.
+        budget_usd: Dollars that may be spent on LLMs.
+        confirm: Agree to what asking an LLM will cost.
+        progress: Whether progress bars are shown.
+        settings: By the recipe's names.
+
+    Returns:
+        Accuracy of every set by section, with the paired change between two scorings.
+
+    Raises:
+        CdaError: As `cda.audit`.
+
+    Example:
+        >>> import cda
+        >>> pairs = [{"prompt": f"{n} + 1?", "chosen": str(n + 1), "rejected": str(n)} for n in range(20)]
+        >>> cda.quality("my-org/my-reward-model", pairs).sets[0].overall.scores["model"].estimate  # doctest: +SKIP
+    """
+    terms = Terms(out, budget_usd, confirm, progress)
+    files = _files(data, terms)
+    with _asked(model, against, settings, terms, "quality", {"on": sorted(files), "with": adapter, "at": dose}) as (
+        loaded,
+        other,
+    ):
+        options = QualityOptions(_text(adapter), other, dose, None, confirm)
+        result, _ = measure_quality(loaded, files, options)
+        return _found(Quality(**dict(result)), loaded)
+
+
+def best_of(
+    model: Model,
+    responses: Data,
+    /,
+    *,
+    adapter: str | Path | None = None,
+    against: Model | None = None,
+    dose: float | None = None,
+    biases: Biases | None = None,
+    sizes: Sequence[int] | None = None,
+    out: str | Path | None = None,
+    progress: bool = True,
+    **settings: Any,
+) -> BestOf:
+    """How prevalent each bias is among the best of n responses as n grows, as `cda best-of` measures it.
+
+    Args:
+        model: As for `cda.audit`; it has to give rewards.
+        responses: Rows of prompt and responses, or of prompt and response.
+        adapter: Pick again with it: its folder, or that of a finished run.
+        against: A second model to compare with.
+        dose: How much of the adapter; None: the dose chosen in a run, 1 of an adapter.
+        biases: Names or bias files; None for all five.
+        sizes: Values of n; None for 1, 2, 4, 8, … as far as half of the prompts reach.
+        out: Folder for what is written; None for runs/best-of-<model>-<what is asked>.
+        progress: Whether progress bars are shown.
+        settings: By the recipe's names.
+
+    Returns:
+        A curve over n for each bias.
+
+    Raises:
+        CdaError: As `cda.audit`.
+
+    Example:
+        >>> import cda
+        >>> found = cda.best_of("my-org/my-reward-model", "sampled.jsonl", biases="jargon")  # doctest: +SKIP
+        >>> found.attributes[0].slope["model"]  # doctest: +SKIP
+    """
+    terms = Terms(out, None, False, progress)
+    file = as_reference(responses, "responses", terms.inputs)
+    beside = {"on": file, "with": adapter, "at": dose}
+    more = [*(bias_names(biases) or ()), *map(str, sizes or ())]
+    with _asked(model, against, settings, terms, "best-of", beside, more) as (loaded, other):
+        subjects = asked_subjects(loaded.recipe.model, _text(adapter), other, dose)
+        result, _ = run_best_of_n(
+            file, subjects, loaded, out=_folder(loaded), biases=bias_names(biases) or BIASES, sizes=sizes
+        )
+        return _found(BestOf(**dict(result)), loaded)
+
+
+def win_rate(
+    model: Model,
+    first: Data,
+    second: Data,
+    /,
+    *,
+    out: str | Path | None = None,
+    budget_usd: float | None = None,
+    confirm: bool = False,
+    progress: bool = True,
+    **settings: Any,
+) -> WinRate:
+    """How often a judge or a reward model prefers the first outputs to the second, as `cda win-rate` measures it.
+
+    Args:
+        model: As for `cda.audit`.
+        first: Rows of prompt and response.
+        second: Rows to the same prompts; the i-th to a prompt is compared with its i-th.
+        out: Folder for what is written; None for runs/win-rate-<model>-<files>.
+        budget_usd: Dollars that may be spent on LLMs.
+        confirm: Agree to what asking an LLM will cost.
+        progress: Whether progress bars are shown.
+        settings: By the recipe's names.
+
+    Returns:
+        Win, tie and loss shares with an exact test.
+
+    Raises:
+        CdaError: As `cda.audit`.
+
+    Example:
+        >>> import cda
+        >>> found = cda.win_rate("judge:gpt-4o", "new.jsonl", "old.jsonl", budget_usd=5)  # doctest: +SKIP
+        >>> found.result.win_rate.value  # doctest: +SKIP
+    """
+    terms = Terms(out, budget_usd, confirm, progress)
+    one, other = (as_reference(data, name, terms.inputs) for data, name in ((first, "first"), (second, "second")))
+    with _asked(model, None, settings, terms, "win-rate", {"of": one, "over": other}) as (loaded, _):
+        result, _ = run_win_rate(one, other, loaded, _folder(loaded))
+        return _found(WinRate(**dict(result)), loaded)
+
+
+@contextmanager
+def _asked(
+    model: Model,
+    against: Model | None,
+    settings: Mapping[str, Any],
+    terms: Terms,
+    what: str,
+    beside: Mapping[str, object],
+    more: Sequence[str] = (),
+) -> Iterator[tuple[LoadedRecipe, str | None]]:
+    """Settings of a call with a folder of its own, and the name of the second model."""
+    given = terms.settings(settings)
+    if "data" in given:
+        raise RecipeError(["data: says nothing here, where the data are an argument"])
+    words = [*more, *(f"{name}={value}" for name, value in sorted(settings.items()))]
+    with opened_model(against, MEMORY_TOKENS) if against is not None else _none() as (other, scorer):
+        named = partial(
+            _named,
+            what,
+            str(model) if isinstance(model, str | PathLike) else "memory",
+            {**beside, "against": other},
+            words,
+        )
+        with loaded_for_model(model, given, terms, f"cda.{what.replace('-', '_')}", named) as loaded:
+            if other == loaded.recipe.model.name_or_path and scorer is not None:
+                raise RecipeError([f"model and against: two objects of the name {other}; rename one of the functions"])
+            if scorer is not None and other is not None:
+                loaded.opened.once(("scorer", other), lambda: scorer)
+            yield loaded, other
+
+
+@contextmanager
+def _none() -> Iterator[tuple[None, None]]:
+    yield None, None
+
+
+def _named(what: str, target: str, beside: Mapping[str, object], words: Sequence[str], name: str) -> str:
+    return f"{what}-{name.removeprefix('audit-')}{told_apart(target, beside, words)}"
+
+
+def _files(data: Data | Sequence[str | Path], terms: Terms) -> list[str]:
+    """One file, several, or rows as a file."""
+    if isinstance(data, list | tuple) and data and all(isinstance(one, str | Path) for one in data):
+        return list(dict.fromkeys(map(str, data)))
+    return [as_reference(data, "pairs", terms.inputs)]  # type: ignore[arg-type]  # paths are told from rows above
+
+
+def _text(path: str | Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+def _folder(loaded: LoadedRecipe) -> Path:
+    return user_path(str(loaded.recipe.run.folder))
+
+
+def _found(result: S, loaded: LoadedRecipe) -> S:
+    result._folder = _folder(loaded)
+    return result
