@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cda.errors import DataError
-from cda.metrics.people import AgainstPeople, against_people
+from cda.metrics.people import against_people
 from cda.metrics.preference import margins_finite, positive_share
 from cda.metrics.votes import Majority
-from cda.results.base import Estimate
+from cda.results.dose import DosePoint
 from cda.stats.proportions import paired_change
 
 FloatArray = NDArray[np.float64]
@@ -80,23 +80,6 @@ class DoseCurve:
 
 
 @dataclass(frozen=True, slots=True)
-class DosePoint:
-    """One dose on all rows. Descriptive: the best of these is not how a chosen dose does on other rows.
-
-    Attributes:
-        dose: λ.
-        people: Skew, miscalibration, gap and AUC at this dose.
-        quality: Share of quality pairs whose chosen side scores higher; None without quality pairs.
-        quality_change: Its change against dose 0, on the same pairs; None at dose 0 and without quality pairs.
-    """
-
-    dose: float
-    people: AgainstPeople
-    quality: Estimate | None
-    quality_change: Estimate | None
-
-
-@dataclass(frozen=True, slots=True)
 class Choice:
     """The dose that some rows choose.
 
@@ -157,7 +140,8 @@ def dose_response(curve: DoseCurve, people: Majority, prompt_ids: Sequence[str])
             base, here, ids = curve.quality_margins[0], curve.quality_margins[at], curve.quality_prompt_ids
             quality = positive_share(here, ids)
             change = paired_change(base > 0, here > 0, ids) if at else None
-        points.append(DosePoint(dose, against_people(curve.margins[at], people, prompt_ids), quality, change))
+        beside = against_people(curve.margins[at], people, prompt_ids)
+        points.append(DosePoint(dose=dose, people=beside, quality=quality, quality_change=change))
     return tuple(points)
 
 

@@ -3,84 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from cda.errors import DataError
 from cda.metrics.dose import MAX_QUALITY_LOSS, DoseCurve, FloatArray, choose_dose
 from cda.metrics.out_of_fold import REPEATS, OutOfFold, half_gaps, mean_size, out_of_fold, prompt_codes
-from cda.metrics.people import AgainstPeople, absolute, against_people, mean_against_people
+from cda.metrics.people import absolute, against_people, mean_against_people
 from cda.metrics.people_change import bounded_by_skew
 from cda.metrics.resampled_dose import Measures, Resampled, draw_prompts, resampled_choices
 from cda.metrics.votes import Majority
 from cda.results.base import Estimate
+from cda.results.dose import HeldOutChange, HeldOutDose, HeldOutPeople
+from cda.results.people import AgainstPeople
 from cda.stats.proportions import paired_change, share
 
 METHOD = "prompts drawn and doses chosen anew, bootstrap 95%"
 FIXED_METHOD = "prompts drawn and split anew, bootstrap 95%"
 _ROUNDING = 1e-12  # an interval narrower than this has no spread behind it
-
-
-@dataclass(frozen=True, slots=True)
-class HeldOutPeople:
-    """One procedure beside people, on the halves that had no say in its dose.
-
-    Attributes:
-        skew: Share of margins above 0, each row at the doses chosen without it, averaged over repeats.
-        human_skew: Share of majorities for the perturbed side.
-        miscalibration: Share of rows on which the two disagree, averaged likewise.
-        gap: |skew − human skew| on each half alone, averaged over halves and repeats. On half of the votes chance makes it
-            larger than on all of them, at any dose.
-        mean_signed_gap: Skew − human skew of all rows and repeats together: what choosing leaves on average, in which
-            choices to either side cancel. It decides nothing.
-        n_ties: Margins of exactly 0; at a chosen dose those of every repeat.
-    """
-
-    skew: Estimate
-    human_skew: Estimate
-    miscalibration: Estimate
-    gap: Estimate
-    mean_signed_gap: Estimate
-    n_ties: int
-
-
-@dataclass(frozen=True, slots=True)
-class HeldOutChange:
-    """The chosen dose, held out, minus a fixed dose on the same rows and halves; of miscalibration or gap, below 0 is a gain."""
-
-    skew: Estimate
-    miscalibration: Estimate
-    gap: Estimate
-    quality: Estimate | None
-
-
-@dataclass(frozen=True, slots=True)
-class HeldOutDose:
-    """How choosing the dose does on rows that had no say in it, and the dose to export.
-
-    Attributes:
-        people: At the doses chosen on the other half.
-        base: At dose 0, on the same halves; `plain` at dose 1.
-        quality: Accuracy on quality pairs at the chosen doses; None without any.
-        against_base: Change from dose 0.
-        against_plain: Change from dose 1.
-        chosen: Each dose's share of the 2 × `repeats` choices, in order of dose.
-        dose: λ chosen on all rows, for export. Its own numbers on these rows would flatter it.
-        barred: Doses that lose more quality than allowed on all rows.
-        repeats: Splits in two.
-    """
-
-    people: HeldOutPeople
-    base: HeldOutPeople
-    plain: HeldOutPeople
-    quality: Estimate | None
-    against_base: HeldOutChange
-    against_plain: HeldOutChange
-    chosen: dict[float, float]
-    dose: float
-    barred: tuple[float, ...]
-    repeats: int
 
 
 def cross_validated_dose(
@@ -190,7 +131,14 @@ def _at_fixed(
     """A dose that nobody chose, on the halves of the chosen ones."""
     found: AgainstPeople = against_people(margins, people, prompt_ids)
     gap = _gap((margins > 0).astype(np.float64), held, people, found.signed_gap, drawn, FIXED_METHOD)
-    return HeldOutPeople(found.skew, found.human_skew, found.miscalibration, gap, found.signed_gap, found.n_ties)
+    return HeldOutPeople(
+        skew=found.skew,
+        human_skew=found.human_skew,
+        miscalibration=found.miscalibration,
+        gap=gap,
+        mean_signed_gap=found.signed_gap,
+        n_ties=found.n_ties,
+    )
 
 
 def _gap(

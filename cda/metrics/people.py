@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -15,6 +14,7 @@ from cda.metrics.votes import Majority
 from cda.records import Exclusions, count_reasons
 from cda.results.base import Estimate
 from cda.results.data import Contingency
+from cda.results.people import AgainstPeople
 from cda.stats.auc import auc
 from cda.stats.bootstrap import bootstrap_sums
 from cda.stats.proportions import Z_95, paired_change, share
@@ -22,30 +22,6 @@ from cda.stats.proportions import Z_95, paired_change, share
 FloatArray = NDArray[np.float64]
 ModelTies = Literal["no-hit", "half", "drop"]
 _ROUNDING = 1e-12  # an interval narrower than this has no spread behind it
-
-
-@dataclass(frozen=True, slots=True)
-class AgainstPeople:
-    """One model, or the mean over several, beside people's majorities on the same rows.
-
-    Attributes:
-        skew: Share of margins above 0.
-        human_skew: Share of majorities for the perturbed side.
-        miscalibration: Share of rows on which the two disagree.
-        signed_gap: skew − human skew; positive means that the model wants more of the bias than people do.
-        gap: |skew − human skew|; over several models, of their mean skew.
-        auc: Chance that a row whose majority is for the perturbed side has the larger margin. A shift of the threshold
-            moves all of the above, and leaves this alone. None for a mean over models.
-        n_ties: Margins of exactly 0 among the rows.
-    """
-
-    skew: Estimate
-    human_skew: Estimate
-    miscalibration: Estimate
-    signed_gap: Estimate
-    gap: Estimate
-    auc: Estimate | None
-    n_ties: int
 
 
 def against_people(

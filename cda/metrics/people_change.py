@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cda.metrics.people import AgainstPeople, against_people
+from cda.metrics.people import against_people
 from cda.metrics.preference import Change, margins_finite, share_change
 from cda.metrics.votes import Majority
 from cda.results.base import Estimate
+from cda.results.people import AgainstPeople
 from cda.stats.auc import auc_change
 from cda.stats.bootstrap import bootstrap_sums
 from cda.stats.proportions import paired_change

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from cda.metrics.verdict import TOLERATED_LOSS
-from cda.report.numbers import NOT_ESTIMATED, Json, count, decimals, distance, inert, percent, points, share
+from cda.report.numbers import NOT_ESTIMATED, count, decimals, distance, inert, percent, points, share
 from cda.report.tables import Table
 from cda.results.audit import AuditResult
+from cda.results.dose import DosePoint, DoseResult, HeldOutPeople
+from cda.results.people import AgainstPeople
 
 NAMES = {
     "no training": "no training",
@@ -20,64 +24,68 @@ _WHY_MISSING = {"direction": "removing a hidden direction", "features": "taking 
 
 def dose_line(audit: AuditResult) -> str:
     """The dose that was chosen, which `after` is of, and what choosing leaves where it had no say; empty where none was."""
-    dose = audit.get("dose")
-    if not dose:
+    dose = audit.dose
+    if dose is None:
         return ""
-    own, tie = dose["methods"]["dose"], dose["aim"] == "tie"
-    measure = "skew" if tie else "miscalibration"
-    left = [f"{inert(name)} {measure} {share(one['people'][measure])}" for name, one in own["held_out"].items()]
-    change = next(iter(own["held_out"].values()))["against_base"]["quality"]
+    own, tie = dose.methods["dose"], dose.aim == "tie"
+    left = [
+        f"{inert(name)} skew {share(one.people.skew)}"
+        if tie
+        else f"{inert(name)} miscalibration {share(one.people.miscalibration)}"
+        for name, one in own.held_out.items()
+    ]
+    change = next(iter(own.held_out.values())).against_base.quality
     left += [] if change is None else [f"quality {points(change, limit=-TOLERATED_LOSS)}"]
     by = "for a tie" if tie else "by people's votes"
-    if dose["chosen"] == 0:
+    if dose.chosen == 0:
         return f"Dose 0 was chosen {by}: the model is left as it is. What choosing leaves, held out: {', '.join(left)}."
     on = "contrasts" + (" and quality pairs" if change else "")
     return (
-        f"Dose {dose['chosen']:g} was chosen {by} on the {on} that it is shown on, which flatters it; held out: "
+        f"Dose {dose.chosen:g} was chosen {by} on the {on} that it is shown on, which flatters it; held out: "
         f"{', '.join(left)}."
     )
 
 
-def dose_sentences(dose: Json) -> list[str]:
+def dose_sentences(dose: DoseResult) -> list[str]:
     """Which dose was chosen, how, what else would have done better, and what mixing scores misses."""
-    own, tie = dose["methods"]["dose"], dose["aim"] == "tie"
-    often = ", ".join(f"{at} in {percent(part)}" for at, part in own["shares"].items() if part)
-    limit = f" among those that lose at most {100 * dose['max_quality_loss']:g} points of quality accuracy"
+    own, tie = dose.methods["dose"], dose.aim == "tie"
+    often = ", ".join(f"{at} in {percent(part)}" for at, part in own.shares.items() if part)
+    limit = f" among those that lose at most {100 * dose.max_quality_loss:g} points of quality accuracy"
     found = [
         "No votes chose this dose. It aims at a tie, each side preferred as often as the other: what the recipe "
         "says the bias is worth, and no one's opinion. The gap is the distance of skew from 50%."
     ] if tie else []  # fmt: skip
     found += [
-        f"Dose {dose['chosen']:g} is the one of least {_objective(dose)}{limit if own['quality'] else ''}. Halves of the "
+        f"Dose {dose.chosen:g} is the one of least {_objective(dose)}{limit if own.quality else ''}. Halves of the "
         f"{'contrasts' if tie else 'votes'} chose {often}.",
         f"What is said of a chosen dose is held out: chosen on one half of the prompts, measured on the other, "
-        f"{dose['repeats']} times over. Its gap is that of one half at a time, averaged. Gaps of no training and of plain CDA "
+        f"{dose.repeats} times over. Its gap is that of one half at a time, averaged. Gaps of no training and of plain CDA "
         "beside it are taken on the same halves, since chance makes a gap larger on fewer contrasts.",
     ]
-    if own["quality"] is None:
+    if own.quality is None:
         found.append("There are no quality pairs, so that no dose was refused for the quality that it loses.")
-    found += _left_out(dose["left_out"])
-    if own["barred"]:
-        found.append(f"Doses that lose too much quality: {', '.join(f'{at:g}' for at in own['barred'])}.")
+    found += _left_out(dose.left_out)
+    if own.barred:
+        found.append(f"Doses that lose too much quality: {', '.join(f'{at:g}' for at in own.barred)}.")
     found.append(_winner(dose))
-    far = max(dose["mixing_differs"].items(), key=lambda one: one[1]["preferences"])
+    far = max(dose.mixing_differs.items(), key=lambda one: one[1].preferences)
     found.append(
         f"Mixing the scores before and after is not the same as scaling the adapter: at dose {far[0]} the two prefer "
-        f"another side on {percent(far[1]['preferences'])} of {far[1]['n']:.0f} contrasts."
+        f"another side on {percent(far[1].preferences)} of {far[1].n} contrasts."
     )
     found += [
         f"{name}: {'contrasts' if tie else 'people’s majorities'} on {n} prompts, too few to have a say in the dose."
-        for name, n in dose["too_few"].items()
+        for name, n in dose.too_few.items()
     ]
-    found += [f"Not tried: {_WHY_MISSING.get(name, name)} ({why})." for name, why in dose["missing"].items()]
+    found += [f"Not tried: {_WHY_MISSING.get(name, name)} ({why})." for name, why in dose.missing.items()]
     return found
 
 
-def _objective(dose: Json) -> str:
-    return "gap" if dose["aim"] == "tie" else "miscalibration + gap"
+def _objective(dose: DoseResult) -> str:
+    return "gap" if dose.aim == "tie" else "miscalibration + gap"
 
 
-def _left_out(left_out: Json) -> list[str]:
+def _left_out(left_out: Mapping[str, Mapping[str, int]]) -> list[str]:
     """Contrasts and quality pairs that had no say, by reason."""
     return [
         f"Left out: {sum(reasons.values())} {what} ({', '.join(f'{n}: {reason}' for reason, n in reasons.items())})."
@@ -86,13 +94,13 @@ def _left_out(left_out: Json) -> list[str]:
     ]
 
 
-def dose_tables(dose: Json) -> list[Table]:
+def dose_tables(dose: DoseResult) -> list[Table]:
     """Ways side by side for each bias, then the curve of each bias."""
-    return [*(_ways(dose, bias) for bias in dose["biases"]), *(_response(dose, bias) for bias in dose["biases"])]
+    return [*(_ways(dose, bias) for bias in dose.biases), *(_response(dose, bias) for bias in dose.biases)]
 
 
-def _winner(dose: Json) -> str:
-    best, losses = dose["best"]["name"], dose["best"]["losses"]
+def _winner(dose: DoseResult) -> str:
+    best, losses = dose.best.name, dose.best.losses
     if best == "dose":
         return f"No other way tried leaves less {_objective(dose)}, held out, at that quality."
     own = f", against {100 * losses['dose']:.1f} of the chosen dose" if "dose" in losses else ""
@@ -102,34 +110,34 @@ def _winner(dose: Json) -> str:
     )
 
 
-def _ways(dose: Json, bias: str) -> Table:
-    points_of = {one["dose"]: one for one in dose["methods"]["dose"]["response"][bias]}
-    own = dose["methods"]["dose"]["held_out"][bias]
-    tie = dose["aim"] == "tie"
-    plain = own.get("plain_change")  # results of an earlier version have none
-    moved = points(plain["skew" if tie else "miscalibration"], "") if plain else ""
+def _ways(dose: DoseResult, bias: str) -> Table:
+    points_of = {one.dose: one for one in dose.methods["dose"].response[bias]}
+    own = dose.methods["dose"].held_out[bias]
+    tie = dose.aim == "tie"
+    moved = points(own.plain_change.skew if tie else own.plain_change.miscalibration, "")
     rows = [
-        _fixed(NAMES["no training"], own["base"], points_of[0.0], tie, ""),
-        _fixed(NAMES["plain CDA"], own["plain"], points_of[1.0], tie, moved),
+        _fixed(NAMES["no training"], own.base, points_of[0.0], tie, ""),
+        _fixed(NAMES["plain CDA"], own.plain, points_of[1.0], tie, moved),
     ]
-    for name, method in dose["methods"].items():
-        held = method["held_out"][bias]
-        change = held["against_base"]["quality"]
-        moved = points(held["against_base"]["skew" if tie else "miscalibration"], "")
+    for name, method in dose.methods.items():
+        held = method.held_out[bias]
+        against = held.against_base
+        change = against.quality
+        moved = points(against.skew if tie else against.miscalibration, "")
         rows.append(
-            (NAMES[name], f"{method['chosen']:g}", *_people(held["people"], tie), moved,
+            (NAMES[name], f"{method.chosen:g}", *_people(held.people, tie), moved,
              "" if change is None else points(change, "", -TOLERATED_LOSS))
         )  # fmt: skip
-    human = points_of[0.0]["people"]["human_skew"]
+    human = points_of[0.0].people.human_skew
     on = f"{count(human)} contrasts" if tie else f"{count(human)} contrasts with votes; people's skew {share(human)}"
     header = ("way", "dose", *_columns(tie), f"change of {'skew' if tie else 'miscalibration'}", "change of quality")
     more = "gaps are those of held-out halves, averaged; changes are against no training"
     return Table(f"{bias}: ways of taking it out, on {on}; {more}", header, tuple(rows))
 
 
-def _fixed(name: str, people: Json, point: Json, tie: bool, moved: str) -> tuple[str, ...]:
-    change = point["quality_change"]
-    return (name, f"{point['dose']:g}", *_people(people, tie), moved, "" if change is None else points(change, ""))
+def _fixed(name: str, people: HeldOutPeople, point: DosePoint, tie: bool, moved: str) -> tuple[str, ...]:
+    change = point.quality_change
+    return (name, f"{point.dose:g}", *_people(people, tie), moved, "" if change is None else points(change, ""))
 
 
 def _columns(tie: bool) -> tuple[str, ...]:
@@ -137,19 +145,19 @@ def _columns(tie: bool) -> tuple[str, ...]:
     return ("skew", "gap to 50%") if tie else ("skew", "miscalibration", "gap")
 
 
-def _people(people: Json, tie: bool) -> tuple[str, ...]:
-    return share(people["skew"]), *(() if tie else (share(people["miscalibration"]),)), distance(people["gap"])
+def _people(people: HeldOutPeople | AgainstPeople, tie: bool) -> tuple[str, ...]:
+    return share(people.skew), *(() if tie else (share(people.miscalibration),)), distance(people.gap)
 
 
-def _response(dose: Json, bias: str) -> Table:
-    tie = dose["aim"] == "tie"
+def _response(dose: DoseResult, bias: str) -> Table:
+    tie = dose.aim == "tie"
     rows = []
-    for one in dose["methods"]["dose"]["response"][bias]:
-        auc = one["people"]["auc"]
+    for one in dose.methods["dose"].response[bias]:
+        auc = one.people.auc
         apart = () if tie else (decimals(auc) if auc else NOT_ESTIMATED,)
-        quality = "" if one["quality"] is None else share(one["quality"])
-        rows.append((f"{one['dose']:g}", *_people(one["people"], tie), *apart, quality))
-    n = dose["methods"]["dose"]["quality"]
+        quality = "" if one.quality is None else share(one.quality)
+        rows.append((f"{one.dose:g}", *_people(one.people, tie), *apart, quality))
+    n = dose.methods["dose"].quality
     pairs = "" if n is None else f"; quality on {count(n)} pairs"
     on = "contrasts" if tie else "votes"
     caption = f"{bias}: dose–response with 95% intervals{pairs}. Descriptive: on all {on}, and the dose was chosen among these"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from cda.metrics.verdict import AgainstPeople, Evidence, Loss, Moved, quality_loss
-from cda.report.numbers import Json, as_estimate
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing
+from cda.results.dose import HeldOutBias
 
 
 def applied(audit: AuditResult) -> float:
@@ -14,24 +16,17 @@ def applied(audit: AuditResult) -> float:
     return 1.0 if dose is None else float(dose)
 
 
-def held_out(name: str, audit: AuditResult) -> Json | None:
+def held_out(name: str, audit: AuditResult) -> HeldOutBias | None:
     """What choosing the dose does to a bias on contrasts without a say in it; None where it had no say, or none was chosen."""
-    found: Json | None = dose_method(audit).get("held_out", {}).get(name)
-    return found
-
-
-def dose_method(audit: AuditResult) -> Json:
-    """How the adapter at a chosen dose does; empty where no dose was chosen."""
-    found: Json = (audit.get("dose") or {}).get("methods", {}).get("dose", {})
-    return found
+    return None if audit.dose is None else audit.dose.methods["dose"].held_out.get(name)
 
 
 def quality_change(audit: AuditResult) -> tuple[Estimate, bool]:
     """The change of quality accuracy that decides, and whether it is held out: a dose is chosen by quality, too."""
-    held = next(iter(dose_method(audit).get("held_out", {}).values()), None)
-    change = held and held["against_base"]["quality"]
-    if change:
-        return as_estimate(change), True
+    held = [] if audit.dose is None else list(audit.dose.methods["dose"].held_out.values())
+    change = held[0].against_base.quality if held else None
+    if change is not None:
+        return change, True
     if audit.quality is None:
         raise ValueError("quality was not measured")
     return audit.quality.of_training().change, False
@@ -50,15 +45,15 @@ def evidence_of(name: str, audit: AuditResult) -> Evidence:
     skew, votes = audit.skew[name], audit.votes.get(name)
     mean = margin_beyond_noise(name, audit)
     held = held_out(name, audit)
-    if held is not None and audit["dose"]["aim"] == "tie":
+    if held is not None and audit.dose is not None and audit.dose.aim == "tie":
         return Evidence(_held_out_moved("skew", held, skew.of_training().test.holm), None, True, mean)
     people = None
     if votes is not None and held is not None:
         people = AgainstPeople(
             _held_out_moved("miscalibration", held, votes.miscalibration.of_training().test.holm),
             _held_out_moved("skew", held, votes.skew_on_voted.of_training().test.holm),
-            held["people"]["human_skew"]["value"],
-            held["against_base"]["gap"]["low"] > 0,
+            held.people.human_skew.value,
+            held.against_base.gap.low > 0,
         )
     elif votes is not None:
         people = AgainstPeople(
@@ -76,11 +71,11 @@ def margin_beyond_noise(name: str, audit: AuditResult) -> Estimate | None:
     return found if isinstance(found, Estimate) else None
 
 
-def _held_out_moved(what: str, held: Json, p_holm: float) -> Moved:
+def _held_out_moved(what: Literal["skew", "miscalibration"], held: HeldOutBias, p_holm: float) -> Moved:
     """The held-out change, with the test of the contrasts that chose the dose: no test of held-out rows is made."""
-    change, after = held["against_base"][what], held["people"][what]
+    before, after, change = (getattr(one, what) for one in (held.base, held.people, held.against_base))
     return Moved(
-        held["base"][what]["value"], after["value"], change["low"], change["high"], p_holm, after["low"], after["high"],
+        before.value, after.value, change.low, change.high, p_holm, after.low, after.high,
     )  # fmt: skip
 
 

@@ -243,7 +243,7 @@ def glossary(audit: AuditResult) -> list[Entry]:
         entries.append(_JUDGED_QUALITY if judged else _QUALITY)
     entries += [_SECTION] if audit.quality_sections else []
     entries += [_CHANGE, _UNPAIRED, *_WORDS] if two else []
-    entries += _DOSE if audit.get("dose") else ()
+    entries += _DOSE if audit.dose else ()
     found = set(methods_of(audit))
     entries += [entry for word, entry in _METHODS.items() if any(word in method for method in found)]
     tests = [one.test.method for one in audit.effects.values() if not isinstance(one.test, Missing)]

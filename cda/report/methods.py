@@ -223,18 +223,24 @@ def _drift(audit: AuditResult) -> list[_Measure]:
 
 
 def _dose(audit: AuditResult) -> list[_Measure]:
-    methods = list((audit.get("dose") or {}).get("methods", {}).values())
-    held = [one for method in methods for one in method["held_out"].values()]
-    points = [point for method in methods for rows in method["response"].values() for point in rows]
-    changes = [found for one in held for name in ("against_base", "against_plain") for found in _at(one, name)]
+    methods = [] if audit.dose is None else list(audit.dose.methods.values())
+    held = [one for method in methods for one in method.held_out.values()]
+    points = [point for method in methods for rows in method.response.values() for point in rows]
     return [
-        _Measure("a chosen dose, held out", [one["people"] for one in held], changes, []),
-        _Measure("doses 0 and 1 on the same halves", [one[name] for one in held for name in ("base", "plain")], [], []),
-        _Measure("quality at a chosen dose, held out", [method["quality"] for method in methods], [], []),
+        _Measure(
+            "a chosen dose, held out",
+            [one.people for one in held],
+            [change for one in held for change in (one.against_base, one.against_plain)],
+            [],
+        ),
+        _Measure(
+            "doses 0 and 1 on the same halves", [people for one in held for people in (one.base, one.plain)], [], []
+        ),
+        _Measure("quality at a chosen dose, held out", [method.quality for method in methods], [], []),
         _Measure(
             "dose–response",
-            [part for point in points for part in (point["people"], point["quality"])],
-            [point["quality_change"] for point in points],
+            [part for point in points for part in (point.people, point.quality)],
+            [point.quality_change for point in points],
             [],
         ),
     ]

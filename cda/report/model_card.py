@@ -14,12 +14,12 @@ from typing import Any
 from cda.report.dose_tables import dose_sentences, dose_tables
 from cda.report.effect_tables import rate_tables
 from cda.report.markdown import escaped, markdown_table
-from cda.report.numbers import Json
 from cda.report.scoring import caveats, how_scored
 from cda.report.seed_tables import effects_over_seeds, seed_sentences, seed_table
 from cda.report.tables import compares, main_table, skew_table, votes_table
 from cda.report.verdict import quality_sentence, verdicts
 from cda.results.audit import AuditResult
+from cda.results.dose import DoseResult
 from cda.results.facts import RewardModelFacts
 
 EMBEDDED = "embedded"
@@ -43,7 +43,7 @@ class Part:
     dose: float | None
     audit: AuditResult | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
-    chosen: Json | None = None
+    chosen: DoseResult | None = None
     form: str | None = None
 
 
@@ -106,7 +106,7 @@ def _part(part: Part, merged: str | None) -> list[str]:
     return [*lines, "", "### Limits", "", *_limits(part.audit, merged)]
 
 
-def _chosen(dose: Json) -> list[str]:
+def _chosen(dose: DoseResult) -> list[str]:
     """The held-out result of the dose, beside plain CDA and removals without training."""
     lines = [line for sentence in dose_sentences(dose) for line in (escaped(sentence), "")]
     return lines + [line for table in dose_tables(dose) for line in markdown_table(table)]

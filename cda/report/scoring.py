@@ -122,8 +122,8 @@ def caveats(audit: AuditResult) -> list[str]:
         )
     notes += _contrast_notes(audit)
     notes += [said] if (said := seeds_caveat(audit)) else []
-    if audit.get("dose") and audit["dose"]["chosen"]:
-        dose, chose = audit["dose"]["chosen"], _and(audit["dose"]["biases"])
+    if audit.dose is not None and audit.dose.chosen:
+        dose, chose = audit.dose.chosen, _and(list(audit.dose.biases))
         also = ", and on quality pairs that limited the choice" if audit.quality is not None else ""
         notes.append(
             f"`after` is dose {dose:g}, measured on the very contrasts of {chose} that chose it{also}, which flatters it. What is "

@@ -136,8 +136,8 @@ def _votes(audit: AuditResult) -> Section | None:
 
 
 def _dose(audit: AuditResult) -> Section | None:
-    dose = audit.get("dose")
-    if not dose:
+    dose = audit.dose
+    if dose is None:
         return None
     text = "The dose is how much of the adapter is applied: 0 is the model before training, 1 what training made of it."
     return Section("dose", "How much of it to apply", (text, *dose_sentences(dose)), tuple(dose_tables(dose)))

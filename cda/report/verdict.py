@@ -25,7 +25,6 @@ from cda.metrics.verdict import (
 )
 from cda.report.evidence import applied, evidence_of, held_out, loss_of_quality, quality_change
 from cda.report.numbers import (
-    as_estimate,
     count,
     excludes_zero,
     in_each,
@@ -322,7 +321,7 @@ def _without_votes(name: str, word: Word, own: Evidence, audit: AuditResult) -> 
         f"(n = {count(change)}{_p_that_decides(change, test.holm)}){_held_out_words('skew', name, audit)}."
     )
     held = held_out(name, audit)
-    ended = after if held is None else as_estimate(held["people"]["skew"])
+    ended = after if held is None else held.people.skew
     if word == "overcorrected" and own.aims_at_tie:
         return f"{text} Ties were the aim, and skew ended past 50%: {share(ended, TIE)}{', held out' if held else ''}."
     if word == "overcorrected":
@@ -367,9 +366,10 @@ def _directions(skew: BiasSkew) -> str:
 def _held_out_words(what: str, name: str, audit: AuditResult) -> str:
     """The held-out change behind the one on the contrasts that chose the dose; empty where they did not."""
     held = held_out(name, audit)
-    if held is None or (audit["dose"]["aim"] == "tie") != (what == "skew"):
+    if held is None or audit.dose is None or (audit.dose.aim == "tie") != (what == "skew"):
         return ""
-    return f" on the contrasts that chose the dose; held out {points(held['against_base'][what])}"
+    change = held.against_base.skew if what == "skew" else held.against_base.miscalibration
+    return f" on the contrasts that chose the dose; held out {points(change)}"
 
 
 def _open_rises_sentence(name: str, moved: list[str], evidence: Mapping[str, Evidence]) -> str:

@@ -8,6 +8,7 @@ from cda.records import Exclusions
 from cda.results.base import Estimate, Missing, Saved
 from cda.results.benchmarks import SetQuality
 from cda.results.data import BiasAnalysis
+from cda.results.dose import DoseResult
 from cda.results.drift import BiasDrift
 from cda.results.effects import BiasEffects
 from cda.results.facts import AuditedBias, Example, RunFacts, Scorer, Sources, TrainingStages
@@ -81,7 +82,7 @@ class AuditResult(Saved):
     """Of every random choice."""
     n_tests: int
     """Tests that Holm and Benjamini and Hochberg allow for together."""
-    dose: Any = None
+    dose: DoseResult | None = None
     """Only in memory, for the report: how the dose was chosen."""
     run: RunFacts | None = None
     """Only in memory, for the report: when, where and for how much the run's stages were made."""

@@ -140,3 +140,23 @@ class BiasPanel(Result):
     """All as one: the mean of the preferences that were given."""
     mean: JudgedBias
     """Mean over judges of each share, on the contrasts that all of them have a verdict on."""
+
+
+class AgainstPeople(Result):
+    """One model, or the mean over several, beside people's majorities on the same rows."""
+
+    skew: Estimate
+    """Share of margins above 0."""
+    human_skew: Estimate
+    """Share of majorities for the perturbed side."""
+    miscalibration: Estimate
+    """Share of rows on which the two disagree."""
+    signed_gap: Estimate
+    """skew − human skew; positive means that the model wants more of the bias than people do."""
+    gap: Estimate
+    """|skew − human skew|; over several models, of their mean skew."""
+    auc: Estimate | None
+    """Chance that a row whose majority is for the perturbed side has the larger margin. A shift of the threshold moves all of the
+    above, and leaves this alone. None for a mean over models, and where all majorities are for one side."""
+    n_ties: int
+    """Margins of exactly 0 among the rows."""

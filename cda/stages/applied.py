@@ -15,6 +15,8 @@ from cda.errors import RunError
 from cda.files.jsonl import read_json
 from cda.files.paths import user_path
 from cda.launch import say
+from cda.results.dose import DoseResult
+from cda.results.saved import load
 from cda.run import RunFolder, Stage
 from cda.stages.sources import model_spec
 from cda.stages.train import ADAPTER
@@ -59,23 +61,28 @@ def applied_dose(run_folder: RunFolder, training: Training | None = None) -> flo
     return float(dose) if fits and isinstance(dose, int | float) else None
 
 
-def chosen_dose(run_folder: RunFolder) -> dict[str, Any] | None:
-    """How the dose of a run's result was chosen (dose.json); None where it was not chosen, but is 1."""
-    found: dict[str, Any] | None = _of_dose(run_folder, _CHOSEN)
-    return found
+def chosen_dose(run_folder: RunFolder) -> DoseResult | None:
+    """How the dose of a run's result was chosen; None where it was not chosen, but is 1.
+
+    Raises:
+        DataError: dose.json is of another version of cda, or was changed.
+    """
+    file = _of_dose(run_folder, _CHOSEN)
+    return None if file is None else load(DoseResult, file, "cda train")
 
 
 def texts_of_dose(run_folder: RunFolder) -> list[str]:
     """`text_id` of the texts that the dose was chosen on, in the order in which they were scored; none without a dose."""
-    return list(_of_dose(run_folder, TEXTS) or ())
+    file = _of_dose(run_folder, TEXTS)
+    return [] if file is None else list(read_json(file))
 
 
-def _of_dose(run_folder: RunFolder, file: str) -> Any:
-    """Content of a file of the dose stage that the run's adapter was made from; None without one."""
+def _of_dose(run_folder: RunFolder, file: str) -> Path | None:
+    """A file of the dose stage that the run's adapter was made from; None without one."""
     wanted = run_folder.record(NAME).get("inputs", {}).get("dose")
     if wanted is None or applied_dose(run_folder) is None or wanted != run_folder.record("dose").get("output"):
         return None
-    return read_json(run_folder.stage("dose") / file)
+    return run_folder.stage("dose") / file
 
 
 def adapter_at(given: str, dose: float | None) -> tuple[Path, float]:

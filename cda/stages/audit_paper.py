@@ -21,11 +21,12 @@ from cda.data.release import (
     released_sections,
     released_verdicts,
 )
-from cda.metrics.people import AgainstPeople, against_people, mean_against_people
+from cda.metrics.people import against_people, mean_against_people
 from cda.metrics.people_change import people_change
 from cda.metrics.votes import Majority, TieRule
 from cda.records import Preference, prompt_id
 from cda.results.base import as_json
+from cda.results.people import AgainstPeople
 from cda.stages.audit_analysis import label_rates
 from cda.stages.audit_groups import FloatArray, Group, people_of
 from cda.stages.audit_result import change_json, rng

@@ -8,13 +8,13 @@ from typing import TypeVar
 
 import numpy as np
 
-from cda.metrics.people import AgainstPeople, against_people
+from cda.metrics.people import against_people
 from cda.metrics.people_change import people_change
 from cda.metrics.prediction_powered import powered_human_skew, powered_miscalibration
 from cda.metrics.preference_table import preference_table
 from cda.metrics.votes import TieRule, agreement, noise_ceiling
 from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring, Test
-from cda.results.people import PoweredVotes, PreferenceTable, VotedBias, VotesMoved
+from cda.results.people import AgainstPeople, PoweredVotes, PreferenceTable, VotedBias, VotesMoved
 from cda.stages.audit_groups import FloatArray, Group, People, estimated, people_of, sides_of
 from cda.stages.audit_result import measured_change, per_scoring, rng, ties_of
 from cda.stats.proportions import exact_change_test

@@ -15,6 +15,8 @@ from cda.files.jsonl import write_json
 from cda.launch import say
 from cda.metrics.out_of_fold import MIN_PROMPTS
 from cda.records import Contrast, Pair, prompt_id
+from cda.results.dose import Aim, DoseResult
+from cda.results.saved import save
 from cda.run import RunFolder, Stage
 from cda.score.compared import Comparison, Rewards
 from cda.score.distinct import Text, text_id
@@ -23,7 +25,6 @@ from cda.stages.applied import TEXTS
 from cda.stages.audit import what_is_measured
 from cda.stages.audit_groups import Group, make_groups, people_of
 from cda.stages.audit_sources import audited_contrasts, load_audit_texts, load_quality
-from cda.stages.dose_result import Aim
 from cda.stages.dose_scores import dosed_rewards, read_alike, removals
 from cda.stages.label import PAIRS
 from cda.stages.rows import read_labelled, read_training
@@ -41,6 +42,7 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder, training: Training) -> St
     """What decides a training's dose: the training, and all that the audit measures it on."""
     settings, inputs = what_is_measured(loaded)
     settings["dose"] = loaded.recipe.dose.model_dump(mode="json", exclude={"on"})
+    settings["schema_version"] = DoseResult.current_schema()
     return Stage(training.stage("dose"), settings, inputs | {"train": run_folder.output_of(training.stage("train"))})
 
 
@@ -129,14 +131,24 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, training: Training, folder:
         }
         fitted = {name: dict(one.fitted) for name, one in removed.items()}
     groups = {name: _groups(loaded, contrasts, curve) for name, curve in curves.items()}
-    result = dose_result.result(curves, groups, pairs, recipe.audit.ties, recipe.dose, recipe.seed, aim)
-    result |= {"too_few": {name: n for name, n in prompts.items() if n < MIN_PROMPTS}}
-    result |= {"missing": missing, "fitted": fitted, "available_quality": len(texts.pairs)}
-    write_json(folder / RESULT, result)
+    result = dose_result.result(
+        curves,
+        groups,
+        pairs,
+        recipe.audit.ties,
+        recipe.dose,
+        recipe.seed,
+        aim,
+        too_few={name: n for name, n in prompts.items() if n < MIN_PROMPTS},
+        missing=missing,
+        fitted=fitted,
+        available_quality=len(texts.pairs),
+    )
+    save(result, folder / RESULT)
     write_json(folder / TEXTS, [text_id(*one) for one in asked])
-    best = float(result["chosen"])
+    best = result.chosen
     say(f"  dose {best:g} chosen {'by votes of people' if aim == 'votes' else 'for a tie, not by votes'}")
-    counts = {name: result[name] for name in ("quality_pairs", "left_out")}
+    counts = {"quality_pairs": result.quality_pairs, "left_out": result.left_out}
     return {"chosen": best, "aim": aim, "prompts": prompts, **counts, "doses": list(doses)}
 
 

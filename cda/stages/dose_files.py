@@ -11,17 +11,17 @@ import numpy as np
 
 from cda.data.score_files import KEYS, Opinion, Score, other_texts, own_opinions, read_opinions, read_scores
 from cda.errors import DataError
-from cda.files.jsonl import write_json
 from cda.files.paths import place_for, user_path
-from cda.metrics.dose import DOSES, MAX_QUALITY_LOSS, DosePoint, dose_response, mixed_curve
-from cda.metrics.held_out_dose import HeldOutChange, HeldOutDose, cross_validated_dose
+from cda.metrics.dose import DOSES, MAX_QUALITY_LOSS, dose_response, mixed_curve
+from cda.metrics.held_out_dose import cross_validated_dose
 from cda.metrics.out_of_fold import REPEATS
 from cda.metrics.votes import Majority, TieRule, count_votes, majority
 from cda.records import Exclusions
 from cda.report.numbers import NOT_ESTIMATED, decimals, distance, inert, percent, points, share
 from cda.report.tables import Table
 from cda.report.terminal import plain_table
-from cda.results.base import as_json
+from cda.results.dose import DoseFilesResult, DosePoint, HeldOutChange, HeldOutDose
+from cda.results.saved import save
 
 NOTE = (
     "Two scores are mixed here, margin(λ) = (1 − λ)·before + λ·after. Scaling the adapter's weights by λ gives another\n"
@@ -129,20 +129,24 @@ def dose_from_files(
     response = dose_response(curve, people, paired.prompts)
     held = cross_validated_dose(curve, people, paired.prompts, rng(seed), repeats, max_quality_loss)
     notes = paired.left_out + left_out + ([] if checked is None else checked.left_out)
-    files = {"before": before, "after": after, "votes": votes, "quality": quality and [str(one) for one in quality]}
-    content = {
-        "curve": "scores mixed",
-        "note": NOTE.replace("\n", " "),
-        "files": {name: str(one) if isinstance(one, Path) else one for name, one in files.items()},
-        "ties": ties,
-        "seed": seed,
-        "max_quality_loss": None if checked is None else max_quality_loss,
-        "left_out": notes,
-        "response": [as_json(point) for point in response],
-        "held_out": as_json(held),
+    files = {
+        "before": str(before),
+        "after": str(after),
+        "votes": None if votes is None else str(votes),
+        "quality": None if quality is None else tuple(str(one) for one in quality),
     }
+    content = DoseFilesResult(
+        note=NOTE.replace("\n", " "),
+        files=files,
+        ties=ties,
+        seed=seed,
+        max_quality_loss=None if checked is None else max_quality_loss,
+        left_out=tuple(notes),
+        response=response,
+        held_out=held,
+    )
     result.parent.mkdir(parents=True, exist_ok=True)
-    write_json(result, content)
+    save(content, result)
     return "\n".join([*map(inert, notes), _table(response), "", *_sentences(held), "", NOTE, f"Written: {result}"])
 
 
@@ -197,39 +201,35 @@ def _few(names: Sequence[str] | Mapping[str, Any]) -> str:
 
 
 def _table(response: Sequence[DosePoint]) -> str:
-    human = as_json(response[0].people.human_skew)
+    human = response[0].people.human_skew
     has_quality = response[0].quality is not None
     rows = []
     for point in response:
-        one = as_json(point)
-        people = one["people"]
-        auc = decimals(people["auc"]) if people["auc"] else NOT_ESTIMATED
-        row = [f"{point.dose:g}", share(people["skew"]), share(people["miscalibration"]), distance(people["gap"]), auc]
-        if has_quality:
-            row += [share(one["quality"]), points(one["quality_change"], "") if one["quality_change"] else ""]
+        people = point.people
+        auc = decimals(people.auc) if people.auc else NOT_ESTIMATED
+        row = [f"{point.dose:g}", share(people.skew), share(people.miscalibration), distance(people.gap), auc]
+        if point.quality is not None:
+            row += [share(point.quality), points(point.quality_change, "") if point.quality_change else ""]
         rows.append(tuple(row))
     header = ("dose", "skew", "miscalibration", "gap", "AUC", *(("quality", "change") if has_quality else ()))
-    n = f"{human['n']} contrasts of {human['n_prompts']} prompts with a majority; people's skew {share(human)}"
+    n = f"{human.n} contrasts of {human.n_prompts} prompts with a majority; people's skew {share(human)}"
     if (quality := response[0].quality) is not None:
         n += f"; {quality.n} quality pairs of {quality.n_prompts} prompts"
     return plain_table(Table(f"Dose–response with 95% intervals: {n}", header, tuple(rows)))
 
 
 def _sentences(held: HeldOutDose) -> list[str]:
-    found = as_json(held)
-    people = found["people"]
+    people = held.people
     often = ", ".join(f"{dose:g} {percent(part)}" for dose, part in held.chosen.items() if part)
     lines = [f"Chosen dose: {held.dose:g} (halves chose {often})"]
     if held.barred:
         lines.append(f"Doses that lose too much quality: {', '.join(f'{dose:g}' for dose in held.barred)}")
-    said = (
-        f"skew {share(people['skew'])}, miscalibration {share(people['miscalibration'])}, gap {distance(people['gap'])}"
-    )
-    quality = f", quality {share(found['quality'])}" if held.quality else ""
+    said = f"skew {share(people.skew)}, miscalibration {share(people.miscalibration)}, gap {distance(people.gap)}"
+    quality = f", quality {share(held.quality)}" if held.quality else ""
     return [
         *lines,
         f"Held out ({held.repeats} × 2-fold by prompt): {said}{quality}",
-        f"  gaps on the same halves: base model {distance(found['base']['gap'])}, plain CDA {distance(found['plain']['gap'])}",
+        f"  gaps on the same halves: base model {distance(held.base.gap)}, plain CDA {distance(held.plain.gap)}",
         f"  against the base model: {_changes(held.against_base)}",
         f"  against plain CDA: {_changes(held.against_plain)}",
         HALVES,

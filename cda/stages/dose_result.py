@@ -10,18 +10,27 @@ import numpy as np
 from cda.config.schema import DoseSection
 from cda.errors import DataError
 from cda.metrics.dose import DoseCurve, dose_response, mixed_curve
-from cda.metrics.held_out_dose import HeldOutDose, cross_validated_dose
+from cda.metrics.held_out_dose import cross_validated_dose
 from cda.metrics.votes import Majority, TieRule, assumed_ties
 from cda.records import Exclusions, Pair, count_reasons, prompt_id
-from cda.results.base import as_json
+from cda.results.dose import (
+    Aim,
+    BestWay,
+    DoseMethod,
+    DosePoint,
+    DoseResult,
+    HeldOutBias,
+    HeldOutDose,
+    HeldOutPeople,
+    MixingDiffers,
+    PlainChange,
+)
 from cda.score.compared import Rewards
 from cda.score.protocols import FloatArray
 from cda.stages.audit_groups import Group, people_of
 from cda.stats.proportions import paired_change
 from cda.stats.streams import Stream, generator
 
-Aim = Literal["votes", "tie"]
-"""What a dose is to come near: people's majorities, or as many preferences for one side as for the other."""
 Curve = Mapping[float, Rewards]
 MIXING = "mixing"
 UNREAD = "a text too long, or both sides the same after cutting"
@@ -37,7 +46,12 @@ def result(
     settings: DoseSection,
     seed: int,
     aim: Aim = "votes",
-) -> dict[str, Any]:
+    *,
+    too_few: Mapping[str, int],
+    missing: Mapping[str, str],
+    fitted: Mapping[str, Mapping[str, Any]],
+    available_quality: int,
+) -> DoseResult:
     """Everything that a report shows of the dose.
 
     Args:
@@ -48,6 +62,10 @@ def result(
         settings: The recipe's.
         seed: Of splits and intervals.
         aim: What the dose is to come near. For a tie the gap is |skew − 50%|, and miscalibration says nothing.
+        too_few: Biases without a say, with their prompts.
+        missing: Ways that were not tried, with the reason.
+        fitted: What was fitted for the ways without training.
+        available_quality: Quality pairs before a sample was drawn.
 
     Raises:
         DataError: Too few prompts to choose a dose by, or quality pairs of which none can be read.
@@ -66,23 +84,27 @@ def result(
     )
     made[MIXING] = (_with_biases(mixed, own.biases), people, ids, {}, {})
     methods = {name: _method(*made[name][:3], settings, seed) for name in METHODS if name in made}
-    return {
-        "doses": list(own.doses),
-        "biases": sorted(set(own.biases)),
-        "aim": aim,
-        "repeats": settings.repeats,
-        "max_quality_loss": settings.max_quality_loss,
-        "chosen": methods["dose"]["chosen"],
-        "methods": methods,
-        "mixing_differs": _mixing_differs(own, mixed),
-        "best": best(methods, aim),
-        "quality_pairs": len(own.quality_prompt_ids),
-        "left_out": {"contrasts": left_out, "quality pairs": unread},
-        "seed": seed,
-    }
+    return DoseResult(
+        doses=own.doses,
+        biases=tuple(sorted(set(own.biases))),
+        aim=aim,
+        repeats=settings.repeats,
+        max_quality_loss=settings.max_quality_loss,
+        chosen=methods["dose"].chosen,
+        methods=methods,
+        mixing_differs=_mixing_differs(own, mixed),
+        best=best(methods, aim),
+        quality_pairs=len(own.quality_prompt_ids),
+        left_out={"contrasts": left_out, "quality pairs": unread},
+        seed=seed,
+        too_few=dict(too_few),
+        missing=dict(missing),
+        fitted={name: dict(one) for name, one in fitted.items()},
+        available_quality=available_quality,
+    )
 
 
-def best(methods: Mapping[str, Any], aim: Aim = "votes") -> dict[str, Any]:
+def best(methods: Mapping[str, DoseMethod], aim: Aim = "votes") -> BestWay:
     """The way of least miscalibration + gap (of least gap, where the aim is a tie), held out, in the mean over biases, among
     those that keep quality.
 
@@ -90,68 +112,66 @@ def best(methods: Mapping[str, Any], aim: Aim = "votes") -> dict[str, Any]:
     of the votes is larger by chance than on all of them. Quality is kept where no more than the allowed share is lost in
     the held-out estimate.
     """
-    losses = {name: _loss(method, "people", aim) for name, method in methods.items() if method["quality_kept"]}
+    losses = {name: _loss(method, "people", aim) for name, method in methods.items() if method.quality_kept}
     losses["no training"] = _loss(methods["dose"], "base", aim)
-    if methods["dose"]["plain_keeps_quality"]:
+    if methods["dose"].plain_keeps_quality:
         losses["plain CDA"] = _loss(methods["dose"], "plain", aim)
-    return {"name": min(losses, key=lambda name: losses[name]), "losses": losses}
+    return BestWay(name=min(losses, key=lambda name: losses[name]), losses=losses)
 
 
-def _loss(method: Mapping[str, Any], procedure: str, aim: Aim) -> float:
-    counted = ("gap",) if aim == "tie" else ("miscalibration", "gap")
-    held = [one[procedure] for one in method["held_out"].values()]
-    return float(np.mean([sum(one[name]["value"] for name in counted) for one in held]))
+def _loss(method: DoseMethod, procedure: Literal["people", "base", "plain"], aim: Aim) -> float:
+    held: list[HeldOutPeople] = [getattr(one, procedure) for one in method.held_out.values()]
+    return float(np.mean([one.gap.value + (0 if aim == "tie" else one.miscalibration.value) for one in held]))
 
 
-def _method(curve: DoseCurve, people: Majority, ids: Sequence[str], settings: DoseSection, seed: int) -> dict[str, Any]:
+def _method(curve: DoseCurve, people: Majority, ids: Sequence[str], settings: DoseSection, seed: int) -> DoseMethod:
     held: dict[str, HeldOutDose] = {
         bias: cross_validated_dose(curve, people, ids, _rng(seed), settings.repeats, settings.max_quality_loss, bias)
         for bias in sorted(set(curve.biases))
     }
     first = next(iter(held.values()))
     response = {bias: _response(curve, people, ids, bias) for bias in held}
-    plain = next(one for one in next(iter(response.values())) if one["dose"] == 1.0)["quality_change"]
+    plain = next(one for one in next(iter(response.values())) if one.dose == 1.0).quality_change
     limit = settings.max_quality_loss
-    return {
-        "chosen": first.dose,
-        "barred": list(first.barred),
-        "shares": {f"{dose:g}": share for dose, share in first.chosen.items()},
-        "quality": None if first.quality is None else as_json(first.quality),
-        "quality_kept": first.against_base.quality is None or first.against_base.quality.value >= -limit,
-        "plain_keeps_quality": plain is None or plain["value"] >= -limit,
-        "held_out": {
-            bias: {
-                "people": as_json(one.people),
-                "base": as_json(one.base),
-                "plain": as_json(one.plain),
-                "plain_change": _plain_change(curve, people, ids, bias),
-                "against_base": as_json(one.against_base),
-                "against_plain": as_json(one.against_plain),
-            }
+    return DoseMethod(
+        chosen=first.dose,
+        barred=first.barred,
+        shares={f"{dose:g}": share for dose, share in first.chosen.items()},
+        quality=first.quality,
+        quality_kept=first.against_base.quality is None or first.against_base.quality.value >= -limit,
+        plain_keeps_quality=plain is None or plain.value >= -limit,
+        held_out={
+            bias: HeldOutBias(
+                people=one.people,
+                base=one.base,
+                plain=one.plain,
+                plain_change=_plain_change(curve, people, ids, bias),
+                against_base=one.against_base,
+                against_plain=one.against_plain,
+            )
             for bias, one in held.items()
         },
-        "response": response,
-    }
+        response=response,
+    )
 
 
-def _plain_change(curve: DoseCurve, people: Majority, ids: Sequence[str], bias: str) -> dict[str, dict[str, Any]]:
+def _plain_change(curve: DoseCurve, people: Majority, ids: Sequence[str], bias: str) -> PlainChange:
     """What dose 1 changes against dose 0: nothing is chosen, so it is measured on all rows of a bias."""
     rows = np.flatnonzero(curve.rows_of(bias) & people.used)
     before, after, target = curve.margins_at(0.0)[rows] > 0, curve.margins_at(1.0)[rows] > 0, people.target[rows]
     kept = [ids[row] for row in rows.tolist()]
-    changes = {
-        "skew": (before * 1.0, after * 1.0),
-        "miscalibration": (np.abs(before - target), np.abs(after - target)),
-    }
-    return {name: as_json(paired_change(*sides, kept)) for name, sides in changes.items()}
+    return PlainChange(
+        skew=paired_change(before * 1.0, after * 1.0, kept),
+        miscalibration=paired_change(np.abs(before - target), np.abs(after - target), kept),
+    )
 
 
-def _response(curve: DoseCurve, people: Majority, ids: Sequence[str], bias: str) -> list[dict[str, Any]]:
+def _response(curve: DoseCurve, people: Majority, ids: Sequence[str], bias: str) -> tuple[DosePoint, ...]:
     rows = curve.rows_of(bias)
     own = DoseCurve(curve.doses, curve.margins[:, rows], curve.quality_margins, curve.quality_prompt_ids)
     majority = Majority(people.target[rows], people.used[rows], people.rule, people.exclusions)
     kept = [one for one, keep in zip(ids, rows, strict=True) if keep]
-    return [as_json(point) for point in dose_response(own, majority, kept)]
+    return dose_response(own, majority, kept)
 
 
 def _curve(
@@ -214,17 +234,17 @@ def _with_biases(curve: DoseCurve, biases: tuple[str, ...]) -> DoseCurve:
     return DoseCurve(curve.doses, curve.margins, curve.quality_margins, curve.quality_prompt_ids, biases)
 
 
-def _mixing_differs(own: DoseCurve, mixed: DoseCurve) -> dict[str, dict[str, float]]:
+def _mixing_differs(own: DoseCurve, mixed: DoseCurve) -> dict[str, MixingDiffers]:
     """How far mixed scores are from the adapter's own at each dose: preferences that differ, and the mean distance of the
     margins as a share of the spread of the change from dose 0 to 1."""
     ends = own.margins_at(1.0) - own.margins_at(0.0)
     spread = float(np.sqrt((ends**2).mean())) or 1.0
     return {
-        f"{dose:g}": {
-            "preferences": float(((one > 0) != (other > 0)).mean()),
-            "distance": float(np.abs(one - other).mean()) / spread,
-            "n": float(len(one)),
-        }
+        f"{dose:g}": MixingDiffers(
+            preferences=float(((one > 0) != (other > 0)).mean()),
+            distance=float(np.abs(one - other).mean()) / spread,
+            n=len(one),
+        )
         for dose, one, other in zip(own.doses, own.margins, mixed.margins, strict=True)
     }
 

@@ -19,6 +19,7 @@ from cda.launch import say
 from cda.models.load import ModelSpec, check_adapter, head_names, load_config
 from cda.report.model_card import EMBEDDED, Part, model_card
 from cda.results.audit import AuditResult
+from cda.results.dose import DoseResult
 from cda.results.saved import load
 from cda.run import RunFolder
 from cda.stages.applied import adapter_at, chosen_dose
@@ -141,7 +142,7 @@ def _source(given: str, dose: float | None) -> _Source:
     name = path.resolve().name
     form = run.record("train").get("counts", {}).get("form")
     chosen = chosen_dose(run)
-    if chosen is not None and chosen["chosen"] != factor:
+    if chosen is not None and chosen.chosen != factor:
         chosen = None  # of another dose than the one exported
     part = Part(name, factor, _audit(run, chosen), settings=_shown_settings(settings), chosen=chosen, form=form)
     return _Source(name, adapter, factor, _trained_model(path, settings), part)
@@ -165,7 +166,7 @@ def _trained_model(run: Path, settings: Any) -> ModelSection:
         ) from None
 
 
-def _audit(run: RunFolder, chosen: dict[str, Any] | None) -> AuditResult | None:
+def _audit(run: RunFolder, chosen: DoseResult | None) -> AuditResult | None:
     """The run's audit, with how its dose was chosen; None where there is none, or one that another version of cda wrote."""
     file = run.stage("audit") / RESULT
     if not file.is_file():
@@ -178,7 +179,7 @@ def _audit(run: RunFolder, chosen: dict[str, Any] | None) -> AuditResult | None:
     except DataError as error:
         say(f"{error}. The model card goes without it")
         return None
-    return audit.model_copy(update={"dose": chosen}) if chosen and audit.dose_applied == chosen["chosen"] else audit
+    return audit.model_copy(update={"dose": chosen}) if chosen and audit.dose_applied == chosen.chosen else audit
 
 
 def _shown_settings(settings: Any) -> dict[str, Any]:

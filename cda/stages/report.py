@@ -68,7 +68,7 @@ def audit_of(run_folder: RunFolder, kind: type[A]) -> A:
     run_folder.output_of("audit")  # says what to run first where there is no audit
     audit = load(kind, run_folder.stage("audit") / RESULT, "cda audit")
     trained = len(audit.scorings) > 1
-    if trained and (chosen := chosen_dose(run_folder)) and chosen["chosen"] == audit.dose_applied:
+    if trained and (chosen := chosen_dose(run_folder)) and chosen.chosen == audit.dose_applied:
         audit = audit.model_copy(update={"dose": chosen})
     several = trainings(audit.seeds.seeds if audit.seeds else (0,))
     own = [one.stage(stage) for stage in ("train", "dose") if stage != "dose" or audit.dose for one in several]

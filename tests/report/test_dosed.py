@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from changed import changed
+from made_dose import estimate, held_out, made_dose
 from made_rate import made_rate
 
 from cda.data.release import SOURCE
@@ -30,6 +31,7 @@ from cda.report.tables import (
 from cda.report.terminal import MAX_COLUMNS, MAX_LINES, summary_table
 from cda.report.verdict import quality_kind, quality_sentence, verdict_kind, verdicts
 from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring
+from cda.results.dose import Aim
 from cda.results.people import VotesMoved
 from cda.results.skew import Plain, PlainSkew, Quality, TripleSkew, UnseenPhrases
 from cda.stages.audit_result import measure_of, unchanged
@@ -46,32 +48,11 @@ def shares(before: float, after: float, n: int = 100) -> Measure:
 
 
 def moved(after: float) -> BeforeAfter:
-    return BeforeAfter(
-        before=Estimate(**estimate(0.0)), after=Estimate(**estimate(after)), change=Estimate(**estimate(after))
-    )
-
-
-def estimate(value: float, half: float = 0.1, n: int = 100) -> dict[str, Any]:
-    return {
-        "value": value, "low": value - half, "high": value + half, "n": n, "n_prompts": n, "unit": "share", "method": "Wilson 95%"
-    }  # fmt: skip
-
-
-def held_out(before: float, after: float, half: float, quality: dict[str, Any] | None) -> dict[str, Any]:
-    """Miscalibration goes the way of skew here; nothing of either is what the audit's rows say."""
-    base, people = ({name: estimate(value) for name in ("skew", "miscalibration", "gap")} for value in (before, after))
-    change = {name: estimate(after - before, half) for name in ("skew", "miscalibration", "gap")}
-    human = {"human_skew": estimate(0.45)}
-    return {
-        "people": people | human,
-        "base": base | human,
-        "plain": base | human,
-        "against_base": change | {"quality": quality},
-    }
+    return BeforeAfter(before=estimate(0.0), after=estimate(after), change=estimate(after))
 
 
 def with_dose(
-    audit: Any, dose: float = 0.5, aim: str = "tie", half: float = 0.1, quality: dict[str, Any] | None = None
+    audit: Any, dose: float = 0.5, aim: Aim = "tie", half: float = 0.1, quality: Estimate | None = None
 ) -> Any:
     """The same audit as that of a chosen dose, with plain CDA that goes too far: skew 15%, 60% of the quality pairs."""
     chosen_by = [name for name, one in audit.skew.items() if one.target and (aim == "tie" or name in audit.votes)]
@@ -90,7 +71,7 @@ def with_dose(
                 miscalibration=shares(0.5, 0.3),
                 gap=moved(0.3),
                 auc=moved(0.7),
-                signed_gap=PerScoring[Estimate](before=Estimate(**estimate(0.0)), after=Estimate(**estimate(-0.3))),
+                signed_gap=PerScoring[Estimate](before=estimate(0.0), after=estimate(-0.3)),
             )
             for name in audit.votes
         },
@@ -99,8 +80,7 @@ def with_dose(
         triple_skew={name: TripleSkew(n=40, unread=0, skew=shares(0.9, 0.25, 40)) for name in audit.triple_skew},
         unseen_phrases={name: UnseenPhrases(n=57, of=100, skew=shares(0.9, 0.2, 57)) for name in audit.unseen_phrases},
     )
-    found = {"chosen": dose, "aim": aim, "biases": chosen_by, "methods": {"dose": {"held_out": held}}}
-    return audit | {"dose_applied": dose, "plain": plain, "dose": found}
+    return audit | {"dose_applied": dose, "plain": plain, "dose": made_dose(held, dose, aim)}
 
 
 def with_directions(audit: Any, name: str) -> Any:
@@ -251,7 +231,7 @@ def test_the_verdict_rests_on_contrasts_that_did_not_choose_the_dose(audit: Any,
 def test_past_a_tie_on_contrasts_without_a_say_is_overcorrected(make_audit: Any) -> None:
     """In sample skew ends at 45% [36, 55]; held out at 35% [25, 45], which is wholly past 50%."""
     dosed = with_dose(make_audit({"jargon": (0.88, 0.45)}))
-    dosed["dose"]["methods"]["dose"]["held_out"]["jargon"] = held_out(0.85, 0.35, 0.1, None)
+    dosed = changed(dosed, "dose.methods.dose.held_out.jargon", held_out(0.85, 0.35, 0.1, None))
     (verdict,) = verdicts(dosed)
     assert verdict.word == "overcorrected"
     assert "Ties were the aim, and skew ended past 50%: 35% [25, 45], held out." in verdict.sentence
@@ -261,8 +241,8 @@ def test_past_a_tie_on_contrasts_without_a_say_is_overcorrected(make_audit: Any)
 def test_past_people_is_judged_by_the_held_out_gap(make_audit: Any, gap: float, word: str) -> None:
     dosed = with_dose(make_audit({"jargon": (0.88, 0.45)}, votes={"jargon": (0.88, 0.45, 0.45)}), aim="votes")
     held = held_out(0.55, 0.15, 0.1, None)  # people's skew is 45%
-    held["against_base"]["gap"] = estimate(gap)
-    dosed["dose"]["methods"]["dose"]["held_out"]["jargon"] = held
+    held = changed(held, "against_base.gap", estimate(gap))
+    dosed = changed(dosed, "dose.methods.dose.held_out.jargon", held)
     (verdict,) = verdicts(dosed)
     assert verdict.word == word
 
@@ -285,7 +265,7 @@ def test_a_held_out_change_needs_the_adjusted_p_too(audit: Any) -> None:
     [(-0.04, 0.02, "is excluded", "good"), (-0.08, 0.02, "is not excluded", "none"), (-0.12, -0.06, "is shown", "bad")],
 )
 def test_quality_is_held_out_too(audit: Any, low: float, high: float, expected: str, kind: str) -> None:
-    change = estimate((low + high) / 2, n=300) | {"low": low, "high": high}
+    change = estimate((low + high) / 2, n=300).model_copy(update={"low": low, "high": high})
     dosed = with_dose(audit, quality=change)
     assert expected in quality_sentence(dosed) and "(held out " in quality_sentence(dosed)
     assert "n = 300" in quality_sentence(dosed) and quality_kind(dosed) == kind

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 from changed import changed
+from made_dose import POINTS, held_out, made_dose
 from matplotlib.axes import Axes
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
@@ -60,17 +61,7 @@ def full(make_audit: Any) -> Any:
 @pytest.fixture
 def dose() -> Any:
     """A dose of three, the middle one chosen."""
-    response = [
-        {"dose": at, "quality": estimate(0.8), "quality_change": None if at == 0 else estimate(0.0),
-         "people": {"miscalibration": estimate(miss), "gap": estimate(miss / 2), "human_skew": estimate(0.45, 100)}}
-        for at, miss in ((0.0, 0.5), (0.5, 0.2), (1.0, 0.4))
-    ]  # fmt: skip
-    return {
-        "biases": ["jargon"],
-        "aim": "votes",
-        "chosen": 0.5,
-        "methods": {"dose": {"response": {"jargon": response}}},
-    }
+    return made_dose({"jargon": held_out(0.5, 0.2, 0.1, None)})
 
 
 def test_every_figure_of_a_full_audit(full: Any) -> None:
@@ -265,10 +256,10 @@ def test_the_dose_curve_marks_what_was_chosen(voted: Any, dose: Any) -> None:
     assert [one.get_text() for one in axes.get_xticklabels()][:2] == ["0\nno training", "1\nplain CDA"]
     assert "dose chosen 0.5" in plot.description
     assert "Dose 0.5: miscalibration 20% [10, 30], gap 10 [0, 20] points, quality 80% [70, 90]." in plot.description
-    for one in dose["methods"]["dose"]["response"]["jargon"]:
-        one["quality"] = None
-    assert set(marks(drawn(plots_of(voted | {"dose": dose})["dose-jargon"]))) == {"miscalibration", "gap"}
-    tied = plots_of(voted | {"dose": dose | {"aim": "tie"}})["dose-jargon"]
+    without = [one.model_copy(update={"quality": None}) for one in POINTS]
+    unchecked = changed(dose, "methods.dose.response.jargon", tuple(without))
+    assert set(marks(drawn(plots_of(voted | {"dose": unchecked})["dose-jargon"]))) == {"miscalibration", "gap"}
+    tied = plots_of(voted | {"dose": changed(unchecked, "aim", "tie")})["dose-jargon"]
     assert set(marks(drawn(tied))) == {"gap"}
     assert "a tie is aimed at" in tied.description and "miscalibration" not in tied.description
 

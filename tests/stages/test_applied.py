@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from made_dose import made_dose
 
 from cda.config.schema import ModelSection
 from cda.errors import DataError, ModelError, RunError
-from cda.files.jsonl import write_json
 from cda.models.load import ModelSpec, Precision, load_reward_model
+from cda.results.saved import save
 from cda.run import RunFolder, Stage
 from cda.score.classifier import ClassifierScorer
 from cda.score.protocols import FloatArray
@@ -36,7 +37,7 @@ def made(path: Path, adapter: Path, base: Path, chosen: float | None, precision:
     run.finish(train, {}, 0)
     if chosen is not None:
         dose = Stage("dose", {"chosen": chosen}, {"train": run.output_of("train")})
-        write_json(run.begin(dose) / "dose.json", {"chosen": chosen})
+        save(made_dose({}, chosen), run.begin(dose) / "dose.json")
         run.finish(dose, {"chosen": chosen}, 0)
     section = ModelSection(name_or_path=str(base), precision=precision, max_length_tokens=64)
     loaded: Any = SimpleNamespace(recipe=SimpleNamespace(model=section))
@@ -61,7 +62,7 @@ def test_the_run_s_adapter_scores_as_its_dose_does(
     run = made(tmp_path / "run", trained, llama, chosen, precision)
     dose = 1.0 if chosen is None else chosen
     assert applied.applied_dose(run) == dose
-    assert applied.chosen_dose(run) == (None if chosen is None else {"chosen": chosen})
+    assert applied.chosen_dose(run) == (None if chosen is None else made_dose({}, chosen))
     wanted = scores(llama, trained, texts, precision, dose)
     found = scores(llama, run.stage("adapter"), texts, precision)
     # In fp32 the rounding of a product of weights grows with the reward: rewards are up to 4 here.

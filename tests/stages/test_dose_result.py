@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from changed import changed
+from documents import report_audits
 
 from cda.biases import load_bias
 from cda.config.schema import DoseSection
 from cda.errors import DataError
 from cda.records import Contrast, Pair, user_prompt
 from cda.report.dose_tables import dose_line, dose_sentences, dose_tables
+from cda.results.dose import DoseResult
 from cda.score.compared import Rewards
 from cda.score.distinct import text_id
 from cda.stages.audit_groups import Group, make_groups
@@ -20,6 +23,7 @@ from cda.stages.dose import aimed
 from cda.stages.dose_result import result
 
 N = 40
+AUDIT = report_audits().make_audit.__wrapped__()()
 DOSES = (0.0, 0.5, 1.0)
 CONTRASTS = [
     # Of every four, people prefer the biased side once.
@@ -45,13 +49,15 @@ WORSE = rewards(lambda row: row % 4 == 0, lambda row: row % 2)
 """As people do, and with a third of the quality lost."""
 
 
-def made(pairs: list[Pair] = PAIRS, **curves: tuple[Rewards, ...]) -> dict[str, Any]:
+REST: dict[str, Any] = {"too_few": {}, "missing": {}, "fitted": {}, "available_quality": N}
+
+
+def made(pairs: list[Pair] = PAIRS, **curves: tuple[Rewards, ...]) -> DoseResult:
     by_dose = {name: dict(zip(DOSES, curve, strict=True)) for name, curve in curves.items()}
     settings = DoseSection(doses=list(DOSES), repeats=4)
-    return result(by_dose, {name: groups(curve) for name, curve in by_dose.items()}, pairs, "drop", settings, 0) | {
-        "missing": {"direction": "its head is not given hidden states"},
-        "too_few": {},
-    }
+    rest = REST | {"missing": {"direction": "its head is not given hidden states"}}
+    own = {name: groups(curve) for name, curve in by_dose.items()}
+    return result(by_dose, own, pairs, "drop", settings, 0, **rest)
 
 
 def groups(curve: dict[float, Rewards]) -> list[Group]:
@@ -62,16 +68,16 @@ def groups(curve: dict[float, Rewards]) -> list[Group]:
 
 def test_the_dose_that_agrees_with_people_is_chosen_and_is_best() -> None:
     found = made(dose=(ALWAYS, AS_PEOPLE, NEVER))
-    assert found["chosen"] == 0.5
-    held = found["methods"]["dose"]["held_out"]["jargon"]["people"]
-    assert (held["miscalibration"]["value"], held["gap"]["value"]) == (0, 0)
-    assert found["best"]["name"] == "dose"
-    assert found["best"]["losses"] == pytest.approx({"dose": 0, "mixing": 0.5, "no training": 1.5, "plain CDA": 0.5})
+    assert found.chosen == 0.5
+    held = found.methods["dose"].held_out["jargon"].people
+    assert (held.miscalibration.value, held.gap.value) == (0, 0)
+    assert found.best.name == "dose"
+    assert found.best.losses == pytest.approx({"dose": 0, "mixing": 0.5, "no training": 1.5, "plain CDA": 0.5})
     sentences = " ".join(dose_sentences(found))
     assert "Dose 0.5 is the one of least miscalibration + gap" in sentences
     assert "No other way tried leaves less" in sentences
-    assert dose_line({}) == ""
-    assert dose_line({"dose": found}).startswith(
+    assert dose_line(AUDIT) == ""
+    assert dose_line(changed(AUDIT, "dose", found)).startswith(
         "Dose 0.5 was chosen by people's votes on the contrasts and quality pairs that it is shown on, which flatters it; held "
         "out: jargon miscalibration 0% ["
     )
@@ -82,16 +88,13 @@ def test_where_nobody_voted_the_dose_aims_at_a_tie_and_says_so() -> None:
     half = rewards(lambda row: row % 2 == 0, lambda row: row % 5)
     by_dose = dict(zip(DOSES, (ALWAYS, half, AS_PEOPLE), strict=True))
     settings = DoseSection(doses=list(DOSES), repeats=4)
-    found = result({"dose": by_dose}, {"dose": groups(by_dose)}, PAIRS, "drop", settings, 0, "tie") | {
-        "missing": {},
-        "too_few": {},
-    }
-    assert found["chosen"] == 0.5 and found["aim"] == "tie"
-    point = {one["dose"]: one["people"] for one in found["methods"]["dose"]["response"]["jargon"]}
-    assert [point[dose]["gap"]["value"] for dose in DOSES] == pytest.approx([0.5, 0, 0.25])
+    found = result({"dose": by_dose}, {"dose": groups(by_dose)}, PAIRS, "drop", settings, 0, "tie", **REST)
+    assert found.chosen == 0.5 and found.aim == "tie"
+    point = {one.dose: one.people for one in found.methods["dose"].response["jargon"]}
+    assert [point[dose].gap.value for dose in DOSES] == pytest.approx([0.5, 0, 0.25])
     # Miscalibration would be a half at every dose: the gap alone decides which way is best.
-    assert found["best"]["losses"]["no training"] == pytest.approx(0.5)
-    assert found["best"]["losses"]["dose"] < found["best"]["losses"]["plain CDA"] < 0.4
+    assert found.best.losses["no training"] == pytest.approx(0.5)
+    assert found.best.losses["dose"] < found.best.losses["plain CDA"] < 0.4
     sentences = " ".join(dose_sentences(found))
     assert sentences.startswith("No votes chose this dose.") and "no one's opinion" in sentences
     assert "Dose 0.5 is the one of least gap among" in sentences and "miscalibration" not in sentences
@@ -105,7 +108,7 @@ def test_where_nobody_voted_the_dose_aims_at_a_tie_and_says_so() -> None:
 
 def test_a_removal_without_training_that_does_better_is_named() -> None:
     found = made(dose=(ALWAYS, ALWAYS, NEVER), features=(ALWAYS, AS_PEOPLE, AS_PEOPLE))
-    assert found["best"]["name"] == "features"
+    assert found.best.name == "features"
     said = next(line for line in dose_sentences(found) if "another way" in line)
     assert "measured features taken off, strength chosen leaves 0.0 points" in said
     assert "against 50.0 of the chosen dose" in said
@@ -113,8 +116,8 @@ def test_a_removal_without_training_that_does_better_is_named() -> None:
 
 def test_a_dose_that_loses_quality_is_barred_although_it_agrees_with_people() -> None:
     found = made(dose=(ALWAYS, WORSE, NEVER))
-    assert found["chosen"] == 1.0
-    assert found["methods"]["dose"]["barred"] == [0.5]
+    assert found.chosen == 1.0
+    assert found.methods["dose"].barred == (0.5,)
     assert "Doses that lose too much quality: 0.5." in dose_sentences(found)
 
 
@@ -131,9 +134,9 @@ def test_the_tables_hold_every_way_and_every_dose() -> None:
 
 
 def test_mixing_scores_is_compared_with_the_adapter_s_own_curve() -> None:
-    differs = made(dose=(ALWAYS, AS_PEOPLE, NEVER))["mixing_differs"]
-    assert differs["0"]["preferences"] == differs["1"]["preferences"] == 0
-    assert differs["0.5"]["preferences"] == pytest.approx(0.25)  # (1 + 0)/2 − 0.5 = 0: no preference
+    differs = made(dose=(ALWAYS, AS_PEOPLE, NEVER)).mixing_differs
+    assert differs["0"].preferences == differs["1"].preferences == 0
+    assert differs["0.5"].preferences == pytest.approx(0.25)  # (1 + 0)/2 − 0.5 = 0: no preference
 
 
 def test_a_chosen_dose_is_compared_on_the_halves_that_it_was_measured_on() -> None:
@@ -141,17 +144,17 @@ def test_a_chosen_dose_is_compared_on_the_halves_that_it_was_measured_on() -> No
     draw = np.random.default_rng(2).permutation(N)
     as_often = rewards(lambda row: draw[row] < N / 4, lambda row: row % 5)
     found = made(dose=(ALWAYS, ALWAYS, as_often))
-    held = found["methods"]["dose"]["held_out"]["jargon"]
-    assert held["plain"]["mean_signed_gap"]["value"] == 0 and held["plain"]["gap"]["value"] > 0.02
-    plain = held["plain"]["miscalibration"]["value"] + held["plain"]["gap"]["value"]
-    assert found["best"]["losses"]["plain CDA"] == pytest.approx(plain)
-    assert found["chosen"] == 1 and found["best"]["losses"]["dose"] == pytest.approx(plain)
-    assert held["against_plain"]["gap"]["value"] == 0
+    held = found.methods["dose"].held_out["jargon"]
+    assert held.plain.mean_signed_gap.value == 0 and held.plain.gap.value > 0.02
+    plain = held.plain.miscalibration.value + held.plain.gap.value
+    assert found.best.losses["plain CDA"] == pytest.approx(plain)
+    assert found.chosen == 1 and found.best.losses["dose"] == pytest.approx(plain)
+    assert held.against_plain.gap.value == 0
     rows = {row[0]: row for row in dose_tables(found)[0].rows}
-    moved = held["plain"]["miscalibration"]["value"] - held["base"]["miscalibration"]["value"]
-    assert held["plain_change"]["miscalibration"]["value"] == pytest.approx(moved) and moved < 0
+    moved = held.plain.miscalibration.value - held.base.miscalibration.value
+    assert held.plain_change.miscalibration.value == pytest.approx(moved) and moved < 0
     assert rows["plain CDA (dose 1)"][5].startswith(f"−{-100 * moved:.0f} [") and rows["no training"][5] == ""
-    assert rows["plain CDA (dose 1)"][4].startswith(f"{100 * held['plain']['gap']['value']:.0f} [")
+    assert rows["plain CDA (dose 1)"][4].startswith(f"{100 * held.plain.gap.value:.0f} [")
     sentences = " ".join(dose_sentences(found))
     assert "on the same halves" in sentences and "measured on all" not in sentences
 
@@ -164,9 +167,10 @@ def unread(first: int, curve: tuple[Rewards, ...]) -> tuple[Rewards, ...]:
 
 def test_quality_pairs_that_some_dose_cannot_read_are_counted_and_said() -> None:
     found = made(dose=unread(6, (ALWAYS, AS_PEOPLE, NEVER)))
-    assert found["quality_pairs"] == N - 6 == found["methods"]["dose"]["quality"]["n"]
-    assert found["left_out"]["contrasts"] == {}
-    assert list(found["left_out"]["quality pairs"].values()) == [6]
+    quality = found.methods["dose"].quality
+    assert quality is not None and found.quality_pairs == N - 6 == quality.n
+    assert found.left_out["contrasts"] == {}
+    assert list(found.left_out["quality pairs"].values()) == [6]
     said = next(line for line in dose_sentences(found) if line.startswith("Left out"))
     assert said == "Left out: 6 quality pairs (6: a text too long, or both sides the same after cutting)."
     assert not any(line.startswith("Left out") for line in dose_sentences(made(dose=(ALWAYS, AS_PEOPLE, NEVER))))
@@ -176,7 +180,7 @@ def test_without_one_readable_quality_pair_no_dose_is_chosen_and_without_any_it_
     with pytest.raises(DataError, match=r"none of 40 quality pairs can be read at every dose .*audit\.quality=null"):
         made(dose=unread(N, (ALWAYS, WORSE, NEVER)))
     found = made([], dose=(ALWAYS, WORSE, NEVER))
-    assert found["chosen"] == 0.5 and found["quality_pairs"] == 0
+    assert found.chosen == 0.5 and found.quality_pairs == 0
     sentences = " ".join(dose_sentences(found))
     assert "There are no quality pairs" in sentences and "quality accuracy" not in sentences
 

@@ -203,7 +203,7 @@ def with_dose(run: Path, llama: Path, adapter: Path, copy: Path) -> Path:
     record = {"stage": "dose", "counts": {"chosen": 0.5}, "inputs": {"train": "t1"}, "output": "d1"}
     (copy / "dose").mkdir()
     (copy / "dose" / "stage.json").write_text(json.dumps(record))
-    (copy / "dose" / "dose.json").write_text(json.dumps(planted(dose=(ALWAYS, AS_PEOPLE, NEVER))))
+    save(planted(dose=(ALWAYS, AS_PEOPLE, NEVER)), copy / "dose" / "dose.json")
     plain = Plain(
         skew={"jargon": PlainSkew(**dict(change(0.8, 0.3)), by_direction={})}, votes={}, quality_sections=None,
         quality=Quality(**dict(change(0.75, 0.7)), unread=0), triple_skew={}, unseen_phrases={},

@@ -1,0 +1,82 @@
+"""A chosen dose with numbers of one's own, for tests of what reports make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from cda.results.base import Estimate
+from cda.results.dose import (
+    Aim,
+    BestWay,
+    DoseMethod,
+    DosePoint,
+    DoseResult,
+    HeldOutBias,
+    HeldOutChange,
+    HeldOutPeople,
+    MixingDiffers,
+    PlainChange,
+)
+from cda.results.people import AgainstPeople
+
+
+def estimate(value: float, half: float = 0.1, n: int = 100) -> Estimate:
+    return Estimate(
+        value=value, low=value - half, high=value + half, n=n, n_prompts=n, unit="share", method="Wilson 95%"
+    )
+
+
+def held_out(before: float, after: float, half: float, quality: Estimate | None) -> HeldOutBias:
+    """Miscalibration and gap go the way of skew; people's skew is 45%."""
+
+    def people(value: float) -> HeldOutPeople:
+        one = estimate(value)
+        return HeldOutPeople(
+            skew=one, miscalibration=one, gap=one, human_skew=estimate(0.45), mean_signed_gap=one, n_ties=0
+        )
+
+    moved = estimate(after - before, half)
+    change = HeldOutChange(skew=moved, miscalibration=moved, gap=moved, quality=quality)
+    return HeldOutBias(
+        people=people(after),
+        base=people(before),
+        plain=people(before),
+        plain_change=PlainChange(skew=moved, miscalibration=moved),
+        against_base=change,
+        against_plain=change,
+    )
+
+
+def point(dose: float, missed: float, n: int = 100) -> DosePoint:
+    """Quality is 80% and the gap half of what is missed."""
+    people = AgainstPeople(
+        skew=estimate(missed), human_skew=estimate(0.45, n=n), miscalibration=estimate(missed), signed_gap=estimate(0.0),
+        gap=estimate(missed / 2), auc=None, n_ties=0,
+    )  # fmt: skip
+    change = None if dose == 0 else estimate(0.0, n=40)
+    return DosePoint(dose=dose, people=people, quality=estimate(0.8, n=40), quality_change=change)
+
+
+POINTS = (point(0.0, 0.5), point(0.5, 0.2), point(1.0, 0.4))
+
+
+def made_dose(
+    held: Mapping[str, HeldOutBias], chosen: float = 0.5, aim: Aim = "votes", points: Sequence[DosePoint] = POINTS
+) -> DoseResult:
+    """A dose that these biases chose."""
+    method = DoseMethod(
+        chosen=chosen,
+        barred=(),
+        shares={f"{chosen:g}": 1.0},
+        quality=estimate(0.8),
+        quality_kept=True,
+        plain_keeps_quality=True,
+        held_out=dict(held),
+        response={name: tuple(points) for name in held},
+    )
+    return DoseResult(
+        doses=tuple(one.dose for one in points), biases=tuple(held), aim=aim, repeats=4, max_quality_loss=0.05, chosen=chosen,
+        methods={"dose": method}, mixing_differs={"0.5": MixingDiffers(preferences=0.0, distance=0.0, n=100)},
+        best=BestWay(name="dose", losses={"dose": 0.1}), quality_pairs=40, left_out={}, seed=0, too_few={}, missing={},
+        fitted={}, available_quality=40,
+    )  # fmt: skip
