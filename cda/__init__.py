@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cda.api.benchmarks import best_of, quality, win_rate
-    from cda.api.results import Audit, BestOf, Quality, Run, WinRate, load
+    from cda.api.dose import dose
+    from cda.api.results import Audit, BestOf, Dose, Quality, Run, WinRate, load
     from cda.api.runs import audit, train
     from cda.api.texts import label, rewrite
     from cda.errors import CdaError, DataError, LLMError, ModelError, RecipeError, RunError, SpendingError
@@ -30,6 +31,8 @@ _MODULES = {
     "load": "cda.api.results",
     "quality": "cda.api.benchmarks",
     "best_of": "cda.api.benchmarks",
+    "dose": "cda.api.dose",
+    "Dose": "cda.api.results",
     "win_rate": "cda.api.benchmarks",
     "Audit": "cda.api.results",
     "BestOf": "cda.api.results",
@@ -51,6 +54,7 @@ __all__ = [
     "BestOf",
     "CdaError",
     "DataError",
+    "Dose",
     "Estimate",
     "LLMError",
     "Missing",
@@ -63,6 +67,7 @@ __all__ = [
     "WinRate",
     "audit",
     "best_of",
+    "dose",
     "label",
     "load",
     "quality",

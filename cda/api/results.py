@@ -13,13 +13,15 @@ from cda.errors import DataError, RunError
 from cda.files.jsonl import read_json, write_page
 from cda.files.paths import is_a_file, is_a_folder, place_for, user_path
 from cda.results.audit import AuditResult
-from cda.results.base import Saved
+from cda.results.base import Missing, Saved
 from cda.results.benchmarks import BestOfResult, QualityResult, WinRateResult
+from cda.results.dose import DoseFilesResult, DoseResult
 from cda.results.frame import lines
 from cda.results.saved import load as load_result
 from cda.results.saved import save
 from cda.results.train import TrainResult
 from cda.run import RunFolder
+from cda.stages.applied import chosen_dose
 from cda.stages.audit import RESULT as AUDIT
 from cda.stages.report import audit_of
 from cda.stages.train_result import train_result
@@ -178,6 +180,26 @@ class WinRate(WinRateResult, Shown):
         return f"<WinRate of {self.first} over {self.second} by {self.scorer.name}>"
 
 
+class Dose(DoseFilesResult, Shown):
+    """A dose chosen from scores. Its fields are those of `DoseFilesResult`; it has no report of its own."""
+
+    def report(self, path: str | Path) -> None:
+        """There is none.
+
+        Raises:
+            DataError: Always.
+        """
+        raise DataError(f"{path}: a dose from scores has no report; str() of it says all that there is")
+
+    def __str__(self) -> str:
+        from cda.stages.dose_files import dose_files_text
+
+        return dose_files_text(self)
+
+    def __repr__(self) -> str:
+        return f"<Dose {self.held_out.dose:g}>"
+
+
 @dataclass(frozen=True)
 class Run:
     """A run's folder, read when something of it is asked for.
@@ -209,6 +231,16 @@ class Run:
         """
         return train_result(RunFolder(self.folder))
 
+    @cached_property
+    def dose(self) -> DoseResult | Missing:
+        """How the dose of the adapter was chosen.
+
+        Raises:
+            DataError: It was written by another version of cda, or changed.
+        """
+        found = chosen_dose(RunFolder(self.folder))
+        return Missing(reason="no dose was chosen, so that it is as trained") if found is None else found
+
     @property
     def adapter(self) -> Path:
         """Folder of the PEFT adapter at the run's dose.
@@ -222,7 +254,7 @@ class Run:
         return f"<Run in {self.folder}>"
 
 
-def load(path: str | Path) -> Run | Audit | Quality | BestOf | WinRate:
+def load(path: str | Path) -> Run | Audit | Quality | BestOf | WinRate | Dose:
     """A run's folder, or a result that was saved.
 
     Args:
@@ -240,17 +272,17 @@ def load(path: str | Path) -> Run | Audit | Quality | BestOf | WinRate:
         if not any(is_a_file(place / one / "stage.json") for one in ("audit", "train", "label", "synthesize")):
             raise RunError(f"{path}: holds no run; give the folder of a training or an audit ({AUDIT} in audit/)")
         return Run(place)
-    fields = set(found) if isinstance(found := read_json(place), dict) else set()
-    for kind, command in _KINDS.items():
-        own = set(kind.model_fields) - set(Audit.model_fields)
-        if fields & own:
+    fields = found if isinstance(found := read_json(place), dict) else {}
+    for name, (kind, command) in _KINDS.items():
+        if name in fields:
             return load_result(kind, place, command)
     return load_result(Audit, place, "cda audit")
 
 
-_KINDS: dict[type[Quality] | type[BestOf] | type[WinRate], str] = {
-    Quality: "cda quality",
-    BestOf: "cda best-of",
-    WinRate: "cda win-rate",
+_KINDS: dict[str, tuple[type[Quality] | type[BestOf] | type[WinRate] | type[Dose], str]] = {
+    "sets": (Quality, "cda quality"),
+    "attributes": (BestOf, "cda best-of"),
+    "without_counterpart": (WinRate, "cda win-rate"),
+    "held_out": (Dose, "cda dose"),
 }
-"""Results that are known by a field of their own, and the command that makes each."""
+"""A field that no other result has, to the result and the command that makes it."""

@@ -75,14 +75,17 @@ def dose_of_options(files: Mapping[str, str], ties: str, out: str) -> str:
         raise DataError("\n".join(problems))
     paths = {name: user_path(value) for name, value in files.items()}
     quality = (paths["quality-before"], paths["quality-after"]) if "quality-before" in paths else None
-    return dose_from_files(
+    place = place_for(user_path(out))
+    found = dose_from_files(
         paths["before"],
         paths["after"],
         paths.get("votes"),
         quality,
-        result=place_for(user_path(out)),
         ties=ties,  # type: ignore[arg-type]
     )
+    place.parent.mkdir(parents=True, exist_ok=True)
+    save(found, place)
+    return f"{dose_files_text(found)}\nWritten: {place}"
 
 
 def dose_from_files(
@@ -91,14 +94,13 @@ def dose_from_files(
     votes: Path | None = None,
     quality: tuple[Path, Path] | None = None,
     *,
-    result: Path,
     doses: Sequence[float] = DOSES,
     repeats: int = REPEATS,
     max_quality_loss: float = MAX_QUALITY_LOSS,
     ties: TieRule = "drop",
     seed: int = 0,
-) -> str:
-    """Dose–response table, chosen dose and held-out result of mixing two scorings, as text; all of it in `result`.
+) -> DoseFilesResult:
+    """Dose–response, chosen dose and held-out result of mixing two scorings.
 
     Score files hold a row a contrast: `id` (or `query`, or `prompt`), and `perturbed_score` and `base_score`, or `margin`.
     Rows of one `prompt` (or `query`) stay together.
@@ -109,7 +111,6 @@ def dose_from_files(
         votes: As `load_votes` reads them, or people's annotations in the layout of "Flattery, Fluff, and Fog". Without
             a file, the score files' column `votes` or `preferred` (`perturbed`, `base` or `tie`).
         quality: Score files of quality pairs before and after: `chosen_score` and `rejected_score`, or `margin`.
-        result: JSON file to write.
         doses: λ, ascending, with 0 and 1.
         repeats: Splits in two of the cross-validation.
         max_quality_loss: Accuracy on quality pairs that a dose may lose against the base model, as a share.
@@ -135,7 +136,7 @@ def dose_from_files(
         "votes": None if votes is None else str(votes),
         "quality": None if quality is None else tuple(str(one) for one in quality),
     }
-    content = DoseFilesResult(
+    return DoseFilesResult(
         note=NOTE.replace("\n", " "),
         files=files,
         ties=ties,
@@ -145,9 +146,12 @@ def dose_from_files(
         response=response,
         held_out=held,
     )
-    result.parent.mkdir(parents=True, exist_ok=True)
-    save(content, result)
-    return "\n".join([*map(inert, notes), _table(response), "", *_sentences(held), "", NOTE, f"Written: {result}"])
+
+
+def dose_files_text(found: DoseFilesResult) -> str:
+    """For a terminal: what was left out, the dose–response table, and what choosing does where it had no say."""
+    notes = map(inert, found.left_out)
+    return "\n".join([*notes, _table(found.response), "", *_sentences(found.held_out), "", NOTE])
 
 
 def _paired(before: Path, after: Path, sides: tuple[str, str]) -> Paired:

@@ -9,10 +9,19 @@ from typing import Any
 import pytest
 
 from cda.errors import DataError
-from cda.stages.dose_files import dose_from_files
+from cda.results.saved import save
+from cda.stages import dose_files
 
 Rows = list[dict[str, Any]]
 N = 40
+
+
+def dose_from_files(*given: Any, result: Path, **options: Any) -> str:
+    """The text for a terminal; the numbers are saved."""
+    found = dose_files.dose_from_files(*given, **options)
+    result.parent.mkdir(parents=True, exist_ok=True)
+    save(found, result)
+    return dose_files.dose_files_text(found)
 
 
 def write(path: Path, rows: Rows) -> Path:
