@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
 
 import pytest
+import result_reference
 import yaml
 from documented_commands import READMES, worked_example
 from documents import DISCOVER, EVALS, NOTICES, READING, RECIPES, ROOT, made_parts, part
@@ -43,6 +45,29 @@ def made() -> dict[tuple[Path, str], str]:
 def test_made_parts_are_up_to_date(document: Path, name: str, fewest: int, made: dict[tuple[Path, str], str]) -> None:
     assert len(made[document, name].splitlines()) >= fewest
     assert part(document, name) == made[document, name], "run `python tests/documents.py`"
+
+
+def test_the_reference_of_results_is_up_to_date_and_says_what_each_field_is() -> None:
+    for file, made in result_reference.files().items():
+        assert file.read_text(encoding="utf-8") == made, "run `python tests/documents.py`"
+    page = result_reference.DOCS / "results.md"
+    untyped = [line for line in page.read_text(encoding="utf-8").splitlines() if "| any |" in line]
+    assert [line.split("`")[1] for line in untyped] == ["paper"]
+    assert {path.stem for path in (result_reference.DOCS / "schemas").iterdir()} == set(result_reference.KINDS)
+
+
+@pytest.mark.parametrize("name", ["audit", "quality", "best_of", "win_rate", "dose", "dose_files"])
+def test_what_commands_write_fits_its_schema(name: str) -> None:
+    files = {
+        "audit": "audit-function/run/audit/audit.json", "quality": "quality/run/quality.json", "best_of": "best-of/run/best_of_n.json",
+        "win_rate": "win-rate/run/win_rate.json", "dose": "train-seeds/run/dose/dose.json", "dose_files": "dose-files/run.json",
+    }  # fmt: skip
+    written = json.loads((ROOT / "tests" / "golden" / "data" / files[name]).read_text(encoding="utf-8"))
+    kind, _ = result_reference.KINDS[name]
+    schema = result_reference.schema(kind)
+    assert set(written) <= set(schema["properties"])
+    assert set(schema["required"]) - set(written) <= {"versions", "recipe"}  # of this machine, and not recorded
+    assert written["schema_version"] == schema["properties"]["schema_version"]["const"] == kind.current_schema()
 
 
 def test_every_made_part_is_compared(made: dict[tuple[Path, str], str]) -> None:

@@ -58,7 +58,11 @@ def test_the_planted_dose_is_chosen_shown_and_written(tmp_path: Path) -> None:
     halves = next(line for line in text.splitlines() if "gaps on the same halves" in line)
     assert "base model 50 [" in halves and "plain CDA 50 [" in halves
     assert "Held-out gaps are those of one half at a time, averaged." in text
-    assert "cda dose RECIPE" in text and text.endswith(f"Written: {result}")
+    assert "cda dose RECIPE" in text
+    named = dict(zip(("before", "after", "votes"), map(str, files(tmp_path)), strict=True))
+    elsewhere = tmp_path / "newer" / "dose.json"
+    said = dose_files.dose_of_options(named, "drop", str(elsewhere))
+    assert said.endswith(f"Written: {elsewhere}") and elsewhere.is_file()
     lines = text.splitlines()
     assert next(line for line in lines if line.startswith("dose ")).split() == [
         "dose",

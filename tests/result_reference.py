@@ -1,0 +1,118 @@
+"""The reference of result files: `docs/results.md` and a JSON Schema for each, made from the types by `python tests/documents.py`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from cda.results.audit import AuditResult
+from cda.results.base import Saved
+from cda.results.benchmarks import BestOfResult, QualityResult, WinRateResult
+from cda.results.dose import DoseFilesResult, DoseResult
+from cda.results.inspect import InspectResult
+
+DOCS = Path(__file__).parent.parent / "docs"
+KINDS: dict[str, tuple[type[Saved], str]] = {
+    "audit": (AuditResult, "`audit/audit.json` of a run: `cda audit`, `cda train`, `cda.audit`, `run.audit`"),
+    "quality": (QualityResult, "`quality.json`: `cda quality`, `cda.quality`"),
+    "best_of": (BestOfResult, "`best_of_n.json`: `cda best-of`, `cda.best_of`"),
+    "win_rate": (WinRateResult, "`win_rate.json`: `cda win-rate`, `cda.win_rate`"),
+    "dose": (DoseResult, "`dose/dose.json` of a training: `run.dose`"),
+    "dose_files": (DoseFilesResult, "`dose.json` of score files: `cda dose --before … --after …`, `cda.dose`"),
+    "inspect": (InspectResult, "`inspect.json`: `cda inspect`"),
+}
+
+
+def schema(kind: type[Saved]) -> dict[str, Any]:
+    """The JSON Schema of what is written; fields that are only in memory are not in it."""
+    found = kind.model_json_schema(mode="serialization")
+    for name in kind.in_memory:
+        found["properties"].pop(name, None)
+    found["required"] = [name for name in found.get("required", []) if name not in kind.in_memory]
+    found["$defs"] = {name: one for name, one in found.get("$defs", {}).items() if name in _used(found)}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found}
+
+
+def _used(found: dict[str, Any]) -> set[str]:
+    """Definitions that are reached from the properties."""
+    reached: set[str] = set()
+    left = [found["properties"]]
+    while left:
+        names = set(re.findall(r'"#/\$defs/([^"]+)"', json.dumps(left.pop()))) - reached
+        reached |= names
+        left += [found["$defs"][name] for name in names]
+    return reached
+
+
+def files() -> dict[Path, str]:
+    """Every file of the reference, with what the types say stands in it."""
+    schemas = {name: schema(kind) for name, (kind, _) in KINDS.items()}
+    made = {
+        DOCS / "schemas" / f"{name}.json": json.dumps(one, indent=1, ensure_ascii=False) + "\n"
+        for name, one in schemas.items()
+    }
+    return {DOCS / "results.md": "\n".join(_page(schemas)) + "\n", **made}
+
+
+def _page(schemas: dict[str, dict[str, Any]]) -> Iterator[str]:
+    yield "# What stands in a result"
+    yield ""
+    yield "Every field of every result, as an attribute in Python and as a key in its file. This page and the JSON Schemas in"
+    yield "[schemas/](schemas/) are made from the types by `python tests/documents.py`. A value that is not there is `Missing`, with its"
+    yield "reason; intervals are 95%. What the numbers mean stands in [reading a report](../cda/report/README.md)."
+    parts: dict[str, dict[str, Any]] = {}
+    for name, one in schemas.items():
+        yield from ["", f"## {one['title']}", "", f"{KINDS[name][1]}. {_text(one)}".strip(), ""]
+        yield from _table(one)
+        parts |= one["$defs"]
+    yield from ["", "## Their parts"]
+    for name in sorted(parts):
+        if "properties" in parts[name]:
+            yield from ["", f"### {_titled(name)}", "", _text(parts[name]), ""]
+            yield from _table(parts[name])
+
+
+def _table(one: dict[str, Any]) -> Iterator[str]:
+    yield "| field | type | |"
+    yield "| --- | --- | --- |"
+    for name, field in one["properties"].items():
+        yield f"| `{name}` | {_type(field)} | {_text(field)} |"
+
+
+def _type(field: dict[str, Any]) -> str:
+    if "$ref" in field:
+        name = _titled(field["$ref"].rpartition("/")[2])
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in field:
+        return " or ".join(dict.fromkeys(map(_type, field["anyOf"])))
+    if "const" in field:
+        return f"`{json.dumps(field['const'])}`"
+    if "enum" in field:
+        return " or ".join(f"`{json.dumps(one)}`" for one in field["enum"])
+    kind = field.get("type", "any")
+    if kind == "array":
+        each = field.get("items") or (field.get("prefixItems") or [{}])[0]
+        return f"list of {_type(each)}"
+    if kind == "object" and isinstance(field.get("additionalProperties"), dict):
+        return f"dict of {_type(field['additionalProperties'])}"
+    return {
+        "null": "None",
+        "string": "str",
+        "integer": "int",
+        "number": "float",
+        "boolean": "bool",
+        "object": "dict",
+    }.get(kind, kind)
+
+
+def _titled(name: str) -> str:
+    """A definition's name without what is not of its type's name, such as the parameters of a generic."""
+    return re.sub(r"_+", "_", re.sub(r"\W", "_", name)).strip("_")
+
+
+def _text(of: dict[str, Any]) -> str:
+    text = " ".join(str(of.get("description", "")).split("Attributes:")[0].split())
+    return re.sub(r"([|*<>])", r"\\\1", text)
