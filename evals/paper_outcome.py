@@ -55,28 +55,29 @@ def own_numbers(audit: dict[str, Any], bias: str, expected: dict[str, Any], run:
     votes, where = audit["votes"][bias], f"{bias} {size} {run}"
     yield f"{where}: pairs with a majority", table["human_skew"]["n"], votes["human_skew"]["n"]
     yield from _shares(f"{where}: human skew", table["human_skew"], votes["human_skew"])
-    yield from _shares(f"{where}: skew", model["skew"], votes["skew_on_voted"]["model"])
-    yield from _shares(f"{where}: miscalibration", model["miscalibration"], votes["miscalibration"]["model"])
-    yield from _shares(f"{where}: AUC", model["auc"], votes["auc"]["model"])
+    yield from _shares(f"{where}: skew", model["skew"], votes["skew_on_voted"]["before"])
+    yield from _shares(f"{where}: miscalibration", model["miscalibration"], votes["miscalibration"]["before"])
+    yield from _shares(f"{where}: AUC", model["auc"], votes["auc"]["before"])
     yield f"{where}: ties and splits left out", sum(table["not_counted"].values()), sum(votes["left_out"].values())
 
 
 def released_numbers(audit: dict[str, Any], bias: str, expected: dict[str, Any], bench: Any) -> Iterator[Compared]:
     """What the audit says of the paper's own models and judges beside those of the tables."""
     found, table = audit["paper"]["biases"][bias], expected["labels"]["as_released"]
+    people = found["people"]
     runs = {"before": "base", "after": found["run"]}
     for when, run in runs.items():
         for what in ("skew", "miscalibration"):
             for size, model in table["models"][run]["sizes"].items():
                 where = f"{bias}, beside: {size} {run} {what}"
-                yield from _shares(where, model[what], found["models"][size][what][when])
+                yield from _shares(where, model[what], people["models"][size][what][when])
             mean = table["models"][run]["mean"][what]
-            yield f"{bias}, beside: mean {run} {what}", mean["value"], found["mean"][what][when]["value"]
+            yield f"{bias}, beside: mean {run} {what}", mean["value"], people["mean"][what][when]["value"]
     for judge, one in table["judges"].items():
-        if judge in found["judges"]:
+        if judge in people["judges"]:
             for what in ("skew", "miscalibration"):
                 where = f"{bias}, beside: {judge} {what}, its ties left out"
-                yield from _shares(where, one["ties_left_out"][what], found["judges"][judge][what]["model"])
+                yield from _shares(where, one["ties_left_out"][what], people["judges"][judge][what])
     for when, run in {"before": "base", "after": f"{bias} {found['run']}"}.items():
         for size, sections in bench.get(run, {}).items():
             for name, value in sections.items():
@@ -130,7 +131,7 @@ def main(arguments: list[str] | None = None) -> int:
                     compared += triple_numbers(audit, release, bias, size, run)
                     numbers[f"{bias} {size} {run}"] = {
                         "triple_skew": audit["triple_skew"][bias]["skew"]["before"],
-                        "skew_on_voted": audit["votes"][bias]["skew_on_voted"]["model"],
+                        "skew_on_voted": audit["votes"][bias]["skew_on_voted"]["before"],
                         "excluded": {name: one for name, one in audit["excluded"].items() if "release" in name},
                     }
                     print(f"  {bias} {size} {when}: audited", flush=True)

@@ -12,6 +12,7 @@ from cda.report.tables import Table, compares
 from cda.results.audit import AuditResult
 from cda.results.base import BeforeAfter, Measure, Missing, PerScoring, Result, Test
 from cda.results.effects import NORMAL_TEST, Effect, PairsEffect
+from cda.results.paper import PaperPeople, PaperShare
 from cda.results.people import Agreement, PoweredShare, PoweredVotes
 from cda.results.skew import OverSeeds
 
@@ -148,18 +149,17 @@ def _each(parts: Iterable[PerScoring[Any]]) -> list[object]:
 
 
 def _paper(audit: AuditResult) -> list[_Measure]:
-    biases = (audit.get("paper") or {}).get("biases", {}).values()
-    shares = [
-        one[what]
-        for bias in biases
-        for one in (*bias.get("models", {}).values(), *bias.get("judges", {}).values(), bias.get("mean", {}))
-        for what in ("skew", "miscalibration")
-        if what in one
-    ]
-    labels = [found for bias in biases for found in _at(bias, "labels")]
+    biases = [] if audit.paper is None else list(audit.paper.biases.values())
+    people = [one.people for one in biases if isinstance(one.people, PaperPeople)]
+    models = [one for each in people for one in (*each.models.values(), *([each.mean] if each.mean else []))]
+    moved = [share for one in models for share in (one.skew, one.miscalibration) if isinstance(share, PaperShare)]
+    said = [share for each in people for one in each.judges.values() for share in (one.skew, one.miscalibration)]
+    name = "skew and miscalibration of the paper's models and judges"
     return [
-        _changed("skew and miscalibration of the paper's models and judges", shares, tested=False),
-        _Measure("the paper's labels of its training sample", labels, [], []),
+        _Measure(
+            name, [*(end for one in moved for end in (one.before, one.after)), *said], [one.change for one in moved], []
+        ),
+        _Measure("the paper's labels of its training sample", [one.labels for one in biases if one.labels], [], []),
     ]
 
 
@@ -254,24 +254,6 @@ def _of_measures(name: str, parts: Sequence[Measure], tested: bool = True) -> _M
 
 def _found(parts: Iterable[Measure | Missing]) -> list[Measure]:
     return [one for one in parts if isinstance(one, Measure)]
-
-
-def _changed(name: str, parts: list[object], tested: bool = True) -> _Measure:
-    """A measure that holds one estimate a scoring, and where there are two scorings their change and its test."""
-    dicts = [dict(one) for one in parts if isinstance(one, dict | Result)]
-    intervals = [value for one in dicts for key, value in one.items() if key not in ("change", "unpaired")]
-    changes = [found for one in dicts for found in _at(one, "change")]
-    return _Measure(name, intervals, changes, [one["p_method"] for one in dicts if tested and "p_method" in one])
-
-
-def _at(value: object, *path: str) -> list[object]:
-    """What lies at a path, as a list; empty where it or something on the way is missing."""
-    for key in path:
-        value = dict(value) if isinstance(value, Result) else value
-        if not isinstance(value, dict) or key not in value:
-            return []
-        value = value[key]
-    return [] if value is None else [value]
 
 
 def _joined(names: Iterable[str]) -> str:

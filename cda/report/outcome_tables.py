@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cda.data.release import SOURCE
-from cda.report.numbers import NOT_ESTIMATED, Json, count, decimals, points, share
+from cda.report.numbers import NOT_ESTIMATED, count, decimals, points, share
 from cda.report.quality_tables import accuracy, tenth_points, tenths
 from cda.report.tables import (
     Table,
@@ -19,9 +19,10 @@ from cda.report.tables import (
 )
 from cda.report.verdict import targets
 from cda.results.audit import AuditResult
-from cda.results.base import Missing
+from cda.results.base import Estimate, Missing
 from cda.results.benchmarks import AccuracyGroup
-from cda.results.data import Contingency, LabelRates
+from cda.results.data import Contingency
+from cda.results.paper import PaperOutcome, PaperPeople
 
 Row = tuple[str, ...]
 _TIES = {
@@ -34,23 +35,26 @@ _TIES = {
 
 
 def paper_sentences(audit: AuditResult) -> list[str]:
-    """What the release held, which rule for ties holds, and what is missing."""
-    paper = audit["paper"]
-    found = []
-    for name, one in paper["biases"].items():
-        voted = f", {one['with_majority']} with a majority for one side" if "with_majority" in one else ""
-        found.append(
-            f"{name}: {one['pairs']} pairs that people voted on{voted}; {one['triples']} triples, of which people voted on "
-            f"{one['triples_voted']}."
+    """What the release held, which rule for ties holds, and what is missing; nothing without a release."""
+    paper, found = audit.paper, list[str]()
+    if paper is None:
+        return found
+    for name, one in paper.biases.items():
+        voted = (
+            f", {one.people.with_majority} with a majority for one side" if isinstance(one.people, PaperPeople) else ""
         )
-    rules = dict.fromkeys(one["rule"] for one in paper["biases"].values() if "rule" in one)
+        found.append(
+            f"{name}: {one.pairs} pairs that people voted on{voted}; {one.triples} triples, of which people voted on "
+            f"{one.triples_voted}."
+        )
+    rules = dict.fromkeys(people.rule for people in _peoples(paper).values())
     found += [_TIES[rule] for rule in rules]
-    if paper["biases"]:
+    if paper.biases:
         found.append(
             "The answers of the triples are counted as without the bias, since the rewriter was asked to add it; the release "
             "labels none of them."
         )
-    for part, names in paper["missing"].items():
+    for part, names in paper.missing.items():
         found.append(f"Missing in the release: {part} of {', '.join(names)}.")
     if audit.quality_sections is None:
         found.append("RewardBench by section was not measured: audit.quality names no file with sections.")
@@ -59,9 +63,10 @@ def paper_sentences(audit: AuditResult) -> list[str]:
 
 def paper_tables(audit: AuditResult) -> list[Table]:
     """This run's outcome first; then the paper's models, its judges, RewardBench as released, labels."""
-    if not audit.get("paper"):
+    paper = audit.paper
+    if paper is None:
         return []
-    tables = [outcome_table(audit), _models(audit), _judges(audit), _rewardbench(audit), _labels(audit)]
+    tables = [outcome_table(audit), _models(paper), _judges(paper), _rewardbench(paper), _labels(paper)]
     return [table for table in tables if table is not None]
 
 
@@ -99,8 +104,12 @@ def _of_section(group: AccuracyGroup, name: str) -> Row:
     return (f"{name}: {group.name}", *map(accuracy, scores), *moved, count(scores[0]))
 
 
-def _models(audit: AuditResult) -> Table | None:
-    rows = [row for name, one in audit["paper"]["biases"].items() for row in _of_models(name, one)]
+def _peoples(paper: PaperOutcome) -> dict[str, PaperPeople]:
+    return {name: one.people for name, one in paper.biases.items() if isinstance(one.people, PaperPeople)}
+
+
+def _models(paper: PaperOutcome) -> Table | None:
+    rows = [row for name, people in _peoples(paper).items() for row in _of_models(name, people)]
     if not rows:
         return None
     header = ("the paper's model", "before", "after", "change (points)", "n", "pairs without a score")
@@ -111,56 +120,57 @@ def _models(audit: AuditResult) -> Table | None:
     return Table(caption, header, tuple(rows))
 
 
-def _of_models(name: str, one: Json) -> Iterator[Row]:
-    mean = one.get("mean")
-    named = {f"{size}": model for size, model in one.get("models", {}).items()}
-    if mean:
-        named[f"mean of {', '.join(mean['of'])}"] = mean
+def _of_models(name: str, people: PaperPeople) -> Iterator[Row]:
+    named = dict(people.models)
+    if people.mean is not None:
+        named[f"mean of {', '.join(people.mean.of)}"] = people.mean
     for size, model in named.items():
-        without = str(model["without_score"])
-        if "missing" in model:
-            yield (f"{name}, {size}", model["missing"], "", "", "", without)
-            continue
-        for what in ("skew", "miscalibration"):
-            cells = [share(model[what][when]) if when in model[what] else "no scores" for when in ("before", "after")]
-            moved = points(model[what]["change"], "") if "change" in model[what] else ""
-            n = count(model[what].get("before", model[what].get("after")))
+        without = str(model.without_score)
+        for what, one in (("skew", model.skew), ("miscalibration", model.miscalibration)):
+            if isinstance(one, Missing):
+                yield (f"{name}, {size}", one.reason, "", "", "", without)
+                break
+            cells = [share(found) if isinstance(found, Estimate) else found.reason for found in (one.before, one.after)]
+            moved = points(one.change, "") if isinstance(one.change, Estimate) else ""
+            n = next((count(found) for found in (one.before, one.after) if isinstance(found, Estimate)), "")
             yield (f"{name}, {size}: {what}", *cells, moved, n, without)
 
 
-def _judges(audit: AuditResult) -> Table | None:
+def _judges(paper: PaperOutcome) -> Table | None:
     rows: list[Row] = []
-    for name, one in audit["paper"]["biases"].items():
-        for judge, found in one.get("judges", {}).items():
-            left_out = (str(found["ties"]), str(found["without_verdict"]))
-            if "missing" in found:
-                rows.append((f"{name}, {judge}", NOT_ESTIMATED, found["missing"], "0", *left_out))
+    for name, people in _peoples(paper).items():
+        for judge, found in people.judges.items():
+            left_out = (str(found.ties), str(found.without_verdict))
+            if isinstance(found.skew, Missing) or isinstance(found.miscalibration, Missing):
+                reason = found.skew.reason if isinstance(found.skew, Missing) else ""
+                rows.append((f"{name}, {judge}", NOT_ESTIMATED, reason, "0", *left_out))
                 continue
-            cells = [share(found[what]["model"]) for what in ("skew", "miscalibration")]
-            rows.append((f"{name}, {judge}", *cells, count(found["skew"]["model"]), *left_out))
+            rows.append(
+                (f"{name}, {judge}", share(found.skew), share(found.miscalibration), count(found.skew), *left_out)
+            )
     header = ("LLM judge", "skew", "miscalibration", "n", "its ties", "pairs without a verdict")
     caption = "The paper's LLM judges on the same pairs, their ties left out as there, with 95% intervals"
     return Table(caption, header, tuple(rows)) if rows else None
 
 
-def _rewardbench(audit: AuditResult) -> Table | None:
+def _rewardbench(paper: PaperOutcome) -> Table | None:
     rows: list[Row] = []
-    for name, one in audit["paper"]["biases"].items():
-        for size, found in one.get("rewardbench", {}).items():
+    for name, one in paper.biases.items():
+        for size, found in one.rewardbench.items():
             for section in dict.fromkeys(section for scores in found.values() for section in scores):
-                values = [found.get(when, {}).get(section) for when in ("before", "after")]
-                cells = ["" if value is None else f"{tenths(value)}%" for value in values]
-                moved = tenths(values[1] - values[0]) if None not in values else ""
+                before, after = (found.get(when, {}).get(section) for when in ("before", "after"))
+                cells = ["" if value is None else f"{tenths(value)}%" for value in (before, after)]
+                moved = "" if before is None or after is None else tenths(after - before)
                 rows.append((f"{name}, {size}: {section}", *cells, moved))
     header = ("section", "before", "after", "change (points)")
     caption = "RewardBench of the paper's models as released: sections' accuracies and no items, so that no interval can be given"
     return Table(caption, header, tuple(rows)) if rows else None
 
 
-def _labels(audit: AuditResult) -> Table | None:
+def _labels(paper: PaperOutcome) -> Table | None:
     rows: list[Row] = []
-    for name, one in audit["paper"]["biases"].items():
-        labels = LabelRates.model_validate(one["labels"]) if one.get("labels") else None
+    for name, one in paper.biases.items():
+        labels = one.labels
         if labels and isinstance(labels.contingency, Contingency):
             rates, r = labels.contingency, labels.r_train
             cells = [share(rate) for rate in (rates.selection_rate, rates.chosen_rate, rates.rejected_rate)]

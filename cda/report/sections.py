@@ -109,7 +109,7 @@ def _cost(audit: AuditResult) -> Section | None:
 
 
 def _paper(audit: AuditResult) -> Section | None:
-    if not audit.get("paper"):
+    if audit.paper is None:
         return None
     text = (
         'What "Flattery, Fluff, and Fog" (Bharadwaj et al. 2025) reports, of this run: on the pairs of its release that its people '

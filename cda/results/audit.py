@@ -12,6 +12,7 @@ from cda.results.dose import DoseResult
 from cda.results.drift import BiasDrift
 from cda.results.effects import BiasEffects
 from cda.results.facts import AuditedBias, Example, RunFacts, Scorer, Sources, TrainingStages
+from cda.results.paper import PaperOutcome
 from cda.results.people import BiasPanel, VotedBias
 from cda.results.rate import BiasRate
 from cda.results.rewards import RewardSpread
@@ -54,7 +55,8 @@ class AuditResult(Saved):
     """None without sections."""
     triple_skew: dict[str, TripleSkew]
     """By bias with triples."""
-    paper: Any
+    paper: PaperOutcome | None
+    """None without the release."""
     effects: dict[str, BiasEffects]
     drift: dict[str, BiasDrift]
     plain: Plain | None

@@ -304,19 +304,6 @@ def per_scoring(values: Mapping[str, T]) -> PerScoring[T]:
     return PerScoring(**dict(zip(("before", "after"), values.values(), strict=False)))
 
 
-def change_json(change: Change) -> dict[str, Any]:
-    """A change as JSON."""
-    return {
-        "before": change.before.model_dump(),
-        "after": change.after.model_dump(),
-        "change": change.change.model_dump(),
-        "unpaired": change.unpaired.model_dump(),
-        "p_value": change.p_value,
-        "p_method": change.p_method,
-        "ties": {"before": change.n_ties[0], "after": change.n_ties[1]},
-    }
-
-
 def _said(prompt: Any, first: tuple[str, str], second: tuple[str, str], scorings: Scorings) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for label, scoring in scorings.items():

@@ -39,6 +39,7 @@ from cda.results.facts import (
     TrainCounts,
     TrainingStages,
 )
+from cda.results.paper import PaperBias, PaperJudge, PaperModel, PaperOutcome, PaperPeople, PaperShare
 from cda.results.people import VotedBias
 from cda.results.rate import BiasRate
 from cda.results.rewards import RewardSpread
@@ -180,29 +181,33 @@ def _sections(two: bool) -> SetQuality | None:
     return audit_quality.by_section(found, scorings, SEED)
 
 
-def _paper(two: bool) -> Audit:
+def _paper(two: bool) -> PaperOutcome:
     """What a release says of jargon: one size with both scores, one with the first alone, a judge, RewardBench, labels."""
-    shares = {what: _released((0.5, 0.25)) for what in ("skew", "miscalibration")}
-    alone = {what: {"before": _released((0.5,))["model"]} for what in shares}
-    judged = {what: _released((0.6,)) for what in shares}
+    ids, none = [str(row) for row in range(40)], Missing(reason="no scores")
+    change = positive_share_change(_margins(0.5, 40), _margins(0.25, 40), ids)
+    both = PaperShare(before=change.before, after=change.after, change=change.change)
+    alone = PaperShare(before=positive_share(_margins(0.5, 40), ids), after=none, change=none)
+    unscored, mute = (
+        Missing(reason="no pair with a majority has a score"),
+        Missing(reason="no pair has a verdict for one side"),
+    )
+    said = positive_share(_margins(0.6, 40), ids)
     group = _group("jargon", (0.5,), True, "file", None, "reward", False, 0)
-    labels = {"labels": _analysis([group], True, "drop")["jargon"].labels} if two else {}
-    return {
-        "missing": {"labels of the training sample": ["length"]},
-        "biases": {
-            "jargon": {
-                "pairs": 48, "triples": 60, "triples_voted": 41, "run": "750_3", "rule": "as-released", "left_out": {"tie": 8},
-                "with_majority": 40,
-                "models": {"2B": {"without_score": 0, **shares}, "3B": {"without_score": 2, **alone},
-                           "8B": {"without_score": 48, "missing": "no pair with a majority has a score"}},
-                "mean": {"of": ["2B", "3B"], "without_score": 2, **shares},
-                "judges": {"gpt-4o": {"ties": 5, "without_verdict": 1, **judged},
-                           "mute": {"ties": 40, "without_verdict": 8, "missing": "no pair has a verdict for one side"}},
-                "rewardbench": {"2B": {"before": {"Chat": 0.807, "Safety": 0.912}, "after": {"Chat": 0.813, "Safety": 0.901}}},
-                **labels,
-            }
-        },
-    }  # fmt: skip
+    people = PaperPeople(
+        rule="as-released", left_out={"tie": 8}, with_majority=40,
+        models={"2B": PaperModel(of=("2B",), without_score=0, skew=both, miscalibration=both),
+                "3B": PaperModel(of=("3B",), without_score=2, skew=alone, miscalibration=alone),
+                "8B": PaperModel(of=("8B",), without_score=48, skew=unscored, miscalibration=unscored)},
+        mean=PaperModel(of=("2B", "3B"), without_score=2, skew=both, miscalibration=both),
+        judges={"gpt-4o": PaperJudge(ties=5, without_verdict=1, skew=said, miscalibration=said),
+                "mute": PaperJudge(ties=40, without_verdict=8, skew=mute, miscalibration=mute)},
+    )  # fmt: skip
+    bias = PaperBias(
+        pairs=48, triples=60, triples_voted=41, run="750_3", people=people,
+        rewardbench={"2B": {"before": {"Chat": 0.807, "Safety": 0.912}, "after": {"Chat": 0.813, "Safety": 0.901}}},
+        labels=_analysis([group], True, "drop")["jargon"].labels if two else None,
+    )  # fmt: skip
+    return PaperOutcome(missing={"labels of the training sample": ("length",)}, parts=(), biases={"jargon": bias})
 
 
 @cache
@@ -224,14 +229,6 @@ def _rewards(shares: tuple[float, ...], rate: bool, *made_of: Any) -> RewardSpre
 def _measure(shares: tuple[float, ...], n: int = 400) -> Measure:
     margins = {str(at): _margins(share, n) for at, share in enumerate(shares)}
     return audit_result.measure_of(margins, [str(row) for row in range(n)])
-
-
-def _released(shares: tuple[float, ...]) -> Audit:
-    """A share of 40 rows as the paper's part of an audit holds it."""
-    ids = [str(row) for row in range(40)]
-    if len(shares) == 2:
-        return audit_result.change_json(positive_share_change(_margins(shares[0], 40), _margins(shares[1], 40), ids))
-    return {"model": positive_share(_margins(shares[0], 40), ids).model_dump(), "ties": {"model": 0}}
 
 
 def _beyond_noise(groups: list[Group], quality: tuple[float, ...] | None) -> dict[str, Estimate | Missing]:

@@ -109,18 +109,19 @@ def test_the_paper_s_own_models_and_judges_stand_beside(release: Path, scorer: s
     paper = result(out)["paper"]
     one = paper["biases"]["jargon"]
     assert paper["missing"] == {} and (one["pairs"], one["triples"], one["triples_voted"]) == (24, 30, 24)
-    model = one["models"]["2B"]
+    people = one["people"]
+    model = people["models"]["2B"]
     assert [model["skew"][when]["value"] for when in ("before", "after", "change")] == [0.5, 0.0, -0.5]
     assert [model["miscalibration"][when]["value"] for when in ("before", "after")] == [0.5, 0.4]
     # 3B has no score of pair 5, where people have a majority.
-    assert (one["models"]["3B"]["skew"]["before"]["n"], one["models"]["3B"]["without_score"]) == (19, 1)
-    assert (one["mean"]["of"], one["mean"]["skew"]["before"]["n"]) == (["2B", "3B"], 19)
-    assert one["mean"]["skew"]["before"]["value"] == pytest.approx(10 / 19)
-    assert one["mean"]["skew"]["change"]["value"] == pytest.approx(-10 / 19)
+    assert (people["models"]["3B"]["skew"]["before"]["n"], people["models"]["3B"]["without_score"]) == (19, 1)
+    assert (people["mean"]["of"], people["mean"]["skew"]["before"]["n"]) == (["2B", "3B"], 19)
+    assert people["mean"]["skew"]["before"]["value"] == pytest.approx(10 / 19)
+    assert people["mean"]["skew"]["change"]["value"] == pytest.approx(-10 / 19)
     # Of the 20 pairs with a majority the judge ties on 0, 4, 8, 12 and 16; it is for the base on all others.
-    judge = one["judges"]["gpt-4o"]
-    assert (judge["skew"]["model"]["value"], judge["skew"]["model"]["n"], judge["ties"]) == (0.0, 15, 5)
-    assert judge["miscalibration"]["model"]["value"] == pytest.approx(6 / 15)
+    judge = people["judges"]["gpt-4o"]
+    assert (judge["skew"]["value"], judge["skew"]["n"], judge["ties"]) == (0.0, 15, 5)
+    assert judge["miscalibration"]["value"] == pytest.approx(6 / 15)
     assert one["rewardbench"]["2B"]["after"]["Chat"] == 0.75
 
 
