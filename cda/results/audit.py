@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from cda.records import Exclusions
 from cda.results.base import Estimate, Missing, Saved
@@ -88,33 +88,3 @@ class AuditResult(Saved):
     """Only in memory, for the report: how the dose was chosen."""
     run: RunFacts | None = None
     """Only in memory, for the report: when, where and for how much the run's stages were made."""
-
-    # The five below let readers be moved to attributes part by part; they go with the last `Any` above.
-    def __getitem__(self, name: str) -> Any:
-        return getattr(self, name)
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        self.__dict__[name] = value
-
-    def __contains__(self, name: str) -> bool:
-        return getattr(self, name, None) is not None
-
-    def keys(self) -> list[str]:
-        return [name for name in type(self).model_fields if getattr(self, name) is not None]
-
-    def get(self, name: str, default: Any = None) -> Any:
-        found = getattr(self, name, None)
-        return default if found is None else found
-
-    def items(self) -> list[tuple[str, Any]]:
-        return [(name, getattr(self, name)) for name in self.keys()]
-
-    def __or__(self, other: Any) -> AuditResult:
-        return self.model_copy(update=dict(other.items()))
-
-    def __ror__(self, other: Any) -> Any:
-        return other | dict(self.items())
-
-    def __ior__(self, other: Any) -> AuditResult:
-        self.__dict__.update(other)
-        return self

@@ -57,7 +57,7 @@ def five_examples(voted: Any) -> Any:
         _example("peas", "vagueness", 0.5, -0.5, None),
         _example("corn", "jargon", -1.0, 0.0, "tie"),
     )
-    return voted | {"examples": examples, "run": RUN}
+    return voted.model_copy(update={"examples": examples, "run": RUN})
 
 
 @pytest.fixture

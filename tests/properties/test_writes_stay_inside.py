@@ -20,8 +20,12 @@ from cda.data.load import load_rows
 from cda.discovery.attribute import described, distinct_names
 from cda.errors import CdaError, DataError, RunError
 from cda.files.paths import as_part, is_reserved, own_folder, place_for, user_path
+from cda.records import Exclusions
 from cda.report.plots.plot import Plot, save
 from cda.report.quality_files import rewardbench_files
+from cda.results.base import Estimate
+from cda.results.benchmarks import Accuracy, AccuracyGroup, QualityResult, QualityScoring, SetQuality
+from cda.results.facts import RewardModelFacts
 from cda.run import RunFolder, Stage
 from cda.stages.discover_result import _bias_files
 from cda.stages.figures import write_figures
@@ -117,9 +121,20 @@ def test_rewardbench_files_stay_below_their_folder(tmp_path: Path) -> None:
 
 
 def _rewardbench(name: str) -> dict[str, Any]:
-    group = {"name": "all", "scores": {"model": {"estimate": {"value": 0.5}}}}
-    one = {"name": name, "format": "rewardbench-2", "subsets": [group]}
-    return rewardbench_files({"sets": [one], "scorings": [{"label": "model", "model": f"../{name}/{name}"}]}, [])
+    half = Estimate(value=0.5, low=0.4, high=0.6, n=9, n_prompts=9, unit="share", method="m")
+    group = AccuracyGroup(
+        name="all", scores={"model": Accuracy(estimate=half, standard_error=0.1, n_ties=0)}, shift=None
+    )
+    one = SetQuality(
+        name=name, source="a.jsonl", format="rewardbench-2", n_items=9, exclusions=Exclusions(9, {}), left_out_rows={},
+        unread=0, unread_reasons={}, n_expected={}, overall=group, sections=(group,), subsets=(group,), cells=(),
+    )  # fmt: skip
+    scoring = QualityScoring(
+        label="model", model=f"../{name}/{name}", unit="reward", target="t", target_kind="classifier", revision=None, adapter=None,
+        adapter_content=None, dose=None, facts=RewardModelFacts(kind="reward model", name="t", texts=9, truncated=0),
+    )  # fmt: skip
+    result = QualityResult(scorings=(scoring,), n_tests=0, sets=(one,), seed=0, versions={}, files={})
+    return rewardbench_files(result, [])
 
 
 def test_figures_stay_in_their_folder(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def with_dose(
         triple_skew={name: TripleSkew(n=40, unread=0, skew=shares(0.9, 0.25, 40)) for name in audit.triple_skew},
         unseen_phrases={name: UnseenPhrases(n=57, of=100, skew=shares(0.9, 0.2, 57)) for name in audit.unseen_phrases},
     )
-    return audit | {"dose_applied": dose, "plain": plain, "dose": made_dose(held, dose, aim)}
+    return audit.model_copy(update={"dose_applied": dose, "plain": plain, "dose": made_dose(held, dose, aim)})
 
 
 def with_directions(audit: Any, name: str) -> Any:
@@ -111,13 +111,15 @@ def test_every_table_of_shares_names_the_dose_and_has_a_column_of_plain_cda(audi
 
 
 def test_skew_over_triples_and_the_paper_s_outcome_have_the_column_too(voted: Any) -> None:
-    made = voted | {
-        "rate": {"jargon": made_rate(None, 40, SOURCE)},
-        "triple_skew": {
-            "jargon": TripleSkew(n=40, unread=0, skew=shares(0.9, 0.5, 40)),
-            "length": TripleSkew(n=0, unread=1, skew=Missing(reason="none")),
-        },
-    }
+    made = voted.model_copy(
+        update={
+            "rate": {"jargon": made_rate(None, 40, SOURCE)},
+            "triple_skew": {
+                "jargon": TripleSkew(n=40, unread=0, skew=shares(0.9, 0.5, 40)),
+                "length": TripleSkew(n=0, unread=1, skew=Missing(reason="none")),
+            },
+        }
+    )
     for table in (triple_skew_table, outcome_table):
         before, found = table(made), table(with_dose(made, aim="votes"))
         assert before is not None and found is not None and {len(row) for row in found.rows} == {len(found.header)}
@@ -130,7 +132,7 @@ def test_skew_over_triples_and_the_paper_s_outcome_have_the_column_too(voted: An
 
 
 def test_without_a_dose_there_is_no_such_column(audit: Any) -> None:
-    for one in (audit, audit | {"dose_applied": 1.0, "plain": None}):
+    for one in (audit, audit.model_copy(update={"dose_applied": 1.0, "plain": None})):
         assert main_table(one).header == ("measure", "before", "after", "change (points)", "n")
         assert "dose" not in summary_table(one, PATH) and "plain CDA" not in summary_table(one, PATH)
 
@@ -169,7 +171,7 @@ def test_a_table_that_is_too_wide_puts_plain_cda_below_and_cuts_nothing(make_aud
 @pytest.mark.parametrize("dosed", [False, True])
 def test_effects_whose_cells_are_too_wide_stand_below_and_no_n_is_cut(make_audit: Any, dosed: bool) -> None:
     audit = make_audit({"worth-noting": (0.9, 0.5)}, rate=True)
-    audit["rate"] = {"worth-noting": next(iter(audit.rate.values()))}
+    audit = audit.model_copy(update={"rate": {"worth-noting": next(iter(audit.rate.values()))}})
     lines = summary_table(with_dose(audit) if dosed else audit, PATH).splitlines()
     table = lines[: next(at for at, line in enumerate(lines) if line.startswith("Others: "))]
     assert "…" not in "".join(table) and max(map(width, lines)) <= MAX_COLUMNS and len(lines) <= MAX_LINES
@@ -311,6 +313,6 @@ def test_figures_have_plain_cda_where_it_is_another_model(audit: Any) -> None:
     assert [dot.get("cx") for dot in root.findall("g")[0].findall("circle")] == ["88.00%", "40.00%", "15.00%"]
     assert "15% [9, 23] by plain CDA" in (root[1].text or "") and "plain CDA" not in skew_chart(audit)
     for name, value in (("skew", "plain CDA (dose 1) 15% [9, 23]"), ("quality", "plain CDA (dose 1) 60% [55, 65]")):
-        (plot,) = [one for one in audit_plots(dosed | {"dose": None}) if one.id == name]
+        (plot,) = [one for one in audit_plots(dosed.model_copy(update={"dose": None})) if one.id == name]
         assert value in plot.description
         assert not any("plain CDA" in one.description for one in audit_plots(audit) if one.id == name)

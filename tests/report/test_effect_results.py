@@ -80,7 +80,7 @@ def test_rate_keeps_what_is_estimated_and_what_is_not(
     value: float | None, one_model: AuditResult, tmp_path: Path
 ) -> None:
     rate = made_rate(value)
-    found = again(parts(one_model | {"rate": {"jargon": rate}}), tmp_path).rate["jargon"]
+    found = again(parts(one_model.model_copy(update={"rate": {"jargon": rate}})), tmp_path).rate["jargon"]
     assert found == rate
     assert list(found.under()) == ["before", "after"]
     assert isinstance(found.under()["after"].average, Missing) == (value is None)

@@ -53,7 +53,7 @@ def test_one_scoring_has_no_before() -> None:
 
 def test_the_filter_offers_only_what_fits(audit: Any) -> None:
     examples = [_example(1.0, -1.0, "base"), _example(1.0, 1.0, None)]
-    assert people_choices(audit | {"examples": examples}) == [
+    assert people_choices(audit.model_copy(update={"examples": examples})) == [
         ("disagrees-before", "model and people disagree before"),
         ("agrees-after", "model and people agree after"),
         ("no-votes", "nobody voted"),
@@ -72,7 +72,9 @@ def test_says_how_many_and_how(voted: Any, audit: Any) -> None:
     _, text = how_chosen(voted)
     assert text.startswith("Kept are 2 of 110 contrasts of jargon, 2 of 100 contrasts of vagueness, taken in turn: ")
     assert "disagree" in text and "no random sample" in text
-    _, text = how_chosen(audit | {"examples": [one.model_copy(update={"preferred": None}) for one in audit.examples]})
+    _, text = how_chosen(
+        audit.model_copy(update={"examples": [one.model_copy(update={"preferred": None}) for one in audit.examples]})
+    )
     assert "disagree" not in text
 
 

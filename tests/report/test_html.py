@@ -75,12 +75,14 @@ def test_says_what_limits_the_numbers(audit: Any, make_audit: Any) -> None:
 def test_sections_need_data(audit: Any, voted: Any) -> None:
     assert 'id="votes"' not in render_html(audit)
     assert 'id="votes"' in render_html(voted)
-    bare = audit | {
-        "quality": None,
-        "unseen_phrases": {},
-        "examples": (),
-        "stages": TrainingStages(),
-    }
+    bare = audit.model_copy(
+        update={
+            "quality": None,
+            "unseen_phrases": {},
+            "examples": (),
+            "stages": TrainingStages(),
+        }
+    )
     text = render_html(bare)
     for name in ("quality", "unseen", "training", "examples"):
         assert f'id="{name}"' not in text
@@ -118,14 +120,14 @@ def test_cost_and_place_where_the_run_is_known(audit: Any) -> None:
     asked = LLMUse(asked=12, cached=3, unusable=0, input_tokens=4100, output_tokens=18, uncounted=0, dollars=0.5)
     stages = {"label": StageRun(seconds=12.3, finished="2026-11-21T10:00:00Z", llm={"gpt<b>": asked})}
     run = RunFacts(git="0123abc", python="3.11", platform="Linux", stages=stages)
-    text = render_html(audit | {"run": run})
+    text = render_html(audit.model_copy(update={"run": run}))
     assert "12 answers were asked for, for $0.50." in text
     assert "label, gpt&lt;b&gt;" in text and "0123abc" in text
 
 
 def test_no_phrase_free_contrast_is_said(audit: Any) -> None:
     none = UnseenPhrases(n=0, of=100, skew=Missing(reason="no such contrast"))
-    assert "no such contrast" in render_html(audit | {"unseen_phrases": {"jargon": none}})
+    assert "no such contrast" in render_html(audit.model_copy(update={"unseen_phrases": {"jargon": none}}))
 
 
 def test_methods_are_those_of_the_audit(audit: Any, voted: Any) -> None:

@@ -32,7 +32,7 @@ def test_tables_are_whole(name: str, request: pytest.FixtureRequest) -> None:
 def test_examples_say_who_agrees(voted: Any) -> None:
     disputed = changed(changed(voted.examples[0], "prompt", "disputed"), "margins.after", 0.9)
     agreed = [changed(changed(disputed, "prompt", f"agreed {n}"), "margins.after", -1.0 - n) for n in range(4)]
-    text = render_markdown(voted | {"examples": [*agreed, disputed]})
+    text = render_markdown(voted.model_copy(update={"examples": [*agreed, disputed]}))
     assert "people preferred the side without the bias; the model disagreed before, disagrees after" in text
     assert "disputed" in text and "agreed 3" in text and "agreed 1" not in text
     assert "no random sample" in text

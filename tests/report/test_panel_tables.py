@@ -16,7 +16,7 @@ def test_a_row_for_each_judge_the_panel_and_the_mean(make_audit: Any) -> None:
         {"jargon": (0.88,)}, votes={"jargon": (0.88, 0.45)}, quality=None, others=(), judge=True, panel=True
     )
     unvoted = make_audit({"vagueness": (0.5,)}, quality=None, others=(), judge=True, panel=True)
-    audit = audit | {"panel": audit.panel | unvoted.panel}
+    audit = audit.model_copy(update={"panel": audit.panel | unvoted.panel})
     table = panel_table(audit)
     assert table is not None
     assert table.header == ("bias, judge", "skew", "n", "ties", "without a verdict", "miscalibration", "n voted")

@@ -81,12 +81,12 @@ def test_every_figure_reaches_its_section(name: str, request: pytest.FixtureRequ
 
 
 def test_figures_need_their_data(full: Any) -> None:
-    assert "human-skew" not in plots_of(full | {"votes": {}, "analysis": {}})
-    assert "correlations" not in plots_of(full | {"analysis": {}})
-    assert "quality" not in plots_of(full | {"quality": None})
-    assert not {"rate-jargon"} & set(plots_of(full | {"rate": {}}))
+    assert "human-skew" not in plots_of(full.model_copy(update={"votes": {}, "analysis": {}}))
+    assert "correlations" not in plots_of(full.model_copy(update={"analysis": {}}))
+    assert "quality" not in plots_of(full.model_copy(update={"quality": None}))
+    assert not {"rate-jargon"} & set(plots_of(full.model_copy(update={"rate": {}})))
     assert not {"rewards", "rewards-jargon"} & set(
-        plots_of(full | {"rewards": Missing(reason="a judge rewards no single text")})
+        plots_of(full.model_copy(update={"rewards": Missing(reason="a judge rewards no single text")}))
     )
 
 
@@ -246,7 +246,7 @@ def test_drift_leaves_the_bias_itself_out(voted: Any) -> None:
 
 def test_the_dose_curve_marks_what_was_chosen(voted: Any, dose: Any) -> None:
     assert not [name for name in plots_of(voted) if name.startswith("dose")]
-    plot = plots_of(voted | {"dose": dose})["dose-jargon"]
+    plot = plots_of(voted.model_copy(update={"dose": dose}))["dose-jargon"]
     axes = drawn(plot)
     found = marks(axes)
     assert found["miscalibration"][1] == pytest.approx([50, 20, 40])
@@ -258,8 +258,11 @@ def test_the_dose_curve_marks_what_was_chosen(voted: Any, dose: Any) -> None:
     assert "Dose 0.5: miscalibration 20% [10, 30], gap 10 [0, 20] points, quality 80% [70, 90]." in plot.description
     without = [one.model_copy(update={"quality": None}) for one in POINTS]
     unchecked = changed(dose, "methods.dose.response.jargon", tuple(without))
-    assert set(marks(drawn(plots_of(voted | {"dose": unchecked})["dose-jargon"]))) == {"miscalibration", "gap"}
-    tied = plots_of(voted | {"dose": changed(unchecked, "aim", "tie")})["dose-jargon"]
+    assert set(marks(drawn(plots_of(voted.model_copy(update={"dose": unchecked}))["dose-jargon"]))) == {
+        "miscalibration",
+        "gap",
+    }
+    tied = plots_of(voted.model_copy(update={"dose": changed(unchecked, "aim", "tie")}))["dose-jargon"]
     assert set(marks(drawn(tied))) == {"gap"}
     assert "a tie is aimed at" in tied.description and "miscalibration" not in tied.description
 

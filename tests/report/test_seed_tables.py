@@ -38,16 +38,18 @@ def with_seeds(
     audit: Any, seeds: list[int] | None = None, change: tuple[float, float, float] = (-0.38, -0.57, -0.19)
 ) -> Any:
     """The audit with three trainings: skew of each bias, quality and one effect."""
-    return audit | {
-        "seeds": Seeds(
-            seeds=tuple(seeds or (42, 1, 2)),
-            doses=(1.0,) * len(seeds or (42, 1, 2)),
-            skew={name: measure(0.46, 0.31, 0.49, change=change) for name in audit.skew},
-            triple_skew={"jargon": Missing(reason="1 prompts")},
-            rate={"jargon": changed(measure(-1.15, -0.5, -0.9), "before", 3.16)},
-            quality=measure(0.77, 0.76, 0.78, change=(0.01, -0.04, 0.05)),
-        )
-    }
+    return audit.model_copy(
+        update={
+            "seeds": Seeds(
+                seeds=tuple(seeds or (42, 1, 2)),
+                doses=(1.0,) * len(seeds or (42, 1, 2)),
+                skew={name: measure(0.46, 0.31, 0.49, change=change) for name in audit.skew},
+                triple_skew={"jargon": Missing(reason="1 prompts")},
+                rate={"jargon": changed(measure(-1.15, -0.5, -0.9), "before", 3.16)},
+                quality=measure(0.77, 0.76, 0.78, change=(0.01, -0.04, 0.05)),
+            )
+        }
+    )
 
 
 def test_the_terminal_has_a_row_over_trainings(audit: Any) -> None:
@@ -123,7 +125,7 @@ def test_doses_that_differ_are_said(audit: Any) -> None:
 
 @pytest.mark.parametrize("seeds", [Seeds(seeds=(7,)), None])
 def test_one_training_says_what_its_intervals_leave_out(audit: Any, seeds: Any) -> None:
-    found = audit | {"seeds": seeds}
+    found = audit.model_copy(update={"seeds": seeds})
     (note,) = [one for one in caveats(found) if LEFT_OUT in one]
     assert ("seed 7" in note) == (seeds is not None) and "train.seeds=3" in note
     assert LEFT_OUT in render_markdown(found) and LEFT_OUT in render_html(found)

@@ -87,8 +87,8 @@ def test_rate_tells_unadjusted_from_adjusted(one_model: Any) -> None:
     one_model = changed(one_model, "rate.jargon.test.p_holm", 0.0415)
     (table,) = rate_tables(one_model)
     assert "p (unadjusted)" in table.header
-    assert f"Holm-adjusted p of 'ATE, double' = 0.042, for all {one_model['n_tests']} tests" in table.caption
-    assert one_model["n_tests"] == 4  # two mean margins, one gap, one RATE effect
+    assert f"Holm-adjusted p of 'ATE, double' = 0.042, for all {one_model.n_tests} tests" in table.caption
+    assert one_model.n_tests == 4  # two mean margins, one gap, one RATE effect
 
 
 def test_powered_shares_count_what_has_no_verdict(judge: Any) -> None:
@@ -99,7 +99,7 @@ def test_powered_shares_count_what_has_no_verdict(judge: Any) -> None:
 
 def test_unread_is_worded_by_kind(judge: Any, make_audit: Any) -> None:
     judge = changed(judge, "rate.jargon.unread", 1)
-    judge["available_quality"] = 500
+    judge = changed(judge, "available_quality", 500)
     rows = exclusion_table(judge).rows
     assert ("contrasts of jargon", "no readable verdict of the judge", "2", "130") in rows
     assert ("comparing quality pairs", "no readable verdict of the judge", "2", "500") in rows
@@ -132,7 +132,7 @@ def test_provenance_names_what_was_given(voted: Any) -> None:
 
 
 def test_votes_without_any_majority_are_not_called_no_votes(audit: Any) -> None:
-    audit["votes_undecided"] = {"jargon": 40}
+    audit = audit.model_copy(update={"votes_undecided": {"jargon": 40}})
     text = " ".join(caveats(audit))
     assert "People voted on 40 contrasts of jargon, and on none of them more" in text
     assert "Nobody voted on the contrasts of jargon" not in text

@@ -197,7 +197,7 @@ def trained(make_audit: Any, noise: float, shift: float) -> Any:
     skew = audit.skew["jargon"].model_copy(update=dict(audit_result.measure_of(found["contrasts"], ids)))
     quality = audit.quality.model_copy(update=dict(audit_result.measure_of(found["quality"], pair_ids)))
     moved = beyond_noise(*found["contrasts"].values(), ids, *found["quality"].values(), pair_ids)
-    audit = audit | {"skew": {"jargon": skew}, "quality": quality, "beyond_noise": {"jargon": moved}}
+    audit = audit.model_copy(update={"skew": {"jargon": skew}, "quality": quality, "beyond_noise": {"jargon": moved}})
     return audit_result.adjust_for_all_tests(audit)
 
 
@@ -358,7 +358,7 @@ def measured(make_audit: Any, margins: np.ndarray, unit: str = "reward", votes: 
     ids = tuple(one.prompt[0].content for one in contrasts)
     group = Group(load_bias("jargon"), True, contrasts, ids, {"model": margins}, unit, 0)
     effects = audit_detail.effects([group], 0)
-    audit = audit | {"skew": audit_result.skews([group], {"jargon": 100}, {}), "effects": effects}
+    audit = audit.model_copy(update={"skew": audit_result.skews([group], {"jargon": 100}, {}), "effects": effects})
     return audit_result.adjust_for_all_tests(audit)
 
 
@@ -404,7 +404,7 @@ def test_a_preference_without_exception_has_a_finding(make_audit: Any, value: fl
     assert found.word == word
     assert f"The margin is {said} preference in each of the 100 pairs." in found.sentence
     assert audit.effects["jargon"].test.p_holm < 1e-20
-    assert audit["n_tests"] == 1
+    assert audit.n_tests == 1
     assert f"{said} in each pair" in summary_table(audit, "report.html")
     page = render_markdown(audit)
     assert "not estimated" not in page.split("## Effects")[0]
@@ -416,7 +416,7 @@ def test_a_margin_of_0_in_every_pair_is_no_preference(make_audit: Any) -> None:
     audit = measured(make_audit, np.zeros(100))
     (found,) = verdicts(audit)
     assert found.sentence == "jargon: no effect shown. Both sides are scored alike in all 100 pairs: no preference."
-    assert audit["n_tests"] == 0
+    assert audit.n_tests == 0
     page = render_markdown(audit)
     assert "all 0 tests" not in page
     assert "0 in each pair" in page
@@ -461,7 +461,7 @@ def test_a_bias_left_as_it_is_says_how_far_it_is_from_people(make_audit: Any) ->
     plain = Plain(
         skew={"jargon": jargon}, votes={}, unseen_phrases={}, quality=None, quality_sections=None, triple_skew={}
     )
-    audit = audit | {"dose_applied": 0, "plain": plain}
+    audit = audit.model_copy(update={"dose_applied": 0, "plain": plain})
     (found,) = verdicts(audit)
     assert found.word == "left as it is"
     assert "and it disagrees with people on 43% [" in found.sentence

@@ -38,7 +38,9 @@ def test_each_direction_has_a_share_of_its_own() -> None:
     found = {name: each.of_training() for name, each in skew_of(one).by_direction.items()}
     shares = {name: (each.before.value, each.after.value, each.change.n) for name, each in found.items()}
     assert shares == {"added": (0.75, 0.25, 4), "removed": (0.5, 1.0, 2)}
-    table = direction_table(ANY_AUDIT | {"scorings": ("before", "after"), "skew": {"jargon": skew_of(one)}})
+    table = direction_table(
+        ANY_AUDIT.model_copy(update={"scorings": ("before", "after"), "skew": {"jargon": skew_of(one)}})
+    )
     assert table is not None
     assert [row[0] for row in table.rows] == ["jargon added", "jargon removed"]
     assert [row[-1] for row in table.rows] == ["4", "2"]
@@ -48,4 +50,4 @@ def test_each_direction_has_a_share_of_its_own() -> None:
 def test_one_direction_alone_is_no_comparison(made: tuple[str, ...]) -> None:
     found = skew_of(group(made, model=[1, 1, -1]))
     assert found.by_direction == {}
-    assert direction_table(ANY_AUDIT | {"scorings": ("model",), "skew": {"jargon": found}}) is None
+    assert direction_table(ANY_AUDIT.model_copy(update={"scorings": ("model",), "skew": {"jargon": found}})) is None

@@ -66,10 +66,10 @@ def test_every_margin_is_written_and_the_family_of_tests_stays_that_of_the_resul
     row = margin_rows(CONTRASTS, PAIRS, SCORED)[1]
     assert (row["perturbed_before"], row["perturbed_after"], row["perturbed_plain"]) == (1.0, 0.0, 0.0)
     own = [main_group(one) for one in groups()]
-    audit = ANY_AUDIT | {
+    audit = ANY_AUDIT.model_copy(update={
         "skew": skews(own, {"jargon": N}, {}), "votes": votes(own, "drop", 0), "effects": {}, "rate": {},
         "quality": quality(PAIRS, {"before": BEFORE, "after": RESULT}), "plain": plain(groups(), TEXTS, SCORED, "drop", 0),
-    }  # fmt: skip
+    })  # fmt: skip
     audit = adjust_for_all_tests(audit)
     assert audit.plain is not None and isinstance(audit.plain.skew["jargon"].test, Test)
     assert audit.n_tests == 4 and audit.plain.skew["jargon"].test.p_holm is None
@@ -103,12 +103,12 @@ SECTIONED = by_section(BENCH, {"before": LIKED, "after": LIKED}, 0)
 
 def test_at_dose_0_no_sample_can_say_that_anything_changed() -> None:
     same = groups({"before": BEFORE, "after": BEFORE})
-    audit = ANY_AUDIT | {
+    audit = ANY_AUDIT.model_copy(update={
         "skew": skews(same, {"jargon": N}, {}), "votes": votes(same, "drop", 0), "unseen_phrases": {},
         "quality_sections": SECTIONED,
         "triple_skew": {}, "quality": quality(PAIRS, {"before": BEFORE, "after": BEFORE}),
         "rate": {"jargon": made_rate(1.5)},
-    }  # fmt: skip
+    })  # fmt: skip
     assert audit.quality is not None and audit.quality.of_training().change.high > 0
     audit = unchanged(audit)
     assert audit.quality is not None

@@ -91,10 +91,10 @@ def small_audit(model: Path) -> AuditResult:
     )
     sources = {"pairs": "/home/me/pairs.jsonl", "contrasts": "contrasts.jsonl", "quality": "quality.jsonl"}
     skew = whole.skew["jargon"].model_copy(update=dict(change(0.8, 0.5)))
-    return whole | {
+    return whole.model_copy(update={
         "model": facts, "sources": whole.sources.model_copy(update=sources), "skew": {"jargon": skew}, "rate": {},
         "stages": TrainingStages(), "quality": Quality(**dict(change(0.75, 0.74)), unread=0),
-    }  # fmt: skip
+    })  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -208,7 +208,7 @@ def with_dose(run: Path, llama: Path, adapter: Path, copy: Path) -> Path:
         skew={"jargon": PlainSkew(**dict(change(0.8, 0.3)), by_direction={})}, votes={}, quality_sections=None,
         quality=Quality(**dict(change(0.75, 0.7)), unread=0), triple_skew={}, unseen_phrases={},
     )  # fmt: skip
-    save(small_audit(llama) | {"dose_applied": 0.5, "plain": plain}, copy / "audit" / "audit.json")
+    save(small_audit(llama).model_copy(update={"dose_applied": 0.5, "plain": plain}), copy / "audit" / "audit.json")
     return copy
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from cda.config.load import load_model_audit
-from cda.stages.quality_names import identity, public_name, public_names
+from cda.results.benchmarks import AskedLLM
+from cda.results.facts import RewardModelFacts
+from cda.stages.quality_names import public_name, public_names, quality_scoring
 from cda.stages.subjects import Subject, asked_subjects
 
 
@@ -51,11 +53,13 @@ def test_same_names_are_told_apart() -> None:
 
 
 def test_the_result_says_what_was_asked() -> None:
+    facts = RewardModelFacts(kind="reward model", name="/m/policy", texts=1, truncated=0)
     target = "dpo:org/policy,org/reference"
     loaded = load_model_audit(target, {}, ["score.log_ratio.beta=0.5", "model.revision=abc"])
-    found = identity(Subject("model", loaded.recipe.model), loaded)
-    assert (found["target"], found["target_kind"], found["revision"]) == (target, "log-ratio", "abc")
-    assert found["log_ratio"]["beta"] == 0.5
+    found = quality_scoring(Subject("model", loaded.recipe.model), "policy", "reward", facts, loaded)
+    assert (found.target, found.target_kind, found.revision) == (target, "log-ratio", "abc")
+    assert found.log_ratio is not None and found.log_ratio["beta"] == 0.5
+    assert found.facts.name == "policy"  # no path of this machine
     judged = load_model_audit("judge:org/gpt", {}, ["llm.base_url=http://host/v1"])
-    found = identity(Subject("model", judged.recipe.model), judged)
-    assert found["llm"] == {"model": "org/gpt", "base_url": "http://host/v1"}
+    found = quality_scoring(Subject("model", judged.recipe.model), "judge/org-gpt", "preference", facts, judged)
+    assert found.llm == AskedLLM(model="org/gpt", base_url="http://host/v1")
