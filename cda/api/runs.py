@@ -7,7 +7,7 @@ from typing import Any
 
 from cda.api.data import Data, Model
 from cda.api.results import Audit, Run
-from cda.api.settings import Biases, Terms, bias_names, loaded_for_model, put_data
+from cda.api.settings import Biases, Terms, bias_names, loaded_for_model, put, put_data
 from cda.config.load import is_recipe, load_recipe
 from cda.errors import RecipeError
 from cda.stages.pipeline import run_stages
@@ -147,7 +147,7 @@ def train(
             ]
         )
     if model is not None:
-        found["model"] = model if isinstance(model, dict) else {"name_or_path": str(model)}
+        put(found, ("model",), model if isinstance(model, dict) else {"name_or_path": str(model)})
     if (named := bias_names(biases)) is not None:
         found["biases"] = named
     put_data(

@@ -47,9 +47,9 @@ class Terms:
         """Keyword settings as a nested mapping, with the folder and the budget."""
         found = nested(given)
         if self.out is not None:
-            _put(found, ("run", "folder"), str(self.out))
+            put(found, ("run", "folder"), str(self.out))
         if self.budget_usd is not None:
-            _put(found, ("llm", "budget_usd"), self.budget_usd)
+            put(found, ("llm", "budget_usd"), self.budget_usd)
         return found
 
     def agreed(self, loaded: LoadedRecipe) -> LoadedRecipe:
@@ -73,11 +73,12 @@ def nested(given: Mapping[str, Any]) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for key, value in given.items():
-        _put(found, tuple(key.split(".")), value)
+        put(found, tuple(key.split(".")), value)
     return found
 
 
-def _put(into: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+def put(into: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    """Set a value at a path of sections, beside what is there."""
     for key in path[:-1]:
         inner = into.get(key)
         into[key] = inner = dict(inner) if isinstance(inner, Mapping) else {}
@@ -98,7 +99,7 @@ def put_data(settings: dict[str, Any], terms: Terms, places: Mapping[str, tuple[
     for path, (name, data) in places.items():
         if data is not None:
             said = None if isinstance(data, str) and data == "none" else as_reference(data, name, terms.inputs)
-            _put(settings, tuple(path.split(".")), said)
+            put(settings, tuple(path.split(".")), said)
 
 
 def bias_names(biases: Biases | None) -> list[str] | None:
@@ -131,8 +132,8 @@ def loaded_for_model(
     with terms.kept(), opened_model(model, longest) as (name, scorer):
         loaded = terms.agreed(load_model_audit(name, settings, where=where))
         if scorer is not None:
+            _refuse_loading(section if isinstance(section, Mapping) else {}, where)
             loaded.opened.once(("scorer", name), lambda: scorer)
-            loaded = in_memory(loaded, section if isinstance(section, Mapping) else {}, where)
         if loaded.recipe.run.folder is None:
             folder = str(RUNS / called(loaded.recipe.name))
             run = loaded.recipe.run.model_copy(update={"folder": folder})
@@ -140,8 +141,8 @@ def loaded_for_model(
         yield loaded
 
 
-def in_memory(loaded: LoadedRecipe, section: Mapping[str, Any], where: str) -> LoadedRecipe:
-    """Refuse settings that say how a model is loaded, of one that is there already."""
+def _refuse_loading(section: Mapping[str, Any], where: str) -> None:
+    """Settings that say how a model is loaded mean nothing of one that is there already."""
     problems = [
         f"{where}: model.{name}: says nothing of a model or function in memory, which is asked as it is"
         for name in section
@@ -149,4 +150,3 @@ def in_memory(loaded: LoadedRecipe, section: Mapping[str, Any], where: str) -> L
     ]
     if problems:
         raise RecipeError(problems)
-    return loaded

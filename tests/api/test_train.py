@@ -38,3 +38,18 @@ def test_only_names_are_trained_and_mistakes_come_at_once() -> None:
         cda.train("jargn")
     with pytest.raises(cda.DataError, match="pairs, row 2: found a str"):
         cda.train("jargon", pairs=[{"prompt": "a", "chosen": "b", "rejected": "c"}, "d"])  # type: ignore[list-item]
+
+
+def test_a_model_by_name_keeps_its_other_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    from cda.api import runs
+
+    seen: list[dict[str, Any]] = []
+
+    def read(_: str, settings: dict[str, Any]) -> None:
+        seen.append(settings)
+        raise cda.RecipeError(["read"])
+
+    monkeypatch.setattr(runs, "load_recipe", read)
+    with pytest.raises(cda.RecipeError, match="read"):
+        cda.train("jargon", model="org/model", **{"model.precision": "fp32"})
+    assert seen[0]["model"] == {"name_or_path": "org/model", "precision": "fp32"}
