@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cda.api.benchmarks import best_of, quality, win_rate
+    from cda.api.discover import Discovery, discover
     from cda.api.dose import dose
     from cda.api.results import Audit, BestOf, Dose, Quality, Run, WinRate, load
     from cda.api.runs import audit, train
@@ -31,6 +32,8 @@ _MODULES = {
     "load": "cda.api.results",
     "quality": "cda.api.benchmarks",
     "best_of": "cda.api.benchmarks",
+    "discover": "cda.api.discover",
+    "Discovery": "cda.api.discover",
     "dose": "cda.api.dose",
     "Dose": "cda.api.results",
     "win_rate": "cda.api.benchmarks",
@@ -54,6 +57,7 @@ __all__ = [
     "BestOf",
     "CdaError",
     "DataError",
+    "Discovery",
     "Dose",
     "Estimate",
     "LLMError",
@@ -67,6 +71,7 @@ __all__ = [
     "WinRate",
     "audit",
     "best_of",
+    "discover",
     "dose",
     "label",
     "load",

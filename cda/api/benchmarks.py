@@ -11,13 +11,12 @@ from typing import Any, TypeVar
 
 from cda.api.data import Data, Model, as_reference, opened_model
 from cda.api.results import BestOf, Quality, WinRate
-from cda.api.settings import MEMORY_TOKENS, Biases, Terms, bias_names, loaded_for_model
+from cda.api.settings import MEMORY_TOKENS, Biases, Terms, bias_names, loaded_for_model, named_apart
 from cda.config.load import LoadedRecipe
 from cda.errors import RecipeError
 from cda.files.paths import user_path
 from cda.stages.best_of_n import BIASES, run_best_of_n
 from cda.stages.quality import QualityOptions, measure_quality
-from cda.stages.shown import told_apart
 from cda.stages.subjects import asked_subjects
 from cda.stages.win_rate import run_win_rate
 
@@ -184,7 +183,7 @@ def _asked(
     words = [*more, *(f"{name}={value}" for name, value in sorted(settings.items()))]
     with opened_model(against, MEMORY_TOKENS) if against is not None else _none() as (other, scorer):
         named = partial(
-            _named,
+            named_apart,
             what,
             str(model) if isinstance(model, str | PathLike) else "memory",
             {**beside, "against": other},
@@ -201,10 +200,6 @@ def _asked(
 @contextmanager
 def _none() -> Iterator[tuple[None, None]]:
     yield None, None
-
-
-def _named(what: str, target: str, beside: Mapping[str, object], words: Sequence[str], name: str) -> str:
-    return f"{what}-{name.removeprefix('audit-')}{told_apart(target, beside, words)}"
 
 
 def _files(data: Data | Sequence[str | Path], terms: Terms) -> list[str]:

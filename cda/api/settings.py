@@ -15,6 +15,7 @@ from cda.errors import RecipeError
 from cda.files.paths import user_path
 from cda.launch import use_all_cores
 from cda.quiet import progress_bars, quiet_libraries
+from cda.stages.shown import told_apart
 
 Biases = str | Path | Sequence[str | Path]
 RUNS = Path("runs")
@@ -139,6 +140,11 @@ def loaded_for_model(
             run = loaded.recipe.run.model_copy(update={"folder": folder})
             loaded = replace(loaded, recipe=loaded.recipe.model_copy(update={"run": run}))
         yield loaded
+
+
+def named_apart(what: str, target: str, beside: Mapping[str, object], words: Sequence[str], name: str) -> str:
+    """Name of the folder of a call: of its first word, the model, and what else was asked for (see `told_apart`)."""
+    return f"{what}-{name.removeprefix('audit-')}{told_apart(target, beside, words)}"
 
 
 def _refuse_loading(section: Mapping[str, Any], where: str) -> None:

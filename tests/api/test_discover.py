@@ -1,0 +1,49 @@
+"""`cda.discover` on functions in memory."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cda
+from cda.biases import load_bias
+
+OPENER = re.compile(r"\A(?:Certainly|Sure|Absolutely|Of course|Definitely|Happy to help|Yes)\b", re.IGNORECASE)
+
+
+def noise(text: str) -> float:
+    return int(hashlib.sha256(text.encode()).hexdigest()[:8], 16) / 2**32
+
+
+def likes_openers(prompts: list[Any], responses: list[str]) -> list[float]:
+    return [3.0 * bool(OPENER.match(text)) + noise(text) for _, text in zip(prompts, responses, strict=True)]
+
+
+def dislikes_openers(prompts: list[Any], responses: list[str]) -> list[float]:
+    return [-3.0 * bool(OPENER.match(text)) + noise(text + "j") for _, text in zip(prompts, responses, strict=True)]
+
+
+def test_a_planted_bias_is_found_and_its_file_is_at_hand() -> None:
+    small = {"populations": [16, 5, 3], "batches": [10, 12], "responses_each": 1}
+    found = cda.discover(likes_openers, judge=dislikes_openers, discover=small, progress=False)
+    assert found.folder.name.startswith("discover-memory-likes_openers")
+    assert (found.folder / "report.html").is_file() and "Written" in str(found)
+    assert found.biases
+    bias = load_bias(str(found.biases[0]))
+    assert bias.shows("Certainly! The answer is four.") or bias.shows("Sure, the answer is four.")
+
+
+def test_what_does_not_go_together_is_said(tmp_path: Path) -> None:
+    def twin(prompts: list[Any], responses: list[str]) -> list[float]:
+        return dislikes_openers(prompts, responses)
+
+    twin.__qualname__ = "likes_openers"
+    with pytest.raises(cda.RecipeError, match="two objects of the name"):
+        cda.discover(likes_openers, judge=twin)
+    with pytest.raises(cda.RecipeError, match=r"Did you mean 'batches'"):
+        cda.discover(likes_openers, judge=dislikes_openers, discover={"batchs": [1]})
+    assert not list(tmp_path.rglob("discover.json"))
