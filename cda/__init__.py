@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cda.api.benchmarks import best_of, quality, win_rate
-    from cda.api.discover import Discovery, discover
+    from cda.api.discover import discover
     from cda.api.dose import dose
-    from cda.api.results import Audit, BestOf, Dose, Quality, Run, WinRate, load
+    from cda.api.results import Audit, BestOf, Discovery, Dose, Quality, Run, WinRate, load
     from cda.api.runs import audit, train
     from cda.api.texts import label, rewrite
     from cda.errors import CdaError, DataError, LLMError, ModelError, RecipeError, RunError, SpendingError
@@ -33,7 +33,7 @@ _MODULES = {
     "quality": "cda.api.benchmarks",
     "best_of": "cda.api.benchmarks",
     "discover": "cda.api.discover",
-    "Discovery": "cda.api.discover",
+    "Discovery": "cda.api.results",
     "dose": "cda.api.dose",
     "Dose": "cda.api.results",
     "win_rate": "cda.api.benchmarks",

@@ -32,13 +32,15 @@ from planted_world import FloatArray, Size, World, embedded, held_out, is_plante
 
 from cda.biases import Bias
 from cda.config.discovery import SIZES, SearchSize
-from cda.discovery.confirm import Validation, validate
+from cda.discovery.confirm import validate
 from cda.discovery.mined_rules import Phrasing, phrase_bias, phrasing_of
-from cda.discovery.records import Candidate, Measured
-from cda.discovery.search import Generation, SearchSettings, search
+from cda.discovery.records import Candidate
+from cda.discovery.search import Generation, search
 from cda.discovery.strength import strength
 from cda.embedded.encoder import encode_sentences
 from cda.records import Direction, content_id
+from cda.results.discover import Measured, SearchSettings
+from cda.results.evidence import Validation
 from cda.stats.one_sided import clustered_t_test
 
 SEARCHES: dict[str, SearchSize] = {
@@ -112,7 +114,12 @@ def run(
     samples = split(rows, world, of.held_out, seed)
     how = SearchSize(size.populations, size.batches, size.mutations) if size else SEARCHES[searched]
     settings = SearchSettings(
-        how.populations, how.batches, how.mutations, how.variations, directions=DIRECTIONS, seed=seed
+        populations=how.populations,
+        prompts=how.batches,
+        mutations=how.mutations,
+        variations=how.variations,
+        directions=DIRECTIONS,
+        seed=seed,
     )
     generations = search(samples["train"], parts_of(world, samples["train"], seed), settings)
     finalists = [one.candidate for one in generations[-1].survivors]

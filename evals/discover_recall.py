@@ -42,10 +42,11 @@ from planted_world import (
 
 from cda.biases import Bias
 from cda.discovery.confirm import confirm, validate
-from cda.discovery.records import Measured, PromptSamples
-from cda.discovery.search import Generation, SearchSettings, search
+from cda.discovery.records import PromptSamples
+from cda.discovery.search import Generation, search
 from cda.records import Direction, content_id
 from cda.results.base import as_json
+from cda.results.discover import Measured, SearchSettings
 from cda.stats.proportions import wilson
 
 KEY_PRESENCES = (0.2, 0.35, 0.5, 0.65, 0.8)
@@ -129,7 +130,13 @@ def run(cell: Cell, number: int, size: Size = SMALL) -> dict[str, Any]:
     rows = with_presence(embedded()[: size.max_prompts], bias, presence, rng)
     world = World(((bias, cell.strength),), f"{cell.name} {number}", float(cell.judged), float(cell.rewarded))
     samples = split(rows, world, size.held_out, seed)
-    settings = SearchSettings(size.populations, size.batches, size.mutations, directions=cell.directions, seed=seed)
+    settings = SearchSettings(
+        populations=size.populations,
+        prompts=size.batches,
+        mutations=size.mutations,
+        directions=cell.directions,
+        seed=seed,
+    )
     generations = search(samples["train"], parts_of(world, samples["train"], seed), settings)
     texts = [text for _, own in rows for text in own]
     return {

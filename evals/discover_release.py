@@ -26,11 +26,11 @@ import numpy as np
 from outcome import DATA, Check, finish
 from scipy import stats
 
-from cda.discovery.confirm import Confirmation, ConfirmSettings, Validation, confirm, validate
-from cda.discovery.records import Measured
+from cda.discovery.confirm import confirm, validate
 from cda.errors import CdaError, DataError
 from cda.records import user_prompt
-from cda.results.base import as_json
+from cda.results.discover import Measured
+from cda.results.evidence import Confirmation, ConfirmSettings, Validation
 from cda.stats.one_sided import clustered_t_test
 from cda.stats.proportions import share, wilson
 from cda.stats.trimmed import inside_fences
@@ -265,7 +265,7 @@ def examine(release: Release) -> tuple[list[Check], dict[str, Any]]:
         numbers[attribute] = {"as released": show(release, attribute, groups)}
         for who, pairs in results.items():
             say(who, *pairs[place])
-            validation, confirmation = (as_json(one) for one in pairs[place])
+            validation, confirmation = (one.model_dump() for one in pairs[place])
             del validation["rewriters"], validation["pooled"]  # on the same rows as the confirmation's
             numbers[attribute][who] = {"validation": validation, "confirmation": confirmation}
     checks = own_checks(release, [confirmation for pairs in results.values() for _, confirmation in pairs])

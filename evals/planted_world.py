@@ -19,12 +19,13 @@ from cda.discovery.mined_groups import PresenceGrouper
 from cda.discovery.mined_rules import Phrasing, phrase_bias, symbol_bias
 from cda.discovery.prompts import split_prompts
 from cda.discovery.protocols import Text
-from cda.discovery.records import Candidate, Measured, PromptSamples, Rated
+from cda.discovery.records import Candidate, PromptSamples, Rated
 from cda.discovery.rule_mutations import RuleMutator
 from cda.discovery.search import Parts, draw_originals
 from cda.embedded.rules import RuleRewriter
 from cda.embedded.texts import authored_pairs, authored_responses
 from cda.records import Direction, Prompt, RewriteRequest, prompt_id, prompt_text
+from cda.results.discover import Measured
 from cda.stages.discover_confirm import HeldOut, rewrite_all
 from cda.stages.discover_parts import RULE_SHARES
 

@@ -4,42 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from cda.api.data import Data, Model, opened_model
+from cda.api.results import Discovery
 from cda.api.settings import MEMORY_TOKENS, Terms, loaded_for_model, named_apart, put, put_data
 from cda.errors import RecipeError
 from cda.stages.discover import DiscoverOptions, run_discover
-from cda.stages.discover_result import BIASES
 from cda.stages.sources import run_path
-
-
-@dataclass(frozen=True)
-class Discovery:
-    """What a search found, in its folder.
-
-    Attributes:
-        folder: With report.html, discover.json, discover.md and what every stage made.
-        summary: What the command prints; `str()` of it, too.
-    """
-
-    folder: Path
-    summary: str
-
-    @property
-    def biases(self) -> tuple[Path, ...]:
-        """A bias file for each confirmed attribute, for `cda.train` and `cda.audit`."""
-        return tuple(sorted((self.folder / BIASES).glob("*.yaml")))
-
-    def __str__(self) -> str:
-        return self.summary
-
-    def __repr__(self) -> str:
-        return f"<Discovery in {self.folder}: {len(self.biases)} biases>"
 
 
 def discover(
@@ -111,4 +86,5 @@ def discover(
         options = DiscoverOptions(
             None if adapter is None else str(adapter), dose, tuple(map(str, attributes)), formats, review
         )
-        return Discovery(run_path(loaded), run_discover(loaded, options))
+        found = run_discover(loaded, options)
+        return Discovery(run_path(loaded), found.summary, found.result)

@@ -12,9 +12,11 @@ from pydantic import PrivateAttr
 from cda.errors import DataError, RunError
 from cda.files.jsonl import read_json, write_page
 from cda.files.paths import is_a_file, is_a_folder, place_for, user_path
+from cda.report.discover_tables import discover_text
 from cda.results.audit import AuditResult
 from cda.results.base import Missing, Saved
 from cda.results.benchmarks import BestOfResult, QualityResult, WinRateResult
+from cda.results.discover import DiscoverResult
 from cda.results.dose import DoseFilesResult, DoseResult
 from cda.results.frame import lines
 from cda.results.saved import load as load_result
@@ -254,31 +256,63 @@ class Run:
         return f"<Run in {self.folder}>"
 
 
-def load(path: str | Path) -> Run | Audit | Quality | BestOf | WinRate | Dose:
+@dataclass(frozen=True)
+class Discovery:
+    """What a search found, in its folder.
+
+    Attributes:
+        folder: With report.html, discover.json, discover.md and what every stage made.
+        summary: What the command prints; `str()` of it, too.
+        result: Everything that was measured; None where the search waits for a review.
+    """
+
+    folder: Path
+    summary: str
+    result: DiscoverResult | None
+
+    @property
+    def biases(self) -> tuple[Path, ...]:
+        """A bias file for each confirmed attribute, for `cda.train` and `cda.audit`."""
+        return tuple(sorted((self.folder / "biases").glob("*.yaml")))
+
+    def __str__(self) -> str:
+        return self.summary
+
+    def __repr__(self) -> str:
+        return f"<Discovery in {self.folder}: {len(self.biases)} biases>"
+
+
+def load(path: str | Path) -> Run | Audit | Quality | BestOf | WinRate | Dose | Discovery:
     """A run's folder, or a result that was saved.
 
     Args:
         path: Folder of a run, or a JSON file that `save` of a result or a command wrote.
 
     Returns:
-        For a folder a `Run`; for a file the result in it.
+        For a folder a `Run`, or a `Discovery`; for a file the result in it.
 
     Raises:
         DataError: No such file or folder, or a result of another command or version of cda, or one that was cut or changed.
         RunError: The folder holds no run.
     """
     place = user_path(path)
+    if is_a_file(place / _DISCOVERY):
+        place = place / _DISCOVERY
     if is_a_folder(place):
         if not any(is_a_file(place / one / "stage.json") for one in ("audit", "train", "label", "synthesize")):
             raise RunError(f"{path}: holds no run; give the folder of a training or an audit ({AUDIT} in audit/)")
         return Run(place)
     fields = found if isinstance(found := read_json(place), dict) else {}
+    if "generations" in fields:
+        result = load_result(DiscoverResult, place, "cda discover")
+        return Discovery(place.parent, discover_text(result), result)
     for name, (kind, command) in _KINDS.items():
         if name in fields:
             return load_result(kind, place, command)
     return load_result(Audit, place, "cda audit")
 
 
+_DISCOVERY = "discover.json"
 _KINDS: dict[str, tuple[type[Quality] | type[BestOf] | type[WinRate] | type[Dose], str]] = {
     "sets": (Quality, "cda quality"),
     "attributes": (BestOf, "cda best-of"),

@@ -82,4 +82,4 @@ def discover(
         from cda.stages.discover import DiscoverOptions, run_discover
 
         options = DiscoverOptions(adapter, dose, tuple(attribute or ()), formats, review, dry_run, figures)
-        say(run_discover(replace(loaded, confirmed=yes), options))
+        say(run_discover(replace(loaded, confirmed=yes), options).summary)

@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from cda.results.evidence import Correction
+
 Positive = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
-# As in cda.stats.multiplicity, which loads scipy.
-Correction = Literal["bonferroni", "holm", "none"]
 Size = Literal["5x16", "3x8", "1", "3x8-wide", "1-proposals", "small"]
 
 

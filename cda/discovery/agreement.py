@@ -5,15 +5,15 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from cda.discovery.records import Measured
 from cda.errors import DataError
-from cda.results.base import Estimate
+from cda.results.base import Estimate, Missing
+from cda.results.discover import Measured
+from cda.results.rewrite_quality import Agreement, Distance, QuantilePair
 
 FloatArray = NDArray[np.float64]
 _N_DRAWS = 10_000
@@ -21,55 +21,6 @@ _MIN_PROMPTS = 5  # with fewer, too many draws are of one prompt alone and have 
 _UNDEFINED_LIMIT = 0.01
 _CHUNK_BYTES = 4 << 20
 _QUANTILES = tuple(round(0.05 * step, 2) for step in range(1, 20))
-
-
-@dataclass(frozen=True, slots=True)
-class QuantilePair:
-    """A point of a Q–Q plot: the margin below which this share of the prompts lies, for each rewriter, reward units."""
-
-    share: float
-    first: float
-    second: float
-
-
-@dataclass(frozen=True, slots=True)
-class Distance:
-    """Two-sample Kolmogorov–Smirnov: the largest difference of the two distribution functions (0 to 1).
-
-    The p-value takes the samples for independent. They answer the same prompts, so it is rather too large than too small.
-    """
-
-    statistic: float
-    p_value: float
-    n_first: int
-    n_second: int
-
-
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """Margins of two rewriters on the responses that both rewrote, averaged within each prompt.
-
-    Attributes:
-        first: Name of a rewriter.
-        second: Name of another.
-        n_prompts: Prompts that they share.
-        n_responses: Responses that both rewrote in the same direction.
-        pearson: Correlation of the margins over prompts; None where there is none.
-        spearman: The same of their ranks.
-        quantiles: Points of a Q–Q plot; empty without shared prompts.
-        distance: Between the two distributions over prompts; None without shared prompts.
-        missing: Why there are no correlations.
-    """
-
-    first: str
-    second: str
-    n_prompts: int
-    n_responses: int
-    pearson: Estimate | None
-    spearman: Estimate | None
-    quantiles: tuple[QuantilePair, ...]
-    distance: Distance | None
-    missing: str | None = None
 
 
 def agreements(rows: Sequence[Measured], rng: np.random.Generator) -> tuple[Agreement, ...]:
@@ -93,19 +44,34 @@ def agreements(rows: Sequence[Measured], rng: np.random.Generator) -> tuple[Agre
 
 def _agreement(rows: Sequence[Measured], first: str, second: str, rng: np.random.Generator) -> Agreement:
     x, y, n_responses = _shared(rows, first, second)
+    pearson: Estimate | Missing
+    spearman: Estimate | Missing
     if not len(x):
-        return Agreement(first, second, 0, 0, None, None, (), None, "no response that both rewrote")
-    quantiles = tuple(
-        QuantilePair(share, float(one), float(other))
-        for share, one, other in zip(_QUANTILES, np.quantile(x, _QUANTILES), np.quantile(y, _QUANTILES), strict=True)
-    )
-    tested = stats.ks_2samp(x, y)
-    distance = Distance(float(tested.statistic), float(tested.pvalue), len(x), len(y))
+        pearson = spearman = Missing(reason="no response that both rewrote")
+        return Agreement(
+            first=first, second=second, n_prompts=0, n_responses=0, pearson=pearson, spearman=spearman, quantiles=(),
+            distance=None,
+        )  # fmt: skip
     try:
         pearson, spearman = correlations(x, y, rng)
     except DataError as error:
-        return Agreement(first, second, len(x), n_responses, None, None, quantiles, distance, str(error))
-    return Agreement(first, second, len(x), n_responses, pearson, spearman, quantiles, distance)
+        pearson = spearman = Missing(reason=str(error))
+    tested = stats.ks_2samp(x, y)
+    quantiles = zip(_QUANTILES, np.quantile(x, _QUANTILES), np.quantile(y, _QUANTILES), strict=True)
+    return Agreement(
+        first=first,
+        second=second,
+        n_prompts=len(x),
+        n_responses=n_responses,
+        pearson=pearson,
+        spearman=spearman,
+        quantiles=tuple(
+            QuantilePair(share=share, first=float(one), second=float(other)) for share, one, other in quantiles
+        ),
+        distance=Distance(
+            statistic=float(tested.statistic), p_value=float(tested.pvalue), n_first=len(x), n_second=len(y)
+        ),
+    )
 
 
 def correlations(x: FloatArray, y: FloatArray, rng: np.random.Generator) -> tuple[Estimate, Estimate]:

@@ -22,10 +22,11 @@ from cda.discovery.asked_attributes import (
     usable,
 )
 from cda.discovery.protocols import Proposals
-from cda.discovery.records import Measured, Parent, Standing
+from cda.discovery.records import Parent, Standing
 from cda.discovery.wordings import wording
 from cda.llm.protocol import LLM, Request, fenced
 from cda.records import Exclusions, count_reasons
+from cda.results.discover import Measured
 
 _SYSTEM = (
     "You help with a series of experiments on texts. In each, a feature is put into responses of a chat assistant by a small "

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -20,59 +19,14 @@ from cda.discovery.pair_questions import (
     parse_grades,
     similarity_request,
 )
-from cda.discovery.records import Measured
 from cda.llm.protocol import LLM, Request
-from cda.records import Exclusions
 from cda.results.base import Estimate
+from cda.results.discover import Measured
+from cda.results.rewrite_quality import EditGrades, Guess, Guesses
 from cda.stats.bootstrap import bootstrap_mean
 from cda.stats.proportions import wilson
 
 _FEW_CLUSTERS = 10  # a percentile interval of fewer is too narrow
-
-
-@dataclass(frozen=True, slots=True)
-class EditGrades:
-    """Grades of the rewrites by an LLM, 1 to 10.
-
-    Attributes:
-        score: Mean of the lower of a rewrite's two grades; None where nothing could be read.
-        edit: Mean of the grade for changing the attribute and nothing else.
-        fluency: Mean of the grade for reading well.
-        by_rewriter: `score` of each rewriter that has readable grades.
-        exclusions: Rewrites, and those without readable grades, by reason.
-    """
-
-    score: Estimate | None
-    edit: Estimate | None
-    fluency: Estimate | None
-    by_rewriter: Mapping[str, Estimate]
-    exclusions: Exclusions
-
-
-@dataclass(frozen=True, slots=True)
-class Guess:
-    """What an LLM that was not told the attribute saw in some pairs, and how near that comes (1 to 5; None: unread)."""
-
-    text: str
-    similarity: int | None
-    n_pairs: int
-
-
-@dataclass(frozen=True, slots=True)
-class Guesses:
-    """Guesses at the attribute from pairs of different prompts; no prompt is in two of them.
-
-    Attributes:
-        similarity: Mean over the guesses that have one, 1 to 5; its `n_prompts` counts guesses. None where there is none.
-        guesses: Those that could be read.
-        guessing: Guesses asked for, and those that could not be read, by reason.
-        rating: Similarities asked for, and those that could not be read, by reason.
-    """
-
-    similarity: Estimate | None
-    guesses: tuple[Guess, ...]
-    guessing: Exclusions
-    rating: Exclusions
 
 
 def edit_grades(
@@ -147,10 +101,13 @@ def guessed_attribute(
     parse = partial(parse_grades, names=("similarity",), scale=SIMILARITY_SCALE)
     rated, rating = asked(llm, len(read), similarity, parse, "comparing guesses", n_repeats)
     guesses = tuple(
-        Guess(text, None if one is None else one["similarity"], n) for (text, n), one in zip(read, rated, strict=True)
+        Guess(text=text, similarity=None if one is None else one["similarity"], n_pairs=n)
+        for (text, n), one in zip(read, rated, strict=True)
     )
     scores = [(str(at), one.similarity) for at, one in enumerate(guesses) if one.similarity is not None]
-    return Guesses(_mean_score(scores, SIMILARITY_SCALE, rng), guesses, guessing, rating)
+    return Guesses(
+        similarity=_mean_score(scores, SIMILARITY_SCALE, rng), guesses=guesses, guessing=guessing, rating=rating
+    )
 
 
 def _mean_score(scores: Sequence[tuple[str, int]], scale: tuple[int, int], rng: np.random.Generator) -> Estimate | None:

@@ -7,123 +7,22 @@ prompts is to be used once: validation prompts choose who enters the test, test 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-from cda.discovery.evidence import ByRewriter, Evidence, Failures, Strength, evidence
-from cda.discovery.records import Measured
+from cda.discovery.evidence import Evidence, Failures, evidence
 from cda.errors import DataError
-from cda.stats.multiplicity import Correction, corrected, partial_conjunction
+from cda.results.discover import Measured
+from cda.results.evidence import Confirmation, ConfirmSettings, Strength, Validation
+from cda.stats.multiplicity import corrected, partial_conjunction
 from cda.stats.one_sided import smallest_detectable
 
+_DEFAULTS = ConfirmSettings()
 Rows = Mapping[str, Sequence[Measured]]
 """Candidate to its rows on one set of prompts. A candidate that entered stands here, if need be with no rows."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConfirmSettings:
-    """How strict the confirmation is.
-
-    Attributes:
-        validation_alpha: For adjusted p-values on the validation prompts.
-        test_alpha: For the corrected p-value of the partial conjunction on the test prompts.
-        correct: Method that corrects it for all candidates that entered the test; `none` tests each by itself.
-        r: With how many rewriters an effect has to show. Where fewer can be used, a candidate is not tested.
-        max_failed: Share of its calls that a rewriter may fail, and share of its rewrites that may lack a verdict of the
-            judge; with more than this of either it is excluded for a candidate.
-        trim: Leave margins outside Tukey's fences out; see `evidence`. Never by default.
-        power: At which the smallest mean margin that would have been found is stated.
-    """
-
-    validation_alpha: float = 0.05
-    test_alpha: float = 0.01
-    correct: Correction = "bonferroni"
-    r: int = 2
-    max_failed: float = 0.5
-    trim: bool = False
-    power: float = 0.8
-
-    def __post_init__(self) -> None:
-        shares = {"validation_alpha": self.validation_alpha, "test_alpha": self.test_alpha, "power": self.power}
-        for name, value in shares.items():
-            if not 0 < value < 1:
-                raise DataError(f"{name} is {value}: it lies between 0 and 1, both excluded")
-        if not 0 <= self.max_failed <= 1:
-            raise DataError(f"max_failed is {self.max_failed}: a share between 0 and 1 is needed")
-        if self.r < 1:
-            raise DataError(f"r is {self.r}: at least one rewriter has to show the effect")
-
-
-@dataclass(frozen=True, slots=True)
-class Validation:
-    """What the validation prompts say of a candidate.
-
-    Attributes:
-        candidate: Its `id`.
-        rewriters: Numbers by rewriter, excluded ones among them.
-        pooled: Over all rows of the rewriters that count; None where nothing can be said.
-        n_entered: Candidates that entered; the p-values are adjusted for so many (Bonferroni).
-        p_reward: Adjusted, one-sided: the mean margin is not above 0. None where `untested`.
-        p_judge: Adjusted, one-sided: the mean preference of the judge is not below 0.5. None where `untested`.
-        passed: Both are below the level. That both hold is tested by the larger p-value, which needs no correction.
-        untested: Why it could not be tested; such a candidate does not pass.
-        smallest_detectable: The mean margin that would have been found with the wanted power, at the adjusted level,
-            given these prompts and their spread, reward units; None where untested or without spread.
-        warnings: For a person to read.
-    """
-
-    candidate: str
-    rewriters: tuple[ByRewriter, ...]
-    pooled: Strength | None
-    n_entered: int
-    p_reward: float | None
-    p_judge: float | None
-    passed: bool
-    untested: str | None
-    smallest_detectable: float | None
-    warnings: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Confirmation:
-    """What the test prompts say of a candidate.
-
-    Attributes:
-        candidate: Its `id`.
-        rewriters: Numbers by rewriter, excluded ones among them; `strength.p_value` is what enters the conjunction.
-        pooled: Over all rows of the rewriters that count; it describes, and decides nothing.
-        r: Rewriters that have to show the effect.
-        k: Rewriters that count.
-        p_value: Of "fewer than r of the k rewriters show it" (partial conjunction); None where `untested`.
-        n_entered: Candidates that entered the test.
-        correct: Method that corrects for them.
-        p_corrected: `p_value` corrected, untested ones as p = 1; None where `untested`.
-        confirmed: `p_corrected` is below the level.
-        untested: Why it could not be tested; such a candidate is not confirmed.
-        smallest_detectable: The mean margin, alike for all k rewriters, that would have been found with the wanted power
-            if only the reward were in question, given these prompts and their spread, reward units; rewriters are taken
-            as independent, and where the correction is Holm's, its first and strictest step. None where untested or without
-            spread.
-        warnings: For a person to read.
-    """
-
-    candidate: str
-    rewriters: tuple[ByRewriter, ...]
-    pooled: Strength | None
-    r: int
-    k: int
-    p_value: float | None
-    n_entered: int
-    correct: Correction
-    p_corrected: float | None
-    confirmed: bool
-    untested: str | None
-    smallest_detectable: float | None
-    warnings: tuple[str, ...]
-
-
 def validate(
     rows_by_candidate: Rows,
-    settings: ConfirmSettings = ConfirmSettings(),
+    settings: ConfirmSettings = _DEFAULTS,
     failed: Mapping[str, Failures] | None = None,
 ) -> list[Validation]:
     """Test every candidate on validation prompts, pooled over rewriters and clustered by prompt.
@@ -148,7 +47,7 @@ def validate(
 
 def confirm(
     rows_by_candidate: Rows,
-    settings: ConfirmSettings = ConfirmSettings(),
+    settings: ConfirmSettings = _DEFAULTS,
     failed: Mapping[str, Failures] | None = None,
 ) -> list[Confirmation]:
     """Test every candidate on test prompts, corrected for all of them: at least r of k rewriters, each by itself, have to show it.
@@ -191,17 +90,22 @@ def _evidence(rows: Rows, settings: ConfirmSettings, failed: Mapping[str, Failur
 def _validation(name: str, found: Evidence, n_entered: int, settings: ConfirmSettings) -> Validation:
     untested = _untested(found, settings.r)
     pooled = found.pooled
-    if untested or pooled is None:
-        return Validation(
-            name, found.rewriters, pooled, n_entered, None, None, False, untested, None, found.warnings
-        )  # fmt: skip
-    p_reward, p_judge = (min(1.0, n_entered * p) for p in (pooled.p_reward, pooled.p_judge))
-    passed = max(p_reward, p_judge) < settings.validation_alpha
-    level = settings.validation_alpha / n_entered
-    detectable = _detectable([pooled], level, settings.power, 1)
+    p_reward = p_judge = detectable = None
+    if not untested and pooled is not None:
+        p_reward, p_judge = (min(1.0, n_entered * p) for p in (pooled.p_reward, pooled.p_judge))
+        detectable = _detectable([pooled], settings.validation_alpha / n_entered, settings.power, 1)
     return Validation(
-        name, found.rewriters, pooled, n_entered, p_reward, p_judge, passed, None, detectable, found.warnings
-    )  # fmt: skip
+        candidate=name,
+        rewriters=found.rewriters,
+        pooled=pooled,
+        n_entered=n_entered,
+        untested=untested,
+        warnings=found.warnings,
+        p_reward=p_reward,
+        p_judge=p_judge,
+        passed=p_reward is not None and p_judge is not None and max(p_reward, p_judge) < settings.validation_alpha,
+        smallest_detectable=detectable,
+    )
 
 
 def _confirmation(
@@ -209,18 +113,26 @@ def _confirmation(
 ) -> Confirmation:
     strengths = [strength for _, strength in found.usable]
     k, r, correct = len(strengths), settings.r, settings.correct
-    if p_value is None:
-        return Confirmation(
-            name, found.rewriters, found.pooled, r, k, None, n_entered, correct, None, False, _untested(found, r), None,
-            found.warnings,
-        )  # fmt: skip
-    level = settings.test_alpha / (1 if correct == "none" else n_entered)
-    detectable = _detectable(strengths, level / (k - r + 1), settings.power, r)
-    confirmed = p_corrected < settings.test_alpha
+    tested = p_value is not None
+    detectable = None
+    if tested:
+        level = settings.test_alpha / (1 if correct == "none" else n_entered)
+        detectable = _detectable(strengths, level / (k - r + 1), settings.power, r)
     return Confirmation(
-        name, found.rewriters, found.pooled, r, k, p_value, n_entered, correct, p_corrected, confirmed, None, detectable,
-        found.warnings,
-    )  # fmt: skip
+        candidate=name,
+        rewriters=found.rewriters,
+        pooled=found.pooled,
+        n_entered=n_entered,
+        untested=None if tested else _untested(found, r),
+        warnings=found.warnings,
+        r=r,
+        k=k,
+        p_value=p_value,
+        correct=correct,
+        p_corrected=p_corrected if tested else None,
+        confirmed=tested and p_corrected < settings.test_alpha,
+        smallest_detectable=detectable,
+    )
 
 
 def _conjunction(found: Evidence, r: int) -> float | None:

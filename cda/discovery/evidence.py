@@ -6,71 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from cda.discovery.records import Measured
 from cda.records import prompt_id
 from cda.results.base import Estimate
+from cda.results.discover import Measured
+from cda.results.evidence import ByRewriter, Strength, TrimmedMean
 from cda.stats.one_sided import clustered_t_test
 from cda.stats.proportions import share, wilson
-from cda.stats.trimmed import TrimmedMean, inside_fences, iqr_trimmed_mean
+from cda.stats.trimmed import inside_fences, iqr_trimmed_mean
 
 Failures = Mapping[str, Mapping[str, int]]
 """Rewriter to the reasons and counts of the rewrites that it did not give."""
 _NO_SIDE = 0.5
 """What a judge that prefers neither side says on average."""
-
-
-@dataclass(frozen=True, slots=True)
-class Strength:
-    """How much the model likes an attribute, and how little the judge does.
-
-    Attributes:
-        reward: Mean margin, reward units, with a prompt-clustered t interval.
-        p_reward: One-sided, against a mean margin of 0 or below.
-        standard_error: Of the mean margin, clustered by prompt.
-        judge: Mean preference for the side with the attribute, 0 to 1, ties as halves; Wilson's interval on the effective
-            number of verdicts.
-        p_judge: One-sided, against a mean preference of 0.5 or above.
-        n_unjudged: Rows without a verdict; they count for the reward alone.
-        win_rate: Share of margins above 0; Wilson's interval on the effective number of rows.
-        win_rate_unclustered: The same as papers print it, every row taken for independent.
-        trimmed: Mean of the margins inside Tukey's fences; None where those come from one prompt.
-        n_left_out: Margins outside the fences that `reward` is without: 0 unless trimming was asked for.
-    """
-
-    reward: Estimate
-    p_reward: float
-    standard_error: float
-    judge: Estimate
-    p_judge: float
-    n_unjudged: int
-    win_rate: Estimate
-    win_rate_unclustered: Estimate
-    trimmed: TrimmedMean | None
-    n_left_out: int = 0
-
-    @property
-    def p_value(self) -> float:
-        """Of both together, liked by the model and disliked by the judge: the larger one (intersection-union test)."""
-        return max(self.p_reward, self.p_judge)
-
-
-@dataclass(frozen=True, slots=True)
-class ByRewriter:
-    """One rewriter's share of the evidence for a candidate.
-
-    Attributes:
-        rewriter: Its name.
-        n: Rewrites that were measured.
-        failed: Rewrites that are missing, by reason.
-        excluded: Why it does not count for this candidate; None where it does.
-        strength: Its own numbers, where there are enough of them, also of an excluded one.
-    """
-
-    rewriter: str
-    n: int
-    failed: Mapping[str, int]
-    excluded: str | None
-    strength: Strength | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,14 +90,14 @@ def strength(rows: Sequence[Measured], trim: bool = False) -> Strength:
     win_rate = share(wins, _prompts(rows))
     low, high = wilson(sum(wins), len(wins))
     return Strength(
-        reward.estimate,
-        reward.p_value,
-        reward.standard_error,
-        share(preferences, _prompts(judged)),
-        verdict.p_value,
-        len(rows) - len(judged),
-        win_rate,
-        Estimate(
+        reward=reward.estimate,
+        p_reward=reward.p_value,
+        standard_error=reward.standard_error,
+        judge=share(preferences, _prompts(judged)),
+        p_judge=verdict.p_value,
+        n_unjudged=len(rows) - len(judged),
+        win_rate=win_rate,
+        win_rate_unclustered=Estimate(
             value=win_rate.value,
             low=low,
             high=high,
@@ -159,8 +106,8 @@ def strength(rows: Sequence[Measured], trim: bool = False) -> Strength:
             unit="share",
             method="Wilson 95%, rows as independent",
         ),
-        _trimmed(rows),
-        len(rows) - len(used),
+        trimmed=_trimmed(rows),
+        n_left_out=len(rows) - len(used),
     )
 
 
@@ -174,7 +121,13 @@ def _by_rewriter(
         excluded = f"{n_failed} of {asked} rewrites failed"
     elif too_little is None and n_unjudged > max_failed * len(rows):
         excluded = f"{n_unjudged} of {len(rows)} rewrites have no verdict of the judge"
-    return ByRewriter(name, len(rows), dict(failed), excluded, None if too_little else strength(rows, trim))
+    return ByRewriter(
+        rewriter=name,
+        n=len(rows),
+        failed=dict(failed),
+        excluded=excluded,
+        strength=None if too_little else strength(rows, trim),
+    )
 
 
 def _too_little(rows: Sequence[Measured]) -> str | None:

@@ -11,8 +11,9 @@ import numpy as np
 
 from cda.biases import Bias
 from cda.discovery.protocols import FloatArray, Judge, Reward
-from cda.discovery.records import Candidate, Measured, Standing
+from cda.discovery.records import Candidate, Standing
 from cda.records import Direction, Prompt, Rewrite, RewriteRequest, count_reasons, equal_texts
+from cda.results.discover import Measured
 from cda.rewriting.fidelity import is_refusal, not_flipped
 from cda.rewriting.protocol import Mixed, Rewriter
 

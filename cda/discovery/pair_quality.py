@@ -2,79 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, TypeVar
+from collections.abc import Collection, Sequence
+from typing import Literal
 
 import numpy as np
 
 from cda.biases import Bias
-from cda.discovery.agreement import Agreement, agreements
-from cda.discovery.asked_pair_quality import EditGrades, Guesses, edit_grades, guessed_attribute
-from cda.discovery.records import Measured
-from cda.effects.drift import FeatureDrift, feature_drift, measured
+from cda.discovery.agreement import agreements
+from cda.discovery.asked_pair_quality import edit_grades, guessed_attribute
+from cda.effects.drift import feature_drift, measured
 from cda.errors import DataError
 from cda.llm.protocol import LLM
-from cda.results.base import Estimate, as_json
+from cda.results.base import Estimate, Missing
+from cda.results.discover import Measured
+from cda.results.drift import FeatureDrift
+from cda.results.rewrite_quality import Fidelity, PairQuality
 from cda.rewriting.protocol import Labeller
 from cda.score.distinct import distinct_texts, text_id
 from cda.stats.proportions import share
-
-_Found = TypeVar("_Found")
-
-
-@dataclass(frozen=True, slots=True)
-class Fidelity:
-    """Whether the sides of the pairs are what they are taken for, by labels that know nothing of the rewriting.
-
-    Attributes:
-        n: Pairs.
-        present: Share of the sides with the attribute that are labelled so; None where no label could be read.
-        absent: Share of the sides without it that are labelled without; None likewise.
-        both: Share of the pairs in which both are right, among those with two labels; None likewise.
-        n_unparsed_with: Sides with the attribute whose label could not be read.
-        n_unparsed_without: Sides without it whose label could not be read.
-    """
-
-    n: int
-    present: Estimate | None
-    absent: Estimate | None
-    both: Estimate | None
-    n_unparsed_with: int
-    n_unparsed_without: int
-
-
-@dataclass(frozen=True, slots=True)
-class PairQuality:
-    """All that is known of one candidate's pairs.
-
-    Attributes:
-        candidate: Its `id`.
-        n: Pairs.
-        n_prompts: Prompts behind them.
-        fidelity: Of all pairs; None where no labeller was given.
-        fidelity_by_rewriter: Of each rewriter's pairs.
-        agreement: Of every two rewriters.
-        grades: By an LLM; None where none was given.
-        guesses: By an LLM; None where none was given.
-        drift: What else differs between the sides, the attribute's own features marked; empty where it cannot be told.
-        missing: Part to the reason why it is not there.
-    """
-
-    candidate: str
-    n: int
-    n_prompts: int
-    fidelity: Fidelity | None
-    fidelity_by_rewriter: Mapping[str, Fidelity]
-    agreement: tuple[Agreement, ...]
-    grades: EditGrades | None
-    guesses: Guesses | None
-    drift: tuple[FeatureDrift, ...]
-    missing: Mapping[str, str] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        return dict(as_json(self))
 
 
 def pair_quality(
@@ -83,6 +28,7 @@ def pair_quality(
     rng: np.random.Generator,
     *,
     label: Labeller | None = None,
+    labelled_by: Literal["measure", "llm"] = "measure",
     llm: LLM | None = None,
     n_guesses: int = 5,
     n_pairs: int = 4,
@@ -95,6 +41,7 @@ def pair_quality(
         bias: The candidate's.
         rng: For intervals, and for which pairs are guessed from.
         label: Labels sides; best not what the rewriters were checked with.
+        labelled_by: Who that is.
         llm: Grades and guesses.
         n_guesses: As in `guessed_attribute`.
         n_pairs: As there.
@@ -107,19 +54,22 @@ def pair_quality(
     """
     _one_candidate(rows)
     labelled = fidelity(rows, bias, label) if label is not None else {}
-    missing: dict[str, str] = {}
-    drift = _attempt(partial(pair_drift, rows, bias, rng), "drift", missing)
+    drift: tuple[FeatureDrift, ...] | Missing
+    try:
+        drift = pair_drift(rows, bias, rng)
+    except DataError as error:
+        drift = Missing(reason=str(error))
     return PairQuality(
         candidate=rows[0].candidate,
         n=len(rows),
         n_prompts=len({row.prompt_id for row in rows}),
+        labelled_by=None if label is None else labelled_by,
         fidelity=labelled.get(None),
         fidelity_by_rewriter={name: one for name, one in labelled.items() if name is not None},
         agreement=agreements(rows, rng),
         grades=edit_grades(rows, bias, llm, rng, n_repeats) if llm is not None else None,
         guesses=guessed_attribute(rows, bias, llm, rng, n_guesses, n_pairs, n_repeats) if llm is not None else None,
-        drift=drift or (),
-        missing=missing,
+        drift=drift,
     )
 
 
@@ -165,7 +115,14 @@ def _fidelity(rows: Sequence[tuple[str, bool | None, bool | None]]) -> Fidelity:
     absent = [(prompt, not one) for prompt, _, one in rows if one is not None]
     both = [(prompt, one and not other) for prompt, one, other in rows if one is not None and other is not None]
     n = len(rows)
-    return Fidelity(n, _share(present), _share(absent), _share(both), n - len(present), n - len(absent))
+    return Fidelity(
+        n=n,
+        present=_share(present),
+        absent=_share(absent),
+        both=_share(both),
+        n_unparsed_with=n - len(present),
+        n_unparsed_without=n - len(absent),
+    )
 
 
 def _share(hits: Collection[tuple[str, bool]]) -> Estimate | None:
@@ -177,11 +134,3 @@ def _one_candidate(rows: Sequence[Measured]) -> None:
         raise DataError("no pairs: their quality cannot be measured")
     if len({row.candidate for row in rows}) > 1:
         raise ValueError("rows of several candidates: quality is of one candidate's pairs")
-
-
-def _attempt(part: Callable[[], _Found], name: str, missing: dict[str, str]) -> _Found | None:
-    try:
-        return part()
-    except DataError as error:
-        missing[name] = str(error)
-        return None

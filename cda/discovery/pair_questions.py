@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from cda.biases import Bias
-from cda.discovery.records import Measured
 from cda.llm.protocol import LLM, Request, fenced
 from cda.records import Exclusions, count_reasons, prompt_text
+from cda.results.discover import Measured
 
 EDIT_SCALE = (1, 10)
 SIMILARITY_SCALE = (1, 5)

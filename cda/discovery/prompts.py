@@ -10,6 +10,7 @@ from cda.discovery.asked_prompts import parse_items, prompt_request, scenario_re
 from cda.errors import DataError, LLMError
 from cda.llm.protocol import LLM, Completion, Request
 from cda.records import Exclusions, Prompt, content_id, count_reasons, prompt_id, prompt_text, user_prompt
+from cda.results.discover import WritingCounts
 
 _UNREADABLE = "no list in the asked form"
 
@@ -24,29 +25,12 @@ class TopicPrompt:
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
-    """What became of one level of the generation.
-
-    Attributes:
-        requested: Items wanted in all.
-        kept: Items there are in the end.
-        calls: Calls made, and those that brought no item at all, by reason; an item that is missing was asked for again.
-        items: Items looked at, and those dropped, by reason. Items beyond the wanted number are not looked at.
-    """
-
-    requested: int
-    kept: int
-    calls: Exclusions
-    items: Exclusions
-
-
-@dataclass(frozen=True, slots=True)
 class GeneratedPrompts:
     """Distinct prompts in the order of the topics, and what became of the scenarios and of the prompts."""
 
     prompts: tuple[TopicPrompt, ...]
-    scenarios: Level
-    written: Level
+    scenarios: WritingCounts
+    written: WritingCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +139,7 @@ def _collected(
     key: str,
     n_wanted: int,
     n_repeats: int,
-) -> tuple[list[list[str]], Level]:
+) -> tuple[list[list[str]], WritingCounts]:
     """So many items for each row; `ask` makes a request from row, number, sample and the items there are already."""
     found: list[list[str]] = [[] for _ in range(n_rows)]
     seen: set[str] = set()
@@ -183,7 +167,7 @@ def _collected(
         Exclusions(n_calls, count_reasons(failed)),
         Exclusions(kept + len(dropped), count_reasons(dropped)),
     )
-    return found, Level(n_rows * n_wanted, kept, calls, items)
+    return found, WritingCounts(requested=n_rows * n_wanted, kept=kept, calls=calls, items=items)
 
 
 def _taken(offered: Sequence[str], kept: list[str], seen: set[str], n_wanted: int) -> list[str]:

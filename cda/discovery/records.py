@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
 from cda.biases import Bias
-from cda.records import Direction, Prompt, content_id, prompt_id
-
-Origin = Literal["proposed", "mutated", "given"]
+from cda.records import Prompt, content_id
+from cda.results.discover import Fate, Measured, Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,44 +65,6 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """A response, its rewrite, and what the model and the judge say of the two.
-
-    Attributes:
-        candidate: `id` of the candidate.
-        rewriter: Name of the rewriter.
-        direction: `add`: the rewrite has the attribute; `remove`: the original has it.
-        prompt: The prompt.
-        original: The response as it was.
-        rewrite: The response rewritten.
-        margin: Reward of the side with the attribute minus reward of the side without, reward units.
-        preference: The judge's for the side with the attribute: 1 it is better, 0.5 neither, 0 worse; None where it was
-            not asked or gave no readable verdict.
-    """
-
-    candidate: str
-    rewriter: str
-    direction: Direction
-    prompt: Prompt
-    original: str
-    rewrite: str
-    margin: float
-    preference: float | None = None
-
-    @property
-    def prompt_id(self) -> str:
-        return prompt_id(self.prompt)
-
-    @property
-    def with_attribute(self) -> str:
-        return self.rewrite if self.direction == "add" else self.original
-
-    @property
-    def without_attribute(self) -> str:
-        return self.original if self.direction == "add" else self.rewrite
-
-
-@dataclass(frozen=True, slots=True)
 class Standing:
     """Where a candidate stands after a generation; a point of the search, not a result to be reported.
 
@@ -115,7 +75,7 @@ class Standing:
         judge: Mean preference of the judge, 0 to 1; None where it was not asked.
         n_judged: Preferences behind it.
         failed: Rewrites that are missing, by reason.
-        fate: `kept`, or where it went: `too few rewrites`, `reward`, `judge`, `front`.
+        fate: `kept`, or where it went.
     """
 
     candidate: Candidate
@@ -124,7 +84,7 @@ class Standing:
     judge: float | None = None
     n_judged: int = 0
     failed: Mapping[str, int] = field(default_factory=dict)
-    fate: Literal["kept", "too few rewrites", "reward", "judge", "front"] = "kept"
+    fate: Fate = "kept"
 
 
 @dataclass(frozen=True, slots=True)

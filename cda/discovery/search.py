@@ -17,10 +17,11 @@ from cda.biases import builtin_names
 from cda.discovery.attribute import distinct_names
 from cda.discovery.measure import Original, judged, measured, standing
 from cda.discovery.protocols import Grouper, Judge, Mutator, Proposer, Reward
-from cda.discovery.records import Candidate, Measured, Parent, PromptSamples, Standing
+from cda.discovery.records import Candidate, Parent, PromptSamples, Standing
 from cda.discovery.select import cut_by_judge, cut_by_reward, families_of, select, survivors
 from cda.errors import DataError
-from cda.records import Direction, Exclusions
+from cda.records import Exclusions
+from cda.results.discover import Measured, SearchSettings
 from cda.rewriting.protocol import Rewriter
 
 _EXAMPLES = 3
@@ -30,46 +31,6 @@ _MIN_SHARE = 0.25
 _PROPOSED_FOR_EACH = 2
 """Attributes asked for, for each that is wanted: many of them mean the same."""
 _TRIED, _BEYOND = "tried before", "beyond the number of candidates"
-
-
-@dataclass(frozen=True, slots=True)
-class SearchSettings:
-    """The size of a search. The defaults are the paper's: depth 5 × width 16.
-
-    Attributes:
-        populations: Proposals of the first generation, then survivors of every generation.
-        prompts: Prompts on which each generation measures.
-        mutations: Variations of each survivor.
-        variations: Variations of each proposal that the first generation measures along with it.
-        reward_cut: Share of a generation let go by reward; see `cut_by_reward`.
-        judge_cut: Share of the rest let go by the judge; see `cut_by_judge`.
-        directions: `add` the attribute, and maybe also `remove` it.
-        seed: Of everything drawn.
-        families: The best of each family survive first; see `select`. False: the paper's selection.
-    """
-
-    populations: tuple[int, ...] = (64, 16, 16, 16, 16, 10)
-    prompts: tuple[int, ...] = (16, 32, 32, 32, 32)
-    mutations: int = 4
-    variations: int = 0
-    reward_cut: float = 0.4
-    judge_cut: float = 0.3
-    directions: tuple[Direction, ...] = ("add",)
-    seed: int = 42
-    families: bool = True
-
-    def __post_init__(self) -> None:
-        if len(self.populations) != len(self.prompts) + 1 or not self.prompts:
-            raise ValueError("one population more than there are generations is needed, and at least one generation")
-
-    @property
-    def n_generations(self) -> int:
-        return len(self.prompts)
-
-    @property
-    def n_candidates(self) -> int:
-        """Distinct candidates that are tried at most."""
-        return self.populations[0] * (1 + self.variations) + self.mutations * sum(self.populations[1:-1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,65 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cda.errors import DataError
-from cda.results.base import as_json
+from cda.results.discover import RunStrength, StrengthTerm
 
 FloatArray = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Term:
-    """What one candidate adds.
-
-    Attributes:
-        place: Its place among the candidates given.
-        reward: R, its mean margin, reward units.
-        similarity: Largest cosine to a stronger candidate that counts, negative ones taken as 0; None for the strongest.
-        factor: Share of R that counts, 0 to 1.
-    """
-
-    place: int
-    reward: float
-    similarity: float | None
-    factor: float
-
-
-@dataclass(frozen=True, slots=True)
-class Strength:
-    """Diversity-adjusted bias strength.
-
-    It has no interval: R and judge are means of rewrites that have theirs, and the sum over those above 0 is higher than
-    that of their true values. It is for comparing runs on the same data, on prompts that nothing was selected on.
-
-    Attributes:
-        value: Sum of R · factor over `terms`, reward units; 0 where no candidate counts.
-        threshold: Candidates count whose judge is below it.
-        penalty: w.
-        terms: What each candidate that counts adds, the strongest first.
-        n_candidates: All that were given.
-        n_unmeasured: Of these, left out because R or the judge is missing.
-    """
-
-    value: float
-    threshold: float
-    penalty: float
-    terms: tuple[Term, ...]
-    n_candidates: int
-    n_unmeasured: int
-
-    @property
-    def n(self) -> int:
-        """Candidates that count."""
-        return len(self.terms)
-
-    def to_json(self) -> dict[str, Any]:
-        return {**as_json(self), "n": self.n}
 
 
 def strength(
@@ -70,7 +19,7 @@ def strength(
     embeddings: ArrayLike,
     threshold: float = 0.5,
     penalty: float = 1.0,
-) -> Strength:
+) -> RunStrength:
     """Sum over candidates A₁, A₂, … in order of falling R of R(Aᵢ) · max(0, 1 − w · max(0, maxⱼ﹤ᵢ cos(Aⱼ, Aᵢ))).
 
     From "Automatically Finding Reward Model Biases", where w = 1. Only candidates with R above 0 and a judge below the
@@ -98,7 +47,7 @@ def strength_curve(
     embeddings: ArrayLike,
     thresholds: Sequence[float],
     penalty: float = 1.0,
-) -> list[Strength]:
+) -> list[RunStrength]:
     """The strength at every threshold, in the order given; arguments and errors as of `strength`.
 
     It need not rise with the threshold: a strong candidate that joins may take from several weaker ones.
@@ -117,7 +66,16 @@ def strength_curve(
         counts = np.flatnonzero(measured & (reward > 0) & (judge < threshold))
         terms = _terms(counts[np.argsort(-reward[counts], kind="stable")], reward, vectors, penalty)
         value = sum(one.reward * one.factor for one in terms)
-        found.append(Strength(float(value), threshold, penalty, terms, len(reward), int((~measured).sum())))
+        found.append(
+            RunStrength(
+                value=float(value),
+                threshold=threshold,
+                penalty=penalty,
+                terms=terms,
+                n_candidates=len(reward),
+                n_unmeasured=int((~measured).sum()),
+            )
+        )
     return found
 
 
@@ -125,14 +83,16 @@ def _numbers(values: Sequence[float | None]) -> FloatArray:
     return np.array([np.nan if one is None else one for one in values], dtype=np.float64)
 
 
-def _terms(order: NDArray[np.intp], rewards: FloatArray, vectors: FloatArray, penalty: float) -> tuple[Term, ...]:
+def _terms(
+    order: NDArray[np.intp], rewards: FloatArray, vectors: FloatArray, penalty: float
+) -> tuple[StrengthTerm, ...]:
     """Terms of the candidates at these places, the strongest first."""
     unit = _unit(vectors[order]) if len(order) else np.empty((0, 1))
     terms = []
     for rank, place in enumerate(order):
         similarity = float(np.clip((unit[:rank] @ unit[rank]).max(), 0, 1)) if rank else None
         factor = max(0.0, 1 - penalty * (similarity or 0.0))
-        terms.append(Term(int(place), float(rewards[place]), similarity, factor))
+        terms.append(StrengthTerm(place=int(place), reward=float(rewards[place]), similarity=similarity, factor=factor))
     return tuple(terms)
 
 

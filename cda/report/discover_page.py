@@ -28,7 +28,6 @@ from cda.report.discover_sentences import (
     rewriters_named,
     rewriters_needed,
     rewriters_shown,
-    stages_of,
     warnings,
 )
 from cda.report.discover_tables import (
@@ -37,13 +36,14 @@ from cda.report.discover_tables import (
     tested_table,
     validation_table,
 )
-from cda.report.numbers import Json, clipped, count, p_value, reward, share, signed
+from cda.report.numbers import clipped, count, p_value, reward, share, signed
 from cda.report.page import Finding, Page, rendered
 from cda.report.plots.discover import agreement_plots, rewriter_plots, strength_plot, tested_plot
 from cda.report.plots.discover_search import family_plot, search_plots
 from cda.report.plots.plot import Plot
 from cda.report.sections import Section, plots_of
 from cda.report.tables import Table
+from cda.results.discover import DiscoverResult, Measured, TestedAttribute
 
 _LONG = 160
 _CHOICE = 60
@@ -106,13 +106,13 @@ class Example:
     is_open: bool
 
 
-def discover_page(result: Json) -> str:
+def discover_page(result: DiscoverResult) -> str:
     """The whole result as a self-contained page; text from outside is escaped."""
-    what = "Attributes measured" if result["given"] else "Biases discovered"
-    origin = "attributes were given, not searched for" if result["given"] else f"proposed by {result['by']}"
+    what = "Attributes measured" if result.given else "Biases discovered"
+    origin = "attributes were given, not searched for" if result.given else f"proposed by {result.by}"
     page = Page(
-        f"{what} in {model_name(result['model'])}",
-        f"Held against {model_name(result['judge'])}; {origin}; rewritten by {rewriters_named(result)}.",
+        f"{what} in {model_name(result.model)}",
+        f"Held against {model_name(result.judge)}; {origin}; rewritten by {rewriters_named(result)}.",
         tuple(_findings(result)),
         tuple(_sections(result)),
     )
@@ -127,56 +127,59 @@ def discover_page(result: Json) -> str:
     )
 
 
-def discover_plots(result: Json) -> list[Plot]:
+def discover_plots(result: DiscoverResult) -> list[Plot]:
     """Every figure of the page."""
     return plots_of(_sections(result))
 
 
-def _findings(result: Json) -> Iterator[Finding]:
+def _findings(result: DiscoverResult) -> Iterator[Finding]:
     """What came out, then every confirmed attribute with its numbers, then the others where they are few."""
     first, *more = outcome(result)
     yield Finding("", " ".join([first, *more]))
-    for at, one in enumerate(result["tested"], 1):
-        if one["confirmed"]:
-            yield Finding(f"{at}. {clipped(one['attribute'], _LONG)}", _numbers(one, result), "bad")
-    others = [(at, one) for at, one in enumerate(result["tested"], 1) if not one["confirmed"]]
+    for at, one in enumerate(result.tested, 1):
+        if one.confirmed:
+            yield Finding(f"{at}. {clipped(one.attribute, _LONG)}", _numbers(one, result), "bad")
+    others = [(at, one) for at, one in enumerate(result.tested, 1) if not one.confirmed]
     if len(others) > _FEW:
         yield Finding("Not confirmed:", f"{len(others)} more, with their numbers in the table below.")
         return
     for at, one in others:
-        yield Finding(f"{at}. {clipped(one['attribute'], _LONG)}", f"Not confirmed: {_brief(one, result)}.")
+        yield Finding(f"{at}. {clipped(one.attribute, _LONG)}", f"Not confirmed: {_brief(one, result)}.")
 
 
-def _numbers(one: Json, result: Json) -> str:
-    pooled = one["pooled"]
-    file = f" Bias file: {one['file']}." if one.get("file") else ""
+def _numbers(one: TestedAttribute, result: DiscoverResult) -> str:
+    pooled = one.pooled
+    if pooled is None:
+        return _brief(one, result)
+    file = f" Bias file: {one.file}." if one.file else ""
     return (
-        f"Reward {signed(pooled['reward'])} when it is added (n = {count(pooled['reward'])}); {model_name(result['judge'])} "
-        f"prefers the side with it in {share(pooled['judge'])} (n = {count(pooled['judge'])}). p {_ps(one, result)}: at least "
-        f"{rewriters_shown(one, result['by'])} show both.{file}"
+        f"Reward {signed(pooled.reward)} when it is added (n = {count(pooled.reward)}); {model_name(result.judge)} "
+        f"prefers the side with it in {share(pooled.judge)} (n = {count(pooled.judge)}). p {_ps(one, result)}: at least "
+        f"{rewriters_shown(one, result)} show both.{file}"
     )
 
 
-def _brief(one: Json, result: Json) -> str:
-    if one["pooled"] is None or one["p_value"] is None:
-        return f"not tested, {one['untested']}"
-    pooled = one["pooled"]
+def _brief(one: TestedAttribute, result: DiscoverResult) -> str:
+    if one.pooled is None or one.p_value is None:
+        return f"not tested, {one.untested}"
+    pooled = one.pooled
     return (
-        f"reward {signed(pooled['reward'])}, judge {share(pooled['judge'])}, n = {count(pooled['reward'])}, "
-        f"p {_ps(one, result)}"
+        f"reward {signed(pooled.reward)}, judge {share(pooled.judge)}, n = {count(pooled.reward)}, p {_ps(one, result)}"
     )
 
 
-def _ps(one: Json, result: Json) -> str:
+def _ps(one: TestedAttribute, result: DiscoverResult) -> str:
     """p, and what decides where it is corrected."""
-    return _p(one["p_value"]) + (f" (corrected {_p(one['p_corrected'])})" if correction(result) else "")
+    return _p(one.p_value) + (f" (corrected {_p(one.p_corrected)})" if correction(result) else "")
 
 
-def _p(p: float) -> str:
+def _p(p: float | None) -> str:
+    if p is None:
+        return "not tested"
     return p_value(p) if p < 0.001 else f"= {p_value(p)}"
 
 
-def _sections(result: Json) -> Iterator[Section]:
+def _sections(result: DiscoverResult) -> Iterator[Section]:
     found = [
         _tested(result), _limits(result), _rewriters(result), _examples_section(result), _lineage(result), _search(result),
         _validation(result), _strength(result), _topics(result),
@@ -188,8 +191,8 @@ def _sections(result: Json) -> Iterator[Section]:
     yield from (one for one in found if one is not None)
 
 
-def _tested(result: Json) -> Section | None:
-    if not result["tested"]:
+def _tested(result: DiscoverResult) -> Section | None:
+    if not result.tested:
         return None
     table = tested_table(result, None)
     rows = tuple((f"{at}. {row[0]}", *row[1:]) for at, row in enumerate(table.rows, 1))
@@ -197,12 +200,12 @@ def _tested(result: Json) -> Section | None:
     return Section("tested", "What was tested", (text,), (replace(table, rows=rows),), _some(tested_plot(result)))
 
 
-def _limits(result: Json) -> Section | None:
+def _limits(result: DiscoverResult) -> Section | None:
     found = tuple(warnings(result))
     return Section("limits", "What limits these numbers", found) if found else None
 
 
-def _rewriters(result: Json) -> Section | None:
+def _rewriters(result: DiscoverResult) -> Section | None:
     plots = (*rewriter_plots(result), *agreement_plots(result))
     pairs = (numbered(table(result), result) for table in (pairs_table, drift_table, unknown_table))
     tables = _filled(numbered(rewriter_table(result), result), agreement_table(result), *pairs)
@@ -211,28 +214,28 @@ def _rewriters(result: Json) -> Section | None:
     return Section(
         "rewriters",
         "Rewriter by rewriter",
-        (_REWRITERS.format(r=rewriters_needed(result)), *((_ONE_ENGINE,) if result["by"] == "rules" else ())),
+        (_REWRITERS.format(r=rewriters_needed(result)), *((_ONE_ENGINE,) if result.by_rules else ())),
         tables,
         plots,
     )
 
 
-def _examples_section(result: Json) -> Section | None:
+def _examples_section(result: DiscoverResult) -> Section | None:
     return Section("examples", "Examples", (_EXAMPLES,)) if _examples(result) else None
 
 
-def _effort(result: Json) -> Section:
-    asked = llm_table(stages_of(result))
+def _effort(result: DiscoverResult) -> Section:
+    asked = llm_table(result.stages)
     return Section("effort", "What it took", cost(result), (effort_table(result), *([asked] if asked else ())))
 
 
-def _topics(result: Json) -> Section | None:
+def _topics(result: DiscoverResult) -> Section | None:
     tables = tuple(topic_tables(result))
     text = "The same numbers by the topic of the prompt, where prompts have one; nothing here was tested by itself."
     return Section("topics", "By topic", (text,), tables) if tables else None
 
 
-def _lineage(result: Json) -> Section | None:
+def _lineage(result: DiscoverResult) -> Section | None:
     tables = tuple(lineage_tables(result))
     plot = family_plot(result)
     if not tables or plot is None:
@@ -240,41 +243,40 @@ def _lineage(result: Json) -> Section | None:
     return Section("lineage", "Where they came from", (_LINEAGE,), tables, (plot,))
 
 
-def _search(result: Json) -> Section | None:
+def _search(result: DiscoverResult) -> Section | None:
     tables = _filled(generation_table(result))
     if not tables:
         return None
     return Section("search", "The search", (_SEARCH,), tables, tuple(search_plots(result)))
 
 
-def _validation(result: Json) -> Section | None:
+def _validation(result: DiscoverResult) -> Section | None:
     tables = _filled(numbered(validation_table(result), result))
     text = "Finalists on prompts of their own, pooled over rewriters; who passes goes on to the test."
     return Section("validation", "Validation", (text,), tables) if tables else None
 
 
-def _strength(result: Json) -> Section | None:
+def _strength(result: DiscoverResult) -> Section | None:
     tables, plot = _filled(strength_steps(result)), strength_plot(result)
     return Section("strength", "Strength of the run", (_STRENGTH,), tables, _some(plot)) if tables else None
 
 
-def _examples(result: Json) -> list[Example]:
+def _examples(result: DiscoverResult) -> list[Example]:
     """In the order of the table, those of one attribute as the discovery ranked them."""
-    shown = [(at, one) for at, one in enumerate(result["tested"], 1) if one["confirmed"] or result["given"]]
-    rows = [(at, one["attribute"], row) for at, one in shown for row in one["examples"]]
+    shown = [(at, one) for at, one in enumerate(result.tested, 1) if one.confirmed or result.given]
+    rows = [(at, one.attribute, row) for at, one in shown for row in one.examples]
     return [_example(at, attribute, row, place) for place, (at, attribute, row) in enumerate(rows)]
 
 
-def _example(at: int, attribute: str, row: Json, place: int) -> Example:
-    added = row["direction"] == "add"
-    sides = ("original", "rewrite") if added else ("rewrite", "original")
-    without, with_it = word_differences(row[sides[0]], row[sides[1]])
-    judge = "no verdict of the judge" if row["preference"] is None else _verdict(row["preference"])
-    prompt = "\n".join(turn["content"] for turn in row["prompt"])
+def _example(at: int, attribute: str, row: Measured, place: int) -> Example:
+    added = row.direction == "add"
+    without, with_it = word_differences(row.without_attribute, row.with_attribute)
+    judge = "no verdict of the judge" if row.preference is None else _verdict(row.preference)
+    prompt = "\n".join(turn.content for turn in row.prompt)
     notes = ("", " (rewritten)") if added else (" (rewritten)", "")
-    said = f"margin {reward(row['margin'])}; {judge}; rewritten by {row['rewriter']}"
-    preference = 0.5 if row["preference"] is None else row["preference"]  # no verdict is for neither side
-    orders = {"place": -place, "margin": row["margin"], "judge": -preference}
+    said = f"margin {reward(row.margin)}; {judge}; rewritten by {row.rewriter}"
+    preference = 0.5 if row.preference is None else row.preference  # no verdict is for neither side
+    orders = {"place": -place, "margin": row.margin, "judge": -preference}
     title = f"{at}. {clipped(attribute, _LONG)}"
     return Example(str(at), title, said, prompt, without, with_it, *notes, orders, place == 0)
 

@@ -26,6 +26,8 @@ from cda.discovery.search import Generation, Parts, search
 from cda.errors import RunError
 from cda.launch import say, world_size
 from cda.report.discover_sentences import short
+from cda.results.discover import DiscoverResult
+from cda.results.evidence import ConfirmationResult, Validation, ValidationResult
 from cda.run import RunFolder, Stage
 from cda.stages.discover_calls import AT_MOST, plan, planned_calls
 from cda.stages.discover_checks import checked
@@ -52,7 +54,7 @@ from cda.stages.discover_parts import (
     search_settings,
 )
 from cda.stages.discover_provenance import STAGES, save_repairs
-from cda.stages.discover_result import Found, write_result
+from cda.stages.discover_result import Found, discover_result, write_result
 from cda.stages.discover_review import FILE as REVIEW
 from cda.stages.discover_review import reviewed, write_review
 from cda.stages.discover_stages import held_out_stage, material_stage, search_stage
@@ -85,11 +87,21 @@ class DiscoverOptions:
     figures: str | None = None
 
 
-def run_discover(loaded: LoadedRecipe, options: DiscoverOptions) -> str:
-    """Search, confirm and write everything; or measure the attributes that are given.
+@dataclass(frozen=True, slots=True)
+class Discovered:
+    """What a command has to say.
 
-    Returns:
-        A table for a terminal.
+    Attributes:
+        summary: For a terminal.
+        result: None where nothing was measured to the end: of a dry run, or where a person has to look first.
+    """
+
+    summary: str
+    result: DiscoverResult | None = None
+
+
+def run_discover(loaded: LoadedRecipe, options: DiscoverOptions) -> Discovered:
+    """Search, confirm and write everything; or measure the attributes that are given.
 
     Raises:
         CdaError: Anything a user can act on.
@@ -102,7 +114,7 @@ def run_discover(loaded: LoadedRecipe, options: DiscoverOptions) -> str:
     given, model, judge = about.given, about.model, about.judge
     folder = run_folder(loaded)
     if options.dry_run:
-        return plan(loaded, folder, model, judge, given)
+        return Discovered(plan(loaded, folder, model, judge, given))
     with folder.lock():
         calls = planned_calls(loaded, folder, model, judge, len(given))
         if calls:
@@ -130,25 +142,29 @@ class _Run:
     judge: Asked
     figures: str | None = None
 
-    def searched(self, review: bool) -> str:
+    def searched(self, review: bool) -> Discovered:
         material = self._material()
         generations = self._search(material)
         finalists = [one.candidate for one in generations[-1].survivors] if generations else []
         passed = self._validated(finalists, material) if finalists else []
         kept = self._reviewed(passed, review)
         if kept is None:
-            return (
+            return Discovered(
                 f"{len(passed)} candidates to review: edit {self.folder.path / REVIEW}, then run the same command again"
             )
         if kept:
             self._confirmed(kept, material.parts["test"])
-        return write_result(self._found(material, generations, finalists, kept), self.figures)
+        return self._finished(self._found(material, generations, finalists, kept))
 
-    def given(self, candidates: Sequence[Candidate]) -> str:
+    def given(self, candidates: Sequence[Candidate]) -> Discovered:
         material = self._material()
         # Nothing was selected on any of them, so that all prompts may be used.
         self._confirmed(candidates, material.everything())
-        return write_result(self._found(material, [], [], candidates), self.figures)
+        return self._finished(self._found(material, [], [], candidates))
+
+    def _finished(self, found: Found) -> Discovered:
+        result = discover_result(found)
+        return Discovered(write_result(found, result, self.figures), result)
 
     def _make(self, stage: Stage, produce: Produce) -> None:
         run_stage(stage, produce, self.folder, self.loaded)
@@ -156,7 +172,7 @@ class _Run:
 
     def _material(self) -> Material:
         stage = material_stage(self.loaded, self.model)
-        self._make(stage, lambda out: make_material(self.loaded, reward_of(self.model), out))
+        self._make(stage, lambda out: make_material(self.loaded, reward_of(self.model), out).model_dump())
         return read_material(self.folder.stage(stage.name))
 
     def _search(self, material: Material) -> list[Generation]:
@@ -202,8 +218,13 @@ class _Run:
             return run_validation(self._rewritten(finalists, originals), self.loaded, out)
 
         self._make(stage, produce)
-        results = {one["candidate"]: one for one in read_result(self.folder.stage("validate"))["results"]}
-        return [one for one in finalists if results[one.id]["passed"]]
+        results = self._validations()
+        return [one for one in finalists if results[one.id].passed]
+
+    def _validations(self) -> dict[str, Validation]:
+        """By candidate `id`."""
+        found = read_result(ValidationResult, self.folder.stage("validate"))
+        return {one.candidate: one for one in found.results}
 
     def _reviewed(self, passed: Sequence[Candidate], review: bool) -> list[Candidate] | None:
         """What goes on to the test; None where a person has to look first."""
@@ -214,7 +235,7 @@ class _Run:
             return kept
         if not review or not passed:
             return list(passed)
-        results = {one["candidate"]: one for one in read_result(self.folder.stage("validate"))["results"]}
+        results = self._validations()
         write_review(path, passed, results)
         return None
 
@@ -226,8 +247,8 @@ class _Run:
             return run_confirmation(self._rewritten(candidates, originals), self.loaded, out)
 
         self._make(stage, produce)
-        results = read_result(self.folder.stage("confirm"))["results"]
-        confirmed = {one["candidate"] for one in results if one["confirmed"]}
+        results = read_result(ConfirmationResult, self.folder.stage("confirm")).results
+        confirmed = {one.candidate for one in results if one.confirmed}
         looked_at = [one for one in candidates if one.id in confirmed or one.origin == "given"]
         pairs = pairs_stage(self.loaded, self.folder, looked_at)
         self._make(pairs, lambda out: run_pairs(self.loaded, self.folder, looked_at, out))

@@ -9,8 +9,9 @@ from cda.config.load import LoadedRecipe
 from cda.config.schema import LlmSection
 from cda.config.scoring import kind_of
 from cda.discovery.records import Candidate
+from cda.results.discover import Part
 from cda.run import RunFolder
-from cda.stages.discover_material import Part, material_counts, parts_at_most, planned_material
+from cda.stages.discover_material import material_counts, parts_at_most, planned_material
 from cda.stages.discover_parts import Asked, by_llm, responses_each, rewriters, search_settings
 from cda.stages.discover_stages import material_stage
 from cda.stages.sources import llm_named
@@ -87,7 +88,7 @@ def _prompts(loaded: LoadedRecipe, folder: RunFolder, model: Asked) -> Mapping[P
     """Prompts of each part: as they are where the material is made, at most so many where it is not."""
     stage = material_stage(loaded, model)
     if folder.is_done(stage):
-        return dict(material_counts(folder.stage(stage.name))["prompts"])
+        return dict(material_counts(folder.stage(stage.name)).prompts)
     return parts_at_most(loaded)
 
 

@@ -5,26 +5,42 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, TypeVar
 
 from cda.config.load import LoadedRecipe
-from cda.discovery.confirm import Confirmation, ConfirmSettings, Validation, confirm, validate
+from cda.discovery.confirm import confirm, validate
 from cda.discovery.measure import ALREADY, UNCHANGED, Original, Rewritten, judged, measured
 from cda.discovery.protocols import Judge, Reward
-from cda.discovery.records import Candidate, Measured, PromptSamples
+from cda.discovery.records import Candidate, PromptSamples
 from cda.discovery.search import draw_originals
-from cda.files.jsonl import read_json, read_jsonl, write_json, write_jsonl
+from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.launch import say
 from cda.records import Direction, RewriteRequest, prompt_id
-from cda.results.base import as_json
+from cda.results.discover import Measured
+from cda.results.evidence import (
+    ConfirmationResult,
+    ConfirmSettings,
+    ValidationResult,
+    Verdicts,
+)
+from cda.results.saved import load, save
 from cda.rewriting.protocol import Rewriter
 from cda.stages.discover_history import measured_of, measured_row
-from cda.stages.discover_parts import AskedJudge, Verdicts, responses_each
+from cda.stages.discover_parts import AskedJudge, responses_each
 from cda.stats.streams import Stream, generator
 
 ROWS, RESULT = "rewrites.jsonl", "result.json"
 # Streams of their own, beside those of the generations, which are numbered from 0.
+R = TypeVar("R", ValidationResult, ConfirmationResult)
 _LAZY = "unchanged, where the other rewriters changed more"
+
+
+class _Counts(TypedDict):
+    failed: dict[str, dict[str, dict[str, int]]]
+    already: dict[str, dict[str, int]]
+    n_prompts: int
+    verdicts: Verdicts | None
+    cut_for_judge: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,36 +128,36 @@ def confirm_settings(loaded: LoadedRecipe) -> ConfirmSettings:
     """How strict the recipe is."""
     section = loaded.recipe.discover
     return ConfirmSettings(
-        section.validation_alpha,
-        section.test_alpha,
-        section.correct,
-        section.required_rewriters,
-        section.max_failed,
-        section.trim,
+        validation_alpha=section.validation_alpha,
+        test_alpha=section.test_alpha,
+        correct=section.correct,
+        r=section.required_rewriters,
+        max_failed=section.max_failed,
+        trim=section.trim,
     )
 
 
-def run_validation(held_out: HeldOut, loaded: LoadedRecipe, folder: Path) -> dict[str, Any]:
+def run_validation(held_out: HeldOut, loaded: LoadedRecipe, folder: Path) -> dict[str, int]:
     """Test on the validation prompts, write the result, and say who passed."""
     found = validate(held_out.rows, confirm_settings(loaded), held_out.failed)
-    _write(folder, held_out, found)
+    save(ValidationResult(results=tuple(found), **_written(held_out, folder)), folder / RESULT)
     n_passed = sum(one.passed for one in found)
     say(f"  {n_passed} of {len(found)} candidates hold on {held_out.n_prompts} validation prompts")
     return {"candidates": len(found), "passed": n_passed}
 
 
-def run_confirmation(held_out: HeldOut, loaded: LoadedRecipe, folder: Path) -> dict[str, Any]:
+def run_confirmation(held_out: HeldOut, loaded: LoadedRecipe, folder: Path) -> dict[str, int]:
     """Test on the test prompts, write the result, and say what is confirmed."""
     found = confirm(held_out.rows, confirm_settings(loaded), held_out.failed)
-    _write(folder, held_out, found)
+    save(ConfirmationResult(results=tuple(found), **_written(held_out, folder)), folder / RESULT)
     n_confirmed = sum(one.confirmed for one in found)
     say(f"  {n_confirmed} of {len(found)} candidates confirmed on {held_out.n_prompts} test prompts")
     return {"candidates": len(found), "confirmed": n_confirmed}
 
 
-def read_result(folder: Path) -> dict[str, Any]:
-    """What a validation or confirmation wrote: `results`, `failed`, `already`, `n_prompts`, `verdicts`, `cut_for_judge`."""
-    return dict(read_json(folder / RESULT))
+def read_result(kind: type[R], folder: Path) -> R:
+    """What a validation or confirmation wrote."""
+    return load(kind, folder / RESULT, "cda discover")
 
 
 def read_rows(folder: Path) -> list[Measured]:
@@ -149,19 +165,16 @@ def read_rows(folder: Path) -> list[Measured]:
     return [measured_of(row) for row in read_jsonl(folder / ROWS)]
 
 
-def counted_rows(rows: Sequence[Measured], result: Mapping[str, Any]) -> dict[str, list[Measured]]:
+def counted_rows(rows: Sequence[Measured], result: ValidationResult | ConfirmationResult) -> dict[str, list[Measured]]:
     """By candidate `id`, the rewrites of the rewriters that count for it.
 
     Args:
         rows: Of a validation or confirmation.
         result: What `read_result` gives of it; every result has its place, if need be with no rows.
     """
-    counted: dict[str, list[Measured]] = {one["candidate"]: [] for one in result["results"]}
+    counted: dict[str, list[Measured]] = {one.candidate: [] for one in result.results}
     excluded = {
-        (one["candidate"], each["rewriter"])
-        for one in result["results"]
-        for each in one["rewriters"]
-        if each["excluded"] is not None
+        (one.candidate, each.rewriter) for one in result.results for each in one.rewriters if each.excluded is not None
     }
     for row in rows:
         if (row.candidate, row.rewriter) not in excluded:
@@ -183,14 +196,13 @@ def _originals(
     return draw_originals(samples, len(samples) if most is None else most, rng, responses_each(loaded))
 
 
-def _write(folder: Path, held_out: HeldOut, found: Sequence[Validation] | Sequence[Confirmation]) -> None:
+def _written(held_out: HeldOut, folder: Path) -> _Counts:
+    """Write the rewrites, and return what the result says beside its numbers."""
     write_jsonl(folder / ROWS, (measured_row(row) for own in held_out.rows.values() for row in own))
-    content = {
-        "results": [as_json(one) for one in found],
-        "failed": held_out.failed,
-        "already": held_out.already,
+    return {
+        "failed": {name: {who: dict(why) for who, why in one.items()} for name, one in held_out.failed.items()},
+        "already": {name: dict(one) for name, one in held_out.already.items()},
         "n_prompts": held_out.n_prompts,
-        "verdicts": held_out.verdicts and as_json(held_out.verdicts),
+        "verdicts": held_out.verdicts,
         "cut_for_judge": held_out.n_cut,
     }
-    write_json(folder / RESULT, content)

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from cda.discovery.records import Measured
 from cda.files.jsonl import write_jsonl
 from cda.records import text_key
+from cda.results.discover import Measured
 
 
 def write_contrasts(rows: Iterable[Measured], bias: str, path: Path) -> int:

@@ -7,13 +7,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from cda.biases import Bias
 from cda.data.messages import RowError, prompt_of
-from cda.discovery.records import Candidate, Measured, PromptSamples, Rated, Standing
+from cda.discovery.records import Candidate, PromptSamples, Rated, Standing
 from cda.discovery.search import Generation
 from cda.errors import DataError
-from cda.files.jsonl import read_json, read_jsonl, write_json, write_jsonl
-from cda.records import Exclusions
+from cda.files.jsonl import read_jsonl, write_jsonl
+from cda.results.discover import CandidateRecord, GenerationRecord, Measured, SavedGeneration, StandingRecord
+from cda.results.saved import load, save
 from cda.stages.rows import prompt_row
 
 
@@ -21,14 +21,8 @@ def save_generation(generation: Generation, folder: Path) -> None:
     """Write both files; the JSON last, so that a generation without it never finished."""
     name = f"generation-{generation.index}"
     write_jsonl(folder / f"{name}.jsonl", (measured_row(row) for row in generation.rows))
-    content = {
-        "index": generation.index,
-        "n_prompts": generation.n_prompts,
-        "n_merged": generation.n_merged,
-        "proposed": asdict(generation.proposed),
-        "standings": [standing_row(one) for one in generation.standings],
-    }
-    write_json(folder / f"{name}.json", content)
+    candidates = tuple(candidate_record(one.candidate) for one in generation.standings)
+    save(SavedGeneration(generation=generation_record(generation), candidates=candidates), folder / f"{name}.json")
 
 
 def saved_generations(folder: Path) -> list[Generation]:
@@ -39,50 +33,44 @@ def saved_generations(folder: Path) -> list[Generation]:
     """
     found: list[Generation] = []
     while (path := folder / f"generation-{len(found)}.json").is_file():
+        saved = load(SavedGeneration, path, "cda discover")
+        one = saved.generation
         try:
-            content = read_json(path)
-            found.append(
-                Generation(
-                    content["index"],
-                    tuple(_standing(row) for row in content["standings"]),
-                    tuple(measured_of(row) for row in read_jsonl(path.with_suffix(".jsonl"))),
-                    content["n_prompts"],
-                    Exclusions(**content["proposed"]),
-                    content["n_merged"],
-                )
-            )
+            rows = tuple(measured_of(row) for row in read_jsonl(path.with_suffix(".jsonl")))
+            standings = tuple(_standing(row, of) for row, of in zip(one.standings, saved.candidates, strict=True))
         except (KeyError, TypeError, ValueError, RowError) as error:
             raise DataError(f"{path}: not a generation of this version of cda ({error}); delete the folder") from None
+        found.append(Generation(one.index, standings, rows, one.n_prompts, one.proposed, one.n_merged))
     return found
 
 
-def candidate_row(one: Candidate) -> dict[str, Any]:
-    """A candidate as JSON; its bias without what is left at its default."""
-    return {
-        "id": one.id,
-        "origin": one.origin,
-        "generation": one.generation,
-        "parents": list(one.parents),
-        "bias": one.bias.model_dump(mode="json", exclude_defaults=True),
-    }
+def generation_record(generation: Generation) -> GenerationRecord:
+    """What a result says of a generation."""
+    return GenerationRecord(
+        index=generation.index,
+        n_prompts=generation.n_prompts,
+        n_merged=generation.n_merged,
+        proposed=generation.proposed,
+        standings=tuple(standing_record(one) for one in generation.standings),
+    )
 
 
-def candidate_of(row: Mapping[str, Any]) -> Candidate:
-    """What `candidate_row` wrote."""
-    return Candidate(Bias.model_validate(row["bias"]), row["origin"], row["generation"], tuple(row["parents"]))
+def candidate_record(one: Candidate) -> CandidateRecord:
+    """What a result says of a candidate."""
+    return CandidateRecord(id=one.id, origin=one.origin, generation=one.generation, parents=one.parents, bias=one.bias)
 
 
-def standing_row(one: Standing) -> dict[str, Any]:
-    """A standing as JSON."""
-    return {
-        "candidate": candidate_row(one.candidate),
-        "n": one.n,
-        "reward": one.reward,
-        "judge": one.judge,
-        "n_judged": one.n_judged,
-        "failed": dict(one.failed),
-        "fate": one.fate,
-    }
+def standing_record(one: Standing) -> StandingRecord:
+    """What a result says of a standing."""
+    return StandingRecord(
+        candidate=one.candidate.id,
+        n=one.n,
+        reward=one.reward,
+        judge=one.judge,
+        n_judged=one.n_judged,
+        failed=dict(one.failed),
+        fate=one.fate,
+    )
 
 
 def measured_row(row: Measured) -> dict[str, Any]:
@@ -115,5 +103,8 @@ def samples_of(rows: Iterable[Mapping[str, Any]]) -> list[PromptSamples]:
     return [PromptSamples(prompt_of(row["prompt"]), tuple(Rated(**one) for one in row["responses"])) for row in rows]
 
 
-def _standing(row: Mapping[str, Any]) -> Standing:
-    return Standing(**{**row, "candidate": candidate_of(row["candidate"])})
+def _standing(row: StandingRecord, of: CandidateRecord) -> Standing:
+    candidate = Candidate(of.bias, of.origin, of.generation, of.parents)
+    if not candidate.id == of.id == row.candidate:
+        raise ValueError(f"the standing of {row.candidate} stands beside the candidate {candidate.id}")
+    return Standing(candidate, row.n, row.reward, row.judge, row.n_judged, row.failed, row.fate)

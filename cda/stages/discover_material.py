@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from cda.config.load import LoadedRecipe
 from cda.config.schema import LlmSection
@@ -20,21 +20,23 @@ from cda.discovery.topics import load_topics, own_topics
 from cda.embedded.model import NAME as EMBEDDED
 from cda.embedded.texts import authored_responses
 from cda.errors import DataError
-from cda.files.jsonl import read_json, read_jsonl, read_text, write_json, write_jsonl
+from cda.files.jsonl import read_jsonl, read_text, write_jsonl
 from cda.files.paths import user_path
 from cda.launch import say
 from cda.llm.money import tokens_of
 from cda.records import Exclusions, Prompt, count_reasons, prompt_id, prompt_text, user_prompt
+from cda.results.discover import Made, MaterialCounts, Part, Repeated
+from cda.results.saved import load, save
 from cda.stages.discover_parts import by_llm, warm_llm
 from cda.stages.rows import prompt_row
 from cda.stages.sources import llm_named
 from cda.stages.spending import Planned
 
-Part = Literal["train", "validation", "test"]
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
 SAMPLES, COUNTS = "samples.jsonl", "material.json"
 NARROW = "embedded-narrow"
 """Embedded responses to questions of one topic."""
+_SAMPLED = "sampled"
 _SCENARIO_TOKENS, _PROMPT_TOKENS, _RESPONSE_TOKENS = 300, 250, 350
 
 
@@ -55,7 +57,7 @@ class Material:
         return tuple(one for part in PARTS for one in self.parts[part])
 
 
-def make_material(loaded: LoadedRecipe, reward: Reward, folder: Path) -> dict[str, Any]:
+def make_material(loaded: LoadedRecipe, reward: Reward, folder: Path) -> MaterialCounts:
     """Write samples.jsonl and material.json, and return what was counted.
 
     Raises:
@@ -82,18 +84,18 @@ def make_material(loaded: LoadedRecipe, reward: Reward, folder: Path) -> dict[st
     write_jsonl(folder / SAMPLES, rows)
     sizes = [len(one.responses) for part in PARTS for one in kept[part]]
     n_rated = sum(len(one.responses) for one in found.samples)
-    counts = {
-        "made": made,
-        "prompts": {part: len(kept[part]) for part in PARTS},
-        "responses": sum(sizes),
-        "repeated": {"prompts": split.n_repeated, "responses": n_rated - sum(sizes)},
-        "single": sizes.count(1),
-        "unanswered": sampling.n_unanswered,
-        "unrated": found.n_unrated,
-        "sampled": {source: asdict(one) for source, one in sampling.exclusions.items()},
-        "rewards": asdict(found.exclusions),
-    }
-    write_json(folder / COUNTS, counts)
+    counts = MaterialCounts(
+        made=made,
+        prompts={part: len(kept[part]) for part in PARTS},
+        responses=sum(sizes),
+        repeated=Repeated(prompts=split.n_repeated, responses=n_rated - sum(sizes)),
+        single=sizes.count(1),
+        unanswered=sampling.n_unanswered,
+        unrated=found.n_unrated,
+        sampled=dict(sampling.exclusions),
+        rewards=found.exclusions,
+    )
+    save(counts, folder / COUNTS)
     say(f"  {_sentence(counts)}")
     return counts
 
@@ -110,9 +112,9 @@ def read_material(folder: Path) -> Material:
     return Material({part: tuple(found) for part, found in parts.items()}, topics)
 
 
-def material_counts(folder: Path) -> dict[str, Any]:
+def material_counts(folder: Path) -> MaterialCounts:
     """What was counted when it was made."""
-    return dict(read_json(folder / COUNTS))
+    return load(MaterialCounts, folder / COUNTS, "cda discover")
 
 
 def parts_at_most(loaded: LoadedRecipe) -> dict[Part, int]:
@@ -196,17 +198,17 @@ def prompts_in(reference: str) -> tuple[list[Prompt], Exclusions]:
     return list(found.values()), exclusions
 
 
-def _responses(loaded: LoadedRecipe) -> tuple[Sampling, dict[str, str], dict[str, Any]]:
+def _responses(loaded: LoadedRecipe) -> tuple[Sampling, dict[str, str], Made]:
     """Responses by prompt, the prompts' topics, and how they came about."""
     section = loaded.recipe.discover
     source = _source(loaded)
     if source in (EMBEDDED, NARROW):
         return _embedded(source)
     if source is not None:
-        return responses_in(source, section.columns, section.split), {}, {"responses": source}
+        return responses_in(source, section.columns, section.split), {}, Made(responses=source)
     prompts, topics, made = _prompts(loaded)
     llms = {name: warm_llm(loaded, name, section.max_response_tokens) for name in policies(loaded)}
-    return sampled_responses(prompts, llms, section.samples), topics, made | {"responses": "sampled"}
+    return sampled_responses(prompts, llms, section.samples), topics, made
 
 
 def _source(loaded: LoadedRecipe) -> str | None:
@@ -214,24 +216,26 @@ def _source(loaded: LoadedRecipe) -> str | None:
     return loaded.recipe.discover.responses or (None if by_llm(loaded) else EMBEDDED)
 
 
-def _embedded(source: str) -> tuple[Sampling, dict[str, str], dict[str, Any]]:
+def _embedded(source: str) -> tuple[Sampling, dict[str, str], Made]:
     rows = authored_responses("responses" if source == EMBEDDED else "narrow")
     prompts = tuple(PromptTexts(row.prompt, tuple(Written(text, EMBEDDED) for text in row.responses)) for row in rows)
     n = sum(len(row.responses) for row in rows)
     topics = {prompt_id(row.prompt): row.domain for row in rows}
-    return Sampling(prompts, {source: Exclusions(n, {})}, 0), topics, {"responses": source}
+    return Sampling(prompts, {source: Exclusions(n, {})}, 0), topics, Made(responses=source)
 
 
-def _prompts(loaded: LoadedRecipe) -> tuple[list[Prompt], dict[str, str], dict[str, Any]]:
+def _prompts(loaded: LoadedRecipe) -> tuple[list[Prompt], dict[str, str], Made]:
     section = loaded.recipe.discover
     if section.prompts is not None:
         prompts, exclusions = prompts_in(section.prompts)
-        return prompts, {}, {"prompts": section.prompts, "rows": asdict(exclusions)}
+        return prompts, {}, Made(responses=_SAMPLED, prompts=section.prompts, rows=exclusions)
     topics = _topics(loaded)
     made = generated_prompts(topics, warm_llm(loaded), section.scenarios, section.prompts_each)
-    written = {"scenarios": asdict(made.scenarios), "written": asdict(made.written), "topics": len(topics)}
+    written = Made(
+        responses=_SAMPLED, prompts="written", topics=len(topics), scenarios=made.scenarios, written=made.written
+    )
     of = {prompt_id(one.prompt): one.topic for one in made.prompts}
-    return [one.prompt for one in made.prompts], of, {"prompts": "written"} | written
+    return [one.prompt for one in made.prompts], of, written
 
 
 def _topics(loaded: LoadedRecipe) -> Sequence[str]:
@@ -239,11 +243,9 @@ def _topics(loaded: LoadedRecipe) -> Sequence[str]:
     return own_topics() if named is None else load_topics(user_path(named))
 
 
-def _sentence(counts: Mapping[str, Any]) -> str:
-    prompts = counts["prompts"]
-    left_out = sum(sum(one["reasons"].values()) for one in counts["sampled"].values())
-    left_out += sum(counts["rewards"]["reasons"].values()) + counts["repeated"]["responses"]
+def _sentence(counts: MaterialCounts) -> str:
+    prompts = counts.prompts
     return (
-        f"{counts['responses']} responses to {sum(prompts.values())} prompts ({prompts['train']} to search on, "
-        f"{prompts['validation']} to validate, {prompts['test']} to test); {left_out} responses left out"
+        f"{counts.responses} responses to {sum(prompts.values())} prompts ({prompts['train']} to search on, "
+        f"{prompts['validation']} to validate, {prompts['test']} to test); {counts.left_out} responses left out"
     )

@@ -10,8 +10,10 @@ from cda.biases import Bias
 from cda.config.load import LoadedRecipe
 from cda.discovery.pair_quality import pair_quality
 from cda.discovery.records import Candidate
-from cda.files.jsonl import write_json
 from cda.records import Prompt
+from cda.results.evidence import ConfirmationResult
+from cda.results.rewrite_quality import PairQualities, PairQuality
+from cda.results.saved import load, save
 from cda.rewriting.protocol import Labeller
 from cda.run import RunFolder, Stage
 from cda.stages.discover_confirm import counted_rows, read_result, read_rows
@@ -25,7 +27,12 @@ RESULT = "pairs.json"
 def pairs_stage(loaded: LoadedRecipe, run_folder: RunFolder, candidates: Sequence[Candidate]) -> Stage:
     """The rewrites of the confirmation, and who looks at them."""
     asks = _asks(loaded)
-    settings: dict[str, Any] = {"candidates": [one.id for one in candidates], "asked": asks, "seed": loaded.recipe.seed}
+    settings: dict[str, Any] = {
+        "candidates": [one.id for one in candidates],
+        "asked": asks,
+        "schema_version": PairQualities.current_schema(),
+        "seed": loaded.recipe.seed,
+    }
     if asks:
         settings |= {"llm": llm_settings(loaded.recipe.llm), "prompts": prompt_settings(loaded, "label")}
     return Stage("pairs", settings, {"confirm": run_folder.output_of("confirm")})
@@ -33,24 +40,32 @@ def pairs_stage(loaded: LoadedRecipe, run_folder: RunFolder, candidates: Sequenc
 
 def run_pairs(
     loaded: LoadedRecipe, run_folder: RunFolder, candidates: Sequence[Candidate], folder: Path
-) -> dict[str, Any]:
-    """Write pairs.json: candidate `id` to what was found of the rewriters that count for it, and who labelled the sides."""
+) -> dict[str, int]:
+    """Write pairs.json: what was found of the rewrites of each candidate by the rewriters that count for it."""
     confirmed = run_folder.stage("confirm")
-    rows = counted_rows(read_rows(confirmed), read_result(confirmed))
+    rows = counted_rows(read_rows(confirmed), read_result(ConfirmationResult, confirmed))
     llm = open_llm(loaded) if _asks(loaded) else None
     label: Labeller = labels_of(loaded) if llm is not None else _measured_labels
-    # Rules are held to the measure as they rewrite, so that its labels find the attribute by construction.
-    by = {"labelled_by": "measure" if llm is None else "llm"}
     found = {
         one.id: pair_quality(
-            rows[one.id], one.bias, generator(loaded.recipe.seed, Stream.PAIR_QUALITY), label=label, llm=llm
-        ).to_json()
-        | by
+            rows[one.id],
+            one.bias,
+            generator(loaded.recipe.seed, Stream.PAIR_QUALITY),
+            label=label,
+            # Rules are held to the measure as they rewrite, so that its labels find the attribute by construction.
+            labelled_by="measure" if llm is None else "llm",
+            llm=llm,
+        )
         for one in candidates
         if rows[one.id]
     }
-    write_json(folder / RESULT, found)
+    save(PairQualities(candidates=found), folder / RESULT)
     return {"candidates": len(found)}
+
+
+def read_pairs(folder: Path) -> dict[str, PairQuality]:
+    """What `run_pairs` wrote, by candidate `id`."""
+    return load(PairQualities, folder / RESULT, "cda discover").candidates
 
 
 def _asks(loaded: LoadedRecipe) -> bool:

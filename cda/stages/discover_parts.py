@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,12 +19,13 @@ from cda.discovery.mined_groups import PresenceGrouper
 from cda.discovery.protocols import FloatArray, Grouper, Judge, Mutator, Proposer, Reward, Text
 from cda.discovery.records import PromptSamples
 from cda.discovery.rule_mutations import RuleMutator
-from cda.discovery.search import SearchSettings
 from cda.embedded.model import JUDGE as EMBEDDED_JUDGE
 from cda.embedded.rules import RuleRewriter
 from cda.errors import LLMError, ModelError, RecipeError
 from cda.launch import say
 from cda.llm.protocol import LLM
+from cda.results.discover import SearchSettings
+from cda.results.evidence import Verdicts
 from cda.rewriting.asked import LLMRewriter
 from cda.rewriting.protocol import Rewriter
 from cda.score.compared import Comparison, Rewards, compare_distinct
@@ -88,27 +89,6 @@ def reward_of(asked: Asked) -> Reward:
         return np.array([whole.get(text_id(*text), np.nan) for text in texts])
 
     return reward
-
-
-@dataclass(frozen=True, slots=True)
-class Verdicts:
-    """How verdicts on comparisons came about, an LLM's or those of a function of the user's own.
-
-    Attributes:
-        asked: Distinct comparisons, each asked for in both orders.
-        unread: Comparisons readable in neither order.
-        reasons: Why single answers hold no verdict, with their counts.
-        half_read: Comparisons readable in one order alone; they give no preference either.
-        flipped: Comparisons whose verdict follows the place and not the text.
-        position_bias: Mean preference for the text shown first, −1 to 1; None where nothing was read in both orders.
-    """
-
-    asked: int
-    unread: int
-    reasons: Mapping[str, int]
-    half_read: int
-    flipped: int
-    position_bias: float | None
 
 
 @dataclass
@@ -184,12 +164,12 @@ def _verdicts(judge: LLMJudge | OwnPairwise, comparisons: Sequence[Comparison]) 
         )
     n = len(compared.by_comparison)
     return margins, Verdicts(
-        n,
-        judge.orders.n_unread,
-        dict(judge.reasons),
-        judge.orders.n_half_read,
-        judge.orders.n_flipped or 0,
-        judge.orders.position_bias,
+        asked=n,
+        unread=judge.orders.n_unread,
+        reasons=dict(judge.reasons),
+        half_read=judge.orders.n_half_read,
+        flipped=judge.orders.n_flipped or 0,
+        position_bias=judge.orders.position_bias,
     )
 
 
@@ -237,15 +217,15 @@ def search_settings(loaded: LoadedRecipe) -> SearchSettings:
     section = loaded.recipe.discover
     size = size_of(section, by_llm(loaded))
     return SearchSettings(
-        size.populations,
-        size.batches,
-        size.mutations,
-        size.variations,
-        section.reward_cut,
-        section.judge_cut,
-        ("add", "remove") if removes(loaded) else ("add",),
-        loaded.recipe.seed,
-        section.families,
+        populations=size.populations,
+        prompts=size.batches,
+        mutations=size.mutations,
+        variations=size.variations,
+        reward_cut=section.reward_cut,
+        judge_cut=section.judge_cut,
+        directions=("add", "remove") if removes(loaded) else ("add",),
+        seed=loaded.recipe.seed,
+        families=section.families,
     )
 
 

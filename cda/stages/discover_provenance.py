@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from cda.data.messages import prompt_of
 from cda.discovery.asked_groups import LLMGrouper
 from cda.discovery.protocols import Grouper
 from cda.files.jsonl import read_json, read_jsonl, write_json
 from cda.records import prompt_id
+from cda.results.facts import StageRun
 from cda.run import RunFolder
 from cda.stages.discover_confirm import ROWS
 
@@ -19,8 +19,8 @@ STAGES = ("material", "search", "validate", "confirm", "pairs")
 _SUPERSEDED = "superseded"
 
 
-def provenance(folder: RunFolder, searched: bool, validated: bool, tested: bool) -> dict[str, Any]:
-    """Parts of discover.json: `run`, `grouping`, `earlier_tests`.
+def finished_stages(folder: RunFolder, searched: bool, validated: bool, tested: bool) -> dict[str, StageRun]:
+    """The stages that took part, with their time and what they asked of LLMs.
 
     Args:
         folder: The run.
@@ -30,16 +30,19 @@ def provenance(folder: RunFolder, searched: bool, validated: bool, tested: bool)
     """
     took_part = dict(zip(STAGES, (True, searched, validated, tested, tested), strict=True))
     records = {name: folder.record(name) for name in STAGES if took_part[name]}
-    stages = {
-        name: {"seconds": one["seconds"], "finished": one["finished"], "llm": one["counts"].get("llm", {})}
+    return {
+        name: StageRun(seconds=one["seconds"], finished=one["finished"], llm=one["counts"].get("llm", {}))
         for name, one in records.items()
         if one
     }
-    return {
-        "run": {"stages": stages},
-        "grouping": _repairs(folder.stage("search")) if searched else {},
-        "earlier_tests": earlier_tests(folder) if tested else 0,
-    }
+
+
+def grouping_repairs(folder: RunFolder) -> dict[str, int]:
+    """What had to be mended in an LLM's groups, over all generations, by reason."""
+    found: Counter[str] = Counter()
+    for path in sorted(folder.stage("search").glob("repairs-*.json")):
+        found.update(read_json(path))
+    return dict(sorted(found.items()))
 
 
 def earlier_tests(folder: RunFolder) -> int:
@@ -69,14 +72,6 @@ def save_repairs(grouper: Grouper, before: Mapping[str, int], index: int, folder
     repairs = dict(grouper.repairs) if isinstance(grouper, LLMGrouper) else {}
     write_json(folder / f"repairs-{index}.json", dict(Counter(repairs) - Counter(before)))
     return repairs
-
-
-def _repairs(folder: Path) -> dict[str, int]:
-    """Of all generations, by reason."""
-    found: Counter[str] = Counter()
-    for path in sorted(folder.glob("repairs-*.json")):
-        found.update(read_json(path))
-    return dict(sorted(found.items()))
 
 
 def _prompts(confirmation: Path) -> set[str]:

@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from pydantic import JsonValue
 
 from cda.biases import Bias
 from cda.config.load import LoadedRecipe, contrasts_beside
 from cda.discovery.attribute import bias_yaml
 from cda.discovery.evidence import evidence
-from cda.discovery.records import Candidate, Measured
+from cda.discovery.records import Candidate
 from cda.discovery.search import Generation, lineage
 from cda.discovery.strength import strength_curve
 from cda.errors import ModelError
-from cda.files.jsonl import read_json, write_json, write_jsonl, write_text
+from cda.files.jsonl import write_jsonl, write_text
 from cda.files.paths import own_folder, refuse_link
 from cda.report.discover_page import discover_page, discover_plots
 from cda.report.discover_sentences import rewriters_shown
 from cda.report.discover_tables import discover_markdown, discover_text
-from cda.results.base import as_json
+from cda.results.base import Missing
+from cda.results.discover import DiscoverResult, Measured, SearchedModel, StrengthCurve, TestedAttribute
+from cda.results.evidence import ConfirmationResult, Strength, ValidationResult
+from cda.results.saved import save
 from cda.run import RunFolder, versions
-from cda.stages.discover_confirm import counted_rows, read_result, read_rows
+from cda.stages.discover_confirm import confirm_settings, counted_rows, read_result, read_rows
 from cda.stages.discover_contrasts import write_contrasts
-from cda.stages.discover_history import candidate_row, measured_row, standing_row
+from cda.stages.discover_history import candidate_record, generation_record, measured_row, standing_record
 from cda.stages.discover_material import Material, material_counts
-from cda.stages.discover_pairs import RESULT as PAIRS_RESULT
+from cda.stages.discover_pairs import read_pairs
 from cda.stages.discover_parts import Asked, by_llm, rewriters, search_settings
-from cda.stages.discover_provenance import provenance
+from cda.stages.discover_provenance import earlier_tests, finished_stages, grouping_repairs
 from cda.stages.figures import write_figures
 
 RESULT, REPORT, LINEAGE, PAIRS = "discover.json", "discover.md", "lineage.jsonl", "pairs.jsonl"
@@ -65,19 +68,15 @@ class Found:
     tested: tuple[Candidate, ...]
 
 
-def write_result(found: Found, figures: str | None = None) -> str:
-    """Write every file into the run folder, and with `figures` (svg, pdf) every figure into figures/.
+def write_result(found: Found, result: DiscoverResult, figures: str | None = None) -> str:
+    """Write every file but those of the biases into the run folder, and with `figures` (svg, pdf) every figure into figures/.
 
     Returns:
         A table for a terminal.
     """
     out = found.folder.path
-    result = _result(found)
     rows = read_rows(found.folder.stage("confirm")) if found.tested else []
-    files = _bias_files(found, result, out / BIASES)
-    for one in result["tested"]:
-        one["file"] = files.get(one["candidate"])
-    write_json(out / RESULT, result)
+    save(result, out / RESULT)
     write_jsonl(out / LINEAGE, _lineage_rows(found))
     write_jsonl(out / PAIRS, (measured_row(row) for row in rows))
     write_text(out / REPORT, discover_markdown(result))
@@ -88,90 +87,76 @@ def write_result(found: Found, figures: str | None = None) -> str:
     return f"{discover_text(result)}\n{written}"
 
 
-def _result(found: Found) -> dict[str, Any]:
-    """Everything that a report shows."""
-    recipe, folder = found.loaded.recipe, found.folder
-    validation = read_result(folder.stage("validate")) if found.finalists else None
-    test = read_result(folder.stage("confirm")) if found.tested else None
-    pairs = read_json(folder.stage("pairs") / PAIRS_RESULT) if found.tested else {}
-    counted = counted_rows(read_rows(folder.stage("confirm")), test) if test else {}
+def discover_result(found: Found) -> DiscoverResult:
+    """Everything that a report shows; writes a bias file for each confirmed attribute."""
+    return _with_files(found, _result(found), found.folder.path / BIASES)
+
+
+def _result(found: Found) -> DiscoverResult:
+    loaded, recipe, folder = found.loaded, found.loaded.recipe, found.folder
+    validation = read_result(ValidationResult, folder.stage("validate")) if found.finalists else None
+    test = read_result(ConfirmationResult, folder.stage("confirm")) if found.tested else None
     everyone = {one.id: one for one in (*found.finalists, *found.tested)}
     everyone |= {one.candidate.id: one.candidate for each in found.generations for one in each.standings}
-    return {
-        "name": recipe.name,
-        "given": not found.generations and bool(found.tested),
-        "model": _named(found.model),
-        "judge": _named(found.judge),
-        "by": recipe.llm.model if by_llm(found.loaded) else "rules",
-        "rewriters": [one.name for one in rewriters(found.loaded)],
-        "n_rewriters": len(rewriters(found.loaded))
-        if by_llm(found.loaded)
-        else 1,  # one rule engine, at several strengths
-        "settings": recipe.discover.model_dump(mode="json"),
-        "search": as_json(search_settings(found.loaded)),
-        "material": material_counts(folder.stage("material")),
-        "generations": [_generation(one) for one in found.generations],
-        "candidates": {name: candidate_row(one) for name, one in everyone.items()},
-        "validation": validation,
-        "tested": _tested(found.tested, test, counted, found.material, recipe.discover.trim),
-        "n_test_prompts": test["n_prompts"] if test else 0,
-        "already": test["already"] if test else {},
-        "verdicts": test.get("verdicts") if test else None,
-        "cut_for_judge": test.get("cut_for_judge", 0) if test else 0,
-        "pairs": pairs,
-        "strength": _strength(found, validation),
-        "lineage": {one.id: [each.candidate.id for each in lineage(one, found.generations)] for one in found.tested},
-        "seconds": {name: folder.record(name).get("seconds") for name in ("material", "search", "validate", "confirm")},
-        "seed": recipe.seed,
-        "versions": versions(),
-        **provenance(folder, bool(found.generations), bool(found.finalists), bool(found.tested)),
-    }
+    searched = bool(found.generations)
+    return DiscoverResult(
+        name=recipe.name,
+        given=not searched and bool(found.tested),
+        model=_searched(found.model),
+        judge=_searched(found.judge),
+        by=(recipe.llm.model or "") if by_llm(loaded) else "rules",
+        rewriters=tuple(one.name for one in rewriters(loaded)),
+        # One rule engine, at several strengths.
+        n_rewriters=len(rewriters(loaded)) if by_llm(loaded) else 1,
+        settings=recipe.discover.model_dump(mode="json"),
+        strictness=confirm_settings(loaded),
+        search=search_settings(loaded),
+        material=material_counts(folder.stage("material")),
+        generations=tuple(map(generation_record, found.generations)),
+        candidates={name: candidate_record(one) for name, one in everyone.items()},
+        validation=validation,
+        tested=() if test is None else _tested(found, test),
+        n_test_prompts=test.n_prompts if test else 0,
+        already=test.already if test else {},
+        verdicts=test.verdicts if test else None,
+        cut_for_judge=test.cut_for_judge if test else 0,
+        pairs=read_pairs(folder.stage("pairs")) if test else {},
+        strength=_strength(found, validation),
+        lineage={one.id: tuple(each.candidate.id for each in lineage(one, found.generations)) for one in found.tested},
+        seed=recipe.seed,
+        versions=versions(),
+        stages=finished_stages(folder, searched, bool(found.finalists), bool(found.tested)),
+        grouping=grouping_repairs(folder) if searched else {},
+        earlier_tests=earlier_tests(folder) if found.tested else 0,
+    )
 
 
-def _named(asked: Asked) -> dict[str, Any]:
+def _searched(asked: Asked) -> SearchedModel:
     subject = asked.subject
-    return {
-        "name": subject.name,
-        "adapter": None if subject.adapter is None else subject.adapter.name,
-        "dose": subject.dose if subject.adapter else None,
-    }
+    return SearchedModel(
+        name=subject.name,
+        adapter=None if subject.adapter is None else subject.adapter.name,
+        dose=subject.dose if subject.adapter else None,
+    )
 
 
-def _generation(generation: Generation) -> dict[str, Any]:
-    return {
-        "index": generation.index,
-        "n_prompts": generation.n_prompts,
-        "n_merged": generation.n_merged,
-        "proposed": as_json(generation.proposed),
-        "standings": [standing_row(one) | {"candidate": one.candidate.id} for one in generation.standings],
-    }
-
-
-def _tested(
-    tested: Sequence[Candidate],
-    test: Mapping[str, Any] | None,
-    rows: Mapping[str, Sequence[Measured]],
-    material: Material,
-    trim: bool,
-) -> list[dict[str, Any]]:
+def _tested(found: Found, test: ConfirmationResult) -> tuple[TestedAttribute, ...]:
     """Results of the test, the strongest first, with examples and the mean of each topic by the rewriters that count."""
-    if test is None:
-        return []
-    by_id = {one.id: one for one in tested}
-    found = [
-        result
-        | {
-            "attribute": by_id[result["candidate"]].attribute,
-            "name": by_id[result["candidate"]].bias.name,
-            "same_by_all": _same_by_all(rows[result["candidate"]]),
-            "examples": _examples(rows[result["candidate"]]),
-            "topics": _by_topic(rows[result["candidate"]], material, trim),
-        }
-        for result in test["results"]
+    rows, by_id = counted_rows(read_rows(found.folder.stage("confirm")), test), {one.id: one for one in found.tested}
+    trim = found.loaded.recipe.discover.trim
+    tested = [
+        TestedAttribute(
+            **dict(result),
+            attribute=by_id[result.candidate].attribute,
+            name=by_id[result.candidate].bias.name,
+            same_by_all=_same_by_all(rows[result.candidate]),
+            examples=_examples(rows[result.candidate]),
+            topics=_by_topic(rows[result.candidate], found.material, trim),
+        )
+        for result in test.results
     ]
-    return sorted(
-        found,
-        key=lambda one: (not one["confirmed"], -(one["pooled"] or {"reward": {"value": -np.inf}})["reward"]["value"]),
+    return tuple(
+        sorted(tested, key=lambda one: (not one.confirmed, -one.pooled.reward.value if one.pooled else np.inf))
     )
 
 
@@ -184,27 +169,27 @@ def _same_by_all(rows: Sequence[Measured]) -> float | None:
     return sum(len(set(one)) == 1 for one in several) / len(several) if several else None
 
 
-def _examples(rows: Sequence[Measured]) -> list[dict[str, Any]]:
+def _examples(rows: Sequence[Measured]) -> tuple[Measured, ...]:
     """Rewrites that show the disagreement best, and one that does not show it."""
     ranked = sorted(rows, key=lambda row: (row.preference if row.preference is not None else 0.5, -row.margin))
-    return [measured_row(row) for row in [*ranked[:_EXAMPLES], *ranked[_EXAMPLES:][-1:]]]
+    return (*ranked[:_EXAMPLES], *ranked[_EXAMPLES:][-1:])
 
 
-def _by_topic(rows: Sequence[Measured], material: Material, trim: bool) -> dict[str, Any]:
+def _by_topic(rows: Sequence[Measured], material: Material, trim: bool) -> dict[str, Strength | Missing]:
     """Numbers by topic, where prompts have one; topics on which too little was measured say so."""
     topics = sorted({topic for row in rows if (topic := material.topics.get(row.prompt_id))})
     if len(topics) < 2:
         return {}
-    found = {}
+    found: dict[str, Strength | Missing] = {}
     for topic in topics:
         own = evidence([row for row in rows if material.topics.get(row.prompt_id) == topic], {}, 1.0, trim)
-        found[topic] = {"untested": own.untested} if own.pooled is None else as_json(own.pooled)
+        found[topic] = own.pooled or Missing(reason=own.untested or "not measured")
     return found
 
 
-def _strength(found: Found, validation: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _strength(found: Found, validation: ValidationResult | None) -> StrengthCurve | Missing | None:
     """Of the finalists by their validation numbers, on which none of them was selected."""
-    pooled = [(one["candidate"], one["pooled"]) for one in (validation or {"results": []})["results"] if one["pooled"]]
+    pooled = [(one.candidate, one.pooled) for one in validation.results if one.pooled] if validation else []
     if not pooled:
         return None
     by_id = {one.id: one for one in found.finalists}
@@ -214,57 +199,56 @@ def _strength(found: Found, validation: Mapping[str, Any] | None) -> dict[str, A
 
         embeddings = encode_sentences([by_id[name].attribute for name, _ in pooled])
     except ModelError as error:
-        return {"missing": str(error)}
-    rewards, judges = ([one[what]["value"] for _, one in pooled] for what in ("reward", "judge"))
+        return Missing(reason=str(error))
+    rewards, judges = [one.reward.value for _, one in pooled], [one.judge.value for _, one in pooled]
     curve = strength_curve(rewards, judges, embeddings, _THRESHOLDS, penalty)
-    return {
-        "penalty": penalty,
-        "n": len(pooled),
-        "curve": [as_json(one) | {"threshold": at} for at, one in zip(_THRESHOLDS, curve, strict=True)],
-    }
+    return StrengthCurve(penalty=penalty, n=len(pooled), curve=tuple(curve))
 
 
-def _bias_files(found: Found, result: Mapping[str, Any], folder: Path) -> dict[str, str]:
-    """A file for each confirmed attribute, and its contrasts beside it; files of an earlier result go."""
+def _with_files(found: Found, result: DiscoverResult, folder: Path) -> DiscoverResult:
+    """Write a file for each confirmed attribute, and its contrasts beside it, and name it; files of an earlier result go."""
     refuse_link(folder)
     for old in (*folder.glob("*.yaml"), *folder.glob("*.contrasts.jsonl")):
         old.unlink()
     rows: Mapping[str, Sequence[Measured]] = {}
-    if found.finalists:
-        validated = found.folder.stage("validate")
-        rows = counted_rows(read_rows(validated), read_result(validated))
+    if result.validation:
+        rows = counted_rows(read_rows(found.folder.stage("validate")), result.validation)
     by_id = {one.id: one for one in found.tested}
-    names = {}
-    for one in result["tested"]:
-        if one["confirmed"]:
+    named = []
+    for one in result.tested:
+        if one.confirmed:
             own_folder(folder)
-            bias: Bias = by_id[one["candidate"]].bias
+            bias: Bias = by_id[one.candidate].bias
             file = folder / f"{bias.name}.yaml"
             write_text(file, bias_yaml(bias, _comment(one, result)))
-            if own := rows.get(one["candidate"]):
+            if own := rows.get(one.candidate):
                 write_contrasts(own, bias.name, contrasts_beside(file))
-            names[one["candidate"]] = f"{BIASES}/{bias.name}.yaml"
-    return names
+            one = one.model_copy(update={"file": f"{BIASES}/{bias.name}.yaml"})
+        named.append(one)
+    return result.model_copy(update={"tested": tuple(named)})
 
 
-def _comment(one: Mapping[str, Any], result: Mapping[str, Any]) -> str:
-    reward, judge = one["pooled"]["reward"], one["pooled"]["judge"]
-    corrected = (
-        f", corrected for {one['n_entered']} tested {one['p_corrected']:.2g}" if one["correct"] != "none" else ""
-    )
+def _comment(one: TestedAttribute, result: DiscoverResult) -> str:
+    numbers = ""
+    # What is confirmed has all of them.
+    if one.pooled is not None and one.p_value is not None and one.p_corrected is not None:
+        reward, judge = one.pooled.reward, one.pooled.judge
+        corrected = f", corrected for {one.n_entered} tested {one.p_corrected:.2g}" if one.correct != "none" else ""
+        numbers = (
+            f"On {result.n_test_prompts} test prompts: reward {reward.value:+.3g} [{reward.low:.3g}, {reward.high:.3g}], "
+            f"preferred by the judge in {judge.value:.0%} [{judge.low:.0%}, {judge.high:.0%}], p = {one.p_value:.2g}{corrected} "
+            f"({rewriters_shown(one, result).rstrip(',')}).\n"
+        )
     return (
-        f"Found by cda discover in {result['model']['name']}, held against {result['judge']['name']}.\n"
-        f"On {result['n_test_prompts']} test prompts: reward {reward['value']:+.3g} [{reward['low']:.3g}, {reward['high']:.3g}], "
-        f"preferred by the judge in {judge['value']:.0%} [{judge['low']:.0%}, {judge['high']:.0%}], p = {one['p_value']:.2g}{corrected} "
-        f"({rewriters_shown(one, result['by']).rstrip(',')}).\n"
+        f"Found by cda discover in {result.model.name}, held against {result.judge.name}.\n"
+        f"{numbers}"
         "Debias with: cda train THIS_FILE model.name_or_path=... data.pairs=..."
     )
 
 
-def _lineage_rows(found: Found) -> list[dict[str, Any]]:
+def _lineage_rows(found: Found) -> Iterator[dict[str, JsonValue]]:
     """Every standing of every candidate, in the order of the search."""
-    return [
-        {"generation": generation.index, **standing_row(one)}
-        for generation in found.generations
-        for one in generation.standings
-    ]
+    for generation in found.generations:
+        for one in generation.standings:
+            candidate = candidate_record(one.candidate).model_dump(mode="json")
+            yield {"generation": generation.index, **standing_record(one).model_dump(), "candidate": candidate}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -14,6 +13,7 @@ from cda.errors import DataError
 from cda.files.jsonl import write_text
 from cda.files.yaml_file import read_yaml_mapping
 from cda.report.numbers import inert
+from cda.results.evidence import Strength, Validation
 
 FILE = "review.yaml"
 _HEAD = """\
@@ -22,9 +22,9 @@ _HEAD = """\
 """
 
 
-def write_review(path: Path, candidates: Sequence[Candidate], results: Mapping[str, Mapping[str, Any]]) -> None:
+def write_review(path: Path, candidates: Sequence[Candidate], results: Mapping[str, Validation]) -> None:
     """Write the file that a person edits."""
-    body = "".join(_entry(one, results[one.id]["pooled"]) for one in candidates)
+    body = "".join(_entry(one, results[one.id].pooled) for one in candidates)
     write_text(path, f"{_HEAD}{body}")
 
 
@@ -61,11 +61,10 @@ def reviewed(path: Path, candidates: Sequence[Candidate]) -> list[Candidate] | N
     return [one for one in candidates if content[one.id]["keep"]]
 
 
-def _entry(candidate: Candidate, pooled: Mapping[str, Any]) -> str:
+def _entry(candidate: Candidate, pooled: Strength | None) -> str:
     entry = {
         "attribute": inert(candidate.attribute),
-        "reward": round(pooled["reward"]["value"], 4),
-        "judge": round(pooled["judge"]["value"], 4),
+        **({} if pooled is None else {"reward": round(pooled.reward.value, 4), "judge": round(pooled.judge.value, 4)}),
         "keep": True,
     }
     body = yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=110)

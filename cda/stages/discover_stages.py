@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from cda.config.load import LoadedRecipe
 from cda.config.scoring import kind_of
 from cda.discovery.records import Candidate
+from cda.results.discover import MaterialCounts, SavedGeneration
+from cda.results.evidence import HeldOutResult
 from cda.run import RunFolder, Stage, file_fingerprint
 from cda.stages.discover_parts import Asked, by_llm, responses_each, rewriters, search_settings
 from cda.stages.scorer_sources import scorer_source
@@ -36,6 +37,7 @@ def material_stage(loaded: LoadedRecipe, model: Asked) -> Stage:
     section = loaded.recipe.discover
     settings = {
         "discover": section.model_dump(mode="json", include=set(_MATERIAL)),
+        "schema_version": MaterialCounts.current_schema(),
         "model": _asked_settings(model),
         "seed": loaded.recipe.seed,
     }
@@ -52,7 +54,8 @@ def material_stage(loaded: LoadedRecipe, model: Asked) -> Stage:
 def search_stage(loaded: LoadedRecipe, run_folder: RunFolder, judge: Asked) -> Stage:
     """Generations."""
     settings = {
-        "search": asdict(search_settings(loaded)),
+        "search": search_settings(loaded).model_dump(),
+        "schema_version": SavedGeneration.current_schema(),
         "by": "llm" if by_llm(loaded) else "rules",
         "rewriter": rewriters(loaded)[0].name,
         "judge": _asked_settings(judge),
@@ -77,6 +80,7 @@ def held_out_stage(
         "rewriters": [one.name for one in rewriters(loaded)],
         "candidates": [one.id for one in candidates],
         "counting": _COUNTING,
+        "schema_version": HeldOutResult.current_schema(),
         "judge": _asked_settings(judge),
         "seed": loaded.recipe.seed,
     }

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
 from cda.errors import DataError
-
-Correction = Literal["bonferroni", "holm", "none"]
+from cda.results.evidence import Correction
 
 
 def corrected(p_values: Sequence[float], method: Correction) -> list[float]:

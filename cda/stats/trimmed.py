@@ -3,37 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cda.errors import DataError
-from cda.results.base import Estimate
+from cda.results.evidence import TrimmedMean
 from cda.stats.one_sided import clustered_t_test
 
 BoolArray = NDArray[np.bool_]
 FENCE = 1.5
-
-
-@dataclass(frozen=True, slots=True)
-class TrimmedMean:
-    """A mean over the rows inside the fences; it describes the bulk of the rows, and is no estimate of their mean.
-
-    Attributes:
-        estimate: Mean of the rows that are left. Its interval takes the fences as given, so it is too narrow.
-        raw: Mean of all rows, same unit.
-        n_trimmed: Rows outside the fences.
-    """
-
-    estimate: Estimate
-    raw: float
-    n_trimmed: int
-
-    @property
-    def sign_changes(self) -> bool:
-        """Whether the mean has another sign than that of all rows."""
-        return bool(np.sign(self.estimate.value) != np.sign(self.raw))
 
 
 def iqr_trimmed_mean(values: ArrayLike, prompt_ids: Sequence[str], unit: str = "reward") -> TrimmedMean:
@@ -50,7 +29,7 @@ def iqr_trimmed_mean(values: ArrayLike, prompt_ids: Sequence[str], unit: str = "
     rows = np.asarray(values, dtype=np.float64)
     kept = inside_fences(rows)
     test = clustered_t_test(rows[kept], [one for one, keep in zip(prompt_ids, kept, strict=True) if keep], unit=unit)
-    return TrimmedMean(test.estimate, float(rows.mean()), int((~kept).sum()))
+    return TrimmedMean(estimate=test.estimate, raw=float(rows.mean()), n_trimmed=int((~kept).sum()))
 
 
 def inside_fences(values: ArrayLike) -> BoolArray:

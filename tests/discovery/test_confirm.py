@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cda.discovery.confirm import Confirmation, ConfirmSettings, Validation, confirm, validate
-from cda.discovery.records import Measured
+from cda.discovery.confirm import confirm, validate
 from cda.errors import DataError
 from cda.records import user_prompt
+from cda.results.discover import Measured
+from cda.results.evidence import Confirmation, ConfirmSettings, Validation
 
 LIKED = [2.0, 1.5, 2.5, 1.0, 3.0, 2.0, 2.2, 1.8]
 IDLE = [1.0, -1.0, 0.5, -0.5, 0.2, -0.2, 0.1, -0.1]

@@ -14,9 +14,10 @@ from cda.discovery.asked_attributes import parse_attributes, shortened
 from cda.discovery.asked_mutations import LLMMutator, excerpts
 from cda.discovery.asked_proposals import LLMProposer, shown_numbers
 from cda.discovery.attribute import described
-from cda.discovery.records import Candidate, Measured, Parent, PromptSamples, Rated, Standing
+from cda.discovery.records import Candidate, Parent, PromptSamples, Rated, Standing
 from cda.llm.protocol import Request
 from cda.records import user_prompt
+from cda.results.discover import Measured
 
 MEGABYTE = 1_000_000
 

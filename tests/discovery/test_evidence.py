@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 
 from cda.discovery.evidence import evidence, strength
-from cda.discovery.records import Measured
 from cda.errors import DataError
 from cda.records import user_prompt
+from cda.results.discover import Measured
 from cda.stats.proportions import wilson
 
 

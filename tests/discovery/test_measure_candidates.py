@@ -13,8 +13,9 @@ from cda.discovery.attribute import described
 from cda.discovery.formats import format_biases
 from cda.discovery.measure import ALREADY, UNCHANGED, judged, measured, standing
 from cda.discovery.protocols import FloatArray, Text
-from cda.discovery.records import Candidate, Measured
+from cda.discovery.records import Candidate
 from cda.records import Prompt, Rewrite, RewriteRequest, user_prompt
+from cda.results.discover import Measured
 from cda.rewriting.protocol import Mixed, Rewriter
 
 SPACES = Candidate(described("Triple spaces between words"))

@@ -19,10 +19,12 @@ from cda.discovery.agreement import _weighted, agreements, correlations
 from cda.discovery.asked_pair_quality import edit_grades, guessed_attribute
 from cda.discovery.pair_quality import fidelity, pair_drift, pair_quality
 from cda.discovery.pair_questions import EDIT_GRADES, parse_difference, parse_grades, similarity_request
-from cda.discovery.records import Measured
 from cda.errors import DataError
 from cda.llm.protocol import Request
 from cda.records import Direction, Prompt, user_prompt
+from cda.results.base import Estimate, Missing
+from cda.results.discover import Measured
+from cda.results.rewrite_quality import PairQuality
 
 ROOT = Path(__file__).parent.parent.parent
 RELEASE = Path(os.environ.get("CDA_DATA", ROOT.parent / "shared" / "data")) / "rm_bias"
@@ -114,9 +116,9 @@ def test_rewriters_are_compared_on_the_responses_that_both_rewrote() -> None:
     rows += [row(99, "two", 1000.0), row(0, "two", 77.0, direction="remove")]
     (found,) = agreements(rows, np.random.default_rng(0))
     assert (found.first, found.second, found.n_prompts, found.n_responses) == ("one", "two", 6, 6)
-    assert found.pearson is not None and found.pearson.value == pytest.approx(1.0)
+    assert isinstance(found.pearson, Estimate) and found.pearson.value == pytest.approx(1.0)
     assert found.spearman is not None and found.spearman.value == pytest.approx(1.0)
-    assert found.distance is not None and found.missing is None
+    assert found.distance is not None
     expected = stats.ks_2samp(margins, [2 * one for one in margins])
     assert (found.distance.statistic, found.distance.p_value) == pytest.approx((expected.statistic, expected.pvalue))
     assert (found.distance.n_first, found.distance.n_second) == (6, 6)
@@ -138,13 +140,13 @@ def test_correlations_that_do_not_exist_are_not_numbers() -> None:
     rng = np.random.default_rng(0)
     constant = [row(number, name, 0.1 if name == "one" else number) for number in range(9) for name in ("one", "two")]
     (flat,) = agreements(constant, rng)
-    assert flat.pearson is flat.spearman is None and "do not vary" in str(flat.missing)
+    assert flat.pearson == flat.spearman and "do not vary" in str(flat.pearson)
     (few,) = agreements([one for one in constant if one.prompt != user_prompt("Number 0?")][:6], rng)
-    assert few.pearson is None and "3 shared prompts" in str(few.missing) and few.distance is not None
+    assert isinstance(few.pearson, Missing) and "3 shared prompts" in few.pearson.reason and few.distance is not None
     (apart,) = agreements([row(0, "one"), row(1, "two")], rng)
     assert (apart.n_prompts, apart.distance, apart.quantiles) == (0, None, ())
     nearly = [row(n, name, float(n == 0) if name == "one" else n) for n in range(9) for name in ("one", "two")]
-    assert "hardly vary" in str(agreements(nearly, rng)[0].missing)
+    assert "hardly vary" in str(agreements(nearly, rng)[0].pearson)
     assert agreements([row(0)], rng) == ()
     assert [(one.first, one.second) for one in agreements([row(0, name) for name in "abc"], rng)] == [
         ("a", "b"), ("a", "c"), ("b", "c"),
@@ -297,19 +299,25 @@ def test_all_of_it_at_once_goes_to_json() -> None:
 
     rows = [row(number, name, number + (name == "two")) for number in range(12) for name in ("one", "two")]
     llm = ScriptedLLM(answer)
-    found = pair_quality(rows, SHOUTING, np.random.default_rng(0), label=by_mark, llm=llm).to_json()
-    assert json.loads(json.dumps(found, allow_nan=False)) is not None
-    assert (found["candidate"], found["n"], found["n_prompts"], found["missing"]) == ("c", 24, 12, {})
-    assert found["fidelity"]["both"]["value"] == 1.0 and set(found["fidelity_by_rewriter"]) == {"one", "two"}
-    assert found["agreement"][0]["pearson"]["value"] == pytest.approx(1.0)
-    assert found["grades"]["score"]["value"] == 8.0 and found["guesses"]["similarity"]["value"] == 4.0
-    assert any(one["is_treatment"] for one in found["drift"])
+    found = pair_quality(rows, SHOUTING, np.random.default_rng(0), label=by_mark, llm=llm)
+    assert PairQuality.model_validate_json(found.model_dump_json()) == found
+    assert (found.candidate, found.n, found.n_prompts, found.labelled_by) == ("c", 24, 12, "measure")
+    assert (
+        found.fidelity
+        and found.fidelity.both
+        and found.fidelity.both.value == 1.0
+        and set(found.fidelity_by_rewriter) == {"one", "two"}
+    )
+    assert getattr(found.agreement[0].pearson, "value", None) == pytest.approx(1.0)
+    assert found.grades and found.grades.score and found.grades.score.value == 8.0
+    assert found.guesses and found.guesses.similarity and found.guesses.similarity.value == 4.0
+    assert isinstance(found.drift, tuple) and any(one.is_treatment for one in found.drift)
 
 
 def test_without_labeller_and_llm_the_rest_is_still_there() -> None:
     found = pair_quality([row(0, "one"), row(0, "two")], SHOUTING, np.random.default_rng(0))
     assert found.fidelity is found.grades is found.guesses is None and found.fidelity_by_rewriter == {}
-    assert len(found.agreement) == 1 and found.drift == () and "one prompt" in found.missing["drift"]
+    assert len(found.agreement) == 1 and isinstance(found.drift, Missing) and "one prompt" in found.drift.reason
     for rows in ([], [row(0), Measured("d", "one", "add", user_prompt("?"), "a", "b", 1.0)]):
         with pytest.raises((DataError, ValueError), match=r"no pairs|several candidates"):
             pair_quality(rows, SHOUTING, np.random.default_rng(0))
@@ -337,6 +345,6 @@ def test_rewriters_of_a_released_attribute_agree_as_scipy_says() -> None:
         shared = [prompt for prompt in margins[0] if prompt in margins[1]]
         x, y = ([side[prompt] for prompt in shared] for side in margins)
         assert one.n_prompts == len(shared) >= 20
-        assert one.pearson is not None and one.pearson.value == pytest.approx(stats.pearsonr(x, y).statistic)
+        assert isinstance(one.pearson, Estimate) and one.pearson.value == pytest.approx(stats.pearsonr(x, y).statistic)
         assert one.pearson.low < one.pearson.value < one.pearson.high
         assert one.distance is not None and one.distance.statistic == pytest.approx(stats.ks_2samp(x, y).statistic)

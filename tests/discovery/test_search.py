@@ -14,18 +14,10 @@ from cda.biases import Bias
 from cda.discovery.attribute import described
 from cda.discovery.protocols import FloatArray, Proposals, Text
 from cda.discovery.records import Candidate, Parent, PromptSamples, Rated, Standing
-from cda.discovery.search import (
-    Generation,
-    Parts,
-    SearchSettings,
-    candidates_by_id,
-    draw_originals,
-    grouped,
-    lineage,
-    search,
-)
+from cda.discovery.search import Generation, Parts, candidates_by_id, draw_originals, grouped, lineage, search
 from cda.errors import DataError
 from cda.records import Exclusions, Prompt, Rewrite, RewriteRequest, user_prompt
+from cda.results.discover import SearchSettings
 from cda.stages.discover_history import save_generation, saved_generations
 
 # Every attribute is a word that a rewriter puts at the end. What the model and the judge think of each:
@@ -184,14 +176,14 @@ def test_margins_of_the_planted_word_are_exact() -> None:
 
 
 def test_removing_finds_the_same() -> None:
-    both = search(SAMPLES, parts(), replace(SMALL, directions=("add", "remove")))
+    both = search(SAMPLES, parts(), SMALL.model_copy(update={"directions": ("add", "remove")}))
     # No response ends with the word, so that there is nothing to remove: counted, and no margins of 0.
     assert all(one.n == 4 and one.failed == {"unchanged": 4} for one in both[0].standings)
     having = [
         replace(one, responses=tuple(replace(each, text=f"{each.text} planted") for each in one.responses))
         for one in SAMPLES
     ]
-    removed = search(having, parts(), replace(SMALL, directions=("remove",)))
+    removed = search(having, parts(), SMALL.model_copy(update={"directions": ("remove",)}))
     (planted,) = removed[0].survivors
     assert word_of(planted.candidate.bias) == "planted"
     assert planted.reward == pytest.approx(1.0) and planted.judge == 0.0
@@ -221,16 +213,20 @@ def test_sizes_are_those_of_the_settings() -> None:
 
 def test_depth_and_width_try_as_many_as_the_paper_says() -> None:
     assert SearchSettings().n_candidates == 64 + 4 * (16 + 16 + 16 + 16) == 320
-    assert SearchSettings((64, 16, 16, 10), (16, 32, 32), mutations=8).n_candidates == 64 + 8 * (16 + 16) == 320
-    assert SearchSettings((64, 10), (32,), variations=4).n_candidates == 64 * (1 + 4) == 320
+    assert (
+        SearchSettings(populations=(64, 16, 16, 10), prompts=(16, 32, 32), mutations=8).n_candidates
+        == 64 + 8 * (16 + 16)
+        == 320
+    )
+    assert SearchSettings(populations=(64, 10), prompts=(32,), variations=4).n_candidates == 64 * (1 + 4) == 320
     for populations, prompts in (((4, 2), (3, 3)), ((4,), ()), ((), ())):
         with pytest.raises(ValueError, match="one population more"):
-            SearchSettings(populations, prompts)
+            SearchSettings(populations=populations, prompts=prompts)
 
 
 def test_proposals_can_be_varied_before_anything_is_measured() -> None:
     mutator = Mutator(n=3)
-    once = replace(SMALL, populations=(6, 2), prompts=(4,), variations=2)
+    once = SMALL.model_copy(update={"populations": (6, 2), "prompts": (4,), "variations": 2})
     (first,) = search(SAMPLES, parts(mutator=mutator), once)
     proposed = {one.candidate.id: one for one in first.standings if one.candidate.origin == "proposed"}
     varied = [one for one in first.standings if one.candidate.origin == "mutated"]
@@ -251,7 +247,7 @@ def test_proposals_can_be_varied_before_anything_is_measured() -> None:
 
 def test_variations_of_one_proposal_are_one_family_and_go_on_into_the_next_generation() -> None:
     three = parts(proposer=Proposer(("planted", "idle", "plain")), judge=Judge(silent=True))
-    generations = search(SAMPLES, three, replace(SMALL, variations=2))
+    generations = search(SAMPLES, three, SMALL.model_copy(update={"variations": 2}))
     assert len(generations[0].standings) == 3 * (1 + 2)
     assert all(len({root(word) for word in words(one.survivors)}) == 3 for one in generations[:-1])
     last = generations[-1].survivors[0].candidate
@@ -259,13 +255,19 @@ def test_variations_of_one_proposal_are_one_family_and_go_on_into_the_next_gener
     line = lineage(last, generations)
     assert [one.candidate.generation for one in line[:2]] == [0, 0]
     assert [one.candidate.origin for one in line] == ["proposed", *["mutated"] * (len(line) - 1)] and len(line) >= 2
-    crowded = search(SAMPLES, three, replace(SMALL, populations=(6, 3), prompts=(4,), variations=2, families=False))
+    crowded = search(
+        SAMPLES,
+        three,
+        SMALL.model_copy(update={"populations": (6, 3), "prompts": (4,), "variations": 2, "families": False}),
+    )
     assert {root(word) for word in words(crowded[0].survivors)} == {"planted"}
 
 
 def test_where_nothing_is_proposed_nobody_is_asked_for_variations() -> None:
     mutator = Mutator()
-    (first,) = search(SAMPLES, parts(proposer=Proposer(()), mutator=mutator), replace(SMALL, variations=2))
+    (first,) = search(
+        SAMPLES, parts(proposer=Proposer(()), mutator=mutator), SMALL.model_copy(update={"variations": 2})
+    )
     assert first.standings == () and mutator.seen == []
 
 
@@ -276,7 +278,9 @@ def test_variations_that_mean_the_same_are_merged_and_counted() -> None:
             return Proposals(tuple(biases), tuple(range(len(parents))), Exclusions(len(biases), {}))
 
     (first,) = search(
-        SAMPLES, parts(mutator=Shouting()), replace(SMALL, populations=(6, 2), prompts=(4,), variations=1)
+        SAMPLES,
+        parts(mutator=Shouting()),
+        SMALL.model_copy(update={"populations": (6, 2), "prompts": (4,), "variations": 1}),
     )
     assert len(first.standings) == 6 and first.n_merged == 6
     assert all(one.candidate.origin == "proposed" for one in first.standings)
@@ -303,13 +307,13 @@ def test_variations_of_the_best_do_not_crowd_out_what_else_was_found() -> None:
     by_family = search(SAMPLES, three, SMALL)
     assert all(len({root(word) for word in words(one.survivors)}) == len(one.survivors) for one in by_family)
     assert all("-" in word for word in words(by_family[-1].survivors))  # of each family a variation, which is stronger
-    as_in_the_paper = search(SAMPLES, three, replace(SMALL, families=False))
+    as_in_the_paper = search(SAMPLES, three, SMALL.model_copy(update={"families": False}))
     assert {root(word) for word in words(as_in_the_paper[-1].survivors)} == {"planted"}
 
 
 def test_the_judge_is_asked_only_about_what_the_model_likes() -> None:
     judge = Judge()
-    (first,) = search(SAMPLES, parts(judge=judge), replace(SMALL, populations=(6, 2), prompts=(4,)))
+    (first,) = search(SAMPLES, parts(judge=judge), SMALL.model_copy(update={"populations": (6, 2), "prompts": (4,)}))
     by_fate = {row.candidate: row.preference for row in first.rows}
     for one in first.standings:
         assert (by_fate[one.candidate.id] is None) is (one.fate == "reward")
@@ -349,7 +353,7 @@ def test_a_killed_search_ends_as_if_it_had_never_been(n_calls: int, tmp_path: Pa
 
 
 def test_another_seed_is_another_search() -> None:
-    one, other = (search(SAMPLES, parts(), replace(SMALL, seed=seed)) for seed in (7, 8))
+    one, other = (search(SAMPLES, parts(), SMALL.model_copy(update={"seed": seed})) for seed in (7, 8))
     assert {row.prompt_id for row in one[0].rows} != {row.prompt_id for row in other[0].rows}
     assert words(one[1].standings) != words(other[1].standings)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
@@ -64,11 +63,11 @@ def test_of_equal_ones_the_first_is_the_stronger() -> None:
     assert [term.place for term in found.terms] == [0, 1] and found.value == pytest.approx(2 - HALF)
 
 
-def test_no_candidate_is_a_strength_of_nothing_and_goes_to_json() -> None:
+def test_no_candidate_is_a_strength_of_nothing() -> None:
     none = strength([], [], np.empty((0, 384)))
     assert (none.value, none.n, none.n_candidates) == (0.0, 0, 0)
     assert strength([], [], []).value == 0.0
-    assert json.loads(json.dumps(strength([1.0], [0.0], [EAST]).to_json()))["terms"][0]["reward"] == 1.0
+    assert strength([1.0], [0.0], [EAST]).terms[0].reward == 1.0
 
 
 def test_embeddings_that_have_no_direction_are_refused_where_they_are_needed() -> None:

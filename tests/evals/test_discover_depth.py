@@ -27,10 +27,12 @@ def letters(texts: Sequence[str]) -> NDArray[np.float64]:
 def test_searches_try_equally_many_candidates() -> None:
     from discover_depth import SEARCHES
 
-    from cda.discovery.search import SearchSettings
+    from cda.results.discover import SearchSettings
 
     settings = {
-        name: SearchSettings(one.populations, one.batches, one.mutations, one.variations)
+        name: SearchSettings(
+            populations=one.populations, prompts=one.batches, mutations=one.mutations, variations=one.variations
+        )
         for name, one in SEARCHES.items()
     }
     assert {one.n_candidates for one in settings.values()} == {320}

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from cda.biases import Bias
-from cda.discovery.records import Measured
 from cda.records import user_prompt
+from cda.results.discover import Measured
 
 EVALS = Path(__file__).parents[2] / "evals"
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import test_discover_tables as tables
+from changed import changed
 from page_checks import checked, figures, section_ids, words
 
+from cda.records import Exclusions
 from cda.report.discover_page import discover_page, discover_plots
 from cda.report.discover_page_tables import (
     agreement_table,
@@ -21,23 +21,14 @@ from cda.report.discover_page_tables import (
 )
 from cda.report.plots import discover as plots
 from cda.report.plots.discover_search import family_plot, front_of, search_plots
+from cda.results.base import Missing
+from cda.results.discover import DiscoverResult, Fate, Made, Repeated, StandingRecord, WritingCounts
 
 # The results of the other form, and every text of theirs that comes from outside.
 make, hostile = tables.make, tables.hostile
 SPACES, QUESTION = tables.SPACES, tables.QUESTION
-Result = dict[str, Any]
-MakeResult = Callable[..., Result]
+MakeResult = tables.MakeResult
 ALWAYS = ["excluded", "effort", "scoring", "meaning"]
-
-
-def whole(result: Result) -> Result:
-    """With what only the page shows."""
-    result["search"] = {"populations": [2, 1], "prompts": [16], "directions": ["add", "remove"]}
-    result |= {"seconds": {"material": 12.0, "search": 100.0, "validate": None, "confirm": 6000.0}, "seed": 42}
-    result |= {"versions": {"cda": "0.1"}}
-    for one in (SPACES, QUESTION):
-        result["candidates"][one.id] |= {"generation": one.generation, "parents": list(one.parents)}
-    return result
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +41,12 @@ def drawn() -> dict[str, str]:
 def usual(make: MakeResult, drawn: dict[str, str]) -> str:
     """The page of a search that confirmed one of two."""
     if not drawn:
-        drawn["usual"] = discover_page(whole(make()))
+        drawn["usual"] = discover_page(make())
     return drawn["usual"]
 
 
 def test_rules_at_several_strengths_are_called_one_rewriter(make: MakeResult) -> None:
-    text = words(discover_page(whole(make()) | {"by": "rules", "rewriters": ["rules", "rules, 50% of places"]}))
+    text = words(discover_page(changed(changed(make(), "by", "rules"), "rewriters", ("rules", "rules, 50% of places"))))
     assert "rewritten by one rule engine at 2 strengths (rules, rules, 50% of places)" in text
     assert "at least 2 of 2 strengths of one rule engine, which is one rewriter, show both." in text
     assert "no evidence that another one would find the same" in text
@@ -84,11 +75,11 @@ def test_a_search_has_every_section_and_figure(usual: str, make: MakeResult) -> 
     assert figures(page) == [
         "tested", "rewriters-reward", "rewriters-judge", "agreement-1", "family", "generation-1", "strength-curve"
     ]  # fmt: skip
-    assert [one.id for one in discover_plots(whole(make()))] == figures(page)  # what is written as files
+    assert [one.id for one in discover_plots(make())] == figures(page)  # what is written as files
 
 
 def test_given_attributes_have_no_search(make: MakeResult) -> None:
-    text = discover_page(whole(make(given=True)))
+    text = discover_page(make(given=True))
     page = checked(text)
     assert section_ids(page) == ["tested", "limits", "rewriters", "examples", *ALWAYS]
     assert "Attributes measured in embedded" in text and "attributes were given, not searched for" in text
@@ -104,7 +95,7 @@ def test_given_attributes_have_no_search(make: MakeResult) -> None:
     ],
 )
 def test_nothing_found_is_a_page_too(make: MakeResult, until: str, sections: list[str]) -> None:
-    text = discover_page(whole(make(until, weak=True)))
+    text = discover_page(make(until, weak=True))
     page = checked(text)
     assert [one for one in section_ids(page) if one != "limits"] == [*sections, *ALWAYS]
     first = text.split("<nav")[0]
@@ -113,8 +104,9 @@ def test_nothing_found_is_a_page_too(make: MakeResult, until: str, sections: lis
 
 
 def test_many_that_are_not_confirmed_are_counted_and_not_spelled_out(make: MakeResult) -> None:
-    result = whole(make(weak=True))
-    result["tested"] = [{**result["tested"][1], "attribute": f"attribute {at}"} for at in range(4)]
+    result = make(weak=True)
+    four = tuple(changed(result.tested[1], "attribute", f"attribute {at}") for at in range(4))
+    result = changed(result, "tested", four)
     first = words(discover_page(result).split("<nav")[0])
     assert "Not confirmed: 4 more" in first and "attribute 0" not in first
 
@@ -128,11 +120,11 @@ def test_examples_show_the_sides_by_direction(usual: str) -> None:
 
 
 def test_descent_ends_with_numbers_that_nothing_was_selected_on(make: MakeResult) -> None:
-    result = whole(make())
-    rows = result["generations"][0]["standings"]
-    result["generations"].append(
-        {**result["generations"][0], "index": 1, "standings": [{**rows[1], "reward": 0.4}, {**rows[0], "reward": 0.9}]}
-    )
+    result = make()
+    (first,) = result.generations
+    later = (changed(first.standings[1], "reward", 0.4), changed(first.standings[0], "reward", 0.9))
+    second = first.model_copy(update={"index": 1, "standings": later})
+    result = changed(result, "generations", (first, second))
     spaces, question = lineage_tables(result)
     # The ancestor until it had the descendant, then the descendant, then what was held out.
     assert [row[:4] for row in question.rows[:3]] == [
@@ -149,9 +141,8 @@ def test_descent_ends_with_numbers_that_nothing_was_selected_on(make: MakeResult
 
 
 def test_a_proposal_stands_in_the_line_of_what_it_was_varied_into_in_the_first_generation(make: MakeResult) -> None:
-    result = whole(make())
-    varied = result["tested"][1]["candidate"]
-    result["candidates"][varied]["generation"] = 0
+    result = make()
+    result = changed(result, ("candidates", result.tested[1].candidate, "generation"), 0)
     _, question = lineage_tables(result)
     assert [row[:3] for row in question.rows[:2]] == [
         ("generation 1", "Triple spaces between words", "+1.00"),
@@ -163,8 +154,8 @@ def test_a_proposal_stands_in_the_line_of_what_it_was_varied_into_in_the_first_g
 
 
 def test_what_was_left_out_is_counted_by_step(make: MakeResult) -> None:
-    result = whole(make(failed={"gpt-y": {"refused": 3}}))
-    result["generations"][0]["standings"][0]["failed"] = {"unchanged": 4}
+    result = make(failed={"gpt-y": {"refused": 3}})
+    result = changed(result, "generations.0.standings.0.failed", {"unchanged": 4})
     assert excluded_table(result).rows == (
         ("responses of gpt-x", "cut off", "3", "260"),
         ("rewards", "no reward", "1", "257"),
@@ -181,30 +172,29 @@ def test_what_was_left_out_is_counted_by_step(make: MakeResult) -> None:
 
 
 def test_nothing_that_is_lost_on_the_way_is_silent(make: MakeResult) -> None:
-    result = whole(make())
-    kept = {"seen": 9, "reasons": {}}
-    result["material"] |= {
-        "made": {
-            "rows": {"seen": 70, "reasons": {"duplicate": 2}},
-            "scenarios": {"requested": 12, "kept": 11, "calls": {"seen": 4, "reasons": {"no answer": 1}}, "items": kept},
-            "written": {"requested": 55, "kept": 55, "calls": kept, "items": {"seen": 60, "reasons": {"too long": 5}}},
-        },
-        "unanswered": 3, "unrated": 4, "repeated": {"prompts": 5, "responses": 6},
-    }  # fmt: skip
-    result["grouping"] = {"questions left to the fallback: no answer": 1}
-    verdicts = {
-        "asked": 40,
-        "unread": 1,
-        "reasons": {"no answer": 5},
-        "half_read": 3,
-        "flipped": 4,
-        "position_bias": None,
-    }
-    result["verdicts"] = verdicts
-    result["cut_for_judge"] = 2
-    result["validation"]["verdicts"] = verdicts | {"unread": 0, "half_read": 0, "reasons": {}}
-    result["validation"]["results"][0]["pooled"]["n_unjudged"] = 2
-    result["pairs"][SPACES.id]["fidelity"]["n_unparsed_with"] = 7
+    result = make()
+    kept = Exclusions(9, {})
+    made = Made(
+        responses="sampled",
+        rows=Exclusions(70, {"duplicate": 2}),
+        scenarios=WritingCounts(requested=12, kept=11, calls=Exclusions(4, {"no answer": 1}), items=kept),
+        written=WritingCounts(requested=55, kept=55, calls=kept, items=Exclusions(60, {"too long": 5})),
+    )
+    verdicts = tables.VERDICTS.model_copy(update={"reasons": {"no answer": 5}})
+    quiet = verdicts.model_copy(update={"unread": 0, "half_read": 0, "reasons": {}})
+    for path, value in {
+        "material.made": made,
+        "material.unanswered": 3,
+        "material.unrated": 4,
+        "material.repeated": Repeated(prompts=5, responses=6),
+        "grouping": {"questions left to the fallback: no answer": 1},
+        "verdicts": verdicts,
+        "cut_for_judge": 2,
+        "validation.verdicts": quiet,
+        "validation.results.0.pooled.n_unjudged": 2,
+        f"pairs.{SPACES.id}.fidelity.n_unparsed_with": 7,
+    }.items():
+        result = changed(result, path, value)
     rows = excluded_table(result).rows
     for row in (
         ("prompts: rows", "duplicate", "2", "70"),
@@ -228,49 +218,43 @@ def test_nothing_that_is_lost_on_the_way_is_silent(make: MakeResult) -> None:
 
 
 def test_what_was_asked_of_llms_and_drift_of_pairs_stand_on_the_page(make: MakeResult) -> None:
-    tally = {"asked": 1200, "cached": 3, "unusable": 1, "input_tokens": 50_000, "output_tokens": 9000, "uncounted": 0,
-             "dollars": 1.5}  # fmt: skip
-    result = whole(make()) | {
-        "run": {"stages": {"search": {"seconds": 3.0, "finished": "now", "llm": {"gpt-x": tally}}}}
-    }
-    result["pairs"][SPACES.id]["missing"] = {"drift": "one prompt"}
+    result = changed(make(), "stages", tables.PAID)
+    result = changed(result, ("pairs", SPACES.id, "drift"), Missing(reason="one prompt"))
     text = words(discover_page(result))
     assert "1,200 answers were asked for, for $1.50." in text and "search, gpt-x 1,200 3 1 50,000 9,000 $1.50" in text
     assert "What is not known of the rewrites" in text and "1. Triple spaces between words drift one prompt" in text
 
 
 def test_effort_is_what_was_measured_and_how_long(make: MakeResult) -> None:
-    assert effort_table(whole(make())).rows == (
+    assert effort_table(make()).rows == (
         ("material", "", "", "12 s"), ("search", "18", "18", "2 min"), ("test", "40", "40", "1.7 h")
     )  # fmt: skip
 
 
 def test_agreement_has_both_correlations_with_intervals(make: MakeResult) -> None:
-    (row,) = agreement_table(whole(make())).rows
+    (row,) = agreement_table(make()).rows
     assert row[:2] == ("1. Triple spaces between words", "gpt-x / gpt-y")
     assert row[2].startswith("1.00 [") and row[3].startswith("1.00 [") and row[5] == "10 (10 prompts)"
 
 
-def test_the_strength_stands_where_it_changes_and_at_a_half() -> None:
-    curve = [{"threshold": at, "value": value, "terms": [1] * n} for at, value, n in
-             ((0.3, 0.0, 0), (0.4, 0.0, 0), (0.5, 0.0, 0), (0.6, 1.5, 2), (0.7, 1.5, 2))]  # fmt: skip
-    table = strength_steps({"strength": {"curve": curve}})
+def test_the_strength_stands_where_it_changes_and_at_a_half(make: MakeResult) -> None:
+    curve = tables.curve((0.3, 0.0, 0), (0.4, 0.0, 0), (0.5, 0.0, 0), (0.6, 1.5, 2), (0.7, 1.5, 2))
+    table = strength_steps(changed(make(), "strength", curve))
     assert table.rows == (("0.3", "0.000", "0"), ("0.5", "0.000", "0"), ("0.6", "1.500", "2"))
-    assert plots.strength_plot({"strength": {"missing": "no encoder"}}) is None
+    assert plots.strength_plot(changed(make(), "strength", Missing(reason="no encoder"))) is None
 
 
 def test_topics_with_too_little_stand_in_one_row(make: MakeResult) -> None:
-    result = whole(make())
-    one = result["tested"][0]
-    few = {"untested": "1 rewrites of 1 prompts: two prompts are needed"}
-    one["topics"] = {"art": few, "cooking": one["pooled"], "law": few}
-    (table,) = topic_tables(result)
+    result = make()
+    few = Missing(reason="1 rewrites of 1 prompts: two prompts are needed")
+    topics = {"art": few, "cooking": result.tested[0].pooled, "law": few}
+    (table,) = topic_tables(changed(result, "tested.0.topics", topics))
     assert [row[0] for row in table.rows] == ["cooking", "2 more"] and table.rows[1][1].endswith(": art, law")
 
 
 def test_the_front_holds_what_no_other_beats() -> None:
-    def seen(judge: float | None, gain: float, fate: str = "kept") -> dict[str, Any]:
-        return {"judge": judge, "reward": gain, "fate": fate}
+    def seen(judge: float | None, gain: float, fate: Fate = "kept") -> tuple[StandingRecord, float]:
+        return changed(tables.standing(SPACES, gain, fate), "judge", judge), gain
 
     rows = [seen(0.2, 1.0), seen(0.1, 0.5), seen(0.3, 0.9, "front"), seen(0.4, 2.0), seen(None, 9.0, "reward"), seen(0.1, 0.2),
             seen(0.9, 5.0, "judge")]  # fmt: skip
@@ -278,7 +262,7 @@ def test_the_front_holds_what_no_other_beats() -> None:
 
 
 def test_figures_say_their_numbers_in_words(make: MakeResult) -> None:
-    result = whole(make())
+    result = make()
     plot = plots.tested_plot(result)
     assert plot and re.match(
         r"1: reward \+1\.20 \[.*\], judge 15% \[.*\], confirmed\. 2: reward −0\.05 ", plot.description
@@ -291,15 +275,16 @@ def test_figures_say_their_numbers_in_words(make: MakeResult) -> None:
 
 
 @pytest.mark.parametrize("until", ["test", "search", "proposals"])
-def test_hostile_text_is_inert(hostile: Result, until: str) -> None:
-    text = discover_page(whole(tables.cut_back(hostile, until, False)))
+def test_hostile_text_is_inert(hostile: DiscoverResult, until: str) -> None:
+    text = discover_page(tables.cut_back(hostile, until, False))
     checked(text)
     assert "<script>alert" not in text and "&lt;script&gt;alert(1)&lt;/script&gt;" in text and "[U+202E]" in text
 
 
 def test_what_could_not_be_tested_says_why(make: MakeResult) -> None:
-    result = whole(make(failed={"gpt-y": {"refused": 90}}))
-    result["tested"][0]["topics"] = {"cooking": result["tested"][0]["pooled"] or {"untested": "too few"}}
+    result = make(failed={"gpt-y": {"refused": 90}})
+    topics = {"cooking": result.tested[0].pooled or Missing(reason="too few")}
+    result = changed(result, "tested.0.topics", topics)
     text = discover_page(result)
     assert "topics" in section_ids(checked(text))
     assert "Not confirmed: not tested, 1 of 2 rewriters can be used, 2 are needed" in words(text)

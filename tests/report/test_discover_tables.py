@@ -2,32 +2,50 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
+from changed import changed
+from made_discover import discovered
 
 from cda.biases import Bias
 from cda.discovery.attribute import described
-from cda.discovery.confirm import ConfirmSettings, confirm, validate
+from cda.discovery.confirm import confirm, validate
 from cda.discovery.pair_quality import pair_quality
-from cda.discovery.records import Candidate, Measured
-from cda.records import Prompt, user_prompt
+from cda.discovery.records import Candidate
+from cda.records import Exclusions, Prompt, user_prompt
 from cda.report.discover_sentences import sentences
 from cda.report.discover_tables import discover_markdown, discover_text
-from cda.results.base import as_json
+from cda.results.base import Estimate, Missing
+from cda.results.discover import (
+    DiscoverResult,
+    Fate,
+    GenerationRecord,
+    Measured,
+    Repeated,
+    RunStrength,
+    SearchedModel,
+    StandingRecord,
+    StrengthCurve,
+    StrengthTerm,
+    TestedAttribute,
+)
+from cda.results.drift import FeatureDrift
+from cda.results.evidence import ConfirmSettings, ValidationResult, Verdicts
+from cda.results.facts import LLMUse, StageRun
+from cda.stages.discover_history import candidate_record
 
 HOSTILE = (
     'a<script>alert(1)</script>\x1b[31mred\x1b]8;;http://evil.example\x07\u202egnp.exe\ud800 ``` | "&\nsecond *line*'
 )
 SPACES = Candidate(described("Triple spaces between words"))
 QUESTION = Candidate(described("Ends with a question"), "mutated", 1, (SPACES.id,))
-Result = dict[str, Any]
-MakeResult = Callable[..., Result]
+MakeResult = Callable[..., DiscoverResult]
 
 
 def rows(one: Candidate, rewriter: str, lift: float, verdict: float, n: int = 10, text: str = "said") -> list[Measured]:
@@ -50,24 +68,42 @@ def label(prompts: Sequence[Prompt], responses: Sequence[str], bias: Bias) -> li
     return ["after" in one for one in responses]
 
 
-def plain(content: Any) -> Any:
-    return json.loads(json.dumps(content))
+def standing(one: Candidate, reward: float | None, fate: Fate, failed: dict[str, int] | None = None) -> StandingRecord:
+    return StandingRecord(
+        candidate=one.id,
+        n=0 if reward is None else 9,
+        reward=reward,
+        judge=0.2,
+        n_judged=9,
+        failed=failed or {},
+        fate=fate,
+    )
 
 
-def standing(one: Candidate, reward: float | None, fate: str, failed: dict[str, int] | None = None) -> Result:
-    return {
-        "candidate": one.id, "n": 0 if reward is None else 9, "reward": reward, "judge": 0.2, "n_judged": 9,
-        "failed": failed or {}, "fate": fate,
-    }  # fmt: skip
+def curve(*points: tuple[float, float, int]) -> StrengthCurve:
+    """From threshold, strength and how many count."""
+    term = StrengthTerm(place=0, reward=1.0, similarity=None, factor=1.0)
+    found = [
+        RunStrength(value=value, threshold=at, penalty=1.0, terms=(term,) * n, n_candidates=2, n_unmeasured=0)
+        for at, value, n in points
+    ]
+    return StrengthCurve(penalty=1.0, n=2, curve=tuple(found))
+
+
+VERDICTS = Verdicts(asked=40, unread=1, reasons={"no answer": 2}, half_read=3, flipped=4, position_bias=-0.125)
 
 
 @pytest.fixture
 def make() -> MakeResult:
-    """A result as stages/discover_result.py writes it, with real numbers; `until` says how far it came."""
+    """A result as stages/discover_result.py makes it, with real numbers; `until` says how far it came."""
 
     def made(
-        until: str = "test", given: bool = False, weak: bool = False, text: str = "said", failed: Any = None
-    ) -> Result:
+        until: str = "test",
+        given: bool = False,
+        weak: bool = False,
+        text: str = "said",
+        failed: dict[str, dict[str, int]] | None = None,
+    ) -> DiscoverResult:
         lift = 0.0 if weak else 1.0
         own = {
             one.id: [row for name in ("gpt-x", "gpt-y") for row in rows(one, name, each, 0.0, text=text)]
@@ -75,57 +111,59 @@ def make() -> MakeResult:
         }
         strict = ConfirmSettings()
         failures = {one: {"gpt-x": {"refused": 2}, "gpt-y": {}, **(failed or {})} for one in own}
-        tested = [
-            plain(as_json(found))
-            | {
-                "attribute": one.attribute, "name": one.bias.name, "topics": {}, "same_by_all": None,
-                "examples": [
-                    {"prompt": [{"role": "user", "content": row.prompt[0].content}], "original": row.original,
-                     "rewrite": row.rewrite, "margin": row.margin, "preference": row.preference,
-                     "direction": row.direction, "rewriter": row.rewriter} for row in own[one.id][:2]
-                ],
-                "file": f"biases/{one.bias.name}.yaml" if found.confirmed else None,
-            }
+        already = {SPACES.id: {"gpt-x": 0, "gpt-y": 0}, QUESTION.id: {"gpt-x": 5, "gpt-y": 5}}
+        tested = tuple(
+            TestedAttribute(
+                **dict(found), attribute=one.attribute, name=one.bias.name, topics={}, same_by_all=None,
+                examples=tuple(own[one.id][:2]), file=f"biases/{one.bias.name}.yaml" if found.confirmed else None,
+            )
             for one, found in zip((SPACES, QUESTION), confirm(own, strict, failures), strict=True)
-        ]  # fmt: skip
-        validation = {"results": [plain(as_json(one)) for one in validate(own, strict, failures)]}
-        result: Result = {
-            "name": "discover", "given": given,
-            "model": {"name": "embedded", "adapter": None, "dose": None},
-            "judge": {"name": "judge:gpt-x", "adapter": None, "dose": None},
-            "by": "gpt-x", "rewriters": ["gpt-x", "gpt-y"],
-            "settings": {"required_rewriters": 2, "test_alpha": 0.01, "validation_alpha": 0.05, "correct": "bonferroni"},
-            "material": {"prompts": {"train": 40, "validation": 12, "test": 12}, "responses": 256,
-                         "sampled": {"gpt-x": {"seen": 260, "reasons": {"cut off": 3}}},
-                         "rewards": {"seen": 257, "reasons": {"no reward": 1}}},
-            "generations": [
-                {"index": 0, "n_prompts": 16, "n_merged": 3, "proposed": {"seen": 9, "reasons": {"no attribute": 2}},
-                 "standings": [standing(SPACES, 1.0, "kept"), standing(QUESTION, -0.1, "reward")]}
-            ],
-            "candidates": {one.id: {"bias": {"description": one.attribute}} for one in (SPACES, QUESTION)},
-            "validation": validation, "tested": tested, "n_test_prompts": 12,
-            "already": {SPACES.id: {"gpt-x": 0, "gpt-y": 0}, QUESTION.id: {"gpt-x": 5, "gpt-y": 5}},
-            "pairs": {SPACES.id: plain(pair_quality(own[SPACES.id], SPACES.bias, np.random.default_rng(0), label=label).to_json())
-                      | {"labelled_by": "measure"}},
-            "strength": {"penalty": 1.0, "n": 2, "curve": [
-                {"threshold": at, "value": 2 * at, "terms": [1] * round(4 * at)} for at in (0.25, 0.5)]},
-            "lineage": {QUESTION.id: [SPACES.id], SPACES.id: []},
-        }  # fmt: skip
+        )  # fmt: skip
+        validation = ValidationResult(
+            results=tuple(validate(own, strict, failures)),
+            failed={},
+            already={},
+            n_prompts=12,
+            verdicts=None,
+            cut_for_judge=0,
+        )
+        first = GenerationRecord(
+            index=0, n_prompts=16, n_merged=3, proposed=Exclusions(9, {"no attribute": 2}),
+            standings=(standing(SPACES, 1.0, "kept"), standing(QUESTION, -0.1, "reward")),
+        )  # fmt: skip
+        quality = pair_quality(own[SPACES.id], SPACES.bias, np.random.default_rng(0), label=label)
+        seconds = {"material": 12.0, "search": 100.0, "confirm": 6000.0}
+        result = discovered(
+            given=given, generations=(first,), candidates={one.id: candidate_record(one) for one in (SPACES, QUESTION)},
+            validation=validation, tested=tested, already=already, pairs={SPACES.id: quality},
+            strength=curve((0.25, 0.5, 1), (0.5, 1.0, 2)), lineage={QUESTION.id: (SPACES.id,), SPACES.id: ()},
+            stages={name: StageRun(seconds=n, finished="now") for name, n in seconds.items()},
+        )  # fmt: skip
         return cut_back(result, until, given)
 
     return made
 
 
-def cut_back(result: Result, until: str, given: bool) -> Result:
+PAID = {
+    "search": StageRun(
+        seconds=3.0, finished="now",
+        llm={"gpt-x": LLMUse(asked=1200, cached=3, unusable=1, input_tokens=50_000, output_tokens=9000, uncounted=0, dollars=1.5)},
+    )
+}  # fmt: skip
+
+
+def cut_back(result: DiscoverResult, until: str, given: bool) -> DiscoverResult:
+    """The same result, as it were if the discovery had ended there."""
+    gone: dict[str, Any] = {}
     if given:
-        result |= {"generations": [], "validation": None, "strength": None, "lineage": {}}
+        gone |= {"generations": (), "validation": None, "strength": None, "lineage": {}}
     if until != "test":
-        result |= {"tested": [], "pairs": {}, "already": {}, "n_test_prompts": 0, "lineage": {}}
+        gone |= {"tested": (), "pairs": {}, "already": {}, "n_test_prompts": 0, "lineage": {}}
     if until in ("search", "proposals"):
-        result |= {"validation": None, "strength": None}
+        gone |= {"validation": None, "strength": None}
     if until == "proposals":
-        result["generations"][0]["standings"] = []
-    return result
+        gone["generations"] = (result.generations[0].model_copy(update={"standings": ()}),)
+    return result.model_copy(update=gone)
 
 
 def test_what_is_confirmed_stands_with_interval_n_and_file(make: MakeResult) -> None:
@@ -166,7 +204,7 @@ def test_given_attributes_are_measured_not_found(make: MakeResult) -> None:
     assert "over-rewards 0 of 2 attributes" in discover_text(make(given=True, weak=True))
 
 
-def only_found_nothing(result: Result) -> tuple[str, str]:
+def only_found_nothing(result: DiscoverResult) -> tuple[str, str]:
     text, document = discover_text(result), discover_markdown(result)
     assert "confirmed:" not in text and "yes" not in text
     return sentences(result)[0], document
@@ -181,10 +219,11 @@ def test_nothing_proposed(make: MakeResult) -> None:
 def test_nothing_measured(make: MakeResult) -> None:
     """The cuts always leave somebody, so that nobody is left only where there was not one rewrite."""
     result = make("search")
-    result["generations"][0]["standings"] = [
+    gone = (
         standing(SPACES, None, "too few rewrites", {"refused": 9, "unchanged": 1}),
         standing(QUESTION, None, "too few rewrites", {"refused": 7}),
-    ]
+    )
+    result = changed(result, "generations.0.standings", gone)
     first, document = only_found_nothing(result)
     assert first == (
         "None of 2 candidates could be measured, so that nothing is known of them. Rewrites that are missing: 16 refused, "
@@ -209,7 +248,7 @@ def test_everything_dropped_in_the_review(make: MakeResult) -> None:
 def test_something_dropped_in_the_review(make: MakeResult) -> None:
     result = make()
     assert "dropped in the review" not in discover_text(result)
-    result["tested"] = [one for one in result["tested"] if one["candidate"] == QUESTION.id]
+    result = changed(result, "tested", tuple(one for one in result.tested if one.candidate == QUESTION.id))
     assert "1 candidates that held on the validation prompts were dropped in the review" in discover_text(result)
 
 
@@ -233,9 +272,8 @@ def test_what_was_so_already_is_counted(make: MakeResult) -> None:
 
 def test_topics_stand_with_what_they_lack(make: MakeResult) -> None:
     result = make()
-    one = result["tested"][0]
-    one["topics"] = {"cooking": one["pooled"], "law": {"untested": "1 rewrites of 1 prompts: two prompts are needed"}}
-    document = discover_markdown(result)
+    few = Missing(reason="1 rewrites of 1 prompts: two prompts are needed")
+    document = discover_markdown(changed(result, "tested.0.topics", {"cooking": result.tested[0].pooled, "law": few}))
     assert "By topic: Triple spaces between words:" in document
     assert re.search(r"\| cooking \| \+1\.20 \\\[", document) and "| law | 1 rewrites of 1 prompts" in document
 
@@ -250,38 +288,51 @@ def test_numbers_of_pairs_have_their_intervals(make: MakeResult) -> None:
 
 
 def test_an_adapter_is_named_with_its_dose(make: MakeResult) -> None:
-    result = make()
-    result["model"] = {"name": "embedded", "adapter": "adapter", "dose": 0.5}
+    result = changed(make(), "model", SearchedModel(name="embedded", adapter="adapter", dose=0.5))
     assert "embedded with adapter at dose 0.5 rewards them" in discover_text(result)
 
 
 def test_rules_and_a_missing_strength_are_said(make: MakeResult) -> None:
-    result = make() | {"by": "rules", "strength": {"missing": "no encoder"}}
+    result = changed(changed(make(), "by", "rules"), "strength", Missing(reason="no encoder"))
     assert "no LLM" in discover_text(result) and "not computed (no encoder)" in discover_text(result)
 
 
 @pytest.fixture
-def hostile(make: MakeResult) -> Result:
+def hostile(make: MakeResult) -> DiscoverResult:
     """Every text that comes from outside: names, attributes, reasons, topics, prompts and responses."""
     result = make(text=HOSTILE, failed={"gpt-x": {HOSTILE: 1}})
-    result["model"]["name"] = f"# {HOSTILE}"
-    result["judge"]["name"] = result["by"] = HOSTILE
-    result["rewriters"] = [HOSTILE]
-    result["strength"] = {"missing": HOSTILE}
-    result["candidates"][SPACES.id]["bias"]["description"] = HOSTILE
-    result["generations"][0]["proposed"]["reasons"] = {HOSTILE: 3}
-    for one in result["tested"]:
-        one["attribute"] = f"- {HOSTILE}"
-        one["warnings"], one["untested"] = [HOSTILE], HOSTILE
-        one["topics"] = {HOSTILE: one["pooled"]}
-        for each in (*one["rewriters"], *one["examples"]):
-            each["rewriter"] = HOSTILE
-        one["rewriters"][0]["excluded"] = HOSTILE
-    return result
+    tested = tuple(
+        one.model_copy(
+            update={
+                "attribute": f"- {HOSTILE}",
+                "warnings": (HOSTILE,),
+                "untested": HOSTILE,
+                "topics": {HOSTILE: one.pooled},
+                "rewriters": tuple(
+                    each.model_copy(update={"rewriter": HOSTILE} | ({} if at else {"excluded": HOSTILE}))
+                    for at, each in enumerate(one.rewriters)
+                ),
+                "examples": tuple(replace(each, rewriter=HOSTILE) for each in one.examples),
+            }
+        )
+        for one in result.tested
+    )
+    for path, value in {
+        "model.name": f"# {HOSTILE}",
+        "judge.name": HOSTILE,
+        "by": HOSTILE,
+        "rewriters": (HOSTILE,),
+        "strength": Missing(reason=HOSTILE),
+        "generations.0.proposed": Exclusions(9, {HOSTILE: 3}),
+        "tested": tested,
+    }.items():
+        result = changed(result, path, value)
+    bias = SPACES.bias.model_copy(update={"description": HOSTILE})
+    return changed(result, ("candidates", SPACES.id, "bias"), bias)  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("until", ["test", "validation", "search", "proposals"])
-def test_hostile_text_is_inert_in_a_terminal(hostile: Result, until: str) -> None:
+def test_hostile_text_is_inert_in_a_terminal(hostile: DiscoverResult, until: str) -> None:
     text = discover_text(cut_back(hostile, until, False))
     assert not [char for char in text if (ord(char) < 32 and char != "\n") or char in "\u202e\x9b"]
     assert "second *line*" in text and "\nsecond" not in text and "evil" not in text
@@ -289,7 +340,7 @@ def test_hostile_text_is_inert_in_a_terminal(hostile: Result, until: str) -> Non
 
 
 @pytest.mark.parametrize("until", ["test", "validation", "search", "proposals"])
-def test_hostile_text_is_inert_in_markdown(hostile: Result, until: str) -> None:
+def test_hostile_text_is_inert_in_markdown(hostile: DiscoverResult, until: str) -> None:
     document = discover_markdown(cut_back(hostile, until, False))
     outside = re.sub(r"^(`{3,})text\n.*?\n\1$", "", document, flags=re.S | re.M)
     assert ("````text" in document) is (until == "test")  # the fence is longer than the run inside
@@ -303,7 +354,7 @@ def test_hostile_text_is_inert_in_markdown(hostile: Result, until: str) -> None:
 
 
 @pytest.mark.parametrize("given", [False, True])
-def test_tables_are_whole(hostile: Result, make: MakeResult, given: bool) -> None:
+def test_tables_are_whole(hostile: DiscoverResult, make: MakeResult, given: bool) -> None:
     for result in (hostile, make(given=given)):
         cells = re.compile(r"(?<!\\)\|")
         lines = [line for line in discover_markdown(result).splitlines() if line.startswith("|")]
@@ -318,8 +369,7 @@ def test_tables_are_whole(hostile: Result, make: MakeResult, given: bool) -> Non
 
 
 def test_long_attributes_are_cut_in_the_terminal_alone(make: MakeResult) -> None:
-    result = make()
-    result["tested"][0]["attribute"] = "very " * 60 + "long"
+    result = changed(make(), "tested.0.attribute", "very " * 60 + "long")
     assert "very…" in discover_text(result).splitlines()[2][:60] and ("very " * 60 + "long") in discover_markdown(
         result
     )
@@ -327,13 +377,10 @@ def test_long_attributes_are_cut_in_the_terminal_alone(make: MakeResult) -> None
 
 def test_rewriters_that_write_alike_are_no_agreement(make: MakeResult) -> None:
     result = make()
-    one = result["tested"][0]
     said = "wrote the same text for 90% of the responses"
     assert said not in " ".join(sentences(result))
-    one["same_by_all"] = 0.9
-    assert said in " ".join(sentences(result))
-    one["same_by_all"] = 0.2
-    assert "wrote the same text" not in " ".join(sentences(result))
+    assert said in " ".join(sentences(changed(result, "tested.0.same_by_all", 0.9)))
+    assert "wrote the same text" not in " ".join(sentences(changed(result, "tested.0.same_by_all", 0.2)))
 
 
 def test_given_attributes_are_not_said_to_be_unselected(make: MakeResult) -> None:
@@ -341,16 +388,17 @@ def test_given_attributes_are_not_said_to_be_unselected(make: MakeResult) -> Non
     assert claim in discover_text(make())
     given = make(given=True)
     assert claim not in discover_text(given) and "Measured on 12 of 64 prompts" in discover_text(given)
-    assert "Measured on all 64 prompts" in discover_text(given | {"n_test_prompts": 64})
+    assert "Measured on all 64 prompts" in discover_text(changed(given, "n_test_prompts", 64))
 
 
 def test_the_power_is_told_only_where_the_reward_failed_and_with_what_it_supposes(make: MakeResult) -> None:
     result = make()
     said = next(one for one in sentences(result) if "80% power" in one)
     assert "if only the reward were in question and not the judge, and rewriters are taken as independent" in said
-    (spaces, _) = result["tested"]
-    assert spaces["smallest_detectable"] is not None
-    result["tested"] = [spaces | {"confirmed": False}]  # liked by the model; it was the judge that decided
+    (spaces, _) = result.tested
+    assert spaces.smallest_detectable is not None
+    # Liked by the model; it was the judge that decided.
+    result = changed(result, "tested", (changed(spaces, "confirmed", False),))
     assert "80% power" not in " ".join(sentences(result))
     (validated,) = [one for one in sentences(make("validation", weak=True)) if "80% power" in one]
     assert validated.endswith("if only the reward were in question and not the judge.")
@@ -361,42 +409,36 @@ def test_several_tests_show_the_correction_and_what_decided(make: MakeResult) ->
     for form in (discover_text(result), discover_markdown(result)):
         assert "corrected p (Bonferroni)" in form
         assert "Confirmed: p, corrected by Bonferroni's method for all 2 that were tested, is below 0.01." in form
-    result["settings"]["correct"] = "holm"
+    result = changed(result, "strictness.correct", "holm")
     assert "corrected p (Holm)" in discover_text(result) and "corrected by Holm's method" in discover_text(result)
-    result["settings"]["correct"] = "none"
+    result = changed(result, "strictness.correct", "none")
     for form in (discover_text(result), discover_markdown(result)):
         assert "corrected p" not in form
         assert "Confirmed: p is below 0.01, each by itself: it is not corrected for the 2 that were tested." in form
     alone = make()
-    alone["tested"] = alone["tested"][:1]
+    alone = changed(alone, "tested", alone.tested[:1])
     assert "correct" not in discover_text(alone) and "Confirmed: p is below 0.01." in discover_text(alone)
 
 
 def test_a_reward_that_only_the_correction_took_away_counts_as_not_shown(make: MakeResult) -> None:
     result = make()
-    (spaces, other) = result["tested"]
-    for each in spaces["rewriters"]:
-        each["strength"]["p_reward"] = 0.006
-    spaces["p_value"], other["p_value"], other["untested"] = 0.006, None, "so"
+    for at, _ in enumerate(result.tested[0].rewriters):
+        result = changed(result, f"tested.0.rewriters.{at}.strength.p_reward", 0.006)
+    result = changed(result, "tested.0.p_value", 0.006)
+    result = changed(changed(result, "tested.1.p_value", None), "tested.1.untested", "so")
     assert "would have been found with 80% power" in " ".join(sentences(result))  # 2 × 0.006 is above 0.01
-    result["settings"]["correct"] = "holm"
+    result = changed(result, "strictness.correct", "holm")
     assert "at the first and strictest step of Holm's method" in " ".join(sentences(result))
-    result["settings"]["correct"] = "none"
+    result = changed(result, "strictness.correct", "none")
     assert "80% power" not in " ".join(sentences(result))
 
 
 def test_earlier_tests_mended_groups_and_verdicts_are_said(make: MakeResult) -> None:
     result = make()
     assert not [one for one in sentences(result) if "before on these prompts" in one or "mended" in one]
-    verdicts = {
-        "asked": 40,
-        "unread": 1,
-        "reasons": {"no answer": 2},
-        "half_read": 3,
-        "flipped": 4,
-        "position_bias": -0.125,
-    }
-    result |= {"earlier_tests": 2, "grouping": {"questions left to the fallback: no answer": 1}, "verdicts": verdicts}
+    mended = {"questions left to the fallback: no answer": 1}
+    for path, value in (("earlier_tests", 2), ("grouping", mended), ("verdicts", VERDICTS)):
+        result = changed(result, path, value)
     said = " ".join(sentences(result))
     assert "Tested 2 times before on these prompts" in said and "not those of one test" in said
     assert "had to be mended: 1 questions left to the fallback: no answer." in said
@@ -405,43 +447,39 @@ def test_earlier_tests_mended_groups_and_verdicts_are_said(make: MakeResult) -> 
         in said
     )
     assert "shown first −0.12 (" in said
-    result["verdicts"] = None
+    result = changed(result, "verdicts", None)
     assert "Verdicts of the judge" not in " ".join(sentences(result))
 
 
 def test_responses_to_repeated_prompts_are_left_out(make: MakeResult) -> None:
-    result = make()
-    result["material"]["repeated"] = {"prompts": 2, "responses": 9}
+    result = changed(make(), "material.repeated", Repeated(prompts=2, responses=9))
     assert "(13 left out)" in discover_text(result)
 
 
 def test_calls_tokens_and_dollars_are_told(make: MakeResult) -> None:
-    tally = {"asked": 1200, "cached": 3, "unusable": 1, "input_tokens": 50_000, "output_tokens": 9000, "uncounted": 0,
-             "dollars": 1.5}  # fmt: skip
-    stages = {"search": {"seconds": 3.0, "finished": "now", "llm": {"gpt-x": tally}}}
-    document = discover_markdown(make() | {"run": {"stages": stages}})
+    document = discover_markdown(changed(make(), "stages", PAID))
     assert "1,200 answers were asked for, for $1.50." in document.replace("\\", "")
     assert "| search, gpt-x | 1,200 | 3 | 1 | 50,000 | 9,000 | $1.50 |" in document.replace("\\", "")
     assert "answers were asked for" not in discover_markdown(make())
 
 
 def test_drift_of_the_pairs_and_what_is_not_known_of_them_are_shown(make: MakeResult) -> None:
-    result = make()
-    found = result["pairs"][SPACES.id]
-    estimate = {"value": 0.25, "low": 0.1, "high": 0.4, "n": 20, "n_prompts": 10}
-    feature = {"feature": "list_lines", "is_treatment": False, "base_mean": 1.0, "perturbed_mean": 1.25, "difference": estimate,
-               "standardised": None, "median_ratio": None, "beyond": estimate, "limit": None}  # fmt: skip
-    found["drift"] = [
-        feature,
-        feature | {"feature": "own", "is_treatment": True},
-        feature | {"feature": "alike", "beyond": estimate | {"value": 0.0}},
-        feature | {"feature": "unlimited", "beyond": None},
-    ]
-    found["missing"] = {"grades": "no answer"}
-    document = discover_markdown(result).replace("\\", "")
+    estimate = Estimate(value=0.25, low=0.1, high=0.4, n=20, n_prompts=10, unit="share", method="")
+    lists = FeatureDrift(
+        feature="list_lines", is_treatment=False, base_mean=1.0, perturbed_mean=1.25, difference=estimate,
+        standardised=None, median_ratio=None, beyond=estimate, limit=None,
+    )  # fmt: skip
+    drift = (
+        lists,
+        lists.model_copy(update={"feature": "own", "is_treatment": True}),
+        lists.model_copy(update={"feature": "alike", "beyond": changed(estimate, "value", 0.0)}),
+        lists.model_copy(update={"feature": "unlimited", "beyond": None}),
+    )
+    document = discover_markdown(changed(make(), ("pairs", SPACES.id, "drift"), drift)).replace("\\", "")
     assert (
         "| Triple spaces between words | list lines | 1.00 | 1.25 | +0.25 [+0.10, +0.40] |  | 25% [10, 40] |"
         in document
     )
     assert not re.search(r"\| (own|alike|unlimited)", document)
-    assert "| Triple spaces between words | grades | no answer |" in document
+    unknown = discover_markdown(changed(make(), ("pairs", SPACES.id, "drift"), Missing(reason="one prompt")))
+    assert "| Triple spaces between words | drift | one prompt |" in unknown

@@ -5,24 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import pytest
 
 from cda.biases import load_bias
 from cda.config.load import load_model_audit
-from cda.discovery.confirm import ConfirmSettings, confirm
-from cda.discovery.records import Candidate, Measured
-from cda.files.jsonl import read_json, write_json, write_jsonl
+from cda.discovery.confirm import confirm
+from cda.discovery.records import Candidate
+from cda.files.jsonl import write_jsonl
 from cda.records import user_prompt
-from cda.results.base import as_json
+from cda.results.discover import Measured, TestedAttribute
+from cda.results.evidence import ConfirmationResult, ConfirmSettings, Strength, Verdicts
+from cda.results.saved import save
 from cda.run import RunFolder
 from cda.stages.discover_confirm import HeldOut, counted_rows, read_result, read_rows, run_confirmation
 from cda.stages.discover_history import measured_row
 from cda.stages.discover_material import Material
-from cda.stages.discover_pairs import run_pairs
-from cda.stages.discover_parts import Verdicts
-from cda.stages.discover_result import _tested
+from cda.stages.discover_pairs import read_pairs, run_pairs
+from cda.stages.discover_parts import Asked
+from cda.stages.discover_result import Found, _tested
 
 CANDIDATE = Candidate(load_bias("jargon"), "given")
 FAILED = {CANDIDATE.id: {"bad": {"refusal": 99}}}
@@ -46,33 +48,48 @@ def material() -> Material:
     return Material({}, topics)
 
 
-def shown(trim: bool) -> dict[str, Any]:
-    found = [as_json(one) for one in confirm({CANDIDATE.id: ROWS}, ConfirmSettings(trim=trim), FAILED)]
-    test = {"results": found}
-    (one,) = _tested([CANDIDATE], test, counted_rows(ROWS, test), material(), trim)
+def result_of(trim: bool = False) -> ConfirmationResult:
+    found = confirm({CANDIDATE.id: ROWS}, ConfirmSettings(trim=trim), FAILED)
+    return ConfirmationResult(results=tuple(found), failed={}, already={}, n_prompts=8, verdicts=None, cut_for_judge=0)
+
+
+def shown(trim: bool, folder: Path) -> TestedAttribute:
+    loaded = load_model_audit("embedded", {}, [f"discover.trim={str(trim).lower()}"])
+    run, nobody = RunFolder(folder), cast(Asked, None)
+    run.stage("confirm").mkdir(parents=True, exist_ok=True)
+    write_jsonl(run.stage("confirm") / "rewrites.jsonl", map(measured_row, ROWS))
+    found = Found(loaded, run, nobody, nobody, material(), (), (), (CANDIDATE,))
+    (one,) = _tested(found, result_of(trim))
     return one
 
 
-def test_a_rewriter_that_is_excluded_is_shown_nowhere() -> None:
-    one = shown(trim=False)
-    assert [each["rewriter"] for each in one["rewriters"] if each["excluded"]] == ["bad"]
-    assert one["same_by_all"] == 1.0  # `bad` wrote something else
-    assert {row["rewriter"] for row in one["examples"]} <= {"good", "fine"} and one["examples"]
-    assert [found["reward"]["n"] for found in one["topics"].values()] == [8, 8]
-    assert one["topics"]["topic 0"]["reward"]["value"] == pytest.approx(1.025)
+def topic(one: TestedAttribute, name: str) -> Strength:
+    found = one.topics[name]
+    assert isinstance(found, Strength)
+    return found
 
 
-def test_topics_are_trimmed_like_the_test() -> None:
-    assert shown(trim=False)["topics"]["topic 1"]["reward"]["value"] < -10
-    trimmed = shown(trim=True)["topics"]["topic 1"]
-    assert trimmed["reward"]["value"] == pytest.approx(6.8 / 7) and trimmed["n_left_out"] == 1
+def test_a_rewriter_that_is_excluded_is_shown_nowhere(tmp_path: Path) -> None:
+    one = shown(False, tmp_path)
+    assert [each.rewriter for each in one.rewriters if each.excluded] == ["bad"]
+    assert one.same_by_all == 1.0  # `bad` wrote something else
+    assert {row.rewriter for row in one.examples} <= {"good", "fine"} and one.examples
+    assert [topic(one, name).reward.n for name in one.topics] == [8, 8]
+    assert topic(one, "topic 0").reward.value == pytest.approx(1.025)
+
+
+def test_topics_are_trimmed_like_the_test(tmp_path: Path) -> None:
+    assert topic(shown(False, tmp_path), "topic 1").reward.value < -10
+    trimmed = topic(shown(True, tmp_path), "topic 1")
+    assert trimmed.reward.value == pytest.approx(6.8 / 7) and trimmed.n_left_out == 1
 
 
 def test_an_attribute_without_rewriters_that_count_has_nothing_to_show() -> None:
-    result = {"results": [{"candidate": "x", "rewriters": [{"rewriter": "good", "excluded": "too few"}]}]}
-    row = ROWS[0]
-    gone = Measured("x", row.rewriter, row.direction, row.prompt, row.original, row.rewrite, row.margin)
-    assert counted_rows([gone], result) == {"x": []}
+    found = result_of()
+    excluded = found.results[0].rewriters[0].model_copy(update={"rewriter": "good", "excluded": "too few"})
+    alone = found.results[0].model_copy(update={"candidate": "x", "rewriters": (excluded,)})
+    gone = replace(ROWS[0], candidate="x")
+    assert counted_rows([gone], found.model_copy(update={"results": (alone,)})) == {"x": []}
 
 
 def test_pairs_are_those_that_count_and_say_who_labelled_them(tmp_path: Path) -> None:
@@ -80,24 +97,21 @@ def test_pairs_are_those_that_count_and_say_who_labelled_them(tmp_path: Path) ->
     confirmed, out = run.stage("confirm"), tmp_path / "out"
     for folder in (confirmed, out):
         folder.mkdir()
-    found = [as_json(one) for one in confirm({CANDIDATE.id: ROWS}, failed=FAILED)]
-    write_json(confirmed / "result.json", {"results": found})
+    save(result_of(), confirmed / "result.json")
     write_jsonl(confirmed / "rewrites.jsonl", map(measured_row, ROWS))
     run_pairs(load_model_audit("embedded", {}, []), run, [CANDIDATE], out)
-    pairs = read_json(out / "pairs.json")[CANDIDATE.id]
-    assert pairs["n"] == 16 and set(pairs["fidelity_by_rewriter"]) == {"good", "fine"}
-    assert pairs["labelled_by"] == "measure"
+    pairs = read_pairs(out)[CANDIDATE.id]
+    assert pairs.n == 16 and set(pairs.fidelity_by_rewriter) == {"good", "fine"}
+    assert pairs.labelled_by == "measure"
 
 
 def test_verdicts_are_written(tmp_path: Path) -> None:
-    verdicts = Verdicts(24, 2, {"no answer": 5}, 1, 3, 0.25)
+    verdicts = Verdicts(asked=24, unread=2, reasons={"no answer": 5}, half_read=1, flipped=3, position_bias=0.25)
     held_out = HeldOut({CANDIDATE.id: tuple(ROWS)}, FAILED, {CANDIDATE.id: {}}, 8, verdicts, 4)
     run_confirmation(held_out, load_model_audit("embedded", {}, []), tmp_path)
-    result = read_result(tmp_path)
-    assert result["cut_for_judge"] == 4 and len(read_rows(tmp_path)) == 24
-    assert result["verdicts"] == {
-        "asked": 24, "unread": 2, "reasons": {"no answer": 5}, "half_read": 1, "flipped": 3, "position_bias": 0.25,
-    }  # fmt: skip
+    result = read_result(ConfirmationResult, tmp_path)
+    assert result.cut_for_judge == 4 and len(read_rows(tmp_path)) == 24
+    assert result.verdicts == verdicts and result.failed == FAILED
 
 
 def test_the_recipe_says_how_the_test_is_corrected_also_for_attributes_that_were_given(tmp_path: Path) -> None:
@@ -114,10 +128,10 @@ def test_the_recipe_says_how_the_test_is_corrected_also_for_attributes_that_were
         folder = tmp_path / "-".join(words or ("default",))
         folder.mkdir()
         run_confirmation(held, load_model_audit("embedded", {}, list(words)), folder)
-        found[words] = read_result(folder)["results"][0]
+        found[words] = read_result(ConfirmationResult, folder).results[0]
     default, holm, none = found.values()
-    assert 0.01 / 3 < none["p_value"] < 0.01
-    assert (default["correct"], default["n_entered"], default["confirmed"]) == ("bonferroni", 3, False)
-    assert default["p_corrected"] == holm["p_corrected"] == pytest.approx(3 * none["p_value"])
-    assert (holm["correct"], holm["confirmed"]) == ("holm", False)
-    assert (none["correct"], none["p_corrected"], none["confirmed"]) == ("none", none["p_value"], True)
+    assert none.p_value is not None and 0.01 / 3 < none.p_value < 0.01
+    assert (default.correct, default.n_entered, default.confirmed) == ("bonferroni", 3, False)
+    assert default.p_corrected == holm.p_corrected == pytest.approx(3 * (none.p_value or 0))
+    assert (holm.correct, holm.confirmed) == ("holm", False)
+    assert (none.correct, none.p_corrected, none.confirmed) == ("none", none.p_value, True)

@@ -13,14 +13,14 @@ import pytest
 from cda.biases import builtin_names, load_bias
 from cda.discovery.attribute import described
 from cda.discovery.formats import catalogue
-from cda.discovery.records import Candidate, Measured, PromptSamples, Rated, Standing
+from cda.discovery.records import Candidate, PromptSamples, Rated, Standing
 from cda.discovery.search import Generation
 from cda.errors import DataError
 from cda.records import Exclusions, Message, user_prompt
+from cda.results.discover import CandidateRecord, Measured, SavedGeneration
 from cda.stages import discover_history
 from cda.stages.discover_history import (
-    candidate_of,
-    candidate_row,
+    candidate_record,
     measured_of,
     measured_row,
     samples_of,
@@ -52,10 +52,10 @@ def generation(index: int, **changed: Any) -> Generation:
 @pytest.mark.parametrize("bias", BIASES, ids=lambda bias: bias.name)
 def test_every_bias_comes_back_as_it_was(bias: Any) -> None:
     one = Candidate(bias, "given", 3, ("a", "b"))
-    back = candidate_of(json.loads(json.dumps(candidate_row(one))))
-    assert back == one and back.id == one.id
+    record = candidate_record(one)
+    assert CandidateRecord.model_validate_json(record.model_dump_json()) == record and record.bias == bias
     # Short enough to be read: nothing is written that a bias file would not say.
-    assert set(candidate_row(one)["bias"]) == set(bias.model_dump(exclude_defaults=True))
+    assert set(record.model_dump()["bias"]) == set(bias.model_dump(exclude_defaults=True))
 
 
 def test_generations_come_back_as_they_were(tmp_path: Path) -> None:
@@ -86,12 +86,12 @@ def test_a_kill_between_the_two_files_leaves_the_generation_unfinished(
 ) -> None:
     save_generation(generation(0), tmp_path)
 
-    def killed(path: Path, content: object) -> None:
-        path.with_name(path.name + ".partial").write_text(json.dumps(content)[:40], encoding="utf-8")
+    def killed(result: SavedGeneration, path: Path) -> None:
+        path.with_name(path.name + ".partial").write_text(result.model_dump_json()[:40], encoding="utf-8")
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(discover_history, "write_json", killed)
+        patch.setattr(discover_history, "save", killed)
         with pytest.raises(KeyboardInterrupt):
             save_generation(generation(1, rows=()), tmp_path)
     assert (tmp_path / "generation-1.jsonl").is_file()
@@ -129,11 +129,13 @@ def row(text: str) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     "damage",
     [
-        broken(lambda content: content.pop("standings")),
-        broken(lambda content: content["standings"][0].update(unheard_of=1)),
-        broken(lambda content: content["standings"][0]["candidate"]["bias"].pop("question")),
-        broken(lambda content: content["standings"][0].update(candidate=None)),
-        broken(lambda content: content.update(proposed={"reasons": {}})),
+        broken(lambda content: content["generation"].pop("standings")),
+        broken(lambda content: content["generation"]["standings"][0].update(unheard_of=1)),
+        broken(lambda content: content["candidates"][0]["bias"].pop("question")),
+        broken(lambda content: content["generation"]["standings"][0].update(candidate=None)),
+        broken(lambda content: content["generation"].update(proposed={"reasons": {}})),
+        broken(lambda content: content["candidates"].pop()),
+        broken(lambda content: content["candidates"].reverse()),
         row('{"candidate": "x"}'),
         row('{"prompt": [{"role": "oracle", "content": "?"}]}'),
         row('{"prompt": ""}'),

@@ -13,10 +13,11 @@ from cda.config.load import LoadedRecipe, load_model_audit
 from cda.errors import LLMError, RecipeError
 from cda.llm.protocol import Completion, Request
 from cda.records import user_prompt
+from cda.results.evidence import Verdicts
 from cda.score.compared import Rewards
 from cda.score.distinct import text_id
 from cda.stages import discover_parts
-from cda.stages.discover_parts import Asked, AskedJudge, Verdicts, judge_subject, party_problems
+from cda.stages.discover_parts import Asked, AskedJudge, judge_subject, party_problems
 from cda.stages.subjects import Subject
 
 PROMPT = user_prompt("question")
@@ -69,7 +70,10 @@ def test_a_verdict_in_one_order_alone_gives_no_preference(
     found = asked([(PROMPT, first, second) for first, second in sides])
     assert found.tolist()[:3] == [1.0, 0.0, 0.5] and np.isnan(found[3:5]).all() and found[5] == 1.0
     unread = "no verdict in the last line"
-    assert asked.verdicts == Verdicts(5, 1, {unread: 3}, 1, 1, pytest.approx(1 / 3))
+    assert asked.verdicts is not None and asked.verdicts == Verdicts(
+        asked=5, unread=1, reasons={unread: 3}, half_read=1, flipped=1, position_bias=asked.verdicts.position_bias
+    )
+    assert asked.verdicts.position_bias == pytest.approx(1 / 3)
     said = "1 comparisons without a readable verdict, 1 with one in one order alone, which does not count"
     assert said in capsys.readouterr().out
     assert asked([]).shape == (0,) and asked.verdicts is None  # of the latest call

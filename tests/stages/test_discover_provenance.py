@@ -14,11 +14,14 @@ from cda.biases import Bias
 from cda.discovery.asked_groups import LLMGrouper
 from cda.files.jsonl import read_json, read_jsonl, write_jsonl
 from cda.records import user_prompt
+from cda.results.facts import LLMUse
 from cda.run import RunFolder, Stage
 from cda.stages.discover_confirm import ROWS
 from cda.stages.discover_material import SAMPLES, make_material
-from cda.stages.discover_provenance import earlier_tests, provenance, save_repairs
+from cda.stages.discover_provenance import earlier_tests, finished_stages, save_repairs
 from cda.stages.rows import prompt_row
+
+USE = LLMUse(asked=3, cached=0, unusable=0, input_tokens=0, output_tokens=0, uncounted=0, dollars=None)
 
 
 def made(folder: RunFolder, name: str, settings: dict[str, Any], prompts: Sequence[str] = ("a", "b")) -> None:
@@ -26,7 +29,7 @@ def made(folder: RunFolder, name: str, settings: dict[str, Any], prompts: Sequen
     if not folder.is_done(stage):
         out = folder.begin(stage)
         write_jsonl(out / ROWS, ({"prompt": prompt_row(user_prompt(one))} for one in prompts))
-        folder.finish(stage, {"llm": {"lead": {"asked": 3}}} if name == "search" else {}, 1.0)
+        folder.finish(stage, {"llm": {"lead": USE.model_dump()}} if name == "search" else {}, 1.0)
 
 
 def test_other_tests_on_the_same_prompts_are_counted(tmp_path: Path) -> None:
@@ -53,11 +56,10 @@ def test_only_stages_that_took_part_are_told(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     for name in ("material", "search", "confirm"):
         made(folder, name, {})
-    found = provenance(folder, searched=True, validated=False, tested=True)
-    assert list(found["run"]["stages"]) == ["material", "search", "confirm"]
-    assert found["run"]["stages"]["search"]["llm"] == {"lead": {"asked": 3}}
-    given = provenance(folder, searched=False, validated=False, tested=False)
-    assert list(given["run"]["stages"]) == ["material"] and given["grouping"] == {} and given["earlier_tests"] == 0
+    found = finished_stages(folder, searched=True, validated=False, tested=True)
+    assert list(found) == ["material", "search", "confirm"]
+    assert found["search"].llm == {"lead": USE}
+    assert list(finished_stages(folder, searched=False, validated=False, tested=False)) == ["material"]
 
 
 class Apart:
@@ -88,5 +90,5 @@ def test_prompts_that_repeat_go_with_their_responses_and_are_counted(tmp_path: P
     loaded: Any = SimpleNamespace(recipe=SimpleNamespace(discover=section, seed=1, llm=None))
     counts = make_material(loaded, lambda texts: np.arange(len(texts), dtype=np.float64), tmp_path)
     kept = [len(row["responses"]) for row in read_jsonl(tmp_path / SAMPLES)]
-    assert counts["repeated"]["prompts"] == 1 and counts["repeated"]["responses"] in (2, 3)
-    assert counts["responses"] == sum(kept) == 23 - counts["repeated"]["responses"]
+    assert counts.repeated.prompts == 1 and counts.repeated.responses in (2, 3)
+    assert counts.responses == sum(kept) == 23 - counts.repeated.responses

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
+from changed import changed
 
 from cda.discovery.attribute import described
+from cda.discovery.confirm import validate
 from cda.discovery.records import Candidate
 from cda.errors import DataError, RecipeError
+from cda.records import user_prompt
+from cda.results.discover import Measured
+from cda.results.evidence import ConfirmSettings, Validation
 from cda.stages.discover_review import reviewed, write_review
 
 WORDS = (
@@ -27,10 +31,16 @@ def candidates(words: Sequence[str] = WORDS) -> list[Candidate]:
     return [Candidate(described(one)) for one in words]
 
 
-def results(found: Sequence[Candidate]) -> dict[str, Any]:
+def results(found: Sequence[Candidate]) -> dict[str, Validation]:
+    """A reward of 1.23456 and a judge of 0 for the first, then more."""
+    rows = [
+        Measured(found[0].id, "gpt-x", "add", user_prompt(f"{at}?"), "a", "b", 1.23456 + 0.1 * (at % 2 - 0.5), 0.0)
+        for at in range(4)
+    ]
+    (one,) = validate({found[0].id: rows}, ConfirmSettings(r=1))
     return {
-        one.id: {"pooled": {"reward": {"value": 1.23456 + at}, "judge": {"value": 0.1 * at}}}
-        for at, one in enumerate(found)
+        each.id: changed(changed(one, "pooled.reward.value", 1.23456 + at), "pooled.judge.value", 0.1 * at)
+        for at, each in enumerate(found)
     }
 
 

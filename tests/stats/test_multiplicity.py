@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cda.config.discovery import Correction as Named
 from cda.errors import DataError
-from cda.stats.multiplicity import Correction, benjamini_hochberg, bonferroni, corrected, holm, partial_conjunction
+from cda.results.evidence import Correction
+from cda.results.evidence import Correction as Named
+from cda.stats.multiplicity import benjamini_hochberg, bonferroni, corrected, holm, partial_conjunction
 
 
 def test_known_values() -> None:

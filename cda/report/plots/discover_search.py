@@ -7,14 +7,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cda.report.numbers import Json, percent, reward, signed
+from cda.report.numbers import percent, reward, signed
 from cda.report.plots.marks import key, percent_axis, upright
 from cda.report.plots.plot import AFTER, BEFORE, FAINT, LINE, Plot
+from cda.results.base import Estimate
+from cda.results.discover import DiscoverResult, GenerationRecord, StandingRecord, TestedAttribute
+from cda.results.evidence import Strength
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Point = tuple[float, float]
+Rewarded = tuple[StandingRecord, float]
+"""A candidate and its reward."""
 Path = tuple[str, list[Point]]
 """A candidate and its rewards: number of the generation from 0, reward."""
 
@@ -27,60 +32,62 @@ _KEY = {
 }  # fmt: skip
 
 
-def search_plots(result: Json) -> Iterator[Plot]:
+def search_plots(result: DiscoverResult) -> Iterator[Plot]:
     """A figure a generation, all on the same axes: reward against judge, who was kept, and what came of it."""
-    standings = [row for one in result["generations"] for row in one["standings"] if row["reward"] is not None]
-    if not standings:
+    rewards = [y for one in result.generations for _, y in rewarded(one.standings)]
+    if not rewards:
         return
-    rewards = [row["reward"] for row in standings]
     room = 0.06 * (max(rewards) - min(rewards)) or 0.1
     limits = min(0.0, *rewards) - 2 * room, max(0.0, *rewards) + room
     roles = _roles(result)
-    for one in result["generations"]:
-        if any(row["reward"] is not None for row in one["standings"]):
+    for one in result.generations:
+        if rewarded(one.standings):
             yield _generation_plot(one, roles, limits)
 
 
-def _generation_plot(one: Json, roles: Mapping[str, str], limits: tuple[float, float]) -> Plot:
-    seen = [row for row in one["standings"] if row["reward"] is not None]
-    kept = sorted((row for row in seen if row["fate"] == "kept"), key=lambda row: -row["reward"])
-    said = [
-        f"{reward(row['reward'])} and {'no verdict' if row['judge'] is None else percent(row['judge'])}" for row in kept
-    ]
+def _generation_plot(one: GenerationRecord, roles: Mapping[str, str], limits: tuple[float, float]) -> Plot:
+    seen = rewarded(one.standings)
+    kept = sorted(((row, y) for row, y in seen if row.fate == "kept"), key=lambda each: -each[1])
+    said = [f"{reward(y)} and {'no verdict' if row.judge is None else percent(row.judge)}" for row, y in kept]
     words = f"{len(seen)} candidates, {len(kept)} kept: {', '.join(said)}."
-    n_not = len(one["standings"]) - len(seen)
+    n_not = len(one.standings) - len(seen)
     missing = f"; {n_not} without any rewrite are not drawn" if n_not else ""
-    title = f"Generation {one['index'] + 1}: {len(one['standings'])} candidates on {one['n_prompts']} prompts, {len(kept)} kept{missing}"
-    return Plot(f"generation-{one['index'] + 1}", title, words, partial(_generation, seen, roles, limits), 3.0)
+    title = f"Generation {one.index + 1}: {len(one.standings)} candidates on {one.n_prompts} prompts, {len(kept)} kept{missing}"
+    return Plot(f"generation-{one.index + 1}", title, words, partial(_generation, seen, roles, limits), 3.0)
 
 
-def family_plot(result: Json) -> Plot | None:
+def family_plot(result: DiscoverResult) -> Plot | None:
     """Rewards from generation to generation along the lines of descent, and then on held-out prompts."""
     paths = list(_paths(result))
     if not paths:
         return None
     words = " ".join(
         f"{at}: " + ", ".join(f"generation {x + 1:.0f} {reward(y)}" for x, y in _own_line(one, result))
-        + "".join(f", {name} {signed(pooled['reward'])}" for name, pooled in _held_out(one, result)) + "."
-        for at, one in enumerate(result["tested"], 1)
+        + "".join(f", {name} {signed(pooled.reward)}" for name, pooled in _held_out(one, result)) + "."
+        for at, one in enumerate(result.tested, 1)
     )  # fmt: skip
     title = "Lines of descent: reward by generation, and what was left of it on held-out prompts (with intervals)"
     return Plot("family", title, words or "Nothing was tested.", partial(_family, result, paths), 3.1)
 
 
-def _generation(seen: Sequence[Json], roles: Mapping[str, str], limits: tuple[float, float], axes: Axes) -> None:
+def rewarded(standings: Sequence[StandingRecord]) -> list[Rewarded]:
+    """Candidates of which something was measured, with their rewards."""
+    return [(row, row.reward) for row in standings if row.reward is not None]
+
+
+def _generation(seen: Sequence[Rewarded], roles: Mapping[str, str], limits: tuple[float, float], axes: Axes) -> None:
     axes.axhline(0, color=FAINT, linewidth=0.8)
     axes.axvline(0.5, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)))
     front = front_of(seen)
     axes.step([x for x, _ in front], [y for _, y in front], where="post", color=AFTER, linewidth=0.8)
     used = set()
-    for row in seen:
-        kind = roles.get(row["candidate"]) or row["fate"]
+    for row, y in seen:
+        kind = roles.get(row.candidate) or row.fate
         used.add(kind)
         _, color, shape, filled = _KEY[kind]
         # Nobody asked the judge about it: its place is the edge.
-        x = row["judge"] if row["judge"] is not None else 1.06
-        axes.plot([x], [row["reward"]], shape, color=color, markersize=5, markerfacecolor=color if filled else "none")
+        x = row.judge if row.judge is not None else 1.06
+        axes.plot([x], [y], shape, color=color, markersize=5, markerfacecolor=color if filled else "none")
     axes.set_xlim(-0.03, 1.1)
     axes.set_ylim(*limits)
     axes.set_xlabel("judge prefers the side with it")
@@ -90,11 +97,9 @@ def _generation(seen: Sequence[Json], roles: Mapping[str, str], limits: tuple[fl
     key(axes, [_KEY[kind] for kind in _KEY if kind in used])
 
 
-def front_of(seen: Sequence[Json]) -> list[Point]:
+def front_of(seen: Sequence[Rewarded]) -> list[Point]:
     """Judge and reward of the judged candidates that no other one beats in both, the least liked by the judge first."""
-    judged = [
-        (row["judge"], row["reward"]) for row in seen if row["judge"] is not None and row["fate"] in ("kept", "front")
-    ]
+    judged = [(row.judge, y) for row, y in seen if row.judge is not None and row.fate in ("kept", "front")]
     front: list[Point] = []
     for x, y in sorted(judged, key=lambda one: (one[0], -one[1])):
         if not front or y > front[-1][1]:
@@ -102,31 +107,31 @@ def front_of(seen: Sequence[Json]) -> list[Point]:
     return front
 
 
-def _roles(result: Json) -> dict[str, str]:
-    confirmed = [one["candidate"] for one in result["tested"] if one["confirmed"]]
-    ancestors = {name: "ancestor" for one in confirmed for name in result["lineage"].get(one, ())}
+def _roles(result: DiscoverResult) -> dict[str, str]:
+    confirmed = [one.candidate for one in result.tested if one.confirmed]
+    ancestors = {name: "ancestor" for one in confirmed for name in result.lineage.get(one, ())}
     return ancestors | dict.fromkeys(confirmed, "confirmed")
 
 
-def _family(result: Json, paths: Sequence[Path], axes: Axes) -> None:
-    roles, n = _roles(result), len(result["generations"])
+def _family(result: DiscoverResult, paths: Sequence[Path], axes: Axes) -> None:
+    roles, n = _roles(result), len(result.generations)
     axes.axhline(0, color=FAINT, linewidth=0.8)
     for name, points in paths:
         # An ancestor may have been measured on beside its descendants; that is not their line any more.
         n_own = sum(x < _until(name, result) for x, _ in points) if name in roles else 0
         _line(points[:n_own], True, axes)
         _line(points[max(n_own - 1, 0) :], False, axes)
-    ends = [dict(_held_out(one, result)) for one in result["tested"]]
-    for at, (one, found) in enumerate(zip(result["tested"], ends, strict=True), 1):
+    ends = [dict(_held_out(one, result)) for one in result.tested]
+    for at, (one, found) in enumerate(zip(result.tested, ends, strict=True), 1):
         # Beside each other, so that no interval hides another.
         spread = 0.5 * (at / (len(ends) + 1) - 0.5)
         for place, name in enumerate(_BEYOND):
             if name in found:
                 _end(
                     n + place + spread,
-                    found[name]["reward"],
+                    found[name].reward,
                     str(at) if name == "test" else "",
-                    bool(one["confirmed"]),
+                    bool(one.confirmed),
                     axes,
                 )
     beyond = [name for name in _BEYOND if any(name in found for found in ends)]
@@ -138,14 +143,10 @@ def _family(result: Json, paths: Sequence[Path], axes: Axes) -> None:
         key(axes, [("confirmed, with its ancestors", BEFORE, "D", True), ("others", FAINT, "o", False)])
 
 
-def _until(name: str, result: Json) -> float:
+def _until(name: str, result: DiscoverResult) -> float:
     """Number of the generation in which the first descendant of a candidate that counts was made; of variations measured along
     with their proposal, the next."""
-    made = [
-        result["candidates"][one]["generation"]
-        for one in _roles(result)
-        if name in result["candidates"][one]["parents"]
-    ]
+    made = [result.candidates[one].generation for one in _roles(result) if name in result.candidates[one].parents]
     return max(min(made, default=math.inf), 1)
 
 
@@ -157,33 +158,32 @@ def _line(points: Sequence[Point], bold: bool, axes: Axes) -> None:
         axes.plot(x, y, "o-", color=FAINT, markersize=2, linewidth=0.5, alpha=0.6, zorder=1)
 
 
-def _end(x: float, estimate: Json, label: str, confirmed: bool, axes: Axes) -> None:
+def _end(x: float, estimate: Estimate, label: str, confirmed: bool, axes: Axes) -> None:
     color = BEFORE if confirmed else FAINT
     upright(axes, x, estimate, color, "D" if confirmed else "o", confirmed)
-    where = (x, estimate["high"])
+    where = (x, estimate.high)
     axes.annotate(label, where, (0, 3), textcoords="offset points", ha="center", color=color, weight="bold")
 
 
-def _paths(result: Json) -> Iterator[Path]:
+def _paths(result: DiscoverResult) -> Iterator[Path]:
     """Of each candidate its rewards by generation, from its parent on."""
     stood: dict[str, dict[int, float]] = {}
-    for one in result["generations"]:
-        for row in one["standings"]:
-            if row["reward"] is not None:
-                stood.setdefault(row["candidate"], {})[one["index"]] = row["reward"]
+    for one in result.generations:
+        for row in one.standings:
+            if row.reward is not None:
+                stood.setdefault(row.candidate, {})[one.index] = row.reward
     for name, rewards in stood.items():
         first = min(rewards)
-        for parent in result["candidates"][name]["parents"] or (None,):
+        for parent in result.candidates[name].parents or (None,):
             before = stood.get(parent, {}).get(first - 1) if parent else None
             start = [] if before is None else [(float(first - 1), before)]
             yield name, [*start, *((float(at), rewards[at]) for at in sorted(rewards))]
 
 
-def _own_line(one: Json, result: Json) -> list[Point]:
-    return next((points for name, points in _paths(result) if name == one["candidate"]), [])
+def _own_line(one: TestedAttribute, result: DiscoverResult) -> list[Point]:
+    return next((points for name, points in _paths(result) if name == one.candidate), [])
 
 
-def _held_out(one: Json, result: Json) -> list[tuple[str, Json]]:
-    validated = (result["validation"] or {"results": []})["results"]
-    found = [("validation", row["pooled"]) for row in validated if row["candidate"] == one["candidate"]]
-    return [(name, pooled) for name, pooled in (*found, ("test", one["pooled"])) if pooled]
+def _held_out(one: TestedAttribute, result: DiscoverResult) -> list[tuple[str, Strength]]:
+    found = [("validation", row.pooled) for row in result.validated if row.candidate == one.candidate]
+    return [(name, pooled) for name, pooled in (*found, ("test", one.pooled)) if pooled]

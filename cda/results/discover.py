@@ -1,0 +1,364 @@
+"""A search for attributes that a model rewards and a judge does not: generations, validation, test, and what they are worth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import JsonValue, PlainSerializer, model_validator
+
+from cda.biases import Bias
+from cda.records import Direction, Exclusions, Prompt, prompt_id
+from cda.results.base import Missing, Result, Saved
+from cda.results.evidence import Confirmation, ConfirmSettings, Strength, Validation, ValidationResult, Verdicts
+from cda.results.facts import StageRun
+from cda.results.rewrite_quality import PairQuality
+
+Part = Literal["train", "validation", "test"]
+Origin = Literal["proposed", "mutated", "given"]
+Fate = Literal["kept", "too few rewrites", "reward", "judge", "front"]
+
+
+def _briefly(bias: Bias) -> dict[str, Any]:
+    """A bias without what is left at its default."""
+    return bias.model_dump(mode="json", exclude_defaults=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A response, its rewrite, and what the model and the judge say of the two.
+
+    Attributes:
+        candidate: `id` of the candidate.
+        rewriter: Name of the rewriter.
+        direction: `add`: the rewrite has the attribute; `remove`: the original has it.
+        prompt: The prompt.
+        original: The response as it was.
+        rewrite: The response rewritten.
+        margin: Reward of the side with the attribute minus reward of the side without, reward units.
+        preference: The judge's for the side with the attribute: 1 it is better, 0.5 neither, 0 worse; None where it was
+            not asked or gave no readable verdict.
+    """
+
+    candidate: str
+    rewriter: str
+    direction: Direction
+    prompt: Prompt
+    original: str
+    rewrite: str
+    margin: float
+    preference: float | None = None
+
+    @property
+    def prompt_id(self) -> str:
+        return prompt_id(self.prompt)
+
+    @property
+    def with_attribute(self) -> str:
+        return self.rewrite if self.direction == "add" else self.original
+
+    @property
+    def without_attribute(self) -> str:
+        return self.original if self.direction == "add" else self.rewrite
+
+
+class SearchSettings(Result):
+    """The size of a search. The defaults are the paper's: depth 5 × width 16."""
+
+    populations: tuple[int, ...] = (64, 16, 16, 16, 16, 10)
+    """Proposals of the first generation, then survivors of every generation."""
+    prompts: tuple[int, ...] = (16, 32, 32, 32, 32)
+    """Prompts on which each generation measures."""
+    mutations: int = 4
+    """Variations of each survivor."""
+    variations: int = 0
+    """Variations of each proposal that the first generation measures along with it."""
+    reward_cut: float = 0.4
+    """Share of a generation let go by reward."""
+    judge_cut: float = 0.3
+    """Share of the rest let go by the judge."""
+    directions: tuple[Direction, ...] = ("add",)
+    """`add` the attribute, and maybe also `remove` it."""
+    seed: int = 42
+    """Of everything drawn."""
+    families: bool = True
+    """The best of each family survive first. False: the paper's selection."""
+
+    @model_validator(mode="after")
+    def _one_population_more(self) -> SearchSettings:
+        if len(self.populations) != len(self.prompts) + 1 or not self.prompts:
+            raise ValueError("one population more than there are generations is needed, and at least one generation")
+        return self
+
+    @property
+    def n_generations(self) -> int:
+        return len(self.prompts)
+
+    @property
+    def n_candidates(self) -> int:
+        """Distinct candidates that are tried at most."""
+        return self.populations[0] * (1 + self.variations) + self.mutations * sum(self.populations[1:-1])
+
+
+class SearchedModel(Result):
+    """A model, or a judge, as it was asked."""
+
+    name: str
+    adapter: str | None
+    dose: float | None
+    """Of the adapter; None without one."""
+
+
+class CandidateRecord(Result):
+    """An attribute that the model may over-reward."""
+
+    id: str
+    """Names what is measured, whatever the bias is called."""
+    origin: Origin
+    generation: int
+    """The generation that first measured it; 0 is the first."""
+    parents: tuple[str, ...]
+    """`id`s of the candidates that it was made from."""
+    bias: Annotated[Bias, PlainSerializer(_briefly)]
+    """As a bias file, without what is left at its default."""
+
+
+class StandingRecord(Result):
+    """Where a candidate stands after a generation; a point of the search, not a result to be reported."""
+
+    candidate: str
+    """Its `id`."""
+    n: int
+    """Rewrites measured."""
+    reward: float | None
+    """Mean margin, reward units; None where nothing was measured."""
+    judge: float | None
+    """Mean preference of the judge, 0 to 1; None where it was not asked."""
+    n_judged: int
+    """Preferences behind it."""
+    failed: dict[str, int]
+    """Rewrites that are missing, by reason."""
+    fate: Fate
+    """`kept`, or where it went."""
+
+
+class GenerationRecord(Result):
+    """What happened in one generation."""
+
+    index: int
+    """0 is the first."""
+    n_prompts: int
+    """Prompts measured on."""
+    n_merged: int
+    """Attributes that meant the same as another."""
+    proposed: Exclusions
+    """Attributes proposed or mutated for it, answers that gave none, and those that were not tried."""
+    standings: tuple[StandingRecord, ...]
+
+
+class SavedGeneration(Saved):
+    """A finished generation of a search that can be taken up again."""
+
+    schema_version: Literal[2] = 2
+    generation: GenerationRecord
+    candidates: tuple[CandidateRecord, ...]
+    """One for each standing, in their order."""
+
+
+class WritingCounts(Result):
+    """What became of scenarios or prompts that an LLM was asked to write."""
+
+    requested: int
+    """Items wanted in all."""
+    kept: int
+    """Items there are in the end."""
+    calls: Exclusions
+    """Calls made, and those that brought no item at all, by reason; an item that is missing was asked for again."""
+    items: Exclusions
+    """Items looked at, and those dropped, by reason. Items beyond the wanted number are not looked at."""
+
+
+class Made(Result):
+    """How prompts and responses came about."""
+
+    responses: str
+    """The file or the embedded set that they stand in; `sampled` where an LLM answered."""
+    prompts: str | None = None
+    """The file of the prompts; `written` where an LLM wrote them; None where they came with the responses."""
+    rows: Exclusions | None = None
+    """Rows of that file, and those left out."""
+    topics: int | None = None
+    """Topics that prompts were written for."""
+    scenarios: WritingCounts | None = None
+    written: WritingCounts | None = None
+
+
+class Repeated(Result):
+    """What was left out because its prompt says the same as another."""
+
+    prompts: int
+    responses: int
+
+
+class MaterialCounts(Saved):
+    """What a search works on."""
+
+    schema_version: Literal[2] = 2
+    made: Made
+    prompts: dict[Part, int]
+    """By part of the split."""
+    responses: int
+    """To those prompts, with a reward."""
+    repeated: Repeated
+    single: int
+    """Prompts with one response."""
+    unanswered: int
+    """Prompts without any response."""
+    unrated: int
+    """Prompts without any response that has a reward."""
+    sampled: dict[str, Exclusions]
+    """By source of responses."""
+    rewards: Exclusions
+    """Responses, and those without a reward."""
+
+    @property
+    def left_out(self) -> int:
+        """Responses that were left out."""
+        reasons = [*self.sampled.values(), self.rewards]
+        return sum(sum(one.reasons.values()) for one in reasons) + self.repeated.responses
+
+
+class StrengthTerm(Result):
+    """What one candidate adds to the strength of a run."""
+
+    place: int
+    """Its place among the candidates given."""
+    reward: float
+    """R, its mean margin, reward units."""
+    similarity: float | None
+    """Largest cosine to a stronger candidate that counts, negative ones taken as 0; None for the strongest."""
+    factor: float
+    """Share of R that counts, 0 to 1."""
+
+
+class RunStrength(Result):
+    """Diversity-adjusted bias strength.
+
+    It has no interval: R and judge are means of rewrites that have theirs, and the sum over those above 0 is higher than
+    that of their true values. It is for comparing runs on the same data, on prompts that nothing was selected on.
+    """
+
+    value: float
+    """Sum of R · factor over `terms`, reward units; 0 where no candidate counts."""
+    threshold: float
+    """Candidates count whose judge is below it."""
+    penalty: float
+    """w."""
+    terms: tuple[StrengthTerm, ...]
+    """What each candidate that counts adds, the strongest first."""
+    n_candidates: int
+    """All that were given."""
+    n_unmeasured: int
+    """Of these, left out because R or the judge is missing."""
+
+    @property
+    def n(self) -> int:
+        """Candidates that count."""
+        return len(self.terms)
+
+
+class StrengthCurve(Result):
+    """The strength of a run at every threshold of the judge, by the finalists' validation numbers."""
+
+    penalty: float
+    """w."""
+    n: int
+    """Finalists with numbers."""
+    curve: tuple[RunStrength, ...]
+    """In ascending order of threshold."""
+
+    @property
+    def at_half(self) -> RunStrength:
+        """At a judge below 0.5."""
+        return next(one for one in self.curve if one.threshold == 0.5)
+
+
+class TestedAttribute(Confirmation):
+    """An attribute that entered the test."""
+
+    __test__ = False  # no test class of pytest
+
+    attribute: str
+    """In words."""
+    name: str
+    """Of its bias."""
+    same_by_all: float | None
+    """Share of the responses that several rewriters rewrote, all of them to the same text; None where there is no such response."""
+    examples: tuple[Measured, ...]
+    """Rewrites that show the disagreement best, and one that does not show it."""
+    topics: dict[str, Strength | Missing]
+    """By topic of the prompt, by the rewriters that count; empty where prompts have none, or one."""
+    file: str | None = None
+    """Its bias file in the run; None where it is not confirmed."""
+
+
+class DiscoverResult(Saved):
+    """A finished discovery."""
+
+    schema_version: Literal[2] = 2
+    name: str
+    """Of the recipe."""
+    given: bool
+    """The attributes were given, and nothing was searched for."""
+    model: SearchedModel
+    judge: SearchedModel
+    """What the model was held against."""
+    by: str
+    """The LLM that proposed; `rules` without one."""
+    rewriters: tuple[str, ...]
+    n_rewriters: int
+    """Independent ones: one rule engine at several strengths counts as one."""
+    settings: dict[str, JsonValue]
+    """The recipe's section `discover`."""
+    strictness: ConfirmSettings
+    search: SearchSettings
+    material: MaterialCounts
+    generations: tuple[GenerationRecord, ...]
+    """Of the search; empty where the attributes were given."""
+    candidates: dict[str, CandidateRecord]
+    """By `id`, everything that was measured."""
+    validation: ValidationResult | None
+    """None where nobody entered it."""
+    tested: tuple[TestedAttribute, ...]
+    """The confirmed first, then by pooled reward."""
+    n_test_prompts: int
+    already: dict[str, dict[str, int]]
+    """As of `ConfirmationResult`."""
+    verdicts: Verdicts | None
+    """As of `ConfirmationResult`."""
+    cut_for_judge: int
+    """As of `ConfirmationResult`."""
+    pairs: dict[str, PairQuality]
+    """By candidate `id`, of those that are confirmed or were given."""
+    strength: StrengthCurve | Missing | None
+    """None without validated finalists."""
+    lineage: dict[str, tuple[str, ...]]
+    """By tested candidate, the `id`s of its ancestors, oldest first."""
+    seed: int
+    versions: dict[str, str]
+    stages: dict[str, StageRun]
+    """Those that took part."""
+    grouping: dict[str, int]
+    """What had to be mended in an LLM's groups by meaning, by reason."""
+    earlier_tests: int
+    """Tests of this folder on any of the same prompts, with other settings or candidates."""
+
+    @property
+    def by_rules(self) -> bool:
+        """Whether rules proposed and rewrote, without an LLM."""
+        return self.by == "rules"
+
+    @property
+    def validated(self) -> tuple[Validation, ...]:
+        """Results of the validation; empty without one."""
+        return self.validation.results if self.validation else ()

@@ -1,0 +1,205 @@
+"""What held-out prompts say of an attribute: its strength by rewriter and in all, whether it passed, whether it is confirmed."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import model_validator
+
+from cda.errors import DataError
+from cda.results.base import Estimate, Result, Saved
+
+Correction = Literal["bonferroni", "holm", "none"]
+
+
+class TrimmedMean(Result):
+    """A mean over the rows inside the fences; it describes the bulk of the rows, and is no estimate of their mean."""
+
+    estimate: Estimate
+    """Mean of the rows that are left. Its interval takes the fences as given, so it is too narrow."""
+    raw: float
+    """Mean of all rows, same unit."""
+    n_trimmed: int
+    """Rows outside the fences."""
+
+    @property
+    def sign_changes(self) -> bool:
+        """Whether the mean has another sign than that of all rows."""
+        first, second = self.estimate.value, self.raw
+        return (first > 0) - (first < 0) != (second > 0) - (second < 0)
+
+
+class Strength(Result):
+    """How much the model likes an attribute, and how little the judge does."""
+
+    reward: Estimate
+    """Mean margin, reward units, with a prompt-clustered t interval."""
+    p_reward: float
+    """One-sided, against a mean margin of 0 or below."""
+    standard_error: float
+    """Of the mean margin, clustered by prompt."""
+    judge: Estimate
+    """Mean preference for the side with the attribute, 0 to 1, ties as halves; Wilson's interval on the effective number of
+    verdicts."""
+    p_judge: float
+    """One-sided, against a mean preference of 0.5 or above."""
+    n_unjudged: int
+    """Rows without a verdict; they count for the reward alone."""
+    win_rate: Estimate
+    """Share of margins above 0; Wilson's interval on the effective number of rows."""
+    win_rate_unclustered: Estimate
+    """The same as papers print it, every row taken for independent."""
+    trimmed: TrimmedMean | None
+    """Mean of the margins inside Tukey's fences; None where those come from one prompt."""
+    n_left_out: int = 0
+    """Margins outside the fences that `reward` is without: 0 unless trimming was asked for."""
+
+    @property
+    def p_value(self) -> float:
+        """Of both together, liked by the model and disliked by the judge: the larger one (intersection-union test)."""
+        return max(self.p_reward, self.p_judge)
+
+
+class ByRewriter(Result):
+    """One rewriter's share of the evidence for a candidate."""
+
+    rewriter: str
+    n: int
+    """Rewrites that were measured."""
+    failed: dict[str, int]
+    """Rewrites that are missing, by reason."""
+    excluded: str | None
+    """Why it does not count for this candidate; None where it does."""
+    strength: Strength | None
+    """Its own numbers, where there are enough of them, also of an excluded one."""
+
+    @property
+    def asked(self) -> int:
+        """Rewrites that were measured or are missing."""
+        return self.n + sum(self.failed.values())
+
+
+class HeldOut(Result):
+    """What one set of prompts says of a candidate."""
+
+    candidate: str
+    """Its `id`."""
+    rewriters: tuple[ByRewriter, ...]
+    """Numbers by rewriter, excluded ones among them."""
+    pooled: Strength | None
+    """Over all rows of the rewriters that count; None where nothing can be said."""
+    n_entered: int
+    """Candidates that entered, for which the p-values are adjusted."""
+    untested: str | None
+    """Why it could not be tested; such a candidate neither passes nor is confirmed."""
+    smallest_detectable: float | None
+    """The mean margin that would have been found with the wanted power, at the adjusted level, if only the reward were in question,
+    given these prompts and their spread, reward units; None where untested or without spread. On validation prompts pooled over
+    rewriters; on test prompts alike for all rewriters that count, taken as independent, and where the correction is Holm's, at its
+    first and strictest step."""
+    warnings: tuple[str, ...]
+    """For a person to read."""
+
+
+class Validation(HeldOut):
+    """What the validation prompts say of a candidate."""
+
+    p_reward: float | None
+    """Adjusted (Bonferroni), one-sided: the mean margin is not above 0. None where `untested`."""
+    p_judge: float | None
+    """Adjusted (Bonferroni), one-sided: the mean preference of the judge is not below 0.5. None where `untested`."""
+    passed: bool
+    """Both are below the level. That both hold is tested by the larger p-value, which needs no correction."""
+
+
+class Confirmation(HeldOut):
+    """What the test prompts say of a candidate."""
+
+    r: int
+    """Rewriters that have to show the effect."""
+    k: int
+    """Rewriters that count."""
+    p_value: float | None
+    """Of "fewer than r of the k rewriters show it" (partial conjunction); None where `untested`."""
+    correct: Correction
+    """Method that corrects for all that entered the test."""
+    p_corrected: float | None
+    """`p_value` corrected, untested ones as p = 1; None where `untested`."""
+    confirmed: bool
+    """`p_corrected` is below the level."""
+
+
+class ConfirmSettings(Result):
+    """How strict the confirmation is."""
+
+    validation_alpha: float = 0.05
+    """For adjusted p-values on the validation prompts."""
+    test_alpha: float = 0.01
+    """For the corrected p-value of the partial conjunction on the test prompts."""
+    correct: Correction = "bonferroni"
+    """Method that corrects it for all candidates that entered the test; `none` tests each by itself."""
+    r: int = 2
+    """With how many rewriters an effect has to show. Where fewer can be used, a candidate is not tested."""
+    max_failed: float = 0.5
+    """Share of its calls that a rewriter may fail, and share of its rewrites that may lack a verdict of the judge; with more than
+    this of either it is excluded for a candidate."""
+    trim: bool = False
+    """Leave margins outside Tukey's fences out. Never by default."""
+    power: float = 0.8
+    """At which the smallest mean margin that would have been found is stated."""
+
+    @model_validator(mode="after")
+    def _in_range(self) -> ConfirmSettings:
+        for name in ("validation_alpha", "test_alpha", "power"):
+            if not 0 < (value := getattr(self, name)) < 1:
+                raise DataError(f"{name} is {value}: it lies between 0 and 1, both excluded")
+        if not 0 <= self.max_failed <= 1:
+            raise DataError(f"max_failed is {self.max_failed}: a share between 0 and 1 is needed")
+        if self.r < 1:
+            raise DataError(f"r is {self.r}: at least one rewriter has to show the effect")
+        return self
+
+
+class Verdicts(Result):
+    """How verdicts on comparisons came about, an LLM's or those of a function of the user's own."""
+
+    asked: int
+    """Distinct comparisons, each asked for in both orders."""
+    unread: int
+    """Comparisons readable in neither order."""
+    reasons: dict[str, int]
+    """Why single answers hold no verdict, with their counts."""
+    half_read: int
+    """Comparisons readable in one order alone; they give no preference either."""
+    flipped: int
+    """Comparisons whose verdict follows the place and not the text."""
+    position_bias: float | None
+    """Mean preference for the text shown first, −1 to 1; None where nothing was read in both orders."""
+
+
+class HeldOutResult(Saved):
+    """What came of one set of held-out prompts, beside the results."""
+
+    schema_version: Literal[2] = 2
+    failed: dict[str, dict[str, dict[str, int]]]
+    """By candidate `id`, rewriter to the reasons and counts of what is missing."""
+    already: dict[str, dict[str, int]]
+    """By candidate `id`, rewriter to the responses that were as they should become, so that they were not rewritten."""
+    n_prompts: int
+    """Prompts whose responses were to be rewritten."""
+    verdicts: Verdicts | None
+    """How verdicts came about; None where the judge gives rewards."""
+    cut_for_judge: int
+    """Comparisons that the judge gave no preference on, because a side was cut at its maximum length."""
+
+
+class ValidationResult(HeldOutResult):
+    """What the validation prompts say of the finalists of a search."""
+
+    results: tuple[Validation, ...]
+
+
+class ConfirmationResult(HeldOutResult):
+    """What the test prompts say."""
+
+    results: tuple[Confirmation, ...]
