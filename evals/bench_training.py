@@ -42,9 +42,9 @@ from typing import Any
 
 from memory import peak_bytes, restart_peak
 from outcome import DATA, ROOT, Check, finish
+from pydantic_core import to_jsonable_python
 
 from cda.files.jsonl import read_json
-from cda.results.base import as_json
 
 RESULT = ROOT / "evals" / "results" / "bench_training.json"
 N_PAIRS, N_ROUNDS, MAX_LENGTH_TOKENS = 48, 3, 512
@@ -202,7 +202,7 @@ def all_rounds(name: str, asked: Any, folder: Path) -> dict[str, list[dict[str, 
     for seed in range(asked.rounds):
         # Who goes first changes, so that a machine that slows down slows all.
         for variant in VARIANTS if seed % 2 == 0 else VARIANTS[::-1]:
-            setting = json.dumps(as_json(Setting(epochs=asked.epochs)))
+            setting = json.dumps(to_jsonable_python(Setting(epochs=asked.epochs)))
             found = in_a_process(["--one", variant, str(file), str(seed), setting], asked.threads)
             runs[variant].append(found)
             print(
@@ -250,7 +250,7 @@ def losses_of(name: str, folder: Path, threads: int) -> dict[str, list[list[floa
     found: dict[str, list[list[float]]] = {}
     for label, variant, shift, setting in wanted:
         for seed in LOSS_SEEDS:
-            given = ["--one", variant, str(file), str(seed + shift), json.dumps(as_json(setting))]
+            given = ["--one", variant, str(file), str(seed + shift), json.dumps(to_jsonable_python(setting))]
             losses = in_a_process(given, threads)["losses"]
             found.setdefault(label, []).append(losses)
             print(f"  {name:15} {label:22} {losses[0]:.3f} to {final_loss(losses):.3f}", flush=True)
@@ -368,7 +368,7 @@ def main(arguments: list[str] | None = None) -> int:
     found += [check for name, one in losses.items() for check in loss_checks(name, one)]
     numbers |= {
         "losses_command": "python evals/bench_training.py --losses",
-        "losses_setting": as_json(LOSSES) | {"pairs": N_LOSS_PAIRS, "seeds": LOSS_SEEDS},
+        "losses_setting": to_jsonable_python(LOSSES) | {"pairs": N_LOSS_PAIRS, "seeds": LOSS_SEEDS},
         "losses": losses,
     }
     return finish("bench_training", (__doc__ or "").split("\n\n")[0].replace("\n", " "), found, numbers)

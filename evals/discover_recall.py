@@ -39,13 +39,13 @@ from planted_world import (
     unlisted,
     with_presence,
 )
+from pydantic_core import to_jsonable_python
 
 from cda.biases import Bias
 from cda.discovery.confirm import confirm, validate
 from cda.discovery.records import PromptSamples
 from cda.discovery.search import Generation, search
 from cda.records import Direction, content_id
-from cda.results.base import as_json
 from cda.results.discover import Measured, SearchSettings
 from cda.stats.proportions import wilson
 
@@ -246,7 +246,7 @@ def main() -> int:
     by_cell: dict[str, list[str]] = {}
     for cell in cells():
         last = options.first + min(cell.n_runs, options.runs or cell.n_runs)
-        condition = content_id(as_json(cell) | {"n_runs": 0})[:6]
+        condition = content_id(to_jsonable_python(cell) | {"n_runs": 0})[:6]
         own: dict[str, tuple[Any, ...]] = {f"{condition}-{at}": (cell, at) for at in range(options.first, last)}
         by_cell[cell.name] = list(own)
         jobs |= own
@@ -261,7 +261,7 @@ def main() -> int:
     numbers = {
         "planted": LISTED,
         "first_run": FIRST_RUN,
-        "size": as_json(Size()),
+        "size": to_jsonable_python(Size()),
         "code": code_id(),
         "cells": found,
     }

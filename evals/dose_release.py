@@ -27,13 +27,13 @@ import numpy as np
 import release as fff
 from numpy.typing import NDArray
 from outcome import DATA, Check, finish
+from pydantic_core import to_jsonable_python
 
 from cda.metrics.dose import DOSES, DoseCurve, mixed_curve
 from cda.metrics.held_out_dose import cross_validated_dose, held_out_mean
 from cda.metrics.out_of_fold import REPEATS, half_gaps, out_of_fold
 from cda.metrics.resampled_dose import Measures, draw_prompts, resampled_choices
 from cda.metrics.votes import Majority, TieRule, count_votes, majority
-from cda.results.base import as_json
 
 FloatArray = NDArray[np.float64]
 PROCEDURES = ("base", "plain", "dose")
@@ -123,9 +123,11 @@ def bias_numbers(voted: Voted) -> dict[str, Any]:
         "n": int(people.used.sum()),
         "not_counted": people.exclusions.reasons,
         "items_without_score": voted.n_unscored,
-        "models": {size: as_json(cross_validated_dose(curve, people, ids, rng())) for size, curve in curves.items()},
+        "models": {
+            size: to_jsonable_python(cross_validated_dose(curve, people, ids, rng())) for size, curve in curves.items()
+        },
         "mean_of_models": {
-            name: as_json(held_out_mean(models, people, ids, rng()))
+            name: to_jsonable_python(held_out_mean(models, people, ids, rng()))
             for name, models in (*fixed.items(), ("dose", list(curves.values())))
         },
     }

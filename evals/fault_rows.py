@@ -98,9 +98,9 @@ def annotators(_: Path) -> str | None:
 
 def thrice(folder: Path) -> str | None:
     """Rows without an id, given three times, through study export, import and audit."""
+    from cda.results.study import Rules
     from cda.stages.study_export import ExportOptions, export_study
     from cda.stages.study_import import import_study
-    from cda.study.screen import Rules
 
     rows = 3 * [CONTRAST | {"bias": "jargon", "prompt": f"Why {at}?"} for at in range(3)]
     path, study = folder / "contrasts.jsonl", folder / "study"

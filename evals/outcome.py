@@ -10,8 +10,9 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import to_jsonable_python
+
 from cda.files.jsonl import write_json
-from cda.results.base import as_json
 
 ROOT = Path(__file__).parent.parent
 DATA = Path(os.environ.get("CDA_DATA", ROOT.parent / "shared" / "data"))
@@ -43,7 +44,7 @@ def finish(name: str, claim: str, checks: Sequence[Check], numbers: Mapping[str,
             "date": date.today().isoformat(),
             "seconds": round(time.monotonic() - _STARTED),
             "hardware": f"{os.cpu_count()} CPU cores",
-            "checks": [as_json(check) for check in checks],
+            "checks": [to_jsonable_python(check) for check in checks],
             "numbers": dict(numbers),
         },
     )

@@ -39,6 +39,7 @@ from typing import Any
 
 import numpy as np
 from outcome import DATA, Check, finish
+from pydantic_core import to_jsonable_python
 from real_data import BIASES, Quality, alike, missing_data, quality_sets, taught_contrasts, voted_contrasts
 from real_model import base_model
 from real_scores import Scored, as_pairs
@@ -57,7 +58,6 @@ from cda.metrics.preference import positive_share_change
 from cda.metrics.votes import Majority, count_votes, majority
 from cda.models.load import ModelSpec
 from cda.records import Contrast, Pair, prompt_id
-from cda.results.base import as_json
 from cda.results.effects import PairsEffect
 from cda.run import fingerprint
 from cda.score.distinct import text_id
@@ -125,7 +125,7 @@ def frontier(curve: DoseCurve, contrasts: Sequence[Contrast], pairs: Sequence[Pa
             "mean_gap": float(np.mean([mean_size(one.ravel()) for one in gaps])),
             "mean_gap_on_all_rows": float(np.mean([people[bias]["gap"]["after"]["value"] for bias in BIASES])),
             "skew": {bias: people[bias]["skew"]["after"]["value"] for bias in BIASES},
-            "quality_change": as_json(change.change),
+            "quality_change": to_jsonable_python(change.change),
         }
     return found
 
@@ -141,19 +141,19 @@ def held_out(curve: DoseCurve, contrasts: Sequence[Contrast]) -> tuple[float, Js
     first = found[BIASES[0]]
     by_bias = {
         bias: {
-            "people": as_json(one.people),
-            "base": as_json(one.base),
-            "plain": as_json(one.plain),
-            "against_base": as_json(one.against_base),
-            "against_plain": as_json(one.against_plain),
+            "people": to_jsonable_python(one.people),
+            "base": to_jsonable_python(one.base),
+            "plain": to_jsonable_python(one.plain),
+            "against_base": to_jsonable_python(one.against_base),
+            "against_plain": to_jsonable_python(one.against_plain),
         }
         for bias, one in found.items()
     }
     return first.dose, {
         "shares": {f"{dose:g}": share for dose, share in first.chosen.items()},
         "barred": list(first.barred),
-        "quality": as_json(first.quality) if first.quality else None,
-        "quality_change": as_json(first.against_base.quality) if first.against_base.quality else None,
+        "quality": to_jsonable_python(first.quality) if first.quality else None,
+        "quality_change": to_jsonable_python(first.against_base.quality) if first.against_base.quality else None,
         "biases": by_bias,
     }
 
@@ -175,16 +175,16 @@ def against_people_at(before: Any, after: Any, contrasts: Sequence[Contrast]) ->
         )
         among = overlap_effect(after[rows], alike, ids, rng())
         found[bias] = {
-            "skew": as_json(change.skew),
-            "miscalibration": as_json(change.miscalibration),
+            "skew": to_jsonable_python(change.skew),
+            "miscalibration": to_jsonable_python(change.miscalibration),
             "gap": {
-                "before": as_json(change.before.gap),
-                "after": as_json(change.after.gap),
-                "change": as_json(change.gap),
+                "before": to_jsonable_python(change.before.gap),
+                "after": to_jsonable_python(change.after.gap),
+                "change": to_jsonable_python(change.gap),
             },
-            "auc": None if change.after.auc is None else as_json(change.after.auc),
-            "human_skew": as_json(change.before.human_skew),
-            "effect_among_like_pairs": as_json(among) if isinstance(among, PairsEffect) else among.reason,
+            "auc": None if change.after.auc is None else to_jsonable_python(change.after.auc),
+            "human_skew": to_jsonable_python(change.before.human_skew),
+            "effect_among_like_pairs": to_jsonable_python(among) if isinstance(among, PairsEffect) else among.reason,
         }
     return found
 
@@ -194,7 +194,9 @@ def quality_at(scored: Scored, adapter: Path, dose: float, sets: Sequence[Qualit
     found: Json = {}
     for one in sets:
         first, second = scored.margins(None, 0.0, one.pairs), scored.margins(adapter, dose, one.pairs)
-        found[one.name] = as_json(positive_share_change(first, second, prompt_ids(one.pairs))) | {"by": one.by}
+        found[one.name] = to_jsonable_python(positive_share_change(first, second, prompt_ids(one.pairs))) | {
+            "by": one.by
+        }
         longer = np.sign([n_words(pair.chosen) - n_words(pair.rejected) for pair in one.pairs])
         found[one.name]["by_longer_side"] = {
             f"{side} is longer": {
@@ -216,7 +218,7 @@ def quality_at(scored: Scored, adapter: Path, dose: float, sets: Sequence[Qualit
             }
     for name, pairs in ({"pooled": pooled(sets)} | by_people(sets)).items():
         before, after = scored.margins(None, 0.0, pairs), scored.margins(adapter, dose, pairs)
-        found[name] = as_json(positive_share_change(before, after, prompt_ids(pairs)))
+        found[name] = to_jsonable_python(positive_share_change(before, after, prompt_ids(pairs)))
     return found
 
 
@@ -245,7 +247,7 @@ def cross_bias(way: str, seed: int, spec: ModelSpec, work: Path, scored: Scored)
         for bias in BIASES:
             rows = [row for row, one in enumerate(contrasts) if one.bias == bias]
             ids = prompt_ids([contrasts[row] for row in rows])
-            found[taught][bias] = as_json(positive_share_change(before[rows], after[rows], ids))
+            found[taught][bias] = to_jsonable_python(positive_share_change(before[rows], after[rows], ids))
     return found
 
 
@@ -286,7 +288,9 @@ def post_hoc(spec: ModelSpec, work: Path, sets: Sequence[Quality]) -> Json:
             "chosen": chosen,
             "held_out": held,
             "at_1": against_people_at(curve.margins_at(0.0), curve.margins_at(1.0), contrasts),
-            "quality_at_1": as_json(positive_share_change(margins[0.0][n:], margins[1.0][n:], prompt_ids(pairs))),
+            "quality_at_1": to_jsonable_python(
+                positive_share_change(margins[0.0][n:], margins[1.0][n:], prompt_ids(pairs))
+            ),
         }
     write_json(path, found)
     return found

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic_core import to_jsonable_python
 from real_data import BIASES, alike, alpaca_pairs, taught_contrasts
 
 from cda.biases import load_bias
@@ -18,7 +19,6 @@ from cda.features import n_words
 from cda.files.jsonl import read_json, write_json
 from cda.models.load import ModelSpec, free_memory, load_reward_model
 from cda.records import LabelledPair, Lesson, Pair, TrainingPair
-from cda.results.base import as_json
 from cda.rewriting.labels import label_pair
 from cda.run import fingerprint
 from cda.stages.train import with_base_preferences
@@ -72,7 +72,7 @@ WAYS: dict[str, Way] = {
 def settings(way: str) -> dict[str, Any]:
     """Everything that decides what a way's adapter is, beside the seed."""
     one = WAYS[way]
-    return {"lora": as_json(LORA)} | as_json(one) | {"training": {**TRAINING, **one.training}}
+    return {"lora": to_jsonable_python(LORA)} | to_jsonable_python(one) | {"training": {**TRAINING, **one.training}}
 
 
 def trained(way: str, seed: int, spec: ModelSpec, work: Path, biases: Sequence[str] = BIASES) -> Path:

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from outcome import Check, finish
+from pydantic_core import to_jsonable_python
 from scipy import stats
 
-from cda.results.base import as_json
 from cda.stats.over_seeds import change_over_seeds, share_over_seeds
 from cda.stats.proportions import share
 
@@ -75,7 +75,7 @@ def coverage(world: World, rng: np.random.Generator, n_audits: int) -> dict[str,
 
 def main() -> int:
     rng = np.random.default_rng(SEED)
-    cells = [{**as_json(world), **coverage(world, rng, N_AUDITS)} for world in WORLDS]
+    cells = [{**to_jsonable_python(world), **coverage(world, rng, N_AUDITS)} for world in WORLDS]
     error = Z_99 * math.sqrt(LEAST * (1 - LEAST) / N_AUDITS)
     checks = []
     for name in ("share", "change"):

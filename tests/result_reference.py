@@ -14,6 +14,7 @@ from cda.results.benchmarks import BestOfResult, QualityResult, WinRateResult
 from cda.results.discover import DiscoverResult
 from cda.results.dose import DoseFilesResult, DoseResult
 from cda.results.inspect import InspectResult
+from cda.results.study import StudyResult
 
 DOCS = Path(__file__).parent.parent / "docs"
 KINDS: dict[str, tuple[type[Saved], str]] = {
@@ -24,6 +25,7 @@ KINDS: dict[str, tuple[type[Saved], str]] = {
     "dose": (DoseResult, "`dose/dose.json` of a training: `run.dose`"),
     "dose_files": (DoseFilesResult, "`dose.json` of score files: `cda dose --before … --after …`, `cda.dose`"),
     "discover": (DiscoverResult, "`discover.json`: `cda discover`, `cda.discover`"),
+    "study": (StudyResult, "`votes.summary.json`: `cda study import`"),
     "inspect": (InspectResult, "`inspect.json`: `cda inspect`"),
 }
 

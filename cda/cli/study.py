@@ -79,9 +79,9 @@ def import_(
     """Check what people sent back, and write votes for `cda audit --votes` and a summary of who said what."""
     with user_errors():
         from cda.files.paths import user_path
+        from cda.results.study import Rules
         from cda.stages.study_import import import_study
-        from cda.study.screen import Rules
 
         place = user_path(out) if out else None
         files = [user_path(one) for one in results]
-        import_study(user_path(folder), files, place, Rules(attention_pass, min_seconds))
+        import_study(user_path(folder), files, place, Rules(pass_share=attention_pass, min_seconds=min_seconds))

@@ -13,7 +13,7 @@ from scipy.special import gammaln, logsumexp
 from cda.errors import DataError
 from cda.records import Exclusions, Preference, count_reasons
 from cda.results.base import Estimate, Missing
-from cda.results.people import Agreement, Level, NoiseCeiling
+from cda.results.people import Agreement, Leading, Level, NoiseCeiling
 from cda.stats.bootstrap import bootstrap_sums
 from cda.stats.proportions import share, wilson
 
@@ -82,7 +82,7 @@ def majority(counts: Counts, rule: TieRule, released: Sequence[Preference | None
     if rule == "as-released":
         if released is None or len(released) != len(counts):
             raise DataError(f"the tie rule as-released needs one released label for each of {len(counts)} items")
-        words: list[str] = [one or "no label" for one in released]
+        words: Sequence[str] = [one or "no label" for one in released]
     else:
         words = leading_words(counts)
     target = np.array([{"perturbed": 1.0, "base": 0.0}.get(word, 0.5) for word in words])
@@ -102,7 +102,7 @@ def assumed_ties(n: int) -> Majority:
     return Majority(np.full(n, 0.5), np.ones(n, dtype=bool), "half", Exclusions(n, {}))
 
 
-def leading_words(counts: Counts) -> list[str]:
+def leading_words(counts: Counts) -> list[Leading]:
     """Most frequent word of each item: one of `WORDS`, `split` where two lead together, or `no votes`."""
     top = counts.max(axis=1)
     leaders = (counts == top[:, None]).sum(axis=1)

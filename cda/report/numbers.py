@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from cda.inert import clipped as clipped
 from cda.inert import inert as inert
 from cda.inert import visible as visible
 from cda.inert import width as width
 from cda.results.base import Estimate
 from cda.results.effects import SameMargin
-
-Json = Mapping[str, Any]
 
 MINUS = "−"
 NOT_ESTIMATED = "not estimated"
@@ -22,14 +17,10 @@ _MOST_DIGITS = 6
 """Differences beyond are rounding."""
 
 
-def share(estimate: Estimate | Json, limit: float | None = None) -> str:
-    """A share with its interval; where a limit is given, with the digits that say on which side of it each end lies.
-
-    >>> share({"value": 0.88, "low": 0.80, "high": 0.93}), share({"value": 0.4, "low": 0.31, "high": 0.4963}, limit=0.5)
-    ('88% [80, 93]', '40% [31, 49.6]')
-    """
-    low, high = _percent(_of(estimate, "low"), limit), _percent(_of(estimate, "high"), limit)
-    return f"{percent(_of(estimate, 'value'))} [{low}, {high}]"
+def share(estimate: Estimate, limit: float | None = None) -> str:
+    """A share with its interval; where a limit is given, with the digits that say on which side of it each end lies."""
+    low, high = _percent(estimate.low, limit), _percent(estimate.high, limit)
+    return f"{percent(estimate.value)} [{low}, {high}]"
 
 
 def percent(value: float) -> str:
@@ -41,39 +32,26 @@ def percent(value: float) -> str:
     return f"{_percent(value)}%"
 
 
-def points(estimate: Estimate | Json, unit: str = " points", limit: float | None = None) -> str:
+def points(estimate: Estimate, unit: str = " points", limit: float | None = None) -> str:
     """A change of a share with its interval, in percentage points, signed.
 
     An end that rounding would put on 0, or on a given limit, has the digits that say on which side of it it lies.
-
-    >>> points({"value": -0.48, "low": -0.58, "high": -0.37})
-    '−48 [−58, −37] points'
-    >>> points({"value": -0.016, "low": -0.0496, "high": -0.0004}, limit=-0.05)
-    '−2 [−4.96, −0.04] points'
     """
-    value = _points(_of(estimate, "value"))
-    sign = "+" if _of(estimate, "value") > 0 and value != "0" else ""
-    low, high = (_end(_of(estimate, key), limit) for key in ("low", "high"))
+    value = _points(estimate.value)
+    sign = "+" if estimate.value > 0 and value != "0" else ""
+    low, high = _end(estimate.low, limit), _end(estimate.high, limit)
     return f"{sign}{value} [{low}, {high}]{unit}"
 
 
-def distance(estimate: Estimate | Json) -> str:
-    """A distance between two shares, which has no sign, with its interval in percentage points.
-
-    >>> distance({"value": 0.5, "low": 0.00006, "high": 0.81})
-    '50 [0, 81] points'
-    """
-    low, high = (_points(_of(estimate, key), fewest=0.05) for key in ("low", "high"))
-    return f"{_points(_of(estimate, 'value'))} [{low}, {high}] points"
+def distance(estimate: Estimate) -> str:
+    """A distance between two shares, which has no sign, with its interval in percentage points."""
+    low, high = _points(estimate.low, fewest=0.05), _points(estimate.high, fewest=0.05)
+    return f"{_points(estimate.value)} [{low}, {high}] points"
 
 
-def count(estimate: Estimate | SameMargin | Json) -> str:
-    """n, with the number of prompts where prompts repeat.
-
-    >>> count({"n": 200, "n_prompts": 50}), count({"n": 1200, "n_prompts": 1200})
-    ('200 (50 prompts)', '1200')
-    """
-    n, n_prompts = _of(estimate, "n"), _of(estimate, "n_prompts")
+def count(estimate: Estimate | SameMargin) -> str:
+    """n, with the number of prompts where prompts repeat."""
+    n, n_prompts = estimate.n, estimate.n_prompts
     return f"{n}" if n == n_prompts else f"{n} ({n_prompts} prompts)"
 
 
@@ -95,13 +73,9 @@ def reward(value: float) -> str:
     return f"{value:+.2f}".replace("-", MINUS)
 
 
-def signed(estimate: Estimate | Json) -> str:
-    """An estimate in reward units or the like, signed, with its interval.
-
-    >>> signed({"value": 1.234, "low": -0.5, "high": 3.0})
-    '+1.23 [−0.50, +3.00]'
-    """
-    return f"{reward(_of(estimate, 'value'))} [{reward(_of(estimate, 'low'))}, {reward(_of(estimate, 'high'))}]"
+def signed(estimate: Estimate) -> str:
+    """An estimate in reward units or the like, signed, with its interval."""
+    return f"{reward(estimate.value)} [{reward(estimate.low)}, {reward(estimate.high)}]"
 
 
 def in_each(margin: float) -> str:
@@ -113,31 +87,15 @@ def in_each(margin: float) -> str:
     return f"{reward(margin) if margin else '0'} in each pair"
 
 
-def decimals(estimate: Estimate | Json) -> str:
-    """A number between −1 and 1 (AUC, r, alpha) with its interval.
-
-    >>> decimals({"value": 0.876, "low": 0.8, "high": 0.93})
-    '0.88 [0.80, 0.93]'
-    """
-    numbers = (f"{_of(estimate, key):.2f}".replace("-", MINUS) for key in ("value", "low", "high"))
+def decimals(estimate: Estimate) -> str:
+    """A number between −1 and 1 (AUC, r, alpha) with its interval."""
+    numbers = (f"{number:.2f}".replace("-", MINUS) for number in (estimate.value, estimate.low, estimate.high))
     return "{} [{}, {}]".format(*numbers)
 
 
-def excludes_zero(estimate: Estimate | Json) -> bool:
+def excludes_zero(estimate: Estimate) -> bool:
     """Whether the interval lies on one side of 0."""
-    return bool(_of(estimate, "high") < 0 or _of(estimate, "low") > 0)
-
-
-def as_estimate(found: Estimate | Json) -> Estimate:
-    """An estimate, made from the dict of one where it is one."""
-    if isinstance(found, Estimate):
-        return found
-    return Estimate(**{name: found[name] for name in Estimate.model_fields})
-
-
-def _of(estimate: Estimate | SameMargin | Json, name: str) -> Any:
-    """Read from an estimate, or from the dict of one."""
-    return estimate[name] if isinstance(estimate, Mapping) else getattr(estimate, name)
+    return estimate.high < 0 or estimate.low > 0
 
 
 def _percent(value: float, limit: float | None = None) -> str:

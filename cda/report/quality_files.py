@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cda.files.paths import as_part
-from cda.report.numbers import Json
 from cda.results.benchmarks import AccuracyGroup, QualityResult, QualityScoring, SetQuality
 from cda.results.facts import RewardModelFacts
 
+ScoreRow = Mapping[str, Any]
+"""A row of scores.jsonl."""
 
-def rewardbench_files(result: QualityResult, rows: Sequence[Json]) -> dict[str, Any]:
+
+def rewardbench_files(result: QualityResult, rows: Sequence[ScoreRow]) -> dict[str, Any]:
     """RewardBench's result files: path below their folder to a JSON object, or to a list of JSON lines.
 
     Shapes as RewardBench's scripts write them: `eval-set/ORG/NAME.json` (model, model_type, chat_template and an accuracy
@@ -48,13 +50,13 @@ def _head(scoring: QualityScoring) -> dict[str, Any]:
     return {"model": scoring.model, "model_type": "Seq. Classifier" if form else "Custom", "chat_template": template}
 
 
-def _pair_columns(rows: Sequence[Json], label: str) -> dict[str, list[Any]]:
+def _pair_columns(rows: Sequence[ScoreRow], label: str) -> dict[str, list[Any]]:
     lines = _output_rows(rows, label)
     names = ("text_chosen", "text_rejected", "results", "subset", "id", "scores_chosen", "scores_rejected")
     return {name: [line[name] for line in lines] for name in names}
 
 
-def _output_rows(rows: Sequence[Json], label: str) -> list[dict[str, Any]]:
+def _output_rows(rows: Sequence[ScoreRow], label: str) -> list[dict[str, Any]]:
     found = []
     for row in rows:
         chosen, rejected = row[label]["chosen"][0], row[label]["rejected"][0]
@@ -66,7 +68,7 @@ def _output_rows(rows: Sequence[Json], label: str) -> list[dict[str, Any]]:
     return found
 
 
-def _best_of_columns(rows: Sequence[Json], label: str) -> dict[str, list[Any]]:
+def _best_of_columns(rows: Sequence[ScoreRow], label: str) -> dict[str, list[Any]]:
     """RewardBench 2's columns: right answers first; Ties have no result of single prompts."""
     columns: dict[str, list[Any]] = {"text": [], "scores": [], "results": [], "subset": [], "id": [], "num_correct": []}
     for row in rows:
@@ -84,7 +86,7 @@ def _best_of_columns(rows: Sequence[Json], label: str) -> dict[str, list[Any]]:
     return columns
 
 
-def _summary_file(one: SetQuality, rows: Sequence[Json], scoring: QualityScoring) -> dict[str, Any]:
+def _summary_file(one: SetQuality, rows: Sequence[ScoreRow], scoring: QualityScoring) -> dict[str, Any]:
     hits = [line["results"] for line in _output_rows(rows, scoring.label)]
     subsets = {group.name: _value(group, scoring.label) for group in one.subsets}
     return {
@@ -93,11 +95,11 @@ def _summary_file(one: SetQuality, rows: Sequence[Json], scoring: QualityScoring
     }  # fmt: skip
 
 
-def _conversation(row: Json, response: str) -> list[dict[str, str]]:
+def _conversation(row: ScoreRow, response: str) -> list[dict[str, str]]:
     return [*row["prompt"], {"role": "assistant", "content": response}]
 
 
-def _own_id(row: Json) -> int | str:
+def _own_id(row: ScoreRow) -> int | str:
     name = str(row["id"])
     return int(name) if name.isdecimal() else name
 

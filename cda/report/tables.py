@@ -10,8 +10,6 @@ from cda.data.release import SOURCE
 from cda.metrics.verdict import TOLERATED_LOSS
 from cda.report.numbers import (
     NOT_ESTIMATED,
-    Json,
-    as_estimate,
     count,
     decimals,
     distance,
@@ -35,9 +33,6 @@ NOT_MEASURED = "not measured"
 PLAIN = "plain CDA (dose 1)"
 """Column of what all of the adapter does, where another dose is the run's result."""
 TRIPLE_SKEW = "skew (triples: rewrite of the rewrite against rewrite)"
-
-
-Measured = Measure | Missing | Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +64,7 @@ def estimates(audit: AuditResult) -> tuple[str, ...]:
     return ("before", after, "change (points)", "n", *((PLAIN,) if audit.plain else ()))
 
 
-def plain_cells(audit: AuditResult, measure: Callable[[Plain], Measured | None]) -> tuple[str, ...]:
+def plain_cells(audit: AuditResult, measure: Callable[[Plain], Measure | Missing | None]) -> tuple[str, ...]:
     """The cell of plain CDA; no cell where plain CDA is the result itself.
 
     Args:
@@ -79,7 +74,7 @@ def plain_cells(audit: AuditResult, measure: Callable[[Plain], Measured | None])
     if audit.plain is None:
         return ()
     found = measure(audit.plain)
-    return (NOT_MEASURED if found is None or isinstance(found, Missing) else share(as_measure(found).last),)
+    return (NOT_MEASURED if found is None or isinstance(found, Missing) else share(found.last),)
 
 
 def direction_rows(name: str, audit: AuditResult) -> list[tuple[str, ...]]:
@@ -90,36 +85,25 @@ def direction_rows(name: str, audit: AuditResult) -> list[tuple[str, ...]]:
     ]
 
 
-def _plain_direction(name: str, direction: str, plain: Plain) -> Measured | None:
+def _plain_direction(name: str, direction: str, plain: Plain) -> Measure | Missing | None:
     return plain.skew[name].by_direction.get(direction)
 
 
-def change_cells(change: Measured | OverSeeds, limit: float | None = None) -> tuple[str, ...]:
+def change_cells(change: Measure | Missing | OverSeeds, limit: float | None = None) -> tuple[str, ...]:
     """Cells of a share: before, after, change and n of a paired change, or the one share and its n.
 
     Args:
         change: Of the share.
         limit: That the change is held against, beside 0; it gets the digits that tell its interval from it.
     """
-    found = change if isinstance(change, OverSeeds) else as_measure(change)
-    before, after, moved = found.before, found.after, found.change
+    if isinstance(change, Missing):
+        raise TypeError(change.reason)
+    before, after, moved = change.before, change.after, change.change
     if isinstance(before, float):
         raise TypeError("a reward is no share")
     if isinstance(after, Missing) or isinstance(moved, Missing):
         return share(before), count(before)
     return share(before), share(after), points(moved, "", limit), count(moved)
-
-
-def as_measure(found: Measured) -> Measure:
-    """A measure, made from the dict of one where it is one."""
-    if isinstance(found, Measure):
-        return found
-    if isinstance(found, Missing):
-        raise TypeError(found.reason)
-    if "model" in found:
-        return Measure(before=as_estimate(found["model"]))
-    before, after, change = (as_estimate(found[name]) for name in ("before", "after", "change"))
-    return Measure(before=before, after=after, change=change)
 
 
 def main_table(audit: AuditResult) -> Table:
@@ -245,13 +229,11 @@ def votes_table(audit: AuditResult) -> Table | None:
     return Table(caption, ("measure", *estimates(audit), "p", "p (Holm)"), tuple(rows))
 
 
-def tested_cells(test: Test | Missing | Json) -> tuple[str, str]:
+def tested_cells(test: Test | Missing) -> tuple[str, str]:
     """p and Holm's p of a test of the audit's family; empty where there is no such test."""
     if isinstance(test, Test):
         return ("", "") if test.p_holm is None else (p_value(test.p_value), p_value(test.p_holm))
-    if isinstance(test, Missing) or "p_holm" not in test:
-        return "", ""
-    return p_value(test["p_value"]), p_value(test["p_holm"])
+    return "", ""
 
 
 def people_table(audit: AuditResult) -> Table | None:
@@ -382,7 +364,7 @@ def triple_skew_rows(audit: AuditResult) -> list[tuple[str, ...]]:
     return rows
 
 
-def _plain_triples(name: str, plain: Plain) -> Measured | None:
+def _plain_triples(name: str, plain: Plain) -> Measure | Missing | None:
     return plain.triple_skew[name].skew if name in plain.triple_skew else None
 
 
@@ -458,7 +440,7 @@ def unseen_table(audit: AuditResult) -> Table | None:
     return Table("Skew on contrasts without any phrase that training could show", header, tuple(rows))
 
 
-def _plain_unseen(name: str, plain: Plain) -> Measured | None:
+def _plain_unseen(name: str, plain: Plain) -> Measure | Missing | None:
     return plain.unseen_phrases[name].skew
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
+from collections.abc import Iterator
+from typing import ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -161,14 +160,3 @@ class Measure(PerScoring[Estimate]):
             case Estimate() as after, Estimate() as change, Test() as test:
                 return Trained(self.before, after, change, test)
         raise ValueError("one model was measured, without a training")
-
-
-def as_json(value: Any) -> Any:
-    """Results and dataclasses, however deep, as dicts and lists."""
-    if isinstance(value, BaseModel):
-        return value.model_dump()
-    if is_dataclass(value) and not isinstance(value, type):
-        return {one.name: as_json(getattr(value, one.name)) for one in fields(value)}
-    if isinstance(value, Mapping):
-        return {name: as_json(one) for name, one in value.items()}
-    return [as_json(one) for one in value] if isinstance(value, list | tuple) else value

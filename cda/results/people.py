@@ -11,6 +11,10 @@ Level = Literal["nominal", "ordinal"]
 """Distance between words of a vote: all alike, or base < tie < perturbed."""
 
 
+Leading = Literal["perturbed", "base", "tie", "split", "no votes"]
+"""The most frequent vote on an item; `split` where several are."""
+
+
 class Agreement(Result):
     """How far people agree with each other, from items with two votes or more."""
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from pydantic_core import to_jsonable_python
 from scipy import stats
 
 from cda.errors import DataError
-from cda.results.base import Estimate, as_json
+from cda.results.base import Estimate
 from cda.score.protocols import FloatArray
 
 FEWEST_PAIRS = 10
@@ -129,7 +130,7 @@ class FeatureCorrection:
         return _shaped("values", values, len(removed)) - strength * removed
 
     def to_json(self) -> dict[str, Any]:
-        return dict(as_json(self))
+        return dict(to_jsonable_python(self))
 
 
 def feature_correction(

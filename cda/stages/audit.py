@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import to_jsonable_python
+
 from cda.biases import Bias, load_bias
 from cda.config.load import LoadedRecipe
 from cda.config.scoring import kind_of
@@ -22,7 +24,6 @@ from cda.files.paths import own_folder
 from cda.launch import launch_id, wait_until, world_size
 from cda.records import Triple
 from cda.results.audit import AuditResult
-from cda.results.base import as_json
 from cda.results.facts import AuditedBias, RewardModelFacts, Scorer, ScoringCounts, Sources
 from cda.results.saved import save
 from cda.run import RunFolder, Stage, fingerprint, versions
@@ -318,7 +319,7 @@ def _encoder(loaded: LoadedRecipe) -> audit_detail.Encode | None:
 
 
 def _triple_row(triple: Triple, scorings: Scorings) -> dict[str, Any]:
-    row: dict[str, Any] = as_json(triple)
+    row: dict[str, Any] = to_jsonable_python(triple)
     for label, scoring in scorings.items():
         if isinstance(scoring, Rewards):
             row[f"rewards_{label}"] = [

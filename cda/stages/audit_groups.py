@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from cda.biases import Bias
 from cda.errors import DataError
 from cda.metrics.votes import Counts, Majority, TieRule, count_votes, leading_words, majority
 from cda.records import Contrast, Preference, prompt_id
-from cda.results.base import Missing, as_json
+from cda.results.base import Missing
 from cda.score.compared import Compared
 
 FloatArray = NDArray[np.float64]
@@ -125,15 +125,6 @@ def sides_of(group: Group, people: People) -> list[Preference | None]:
         else:
             found.append("tie" if word in ("tie", "split") or contrast.preferred == "tie" else None)
     return found
-
-
-def attempt(estimate: Callable[[], Any]) -> dict[str, Any]:
-    """An estimate as JSON, or `{"missing": why}` where the data cannot give it. Never a number that stands for none."""
-    try:
-        found = estimate()
-    except DataError as error:
-        return {"missing": str(error)}
-    return dict(as_json(found))
 
 
 def estimated(estimate: Callable[[], T]) -> T | Missing:

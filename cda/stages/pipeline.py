@@ -8,13 +8,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import to_jsonable_python
+
 from cda.config.load import LoadedRecipe
 from cda.errors import CdaError, DataError, RunError
 from cda.files.jsonl import write_json
 from cda.files.paths import own_folder
 from cda.launch import clear_failure, is_main, launch_id, say, tell_failure, wait_until, world_size
 from cda.llm.counted import Tally
-from cda.results.base import Result, as_json
+from cda.results.base import Result
 from cda.run import RunFolder, Stage, fingerprint
 from cda.stages import applied, audit, dose, label, report, synthesize, train
 from cda.stages import plan as planning
@@ -161,7 +163,7 @@ def run_stage(stage: Stage, produce: Produce, folder: RunFolder, loaded: LoadedR
     if _is_reused(stage, folder):
         return
     start, before = time.monotonic(), llm_counts(loaded)
-    counts = as_json(produce(folder.begin(stage)))
+    counts = to_jsonable_python(produce(folder.begin(stage)))
     asked = {name: tally.since(before.get(name, Tally())) for name, tally in llm_counts(loaded).items()}
     if used := {name: one for name, one in asked.items() if one}:
         counts = {**counts, "llm": used}
@@ -189,7 +191,7 @@ def _run_train(stage: Stage, produce: Produce, folder: RunFolder) -> None:
         if folder.is_done(stage):
             return
         partial = folder.partial(stage.name)
-    counts = as_json(produce(partial))
+    counts = to_jsonable_python(produce(partial))
     if group := _group():
         group.barrier()
     if is_main():

@@ -7,22 +7,24 @@ from pathlib import Path
 from typing import Any
 
 from cda.errors import DataError, RunError
-from cda.files.jsonl import read_json, write_json, write_jsonl, write_text
+from cda.files.jsonl import read_json, write_jsonl, write_text
 from cda.files.paths import is_a_file
 from cda.inert import inert
 from cda.launch import say
 from cda.report.page import render_page
 from cda.report.study_page import study_page, study_text
+from cda.results.saved import save
+from cda.results.study import Rules, StudyResult
 from cda.study.answers import read_answers
 from cda.study.folder import study_of
 from cda.study.records import Study
-from cda.study.screen import Rules, Vote, screened
+from cda.study.screen import Vote, screened
 from cda.study.summary import summary
 
 VOTES = "votes.jsonl"
 
 
-def import_study(folder: Path, files: Sequence[Path], out: Path | None, rules: Rules) -> dict[str, Any]:
+def import_study(folder: Path, files: Sequence[Path], out: Path | None, rules: Rules) -> StudyResult:
     """Write votes (`id, vote` and who gave them), a summary as JSON and as a page beside them; return the summary.
 
     Raises:
@@ -42,7 +44,7 @@ def import_study(folder: Path, files: Sequence[Path], out: Path | None, rules: R
     try:
         votes.parent.mkdir(parents=True, exist_ok=True)
         write_jsonl(votes, [_row(one, study) for one in found.votes])
-        write_json(votes.with_name(f"{votes.stem}.summary.json"), result)
+        save(result, votes.with_name(f"{votes.stem}.summary.json"))
         write_text(page, render_page(study_page(result)))
     except OSError as error:
         raise RunError(

@@ -7,21 +7,9 @@ from dataclasses import dataclass
 
 from cda.errors import DataError
 from cda.records import Exclusions, Preference, count_reasons
+from cda.results.study import Attention, Rules
 from cda.study.answers import Answer
 from cda.study.records import Study
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """What an answer has to meet.
-
-    Attributes:
-        pass_share: Share of the attention checks that a participant answered which must be right (0: all stay).
-        min_seconds: Faster answers are left out; 0 leaves out none. Answers without a time stay.
-    """
-
-    pass_share: float = 0.75
-    min_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +31,6 @@ class Vote:
     vote: Preference
     seconds: float | None
     justification: str
-
-
-@dataclass(frozen=True, slots=True)
-class Attention:
-    """Attention checks of one participant: answered, right, and whether that is enough."""
-
-    answered: int
-    right: int
-    passed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +142,11 @@ def _attention(
         if item.is_check:
             mine.append(_chosen(one, study, shown) == item.right)
     return {
-        code: Attention(len(mine), sum(mine), not mine or sum(mine) >= rules.pass_share * len(mine) - 1e-9)
+        code: Attention(
+            answered=len(mine),
+            right=sum(mine),
+            passed=not mine or sum(mine) >= rules.pass_share * len(mine) - 1e-9,
+        )
         for code, mine in sorted(hits.items())
     }
 

@@ -18,7 +18,7 @@ from cda.metrics.preference import positive_share, positive_share_change
 from cda.metrics.votes import TieRule
 from cda.records import Contrast, Exclusions, LabelledPair, Pair, Triple, user_prompt
 from cda.results.audit import AuditResult
-from cda.results.base import Estimate, Measure, Missing, PerScoring, as_json
+from cda.results.base import Estimate, Measure, Missing, PerScoring
 from cda.results.benchmarks import SetQuality
 from cda.results.data import BiasAnalysis
 from cda.results.drift import BiasDrift
@@ -420,7 +420,7 @@ def make_audit() -> MakeAudit:
         if panel:
             found["panel"] = audit_panel.panels(groups, {"model": _as_panel(groups)}, ties)
         made = audit_result.adjust_for_all_tests(AuditResult(**(dict.fromkeys(_UNMEASURED) | found), n_tests=0))
-        json.dumps(as_json(made), allow_nan=False)  # as the audit is written
+        json.dumps(made.model_dump(), allow_nan=False)  # as the audit is written
         return made
 
     return make

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from changed import changed
+from pydantic_core import to_jsonable_python
 from typer.testing import CliRunner
 
 from cda.cli import app
@@ -14,13 +15,12 @@ from cda.errors import DataError, RunError
 from cda.files.jsonl import write_json
 from cda.report.comparison import comparison_notes, comparison_tables, matrix
 from cda.report.comparison_page import render_comparison
-from cda.results.base import as_json
 from cda.stages.compare import compare_runs
 
 
 def _write(folder: Path, content: object) -> str:
     (folder / "audit").mkdir(parents=True)
-    write_json(folder / "audit" / "audit.json", as_json(content))
+    write_json(folder / "audit" / "audit.json", to_jsonable_python(content))
     return str(folder)
 
 
@@ -139,7 +139,7 @@ def test_hostile_names_stay_text_on_the_page(hostile: Any) -> None:
 
 @pytest.mark.parametrize("broken", ["no scorings", "a list", "earlier", "newer"])
 def test_an_audit_of_another_version_is_refused(make_audit: Any, tmp_path: Path, broken: str) -> None:
-    whole = as_json(make_audit())
+    whole = make_audit().model_dump()
     content, said = {
         "no scorings": (
             {name: one for name, one in whole.items() if name != "scorings"},

@@ -9,11 +9,24 @@ import pytest
 import cda.report.differences
 import cda.report.numbers
 from cda.report.differences import word_differences
-from cda.report.numbers import clipped, count, distance, inert, p_value, points, share, visible, width
+from cda.report.numbers import (
+    clipped,
+    count,
+    decimals,
+    distance,
+    inert,
+    p_value,
+    points,
+    share,
+    signed,
+    visible,
+    width,
+)
+from cda.results.base import Estimate
 
 
-def _estimate(value: float, low: float, high: float) -> dict[str, float]:
-    return {"value": value, "low": low, "high": high}
+def _estimate(value: float, low: float, high: float, n: int = 100, n_prompts: int = 100) -> Estimate:
+    return Estimate(value=value, low=low, high=high, n=n, n_prompts=n_prompts, unit="share", method="")
 
 
 @pytest.mark.parametrize("module", [cda.report.numbers, cda.report.differences])
@@ -27,6 +40,16 @@ def test_share_never_rounds_to_all_or_none() -> None:
     assert share(_estimate(1.0, 0.963, 1.0)) == "100% [96, 100]"
     assert share(_estimate(0.998, 0.99, 0.9996)) == "99.8% [99, 99.9]"
     assert share(_estimate(0.0, 0.0, 0.002)) == "0% [0, 0.2]"
+
+
+def test_an_end_has_the_digits_that_tell_it_from_a_limit() -> None:
+    assert share(_estimate(0.4, 0.31, 0.4963), limit=0.5) == "40% [31, 49.6]"
+    assert points(_estimate(-0.016, -0.0496, -0.0004), limit=-0.05) == "−2 [−4.96, −0.04] points"
+
+
+def test_numbers_that_are_no_shares_have_two_decimals_and_a_minus() -> None:
+    assert signed(_estimate(1.234, -0.5, 3.0)) == "+1.23 [−0.50, +3.00]"
+    assert decimals(_estimate(0.876, -0.8, 0.93)) == "0.88 [−0.80, 0.93]"
 
 
 def test_points_keep_the_side_of_zero() -> None:
@@ -45,8 +68,8 @@ def test_a_distance_has_no_sign_and_no_digits_too_many() -> None:
 
 
 def test_count_names_prompts_only_where_they_repeat() -> None:
-    assert count({"n": 100, "n_prompts": 100}) == "100"
-    assert count({"n": 100, "n_prompts": 50}) == "100 (50 prompts)"
+    assert count(_estimate(0, 0, 0)) == "100"
+    assert count(_estimate(0, 0, 0, n_prompts=50)) == "100 (50 prompts)"
 
 
 def test_p_value_is_never_zero() -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic_core import to_jsonable_python
 
 from cda.errors import CdaError, DataError
 from cda.files.jsonl import write_json
 from cda.results.audit import AuditResult
-from cda.results.base import as_json
 from cda.results.saved import load
 from cda.run import RunFolder, Stage
 from cda.stages import report
@@ -30,7 +30,7 @@ OTHERS: tuple[Any, ...] = (None, [], {}, "x", 1, [None], {"x": None}, "\x1b[31m\
 def saved(folder: Path, audit: Any) -> RunFolder:
     """A run folder that holds this as its audit."""
     run, stage = RunFolder(folder), Stage("audit", {}, {})
-    write_json(run.begin(stage) / "audit.json", as_json(audit))
+    write_json(run.begin(stage) / "audit.json", to_jsonable_python(audit))
     run.finish(stage, {}, 0.0)
     return run
 
@@ -63,7 +63,7 @@ def test_a_whole_audit_is_shown_and_compared(audit: Audit, tmp_path: Path, capsy
 @pytest.mark.parametrize("part", PARTS)
 def test_a_missing_or_other_part_is_named(audit: Audit, tmp_path: Path, part: str) -> None:
     file = tmp_path / "audit.json"
-    whole = as_json(audit)
+    whole = audit.model_dump()
     write_json(file, {key: value for key, value in whole.items() if key != part})
     with pytest.raises(DataError, match=f"at {part}: Field required.*cda audit"):
         load(AuditResult, file, "cda audit")
@@ -79,7 +79,7 @@ def test_what_is_no_audit_at_all(content: Any, tmp_path: Path) -> None:
 
 def test_an_audit_changed_anywhere_is_shown_or_refused(audit: Audit, tmp_path: Path) -> None:
     rng = random.Random(1)
-    whole = as_json(audit)
+    whole = audit.model_dump()
     tops = [(whole, key) for key in whole]
     deep = rng.sample([place for place in places(whole) if place[0] is not whole], 4)
     for number, (holder, key) in enumerate(tops[1::8] + deep):

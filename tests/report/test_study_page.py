@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
-from typing import Any
-
 import pytest
+from changed import changed
 
 from cda.records import Exclusions
 from cda.report.page import render_page
 from cda.report.plots.plot import inline_svg
 from cda.report.study_page import findings, left_out_table, participant_table, study_page, study_text
+from cda.results.base import Missing
+from cda.results.study import Attention, Rules, StudyResult
 from cda.study.records import Item, Shown, Study
-from cda.study.screen import Attention, Rules, Screened, Vote
+from cda.study.screen import Screened, Vote
 from cda.study.summary import summary
 
 HOSTILE = "label-studio-<script>alert(1)</script>\x1b[31m"
 
 
 @pytest.fixture(scope="module")
-def result() -> dict[str, Any]:
+def result() -> StudyResult:
     """Ten pairs of which eight have votes: two people for the base of each, one of a hostile name against them."""
     items = {
         f"i{at}": Item(f"i{at}", f"Why {at}?", ("x", "y"), f"prompt {at}", f"c{at}", "jargon", 0) for at in range(10)
@@ -30,12 +30,14 @@ def result() -> dict[str, Any]:
         for at in range(8)
         for who in ("p01", "p02", HOSTILE)
     ]
-    attention = {who: Attention(2, 2, True) for who in ("p01", "p02", HOSTILE)} | {"p09": Attention(2, 0, False)}
+    attention = {who: Attention(answered=2, right=2, passed=True) for who in ("p01", "p02", HOSTILE)} | {
+        "p09": Attention(answered=2, right=0, passed=False)
+    }
     excluded = Exclusions(40, {"of a participant who failed the attention checks": 8})
     return summary(study, Screened(tuple(votes), attention, 8, excluded), Rules(), blank=3)
 
 
-def test_the_first_screen_says_what_was_voted(result: dict[str, Any]) -> None:
+def test_the_first_screen_says_what_was_voted(result: StudyResult) -> None:
     said = {one.name: one.text for one in findings(result)}
     assert said["Votes"].startswith(
         "24 votes of 3 participants on 8 of 10 pairs; 8 of 40 answers left out. Median time 24 s"
@@ -50,7 +52,7 @@ def test_the_first_screen_says_what_was_voted(result: dict[str, Any]) -> None:
     assert "33% [" in said["Position"] and "of 24 choices" in said["Position"]
 
 
-def test_who_differs_stands_first(result: dict[str, Any]) -> None:
+def test_who_differs_stands_first(result: StudyResult) -> None:
     rows = participant_table(result).rows
     assert rows[0][0] == HOSTILE and rows[0][4:6] == ("100% [68, 100]", "8")
     # Each of the other two faces one vote for and one against: no majority to differ from.
@@ -63,12 +65,10 @@ def test_who_differs_stands_first(result: dict[str, Any]) -> None:
     )
 
 
-def test_the_figure_shows_those_who_differ_most_first(result: dict[str, Any]) -> None:
-    many = deepcopy(result)
-    one = next(row for row in many["participants"] if row["disagrees"])
-    many["participants"] += [
-        one | {"participant": f"p{at}", "disagrees": one["disagrees"] | {"value": at / 100}} for at in range(50)
-    ]
+def test_the_figure_shows_those_who_differ_most_first(result: StudyResult) -> None:
+    one = next(row for row in result.participants if row.disagrees)
+    more = tuple(changed(changed(one, "participant", f"p{at}"), "disagrees.value", at / 100) for at in range(50))
+    many = changed(result, "participants", (*result.participants, *more))
     (plot,) = next(section for section in study_page(many).sections if section.id == "people").plots
     assert plot.title.endswith("(the 40 of 51 participants who differ most)")
     said = [part.split()[0] for part in plot.description.split("; ")]
@@ -76,7 +76,7 @@ def test_the_figure_shows_those_who_differ_most_first(result: dict[str, Any]) ->
     assert ">p49<" in inline_svg(plot) and ">p9<" not in inline_svg(plot)
 
 
-def test_hostile_names_are_inert(result: dict[str, Any]) -> None:
+def test_hostile_names_are_inert(result: StudyResult) -> None:
     page = render_page(study_page(result))
     assert "<script>alert" not in page and "&lt;script&gt;alert(1)" in page and "\x1b" not in page
     assert "\x1b" not in study_text(result)
@@ -86,8 +86,10 @@ def test_what_cannot_be_estimated_says_why() -> None:
     item = Item("i1", "Why?", ("x", "y"), "p", "c1", "jargon", 0)
     study = Study("crowd", 1, 0, {"i1": item}, {"p01": (Shown("i1", 0),)})
     vote = Vote("i1", "p01", "tie", "tie", None, "")
-    found = summary(study, Screened((vote,), {"p01": Attention(0, 0, True)}, 0, Exclusions(1, {})), Rules(), 0)
-    assert found["all"]["skew"] is None and found["position"] is None
+    found = summary(
+        study, Screened((vote,), {"p01": Attention(answered=0, right=0, passed=True)}, 0, Exclusions(1, {})), Rules(), 0
+    )
+    assert isinstance(found.all.skew, Missing) and found.position is None
     said = {one.name: one.text for one in findings(found)}
     assert said["jargon"].startswith("human skew not estimated: no item has a majority for one side")
     assert said["Agreement"].startswith("not estimated: no item of 1 has two votes")

@@ -22,7 +22,6 @@ from cda.embedded.rules import RuleRewriter
 from cda.files.jsonl import write_json, write_jsonl
 from cda.records import Exclusions, RewriteRequest, user_prompt
 from cda.report.numbers import width
-from cda.results.base import as_json
 from cda.results.saved import save
 from cda.run import RunFolder
 from cda.stages import label, synthesize
@@ -305,7 +304,7 @@ def test_the_failures_of_an_audit_are_told_beside_its_triples(tmp_path: Path) ->
     write_json(audit / "stage.json", {"stage": "audit", "settings": settings})
     lost = Exclusions(9, {"rewrite: unchanged": 3})
     whole = report_audits().make_audit.__wrapped__()({"jargon": (0.88,)}, quality=(0.75,), others=(), rate=True)
-    save(changed(whole, "excluded", {"triples of jargon": as_json(lost)}), audit / "audit.json")
+    save(changed(whole, "excluded", {"triples of jargon": lost}), audit / "audit.json")
     text = " ".join(asked(tmp_path / "run", "--n", 1).stdout.split())
     assert "Rewrites of run run, by rules" in text
     assert "failed 3 of 9 tried (audit triples, both directions): 3 rewrite: unchanged" in text

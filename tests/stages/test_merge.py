@@ -19,7 +19,7 @@ from cda.cli import app
 from cda.files.intact import contents
 from cda.models.load import ModelSpec, RewardModel, load_reward_model
 from cda.results.audit import AuditResult
-from cda.results.base import Estimate, Measure, PerScoring, Test, as_json
+from cda.results.base import Estimate, Measure, PerScoring, Test
 from cda.results.facts import RewardModelFacts, TrainingStages
 from cda.results.saved import save
 from cda.results.skew import Plain, PlainSkew, Quality
@@ -161,7 +161,7 @@ def test_the_program_of_the_card_scores_as_cda_does(
 def test_an_audit_of_another_version_is_left_out_aloud(run: Path, tmp_path: Path) -> None:
     copy = tmp_path / "run"
     shutil.copytree(run, copy)
-    whole = as_json(small_audit(copy))
+    whole = small_audit(copy).model_dump()
     other = "no AuditResult as this version of cda writes it"
     for content, said in (
         ({"model": {}}, "written by an earlier version of cda"),

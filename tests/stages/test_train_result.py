@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic_core import to_jsonable_python
 
 from cda.errors import RunError
 from cda.files.jsonl import write_jsonl
-from cda.results.base import Missing, as_json
+from cda.results.base import Missing
 from cda.results.facts import TrainCounts
 from cda.run import RunFolder, Stage
 from cda.stages.counted import training_stages
@@ -31,7 +32,7 @@ def trained(folder: Path, counts: Any = COUNTS, dose: float | None = 0.5) -> Run
     run = RunFolder(folder)
     train = Stage("train", {}, {})
     write_jsonl(run.begin(train) / "history.jsonl", HISTORY)
-    run.finish(train, {**as_json(counts), "llm": {}}, 12.34)
+    run.finish(train, {**to_jsonable_python(counts), "llm": {}}, 12.34)
     if dose is not None:
         adapter = Stage("adapter", {"dose": dose}, {"train": run.output_of("train")})
         run.begin(adapter)
@@ -76,7 +77,7 @@ def test_what_is_not_finished_is_refused(tmp_path: Path) -> None:
 def test_counts_come_back_as_they_were_written_and_others_are_refused(tmp_path: Path) -> None:
     stages = training_stages(trained(tmp_path / "run"))
     assert stages.train == COUNTS and stages.label is stages.synthesize is None
-    other = {name: value for name, value in as_json(COUNTS).items() if name != "steps"}
+    other = {name: value for name, value in COUNTS.model_dump().items() if name != "steps"}
     with pytest.raises(
         RunError, match=r"stage\.json: its counts are not as .*\(steps: Field required\)\. Run `cda train`"
     ):

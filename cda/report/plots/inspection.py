@@ -60,13 +60,13 @@ def _changes(one: RewriteSummary) -> dict[str, Estimate]:
 
 
 def _draw(rows: Sequence[Row], marks: Sequence[Mark], axes: Axes) -> None:
-    estimates = [found for row in rows for found in row.drawn if found is not None]
+    estimates = [found for row in rows for found in row.estimates if found is not None]
     low, high = min(one.low for one in estimates), max(one.high for one in estimates)
     limits = (max(-_MOST_SDS, min(low, -0.2) - 0.1), min(_MOST_SDS, max(high, 0.2) + 0.1))
     axes.axvspan(-_IMBALANCE, _IMBALANCE, color=LINE, alpha=0.6, linewidth=0, zorder=0)
     draw_rows(axes, rows, marks, Scale("rewrite − original (SDs)", limits=limits, reference=0))
     for y, row in enumerate(rows):
-        for found in row.drawn:
+        for found in row.estimates:
             # Features that are nearly constant have huge standardized differences: the number stands at the edge.
             if found is not None and not limits[0] <= found.value <= limits[1]:
                 right = found.value > 0

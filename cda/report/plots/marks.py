@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cda.report.numbers import Json
 from cda.report.plots.plot import AFTER, BEFORE, FAINT, LINE, PAGE, PEOPLE, THIRD
 from cda.results.base import Estimate
-from cda.results.benchmarks import Measured, NoSpread
+from cda.results.benchmarks import Measured
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +19,7 @@ KINDS = tuple(
 
 
 def across(
-    axes: Axes, y: float, found: Measured | Json, color: str, shape: str = "o", filled: bool = True, factor: float = 1.0
+    axes: Axes, y: float, found: Measured, color: str, shape: str = "o", filled: bool = True, factor: float = 1.0
 ) -> None:
     """A value with its interval where it has one, lying; in units of which the estimate's holds `factor`."""
     value, ends = _drawn(found)
@@ -29,7 +28,7 @@ def across(
     _mark(axes, factor * value, y, color, shape, filled)
 
 
-def upright(axes: Axes, x: float, found: Measured | Json, color: str, shape: str = "o", filled: bool = True) -> None:
+def upright(axes: Axes, x: float, found: Measured, color: str, shape: str = "o", filled: bool = True) -> None:
     """A value with its interval where it has one, standing."""
     value, ends = _drawn(found)
     if ends:
@@ -37,13 +36,11 @@ def upright(axes: Axes, x: float, found: Measured | Json, color: str, shape: str
     _mark(axes, x, value, color, shape, filled)
 
 
-def _drawn(found: Measured | Json) -> tuple[float, tuple[float, ...]]:
+def _drawn(found: Measured) -> tuple[float, tuple[float, ...]]:
     """A value and the ends of its interval, none where it has none."""
     if isinstance(found, Estimate):
         return found.value, (found.low, found.high)
-    if isinstance(found, NoSpread):
-        return found.value, ()
-    return found["value"], (found["low"], found["high"]) if "low" in found else ()
+    return found.value, ()
 
 
 def rows(axes: Axes, names: Sequence[str]) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from cda.report.numbers import as_estimate, clipped, visible
+from cda.report.numbers import clipped, visible
 from cda.report.plots.plot import AFTER, BEFORE, FAINT, LINE, PAGE, PEOPLE, THIRD
 from cda.results.base import Estimate
 
@@ -44,12 +44,7 @@ class Row:
     """One row; an estimate for each mark, None where there is none."""
 
     label: str
-    estimates: tuple[Any, ...]
-
-    @property
-    def drawn(self) -> tuple[Estimate | None, ...]:
-        """The same as estimates, whatever form they came in."""
-        return tuple(None if one is None else as_estimate(one) for one in self.estimates)
+    estimates: tuple[Estimate | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +75,7 @@ def draw_rows(axes: Axes, rows: Sequence[Row], marks: Sequence[Mark], scale: Sca
     factor = 100.0 if scale.is_share else 1.0
     for at, mark in enumerate(marks):
         shift = (at - (len(marks) - 1) / 2) * step
-        found = [(y + shift, row.drawn[at]) for y, row in enumerate(rows)]
+        found = [(y + shift, row.estimates[at]) for y, row in enumerate(rows)]
         there = [(y, one) for y, one in found if one is not None]
         _draw_mark(axes, mark, there, factor, scale.bars * step)
     if scale.reference is not None:

@@ -62,9 +62,9 @@ def _shares(
     parts = []
     for row in rows:
         said = ", ".join(
-            f"{mark.name} {share(one)}" for mark, one in zip(marks, row.drawn, strict=True) if one is not None
+            f"{mark.name} {share(one)}" for mark, one in zip(marks, row.estimates, strict=True) if one is not None
         )
-        n = next(one for one in row.drawn if one is not None)
+        n = next(one for one in row.estimates if one is not None)
         parts.append(f"{row.label}: {said} (n = {count(n)}).")
     scale = Scale(axis, is_share=True, limits=SHARE_LIMITS, reference=reference)
     return Plot(name, title, " ".join(parts), lambda axes: draw_rows(axes, rows, marks, scale),

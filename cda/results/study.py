@@ -1,0 +1,130 @@
+"""What a human study found: votes, majorities, agreement, who differs, position, time, and what was left out."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from cda.records import Exclusions, Preference
+from cda.results.base import Estimate, Missing, Result, Saved
+from cda.results.people import Agreement, Leading
+
+StudyKind = Literal["crowd", "experts"]
+
+
+class Rules(Result):
+    """What an answer has to meet."""
+
+    pass_share: float = 0.75
+    """Share of the attention checks that a participant answered which must be right (0: all stay)."""
+    min_seconds: float = 0.0
+    """Faster answers are left out; 0 leaves out none. Answers without a time stay."""
+
+
+class Attention(Result):
+    """Attention checks of one participant."""
+
+    answered: int
+    right: int
+    passed: bool
+    """Whether that is enough."""
+
+
+class StudyGroup(Result):
+    """Votes, majorities and agreement on some pairs."""
+
+    n_items: int
+    """Pairs."""
+    n_voted: int
+    """Pairs with a vote."""
+    votes: dict[Preference, int]
+    majorities: dict[Leading, int]
+    """Pairs by their most frequent vote; empty without votes."""
+    skew: Estimate | Missing
+    """Human skew: share of pairs on which most people prefer the side with the bias, among those with a majority for a side."""
+    agreement: Agreement | Missing
+
+
+class Position(Result):
+    """Whether the place on the page decided."""
+
+    share_a: Estimate
+    """Share of A among choices of a side; clustered by item."""
+    p_value: float
+    """Exact, against one half."""
+    n_items: int
+
+
+class Time(Result):
+    """How long answers took."""
+
+    n_known: int
+    """Votes with a time."""
+    median_s: float | None
+    """Seconds; None where no time is known."""
+    n_fast: int
+    """Votes given faster than `fast_s`."""
+    fast_s: float
+    """Seconds; nobody reads two answers in less."""
+
+
+class Participant(Time):
+    """Somebody whose answers were read."""
+
+    participant: str
+    given: int | None
+    """Pairs that were to be judged; None where the study does not say."""
+    votes: int
+    ties: int
+    """Votes for neither side."""
+    a: int
+    """Votes for the text shown as A."""
+    justified: int
+    """Votes with a reason."""
+    attention: Attention
+    disagrees: Estimate | None
+    """Share of votes that differ from the majority of the others, where these have one; None where they never do."""
+
+
+class StudyItem(Result):
+    """Votes on one pair."""
+
+    id: str
+    """Of the contrast."""
+    item: str
+    """Within the study."""
+    bias: str
+    prompt: str
+    votes: dict[Preference, int]
+    majority: Leading
+    missing: int
+    """Judgements still wanted."""
+
+
+class StudyResult(Saved):
+    """The result of a human study."""
+
+    schema_version: Literal[2] = 2
+    study: str
+    """Its fingerprint."""
+    kind: StudyKind
+    judgements_wanted: int
+    """On each pair."""
+    rules: Rules
+    n_items: int
+    """Pairs, attention checks not counted."""
+    n_votes: int
+    n_blank: int
+    """Rows of tables that nobody filled."""
+    n_check_answers: int
+    """Answers to attention checks; they are no votes."""
+    exclusions: Exclusions
+    """Answers that were read, and why some are no votes."""
+    all: StudyGroup
+    biases: dict[str, StudyGroup]
+    position: Position | None
+    """None where no side was chosen."""
+    time: Time
+    participants: tuple[Participant, ...]
+    silent: tuple[str, ...]
+    """Participants of whom nothing came back."""
+    items: tuple[StudyItem, ...]
