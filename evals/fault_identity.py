@@ -195,7 +195,7 @@ def readable_by_all(folder: Path) -> str | None:
     from cda.llm.cache import Cache
     from cda.llm.protocol import Completion
     from cda.score.cache import ScoreCache
-    from cda.score.classifier import TextScore
+    from cda.score.protocols import TextScore
 
     (folder / "rows.jsonl").write_text(
         "".join(json.dumps(ROW | {"prompt": f"Fruit {n}?"}) + "\n" for n in range(4)), "utf-8"

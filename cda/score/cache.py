@@ -16,7 +16,7 @@ from cda.inert import visible
 from cda.models.load import ModelSpec
 from cda.models.template import Template
 from cda.run import file_fingerprint, fingerprint, versions
-from cda.score.classifier import TextScore
+from cda.score.protocols import TextScore
 
 _TABLE = """CREATE TABLE IF NOT EXISTS scores (
     scope TEXT NOT NULL, text TEXT NOT NULL, reward REAL NOT NULL, read TEXT, tokens TEXT, PRIMARY KEY (scope, text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -13,7 +13,7 @@ from cda.models.load import RewardModel
 from cda.models.template import Encoded, Template
 from cda.records import Prompt, content_id
 from cda.score.progress import TextBar
-from cda.score.protocols import FloatArray
+from cda.score.protocols import Finished, FloatArray, TextScore, TextScorer
 
 WINDOW_CHARACTERS = 2**20
 """Texts that are tokenized ahead; at about 9 bytes of Python objects a character, some 10 MB for each of two windows."""
@@ -22,21 +22,6 @@ ON_CPU_TOKENS, ELSEWHERE_TOKENS = 1024, 8192
 _CHARACTERS_A_TOKEN = 4
 _LEAST_CHARACTERS = 128
 """What a short text counts for in a window: the objects that hold it weigh more than its characters."""
-
-
-@dataclass(frozen=True, slots=True)
-class TextScore:
-    """What scoring says of one text.
-
-    Attributes:
-        reward: In the model's units; None where the text was too long and is dropped.
-        read: Where the text was cut, a name of the tokens that were left: texts of the same name are the same to the model.
-        tokens: A name of all that the model read, of cut texts and of others; None where the scorer does not know.
-    """
-
-    reward: float | None
-    read: str | None = None
-    tokens: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +46,7 @@ Compute = Callable[[Iterable[Batch]], Iterator[tuple[Batch, FloatArray]]]
 
 
 @dataclass
-class ClassifierScorer:
+class ClassifierScorer(TextScorer):
     """A PointwiseScorer over a loaded reward model.
 
     Args:
@@ -78,6 +63,15 @@ class ClassifierScorer:
     read: list[str | None] = field(default_factory=list, init=False)
     """Of each text scored last: a name of the tokens that were left of it, where it was cut."""
 
+    @property
+    def name(self) -> str:
+        """For artifacts."""
+        return self.reward_model.spec.name_or_path
+
+    @property
+    def precision(self) -> str | None:
+        return self.reward_model.spec.precision
+
     def score(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> FloatArray:
         """Rewards, shape (n,). Padding is always on the right, whatever side the tokenizer pads on.
 
@@ -92,18 +86,18 @@ class ClassifierScorer:
         self.n_truncated, self.read = sum(name is not None for name in read), read
         broken = np.flatnonzero(~np.isfinite(rewards))
         if broken.size:
-            raise not_finite(self.reward_model.spec.name_or_path, int(broken.size), len(rewards), f"text {broken[0]}")
+            raise not_finite(self.name, int(broken.size), len(rewards), f"text {broken[0]}")
         return rewards
 
     def in_batches(
         self,
         prompts: Sequence[Prompt],
         responses: Sequence[str],
-        drop_long: bool = False,
-        compute: Compute | None = None,
         skip: frozenset[int] = frozenset(),
         known: Mapping[str, float] | None = None,
-    ) -> Iterator[list[tuple[int, TextScore]]]:
+        *,
+        compute: Compute | None = None,
+    ) -> Generator[Finished, None, None]:
         """Rewards as the batches come, about the longest first; NaN and infinity are handed on as they are.
 
         Texts that are the same token ids go through the model once: below fp32 a score moves with its batch, and a model
@@ -112,19 +106,18 @@ class ClassifierScorer:
         Args:
             prompts: Length n.
             responses: Length n.
-            drop_long: Leave out texts that would have to be cut; they come last, without a reward.
-            compute: What computes the batches in place of the model held here, as a pool of workers does.
             skip: Rows that are known. A batch of nothing else is left out; the others keep all of their texts.
             known: Rewards by `TextScore.tokens`, of texts scored before.
+            compute: What computes the batches in place of the model held here, as a pool of workers does.
 
         Yields:
-            Row and score of every text of a finished batch.
+            Row and score of every text of a finished batch; texts that are left out as too long come last, without a reward.
         """
         too_long: list[int] = []
         same = SameTokens(skip, known or {})
         budget = batch_budget(self.batch_tokens, self.reward_model.model.device.type)
         found = windows(self.reward_model.template, prompts, responses)
-        kept = _without_long(found, too_long) if drop_long else found
+        kept = _without_long(found, too_long) if self.over_length == "drop" else found
         most = _CHARACTERS_A_TOKEN * self.reward_model.template.max_length_tokens
         sizes = [min(characters(*text), most) for text in zip(prompts, responses, strict=True)]
         with TextBar(sizes, skip, self.label) as bar:

@@ -2,60 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-import sys
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any
 
-from cda.errors import ModelError
 from cda.launch import rank, world_size
-from cda.models.load import RewardModel
-from cda.models.template import Template
 from cda.records import Prompt
 from cda.run import fingerprint
 from cda.score.cache import ScoreCache
-from cda.score.classifier import ClassifierScorer, TextScore, characters, not_finite, windows
+from cda.score.classifier import characters, not_finite
 from cda.score.compared import Rewards
 from cda.score.distinct import Text, distinct_texts, text_id
-from cda.score.protocols import FloatArray, PointwiseScorer
-from cda.score.workers import Exchange, Load, WorkerPool, dealt
+from cda.score.protocols import TextScore, TextScorer
+from cda.score.workers import Exchange, dealt
 
-OverLength = Literal["cut", "drop", "refuse"]
-Workers = int | Literal["auto"]
-
-_CHUNK = 256
-"""Texts that are asked of other scorers at once, where they are kept: what a kill may lose."""
-# Choices: a core multiplies some 50 to 100 GFLOP/s, and a worker imports and loads for some ten seconds.
-_FLOP_PER_CORE_S = 5e10
-_PAYS_FROM_S = 60.0
-_CHARACTERS_A_TOKEN = 4
-
-_Finished = list[tuple[int, TextScore]]
 _Found = tuple[str, TextScore, bool]
 """`text_id`, what it scored, and whether that was known before."""
-
-
-@runtime_checkable
-class StreamingScorer(Protocol):
-    """A pointwise scorer that hands out rewards as they come, as one that asks a server does."""
-
-    def stream(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> Iterator[tuple[list[int], FloatArray]]:
-        """Rows and their rewards, in any order; NaN for a text that it counts as too long to be read."""
-        ...
-
-
-@runtime_checkable
-class TextScorer(Protocol):
-    """A pointwise scorer that also says which texts it cut and which are too long, as a local model does."""
-
-    def in_batches(
-        self, prompts: Sequence[Prompt], responses: Sequence[str], *, skip: frozenset[int], known: Mapping[str, float]
-    ) -> Iterator[_Finished]:
-        """Rows and their scores, in any order, but for groups of nothing but rows to skip; see ClassifierScorer."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +74,11 @@ class Scores:
 
 
 def score_texts(
-    scorer: PointwiseScorer | StreamingScorer,
+    scorer: TextScorer,
     texts: Iterable[Text],
     *,
     cache: ScoreCache | None = None,
     scope: str | None = None,
-    over_length: OverLength = "cut",
-    workers: Workers = 1,
-    load: Load | None = None,
     launched: Path | None = None,
 ) -> Scores:
     """Reward of every distinct text.
@@ -124,15 +86,10 @@ def score_texts(
     Beyond the texts and a reward for each, memory does not grow with their number.
 
     Args:
-        scorer: A `ClassifierScorer`, for which all of this was made; or any other, which then batches by itself: one that
-            hands out scores as they come (`TextScorer`, `StreamingScorer`), or one that only gives rewards.
+        scorer: What scores, and what it does with texts that are too long.
         texts: Prompt and response; repeats are allowed.
         cache: Keeps each batch before the next one is scored, and is asked first.
         scope: Name of everything else that decides a reward (`scope_of`); needed with `cache` and with `launched`.
-        over_length: What becomes of texts beyond max_length_tokens: `cut` at the end and counted; `drop`ped and counted;
-            or `refuse`d, all together, before any is scored. Other scorers than classifiers have settings of their own.
-        workers: Processes that compute, each with the model in its own memory beside the one given here; see `n_workers`.
-        load: Makes the scorer's model in a worker. Without it there are none.
         launched: Folder in which all processes of this launch hand each other what they found, so that each scores its
             share and returns the whole. None: this process scores everything, as it does where it is the only one.
 
@@ -142,19 +99,17 @@ def score_texts(
     """
     if scope is None and (cache is not None or launched is not None):
         raise ValueError("a cache and a launch need the scope of the scores")
-    if load is None and workers not in (1, "auto"):
-        raise ValueError("workers need to know how to load the model")
     distinct = distinct_texts(texts)
-    if over_length != "cut":
-        _check_lengths(scorer, distinct, over_length)
-    work = _Work(scorer, over_length == "drop", workers, load, cache, scope or "")
+    if scorer.over_length == "refuse":
+        scorer.refuse_long(list(distinct.values()))
+    work = _Work(scorer, cache, scope or "")
     if launched is None or world_size() == 1:
         return _whole(distinct, work.done(distinct))
     names = list(distinct)
     # By their lengths and not by what the cache lacks: that may change between the looks of two processes.
     share = dealt([characters(*text) for text in distinct.values()], world_size())[rank()]
     own = {names[row]: distinct[names[row]] for row in share}
-    rows = Exchange(launched, fingerprint([scope, over_length, names])).gathered(
+    rows = Exchange(launched, fingerprint([scope, scorer.over_length, names])).gathered(
         lambda: (
             {"text": name, "reward": one.reward, "read": one.read, "tokens": one.tokens, "known": known}
             for name, one, known in work.done(own)
@@ -165,47 +120,11 @@ def score_texts(
     )
 
 
-def n_workers(asked: Workers, reward_model: RewardModel, n_characters: int) -> int:
-    """How many workers to start; 1 stands for none beside this process.
-
-    Args:
-        asked: A number, or `auto`: as many as torch would use threads here, where the texts are worth the loading, each has
-            room for the model in half of the free memory, and this is the only process of the launch.
-        reward_model: As loaded.
-        n_characters: Of all texts to be scored.
-
-    Raises:
-        ModelError: Several were asked for on a GPU.
-    """
-    import torch
-
-    on_cpu = reward_model.model.device.type == "cpu"
-    if asked != "auto":
-        if asked > 1 and not on_cpu:
-            raise ModelError(
-                f"workers={asked}: the model is on a GPU, where several processes only wait for each other; leave it at auto"
-            )
-        return max(1, asked)
-    if not on_cpu or world_size() > 1:
-        return 1
-    n, free = torch.get_num_threads(), _free_bytes()
-    weights = list(reward_model.model.parameters())
-    if free is not None:
-        n = min(n, int(free / 2 / sum(one.numel() * one.element_size() for one in weights)))
-    # Two for each weight and token; the embeddings are looked up and not multiplied.
-    multiplied = sum(one.numel() for one in weights) - reward_model.model.get_input_embeddings().weight.numel()
-    seconds = 2 * multiplied * n_characters / _CHARACTERS_A_TOKEN / (_FLOP_PER_CORE_S * max(1, n))
-    return n if n > 1 and seconds > _PAYS_FROM_S else 1
-
-
 @dataclass(frozen=True, slots=True)
 class _Work:
     """How texts are scored: see `score_texts`."""
 
-    scorer: PointwiseScorer | StreamingScorer
-    drop: bool
-    workers: Workers
-    load: Load | None
+    scorer: TextScorer
     cache: ScoreCache | None
     scope: str
 
@@ -217,8 +136,8 @@ class _Work:
         the scores of one that was not. For the same reason the size of the batches counts there; in fp32 it counts where
         each text is scored alone, which is what a model needs whose scores depend on padding.
         """
-        batch_tokens = getattr(self.scorer, "batch_tokens", None)
-        whole_set = _precision(self.scorer) not in (None, "fp32")
+        batch_tokens, drops = self.scorer.batch_tokens, self.scorer.over_length == "drop"
+        whole_set = self.scorer.precision not in (None, "fp32")
         company: list[Any] = []
         if batch_tokens is not None and (whole_set or batch_tokens == 1):
             company.append(f"batches of {batch_tokens}")
@@ -227,14 +146,16 @@ class _Work:
         scope = fingerprint([self.scope, *company]) if company else self.scope
         known = self.cache.lookup(scope, list(texts)) if self.cache is not None else {}
         for name, one in known.items():
-            yield name, TextScore(None) if self.drop and one.read is not None else one, True
+            yield name, TextScore(None) if drops and one.read is not None else one, True
         left = list(texts) if whole_set else [name for name in texts if name not in known]
         skip = frozenset(row for row, name in enumerate(left) if name in known)
         if len(skip) == len(left):
             return
         broken: list[str] = []
+        prompts, responses = [texts[name][0] for name in left], [texts[name][1] for name in left]
         by_tokens = {one.tokens: one.reward for one in known.values() if one.tokens and one.reward is not None}
-        with closing(self._computed([texts[name] for name in left], skip, by_tokens)) as computed:
+        computed = self.scorer.in_batches(prompts, responses, skip=skip, known=by_tokens)
+        with contextlib.closing(computed):
             for finished in computed:
                 named = [(left[row], one) for row, one in finished if row not in skip]
                 broken += [name for name, one in named if one.reward is not None and not math.isfinite(one.reward)]
@@ -244,46 +165,7 @@ class _Work:
                 yield from ((name, one, False) for name, one in whole)
         if broken:
             first = f"response {texts[broken[0]][1][:60]!r}"
-            raise not_finite(_name(self.scorer), len(broken), len(left) - len(skip), first)
-
-    def _computed(
-        self, texts: Sequence[Text], skip: frozenset[int], known: Mapping[str, float]
-    ) -> Generator[_Finished, None, None]:
-        prompts, responses = [prompt for prompt, _ in texts], [response for _, response in texts]
-        if isinstance(self.scorer, ClassifierScorer):
-            yield from self._classified(self.scorer, prompts, responses, skip, known)
-        elif isinstance(self.scorer, TextScorer):
-            yield from self.scorer.in_batches(prompts, responses, skip=skip, known=known)
-        elif isinstance(self.scorer, StreamingScorer):
-            for rows, rewards in self.scorer.stream(prompts, responses):
-                scores = [TextScore(None if math.isnan(reward) else float(reward)) for reward in rewards]
-                yield list(zip(rows, scores, strict=True))
-        else:
-            size = len(texts) if self.cache is None else _CHUNK
-            for start in range(0, len(texts), size):
-                if skip.issuperset(range(start, min(start + size, len(texts)))):
-                    continue
-                rewards = self.scorer.score(prompts[start : start + size], responses[start : start + size])
-                yield [(row, TextScore(float(reward))) for row, reward in enumerate(rewards, start)]
-
-    def _classified(
-        self,
-        scorer: ClassifierScorer,
-        prompts: Sequence[Prompt],
-        responses: Sequence[str],
-        skip: frozenset[int],
-        known: Mapping[str, float],
-    ) -> Iterator[_Finished]:
-        n_characters = sum(map(characters, prompts, responses))
-        n = n_workers(self.workers, scorer.reward_model, n_characters) if self.load is not None else 1
-        if self.load is None or n == 1:
-            yield from scorer.in_batches(prompts, responses, self.drop, skip=skip, known=known)
-            return
-        import torch
-
-        with WorkerPool(self.load, n, max(1, torch.get_num_threads() // n)) as pool:
-            pool.check_same(scorer.reward_model)
-            yield from scorer.in_batches(prompts, responses, self.drop, pool.compute, skip, known)
+            raise not_finite(self.scorer.name, len(broken), len(left) - len(skip), first)
 
 
 def _whole(distinct: Mapping[str, Text], found: Iterable[_Found]) -> Scores:
@@ -311,47 +193,3 @@ def one_reward_each(rewards: Mapping[str, float], tokens: Mapping[str, str]) -> 
     return {
         name: first.setdefault(tokens[name], reward) if name in tokens else reward for name, reward in rewards.items()
     }
-
-
-def _check_lengths(scorer: object, distinct: Mapping[str, Text], over_length: OverLength) -> None:
-    """Refuse texts that are too long, where that is asked, before any is scored."""
-    if not isinstance(scorer, ClassifierScorer):
-        raise ModelError(
-            f"over_length={over_length}: {_name(scorer)} does not say how long a text is to it; its own settings decide"
-        )
-    if over_length != "refuse":
-        return
-    template, limit = scorer.reward_model.template, scorer.reward_model.template.max_length_tokens
-    uncut = Template(template.tokenizer, sys.maxsize, template.pad_token_id)
-    prompts, responses = [prompt for prompt, _ in distinct.values()], [response for _, response in distinct.values()]
-    # All are tokenized for this and again to be scored: little beside a model, and no ids have to be held.
-    found = (len(one.ids) for window in windows(uncut, prompts, responses) for one in window.values())
-    long = [n_tokens for n_tokens in found if n_tokens > limit]
-    if long:
-        raise ModelError(
-            f"{_name(scorer)}: {len(long)} of {len(distinct)} texts are longer than {limit} tokens, the longest has "
-            f"{max(long)}. Raise model.max_length_tokens where the model reads more, or have such texts cut or dropped"
-        )
-
-
-def _precision(scorer: object) -> str | None:
-    """Of a local model's weights; None where there is no such thing."""
-    if isinstance(scorer, ClassifierScorer):
-        return scorer.reward_model.spec.precision
-    return getattr(scorer, "precision", None)
-
-
-def _name(scorer: object) -> str:
-    if isinstance(scorer, ClassifierScorer):
-        return scorer.reward_model.spec.name_or_path
-    return str(getattr(scorer, "name", type(scorer).__name__))
-
-
-def _free_bytes() -> int | None:
-    """Memory that can be had without swapping; None where the system does not say."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return None
-    found = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
-    return found[0] if found else None

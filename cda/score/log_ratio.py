@@ -8,7 +8,7 @@ Divided by the response's number of tokens it is the reward of length-normalised
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,10 +18,10 @@ import numpy as np
 from cda.errors import ModelError
 from cda.models.causal import CausalModel, ResponseSpan, response_spans, span_notes
 from cda.records import Prompt, content_id
-from cda.score.classifier import SameTokens, TextScore, characters, not_finite
+from cda.score.classifier import SameTokens, characters, not_finite
 from cda.score.log_probability import log_probabilities
 from cda.score.progress import TextBar
-from cda.score.protocols import FloatArray
+from cda.score.protocols import Finished, FloatArray, TextScore, TextScorer
 
 _CHUNK = 256
 """Texts whose scores come together: what a kill may lose."""
@@ -64,7 +64,7 @@ def adapter_off(causal: CausalModel) -> Policy:
 
 
 @dataclass
-class LogRatioScorer:
+class LogRatioScorer(TextScorer):
     """A PointwiseScorer over a policy and its reference: β · (log π(response | prompt) − log π₀(response | prompt)).
 
     Args:
@@ -155,7 +155,7 @@ class LogRatioScorer:
         responses: Sequence[str],
         skip: frozenset[int] = frozenset(),
         known: Mapping[str, float] | None = None,
-    ) -> Iterator[list[tuple[int, TextScore]]]:
+    ) -> Generator[Finished, None, None]:
         """Rewards as they come, some hundred texts at a time; NaN and infinity are handed on as they are.
 
         Args:

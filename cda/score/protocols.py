@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,83 @@ from numpy.typing import NDArray
 from cda.records import Prompt
 
 FloatArray = NDArray[np.float64]
+
+
+OverLength = Literal["cut", "drop", "refuse"]
+"""What becomes of texts that are too long: cut at the end and counted; left out and counted; or refused, all together, before any is
+scored."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextScore:
+    """What scoring says of one text.
+
+    Attributes:
+        reward: In the model's units; None where the text was too long and is dropped.
+        read: Where the text was cut, a name of the tokens that were left: texts of the same name are the same to the model.
+        tokens: A name of all that the model read, of cut texts and of others; None where the scorer does not know.
+    """
+
+    reward: float | None
+    read: str | None = None
+    tokens: str | None = None
+
+
+Finished = list[tuple[int, TextScore]]
+"""Rows with what they scored."""
+
+
+class TextScorer(Protocol):
+    """Gives each text a reward, batch by batch, so that each batch can be kept: what `score_texts` asks.
+
+    A scorer that derives from this class has what is said here, where it does not say otherwise.
+    """
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        ...
+
+    @property
+    def precision(self) -> str | None:
+        """Of a local model's weights; None where there is no such thing."""
+        return None
+
+    @property
+    def batch_tokens(self) -> int | None:
+        """Padded tokens in a batch at most; None where the scorer chooses."""
+        return None
+
+    @property
+    def over_length(self) -> OverLength:
+        """What becomes of texts that are too long; `cut` too where the scorer has settings of its own for them."""
+        return "cut"
+
+    def in_batches(
+        self,
+        prompts: Sequence[Prompt],
+        responses: Sequence[str],
+        skip: frozenset[int] = frozenset(),
+        known: Mapping[str, float] | None = None,
+    ) -> Generator[Finished, None, None]:
+        """Rows and their scores as they come, in any order.
+
+        Args:
+            prompts: Length n.
+            responses: Length n.
+            skip: Rows that are known. A batch of nothing else may be left out.
+            known: Rewards by `TextScore.tokens`, of texts scored before.
+        """
+        ...
+
+    def refuse_long(self, texts: Sequence[tuple[Prompt, str]]) -> None:  # noqa: ARG002
+        """Where `over_length` is `refuse`: raise ModelError if any of the texts is too long."""
+        return
+
+
+def as_finished(rows: Sequence[int], rewards: FloatArray) -> Finished:
+    """Rows and rewards, NaN for a text that has none, as `in_batches` hands them out."""
+    return [(row, TextScore(None if np.isnan(one) else float(one))) for row, one in zip(rows, rewards, strict=True)]
 
 
 class PointwiseScorer(Protocol):

@@ -12,9 +12,10 @@ from cda.files.paths import user_path
 from cda.launch import on_one_machine
 from cda.models.load import ModelSpec, RewardModel, load_reward_model
 from cda.score.cache import ScoreCache, scope_of
-from cda.score.classifier import ClassifierScorer
 from cda.score.distinct import Text
-from cda.score.engine import OverLength, Scores, score_texts
+from cda.score.engine import Scores, score_texts
+from cda.score.many import ManyTextsScorer
+from cda.score.protocols import OverLength
 from cda.stages.sources import run_path
 from cda.training.dose import DosedModel
 
@@ -52,13 +53,17 @@ def classifier_scores(
     path = cache_file(loaded) if on_one_machine() else None
     with ScoreCache(path) if path else nullcontext() as cache:
         return score_texts(
-            ClassifierScorer(reward_model, settings.batch_tokens, label),
+            ManyTextsScorer(
+                reward_model,
+                settings.batch_tokens,
+                label,
+                over_length=over_length or settings.over_length,
+                workers=settings.workers,
+                load=partial(load_dosed, reward_model.spec, adapter, dose),
+            ),
             texts,
             cache=cache,
             scope=scope_of(reward_model, adapter, dose) if path or launched else None,
-            over_length=over_length or settings.over_length,
-            workers=settings.workers,
-            load=partial(load_dosed, reward_model.spec, adapter, dose),
             launched=launched,
         )
 

@@ -15,7 +15,9 @@ from cda.models.load import ModelSpec, RewardModel, load_reward_model
 from cda.models.template import Encoded
 from cda.records import user_prompt
 from cda.score import classifier
-from cda.score.classifier import ClassifierScorer, TextScore, batches, token_batches, windows
+from cda.score.classifier import ClassifierScorer, batches, token_batches, windows
+from cda.score.many import ManyTextsScorer
+from cda.score.protocols import TextScore
 
 if TYPE_CHECKING:
     from conftest import ModelMaker, Texts
@@ -234,11 +236,11 @@ def test_a_text_that_cannot_be_encoded_is_one_clear_error(llama_maker: ModelMake
 
 
 def test_long_texts_are_left_out_on_demand_and_come_last(llama: Path, words: Callable[..., str]) -> None:
-    scorer = ClassifierScorer(load(llama, max_length_tokens=12))
+    scorer = ManyTextsScorer(load(llama, max_length_tokens=12), over_length="drop")
     prompts, responses = [user_prompt(words(2))] * 3, [words(5), words(6), words(1)]
-    found = dict(itertools.chain(*(finished := list(scorer.in_batches(prompts, responses, drop_long=True)))))
+    found = dict(itertools.chain(*(finished := list(scorer.in_batches(prompts, responses)))))
     assert finished[-1] == [(1, TextScore(None))]
-    whole = scorer.score(prompts, responses)
+    whole = ClassifierScorer(scorer.reward_model).score(prompts, responses)
     assert [found[row].reward for row in (0, 2)] == pytest.approx([whole[0], whole[2]], abs=TOLERANCE)
     assert all(one.read is None for one in found.values())
     assert scorer.read[0] is None and scorer.read[1] is not None

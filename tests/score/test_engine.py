@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,12 +22,14 @@ from cda.models.template import Encoded
 from cda.records import Prompt, user_prompt
 from cda.run import fingerprint
 from cda.score import classifier, engine
+from cda.score import many as many_texts
 from cda.score.cache import ScoreCache, scope_of
-from cda.score.classifier import ClassifierScorer, TextScore
+from cda.score.classifier import ClassifierScorer
 from cda.score.compared import Rewards
 from cda.score.distinct import Text, score_distinct, text_id
-from cda.score.engine import n_workers, score_texts
-from cda.score.protocols import FloatArray
+from cda.score.engine import score_texts
+from cda.score.many import ManyTextsScorer, n_workers
+from cda.score.protocols import Finished, FloatArray, TextScore, TextScorer, as_finished
 
 if TYPE_CHECKING:
     from conftest import Texts
@@ -56,7 +58,7 @@ def asked(texts: Texts) -> list[Text]:
     return [*rows, rows[3], rows[8]]
 
 
-class Counting(ClassifierScorer):
+class Counting(ManyTextsScorer):
     """Counts the texts that really go through the model."""
 
     n_computed = 0
@@ -187,17 +189,17 @@ def test_long_texts_are_dropped_where_that_is_asked_cached_or_not(
     reward_model: RewardModel, asked: list[Text], cache: ScoreCache
 ) -> None:
     cut = score_texts(ClassifierScorer(reward_model), asked)
-    scorer = Counting(reward_model)
+    scorer = Counting(reward_model, over_length="drop")
     for n_cached in (0, 4):
-        found = score_texts(scorer, asked, cache=cache, scope="s", over_length="drop")
+        found = score_texts(scorer, asked, cache=cache, scope="s")
         assert set(found.dropped) == set(cut.read) and len(found.dropped) == 8
         assert found.rewards.keys() == cut.rewards.keys() - cut.read.keys()
         assert (found.n_texts, found.n_truncated, found.n_cached) == (12, 0, n_cached)
     assert scorer.n_computed == 4
     assert [found.of(*text) is None for text in asked] == [text_id(*text) in cut.read for text in asked]
     # Kept by a run that cut them, they are still too long.
-    score_texts(scorer, asked, cache=cache, scope="s")
-    found = score_texts(scorer, asked, cache=cache, scope="s", over_length="drop")
+    score_texts(ClassifierScorer(reward_model), asked, cache=cache, scope="s")
+    found = score_texts(scorer, asked, cache=cache, scope="s")
     assert set(found.dropped) == set(cut.read) and found.n_cached == 12
 
 
@@ -205,7 +207,7 @@ def test_long_texts_are_refused_before_any_is_scored(
     reward_model: RewardModel, asked: list[Text], cache: ScoreCache
 ) -> None:
     with pytest.raises(ModelError) as error:
-        score_texts(ClassifierScorer(reward_model), asked, cache=cache, scope="s", over_length="refuse")
+        score_texts(ManyTextsScorer(reward_model, over_length="refuse"), asked, cache=cache, scope="s")
     # The longest: a prompt of 6 words, a response of 45, five marks of the template.
     assert str(error.value).endswith(
         ": 8 of 12 texts are longer than 24 tokens, the longest has 56. Raise model.max_length_tokens where the model reads "
@@ -213,19 +215,19 @@ def test_long_texts_are_refused_before_any_is_scored(
     )
     assert len(cache) == 0
     short = [text for text in asked if len(text[1].split()) < 10]
-    assert score_texts(ClassifierScorer(reward_model), short, over_length="refuse").n_texts == 3
+    assert score_texts(ManyTextsScorer(reward_model, over_length="refuse"), short).n_texts == 3
 
 
 @pytest.mark.parametrize(("longest", "n_long"), [(128, 0), (127, 1)])
 def test_lengths_are_those_of_the_pair_form_too(
     bert: Path, words: Callable[..., str], longest: int, n_long: int
 ) -> None:
-    scorer = ClassifierScorer(load_reward_model(ModelSpec(str(bert), "fp32", longest)))
+    reward_model = load_reward_model(ModelSpec(str(bert), "fp32", longest))
     texts = [(user_prompt(words(25)), words(100)), (user_prompt(words(1)), words(1))]  # with three marks 128 tokens
-    assert len(score_texts(scorer, texts, over_length="drop").dropped) == n_long
+    assert len(score_texts(ManyTextsScorer(reward_model, over_length="drop"), texts).dropped) == n_long
     if n_long:
         with pytest.raises(ModelError, match="1 of 2 texts are longer than 127 tokens, the longest has 128"):
-            score_texts(scorer, texts, over_length="refuse")
+            score_texts(ManyTextsScorer(reward_model, over_length="refuse"), texts)
 
 
 def test_rewards_that_are_no_numbers_are_refused_and_the_others_kept(
@@ -246,7 +248,7 @@ def test_rewards_that_are_no_numbers_are_refused_and_the_others_kept(
 
 
 def test_no_texts_give_no_rewards(reward_model: RewardModel, cache: ScoreCache) -> None:
-    found = score_texts(ClassifierScorer(reward_model), [], cache=cache, scope="s", workers=2, load=_never)
+    found = score_texts(ManyTextsScorer(reward_model, workers=2, load=_never), [], cache=cache, scope="s")
     assert (found.n_texts, found.n_truncated, found.n_cached) == (0, 0, 0)
 
 
@@ -254,46 +256,25 @@ def _never() -> RewardModel:
     raise AssertionError("there is nothing to load a model for")
 
 
-class Length:
-    """Another pointwise scorer: rewards a response by its length."""
-
-    name = "by length"
-
-    def __init__(self) -> None:
-        self.asked: list[list[str]] = []
-
-    def score(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> FloatArray:  # noqa: ARG002
-        self.asked.append(list(responses))
-        return np.array([float(len(response)) for response in responses])
-
-
-def test_other_scorers_are_asked_for_all_at_once_and_in_parts_where_these_are_kept(
-    cache: ScoreCache, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(engine, "_CHUNK", 2)
-    texts = [(user_prompt("p"), "x" * length) for length in (3, 1, 2, 3, 5, 4)]
-    plain, kept = Length(), Length()
-    expected = {text_id(*text): float(len(text[1])) for text in texts}
-    assert score_texts(plain, texts).rewards == expected
-    assert plain.asked == [["xxx", "x", "xx", "xxxxx", "xxxx"]]
-    assert score_texts(kept, texts, cache=cache, scope="s").rewards == expected
-    assert kept.asked == [["xxx", "x"], ["xx", "xxxxx"], ["xxxx"]]
-    assert score_texts(kept, texts, cache=cache, scope="s").n_cached == 5 and len(kept.asked) == 3
-    with pytest.raises(ModelError, match=r"over_length=drop: by length does not say how long"):
-        score_texts(plain, texts, over_length="drop")
-
-
-class Served:
+class Served(TextScorer):
     """A scorer that hands out rewards out of order, has none for a text that is too long, and once fails."""
+
+    name = "served"
 
     def __init__(self, fails_after: int = 99) -> None:
         self.fails_after = fails_after
 
-    def stream(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> Iterator[tuple[list[int], FloatArray]]:
+    def in_batches(
+        self,
+        prompts: Sequence[Prompt],
+        responses: Sequence[str],
+        skip: frozenset[int] = frozenset(),  # noqa: ARG002
+        known: Mapping[str, float] | None = None,  # noqa: ARG002
+    ) -> Generator[Finished, None, None]:
         for done, row in enumerate(reversed(range(len(prompts)))):
             if done == self.fails_after:
                 raise ModelError("the server is gone")
-            yield [row], np.array([float(len(responses[row])) if len(responses[row]) < 5 else np.nan])
+            yield as_finished([row], np.array([float(len(responses[row])) if len(responses[row]) < 5 else np.nan]))
 
 
 def test_rewards_that_come_out_of_order_find_their_texts_and_outlive_a_failure(cache: ScoreCache) -> None:
@@ -335,16 +316,16 @@ def test_the_number_of_workers(reward_model: RewardModel, monkeypatch: pytest.Mo
 
     many = 10**12
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
-    monkeypatch.setattr(engine, "_free_bytes", lambda: None)
+    monkeypatch.setattr(many_texts, "_free_bytes", lambda: None)
     assert n_workers("auto", reward_model, many) == 4
     assert n_workers("auto", reward_model, 10_000) == 1  # would take less long than loading
     assert n_workers(3, reward_model, 1) == 3
     model_bytes = sum(one.numel() * 4 for one in reward_model.model.parameters())
-    monkeypatch.setattr(engine, "_free_bytes", lambda: 5 * model_bytes)
+    monkeypatch.setattr(many_texts, "_free_bytes", lambda: 5 * model_bytes)
     assert n_workers("auto", reward_model, many) == 2
-    monkeypatch.setattr(engine, "_free_bytes", lambda: model_bytes)
+    monkeypatch.setattr(many_texts, "_free_bytes", lambda: model_bytes)
     assert n_workers("auto", reward_model, many) == 1
-    monkeypatch.setattr(engine, "_free_bytes", lambda: None)
+    monkeypatch.setattr(many_texts, "_free_bytes", lambda: None)
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert n_workers("auto", reward_model, many) == 1
     monkeypatch.delenv("WORLD_SIZE")
@@ -355,19 +336,19 @@ def test_the_number_of_workers(reward_model: RewardModel, monkeypatch: pytest.Mo
 
 
 def test_free_memory_is_read() -> None:
-    free = engine._free_bytes()
+    free = many_texts._free_bytes()
     assert free is None or 2**20 < free < 2**50
 
 
 def test_workers_score_the_same_in_the_same_order(asked: list[Text], cache: ScoreCache) -> None:
     here = score_texts(ClassifierScorer(summed_model(), 60), asked)
-    scorer = Counting(summed_model(), 60)
-    found = score_texts(scorer, asked, cache=cache, scope="s", workers=2, load=summed_model)
+    scorer = Counting(summed_model(), 60, workers=2, load=summed_model)
+    found = score_texts(scorer, asked, cache=cache, scope="s")
     assert scorer.n_computed == 0 and len(cache) == 12 and found.n_truncated > 0
     assert (list(found.rewards), found.read) == (list(here.rewards), here.read)
     np.testing.assert_allclose(list(found.rewards.values()), list(here.rewards.values()), atol=TOLERANCE, rtol=0)
     with pytest.raises(ValueError, match="how to load"):
-        score_texts(scorer, asked, workers=2)
+        Counting(summed_model(), workers=2)
 
 
 LAUNCHED = """
@@ -536,7 +517,7 @@ def test_below_fp32_a_resumed_run_makes_the_batches_of_an_unbroken_one(
     reward_model: RewardModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_batches: int
 ) -> None:
     """Though what was kept is not computed again, and some texts are the same to the model."""
-    monkeypatch.setattr(engine, "_precision", lambda _: "8bit")
+    monkeypatch.setattr(ClassifierScorer, "precision", property(lambda _: "8bit"))
 
     class ByBatch(ClassifierScorer):
         made = 0

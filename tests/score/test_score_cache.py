@@ -20,7 +20,7 @@ from cda.models.load import ModelSpec, load_reward_model
 from cda.models.template import Template
 from cda.score import cache as cache_module
 from cda.score.cache import ScoreCache, scope_of
-from cda.score.classifier import TextScore
+from cda.score.protocols import TextScore
 
 if TYPE_CHECKING:
     from conftest import ModelMaker, Trained
