@@ -51,8 +51,8 @@ from cda.stages.audit_sources import AuditTexts, given_labels, load_audit_texts
 from cda.stages.counted import training_stages
 from cda.stages.label import PAIRS
 from cda.stages.rows import prompt_row, read_labelled
-from cda.stages.scorer_sources import scorer_settings, scorer_source
-from cda.stages.scorers import compare, texts_of
+from cda.stages.scorer_kinds import Subject, texts_of
+from cda.stages.scorers import compare, open_scorer
 from cda.stages.sources import (
     bias_settings,
     llm_settings,
@@ -62,7 +62,6 @@ from cda.stages.sources import (
     source_fingerprint,
     uses_llm,
 )
-from cda.stages.subjects import Subject
 from cda.stages.train import ADAPTER
 from cda.stages.trainings import trainings
 
@@ -92,7 +91,7 @@ def what_is_measured(loaded: LoadedRecipe) -> tuple[dict[str, Any], dict[str, st
     settings = {
         "audit": recipe.audit.model_dump(mode="json", exclude={"preset"}),
         "model": recipe.model.model_dump(mode="json", exclude={"preset", "precision"}),
-        "score": scorer_settings(recipe.model, loaded),
+        "score": open_scorer(recipe.model, loaded).settings(),
         "biases": bias_settings(loaded.biases),
         "seed": recipe.seed,
     }
@@ -115,7 +114,7 @@ def what_is_measured(loaded: LoadedRecipe) -> tuple[dict[str, Any], dict[str, st
         "embedded contrasts, removed": source_fingerprint(EMBEDDED, "shown"),
     }
     if loaded.only_audit and not judged:
-        inputs["model"] = scorer_source(recipe.model, loaded)
+        inputs["model"] = open_scorer(recipe.model, loaded).source()
     return settings, inputs
 
 

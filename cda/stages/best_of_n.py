@@ -30,9 +30,10 @@ from cda.run import file_fingerprint, versions
 from cda.score.distinct import Text, text_id
 from cda.stages.figures import checked_form, write_figures
 from cda.stages.out_folder import out_folder
+from cda.stages.scorer_kinds import Subject
 from cda.stages.scorers import score, shared_folder
 from cda.stages.shown import shown_path, shown_target
-from cda.stages.subjects import Subject, check_subject
+from cda.stages.subjects import check_subject
 
 BIASES = ("jargon", "length", "structure", "sycophancy", "vagueness")
 FEATURES = ("words", "list_lines", "long_word_share")

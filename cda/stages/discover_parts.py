@@ -32,10 +32,9 @@ from cda.score.compared import Comparison, Rewards, compare_distinct
 from cda.score.distinct import text_id
 from cda.score.judge import LLMJudge
 from cda.score.own import OwnPairwise
-from cda.stages.scorer_sources import own
-from cda.stages.scorers import compare, score
+from cda.stages.scorer_kinds import Function, Subject
+from cda.stages.scorers import compare, open_scorer, score
 from cda.stages.sources import open_llm, uses_llm, with_llm
-from cda.stages.subjects import Subject
 
 RULE_SHARES = (1.0, 0.75, 0.5)
 """Without an LLM: the rules at every place, at most of them, at half of them. One rule engine and one rewriter: where these agree, it
@@ -139,7 +138,8 @@ def _pairwise(asked: Asked) -> LLMJudge | OwnPairwise | None:
     if kind == "judge":
         llm, told = open_llm(asked.loaded), asked.loaded.prompts.judge
         return LLMJudge(llm, ties=options.ties, by_token=options.by_token, both_orders=True, told=told)
-    function = own(asked.subject.name, asked.loaded) if kind == "function" else None
+    scorer = open_scorer(asked.subject.section, asked.loaded)
+    function = scorer.own if isinstance(scorer, Function) else None
     return replace(function, both_orders=True) if isinstance(function, OwnPairwise) else None
 
 

@@ -12,7 +12,7 @@ from cda.results.discover import MaterialCounts, SavedGeneration
 from cda.results.evidence import HeldOutResult
 from cda.run import RunFolder, Stage, file_fingerprint
 from cda.stages.discover_parts import Asked, by_llm, responses_each, rewriters, search_settings
-from cda.stages.scorer_sources import scorer_source
+from cda.stages.scorers import open_scorer
 from cda.stages.sources import llm_settings, prompt_settings, source_fingerprint
 
 _MATERIAL = (
@@ -102,7 +102,5 @@ def _asked_settings(asked: Asked) -> dict[str, Any]:
 
 
 def _asked_source(asked: Asked) -> str:
-    if kind_of(asked.subject.name) == "judge":
-        return asked.subject.name
-    source = scorer_source(asked.subject.section, asked.loaded)
+    source = open_scorer(asked.subject.section, asked.loaded).source()
     return source if asked.subject.adapter is None else f"{source}+{file_fingerprint(asked.subject.adapter)}"

@@ -11,10 +11,11 @@ from cda.config.load import LoadedRecipe, load_model_audit
 from cda.config.scoring import kind_of
 from cda.score.compared import Comparison, Rewards
 from cda.stages.inspect_numbers import Looked
+from cda.stages.scorer_kinds import Subject
 from cda.stages.scorers import compare
 from cda.stages.shown import shown_target
 from cda.stages.sources import run_path
-from cda.stages.subjects import Subject, check_subject
+from cda.stages.subjects import check_subject
 
 
 @dataclass(frozen=True, slots=True)

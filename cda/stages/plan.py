@@ -36,7 +36,7 @@ from cda.stages.audit_sources import (
 )
 from cda.stages.label import planned_calls as label_calls
 from cda.stages.release_plan import release_lines
-from cda.stages.scorer_sources import scorer_problems
+from cda.stages.scorers import open_scorer
 from cda.stages.sources import (
     cache_path,
     llm_client,
@@ -99,7 +99,7 @@ def check(loaded: LoadedRecipe) -> None:
                 f"{loaded.path}: audit.labels: a training takes the labels of its own pairs; leave it out, or audit a model "
                 "by itself (`cda audit MODEL audit.labels=...`)"
             )
-    attempt(lambda: problems.extend(scorer_problems(recipe.model, loaded)))
+    attempt(lambda: problems.extend(open_scorer(recipe.model, loaded).problems()))
     if recipe.dose.on == "yes" and not loaded.only_audit and not problems:
         attempt(lambda: dose.check(loaded))
     training_asks = uses_llm(recipe.label.by, recipe.llm) or uses_llm(recipe.synthesize.by, recipe.llm)

@@ -15,8 +15,8 @@ from cda.files.paths import user_path
 from cda.results.benchmarks import AskedLLM, QualityScoring
 from cda.results.facts import Scorer
 from cda.run import file_fingerprint
+from cda.stages.scorer_kinds import Subject
 from cda.stages.shown import shown_path, shown_target
-from cda.stages.subjects import Subject
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
-
 from cda.config.load import LoadedRecipe
 from cda.config.schema import ModelSection
 from cda.config.scoring import bare_name, kind_of
@@ -14,31 +11,11 @@ from cda.launch import world_size
 from cda.models.load import check_adapter, head_names, load_config
 from cda.score.own import OwnPairwise
 from cda.stages.applied import adapter_at
-from cda.stages.scorer_sources import own, scorer_problems
+from cda.stages.scorer_kinds import Function, Subject
+from cda.stages.scorers import open_scorer
 from cda.stages.sources import model_spec
 from cda.training.adapter import adapter_config
 from cda.training.dose import check_dose
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """What is to be asked: a model, with an adapter or without.
-
-    Attributes:
-        label: Beside the progress bar and in results: `model`; `before` and `after`; `first` and `second`.
-        section: The model.
-        adapter: Folder of an adapter.
-        dose: How much of the adapter.
-    """
-
-    label: str
-    section: ModelSection
-    adapter: Path | None = None
-    dose: float = 1.0
-
-    @property
-    def name(self) -> str:
-        return self.section.name_or_path
 
 
 def asked_subjects(
@@ -81,16 +58,13 @@ def check_subject(subject: Subject, loaded: LoadedRecipe) -> None:
     Raises:
         CdaError: The model or adapter cannot be used, or a setting is missing.
     """
-    if problems := scorer_problems(subject.section, loaded):
+    scorer = open_scorer(subject.section, loaded)
+    if problems := scorer.problems():
         raise RunError("\n".join(problems))
     kind = kind_of(subject.name)
     if kind != "classifier" and world_size() > 1:
         raise RunError(f"{subject.name}: {world_size()} processes would each ask it everything; start one")
-    if (
-        kind == "function"
-        and subject.label in ("first", "second")
-        and isinstance(own(subject.name, loaded), OwnPairwise)
-    ):
+    if isinstance(scorer, Function) and subject.label in ("first", "second") and isinstance(scorer.own, OwnPairwise):
         raise RunError(
             f"{subject.name}: compares two answers, so that it cannot stand beside another scorer; ask it alone"
         )

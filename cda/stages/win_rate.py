@@ -27,8 +27,9 @@ from cda.score.compared import Compared, Comparison, Rewards
 from cda.score.protocols import FloatArray
 from cda.stages.out_folder import out_folder
 from cda.stages.rows import prompt_row
+from cda.stages.scorer_kinds import Subject
 from cda.stages.scorers import compare, shared_folder
-from cda.stages.subjects import Subject, check_subject
+from cda.stages.subjects import check_subject
 
 RESULT, PREFERENCES = "win_rate.json", "preferences.jsonl"
 _SIDES = ("first", "second")

@@ -19,7 +19,7 @@ from cda.run import RunFolder
 from cda.stages import discover_calls
 from cda.stages.discover_calls import AT_MOST, plan, planned_calls
 from cda.stages.discover_parts import Asked, judge_subject
-from cda.stages.subjects import Subject
+from cda.stages.scorer_kinds import Subject
 
 SMALL = [
     "llm.model=lead", "discover.rewriters=[ada,bob,cyd]", "discover.populations=[5,4,3]", "discover.batches=[8,8]",

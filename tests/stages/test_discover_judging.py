@@ -18,7 +18,7 @@ from cda.score.compared import Rewards
 from cda.score.distinct import text_id
 from cda.stages import discover_parts
 from cda.stages.discover_parts import Asked, AskedJudge, judge_subject, party_problems
-from cda.stages.subjects import Subject
+from cda.stages.scorer_kinds import Subject
 
 PROMPT = user_prompt("question")
 

@@ -25,7 +25,7 @@ from cda.run import RunFolder
 from cda.score.judge import judge_request
 from cda.stages import audit, label, synthesize
 from cda.stages.counted import stage_counts
-from cda.stages.scorer_sources import scorer_settings
+from cda.stages.scorers import open_scorer
 
 LLM = ["llm.model=x", "llm.base_url=http://127.0.0.1:9/v1", "data.pairs=embedded", "data.max_pairs=12"]
 OWN_LABEL = (
@@ -80,7 +80,7 @@ def test_rewrites_rest_on_both_prompts_and_an_audit_on_those_that_it_uses() -> N
 
     def judged(*overrides: str) -> dict[str, Any]:
         loaded = load_model_audit("judge:x", {}, overrides)
-        return scorer_settings(loaded.recipe.model, loaded)
+        return open_scorer(loaded.recipe.model, loaded).settings()
 
     # The gate labels what was rewritten.
     assert len({rewrites(), rewrites("rewrite.prompt=paper"), rewrites("label.prompt=paper")}) == 3

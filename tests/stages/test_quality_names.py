@@ -10,7 +10,8 @@ from cda.config.load import load_model_audit
 from cda.results.benchmarks import AskedLLM
 from cda.results.facts import RewardModelFacts
 from cda.stages.quality_names import public_name, public_names, quality_scoring
-from cda.stages.subjects import Subject, asked_subjects
+from cda.stages.scorer_kinds import Subject
+from cda.stages.subjects import asked_subjects
 
 
 @pytest.mark.parametrize(

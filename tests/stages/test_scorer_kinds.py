@@ -19,7 +19,7 @@ from cda.models.causal import load_causal_model
 from cda.models.load import ModelSpec
 from cda.records import user_prompt
 from cda.score.log_ratio import LogRatioScorer, Policy
-from cda.stages.scorer_sources import scorer_problems, scorer_settings
+from cda.stages.scorers import open_scorer
 from cda.stages.subjects import asked_subjects
 
 if TYPE_CHECKING:
@@ -364,7 +364,7 @@ def test_settings_that_contradict_each_other(causal: tuple[Path, Path], pairs: P
 def test_only_what_decides_the_answers_makes_a_stage_anew(target: str, deciding: str, else_said: str) -> None:
     def settings(*words: str) -> dict[str, Any]:
         loaded = load_model_audit(target, {}, words)
-        return scorer_settings(loaded.recipe.model, loaded)
+        return open_scorer(loaded.recipe.model, loaded).settings()
 
     assert settings(else_said) == settings() != settings(deciding)
 
@@ -372,10 +372,10 @@ def test_only_what_decides_the_answers_makes_a_stage_anew(target: str, deciding:
 def test_a_setting_of_another_kind_is_not_ignored_in_silence(serve: Callable[..., str]) -> None:
     target = f"served:{serve(rewarding(1.0, []))}"
     loaded = load_model_audit(target, {}, ["score.workers=3"])
-    (problem,) = scorer_problems(loaded.recipe.model, loaded)
+    (problem,) = open_scorer(loaded.recipe.model, loaded).problems()
     assert "score.workers=3" in problem and "score.served.concurrency" in problem
     alone = load_model_audit(target, {}, ["score.workers=1"])
-    assert scorer_problems(alone.recipe.model, alone) == []
+    assert open_scorer(alone.recipe.model, alone).problems() == []
 
 
 def test_each_model_of_a_pair_has_its_own_commit(causal: tuple[Path, Path]) -> None:
