@@ -35,7 +35,7 @@ def quality(
     budget_usd: float | None = None,
     confirm: bool = False,
     progress: bool = True,
-    **settings: Any,
+    **settings: object,
 ) -> Quality:
     """Accuracy on preferences by section, before and after an adapter or of two models, as `cda quality` measures it.
 
@@ -85,7 +85,7 @@ def best_of(
     sizes: Sequence[int] | None = None,
     out: str | Path | None = None,
     progress: bool = True,
-    **settings: Any,
+    **settings: object,
 ) -> BestOf:
     """How prevalent each bias is among the best of n responses as n grows, as `cda best-of` measures it.
 
@@ -134,7 +134,7 @@ def win_rate(
     budget_usd: float | None = None,
     confirm: bool = False,
     progress: bool = True,
-    **settings: Any,
+    **settings: object,
 ) -> WinRate:
     """How often a judge or a reward model prefers the first outputs to the second, as `cda win-rate` measures it.
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 from cda.data.load import load_rows
 from cda.errors import DataError, ModelError
@@ -16,9 +15,9 @@ from cda.records import content_id
 from cda.score.in_memory import model_in_memory
 from cda.score.own import OwnScorer, scorer_in_memory
 
-Data = str | PathLike[str] | Iterable[Mapping[str, Any]]
+Data = str | PathLike[str] | Iterable[Mapping[str, object]]
 """A path, hub id or `embedded`; or rows: a list of dicts, a `datasets.Dataset`, or a pandas frame."""
-Model = str | PathLike[str] | Callable[..., Any] | tuple[Any, Any]
+Model = str | PathLike[str] | Callable[..., object] | tuple[object, object]
 """A name as `cda audit` takes it; a function (prompts, responses) -> rewards, or (prompts, first, second) -> preferences; or a
 sequence classifier of Transformers with its tokenizer."""
 
@@ -44,7 +43,7 @@ def as_reference(data: Data, name: str, folder: Path) -> str:
     return str(file)
 
 
-def rows_of(data: Data, name: str) -> list[dict[str, Any]]:
+def rows_of(data: Data, name: str) -> list[dict[str, object]]:
     """Rows of data in memory, or of a file.
 
     Raises:
@@ -58,7 +57,7 @@ def rows_of(data: Data, name: str) -> list[dict[str, Any]]:
     return rows
 
 
-def _rows(data: Any, name: str) -> Iterable[Any]:
+def _rows(data: object, name: str) -> Iterable[object]:
     if hasattr(data, "to_dict") and hasattr(data, "columns"):
         return list(data.to_dict("records"))  # a pandas frame
     if isinstance(data, Mapping):
@@ -75,13 +74,13 @@ def _rows(data: Any, name: str) -> Iterable[Any]:
     )
 
 
-def _row(row: Any, number: int, name: str) -> dict[str, Any]:
+def _row(row: object, number: int, name: str) -> dict[str, object]:
     if not isinstance(row, Mapping):
         raise DataError(f"{name}, row {number}: found a {type(row).__name__}, not a dict of columns")
     return {str(key): _plain(value, f"{name}, row {number}, {key}") for key, value in row.items()}
 
 
-def _plain(value: Any, where: str) -> Any:
+def _plain(value: object, where: str) -> object:
     """A cell as JSON: what pandas writes for a missing one is None."""
     if value is None or isinstance(value, str | bool | int):
         return value

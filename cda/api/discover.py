@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 from cda.api.data import Data, Model, opened_model
 from cda.api.results import Discovery
@@ -33,7 +32,7 @@ def discover(
     budget_usd: float | None = None,
     confirm: bool = False,
     progress: bool = True,
-    **settings: Any,
+    **settings: object,
 ) -> Discovery:
     """Find attributes that a model rewards and a judge does not, and confirm them on unseen prompts, as `cda discover` does.
 

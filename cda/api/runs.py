@@ -27,7 +27,7 @@ def audit(
     budget_usd: float | None = None,
     confirm: bool = False,
     progress: bool = True,
-    **settings: Any,
+    **settings: object,
 ) -> Audit:
     """Measure one reward model or judge as it is, as `cda audit` does.
 

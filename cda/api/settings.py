@@ -66,19 +66,19 @@ class Terms:
             yield
 
 
-def nested(given: Mapping[str, Any]) -> dict[str, Any]:
+def nested(given: Mapping[str, object]) -> dict[str, object]:
     """Settings by section; `{"model.precision": "fp32"}` and `{"model": {"precision": "fp32"}}` are the same.
 
     >>> nested({"model.precision": "fp32", "model": {"revision": "main"}, "seed": 1})
     {'model': {'precision': 'fp32', 'revision': 'main'}, 'seed': 1}
     """
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for key, value in given.items():
         put(found, tuple(key.split(".")), value)
     return found
 
 
-def put(into: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+def put(into: dict[str, object], path: tuple[str, ...], value: object) -> None:
     """Set a value at a path of sections, beside what is there."""
     for key in path[:-1]:
         inner = into.get(key)
@@ -88,7 +88,7 @@ def put(into: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
     into[path[-1]] = {**known, **value} if isinstance(known, Mapping) and isinstance(value, Mapping) else value
 
 
-def put_data(settings: dict[str, Any], terms: Terms, places: Mapping[str, tuple[str, Data | None]]) -> None:
+def put_data(settings: dict[str, object], terms: Terms, places: Mapping[str, tuple[str, Data | None]]) -> None:
     """Put data into settings, rows as files.
 
     Args:
@@ -147,7 +147,7 @@ def named_apart(what: str, target: str, beside: Mapping[str, object], words: Seq
     return f"{what}-{name.removeprefix('audit-')}{told_apart(target, beside, words)}"
 
 
-def _refuse_loading(section: Mapping[str, Any], where: str) -> None:
+def _refuse_loading(section: Mapping[str, object], where: str) -> None:
     """Settings that say how a model is loaded mean nothing of one that is there already."""
     problems = [
         f"{where}: model.{name}: says nothing of a model or function in memory, which is asked as it is"

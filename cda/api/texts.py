@@ -40,11 +40,11 @@ def label(
     bias: str | Path,
     /,
     *,
-    llm: str | Mapping[str, Any] | None = None,
+    llm: str | Mapping[str, object] | None = None,
     budget_usd: float | None = None,
     confirm: bool = False,
     progress: bool = True,
-    **settings: Any,
+    **settings: object,
 ) -> list[ResponseLabel] | list[PairLabel]:
     """Whether responses, or both sides of pairs, exhibit a bias; by its measured feature, or by asking an LLM.
 
@@ -89,11 +89,11 @@ def rewrite(
     /,
     *,
     direction: Direction = "add",
-    llm: str | Mapping[str, Any] | None = None,
+    llm: str | Mapping[str, object] | None = None,
     budget_usd: float | None = None,
     confirm: bool = False,
     progress: bool = True,
-    **settings: Any,
+    **settings: object,
 ) -> list[Rewrite]:
     """Rewrite responses so that they carry a bias, or no longer do, and nothing else changes; every rewrite passes the gate.
 
@@ -140,7 +140,7 @@ def rewrite(
 
 def _given(
     bias: str | Path, llm: str | Mapping[str, Any] | None, terms: Terms, settings: Mapping[str, Any]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     found = terms.settings(
         {**settings, **({} if llm is None else {"llm": {"model": llm} if isinstance(llm, str) else llm})}
     )
@@ -156,7 +156,7 @@ def _responses(rows: Sequence[dict[str, Any]]) -> tuple[list[Prompt], list[str],
     return [one for one, _, _ in found], [one for _, one, _ in found], [one for _, _, one in found]
 
 
-def _columns(rows: Sequence[dict[str, Any]], *forms: tuple[str, ...]) -> set[str]:
+def _columns(rows: Sequence[dict[str, object]], *forms: tuple[str, ...]) -> set[str]:
     """Columns of the rows, which have to hold one of these forms."""
     present = {name for row in rows[:100] for name in row}
     if not any(present.issuperset(form) for form in forms):

@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from cda.errors import RunError
 from cda.launch import check_processes
@@ -14,7 +13,7 @@ from cda.launch import check_processes
 _ZERO_3 = 3
 
 
-def check_launch(precision: str, train: Mapping[str, Any]) -> None:
+def check_launch(precision: str, train: Mapping[str, object]) -> None:
     """Look at the launcher's environment and the recipe's `train:` section together.
 
     Args:
@@ -39,7 +38,7 @@ def check_launch(precision: str, train: Mapping[str, Any]) -> None:
         raise RunError("\n".join(problems))
 
 
-def sharded_by(train: Mapping[str, Any]) -> str | None:
+def sharded_by(train: Mapping[str, object]) -> str | None:
     """What would shard the base over the processes, and where it was asked for; None where every process has all of it.
 
     Asked for by `accelerate launch` (ACCELERATE_USE_FSDP; ACCELERATE_USE_DEEPSPEED with its stage, or its own config file)

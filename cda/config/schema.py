@@ -384,7 +384,7 @@ class Recipe(_Section):
         return training_seeds(self.train, self.seed)
 
     @property
-    def trainer(self) -> dict[str, Any]:
+    def trainer(self) -> dict[str, object]:
         """The fields of trl.RewardConfig in `train`."""
         return {name: value for name, value in self.train.items() if name != SEEDS}
 

@@ -82,7 +82,7 @@ def seed_problems(train: object, seed: object, only_audit: bool, path: Path) -> 
     return problems + _tracker_problems(train, path)
 
 
-def _tracker_problems(train: Mapping[str, Any], path: Path) -> list[str]:
+def _tracker_problems(train: Mapping[str, object], path: Path) -> list[str]:
     """Trackers that stay open take a second training for more steps of the first; TensorBoard writes into each one's folder."""
     asked = train.get("report_to") or []
     open_ones = [one for one in (asked if isinstance(asked, list) else [asked]) if one not in ("none", "tensorboard")]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from cda.data.messages import RowError
 from cda.errors import DataError
@@ -32,7 +31,7 @@ class AttributeRule:
     having: str | None = None
     lacking: str | None = None
 
-    def read(self, value: Any, column: str = "has_attribute") -> bool:
+    def read(self, value: object, column: str = "has_attribute") -> bool:
         """Whether a cell says that the attribute is there.
 
         Raises:
@@ -54,7 +53,7 @@ class AttributeRule:
             raise RowError(f"{column} lies between {self.low:g} and {self.high:g}")
         return found >= self.high
 
-    def check(self, values: Iterable[Any], where: str) -> None:
+    def check(self, values: Iterable[object], where: str) -> None:
         """Find a category that no row has, which would leave one side without any.
 
         Raises:

@@ -120,7 +120,7 @@ def pair_of(prompt: Any, chosen: Any, rejected: Any) -> Pair:
     return pair
 
 
-def _nonempty(value: Any, name: str) -> Any:
+def _nonempty(value: object, name: str) -> object:
     if (
         value is None
         or (isinstance(value, str | list | tuple) and not value)
@@ -132,7 +132,7 @@ def _nonempty(value: Any, name: str) -> Any:
     return value
 
 
-def _plain_pair(prompt: Any, chosen: str, rejected: str) -> Pair:
+def _plain_pair(prompt: object, chosen: str, rejected: str) -> Pair:
     if prompt is None:
         if chosen == rejected:
             raise RowError("identical sides")
@@ -172,7 +172,7 @@ def _dialogue(text: str) -> list[Message]:
     return [Message(roles[name], content.strip()) for name, content in zip(parts[1::2], parts[2::2], strict=True)]
 
 
-def _conversation_pair(prompt: Any, chosen: list[Message], rejected: list[Message]) -> Pair:
+def _conversation_pair(prompt: object, chosen: list[Message], rejected: list[Message]) -> Pair:
     shared: list[Message] = []
     if prompt is not None:
         shared = list(prompt_of(prompt))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from cda.data.load import Row, check_columns, load_rows, looks_like_path
 from cda.data.messages import RowError
@@ -100,7 +99,7 @@ def _with_lists(rows: Sequence[Row]) -> Sequence[Row]:
     return [{**row, **texts} for row, texts in zip(rows, read, strict=True)]
 
 
-def _texts_in(cell: Any) -> list[str] | None:
+def _texts_in(cell: object) -> list[str] | None:
     if not (isinstance(cell, str) and cell.lstrip().startswith("[")):
         return None
     try:
@@ -140,7 +139,7 @@ def _partnered(items: Sequence[QualityItem], left_out: list[tuple[int, str]]) ->
     return kept
 
 
-def _check_usable(source: str, form: Format, n: int, items: Sequence[Any], left_out: list[tuple[int, str]]) -> None:
+def _check_usable(source: str, form: Format, n: int, items: Sequence[object], left_out: list[tuple[int, str]]) -> None:
     broken = sorted(one for one in left_out if one[1] not in _HARMLESS)
     if items and len(broken) <= MAX_UNUSABLE * n:
         return

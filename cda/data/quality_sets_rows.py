@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from cda.data.load import Row
 from cda.data.messages import RowError, prompt_of
@@ -212,7 +212,7 @@ _READ: Mapping[Format, Callable[[Row, int, str, Mapping[str, str] | None], Quali
 
 
 def _item(
-    row: Row, number: int, prompt: Any, sides: tuple[tuple[str, ...], tuple[str, ...]], subset: str, section: str
+    row: Row, number: int, prompt: object, sides: tuple[tuple[str, ...], tuple[str, ...]], subset: str, section: str
 ) -> QualityItem:
     if set(map(normal_text, sides[0])) & set(map(normal_text, sides[1])):
         raise RowError("identical sides")
@@ -223,7 +223,7 @@ def _own_id(row: Row, number: int) -> str:
     return str(number if row.get("id") is None else row["id"])
 
 
-def _text(value: Any, side: str) -> str:
+def _text(value: object, side: str) -> str:
     if value is None or (isinstance(value, str) and not value.strip()):
         raise RowError("empty side")
     if not isinstance(value, str):
@@ -231,19 +231,19 @@ def _text(value: Any, side: str) -> str:
     return value
 
 
-def _texts(value: Any, side: str) -> tuple[str, ...]:
+def _texts(value: object, side: str) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not value:
         raise RowError(f"{side} is not a list of texts")
     return tuple(_text(one, side) for one in value)
 
 
-def _is_list_of_texts(value: Any) -> bool:
+def _is_list_of_texts(value: object) -> bool:
     return isinstance(value, list | tuple) and bool(value) and all(isinstance(one, str) for one in value)
 
 
-def _word(value: Any) -> str | None:
+def _word(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _n_texts(value: Any) -> int:
+def _n_texts(value: object) -> int:
     return len(value) if isinstance(value, list | tuple) else 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from cda.data.language import STOP_WORDS, language_of, script_shares
 from cda.data.load import Row
@@ -160,7 +159,7 @@ def _well_formed(query: str) -> bool:
     )
 
 
-def _first_user_turn(value: Any) -> str:
+def _first_user_turn(value: object) -> str:
     """A text, or the first user turn of messages in either common naming.
 
     Raises:

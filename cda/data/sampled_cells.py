@@ -76,7 +76,7 @@ def cells(row: Row, names: Mapping[str, str], listed: bool, counted: Counted) ->
     return [_output(value, number, counted) for value, number in zip(responses, qualities, strict=True)]
 
 
-def _output(value: Any, quality: Any, counted: Counted) -> Output:
+def _output(value: object, quality: object, counted: Counted) -> Output:
     counted.n_responses += 1
     try:
         text = _text(value)
@@ -86,7 +86,7 @@ def _output(value: Any, quality: Any, counted: Counted) -> Output:
     return Output(text, None, _number(quality, counted))
 
 
-def _listed(value: Any) -> list[Any]:
+def _listed(value: object) -> list[object]:
     found = _from_json(value)
     if not isinstance(found, list | tuple):
         raise RowError("responses is missing" if found is None else "responses is not a list")
@@ -95,7 +95,7 @@ def _listed(value: Any) -> list[Any]:
     return list(found)
 
 
-def _qualities(value: Any, n: int, counted: Counted) -> list[Any]:
+def _qualities(value: object, n: int, counted: Counted) -> list[object]:
     """One quality a response; none of them where their number is another, since then nobody knows whose is whose."""
     try:
         found = _from_json(value)
@@ -110,7 +110,7 @@ def _qualities(value: Any, n: int, counted: Counted) -> list[Any]:
     return [None] * n
 
 
-def _from_json(value: Any) -> Any:
+def _from_json(value: object) -> object:
     """A list that stands as JSON text, as CSV files hold it; anything else as it is."""
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
@@ -120,7 +120,7 @@ def _from_json(value: Any) -> Any:
     return value
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """A response as text, also where it stands as one assistant message."""
     if isinstance(value, list | tuple):
         if len(value) != 1:

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from cda.biases import Bias
 from cda.discovery.attribute import described, trouble_with
@@ -14,7 +14,7 @@ from cda.discovery.wordings import wording
 from cda.llm.protocol import LLM, Request
 
 T = TypeVar("T")
-ATTRIBUTES_SCHEMA: Mapping[str, Any] = {
+ATTRIBUTES_SCHEMA: Mapping[str, object] = {
     "type": "object",
     "properties": {"attributes": {"type": "array", "items": {"type": "string"}}},
     "required": ["attributes"],
@@ -75,7 +75,9 @@ def ask(
     return found
 
 
-def formed(system: str, user: str, schema: Mapping[str, Any], plain: str, repeat: int = 0, sample: int = 0) -> Request:
+def formed(
+    system: str, user: str, schema: Mapping[str, object], plain: str, repeat: int = 0, sample: int = 0
+) -> Request:
     """A request for an answer of a schema; when asked again, in plain words alone, as a server may ignore schemas."""
     if repeat == 0:
         return Request(system, user, schema, plain, sample=sample)
@@ -91,7 +93,7 @@ def own_words(text: str) -> str:
     return fence[1].strip() if fence else own
 
 
-def json_in(own: str, key: str) -> Any:
+def json_in(own: str, key: str) -> object:
     """What stands under `key` in an answer that is JSON or holds one object; a bare list as it is; None for neither."""
     for body in (own, own[max(0, own.find("{")) : own.rfind("}") + 1]):
         try:

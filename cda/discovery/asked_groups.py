@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from cda.biases import Bias
 from cda.discovery.asked_attributes import ask, formed, json_in, own_words
@@ -23,7 +22,7 @@ _SYSTEM = (
 )
 _TASK = "Put the {n} descriptions into groups by meaning. Every number is in exactly one group; one that is like no other is a group by itself."
 _PLAIN = "Write one line a group, holding its numbers with commas between them, such as `1, 4`, and write nothing else."
-_SCHEMA: Mapping[str, Any] = {
+_SCHEMA: Mapping[str, object] = {
     "type": "object",
     "properties": {"groups": {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}}},
     "required": ["groups"],

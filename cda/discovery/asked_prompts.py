@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from cda.llm.protocol import Request, fenced
 
@@ -101,7 +100,7 @@ def _request(system: str, key: str, asked: str, material: dict[str, str], sample
     return Request(f"{system}\n\n{_PLAIN}", user, sample=sample)
 
 
-def _schema(key: str) -> dict[str, Any]:
+def _schema(key: str) -> dict[str, object]:
     return {
         "type": "object",
         "properties": {key: {"type": "array", "items": {"type": "string"}}},

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection, Sequence
-from typing import Any
 
 import yaml
 
@@ -111,7 +110,7 @@ def distinct_names(biases: Sequence[Bias], taken: Collection[str] = ()) -> list[
     """The same biases in order; of those with one name all but the first get a suffix made from their content.
 
     Args:
-        biases: Any number.
+        biases: object number.
         taken: Names that none of them may have.
     """
     used = set(taken)
@@ -151,7 +150,7 @@ class _Dumper(yaml.SafeDumper):
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002
         super().increase_indent(flow, False)
 
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
         return True
 
     def string(self, text: str) -> yaml.ScalarNode:

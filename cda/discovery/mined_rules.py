@@ -41,7 +41,7 @@ class Phrasing:
 
     Attributes:
         position: `opening`, `closing` or `between`: wordings are sentences. `before`: they begin sentences.
-        wordings: Any of them makes the bias; one is drawn for each place. One that ends in a letter or a comma goes on
+        wordings: object of them makes the bias; one is drawn for each place. One that ends in a letter or a comma goes on
             into the sentence behind it, which only `opening` and `before` allow.
         every: One for each so many sentences (`between`, `before`).
     """
@@ -188,7 +188,7 @@ def _swap_bias(
     )
 
 
-def _rules(phrasing: Phrasing) -> dict[str, Any]:
+def _rules(phrasing: Phrasing) -> dict[str, object]:
     wordings = list(phrasing.wordings)
     whole = [one for one in wordings if one[-1] in ".!?:…" or (not one[-1].isalnum() and one[-1] != ",")]
     begun = [one for one in wordings if one not in whole]
@@ -197,7 +197,7 @@ def _rules(phrasing: Phrasing) -> dict[str, Any]:
     if phrasing.position == "opening":
         removing = rf"(?i)\A(?:{'|'.join(core(one) for one in wordings)})(?: *[,.!:]+| +[—–-]+)\s*"
         # Never both at once: where some wordings are sentences, those are put, and all are found and taken out.
-        rules: dict[str, Any] = {"open_with": whole} if whole else {"lead_with": begun}
+        rules: dict[str, object] = {"open_with": whole} if whole else {"lead_with": begun}
         return rules | {"swaps_remove": [{"find": removing, "put": ""}]}
     if phrasing.position == "closing":
         return {"close_with": wordings}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from cda.biases import Bias
 from cda.llm.protocol import LLM, Request, fenced
@@ -160,7 +160,7 @@ def parse_difference(text: str) -> str | None:
     if held is None:
         lines = [line for line in own.splitlines() if line.strip()]
         match = _DIFFERENCE.fullmatch(lines[-1]) if lines else None
-        said: Any = match[1] if match else None
+        said: object = match[1] if match else None
     else:
         said = held.get("difference")
     phrase = " ".join(said.split()).strip("*_ ") if isinstance(said, str) else ""
@@ -177,14 +177,14 @@ def _grading(
 ) -> Request:
     low, high = scale
     grade = {"type": "integer", "enum": list(range(low, high + 1))}
-    properties: dict[str, Any] = {"reasoning": {"type": "string"}, **dict.fromkeys(names, grade)}
+    properties: dict[str, object] = {"reasoning": {"type": "string"}, **dict.fromkeys(names, grade)}
     schema = {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
     lines = "\n".join(f"{name}: a whole number from {low} to {high}" for name in names)
     plain = f"Think in a sentence or two, then finish with these lines and write nothing after:\n{lines}"
     return _form(system, "\n\n".join(fenced(name, text) for name, text in material.items()), schema, plain, sample)
 
 
-def _form(system: str, user: str, schema: Mapping[str, Any], plain: str, sample: int) -> Request:
+def _form(system: str, user: str, schema: Mapping[str, object], plain: str, sample: int) -> Request:
     if sample == 0:
         return Request(system, user, schema, plain)
     # A server may take a schema and ignore it, so what could not be read is asked for in plain lines.
@@ -197,7 +197,7 @@ def _own(text: str) -> str:
     return "" if own.startswith("<think>") else own[-_TAIL_CHARACTERS:]
 
 
-def _closing_object(text: str) -> dict[str, Any] | None:
+def _closing_object(text: str) -> dict[str, object] | None:
     """The outermost JSON object that closes the text (a code fence around it is allowed)."""
     body = text.rstrip("`").rstrip()
     if not body.endswith("}"):
@@ -213,7 +213,7 @@ def _closing_object(text: str) -> dict[str, Any] | None:
     return None
 
 
-def _once(items: list[tuple[str, Any]]) -> dict[str, Any]:
+def _once(items: list[tuple[str, object]]) -> dict[str, object]:
     if len({key for key, _ in items}) < len(items):
         raise ValueError("a key stands twice")
     return dict(items)

@@ -105,7 +105,7 @@ def split_prompts(
     them, stay the same when a file is reordered.
 
     Args:
-        prompts: Any number; of those that say the same one is kept.
+        prompts: object number; of those that say the same one is kept.
         shares: Of train, validation and test; above 0, with sum 1.
         seed: Another seed is another split.
 

@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -195,7 +194,7 @@ def _related(made: Phrasing, theirs: Phrasing, relative: Bias) -> bool:
     )
 
 
-def _doubled(swaps: Sequence[Swap]) -> list[dict[str, Any]] | None:
+def _doubled(swaps: Sequence[Swap]) -> list[dict[str, object]] | None:
     """Swaps that put their signs twice; None where one of them puts words, or what it found."""
     puts = [put for swap in swaps for put in swap.options()]
     if not puts or any("\\" in put or not put or any(map(str.isalpha, put)) for put in puts):
@@ -203,7 +202,7 @@ def _doubled(swaps: Sequence[Swap]) -> list[dict[str, Any]] | None:
     return [swap.model_dump() | {"put": [put * 2 for put in swap.options()]} for swap in swaps]
 
 
-def _changed(bias: Bias, slug: str, how: str, rules: dict[str, Any], told: str) -> Bias:
+def _changed(bias: Bias, slug: str, how: str, rules: dict[str, object], told: str) -> Bias:
     offline = (bias.offline.model_dump() if bias.offline else {}) | rules
     return Bias.model_validate(
         bias.model_dump()

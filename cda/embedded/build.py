@@ -19,7 +19,6 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -35,7 +34,7 @@ SEED = 42
 REVERSED = {"length": 0.25, "structure": 0.3, "jargon": 0.2, "sycophancy": 0.15, "vagueness": 0.1}
 UNBIASED = dict.fromkeys(REVERSED, 1.0)
 LORA = Lora(r=8, alpha=16, dropout=0.05, target_modules=("query", "key", "value", "dense"))
-TRAINING: dict[str, Any] = {
+TRAINING: dict[str, object] = {
     "learning_rate": 1e-3,
     "num_train_epochs": 3,
     "per_device_train_batch_size": 16,

@@ -18,7 +18,7 @@ def encode_sentences(texts: Sequence[str], max_tokens: int = 256) -> NDArray[np.
     """Mean of each text's last hidden states, not normalised. Shape (n, 384). Each distinct text is encoded once.
 
     Args:
-        texts: Any number.
+        texts: object number.
         max_tokens: Longer texts are cut; the encoder was trained on 256 and holds 512.
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from cda.embedded.texts import (
     FOLDER,
@@ -24,7 +24,7 @@ from cda.records import Contrast, prompt_text
 
 Format = Literal["jsonl", "datasets"]
 FORMATS: tuple[Format, ...] = ("jsonl", "datasets")
-Rows = Sequence[Mapping[str, Any]]
+Rows = Sequence[Mapping[str, object]]
 
 
 def tables() -> dict[str, Rows]:
@@ -91,7 +91,7 @@ def _save(folder: Path, rows: Rows) -> None:
     Dataset.from_list([dict(row) for row in rows]).save_to_disk(str(folder))
 
 
-def _contrast_row(one: Contrast) -> dict[str, Any]:
+def _contrast_row(one: Contrast) -> dict[str, object]:
     tags = {name: one.tags[name] for name in ("direction", "domain", "kind")}
     return {
         "id": one.id, "item": one.tags["authored"], "prompt": prompt_text(one.prompt), "base": one.base,
@@ -99,7 +99,7 @@ def _contrast_row(one: Contrast) -> dict[str, Any]:
     } | tags  # fmt: skip
 
 
-def _triple_row(one: AuthoredTriple) -> dict[str, Any]:
+def _triple_row(one: AuthoredTriple) -> dict[str, object]:
     triple = one.triple
     return {
         "item": one.item, "prompt": prompt_text(triple.prompt), "original": triple.original, "rewrite": triple.rewrite,
@@ -108,13 +108,13 @@ def _triple_row(one: AuthoredTriple) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _responses_row(one: AuthoredResponses) -> dict[str, Any]:
+def _responses_row(one: AuthoredResponses) -> dict[str, object]:
     return {
         "item": one.item, "prompt": prompt_text(one.prompt), "responses": list(one.responses), "domain": one.domain,
     }  # fmt: skip
 
 
-def _pair_row(one: AuthoredPair) -> dict[str, Any]:
+def _pair_row(one: AuthoredPair) -> dict[str, object]:
     return {
         "item": one.item, "prompt": prompt_text(one.pair.prompt), "chosen": one.pair.chosen, "rejected": one.pair.rejected,
         "domain": one.domain, "flaw_kind": one.flaw_kind, "flaw": one.flaw,

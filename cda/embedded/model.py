@@ -73,7 +73,7 @@ def encoder_tokenizer(encoder: Path) -> Any:
     return AutoTokenizer.from_pretrained(str(encoder), model_input_names=["input_ids", "attention_mask"])
 
 
-def fresh_classifier(encoder: Path) -> Any:
+def fresh_classifier(encoder: Path) -> object:
     """The encoder as a sequence classifier with one label and an untrained head of zeros.
 
     Dropout is off: the adapter's own is the only one in training here.

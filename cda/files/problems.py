@@ -52,7 +52,7 @@ def _line(item: dict[str, Any], model: type[BaseModel], where: str) -> str:
 
 def _fields_at(model: type[BaseModel], location: list[str]) -> list[str]:
     """Names of the keys allowed at a place in a nested model."""
-    current: Any = model
+    current: object = model
     for part in location:
         if not (isinstance(current, type) and issubclass(current, BaseModel)) or part not in current.model_fields:
             continue
@@ -62,7 +62,7 @@ def _fields_at(model: type[BaseModel], location: list[str]) -> list[str]:
     return []
 
 
-def _model_in(annotation: Any) -> Any:
+def _model_in(annotation: object) -> object:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     for argument in get_args(annotation):
@@ -72,7 +72,7 @@ def _model_in(annotation: Any) -> Any:
     return None
 
 
-def _short(value: Any, limit: int = 60) -> str:
+def _short(value: object, limit: int = 60) -> str:
     try:
         text = repr(value)
     except (ValueError, RecursionError):  # a number of thousands of digits, or nested too deeply

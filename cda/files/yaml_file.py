@@ -87,7 +87,7 @@ _Loader.add_implicit_resolver(
 )
 
 
-def parse_yaml(text: str, where: str) -> Any:
+def parse_yaml(text: str, where: str) -> object:
     """Parse YAML text.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from cda.inert import inert, sendable
 from cda.llm.protocol import Completion
@@ -16,7 +16,7 @@ _VERSION = re.compile(r"[-@:_](?:\d{4}[\d-]*|v?\d{1,3})")
 """How a dated or numbered version of a model is named behind the model's name."""
 
 
-def with_model(found: T, data: Mapping[str, Any]) -> T:
+def with_model(found: T, data: Mapping[str, object]) -> T:
     """An answer with the model's name out of a chat completion object; whatever is no answer stays as it is."""
     name = data.get("model")
     if not isinstance(found, Completion) or not isinstance(name, str) or not name.strip():

@@ -196,7 +196,7 @@ class _Run:
                 pause_s = min(1.5 * pause_s, self.llm.longest_pause_s)
         self.ledger.forget_tries()
 
-    def _write(self, key: str, request: Request, body: Mapping[str, Any]) -> None:
+    def _write(self, key: str, request: Request, body: Mapping[str, object]) -> None:
         """One request to the input file; where it asks for a schema, with what is needed to ask without one."""
         form = self.ledger.form(request.schema, request.plain) if "response_format" in body else None
         line = {"custom_id": key, "method": "POST", "url": "/v1/chat/completions", "body": body}
@@ -293,7 +293,7 @@ class _Run:
                     group = []
         yield from self._keep(group)
 
-    def _read(self, part: Part, key: str, row: Mapping[str, Any]) -> Completion | None:
+    def _read(self, part: Part, key: str, row: Mapping[str, object]) -> Completion | None:
         """The answer or lasting failure in a result line; None where asking again may help, and why is noted."""
         response = row.get("response")
         if not isinstance(response, dict):
@@ -358,7 +358,7 @@ class _Run:
         for key, completion in group:
             yield from self._settle(key, completion)
 
-    def _left_out(self, part: Part) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _left_out(self, part: Part) -> Iterator[tuple[str, dict[str, object]]]:
         """Key and body of each wanted request that the batch did not answer."""
         path = self.input.path(part.id)
         if not path.is_file():

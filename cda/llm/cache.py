@@ -34,7 +34,7 @@ _GROUP = 512
 _Entry = tuple[str, Completion, "Future[None]"]
 
 
-def key_of(settings: Mapping[str, Any], request: Request) -> str:
+def key_of(settings: Mapping[str, object], request: Request) -> str:
     """SHA-256 of everything that decides an answer: model, address, sampling, texts, schema, sample."""
     content = {
         "settings": dict(settings),
@@ -115,7 +115,7 @@ class Cache:
             for key, text, reason, n_in, n_out, logprobs, model in rows
         }
 
-    def answering_models(self, settings: Mapping[str, Any]) -> list[str]:
+    def answering_models(self, settings: Mapping[str, object]) -> list[str]:
         """Names of the models that have answered so far under the name and address in these settings, as noted.
 
         Raises:
@@ -125,7 +125,7 @@ class Cache:
             rows = self._reader.execute("SELECT model FROM names WHERE asked = ?", [_asked(settings)]).fetchall()
         return sorted(model for (model,) in rows)
 
-    def note_models(self, settings: Mapping[str, Any], models: Iterable[str]) -> None:
+    def note_models(self, settings: Mapping[str, object], models: Iterable[str]) -> None:
         """Note for later runs which models have answered under the name and address in these settings.
 
         Raises:

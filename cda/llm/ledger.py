@@ -101,7 +101,7 @@ class Ledger:
     def __init__(self, path: Path, server: str) -> None:
         self.path = path
         self.server = server
-        self._forms: dict[str, tuple[Mapping[str, Any], str]] = {}
+        self._forms: dict[str, tuple[Mapping[str, object], str]] = {}
         with on_disk(path):
             make_private(path)
         try:
@@ -173,7 +173,7 @@ class Ledger:
             self._forms[name] = (json.loads(text), written)
         return name
 
-    def form_of(self, key: str, part_id: str) -> tuple[Mapping[str, Any], str] | None:
+    def form_of(self, key: str, part_id: str) -> tuple[Mapping[str, object], str] | None:
         """Schema and plain words of a request; None where it was sent without a schema."""
         row = self._db.execute("SELECT form FROM member WHERE key = ? AND part = ?", (key, part_id)).fetchone()
         if row is None or row[0] is None:

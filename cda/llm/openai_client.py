@@ -131,11 +131,11 @@ class OpenAIClient:
         """
         return with_progress(answered(self, enumerate(requests)), requests, label, total, lambda: None)
 
-    def body(self, request: Request) -> dict[str, Any]:
+    def body(self, request: Request) -> dict[str, object]:
         """What is sent for a request, as far as the server is known by now."""
         return self._parameters.body(in_plain_words(request) if self._schemas.lacking else request)
 
-    def give_up_parameter(self, body: Mapping[str, Any], param: str | None, message: str) -> bool:
+    def give_up_parameter(self, body: Mapping[str, object], param: str | None, message: str) -> bool:
         """Leave out from now on what a server has rejected in such a body; whether there was anything."""
         return self._parameters.give_up(body, param, message)
 
@@ -161,7 +161,7 @@ class OpenAIClient:
 
             yield ask
 
-    async def _send(self, http: Any, request: Request) -> Completion:
+    async def _send(self, http: object, request: Request) -> Completion:
         """One question, tried until it is answered or given up.
 
         Raises:

@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from cda.errors import LLMError
 from cda.inert import inert
@@ -115,7 +114,7 @@ def of_content(content: bytes, one_token: bool = False) -> Outcome:
     return with_model(answer_in(data, one_token), data)
 
 
-def answer_in(data: Mapping[str, Any], one_token: bool = False) -> Completion | Again:
+def answer_in(data: Mapping[str, object], one_token: bool = False) -> Completion | Again:
     """The answer in a chat completion object, or the reason why there is none.
 
     A text is whole only if the model ended it, which the finish reason says; servers that know no finish reasons leave it out.
@@ -152,7 +151,7 @@ def answer_in(data: Mapping[str, Any], one_token: bool = False) -> Completion | 
     return Completion(text, None, *used) if text else Completion(None, EMPTY, *used)
 
 
-def _broken_off(data: Mapping[str, Any], choice: Mapping[str, Any], finish: object) -> str | None:
+def _broken_off(data: Mapping[str, object], choice: Mapping[str, object], finish: object) -> str | None:
     """Why an answer is not whole, in words; None where nothing says so."""
     if data.get("error") or choice.get("error"):
         return "an error inside the answer"
@@ -228,7 +227,7 @@ def _problem(content: bytes) -> _Problem:
     return _Problem(str(message), *(_string(data.get(name)) for name in ("code", "type", "param")))
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
+def _mapping(value: object) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}
 
 
@@ -236,13 +235,13 @@ def _string(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _usage(data: Mapping[str, Any]) -> tuple[int, int]:
+def _usage(data: Mapping[str, object]) -> tuple[int, int]:
     usage = data.get("usage")
     counts = usage if isinstance(usage, dict) else {}
     return tokens_counted(counts.get("prompt_tokens")), tokens_counted(counts.get("completion_tokens"))
 
 
-def _first_logprobs(choice: Mapping[str, Any]) -> tuple[tuple[str, float], ...] | None:
+def _first_logprobs(choice: Mapping[str, object]) -> tuple[tuple[str, float], ...] | None:
     """Candidates for the first token; None where the server gave none."""
     content = _mapping(choice.get("logprobs")).get("content")
     first = _mapping(content[0]) if isinstance(content, list) and content else {}

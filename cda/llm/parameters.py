@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from cda.inert import sendable as sendable
 from cda.llm.protocol import Request
@@ -34,10 +33,10 @@ class Parameters:
         self._say = say
         self._given_up: set[str] = set()
 
-    def body(self, request: Request) -> dict[str, Any]:
+    def body(self, request: Request) -> dict[str, object]:
         """Arguments of a chat completion."""
         longest = 1 if request.top_logprobs else self._max_tokens
-        body: dict[str, Any] = {
+        body: dict[str, object] = {
             "model": self._model,
             "messages": [
                 {"role": "system", "content": sendable(request.system)},
@@ -58,7 +57,7 @@ class Parameters:
             body["max_tokens"] = longest
         return body
 
-    def give_up(self, sent: Mapping[str, Any], param: str | None, message: str) -> bool:
+    def give_up(self, sent: Mapping[str, object], param: str | None, message: str) -> bool:
         """Leave out from now on what a rejection names; False where it names nothing that was sent and can be left out.
 
         Args:

@@ -92,7 +92,7 @@ async def ask_structured(
     )
 
 
-def response_format(schema: Mapping[str, Any]) -> dict[str, Any]:
+def response_format(schema: Mapping[str, object]) -> dict[str, object]:
     """The API's parameter for a strict schema."""
     return {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": dict(schema)}}
 
@@ -105,7 +105,7 @@ def in_plain_words(request: Request) -> Request:
     return Request(system, request.user, sample=request.sample)
 
 
-def json_of(text: str, schema: Mapping[str, Any]) -> str | None:
+def json_of(text: str, schema: Mapping[str, object]) -> str | None:
     """The JSON in an answer, without a fence around it; None where it is not JSON of the schema.
 
     >>> json_of('{"label": "yes"}', {"type": "object", "required": ["label"]})

@@ -66,7 +66,7 @@ def rendered(
     return drawn(template, csp=Markup(policy(style, code)), style=Markup(style), script=Markup(code), **content)
 
 
-def drawn(template: str, **content: Any) -> str:
+def drawn(template: str, **content: object) -> str:
     """A template of this folder; every string is escaped, and control or direction characters are spelled out."""
     return _environment().get_template(template).render(**content).strip() + "\n"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 _THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 _TAIL_CHARACTERS = 20_000  # answers are short; what stands before the end is not read
@@ -46,13 +45,13 @@ def _from_json(text: str, names: Sequence[str]) -> dict[str, bool] | None:
     return None
 
 
-def _once(items: list[tuple[str, Any]]) -> dict[str, Any]:
+def _once(items: list[tuple[str, object]]) -> dict[str, object]:
     if len({key for key, _ in items}) < len(items):
         raise ValueError("a key stands twice")
     return dict(items)
 
 
-def _yes_or_no(value: Any) -> bool | None:
+def _yes_or_no(value: object) -> bool | None:
     return value if isinstance(value, bool) else _WORDS.get(value.strip().lower()) if isinstance(value, str) else None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from cda.biases import Bias
 from cda.biases.load import Measure
@@ -73,7 +72,7 @@ class PairLabel:
         labels = label_pair(pair, bias)
         return cls(labels, None, {}, labels, "chosen", 0, None)
 
-    def details(self) -> dict[str, Any]:
+    def details(self) -> dict[str, object]:
         """Everything but the labels, for an artifact row."""
         return {
             "query": self.query,
@@ -295,8 +294,8 @@ def _stems(n_responses: int) -> tuple[str, ...]:
     return ("response_1", "response_2") if n_responses == 2 else ("response",)
 
 
-def _schema(names: Sequence[str], reasons: bool) -> dict[str, Any]:
-    answers: dict[str, Any] = {name: {"type": "string", "enum": ["yes", "no"]} for name in names}
+def _schema(names: Sequence[str], reasons: bool) -> dict[str, object]:
+    answers: dict[str, object] = {name: {"type": "string", "enum": ["yes", "no"]} for name in names}
     properties = {"reasoning": {"type": "string"}, **answers} if reasons else answers
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 

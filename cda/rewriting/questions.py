@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from cda.inert import without_turns
 from cda.llm.protocol import LLM, Request, fenced
@@ -173,6 +173,6 @@ def _taken(offered: Sequence[str], kept: list[str], seen: set[str], n_wanted: in
     return reasons
 
 
-def _strings(value: Any) -> list[str]:
+def _strings(value: object) -> list[str]:
     items = value.get("questions") if isinstance(value, dict) else value
     return [one for one in items if isinstance(one, str)] if isinstance(items, list) else []

@@ -162,7 +162,7 @@ def own_scorer(name: str, batch_rows: int = 256) -> OwnPointwise | OwnPairwise:
     return _scorer(load_code(name), batch_rows)
 
 
-def scorer_in_memory(function: Callable[..., Any], name: str, batch_rows: int = 256) -> OwnPointwise | OwnPairwise:
+def scorer_in_memory(function: Callable[..., object], name: str, batch_rows: int = 256) -> OwnPointwise | OwnPairwise:
     """A function that is already there as a scorer.
 
     Args:

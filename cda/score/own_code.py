@@ -42,7 +42,7 @@ class OwnCode:
     """
 
     name: str
-    function: Callable[..., Any]
+    function: Callable[..., object]
     file: Path | None
     n_columns: int
     in_memory: str | None = None
@@ -122,7 +122,7 @@ def load_code(name: str) -> OwnCode:
     return OwnCode(name, function, Path(file) if file else None, _n_columns(name, function))
 
 
-def code_in_memory(function: Callable[..., Any], name: str) -> OwnCode:
+def code_in_memory(function: Callable[..., object], name: str) -> OwnCode:
     """Check a function that is already there. What it does may change unseen, so no two calls take each other's scores.
 
     Raises:
@@ -170,7 +170,7 @@ def _search_too(folder: Path) -> None:
         sys.path.append(str(folder))
 
 
-def _n_columns(name: str, function: Any) -> int:
+def _n_columns(name: str, function: object) -> int:
     """2 or 3, from the parameters that have no default."""
     if not callable(function) or inspect.isclass(function):
         kind = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -129,7 +128,7 @@ class FeatureCorrection:
         removed = self.removed(features)
         return _shaped("values", values, len(removed)) - strength * removed
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return dict(to_jsonable_python(self))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import urlsplit, urlunsplit
 
 from cda.errors import ModelError
@@ -39,7 +39,7 @@ def endpoint_of(url: str) -> tuple[str, Kind]:
     return urlunsplit((parts.scheme, parts.netloc, whole, "", "")), "classify"
 
 
-def reward_in(items: Sequence[Any], kind: Kind, last_token: bool = False) -> float:
+def reward_in(items: Sequence[object], kind: Kind, last_token: bool = False) -> float:
     """The one reward in an answer's `data`.
 
     Args:

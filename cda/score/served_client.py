@@ -150,7 +150,7 @@ class ServedClient:
 
     def request(self, row: int, prompt: Prompt, response: str, activation: bool) -> Request:
         """The question that asks for a text's reward; `activation`: for its sigmoid."""
-        body: dict[str, Any] = {"use_activation": activation}
+        body: dict[str, object] = {"use_activation": activation}
         if self.options.model is not None:
             body["model"] = self.options.model
         if self.options.truncate_tokens is not None:
@@ -160,7 +160,7 @@ class ServedClient:
             body |= {"encoding_format": "float", "task": "token_classify" if self.options.last_token else "classify"}
         return Request(f"text {row + 1}", json.dumps(body | self._material(prompt, response)))
 
-    def _material(self, prompt: Prompt, response: str) -> dict[str, Any]:
+    def _material(self, prompt: Prompt, response: str) -> dict[str, object]:
         if self._kind == "score":
             first, second = (without_turns(sendable(text)) for text in (prompt_text(prompt), response))
             return {"text_1": first, "text_2": second}
@@ -190,7 +190,7 @@ class ServedClient:
 
             yield ask
 
-    async def _send(self, http: Any, request: Request) -> Completion:
+    async def _send(self, http: object, request: Request) -> Completion:
         """One text, tried until it is answered; see `stream` for what is raised."""
         body = json.loads(request.user)
         tries = throttled = 0
@@ -262,7 +262,7 @@ class ServedClient:
             "texts cut with truncate_tokens, or go on without them with too_long=count"
         )
 
-    def _of_content(self, content: str | bytes, body: Mapping[str, Any], text: str) -> Outcome:
+    def _of_content(self, content: str | bytes, body: Mapping[str, object], text: str) -> Outcome:
         """The reward in an answer with status 200, as the text of a completion.
 
         Raises:

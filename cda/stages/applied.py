@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 from cda.config.load import LoadedRecipe
 from cda.errors import RunError
@@ -42,7 +41,7 @@ def stage(run_folder: RunFolder, chosen: float | None, training: Training) -> St
 
 def run(
     loaded: LoadedRecipe, run_folder: RunFolder, chosen: float | None, training: Training, folder: Path
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Write the adapter at its dose; one as it was trained is copied."""
     trained = run_folder.stage(training.stage("train")) / ADAPTER
     if chosen is None or chosen == PLAIN:

@@ -161,7 +161,7 @@ def _rate_unchanged(rate: BiasRate) -> BiasRate:
     after = rate.under().get("after")
     if after is None or isinstance(after.overall, Missing):
         return rate
-    nothing: dict[str, Any] = {"p_value": 1.0, "bca": _SAME_MODEL, "standardised": _SAME_MODEL}
+    nothing: dict[str, object] = {"p_value": 1.0, "bca": _SAME_MODEL, "standardised": _SAME_MODEL}
     effects = tuple(
         one.model_copy(update={"estimate": one.estimate.model_copy(update=_NOTHING), **nothing})
         for one in after.overall.effects
@@ -171,7 +171,7 @@ def _rate_unchanged(rate: BiasRate) -> BiasRate:
 
 def _still(one: M) -> M:
     """A measure whose changes are exactly 0, and those of its directions."""
-    found: dict[str, Any] = {"change": _nothing(one.change), "unpaired": _nothing(one.unpaired)}
+    found: dict[str, object] = {"change": _nothing(one.change), "unpaired": _nothing(one.unpaired)}
     if isinstance(one, BiasSkew):
         found["by_direction"] = {name: _still(each) for name, each in one.by_direction.items()}
     return one.model_copy(update=found)
@@ -182,7 +182,7 @@ def _still_within(one: W) -> W:
 
 
 def _still_votes(one: VotedBias) -> VotedBias:
-    found: dict[str, Any] = {name: _still(getattr(one, name)) for name in ("skew_on_voted", "miscalibration")}
+    found: dict[str, object] = {name: _still(getattr(one, name)) for name in ("skew_on_voted", "miscalibration")}
     found["gap"] = one.gap.model_copy(update={"change": _nothing(one.gap.change)})
     if isinstance(one.auc, BeforeAfter):
         found["auc"] = one.auc.model_copy(update={"change": _nothing(one.auc.change)})
@@ -230,7 +230,7 @@ def adjust_for_all_tests(audit: AuditResult) -> AuditResult:
         votes[name] = votes[name].model_copy(update={what: _adjusted(getattr(votes[name], what), next(adjusted))})
     for name in gaps:
         votes[name] = votes[name].model_copy(update={"gap_test": _with_p(votes[name].gap_test, next(adjusted))})
-    found: dict[str, Any] = {"skew": audit.skew | skew, "votes": votes, "n_tests": len(p_values)}
+    found: dict[str, object] = {"skew": audit.skew | skew, "votes": votes, "n_tests": len(p_values)}
     if audit.quality and quality:
         found["quality"] = _adjusted(audit.quality, next(adjusted))
     found["effects"] = audit.effects | {name: _adjusted(audit.effects[name], next(adjusted)) for name in effects}
@@ -251,11 +251,11 @@ def _with_p(test: Test | None, adjusted: tuple[float, float]) -> Test | None:
     return test and test.model_copy(update={"p_holm": adjusted[0], "p_bh": adjusted[1]})
 
 
-def margin_rows(contrasts: Sequence[Contrast], pairs: Sequence[Pair], scorings: Scorings) -> list[dict[str, Any]]:
+def margin_rows(contrasts: Sequence[Contrast], pairs: Sequence[Pair], scorings: Scorings) -> list[dict[str, object]]:
     """One row a comparison with what every scoring said; rewards of both sides where there are rewards."""
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     for contrast in contrasts:
-        named: dict[str, Any] = {
+        named: dict[str, object] = {
             "kind": "contrast",
             "bias": contrast.bias,
             "id": contrast.id,

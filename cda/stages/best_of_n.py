@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -234,11 +233,11 @@ def _rows(
     rewards: Mapping[str, Sequence[float]],
     attributes: Sequence[Attribute],
     quality: Attribute | None,
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """A row a response, from which every number can be made again."""
     rows = []
     for at, (prompt, text) in enumerate(texts):
-        row: dict[str, Any] = {"prompt_id": prompt_id(prompt), "response_id": text_id(prompt, text)}
+        row: dict[str, object] = {"prompt_id": prompt_id(prompt), "response_id": text_id(prompt, text)}
         row |= {f"reward_{label}": values[at] for label, values in rewards.items()}
         row["attributes"] = {one.name: float(one.values[at]) for one in attributes}
         if quality is not None:

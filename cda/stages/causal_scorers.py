@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from cda.config.load import LoadedRecipe
 from cda.config.schema import ModelSection
@@ -74,7 +73,7 @@ def log_ratio_scope(scorer: LogRatioScorer, section: ModelSection, loaded: Loade
     )
 
 
-def log_ratio_sources(section: ModelSection, loaded: LoadedRecipe) -> dict[str, Any]:
+def log_ratio_sources(section: ModelSection, loaded: LoadedRecipe) -> dict[str, object]:
     """What decides an audit of a log-ratio, as far as it is known before anything is loaded."""
     settings = loaded.recipe.score.log_ratio
     named = [one for one in specs(section, loaded) if one is not None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 
@@ -199,7 +199,7 @@ def _people(paired: Paired, votes: Path | None, ties: TieRule, before: Path) -> 
     return people, left_out
 
 
-def _few(names: Sequence[str] | Mapping[str, Any]) -> str:
+def _few(names: Sequence[str] | Mapping[str, object]) -> str:
     first = [inert(name)[:40] for name in list(names)[:3]]
     return ", ".join(first) + (", …" if len(names) > 3 else "")
 

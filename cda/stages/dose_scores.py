@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -36,7 +35,7 @@ class Removal:
     """
 
     by_strength: Mapping[float, Rewards]
-    fitted: Mapping[str, Any]
+    fitted: Mapping[str, object]
 
 
 def dosed_rewards(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from cda.biases import Bias
 from cda.config.load import LoadedRecipe
@@ -191,7 +191,7 @@ def _measured(prompts: Sequence[Prompt], responses: Sequence[str], bias: Bias) -
     return [exhibits(text, bias) for text in responses]
 
 
-def _row(triple: Triple) -> dict[str, Any]:
+def _row(triple: Triple) -> dict[str, object]:
     return {
         "bias": triple.bias,
         "prompt": prompt_row(triple.prompt),

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from itertools import combinations, product
 from pathlib import Path
 from shutil import rmtree
-from typing import Any
 
 import numpy as np
 
@@ -169,7 +168,7 @@ def _comparisons(item: QualityItem) -> list[Comparison]:
 
 def _measured(
     sets: Sequence[QualitySet], scored: Mapping[str, Compared], seed: int
-) -> tuple[list[SetQuality], list[dict[str, Any]]]:
+) -> tuple[list[SetQuality], list[dict[str, object]]]:
     half_ties = next(iter(scored.values())).unit == "preference"
     results, rows = [], []
     for one in sets:
@@ -238,8 +237,8 @@ def _score_row(
     scored: Mapping[str, Compared],
     margins: Mapping[str, FloatArray],
     left_out: str | None,
-) -> dict[str, Any]:
-    row: dict[str, Any] = {
+) -> dict[str, object]:
+    row: dict[str, object] = {
         "set": one.name, "row": item.row, "id": item.name, "subset": item.subset, "section": item.section,
         "used": left_out is None, "left_out": left_out,
         "prompt": prompt_row(item.prompt), "chosen": list(item.chosen), "rejected": list(item.rejected),
@@ -253,7 +252,7 @@ def _score_row(
     return row
 
 
-def _write(out: Path, result: QualityResult, rows: Sequence[Mapping[str, Any]]) -> None:
+def _write(out: Path, result: QualityResult, rows: Sequence[Mapping[str, object]]) -> None:
     # All of it first: a full disk leaves what an earlier call wrote as it is.
     new = out / f"{RESULT}.partial"
     refuse_link(new)

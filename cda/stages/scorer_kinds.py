@@ -340,7 +340,7 @@ def texts_of(comparisons: Sequence[Comparison]) -> list[Text]:
 
 
 def _kept_until_done(
-    scorer: TextScorer, settings: Mapping[str, Any], subject: Subject, texts: Sequence[Text], loaded: LoadedRecipe
+    scorer: TextScorer, settings: Mapping[str, object], subject: Subject, texts: Sequence[Text], loaded: LoadedRecipe
 ) -> Scores:
     """Scores of something that can change unseen behind its address or name: they outlive a failure, and no success."""
     # Nothing tells an object in memory from another of its name, so that its scores are not kept at all.

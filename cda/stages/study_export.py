@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from markupsafe import Markup
 
@@ -141,7 +140,7 @@ def _bias_names(rows: Sequence[Row], where: str, options: ExportOptions, needed:
     return found or ["bias"]
 
 
-def _pairing(contrast: Contrast, item: Any) -> Pairing:
+def _pairing(contrast: Contrast, item: object) -> Pairing:
     prompt, base, perturbed = map(visible, (prompt_text(contrast.prompt), contrast.base, contrast.perturbed))
     return Pairing(
         str(item) if item is not None else contrast.id,
@@ -217,7 +216,7 @@ def _write(study: Study, out: Path, contrasts: Sequence[Contrast]) -> int:
     return table.n_guarded
 
 
-def _contrast_row(one: Contrast) -> dict[str, Any]:
+def _contrast_row(one: Contrast) -> dict[str, object]:
     return {
         "id": one.id, "bias": one.bias, "prompt": prompt_row(one.prompt), "base": one.base, "perturbed": one.perturbed
     }  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from cda.errors import DataError, RunError
 from cda.files.jsonl import read_json, write_jsonl, write_text
@@ -67,7 +66,7 @@ def read_study(folder: Path) -> Study:
     return study_of(read_json(folder / "assignments.json"), read_json(folder / "key.json"), str(folder))
 
 
-def _row(one: Vote, study: Study) -> dict[str, Any]:
+def _row(one: Vote, study: Study) -> dict[str, object]:
     return {
         "id": study.items[one.item].contrast,
         "vote": one.vote,

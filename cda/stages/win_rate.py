@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -164,7 +163,7 @@ def _why_undecided(comparison: Comparison, compared: Compared) -> str:
     return "with texts that are the same to the model once they are cut"
 
 
-def _row(comparison: Comparison, margin: float) -> dict[str, Any]:
+def _row(comparison: Comparison, margin: float) -> dict[str, object]:
     prompt, first, second = comparison
     known = None if np.isnan(margin) else margin
     return {"prompt": prompt_row(prompt), "first": first, "second": second, "preference_for_first": known}

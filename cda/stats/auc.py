@@ -22,7 +22,7 @@ def auc(margins: ArrayLike, target: ArrayLike, prompt_ids: Sequence[str]) -> Est
     method 5, over the prompts.
 
     Args:
-        margins: Any unit; equal margins count half. Shape (n,).
+        margins: object unit; equal margins count half. Shape (n,).
         target: 1 perturbed, 0 base; rows with 0.5 are left out. Shape (n,).
         prompt_ids: Cluster of each row. Length n.
 

@@ -14,7 +14,7 @@ VERSION = 1
 KEEP = "Keep this file to yourself: it says which answer is which. Nobody who judges may see it."
 
 
-def assignments_json(study: Study) -> dict[str, Any]:
+def assignments_json(study: Study) -> dict[str, object]:
     """Who sees what: participant to items in order, with the text (0 or 1) that stands as answer A."""
     return {
         "study": study.fingerprint,
@@ -26,7 +26,7 @@ def assignments_json(study: Study) -> dict[str, Any]:
     }
 
 
-def key_json(study: Study) -> dict[str, Any]:
+def key_json(study: Study) -> dict[str, object]:
     """Which text is which, for the organiser alone."""
     items = [asdict(one) | {"texts": list(one.texts)} for one in study.items.values()]
     return {
@@ -83,7 +83,7 @@ def _item(row: Mapping[str, Any]) -> Item:
     )
 
 
-def _zero_or_one(value: Any) -> int:
+def _zero_or_one(value: object) -> int:
     if value not in (0, 1) or isinstance(value, bool):
         raise ValueError(f"0 or 1 expected, found {value!r:.40}")
     return int(value)

@@ -6,7 +6,6 @@ Its Pairwise tag knows no tie, so that the configuration has three choices inste
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 from xml.sax.saxutils import quoteattr
 
 from cda.study.records import Study
@@ -16,7 +15,7 @@ _SIDES = {"left": "A", "right": "B"}
 _WORDS = {text.lower(): word for word, text in CHOICES.items()}
 
 
-def tasks(study: Study) -> list[dict[str, Any]]:
+def tasks(study: Study) -> list[dict[str, object]]:
     """A task an item. Label Studio deals tasks out by itself, so that sides are drawn once an item."""
     return [
         {"data": {"study": study.fingerprint, "item": one.id, "prompt": one.prompt,
@@ -49,7 +48,7 @@ def config(study: Study) -> str:
 """
 
 
-def annotated(content: list[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+def annotated(content: list[Mapping[str, object]]) -> Iterator[tuple[Mapping[str, object], Mapping[str, object]]]:
     """Each task's data with each of its annotations that was not cancelled."""
     for task in content:
         data, found = task.get("data"), task.get("annotations")
@@ -58,19 +57,19 @@ def annotated(content: list[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, A
                 yield data if isinstance(data, Mapping) else {}, one
 
 
-def choice_of(annotation: Mapping[str, Any]) -> str | None:
+def choice_of(annotation: Mapping[str, object]) -> str | None:
     """A, B or tie; None where nothing or more than one thing was chosen."""
     found = {word for part in _parts(annotation) if (word := _word(part))}
     return found.pop() if len(found) == 1 and found < CHOICES.keys() else None
 
 
-def justification_of(annotation: Mapping[str, Any]) -> str:
+def justification_of(annotation: Mapping[str, object]) -> str:
     """What was written beside it."""
     texts = [part.get("text") for part in _parts(annotation)]
     return " ".join(str(line) for text in texts if text for line in (text if isinstance(text, list) else [text]))
 
 
-def annotator(annotation: Mapping[str, Any]) -> str | None:
+def annotator(annotation: Mapping[str, object]) -> str | None:
     """A name for whoever annotated, apart from the codes of the study's participants."""
     by = annotation.get("completed_by")
     if isinstance(by, Mapping):
@@ -78,14 +77,14 @@ def annotator(annotation: Mapping[str, Any]) -> str | None:
     return None if by is None or isinstance(by, bool) or not isinstance(by, int | str) else f"label-studio-{by}"
 
 
-def _parts(annotation: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _parts(annotation: Mapping[str, object]) -> list[Mapping[str, object]]:
     result = annotation.get("result")
     parts = result if isinstance(result, list) else []
     values = [part.get("value") for part in parts if isinstance(part, Mapping)]
     return [value for value in values if isinstance(value, Mapping)]
 
 
-def _word(value: Mapping[str, Any]) -> str | None:
+def _word(value: Mapping[str, object]) -> str | None:
     if "selected" in value:
         return _SIDES.get(str(value["selected"]))
     choices = value.get("choices")

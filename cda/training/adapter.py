@@ -51,7 +51,7 @@ class Adapter:
         return self.config.get("base_model_name_or_path")
 
 
-def adapter_config(adapter: Path) -> dict[str, Any]:
+def adapter_config(adapter: Path) -> dict[str, object]:
     """The configuration of an adapter, checked: plain LoRA for a sequence classifier.
 
     Raises:
@@ -124,7 +124,7 @@ def _layer(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor
     return Layer(a, b, alpha / (math.sqrt(rank) if config.get("use_rslora") else rank))
 
 
-def check_plain(config: Mapping[str, Any], where: str) -> None:
+def check_plain(config: Mapping[str, object], where: str) -> None:
     """Refuse an adapter whose effect is not plain LoRA and a head; `where` opens the message.
 
     Raises:

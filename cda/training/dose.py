@@ -196,14 +196,14 @@ def _head_files(spec: ModelSpec, heads: tuple[str, ...]) -> dict[str, list[str]]
     return found
 
 
-def _scaled(adapter: Adapter, dose: float) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def _scaled(adapter: Adapter, dose: float) -> tuple[dict[str, Tensor], dict[str, object]]:
     """One adapter at a dose: the same configuration, B times the dose."""
     tensors = {PREFIX + name + SIDE_A: layer.a for name, layer in adapter.layers.items()}
     tensors |= {PREFIX + name + SIDE_B: layer.b * dose for name, layer in adapter.layers.items()}
     return tensors, dict(adapter.config)
 
 
-def _sum(adapters: Sequence[tuple[Adapter, float]]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def _sum(adapters: Sequence[tuple[Adapter, float]]) -> tuple[dict[str, Tensor], dict[str, object]]:
     """Several adapters side by side along the rank; a layer that one of them lacks gets a block of zeros from it."""
     import torch
 

@@ -171,7 +171,7 @@ def _merged(spec: ModelSpec, adapter: Path, dose: float) -> tuple[Any, Any]:
         raise ModelError(f"{adapter}: merged at dose {dose}, weights are NaN; the adapter is broken") from None
 
 
-def _check_all_used(model: Any, adapter: Path) -> None:
+def _check_all_used(model: object, adapter: Path) -> None:
     """PEFT passes silently over weights of layers that the base has not."""
     from peft import get_peft_model_state_dict
     from safetensors import safe_open
