@@ -42,11 +42,11 @@ class Pattern:
     source: str
     _compiled: Any
 
-    def search(self, text: str) -> Any:
+    def search(self, text: str) -> object:
         """First match, or None."""
         return self._limited(text, lambda: self._compiled.search(text, timeout=LIMIT_S))
 
-    def finditer(self, text: str) -> Iterator[Any]:
+    def finditer(self, text: str) -> Iterator[object]:
         """Matches from left to right, overlaps left out."""
         return iter(self._limited(text, lambda: list(self._compiled.finditer(text, timeout=LIMIT_S))))
 

@@ -217,7 +217,7 @@ class RunFolder:
         partial = self.partial(stage.name)
         return _partial_fingerprint(partial) == stage.fingerprint and not (partial / _RECORD).exists()
 
-    def finish(self, stage: Stage, counts: Mapping[str, Any], seconds: float) -> Path:
+    def finish(self, stage: Stage, counts: Mapping[str, object], seconds: float) -> Path:
         """Declare the partial folder finished; the stage that it replaces is moved to `superseded/` now.
 
         Raises:
@@ -368,7 +368,7 @@ def _partial_fingerprint(partial: Path) -> str | None:
         return None
 
 
-def _differences(old: Any, new: Any, path: str = "") -> list[str]:
+def _differences(old: object, new: object, path: str = "") -> list[str]:
     if isinstance(old, dict) and isinstance(new, dict):
         found: list[str] = []
         for key in sorted({*old, *new}):
@@ -379,7 +379,7 @@ def _differences(old: Any, new: Any, path: str = "") -> list[str]:
     return [] if old == new else [f"{path}: {_short(old)} → {_short(new)}"]
 
 
-def _by_name(value: Any) -> dict[str, Any]:
+def _by_name(value: object) -> dict[str, object]:
     """A list of settings that carry a name each, such as bias files and objectives, as a mapping; else empty."""
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
         return {}
@@ -387,12 +387,12 @@ def _by_name(value: Any) -> dict[str, Any]:
     return dict(zip(names, value, strict=True)) if all(names) and len(set(names)) == len(names) else {}
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = _plain(value)
     return text if len(text) <= 40 else text[:39] + "…"
 
 
-def _plain(value: Any) -> str:
+def _plain(value: object) -> str:
     """A setting in words."""
     if value is None:
         return "not set"

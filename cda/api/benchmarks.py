@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from cda.api.data import Data, Model, as_reference, opened_model
 from cda.api.results import BestOf, Quality, WinRate
@@ -170,7 +170,7 @@ def win_rate(
 def _asked(
     model: Model,
     against: Model | None,
-    settings: Mapping[str, Any],
+    settings: Mapping[str, object],
     terms: Terms,
     what: str,
     beside: Mapping[str, object],

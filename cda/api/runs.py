@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from cda.api.data import Data, Model
 from cda.api.results import Audit, Run
@@ -92,7 +91,7 @@ def train(
     recipe: str | Path,
     /,
     *,
-    model: str | Path | dict[str, Any] | None = None,
+    model: str | Path | dict[str, object] | None = None,
     pairs: Data | None = None,
     biases: Biases | None = None,
     contrasts: Data | None = None,
@@ -102,7 +101,7 @@ def train(
     budget_usd: float | None = None,
     confirm: bool = False,
     progress: bool = True,
-    **settings: Any,
+    **settings: object,
 ) -> Run:
     """The whole job, as `cda train` does: label, synthesize, finetune, choose the dose, audit before and after, report.
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from cda.api.data import Data, Model, as_reference, opened_model
 from cda.config.load import LoadedRecipe, load_model_audit
@@ -44,7 +43,7 @@ class Terms:
         """Folder for rows that were given in memory: beside the run."""
         return (user_path(self.out).parent if self.out is not None else RUNS) / "inputs"
 
-    def settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def settings(self, given: Mapping[str, object]) -> dict[str, object]:
         """Keyword settings as a nested mapping, with the folder and the budget."""
         found = nested(given)
         if self.out is not None:
@@ -112,7 +111,7 @@ def bias_names(biases: Biases | None) -> list[str] | None:
 
 @contextmanager
 def loaded_for_model(
-    model: Model, settings: Mapping[str, Any], terms: Terms, where: str, called: Callable[[str], str] = str
+    model: Model, settings: Mapping[str, object], terms: Terms, where: str, called: Callable[[str], str] = str
 ) -> Iterator[LoadedRecipe]:
     """Settings for a model that is measured as it is, with what stands behind it where it is in memory.
 

@@ -139,7 +139,7 @@ def rewrite(
 
 
 def _given(
-    bias: str | Path, llm: str | Mapping[str, Any] | None, terms: Terms, settings: Mapping[str, Any]
+    bias: str | Path, llm: str | Mapping[str, object] | None, terms: Terms, settings: Mapping[str, object]
 ) -> dict[str, object]:
     found = terms.settings(
         {**settings, **({} if llm is None else {"llm": {"model": llm} if isinstance(llm, str) else llm})}
@@ -147,7 +147,7 @@ def _given(
     return {**found, "biases": [str(bias)]}
 
 
-def _responses(rows: Sequence[dict[str, Any]]) -> tuple[list[Prompt], list[str], list[str | None]]:
+def _responses(rows: Sequence[dict[str, object]]) -> tuple[list[Prompt], list[str], list[str | None]]:
     """Prompts, responses, and what each is relative to."""
     _columns(rows, ("prompt", "response"))
     found = _each(

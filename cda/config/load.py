@@ -95,7 +95,7 @@ def find_recipe(reference: str) -> Path:
 
 
 # Nobody has voted on a bias that was discovered: it is taught to make no difference, rather than to be worse.
-_FOR_A_BIAS_FILE: dict[str, Any] = {
+_FOR_A_BIAS_FILE: dict[str, object] = {
     "model": "embedded",
     "data": "embedded",
     "objectives": ["neutral", "keep"],
@@ -104,7 +104,7 @@ _FOR_A_BIAS_FILE: dict[str, Any] = {
 
 
 def load_recipe(
-    reference: str, overrides: Sequence[str] = (), settings: Mapping[str, Any] = NO_SETTINGS
+    reference: str, overrides: Sequence[str] = (), settings: Mapping[str, object] = NO_SETTINGS
 ) -> LoadedRecipe:
     """Resolve a recipe; a bias file stands for the recipe that debiases it, on the embedded model and data unless overridden.
 
@@ -163,7 +163,7 @@ def is_recipe(reference: str) -> bool:
 
 
 def load_model_audit(
-    target: str, settings: Mapping[str, Any], overrides: Sequence[str] = (), where: str = "command line"
+    target: str, settings: Mapping[str, object], overrides: Sequence[str] = (), where: str = "command line"
 ) -> LoadedRecipe:
     """An audit of one model or judge, without a recipe file.
 
@@ -176,7 +176,7 @@ def load_model_audit(
     Raises:
         RecipeError: Carries every mistake found.
     """
-    base: dict[str, Any] = {
+    base: dict[str, object] = {
         "name": f"audit-{_as_folder(target)}",
         "biases": list(EMBEDDED_BIASES),
         "model": {"name_or_path": target, "precision": "auto", "max_length_tokens": 2048},
@@ -210,7 +210,7 @@ def _resolved(
     content: Mapping[Any, Any],
     overrides: Sequence[str],
     only_audit: bool,
-    settings: Mapping[str, Any] = NO_SETTINGS,
+    settings: Mapping[str, object] = NO_SETTINGS,
 ) -> LoadedRecipe:
     problems: list[str] = []
     notes: list[str] = []
@@ -258,7 +258,7 @@ def _resolved(
     return LoadedRecipe(path, recipe, tuple(biases), only_audit, prompts=prompts, notes=tuple(notes))
 
 
-def _written_keys(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _written_keys(settings: Mapping[str, object]) -> list[tuple[str, str]]:
     """Values that hold a key, and what to say of each without it, before they reach a file or the terminal."""
     found = []
     for section in (("llm",), ("score", "served")):
@@ -273,7 +273,7 @@ def _written_keys(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
     return found
 
 
-def _at(settings: Any, *names: str) -> Any:
+def _at(settings: object, *names: str) -> object:
     for name in names:
         settings = settings.get(name) if isinstance(settings, Mapping) else None
     return settings
@@ -295,9 +295,9 @@ def _checked_layer(layer: Mapping[Any, Any], where: str, problems: list[str]) ->
     return {key: value for key, value in result.items() if isinstance(key, str)}
 
 
-def _parse_overrides(overrides: Sequence[str], problems: list[str]) -> dict[str, Any]:
+def _parse_overrides(overrides: Sequence[str], problems: list[str]) -> dict[str, object]:
     """`section.key=value` words to a nested mapping; values are YAML."""
-    result: dict[str, Any] = {}
+    result: dict[str, object] = {}
     for word in overrides:
         path, equals, raw = word.partition("=")
         keys = path.split(".")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from cda.data.contrast_ids import CarriedIds, carried_ids
 from cda.data.load import Row
@@ -18,7 +17,7 @@ COLUMNS = ("id", "prompt", "base", "perturbed", "response_1", "response_2", "bia
 DIRECTIONS = ("added", "removed")
 VOTED_AGAIN = "same texts again, counted as votes"
 _TEXTS = ("bias", "prompt", "base", "perturbed", "response_1", "response_2")
-Values = Mapping[str, Any]
+Values = Mapping[str, object]
 """Of one row, by our names."""
 
 
@@ -124,7 +123,7 @@ class _Unread:
     seen: int = 0
     reasons: list[str] = field(default_factory=list)
 
-    def votes(self, cell: Any, sides: Mapping[str, Preference]) -> tuple[Preference, ...]:
+    def votes(self, cell: object, sides: Mapping[str, Preference]) -> tuple[Preference, ...]:
         """The votes of a cell or list that can be read."""
         found = []
         for word in vote_words(cell):
@@ -180,7 +179,7 @@ def _pooled(
 ) -> Contrast:
     """The contrast of all rows on the same texts: each row is a vote, and each id's votes count once."""
     items = [item for one in group if (item := ids.of(one.contrast)) is not None]
-    tags: dict[str, Any] = {name: tag for one in group for name, tag in one.contrast.tags.items() if name != "item"}
+    tags: dict[str, object] = {name: tag for one in group for name, tag in one.contrast.tags.items() if name != "item"}
     tags |= {"item": items[0]} if items else {}
     if len(group) > 1:
         tags["items"] = (*items, *(name for one in group for name in replace(one.contrast, tags={}).ids))
@@ -243,7 +242,7 @@ class _Sided:
     contrast: Contrast
     sides: Mapping[str, Preference]
     preferred: Preference | None
-    votes: Any
+    votes: object
     number: int
     voter: str
 
@@ -282,7 +281,7 @@ def _sided(values: Values, bias: str, number: int, voter: str) -> _Sided:
     return _Sided(Contrast(bias, prompt, perturbed, base, tags=given), sides, preferred, values["votes"], number, voter)
 
 
-def _direction(value: Any) -> str | None:
+def _direction(value: object) -> str | None:
     if value is None or value == "":
         return None
     word = str(value).strip().lower()
@@ -291,7 +290,7 @@ def _direction(value: Any) -> str | None:
     return word
 
 
-def _one_preference(value: Any, sides: Mapping[str, Preference]) -> Preference:
+def _one_preference(value: object, sides: Mapping[str, Preference]) -> Preference:
     word = str(value).strip().lower().replace(" ", "_")
     if word in sides:
         return sides[word]

@@ -26,7 +26,7 @@ _BLANK = "\ufeff \t\r\n"
 _LISTED = 10
 
 
-def delimited_rows(path: Path) -> list[dict[str, Any]]:
+def delimited_rows(path: Path) -> list[dict[str, object]]:
     """Rows of a table with a header; commas, semicolons or tabs stand between cells.
 
     Raises:
@@ -40,7 +40,7 @@ def delimited_rows(path: Path) -> list[dict[str, Any]]:
         io.StringIO(text[stated.end() :] if stated else text, newline=""), delimiter=delimiter, strict=True
     )
     first = 2 if stated else 1
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     problems: list[str] = []
     try:
         check_header(reader.fieldnames or (), f"{path}:{first}")
@@ -83,7 +83,7 @@ def check_header(names: Sequence[str], where: str) -> None:
         raise DataError(f"{where}: column {found} stands twice in the header; rename or remove one")
 
 
-def columns_of_messages(rows: Sequence[Mapping[str, Any]], where: str) -> list[Mapping[str, Any]]:
+def columns_of_messages(rows: Sequence[Mapping[str, object]], where: str) -> list[Mapping[str, object]]:
     """Rows of other files, in which a text is a text: only columns of nothing but messages as text are read as messages.
 
     Raises:
@@ -96,7 +96,7 @@ def columns_of_messages(rows: Sequence[Mapping[str, Any]], where: str) -> list[M
         if (cells := [row[name] for row in rows if row.get(name) not in (None, "")]) and all(map(_looks_like, cells))
     ]
     problems: list[str] = []
-    read: list[Mapping[str, Any]] = [
+    read: list[Mapping[str, object]] = [
         {
             **row,
             **_with_messages({name: row[name] for name in names if name in row}, f"{where}: row {number}", problems),
@@ -136,7 +136,7 @@ def _with_messages(row: Mapping[str, Any], where: str, problems: list[str]) -> d
     return read
 
 
-def _looks_like(cell: Any) -> bool:
+def _looks_like(cell: object) -> bool:
     if not isinstance(cell, str):
         return False
     start = cell.lstrip(_BLANK)
@@ -148,7 +148,7 @@ def _looks_like(cell: Any) -> bool:
     return bool(turns) and all(one.get("role", one.get("from")) in _SPEAKERS for one in turns)
 
 
-def _messages(cell: str) -> Any:
+def _messages(cell: str) -> object:
     """The messages that a text is, as JSON or as Python prints them; the text itself where it goes on behind them, or is
     data of another kind.
 

@@ -67,7 +67,7 @@ def as_prompt(messages: Sequence[Message]) -> Prompt:
     return tuple(messages)
 
 
-def prompt_of(value: Any) -> Prompt:
+def prompt_of(value: object) -> Prompt:
     """A prompt column's value, plain text or messages.
 
     Raises:

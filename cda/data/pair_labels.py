@@ -121,7 +121,7 @@ def _texts(row: Row) -> tuple[str, str] | None:
         return None
 
 
-def _last(side: Any) -> Any:
+def _last(side: object) -> object:
     """A side that stands as messages, as the text of the last one."""
     if isinstance(side, list | tuple) and side and isinstance(side[-1], Mapping):
         return side[-1].get("content")

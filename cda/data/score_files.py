@@ -145,7 +145,7 @@ def _annotated(rows: Sequence[Row], path: Path) -> tuple[dict[str, Opinion], Exc
     return {name: Opinion(one.votes, one.released, texts[name]) for name, one in opinions.items()}, unread
 
 
-def _entries(row: Row, path: Path, number: int) -> list[Mapping[str, Any]]:
+def _entries(row: Row, path: Path, number: int) -> list[Mapping[str, object]]:
     entries = row["entries"]
     if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
         raise DataError(f"{path}: row {number}: entries is not a list of objects, one a person")
@@ -171,7 +171,7 @@ def _side(word: str, sides: Mapping[str, Preference]) -> Preference | None:
     return known.get(_response(word))
 
 
-def _response(word: Any) -> str:
+def _response(word: object) -> str:
     return str(word).strip().lower().replace(" ", "_")
 
 
@@ -193,7 +193,7 @@ def _margin(row: Row, sides: tuple[str, str]) -> float:
         return math.nan
 
 
-def _name(value: Any) -> str:
+def _name(value: object) -> str:
     """An id, prompt or word as text; a prompt of messages by its content. Empty where there is none."""
     if value is None or isinstance(value, str):
         return normal_text(value or "")

@@ -68,7 +68,7 @@ def voter_of(row: Mapping[str, Any]) -> str:
     return next((str(row[name]).strip() for name in _VOTERS if row.get(name) not in (None, "")), "")
 
 
-def vote_words(cell: Any) -> list[str]:
+def vote_words(cell: object) -> list[str]:
     """The words of one cell: a list, a JSON list as text, or words with commas or semicolons between them; else none."""
     if isinstance(cell, str):
         text = cell.strip()

@@ -167,7 +167,7 @@ def _swap_bias(
     instructions: tuple[str, str],
     pattern: str,
     adding: list[dict[str, Any]],
-    removing: list[dict[str, Any]],
+    removing: list[dict[str, object]],
 ) -> Bias:
     add, remove = instructions
     return Bias.model_validate(

@@ -61,7 +61,7 @@ def _decoded(raw: bytes, path: Path, number: int) -> str:
         raise DataError(f"{path}:{number}: not UTF-8 (byte {error.start}); convert the file to UTF-8") from None
 
 
-def _object(line: str, path: Path, number: int) -> dict[str, Any]:
+def _object(line: str, path: Path, number: int) -> dict[str, object]:
     try:
         row = parse_json_once(line)
     except ValueError as error:
@@ -157,7 +157,7 @@ def parse_json(text: str, of_object: Callable[[list[tuple[str, Any]]], Any] | No
     return value
 
 
-def parse_json_once(text: str) -> Any:
+def parse_json_once(text: str) -> object:
     """As `parse_json`, for files of people: of a key that stands twice in an object, one value would be lost silently.
 
     Raises:
@@ -165,7 +165,7 @@ def parse_json_once(text: str) -> Any:
     """
     twice: list[str] = []
 
-    def known(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def known(pairs: list[tuple[str, object]]) -> dict[str, object]:
         found = dict(pairs)
         if len(found) < len(pairs):
             keys = [key for key, _ in pairs]
@@ -178,7 +178,7 @@ def parse_json_once(text: str) -> Any:
     return value
 
 
-def _is_deeper(value: Any, levels: int) -> bool:
+def _is_deeper(value: object, levels: int) -> bool:
     layer = [value]
     for _ in range(levels):
         inside = (one.values() if isinstance(one, dict) else one for one in layer if isinstance(one, dict | list))

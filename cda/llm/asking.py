@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager, ExitStack, closing, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any, Protocol
+from typing import Protocol
 
 from cda.errors import Terminated
 from cda.llm.progress import Answers, say
@@ -43,7 +43,7 @@ class Asker(Protocol):
         ...
 
     @property
-    def settings(self) -> Mapping[str, Any]:
+    def settings(self) -> Mapping[str, object]:
         """What decides an answer apart from the request, as JSON; holds `max_tokens`."""
         ...
 

@@ -57,7 +57,9 @@ class Tally:
         """What came on top of an earlier state, as JSON; empty where nothing did."""
         before, now = asdict(earlier), asdict(self)
         models = {name: n - earlier.models.get(name, 0) for name, n in now.pop("models").items()}
-        moved: dict[str, Any] = {name: value - (before[name] or 0) for name, value in now.items() if value is not None}
+        moved: dict[str, object] = {
+            name: value - (before[name] or 0) for name, value in now.items() if value is not None
+        }
         if answered := {name: n for name, n in models.items() if n}:
             moved["models"] = answered
         return {"dollars": None, **moved} if moved["asked"] or moved["cached"] else {}

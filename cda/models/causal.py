@@ -59,7 +59,7 @@ class ResponseSpan:
         return len(self.encoded.ids) - self.start
 
 
-def load_causal_config(spec: ModelSpec) -> Any:
+def load_causal_config(spec: ModelSpec) -> object:
     """The model's configuration, checked: it must be a causal language model.
 
     Raises:
@@ -232,7 +232,7 @@ def _load_base(spec: ModelSpec, config: Any) -> Any:
     return model
 
 
-def _with_adapter(model: Any, adapter: Path) -> Any:
+def _with_adapter(model: object, adapter: Path) -> object:
     from peft import PeftModel
 
     _check_adapter(adapter)

@@ -27,7 +27,7 @@ def compute_in_float32(model: Any, heads: Sequence[str]) -> None:
 class _InFloat32:
     """Before a module's own class: its inputs in float32, and no autocast."""
 
-    def forward(self, *inputs: Any, **named: Any) -> Any:
+    def forward(self, *inputs: object, **named: object) -> object:
         import torch
 
         with torch.autocast(next(self.parameters()).device.type, enabled=False):  # type: ignore[attr-defined]

@@ -48,7 +48,7 @@ class RewardModel:
     head_names: tuple[str, ...]
 
 
-def load_config(spec: ModelSpec) -> Any:
+def load_config(spec: ModelSpec) -> object:
     """The model's configuration, checked: it must be a reward model with safetensors weights.
 
     Raises:
@@ -190,7 +190,7 @@ def _check_vocabulary(tokenizer: Any, spec: ModelSpec) -> None:
     )
 
 
-def head_names(config: Any, spec: ModelSpec) -> tuple[str, ...]:
+def head_names(config: object, spec: ModelSpec) -> tuple[str, ...]:
     """Names of the modules that turn hidden states into the score: everything with weights outside the base model.
 
     They stay out of 8-bit (a fresh head would become an uninitialised 8-bit layer) and are trained whole.
@@ -231,7 +231,7 @@ def read_weights(
     import torch
     from transformers import BitsAndBytesConfig
 
-    options: dict[str, Any] = {"dtype": torch.float32 if spec.precision == "fp32" else torch.bfloat16}
+    options: dict[str, object] = {"dtype": torch.float32 if spec.precision == "fp32" else torch.bfloat16}
     if spec.precision == "8bit":
         left_out = None if skip is None else list(skip)
         options["quantization_config"] = BitsAndBytesConfig(load_in_8bit=True, llm_int8_skip_modules=left_out)
@@ -274,7 +274,7 @@ def _load_base(spec: ModelSpec, config: Any, heads: tuple[str, ...], sharded: bo
     return model
 
 
-def _with_adapter(model: Any, adapter: Path, heads: tuple[str, ...]) -> Any:
+def _with_adapter(model: object, adapter: Path, heads: tuple[str, ...]) -> object:
     from peft import PeftModel
 
     check_adapter(adapter, heads)

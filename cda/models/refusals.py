@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from cda.errors import ModelError
 from cda.files.paths import is_there
@@ -44,7 +43,7 @@ def own_code_needed(name_or_path: str) -> str:
     )
 
 
-def refuse_passed_over(name_or_path: str, config: Any, auto: str, trusted: bool) -> bool:
+def refuse_passed_over(name_or_path: str, config: object, auto: str, trusted: bool) -> bool:
     """Code of a model's own for its configuration or for itself is run where that is allowed, and never passed over.
 
     Where Transformers knows its `model_type` it would load its own class in silence, which computes other scores.

@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from cda.report.dose_tables import dose_sentences, dose_tables
 from cda.report.effect_tables import rate_tables
@@ -42,7 +41,7 @@ class Part:
     name: str
     dose: float | None
     audit: AuditResult | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, object] = field(default_factory=dict)
     chosen: DoseResult | None = None
     form: str | None = None
 

@@ -7,7 +7,7 @@ from base64 import b64encode
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any, Literal
+from typing import Literal
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
@@ -55,7 +55,7 @@ def render_page(page: Page) -> str:
 
 
 def rendered(
-    template: str, script: str = "report.js", styles: tuple[str, ...] = ("report.css",), **content: Any
+    template: str, script: str = "report.js", styles: tuple[str, ...] = ("report.css",), **content: object
 ) -> str:
     """A template of this folder with the styles, one after another, and the script.
 

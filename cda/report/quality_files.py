@@ -13,7 +13,7 @@ ScoreRow = Mapping[str, Any]
 """A row of scores.jsonl."""
 
 
-def rewardbench_files(result: QualityResult, rows: Sequence[ScoreRow]) -> dict[str, Any]:
+def rewardbench_files(result: QualityResult, rows: Sequence[ScoreRow]) -> dict[str, object]:
     """RewardBench's result files: path below their folder to a JSON object, or to a list of JSON lines.
 
     Shapes as RewardBench's scripts write them: `eval-set/ORG/NAME.json` (model, model_type, chat_template and an accuracy
@@ -24,7 +24,7 @@ def rewardbench_files(result: QualityResult, rows: Sequence[ScoreRow]) -> dict[s
         result: All numbers.
         rows: As in scores.jsonl.
     """
-    files: dict[str, Any] = {}
+    files: dict[str, object] = {}
     for one in result.sets:
         own = [row for row in rows if row["set"] == one.name and row["used"]]
         folder = as_part(one.name)
@@ -44,13 +44,13 @@ def rewardbench_files(result: QualityResult, rows: Sequence[ScoreRow]) -> dict[s
     return files
 
 
-def _head(scoring: QualityScoring) -> dict[str, Any]:
+def _head(scoring: QualityScoring) -> dict[str, object]:
     form = scoring.facts.form if isinstance(scoring.facts, RewardModelFacts) else None
     template = "tokenizer" if form == "chat template" else form
     return {"model": scoring.model, "model_type": "Seq. Classifier" if form else "Custom", "chat_template": template}
 
 
-def _pair_columns(rows: Sequence[ScoreRow], label: str) -> dict[str, list[Any]]:
+def _pair_columns(rows: Sequence[ScoreRow], label: str) -> dict[str, list[object]]:
     lines = _output_rows(rows, label)
     names = ("text_chosen", "text_rejected", "results", "subset", "id", "scores_chosen", "scores_rejected")
     return {name: [line[name] for line in lines] for name in names}
@@ -68,9 +68,16 @@ def _output_rows(rows: Sequence[ScoreRow], label: str) -> list[dict[str, Any]]:
     return found
 
 
-def _best_of_columns(rows: Sequence[ScoreRow], label: str) -> dict[str, list[Any]]:
+def _best_of_columns(rows: Sequence[ScoreRow], label: str) -> dict[str, list[object]]:
     """RewardBench 2's columns: right answers first; Ties have no result of single prompts."""
-    columns: dict[str, list[Any]] = {"text": [], "scores": [], "results": [], "subset": [], "id": [], "num_correct": []}
+    columns: dict[str, list[object]] = {
+        "text": [],
+        "scores": [],
+        "results": [],
+        "subset": [],
+        "id": [],
+        "num_correct": [],
+    }
     for row in rows:
         chosen, rejected = row[label]["chosen"], row[label]["rejected"]
         most = max(*chosen, *rejected)
@@ -86,7 +93,7 @@ def _best_of_columns(rows: Sequence[ScoreRow], label: str) -> dict[str, list[Any
     return columns
 
 
-def _summary_file(one: SetQuality, rows: Sequence[ScoreRow], scoring: QualityScoring) -> dict[str, Any]:
+def _summary_file(one: SetQuality, rows: Sequence[ScoreRow], scoring: QualityScoring) -> dict[str, object]:
     hits = [line["results"] for line in _output_rows(rows, scoring.label)]
     subsets = {group.name: _value(group, scoring.label) for group in one.subsets}
     return {

@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from cda.launch import rank, world_size
 from cda.records import Prompt
@@ -138,7 +137,7 @@ class _Work:
         """
         batch_tokens, drops = self.scorer.batch_tokens, self.scorer.over_length == "drop"
         whole_set = self.scorer.precision not in (None, "fp32")
-        company: list[Any] = []
+        company: list[object] = []
         if batch_tokens is not None and (whole_set or batch_tokens == 1):
             company.append(f"batches of {batch_tokens}")
         if whole_set:

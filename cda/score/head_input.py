@@ -163,7 +163,7 @@ def direction_removed(reward_model: RewardModel, direction: ArrayLike, strength:
 
     unit = torch.as_tensor(_unit(direction))
 
-    def project(_: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    def project(_: object, inputs: tuple[object, ...]) -> tuple[object, ...]:
         hidden = _first_tensor(reward_model, inputs)
         if hidden.shape[-1] != len(unit):
             raise ModelError(

@@ -46,7 +46,7 @@ class OwnPointwise(TextScorer):
         return self.code.name
 
     @property
-    def settings(self) -> Mapping[str, Any]:
+    def settings(self) -> Mapping[str, object]:
         """What decides its answers."""
         return self.code.settings
 

@@ -48,7 +48,7 @@ class OwnCode:
     in_memory: str | None = None
 
     @property
-    def settings(self) -> Mapping[str, Any]:
+    def settings(self) -> Mapping[str, object]:
         """Name, a hash of the file and of what it imports from its own folder or package, and how it is asked.
 
         What it imports from installed packages, or loads from data files, may change without a trace here.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping, Sequence
-from typing import Any
 
 from tqdm import tqdm
 
@@ -29,7 +28,7 @@ class TextBar(tqdm):  # type: ignore[type-arg]
         )
 
     @property
-    def format_dict(self) -> MutableMapping[str, Any]:
+    def format_dict(self) -> MutableMapping[str, object]:
         """What the bar is drawn from."""
         return {**super().format_dict, "texts": f"{self._seen}/{len(self._sizes)} texts"}
 

@@ -9,7 +9,6 @@ import math
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -76,7 +75,7 @@ class ServedScorer(TextScorer):
         return self._client.served_model
 
     @property
-    def settings(self) -> Mapping[str, Any]:
+    def settings(self) -> Mapping[str, object]:
         """What decides a reward apart from the text. The weights behind the name may change without a trace here."""
         return self._client.settings
 

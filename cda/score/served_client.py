@@ -102,7 +102,7 @@ class ServedClient:
         return self.options.concurrency
 
     @property
-    def settings(self) -> Mapping[str, Any]:
+    def settings(self) -> Mapping[str, object]:
         """What decides a reward apart from the text. The weights behind the name may change without a trace here."""
         return {
             "url": f"{self._root}/{self._kind}",

@@ -151,7 +151,7 @@ def _read_npy(path: Path) -> Any:
         raise DataError(f"{path}: cannot be read as an array without pickle ({error})") from None
 
 
-def _read_safetensors(path: Path, tensor: str | None) -> Any:
+def _read_safetensors(path: Path, tensor: str | None) -> object:
     from safetensors import SafetensorError, safe_open
 
     try:

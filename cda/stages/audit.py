@@ -118,7 +118,7 @@ def what_is_measured(loaded: LoadedRecipe) -> tuple[dict[str, Any], dict[str, st
     return settings, inputs
 
 
-def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, Any]:
+def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, object]:
     """Score, compare, write audit.json and the scores behind it, and return what was counted."""
     recipe, seed = loaded.recipe, loaded.recipe.seed
     texts = load_audit_texts(loaded)
@@ -318,7 +318,7 @@ def _encoder(loaded: LoadedRecipe) -> audit_detail.Encode | None:
 
 
 def _triple_row(triple: Triple, scorings: Scorings) -> dict[str, Any]:
-    row: dict[str, Any] = to_jsonable_python(triple)
+    row: dict[str, object] = to_jsonable_python(triple)
     for label, scoring in scorings.items():
         if isinstance(scoring, Rewards):
             row[f"rewards_{label}"] = [

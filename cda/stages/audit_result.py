@@ -305,7 +305,7 @@ def per_scoring(values: Mapping[str, T]) -> PerScoring[T]:
 
 
 def _said(prompt: Any, first: tuple[str, str], second: tuple[str, str], scorings: Scorings) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for label, scoring in scorings.items():
         if isinstance(scoring, Rewards):
             found |= {f"{name}_{label}": known(scoring.of(prompt, text)) for name, text in (first, second)}

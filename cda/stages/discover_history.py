@@ -92,7 +92,7 @@ def measured_of(row: Mapping[str, Any]) -> Measured:
     return Measured(**{**row, "prompt": prompt_of(row["prompt"])})
 
 
-def samples_rows(samples: Iterable[PromptSamples]) -> Iterable[dict[str, Any]]:
+def samples_rows(samples: Iterable[PromptSamples]) -> Iterable[dict[str, object]]:
     """Prompts and their rated responses as JSON."""
     for one in samples:
         yield {"prompt": prompt_row(one.prompt), "responses": [asdict(response) for response in one.responses]}

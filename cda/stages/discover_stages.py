@@ -89,9 +89,9 @@ def held_out_stage(
     return Stage(name, settings, {"material": run_folder.output_of("material"), "judge": _asked_source(judge)})
 
 
-def _asked_settings(asked: Asked) -> dict[str, Any]:
+def _asked_settings(asked: Asked) -> dict[str, object]:
     recipe, subject = asked.loaded.recipe, asked.subject
-    settings: dict[str, Any] = {
+    settings: dict[str, object] = {
         "model": subject.section.model_dump(mode="json", exclude={"preset", "precision"}),
         "dose": subject.dose if subject.adapter else None,
         "score": recipe.score.model_dump(mode="json", exclude=_NO_ANSWERS),

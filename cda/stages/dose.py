@@ -100,7 +100,7 @@ def _of(contrasts: Sequence[Contrast], bias: str, most: int | None, seed: int) -
     return drawn(files or own, most, seed)
 
 
-def run(loaded: LoadedRecipe, run_folder: RunFolder, training: Training, folder: Path) -> dict[str, Any]:
+def run(loaded: LoadedRecipe, run_folder: RunFolder, training: Training, folder: Path) -> dict[str, object]:
     """Score the curve, choose, write dose.json, and return what was counted.
 
     Raises:

@@ -184,7 +184,7 @@ def _audit(run: RunFolder, chosen: DoseResult | None) -> AuditResult | None:
 
 def _shown_settings(settings: Any) -> dict[str, Any]:
     """What a reader of the card wants to know of the training."""
-    shown: dict[str, Any] = {}
+    shown: dict[str, object] = {}
     model = settings.get("model", {})
     shown |= {f"base {key}": model[key] for key in ("precision", "max_length_tokens") if key in model}
     shown |= {f"LoRA {key}": value for key, value in settings.get("lora", {}).items()}

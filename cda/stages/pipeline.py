@@ -118,7 +118,7 @@ def _made(loaded: LoadedRecipe, folder: RunFolder) -> dict[str, tuple[Callable[[
     def settled(one: Training) -> Stage:
         return applied.stage(folder, dose.chosen(loaded, folder, one), one)
 
-    def settle(one: Training, out: Path) -> dict[str, Any]:
+    def settle(one: Training, out: Path) -> dict[str, object]:
         return applied.run(loaded, folder, dose.chosen(loaded, folder, one), one, out)
 
     several = trainings(loaded.recipe.seeds)

@@ -347,7 +347,7 @@ def _precision(section: ModelSection) -> str:
     return "bf16 on a GPU, fp32 without one" if section.precision == "auto" else section.precision
 
 
-def _how_long(train: Mapping[str, Any]) -> str:
+def _how_long(train: Mapping[str, object]) -> str:
     """Steps where they are limited, which goes before the number of epochs."""
     steps = train.get("max_steps", -1)
     if isinstance(steps, int) and steps > 0:

@@ -24,12 +24,12 @@ def pair_row(pair: Pair) -> dict[str, Any]:
     }
 
 
-def labelled_row(row: LabelledPair) -> dict[str, Any]:
+def labelled_row(row: LabelledPair) -> dict[str, object]:
     """A labelled pair."""
     return {"id": row.pair.id, "split": row.split, "labels": row.labels, **pair_row(row.pair)}
 
 
-def training_row(row: TrainingPair) -> dict[str, Any]:
+def training_row(row: TrainingPair) -> dict[str, object]:
     """A row of the training mix."""
     return {
         "kind": row.kind,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -42,7 +42,7 @@ class Judge(NamedScorer):
     def source(self) -> str:
         return self.section.name_or_path
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, object]:
         # The prompt's content holds the place of reasons and the orders, whoever has set them.
         options = self.loaded.recipe.score.judge.model_dump(mode="json", exclude={"prompt", "reasons", "orders"})
         return {"judge": options | {"told": self.loaded.prompts.judge.model_dump(mode="json")}}

@@ -190,7 +190,7 @@ def llm_settings(llm: LlmSection) -> dict[str, Any]:
     return settings | {"base_url": llm.base_url or os.environ.get("OPENAI_BASE_URL")}
 
 
-def prompt_settings(loaded: LoadedRecipe, *kinds: Literal["label", "rewrite", "judge"]) -> dict[str, Any]:
+def prompt_settings(loaded: LoadedRecipe, *kinds: Literal["label", "rewrite", "judge"]) -> dict[str, object]:
     """What the LLM is told, as settings: the whole content of a prompt file decides what a stage makes."""
     return {kind: getattr(loaded.prompts, kind).model_dump(mode="json") for kind in kinds}
 
@@ -285,6 +285,6 @@ def source_fingerprint(reference: str | None, part: str | None = None) -> str:
     return file_fingerprint(user_path(reference)) if looks_like_path(reference) else f"hub:{reference}"
 
 
-def bias_settings(biases: tuple[Bias, ...]) -> list[dict[str, Any]]:
+def bias_settings(biases: tuple[Bias, ...]) -> list[dict[str, object]]:
     """Bias files as settings: their whole content decides what a stage makes."""
     return [bias.model_dump(mode="json") for bias in biases]

@@ -117,7 +117,7 @@ def _of_page(content: Mapping[str, Any], study: Study, file: Path) -> list[Answe
     ]
 
 
-def _of_label_studio(content: Sequence[Mapping[str, Any]], study: Study, file: Path) -> list[Answer]:
+def _of_label_studio(content: Sequence[Mapping[str, object]], study: Study, file: Path) -> list[Answer]:
     answers = []
     for data, one in label_studio.annotated(list(content)):
         _check_study(data.get("study"), study, file)
@@ -160,7 +160,7 @@ def _of_table(file: Path, study: Study, session: str) -> tuple[list[Answer], int
     return answers, blank
 
 
-def _check_study(stated: Any, study: Study, file: Path, where: str = "") -> None:
+def _check_study(stated: object, study: Study, file: Path, where: str = "") -> None:
     if stated != study.fingerprint:
         raise DataError(
             f"{file}{where}: answers to another study ({str(stated)[:40]}), not to this one ({study.fingerprint})"
@@ -179,13 +179,13 @@ def _same_texts(row: Mapping[str, str], study: Study) -> bool:
     return all(name not in row or row[name].split() == text.split() for name, text in wanted.items())
 
 
-def _choice(value: Any) -> str | None:
+def _choice(value: object) -> str | None:
     word = str(value).strip().lower()
     words = {name.lower(): name for name in CHOICES}
     return words.get(word) or {"t": "tie", "no difference": "tie"}.get(word)
 
 
-def _seconds(value: Any) -> float | None:
+def _seconds(value: object) -> float | None:
     try:
         found = float(str(value).replace(",", "."))
     except ValueError:
@@ -193,5 +193,5 @@ def _seconds(value: Any) -> float | None:
     return found if math.isfinite(found) and found >= 0 and not isinstance(value, bool) else None
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return value[:_LONGEST] if isinstance(value, str) else ""

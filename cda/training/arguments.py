@@ -40,7 +40,7 @@ PAPER_DEFAULTS: Mapping[str, Any] = {
 
 
 def reward_config(
-    train: Mapping[str, Any],
+    train: Mapping[str, object],
     output_dir: Path,
     seed: int,
     has_validation: bool,
@@ -117,7 +117,7 @@ _WHOLE = ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient
 _NOT_BELOW_ZERO = ("learning_rate", "weight_decay", "max_grad_norm")
 
 
-def _out_of_range(arguments: Mapping[str, Any]) -> list[str]:
+def _out_of_range(arguments: Mapping[str, object]) -> list[str]:
     # With max_steps the epochs decide nothing.
     asked = {name: value for name, value in arguments.items() if isinstance(value, int | float)}
     if asked.get("max_steps", -1) > 0:

@@ -37,7 +37,7 @@ def encode_pairs(lessons: Sequence[Lesson], template: Template) -> EncodedPairs:
     """
     from datasets import Dataset
 
-    columns: dict[str, list[Any]] = {name: [] for name in ("chosen_ids", "rejected_ids", "length", *TAUGHT)}
+    columns: dict[str, list[object]] = {name: [] for name in ("chosen_ids", "rejected_ids", "length", *TAUGHT)}
     n_truncated = n_identical = 0
     for lesson in lessons:
         if lesson.target is None:
@@ -64,7 +64,7 @@ def collator(pad_token_id: int) -> Callable[[list[dict[str, Any]]], dict[str, An
     pairs = DataCollatorForPreference(pad_token_id=pad_token_id)
 
     def collate(examples: list[dict[str, Any]]) -> dict[str, Any]:
-        batch: dict[str, Any] = pairs(examples)
+        batch: dict[str, object] = pairs(examples)
         return batch | {name: torch.tensor([one[name] for one in examples], dtype=torch.float) for name in TAUGHT}
 
     return collate

@@ -54,7 +54,7 @@ def train_adapter(
     train_lessons: Sequence[Lesson],
     validation_lessons: Sequence[Lesson],
     lora: Lora,
-    arguments: Mapping[str, Any],
+    arguments: Mapping[str, object],
     folder: Path,
     seed: int,
 ) -> TrainingResult:
@@ -192,7 +192,7 @@ def _padding_tokenizer(reward_model: RewardModel) -> Any:
     return tokenizer
 
 
-def lora_config(lora: Lora, head_names: Sequence[str]) -> Any:
+def lora_config(lora: Lora, head_names: Sequence[str]) -> object:
     """PEFT's configuration of the adapter: LoRA on the targets, the head trained whole and saved with it."""
     from peft import LoraConfig, TaskType
 
@@ -279,7 +279,7 @@ def _memory_advice(config: Any, train: EncodedPairs) -> Iterator[None]:
         ) from None
 
 
-def _find_best_callback(checkpoint: Path | None) -> Any:
+def _find_best_callback(checkpoint: Path | None) -> object:
     """Has a resumed training know its best checkpoint, to keep it and to load it at the end, in a moved folder too.
 
     The library forgets one that is not where its whole path says, with a warning.
@@ -296,7 +296,7 @@ def _find_best_callback(checkpoint: Path | None) -> Any:
     return FindBest()
 
 
-def _progress_callback() -> Any:
+def _progress_callback() -> object:
     """One bar with the loss, in place of a printed dictionary every few steps."""
     from tqdm import tqdm
     from transformers import TrainerCallback

@@ -23,7 +23,7 @@ _METRICS = ("loss", "accuracy", "margin", "min_reward", "mean_reward", "max_rewa
 """Measured by an evaluation, as `eval_<name>`."""
 _OF_A_LAUNCH = ("fsdp", "fsdp_config", "deepspeed", "parallelism_config")
 """Refused in a process by itself, and checked by the launch."""
-_NOT_TRIED: Mapping[str, Any] = {
+_NOT_TRIED: Mapping[str, object] = {
     "report_to": "none",
     "push_to_hub": False,
     "torch_compile": False,
@@ -33,7 +33,7 @@ _NOT_TRIED: Mapping[str, Any] = {
 _PROBLEM = "PROBLEM "
 
 
-def check_arguments(train: Mapping[str, Any], has_validation: bool, precision: Precision) -> None:
+def check_arguments(train: Mapping[str, object], has_validation: bool, precision: Precision) -> None:
     """Build everything that a training builds of its arguments: trackers, configuration, trainer, optimizer, schedule, batches.
 
     Under a launch of several processes, which build theirs together, this is done by a process outside it.
@@ -87,7 +87,7 @@ def _wandb_problem() -> str | None:
     return "train.report_to=wandb: no key of Weights & Biases is here; `wandb login`, or set WANDB_API_KEY or WANDB_MODE=offline"
 
 
-def _metric_problems(train: Mapping[str, Any], has_validation: bool) -> list[str]:
+def _metric_problems(train: Mapping[str, object], has_validation: bool) -> list[str]:
     metric = train.get("metric_for_best_model")
     if metric is None or not has_validation or str(metric).removeprefix("eval_") in _METRICS:
         return []
@@ -97,7 +97,7 @@ def _metric_problems(train: Mapping[str, Any], has_validation: bool) -> list[str
     ]
 
 
-def _hub_problems(train: Mapping[str, Any]) -> list[str]:
+def _hub_problems(train: Mapping[str, object]) -> list[str]:
     if not train.get("push_to_hub") or train.get("hub_token"):
         return []
     from huggingface_hub import get_token
@@ -107,7 +107,7 @@ def _hub_problems(train: Mapping[str, Any]) -> list[str]:
     return ["train.push_to_hub: no token of the Hugging Face hub is here; `hf auth login`, or set HF_TOKEN"]
 
 
-def _tried(train: Mapping[str, Any], has_validation: bool, precision: Precision) -> Sequence[str]:
+def _tried(train: Mapping[str, object], has_validation: bool, precision: Precision) -> Sequence[str]:
     """What is refused in one step of training a handful of weights, in a temporary folder and without compiling it."""
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -153,7 +153,7 @@ def _small_trainer(config: Any, has_validation: bool) -> Any:
     return trainer
 
 
-def _tried_outside(train: Mapping[str, Any], has_validation: bool, precision: Precision) -> list[str]:
+def _tried_outside(train: Mapping[str, object], has_validation: bool, precision: Precision) -> list[str]:
     ours = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
     alone = {
         name: value

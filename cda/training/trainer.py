@@ -29,11 +29,11 @@ class ObjectiveTrainer(RewardTrainer):  # type: ignore[misc]
 
     def compute_loss(
         self,
-        model: Any,
+        model: object,
         inputs: Any,
         return_outputs: bool = False,
         num_items_in_batch: Any = None,  # noqa: ARG002
-    ) -> Any:
+    ) -> object:
         """Loss of a batch whose first half of texts are the first sides."""
         mask = inputs["attention_mask"]
         rewards = chunked_rewards(model, inputs["input_ids"], mask, self.overhead_tokens)
@@ -68,7 +68,7 @@ class ObjectiveTrainer(RewardTrainer):  # type: ignore[misc]
         # Otherwise the user asked the trainer to count them there in its own way.
         return bool(self.args.include_num_input_tokens_seen == "no")
 
-    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+    def _save_checkpoint(self, model: object, trial: object) -> None:
         self.check_weights()
         if self._keeps_tokens:
             # TRL counts tokens for its log and forgets the count; the state is what a resumed training gets back.
