@@ -26,7 +26,8 @@ from cda.embedded.texts import BIASES, audit_contrasts, authored_pairs
 from cda.models.load import ModelSpec, free_memory, load_reward_model
 from cda.records import Pair, prompt_id
 from cda.score.classifier import ClassifierScorer
-from cda.score.distinct import score_distinct, text_id
+from cda.score.distinct import text_id
+from cda.score.engine import score_texts
 from cda.stats.proportions import share
 
 CORRELATION, POINTS = 0.99, 0.03
@@ -42,7 +43,7 @@ def margins(folder: Path, label: str) -> NDArray[np.float64]:
     """Margins of every contrast and quality pair, in fp32."""
     reward_model = load_reward_model(ModelSpec(str(folder), "fp32"))
     texts = [(pair.prompt, text) for pair in PAIRS for text in (pair.chosen, pair.rejected)]
-    scores = score_distinct(ClassifierScorer(reward_model, 8192, f"  {label}"), texts)
+    scores = score_texts(ClassifierScorer(reward_model, 8192, f"  {label}"), texts).rewards
     del reward_model
     free_memory()
     return np.array(

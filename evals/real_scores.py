@@ -12,7 +12,8 @@ from cda.files.jsonl import read_json, write_json
 from cda.models.load import ModelSpec, free_memory, load_reward_model
 from cda.records import Contrast, Pair
 from cda.score.classifier import ClassifierScorer
-from cda.score.distinct import score_distinct, text_id
+from cda.score.distinct import text_id
+from cda.score.engine import score_texts
 from cda.training.dose import DosedModel
 
 Scores = Mapping[str, float]
@@ -49,7 +50,7 @@ class Scored:
             reward_model = load_reward_model(self.spec, None if base else adapter)
             if not base:
                 DosedModel(reward_model).set(dose)
-            found |= score_distinct(ClassifierScorer(reward_model, None, f"  {path.stem}"), missing)
+            found |= dict(score_texts(ClassifierScorer(reward_model, None, f"  {path.stem}"), missing).rewards)
             path.parent.mkdir(parents=True, exist_ok=True)
             write_json(path, found)
             del reward_model

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from cda.biases import Bias
 
@@ -34,12 +33,3 @@ def same_wording(biases: Sequence[Bias]) -> list[list[int]]:
 def joined(groups: Sequence[Sequence[int]], together: Iterable[Sequence[int]]) -> list[list[int]]:
     """A coarser partition: the groups whose own places stand together in `together`; ascending."""
     return sorted(sorted(place for group in one for place in groups[group]) for one in together)
-
-
-@dataclass(frozen=True, slots=True)
-class WordingGrouper:
-    """A Grouper that knows no meaning: only the same words are the same attribute."""
-
-    def groups(self, biases: Sequence[Bias]) -> list[list[int]]:
-        """Places with the same words."""
-        return same_wording(biases)

@@ -47,7 +47,7 @@ Compute = Callable[[Iterable[Batch]], Iterator[tuple[Batch, FloatArray]]]
 
 @dataclass
 class ClassifierScorer(TextScorer):
-    """A PointwiseScorer over a loaded reward model.
+    """A scorer over a loaded reward model.
 
     Args:
         reward_model: Loaded model, with its template.

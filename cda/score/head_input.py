@@ -106,7 +106,7 @@ def score_head(reward_model: RewardModel) -> Any:
 
 @dataclass
 class ProjectedScorer:
-    """A PointwiseScorer whose head reads h − strength · (h · v) v instead of h.
+    """A scorer whose head reads h − strength · (h · v) v instead of h.
 
     At strength 1 nothing along v reaches the head, 0 gives exactly the model's own scores, and more than 1 turns the
     component round. For a head without a hidden layer (Llama, BERT) scores are linear in strength: they lose

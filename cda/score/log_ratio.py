@@ -65,7 +65,7 @@ def adapter_off(causal: CausalModel) -> Policy:
 
 @dataclass
 class LogRatioScorer(TextScorer):
-    """A PointwiseScorer over a policy and its reference: β · (log π(response | prompt) − log π₀(response | prompt)).
+    """A scorer over a policy and its reference: β · (log π(response | prompt) − log π₀(response | prompt)).
 
     Args:
         policy: π.

@@ -30,7 +30,7 @@ Scored = tuple[list[int], FloatArray]
 
 @dataclass
 class OwnPointwise(TextScorer):
-    """A PointwiseScorer over a user's function.
+    """A scorer over a user's function.
 
     Args:
         code: The function.

@@ -91,14 +91,6 @@ def as_finished(rows: Sequence[int], rewards: FloatArray) -> Finished:
     return [(row, TextScore(None if np.isnan(one) else float(one))) for row, one in zip(rows, rewards, strict=True)]
 
 
-class PointwiseScorer(Protocol):
-    """Gives each response a reward of its own."""
-
-    def score(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> FloatArray:
-        """Rewards, shape (n,), in the model's own units; higher is better."""
-        ...
-
-
 class PairwiseScorer(Protocol):
     """Says which of two responses to a prompt it prefers."""
 

@@ -30,7 +30,7 @@ _PROBED = 8
 
 @dataclass(eq=False)
 class ServedScorer(TextScorer):
-    """A PointwiseScorer that asks a server.
+    """A scorer that asks a server.
 
     Args:
         url: Of an endpoint (`http://host:8000/pooling`), or of the server, which then means its `/classify`. `/score` reads

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from cda.data.messages import RowError, prompt_of
-from cda.discovery.records import Candidate, PromptSamples, Rated, Standing
+from cda.discovery.records import Candidate, Standing
 from cda.discovery.search import Generation
 from cda.errors import DataError
 from cda.files.jsonl import read_jsonl, write_jsonl
@@ -90,17 +89,6 @@ def measured_row(row: Measured) -> dict[str, Any]:
 def measured_of(row: Mapping[str, Any]) -> Measured:
     """What `measured_row` wrote."""
     return Measured(**{**row, "prompt": prompt_of(row["prompt"])})
-
-
-def samples_rows(samples: Iterable[PromptSamples]) -> Iterable[dict[str, object]]:
-    """Prompts and their rated responses as JSON."""
-    for one in samples:
-        yield {"prompt": prompt_row(one.prompt), "responses": [asdict(response) for response in one.responses]}
-
-
-def samples_of(rows: Iterable[Mapping[str, Any]]) -> list[PromptSamples]:
-    """What `samples_rows` wrote."""
-    return [PromptSamples(prompt_of(row["prompt"]), tuple(Rated(**one) for one in row["responses"])) for row in rows]
 
 
 def _standing(row: StandingRecord, of: CandidateRecord) -> Standing:

@@ -95,36 +95,6 @@ def bootstrap_mean(
     return bootstrap_ratio(column, np.ones(len(column)), clusters, rng, n_draws, method, max_bytes)
 
 
-def bootstrap_paired_difference(
-    before: ArrayLike,
-    after: ArrayLike,
-    clusters: Sequence[str],
-    rng: np.random.Generator,
-    *,
-    n_draws: int = N_DRAWS,
-    method: Method = "percentile",
-    max_bytes: int = MAX_BYTES,
-) -> Bootstrapped:
-    """Mean of after − before over the same rows; both sides of a row are drawn together.
-
-    Args:
-        before: Shape (n,), any unit.
-        after: The same rows, shape (n,), same unit. A positive result means that `after` is larger.
-        clusters: Cluster of each row. Length n.
-        rng: For the draws.
-        n_draws: Draws.
-        method: As in `bootstrap_mean`.
-        max_bytes: Memory for one chunk of draws.
-
-    Raises:
-        DataError: Shapes that differ, and as in `bootstrap_mean`.
-    """
-    first, second = _finite(before, "before"), _finite(after, "after")
-    if len(first) != len(second):
-        raise DataError(f"{len(first)} rows before and {len(second)} after: a paired difference needs the same rows")
-    return bootstrap_mean(second - first, clusters, rng, n_draws=n_draws, method=method, max_bytes=max_bytes)
-
-
 def bootstrap_ratio(
     numerators: ArrayLike,
     denominators: ArrayLike,

@@ -19,10 +19,17 @@ from cda.biases import Bias
 from cda.discovery.asked_groups import LLMGrouper, mended, parse_groups
 from cda.discovery.attribute import described
 from cda.discovery.embedded_groups import EmbeddedGrouper
-from cda.discovery.wordings import WordingGrouper, wording
+from cda.discovery.wordings import same_wording, wording
 from cda.llm.protocol import Request
 
 NUMBERED = re.compile(r"^(\d+)\. (.*)$", re.MULTILINE)
+
+
+class WordingGrouper:
+    """Only the same words are the same attribute."""
+
+    def groups(self, biases: Sequence[Bias]) -> list[list[int]]:
+        return same_wording(biases)
 
 
 def attributes(*texts: str) -> list[Bias]:

@@ -39,7 +39,7 @@ from cda.metrics.votes import Majority, agreement, count_votes, majority, noise_
 from cda.results.base import Estimate, Missing, Result
 from cda.results.effects import Effect
 from cda.stats.auc import auc
-from cda.stats.bootstrap import bootstrap_mean, bootstrap_paired_difference, bootstrap_ratio, bootstrap_sums
+from cda.stats.bootstrap import bootstrap_mean, bootstrap_ratio, bootstrap_sums
 from cda.stats.multiplicity import benjamini_hochberg, holm
 from cda.stats.proportions import exact_change_test, paired_change, share, unpaired_change, wilson
 
@@ -502,8 +502,6 @@ def test_the_same_question_asked_twice_has_one_answer(rows: Rows) -> None:
     before, later = (share(one, ids).value for one in (hits, after))
     for change in (paired_change(hits, after, ids), unpaired_change(hits, after)):
         assert change.value == pytest.approx(later - before)
-    drawn = bootstrap_paired_difference(hits, after, ids, rng()) if len(set(ids)) > 1 else None
-    assert drawn is None or drawn.value == pytest.approx(later - before)
     here = found(rows, ["contingency", "drift of labels"])
     if None not in here.values():
         rates = [parts(here[f"contingency/{side}_rate"])[0] for side in ("chosen", "rejected")]
@@ -695,7 +693,6 @@ NOTHING: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "panel without a verdict": (lambda: panel_margins([[NAN, NAN]]), "no verdicts"),
     "votes without items": (lambda: count_votes([]), "nothing about people can be estimated"),
-    "rows before only": (lambda: bootstrap_paired_difference([1, 2], [1], ["a", "b"], rng()), "same rows"),
     # Nothing differs.
     "no pair with one biased side": (lambda: contingency([True], [True], ["a"]), "no choice for or against"),
     "feature that never differs": (

@@ -26,7 +26,7 @@ from cda.score import many as many_texts
 from cda.score.cache import ScoreCache, scope_of
 from cda.score.classifier import ClassifierScorer
 from cda.score.compared import Rewards
-from cda.score.distinct import Text, score_distinct, text_id
+from cda.score.distinct import Text, distinct_texts, text_id
 from cda.score.engine import score_texts
 from cda.score.many import ManyTextsScorer, n_workers
 from cda.score.protocols import Finished, FloatArray, TextScore, TextScorer, as_finished
@@ -83,9 +83,11 @@ def test_each_distinct_text_is_computed_once_and_gets_its_own_reward(
         found.of(user_prompt("never asked"), "")
 
 
-def test_it_says_what_score_distinct_and_its_scorer_say(reward_model: RewardModel, asked: list[Text]) -> None:
+def test_it_says_what_its_scorer_says(reward_model: RewardModel, asked: list[Text]) -> None:
     scorer = ClassifierScorer(reward_model)
-    rewards = score_distinct(scorer, asked)
+    distinct = distinct_texts(asked)
+    values = scorer.score([prompt for prompt, _ in distinct.values()], [text for _, text in distinct.values()])
+    rewards = dict(zip(distinct, map(float, values), strict=True))
     found = score_texts(ClassifierScorer(reward_model), asked)
     assert found.rewards == rewards
     assert found.read == {name: cut for name, cut in zip(rewards, scorer.read, strict=True) if cut is not None}

@@ -13,7 +13,7 @@ import pytest
 from cda.biases import builtin_names, load_bias
 from cda.discovery.attribute import described
 from cda.discovery.formats import catalogue
-from cda.discovery.records import Candidate, PromptSamples, Rated, Standing
+from cda.discovery.records import Candidate, Standing
 from cda.discovery.search import Generation
 from cda.errors import DataError
 from cda.records import Exclusions, Message, user_prompt
@@ -23,8 +23,6 @@ from cda.stages.discover_history import (
     candidate_record,
     measured_of,
     measured_row,
-    samples_of,
-    samples_rows,
     save_generation,
     saved_generations,
 )
@@ -74,11 +72,6 @@ def test_generations_come_back_as_they_were(tmp_path: Path) -> None:
 def test_rows_come_back_as_they_were() -> None:
     for row in generation(0).rows:
         assert measured_of(json.loads(json.dumps(measured_row(row)))) == row
-    samples = [
-        PromptSamples(user_prompt(NASTY), (Rated("a", 0.1 + 0.2, "gpt-x"), Rated(NASTY, -3.0))),
-        PromptSamples((Message("system", "s"), Message("user", "q")), ()),
-    ]
-    assert samples_of(json.loads(json.dumps(list(samples_rows(samples))))) == samples
 
 
 def test_a_kill_between_the_two_files_leaves_the_generation_unfinished(
