@@ -27,6 +27,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict
+
 from cda.errors import DataError, RunError
 from cda.files.hashes import sha256_of
 from cda.files.intact import changed, contents
@@ -100,6 +102,35 @@ def _files_below(folder: Path) -> list[Path]:
     return sorted(found)
 
 
+class StageRecord(BaseModel):
+    """What `stage.json` says of a finished stage. What was written by hand or by another version may say less."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    stage: str = ""
+    fingerprint: str | None = None
+    """Of its settings and inputs."""
+    output: str | None = None
+    """Fingerprint of its contents."""
+    settings: dict[str, Any] = {}
+    """That decide its content."""
+    inputs: dict[str, Any] = {}
+    """Name to the fingerprint of what it was made from."""
+    counts: dict[str, Any] = {}
+    """What was counted; see `cda.results.facts`."""
+    contents: dict[str, str] = {}
+    """File to its size and fingerprint."""
+    finished: str = ""
+    """UTC."""
+    seconds: float = 0.0
+
+    def __bool__(self) -> bool:
+        return bool(self.model_fields_set)
+
+
+NOT_FINISHED = StageRecord()
+
+
 class RunFolder:
     """Stages on disk. Reading is free; writing is for the holder of `lock`."""
 
@@ -147,29 +178,29 @@ class RunFolder:
         """Folder of a finished stage."""
         return self.path / name
 
-    def record(self, name: str) -> dict[str, Any]:
-        """What a finished stage says of itself; empty where it has not finished."""
+    def record(self, name: str) -> StageRecord:
+        """What a finished stage says of itself; false where it has not finished."""
         return _record(self.path / name)
 
     def is_done(self, stage: Stage) -> bool:
         """Whether the stage is there whole, made from exactly these settings and inputs."""
-        return self.record(stage.name).get("fingerprint") == stage.fingerprint and not self.damaged(stage.name)
+        return self.record(stage.name).fingerprint == stage.fingerprint and not self.damaged(stage.name)
 
     def damaged(self, name: str) -> list[str]:
         """Files of a finished stage that are cut, changed or gone since it was finished; its record may be one of them."""
         if self.stage(name).is_dir() and not self.record(name):
             return [_RECORD]
-        return changed(self.stage(name), self.record(name).get("contents", {}))
+        return changed(self.stage(name), self.record(name).contents)
 
     def why_redo(self, stage: Stage) -> str | None:
         """What happened since a finished stage was made; None where nothing was finished or nothing happened."""
         if damaged := self.damaged(stage.name):
             return f"{', '.join(damaged[:6])}: cut, changed or gone since it was finished"
         old = self.record(stage.name)
-        if not old or old.get("fingerprint") == stage.fingerprint:
+        if not old or old.fingerprint == stage.fingerprint:
             return None
-        changes = _differences(old.get("settings", {}), json.loads(json.dumps(stage.settings, default=str)))
-        before = old.get("inputs", {})
+        changes = _differences(old.settings, json.loads(json.dumps(stage.settings, default=str)))
+        before = old.inputs
         changes += [
             f"{name} {'is new' if before.get(name) is None else 'is gone' if value is None else 'has changed'}"
             for name, value in stage.inputs.items()
@@ -201,9 +232,9 @@ class RunFolder:
         (self.stage(stage.name) / _BEGUN).unlink(missing_ok=True)
         if self.is_done(stage):
             return False
-        if record.get("fingerprint") != stage.fingerprint:
+        if record.fingerprint != stage.fingerprint:
             return False
-        if not record.get("contents") or changed(partial, record["contents"]):
+        if not record.contents or changed(partial, record.contents):
             return False
         self._declare(stage.name)
         return True
@@ -229,20 +260,18 @@ class RunFolder:
         for half in [path for path in partial.rglob("*.partial") if path.is_file()]:
             half.unlink()  # a kill left it half written
         listed = contents(partial, leave_out=(_BEGUN, _RECORD))
-        write_json(
-            partial / _RECORD,
-            {
-                "stage": stage.name,
-                "fingerprint": stage.fingerprint,
-                "output": fingerprint(listed),
-                "settings": json.loads(json.dumps(stage.settings, default=str)),
-                "inputs": dict(stage.inputs),
-                "counts": dict(counts),
-                "contents": listed,
-                "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-                "seconds": round(seconds, 1),
-            },
+        record = StageRecord(
+            stage=stage.name,
+            fingerprint=stage.fingerprint,
+            output=fingerprint(listed),
+            settings=json.loads(json.dumps(stage.settings, default=str)),
+            inputs=dict(stage.inputs),
+            counts=dict(counts),
+            contents=listed,
+            finished=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            seconds=round(seconds, 1),
         )
+        write_json(partial / _RECORD, record.model_dump())
         return self._declare(stage.name)
 
     def output_of(self, name: str) -> str:
@@ -251,10 +280,10 @@ class RunFolder:
         Raises:
             RunError: It has not finished.
         """
-        output = self.record(name).get("output")
+        output = self.record(name).output
         if not output:
             raise RunError(f"{self.path}: stage '{name}' has not been run; start with `cda {name} <recipe>`")
-        return str(output)
+        return output
 
     def write_manifest(self, recipe: Mapping[str, Any], stages: list[str]) -> None:
         """Write manifest.json: what this run is made of."""
@@ -266,7 +295,7 @@ class RunFolder:
                 "git": git_commit(),
                 "python": platform.python_version(),
                 "platform": platform.platform(),
-                "stages": {name: self.record(name) for name in stages if self.record(name)},
+                "stages": {name: record.model_dump() for name in stages if (record := self.record(name))},
             },
         )
 
@@ -338,27 +367,14 @@ def _git(folder: Path, *words: str) -> str | None:
     return None if said.returncode else said.stdout.strip()
 
 
-def _record(folder: Path) -> dict[str, Any]:
+def _record(folder: Path) -> StageRecord:
     path = folder / _RECORD
-    if not path.is_file():
-        return {}
     try:
-        content = read_json(path)
-    except DataError:
-        return {}
-    return content if _is_record(content) else {}
-
-
-def _is_record(content: object) -> bool:
-    """Whether it has the form that `finish` writes; what was written by hand or by another version may not."""
-    sections = ("settings", "inputs", "counts", "contents")
-    if not isinstance(content, dict) or not all(isinstance(content.get(name, {}), dict) for name in sections):
-        return False
-    try:
-        json.dumps(content, allow_nan=False)  # it is copied into the manifest
-    except ValueError:
-        return False
-    return True
+        record = StageRecord.model_validate(read_json(path)) if path.is_file() else NOT_FINISHED
+        json.dumps(record.model_dump(), allow_nan=False)  # it is copied into the manifest
+    except (DataError, ValueError):
+        return NOT_FINISHED
+    return record
 
 
 def _partial_fingerprint(partial: Path) -> str | None:

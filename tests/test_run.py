@@ -38,7 +38,7 @@ def test_begin_and_finish(folder: RunFolder) -> None:
     partial = folder.begin(STAGE)
     assert not folder.is_done(STAGE)
     assert folder.has_begun(STAGE)
-    assert folder.record("label") == {}
+    assert not folder.record("label")
     (partial / "rows.jsonl").write_text("content", encoding="utf-8")
     final = folder.finish(STAGE, {"rows": 1}, 0.26)
     assert folder.is_done(STAGE)
@@ -46,12 +46,10 @@ def test_begin_and_finish(folder: RunFolder) -> None:
     assert not partial.exists()
     assert sorted(path.name for path in final.iterdir()) == ["rows.jsonl", "stage.json"]
     record = folder.record("label")
-    assert record["counts"] == {"rows": 1}
-    assert record["settings"] == STAGE.settings
-    assert record["contents"] == contents(final, leave_out=("stage.json",)) and list(record["contents"]) == [
-        "rows.jsonl"
-    ]
-    assert record["seconds"] == 0.3
+    assert record.counts == {"rows": 1}
+    assert record.settings == STAGE.settings
+    assert record.contents == contents(final, leave_out=("stage.json",)) and list(record.contents) == ["rows.jsonl"]
+    assert record.seconds == 0.3
 
 
 def test_other_settings_or_inputs_are_another_stage(folder: RunFolder) -> None:
@@ -140,7 +138,7 @@ def test_a_stage_that_lacks_the_last_step_alone_is_not_being_written(folder: Run
 
 def test_a_damaged_record_is_no_finished_stage(folder: RunFolder) -> None:
     (make(folder) / "stage.json").write_text("{", encoding="utf-8")
-    assert folder.record("label") == {}
+    assert not folder.record("label")
     assert not folder.is_done(STAGE)
 
 

@@ -55,8 +55,8 @@ def applied_dose(run_folder: RunFolder, training: Training | None = None) -> flo
     """The dose of a training's adapter, None: of the run's result; None where none was settled since the training."""
     name, trained = (training.stage(NAME), training.stage("train")) if training else (NAME, "train")
     record = run_folder.record(name)
-    dose = record.get("settings", {}).get("dose")
-    fits = record.get("inputs", {}).get("train") == run_folder.record(trained).get("output")
+    dose = record.settings.get("dose")
+    fits = record.inputs.get("train") == run_folder.record(trained).output
     return float(dose) if fits and isinstance(dose, int | float) else None
 
 
@@ -78,8 +78,8 @@ def texts_of_dose(run_folder: RunFolder) -> list[str]:
 
 def _of_dose(run_folder: RunFolder, file: str) -> Path | None:
     """A file of the dose stage that the run's adapter was made from; None without one."""
-    wanted = run_folder.record(NAME).get("inputs", {}).get("dose")
-    if wanted is None or applied_dose(run_folder) is None or wanted != run_folder.record("dose").get("output"):
+    wanted = run_folder.record(NAME).inputs.get("dose")
+    if wanted is None or applied_dose(run_folder) is None or wanted != run_folder.record("dose").output:
         return None
     return run_folder.stage("dose") / file
 
@@ -109,7 +109,7 @@ def adapter_at(given: str, dose: float | None) -> tuple[Path, float]:
     if found is None:
         say(f"{given}: its run settled no dose since the training, so dose 1 is taken; `cda train` goes on from there")
         return adapter, PLAIN
-    if "dose" in run_folder.record(NAME).get("inputs", {}):
+    if "dose" in run_folder.record(NAME).inputs:
         say(
             f"{given}: dose {found:g}, as chosen in that run"
             + (f"; --dose 1 for plain CDA{_left(found)}" if found != 1 else "")

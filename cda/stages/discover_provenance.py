@@ -31,7 +31,7 @@ def finished_stages(folder: RunFolder, searched: bool, validated: bool, tested: 
     took_part = dict(zip(STAGES, (True, searched, validated, tested, tested), strict=True))
     records = {name: folder.record(name) for name in STAGES if took_part[name]}
     return {
-        name: StageRun(seconds=one["seconds"], finished=one["finished"], llm=one["counts"].get("llm", {}))
+        name: StageRun(seconds=one.seconds, finished=one.finished, llm=one.counts.get("llm", {}))
         for name, one in records.items()
         if one
     }
@@ -54,8 +54,8 @@ def earlier_tests(folder: RunFolder) -> int:
     aside = RunFolder(folder.path / _SUPERSEDED)
     found = set()
     for path in aside.path.glob("confirm-[0-9]*"):
-        made = aside.record(path.name).get("fingerprint")
-        if made not in (None, now.get("fingerprint")) and prompts & _prompts(path):
+        made = aside.record(path.name).fingerprint
+        if made not in (None, now.fingerprint) and prompts & _prompts(path):
             found.add(made)
     return len(found)
 

@@ -50,7 +50,7 @@ def chosen(loaded: LoadedRecipe, run_folder: RunFolder, training: Training) -> f
     """The dose that was chosen for this very recipe and training; None where none was."""
     if loaded.recipe.dose.on == "no" or not run_folder.is_done(stage(loaded, run_folder, training)):
         return None
-    return float(run_folder.record(training.stage("dose"))["counts"]["chosen"])
+    return float(run_folder.record(training.stage("dose")).counts["chosen"])
 
 
 def is_wanted(loaded: LoadedRecipe) -> bool:

@@ -19,7 +19,7 @@ from cda.results.audit import AuditResult
 from cda.results.facts import SynthesizeCounts
 from cda.results.saved import load
 from cda.rewriting.fidelity import DEFAULT_RULES, GateRules
-from cda.run import RunFolder
+from cda.run import RunFolder, StageRecord
 from cda.stages.audit import RESULT
 from cda.stages.counted import stage_counts
 from cda.stages.label import PAIRS
@@ -183,14 +183,14 @@ def _training(folder: RunFolder, found: _Found) -> None:
         raise RunError(f"{folder.path}: {labelled.name} of stage 'label' is missing, which holds the originals")
     found.biases |= _biases(record, folder.path)
     originals = {row.pair.id: row for row in read_labelled(labelled)}
-    settings, seen = record.get("settings", {}), set()
+    settings, seen = record.settings, set()
     llm = settings.get("llm", {}).get("model")
     gate = settings.get("synthesize", {}).get("gate", {})
     gated = bool(gate.get("on"))
     found.rules = GateRules(words_within=gate.get("words_within", DEFAULT_RULES.words_within))
     if not gated:
         found.notes.append(UNGATED)
-    by_label = folder.record("label").get("settings", {}).get("llm", {}).get("model")
+    by_label = folder.record("label").settings.get("llm", {}).get("model")
     for row in read_training(folder.stage("synthesize") / MIX):
         origin = originals.get(row.source_id)
         # Contrasts of a file were not rewritten here, and supplementary pairs not at all.
@@ -281,9 +281,9 @@ def _are_rewards(value: object) -> bool:
     )
 
 
-def _biases(record: Mapping[str, Any], path: Path) -> dict[str, Bias]:
+def _biases(record: StageRecord, path: Path) -> dict[str, Bias]:
     """The bias files of a stage, as they were when it was made."""
     try:
-        return {one["name"]: Bias.model_validate(one) for one in record.get("settings", {}).get("biases", ())}
+        return {one["name"]: Bias.model_validate(one) for one in record.settings.get("biases", ())}
     except ValidationError:
         raise DataError(f"{path}: its bias files are those of another version; make the run again") from None

@@ -138,9 +138,9 @@ def _source(given: str, dose: float | None) -> _Source:
             )
     adapter_config(adapter)
     _, factor = adapter_at(given, dose)
-    settings = record.get("settings", {})
+    settings = record.settings
     name = path.resolve().name
-    form = run.record("train").get("counts", {}).get("form")
+    form = run.record("train").counts.get("form")
     chosen = chosen_dose(run)
     if chosen is not None and chosen.chosen != factor:
         chosen = None  # of another dose than the one exported
@@ -171,7 +171,7 @@ def _audit(run: RunFolder, chosen: DoseResult | None) -> AuditResult | None:
     file = run.stage("audit") / RESULT
     if not file.is_file():
         return None
-    if run.record("audit").get("inputs", {}).get("train") != run.record("train").get("output"):
+    if run.record("audit").inputs.get("train") != run.record("train").output:
         say(f"{file}: of an earlier training, so the model card goes without it; `cda audit` makes it anew")
         return None
     try:

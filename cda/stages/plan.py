@@ -157,7 +157,7 @@ def _check_sharded_seeds(loaded: LoadedRecipe) -> None:
     to_make = [
         one.seed
         for one in trainings(recipe.seeds)
-        if folder.record(one.stage("train")).get("settings", {}).get("seed") != one.seed
+        if folder.record(one.stage("train")).settings.get("seed") != one.seed
     ]
     if (sharding := sharded_by(recipe.train)) and len(to_make) > 1:
         done = [seed for seed in recipe.seeds if seed not in to_make]

@@ -124,9 +124,9 @@ def _made(run_folder: RunFolder, names: Sequence[str]) -> RunFacts:
     records = {name: run_folder.record(name) for name in names}
     stages = {
         name: StageRun(
-            seconds=one["seconds"],
-            finished=one["finished"],
-            llm={llm: LLMUse(**use) for llm, use in one["counts"].get("llm", {}).items()},
+            seconds=one.seconds,
+            finished=one.finished,
+            llm={llm: LLMUse(**use) for llm, use in one.counts.get("llm", {}).items()},
         )
         for name, one in records.items()
         if one

@@ -27,7 +27,7 @@ def train_result(run_folder: RunFolder) -> TrainResult:
     counts, dose = stage_counts(run_folder, "train", TrainCounts), applied_dose(run_folder)
     if counts is None or dose is None:
         raise RunError(f"{run_folder.path}: no adapter of its training; run `cda train` with its recipe again")
-    is_audited = run_folder.record("audit").get("inputs", {}).get("train") == output
+    is_audited = run_folder.record("audit").inputs.get("train") == output
     return TrainResult(
         folder=run_folder.path,
         adapter=run_folder.stage(ADAPTER),
@@ -35,7 +35,7 @@ def train_result(run_folder: RunFolder) -> TrainResult:
         steps=counts.steps,
         best_step=counts.best_step,
         validation_accuracy=_accuracy(run_folder, counts),
-        seconds=run_folder.record("train")["seconds"],
+        seconds=run_folder.record("train").seconds,
         audit=load(AuditResult, run_folder.stage("audit") / RESULT, "cda audit")
         if is_audited
         else Missing(reason="the training has not been audited"),

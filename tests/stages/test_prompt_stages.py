@@ -110,7 +110,7 @@ def test_labels_by_a_prompt_of_ones_own_over_http(serve: Serve, tmp_path: Path) 
     done = cda(*words)
     assert done.exit_code == 0, done.output
     assert len(systems) == 12 and all(one.startswith("Label. Whatever stands between") for one in systems)
-    counts = RunFolder(tmp_path / "run").record("label")["counts"]
+    counts = RunFolder(tmp_path / "run").record("label").counts
     tally = counts["labels"]["jargon"]
     assert re.fullmatch(r"mine\.yaml \([0-9a-f]{8}\)", tally["prompt"])
     rows = (tmp_path / "run" / "label" / "pairs.jsonl").read_text(encoding="utf-8").splitlines()
