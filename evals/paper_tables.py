@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import release as fff
 from paper_numbers import SIZES, SOURCES, Check, checks
+from pydantic_core import to_jsonable_python
 
 from cda.errors import CdaError, DataError
 from cda.files.jsonl import write_json
@@ -36,7 +37,7 @@ from cda.metrics.people import (
     panel_margins,
 )
 from cda.metrics.votes import Majority, agreement, count_votes, majority, noise_ceiling
-from cda.results.base import Estimate, as_json
+from cda.results.base import Estimate
 from cda.stats.bootstrap import bootstrap_sums
 from cda.stats.proportions import exact_change_test, paired_change, share, unpaired_change
 
@@ -64,7 +65,7 @@ def bias_tables(release: Path, bias: str) -> dict[str, Any]:
         "noise_ceiling": _tried(lambda: noise_ceiling(counts, recomputed, ids, DRAWS)),
         "labels": {
             name: {
-                "human_skew": as_json(share(people.target[people.used], _ids(ids, people.used))),
+                "human_skew": to_jsonable_python(share(people.target[people.used], _ids(ids, people.used))),
                 "not_counted": people.exclusions.reasons,
                 "models": model_tables(margins, people, ids),
                 "judges": judge_tables(verdicts, people, ids),
@@ -89,10 +90,10 @@ def model_tables(margins: dict[str, dict[str, np.ndarray]], people: Majority, id
     tables: dict[str, Any] = {}
     for run, sizes in margins.items():
         each = {size: against_people(*_scored([values], people), ids) for size, values in sizes.items()}
-        table: dict[str, Any] = {"sizes": {size: as_json(one) for size, one in each.items()}}
+        table: dict[str, Any] = {"sizes": {size: to_jsonable_python(one) for size, one in each.items()}}
         for name, chosen in (("mean", tuple(sizes)), ("mean_of_2B_3B_8B", SIZES)):
             if set(chosen) <= set(sizes):
-                table[name] = as_json(
+                table[name] = to_jsonable_python(
                     mean_against_people(*_scored([sizes[size] for size in chosen], people, stack=True), ids)
                 )
         table["items_without_score"] = {size: int(np.isnan(values).sum()) for size, values in sizes.items()}
@@ -115,8 +116,8 @@ def change(before: np.ndarray, after: np.ndarray, people: Majority, ids: list[st
     misses = tuple((one != target).astype(float) for one in hits)
     return {
         name: {
-            "paired": as_json(paired_change(first, second, kept)),
-            "unpaired": as_json(unpaired_change(first, second)),
+            "paired": to_jsonable_python(paired_change(first, second, kept)),
+            "unpaired": to_jsonable_python(unpaired_change(first, second)),
             "exact_p": exact_change_test(first, second, kept).p_value,  # McNemar's where each prompt occurs once
         }
         for name, (first, second) in {"skew": hits, "miscalibration": misses}.items()
@@ -138,7 +139,7 @@ def matrix(tables: dict[str, Any]) -> list[dict[str, Any]]:
             for what, value in found.items():
                 changes.setdefault(f"{training}: {what}", {})[bias] = (Estimate(**value["paired"]), value["exact_p"])
                 targets[f"{training}: {what}"] = trained
-    return [as_json(cell) for cell in cross_bias(changes, targets)] if changes else []
+    return [to_jsonable_python(cell) for cell in cross_bias(changes, targets)] if changes else []
 
 
 def judge_tables(verdicts: dict[str, np.ndarray], people: Majority, ids: list[str]) -> dict[str, Any]:
@@ -150,7 +151,7 @@ def judge_tables(verdicts: dict[str, np.ndarray], people: Majority, ids: list[st
     for name, values in {**verdicts, "panel": panel}.items():
         known, scored = _scored([values], people)
         tables[name] = {
-            "ties_as_margin_0": as_json(against_people(known, scored, ids)),
+            "ties_as_margin_0": to_jsonable_python(against_people(known, scored, ids)),
             "ties_left_out": _tried(lambda m=known, p=scored: against_people(m, p, ids, "drop")),
         }
     return tables
@@ -299,7 +300,7 @@ def main(arguments: list[str] | None = None) -> int:
             "passed": passed,
             "date": date.today().isoformat(),
             "by_source": by_source(compared),
-            "checks": [{**as_json(one), "passed": one.passed} for one in compared],
+            "checks": [{**to_jsonable_python(one), "passed": one.passed} for one in compared],
             "headline_runs": headline,
             "rewardbench": benches,
             "biases": tables,
@@ -328,7 +329,7 @@ def _words(people: Majority) -> np.ndarray:
 def _tried(estimate: Any) -> dict[str, Any]:
     """The result as JSON, or why there is none: what cannot be estimated is said, not skipped."""
     try:
-        return as_json(estimate())
+        return to_jsonable_python(estimate())
     except DataError as problem:
         return {"not_estimated": str(problem)}
 

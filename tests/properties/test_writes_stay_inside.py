@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from made_discover import discovered
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
@@ -25,9 +26,11 @@ from cda.report.plots.plot import Plot, save
 from cda.report.quality_files import rewardbench_files
 from cda.results.base import Estimate
 from cda.results.benchmarks import Accuracy, AccuracyGroup, QualityResult, QualityScoring, SetQuality
+from cda.results.discover import SearchedModel, TestedAttribute
+from cda.results.evidence import Strength
 from cda.results.facts import RewardModelFacts
 from cda.run import RunFolder, Stage
-from cda.stages.discover_result import _bias_files
+from cda.stages.discover_result import _with_files
 from cda.stages.figures import write_figures
 from cda.stages.out_folder import out_folder
 from cda.stages.shown import told_apart
@@ -89,12 +92,20 @@ def test_no_recipe_has_such_a_name(name: str) -> None:
 
 def test_bias_files_of_a_discovery(tmp_path: Path) -> None:
     bias = described("Con")
-    confirmed = {"candidate": "c", "confirmed": True, "pooled": {"reward": _estimate(), "judge": _estimate()},
-                 "p_value": 0.005, "correct": "bonferroni", "n_entered": 1, "p_corrected": 0.005, "r": 1, "k": 1}  # fmt: skip
-    result = {"tested": [confirmed], "model": {"name": "../m\n- x"}, "judge": {"name": "j"}, "n_test_prompts": 3,
-              "by": "rules"}  # fmt: skip
+    estimate = Estimate(value=0.5, low=0.1, high=0.9, n=3, n_prompts=3, unit="reward", method="")
+    strength = Strength(
+        reward=estimate, p_reward=0.005, standard_error=0.1, judge=estimate, p_judge=0.005, n_unjudged=0, win_rate=estimate,
+        win_rate_unclustered=estimate, trimmed=None,
+    )  # fmt: skip
+    confirmed = TestedAttribute(
+        candidate="c", rewriters=(), pooled=strength, n_entered=1, untested=None, smallest_detectable=None, warnings=(), r=1, k=1,
+        p_value=0.005, correct="bonferroni", p_corrected=0.005, confirmed=True, attribute="Con", name=bias.name, same_by_all=None,
+        examples=(), topics={},
+    )  # fmt: skip
+    result = discovered(tested=(confirmed,), model=SearchedModel(name="../m\n- x", adapter=None, dose=None))
     found: Any = SimpleNamespace(finalists=(), tested=[SimpleNamespace(id="c", bias=bias)])
-    assert _bias_files(found, result, tmp_path / "out" / "biases") == {"c": f"biases/{bias.name}.yaml"}
+    (named,) = _with_files(found, result, tmp_path / "out" / "biases").tested
+    assert named.file == f"biases/{bias.name}.yaml"
     assert [file.name for file in tmp_path.rglob("*.yaml")] == ["attribute-con.yaml"]
     assert load_bias(str(tmp_path / "out" / "biases" / "attribute-con.yaml")) == bias
 
@@ -103,12 +114,8 @@ def test_bias_files_of_a_discovery(tmp_path: Path) -> None:
     (mine / "own.yaml").write_text("x", encoding="utf-8")
     (tmp_path / "linked").symlink_to(mine)
     with pytest.raises(RunError, match="a link"):
-        _bias_files(found, result, tmp_path / "linked")
+        _with_files(found, result, tmp_path / "linked")
     assert [file.name for file in mine.iterdir()] == ["own.yaml"]
-
-
-def _estimate() -> dict[str, float]:
-    return {"value": 0.5, "low": 0.1, "high": 0.9}
 
 
 def test_rewardbench_files_stay_below_their_folder(tmp_path: Path) -> None:
