@@ -11,7 +11,7 @@ take them, also where there is one message only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,14 +22,14 @@ from cda.records import Prompt
 from cda.score.both_orders import BothOrders, of_both_orders
 from cda.score.in_memory import InMemoryModel
 from cda.score.own_code import OwnCode, code_in_memory, load_code
-from cda.score.protocols import Finished, FloatArray, TextScorer, as_finished
+from cda.score.protocols import FloatArray, StreamingScorer
 
 Scored = tuple[list[int], FloatArray]
 """Rows, and the number of each."""
 
 
 @dataclass
-class OwnPointwise(TextScorer):
+class OwnPointwise(StreamingScorer):
     """A scorer over a user's function.
 
     Args:
@@ -54,23 +54,6 @@ class OwnPointwise(TextScorer):
     def how(self) -> str:
         """How it scores, for reports."""
         return f"Scored by {self.name}"
-
-    def score(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> FloatArray:
-        """Rewards, shape (n,), in the function's own units; see `stream`."""
-        rewards = np.full(len(prompts), np.nan)
-        for rows, found in self.stream(prompts, responses):
-            rewards[rows] = found
-        return rewards
-
-    def in_batches(
-        self,
-        prompts: Sequence[Prompt],
-        responses: Sequence[str],
-        skip: frozenset[int] = frozenset(),  # noqa: ARG002
-        known: Mapping[str, float] | None = None,  # noqa: ARG002
-    ) -> Generator[Finished, None, None]:
-        """What `stream` hands out, as scores."""
-        return (as_finished(*found) for found in self.stream(prompts, responses))
 
     def stream(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> Iterator[Scored]:
         """Rows and their rewards, call by call, so that they can be kept before a later call fails.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -86,9 +86,31 @@ class TextScorer(Protocol):
         return
 
 
-def as_finished(rows: Sequence[int], rewards: FloatArray) -> Finished:
-    """Rows and rewards, NaN for a text that has none, as `in_batches` hands them out."""
-    return [(row, TextScore(None if np.isnan(one) else float(one))) for row, one in zip(rows, rewards, strict=True)]
+class StreamingScorer(TextScorer, Protocol):
+    """A scorer of texts that gives rewards alone, as they come."""
+
+    def stream(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> Iterator[tuple[list[int], FloatArray]]:
+        """Rows and their rewards in the model's own units, each row once, in any order; NaN for a text that has none."""
+        ...
+
+    def score(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> FloatArray:
+        """Rewards, shape (n,); NaN for a text that has none. An error loses what was scored before it; see `stream`."""
+        rewards = np.full(len(prompts), np.nan)
+        for rows, found in self.stream(prompts, responses):
+            rewards[rows] = found
+        return rewards
+
+    def in_batches(
+        self,
+        prompts: Sequence[Prompt],
+        responses: Sequence[str],
+        skip: frozenset[int] = frozenset(),  # noqa: ARG002
+        known: Mapping[str, float] | None = None,  # noqa: ARG002
+    ) -> Generator[Finished, None, None]:
+        """What `stream` hands out, as scores."""
+        for rows, rewards in self.stream(prompts, responses):
+            scores = [TextScore(None if np.isnan(one) else float(one)) for one in rewards]
+            yield list(zip(rows, scores, strict=True))
 
 
 class PairwiseScorer(Protocol):

@@ -6,7 +6,7 @@ One text a request, many at once: the server forms its own batches, and a text t
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -17,7 +17,7 @@ from cda.llm.asking import answered
 from cda.llm.progress import Answers, with_progress
 from cda.llm.protocol import Completion
 from cda.records import Prompt
-from cda.score.protocols import Finished, FloatArray, TextScorer, as_finished
+from cda.score.protocols import FloatArray, StreamingScorer
 from cda.score.served_client import Render, ServedClient
 from cda.score.served_options import ServedOptions
 
@@ -29,7 +29,7 @@ _PROBED = 8
 
 
 @dataclass(eq=False)
-class ServedScorer(TextScorer):
+class ServedScorer(StreamingScorer):
     """A scorer that asks a server.
 
     Args:
@@ -82,27 +82,6 @@ class ServedScorer(TextScorer):
     def check(self, timeout_s: float = 10.0) -> list[str]:
         """What is missing or wrong before a text can be scored; empty where nothing is. Asks for the models' names."""
         return self._client.check(timeout_s)
-
-    def score(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> FloatArray:
-        """Rewards, shape (n,), raw units; NaN for texts that are too long, where these are counted.
-
-        Raises:
-            LLMError, ModelError: See `stream`. What was scored until then is lost here, and kept by whoever streams.
-        """
-        rewards = np.full(len(prompts), np.nan)
-        for rows, found in self.stream(prompts, responses):
-            rewards[rows] = found
-        return rewards
-
-    def in_batches(
-        self,
-        prompts: Sequence[Prompt],
-        responses: Sequence[str],
-        skip: frozenset[int] = frozenset(),  # noqa: ARG002
-        known: Mapping[str, float] | None = None,  # noqa: ARG002
-    ) -> Generator[Finished, None, None]:
-        """What `stream` hands out, as scores."""
-        return (as_finished(*found) for found in self.stream(prompts, responses))
 
     def stream(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> Iterator[Scored]:
         """Rows and their rewards as they come, in any order; each row once.

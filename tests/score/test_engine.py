@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +29,7 @@ from cda.score.compared import Rewards
 from cda.score.distinct import Text, distinct_texts, text_id
 from cda.score.engine import score_texts
 from cda.score.many import ManyTextsScorer, n_workers
-from cda.score.protocols import Finished, FloatArray, TextScore, TextScorer, as_finished
+from cda.score.protocols import FloatArray, StreamingScorer, TextScore
 
 if TYPE_CHECKING:
     from conftest import Texts
@@ -258,7 +258,7 @@ def _never() -> RewardModel:
     raise AssertionError("there is nothing to load a model for")
 
 
-class Served(TextScorer):
+class Served(StreamingScorer):
     """A scorer that hands out rewards out of order, has none for a text that is too long, and once fails."""
 
     name = "served"
@@ -266,17 +266,11 @@ class Served(TextScorer):
     def __init__(self, fails_after: int = 99) -> None:
         self.fails_after = fails_after
 
-    def in_batches(
-        self,
-        prompts: Sequence[Prompt],
-        responses: Sequence[str],
-        skip: frozenset[int] = frozenset(),  # noqa: ARG002
-        known: Mapping[str, float] | None = None,  # noqa: ARG002
-    ) -> Generator[Finished, None, None]:
+    def stream(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> Iterator[tuple[list[int], FloatArray]]:
         for done, row in enumerate(reversed(range(len(prompts)))):
             if done == self.fails_after:
                 raise ModelError("the server is gone")
-            yield as_finished([row], np.array([float(len(responses[row])) if len(responses[row]) < 5 else np.nan]))
+            yield [row], np.array([float(len(responses[row])) if len(responses[row]) < 5 else np.nan])
 
 
 def test_rewards_that_come_out_of_order_find_their_texts_and_outlive_a_failure(cache: ScoreCache) -> None:
