@@ -275,7 +275,13 @@ class StrengthCurve(Result):
     n: int
     """Finalists with numbers."""
     curve: tuple[RunStrength, ...]
-    """In ascending order of threshold."""
+    """In ascending order of threshold, 0.5 among them."""
+
+    @model_validator(mode="after")
+    def _has_the_half(self) -> StrengthCurve:
+        if not any(one.threshold == 0.5 for one in self.curve):
+            raise ValueError("no point at a threshold of 0.5")
+        return self
 
     @property
     def at_half(self) -> RunStrength:

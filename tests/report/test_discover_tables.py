@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from changed import changed
 from made_discover import discovered
+from pydantic import ValidationError
 
 from cda.biases import Bias
 from cda.discovery.attribute import described
@@ -295,6 +296,14 @@ def test_an_adapter_is_named_with_its_dose(make: MakeResult) -> None:
 def test_rules_and_a_missing_strength_are_said(make: MakeResult) -> None:
     result = changed(changed(make(), "by", "rules"), "strength", Missing(reason="no encoder"))
     assert "no LLM" in discover_text(result) and "not computed (no encoder)" in discover_text(result)
+
+
+def test_a_curve_without_the_point_that_is_told_is_refused(make: MakeResult) -> None:
+    assert curve((0.25, 0.5, 1), (0.5, 1.0, 2)).at_half.value == 1.0
+    content = make().model_dump(mode="json")
+    content["strength"]["curve"] = content["strength"]["curve"][:1]
+    with pytest.raises(ValidationError, match="no point at a threshold"):
+        DiscoverResult.model_validate(content)
 
 
 @pytest.fixture
