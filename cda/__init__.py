@@ -12,11 +12,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cda.api.benchmarks import best_of, quality, win_rate
-    from cda.api.discover import discover
-    from cda.api.dose import dose
+    from cda.api.benchmarks import best_of, dose, quality, win_rate
     from cda.api.results import Audit, BestOf, Discovery, Dose, Quality, Run, WinRate, load
-    from cda.api.runs import audit, train
+    from cda.api.runs import audit, discover, train
     from cda.api.texts import label, rewrite
     from cda.errors import CdaError, DataError, LLMError, ModelError, RecipeError, RunError, SpendingError
     from cda.results.base import Estimate, Missing
@@ -32,9 +30,9 @@ _MODULES = {
     "load": "cda.api.results",
     "quality": "cda.api.benchmarks",
     "best_of": "cda.api.benchmarks",
-    "discover": "cda.api.discover",
+    "discover": "cda.api.runs",
     "Discovery": "cda.api.results",
-    "dose": "cda.api.dose",
+    "dose": "cda.api.benchmarks",
     "Dose": "cda.api.results",
     "win_rate": "cda.api.benchmarks",
     "Audit": "cda.api.results",

@@ -30,8 +30,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from cda.errors import DataError, RunError
-from cda.files.hashes import sha256_of
-from cda.files.intact import changed, contents
+from cda.files.hashes import changed, contents, sha256_of
 from cda.files.jsonl import read_json, write_json
 from cda.files.paths import own_folder, refuse_link
 

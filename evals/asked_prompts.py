@@ -18,9 +18,9 @@ from known_groups import GROUPS
 from rate_embedded import COUNTS
 
 from cda.biases import Bias, load_bias
-from cda.discovery.asked_groups import LLMGrouper, group_request
-from cda.discovery.asked_proposals import LLMProposer
 from cda.discovery.attribute import described
+from cda.discovery.grouping import LLMGrouper, group_request
+from cda.discovery.proposals import LLMProposer
 from cda.discovery.records import PromptSamples, Rated
 from cda.embedded.texts import BIASES, authored_contrasts, authored_pairs, authored_responses
 from cda.llm.protocol import LLM
@@ -29,7 +29,7 @@ from cda.rewriting.asked import LLMRewriter, rewrite_request
 from cda.rewriting.fidelity import not_flipped
 from cda.rewriting.gate import Gated
 from cda.rewriting.labels import asked_labels, label_pairs, pair_request, response_request
-from cda.score.judge import LLMJudge
+from cda.scorers.judge import LLMJudge
 
 SEED = 20261123
 KINDS = ("label", "rewrite", "reading", "judgement", "proposal", "grouping")

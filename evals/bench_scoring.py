@@ -45,10 +45,10 @@ from cda.embedded.model import embedded_model_folder, encoder_folder
 from cda.files.jsonl import read_jsonl
 from cda.models.load import ModelSpec, load_reward_model
 from cda.records import prompt_text, user_prompt
-from cda.score.classifier import ClassifierScorer, characters
-from cda.score.distinct import Text
-from cda.score.engine import score_texts
-from cda.score.workers import WorkerPool
+from cda.scorers.classifier import ClassifierScorer, characters
+from cda.scorers.compared import Text
+from cda.scorers.engine import score_texts
+from cda.scorers.workers import WorkerPool
 
 TARGETS = {"one at a time": 3.0, "pipeline": 2.0, "CrossEncoder": 1.2}
 N_TRIED, TIMES_TRIED, BATCHES, BALLAST_BYTES = 48, 2, (1, 4, 8, 32), 200 * 2**20

@@ -30,8 +30,8 @@ from cda.embedded.model import encoder_folder
 from cda.models.load import ModelSpec, Precision, free_memory, load_reward_model
 from cda.quiet import quiet_libraries
 from cda.records import prompt_text
-from cda.score.classifier import ClassifierScorer, characters
-from cda.score.distinct import Text
+from cda.scorers.classifier import ClassifierScorer, characters
+from cda.scorers.compared import Text
 
 N_TEXTS, N_TRIED, N_ROUNDS, SHAPE = 128, 48, 3, "Llama-3.1-8B"
 BATCHES = (8, 32, 128)

@@ -162,7 +162,7 @@ def trained_by_trl(
     from trl.trainer.reward_trainer import DataCollatorForPreference
 
     from cda.training.arguments import reward_config
-    from cda.training.dataset import encode_pairs
+    from cda.training.chunks import encode_pairs
     from cda.training.lora import Lora, lora_config
 
     arguments = preset["train"] | {"gradient_checkpointing": variant == CHECKPOINTED}

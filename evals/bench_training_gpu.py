@@ -105,8 +105,7 @@ def gpu_run(name: str, precision: str, device: str, shape: Shape | None = None) 
     from peft import get_peft_model
 
     from cda.quiet import quiet_libraries
-    from cda.training.eight_bit import free_inputs
-    from cda.training.lora import Lora, lora_config
+    from cda.training.lora import Lora, free_inputs, lora_config
 
     quiet_libraries()
     torch.manual_seed(0)

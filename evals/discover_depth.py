@@ -31,13 +31,13 @@ from outcome import Check, finish
 from planted_world import FloatArray, Size, World, embedded, held_out, is_planted, known, parts_of, split, with_presence
 
 from cda.biases import Bias
-from cda.config.discovery import SIZES, SearchSize
-from cda.discovery.confirm import validate
+from cda.discovery.evidence import run_strength as strength
 from cda.discovery.mined_rules import Phrasing, phrase_bias, phrasing_of
 from cda.discovery.records import Candidate
 from cda.discovery.search import Generation, search
-from cda.discovery.strength import strength
-from cda.embedded.encoder import encode_sentences
+from cda.discovery.selection import validate
+from cda.embedded.model import encode_sentences
+from cda.recipe.discovery import SIZES, SearchSize
 from cda.records import Direction, content_id
 from cda.results.discover import Measured, SearchSettings
 from cda.results.evidence import Validation

@@ -26,14 +26,14 @@ import numpy as np
 from outcome import DATA, Check, finish
 from scipy import stats
 
-from cda.discovery.confirm import confirm, validate
+from cda.discovery.selection import confirm, validate
 from cda.errors import CdaError, DataError
 from cda.records import user_prompt
 from cda.results.discover import Measured
 from cda.results.evidence import Confirmation, ConfirmSettings, Validation
 from cda.stats.one_sided import clustered_t_test
+from cda.stats.over_seeds import inside_fences
 from cda.stats.proportions import share, wilson
-from cda.stats.trimmed import inside_fences
 
 REFERENCE = "topic4_validation"
 ATTRIBUTE = "Triple spaces between words"

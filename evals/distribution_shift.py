@@ -26,15 +26,15 @@ from scipy import optimize
 from simulated_world import World, draw
 
 from cda.biases.load import load_bias
-from cda.effects.clustered import pooled_within_group_sd
-from cda.effects.contrasts import Contrasts, from_rewards
-from cda.effects.covariates import conditional_effects, effect_slope
-from cda.effects.rate import Estimator
-from cda.embedded.encoder import encode_sentences
+from cda.embedded.model import encode_sentences
 from cda.embedded.rules import RuleRewriter
 from cda.features import n_words
 from cda.records import RewriteRequest, user_prompt
 from cda.results.effects import Effect
+from cda.stats.clustered import pooled_within_group_sd
+from cda.stats.covariates import conditional_effects, effect_slope
+from cda.stats.rate import Estimator
+from cda.stats.signed_contrasts import Contrasts, from_rewards
 
 FloatArray = NDArray[np.float64]
 SEED = 20261121

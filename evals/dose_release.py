@@ -29,11 +29,10 @@ from numpy.typing import NDArray
 from outcome import DATA, Check, finish
 from pydantic_core import to_jsonable_python
 
-from cda.metrics.dose import DOSES, DoseCurve, mixed_curve
-from cda.metrics.held_out_dose import cross_validated_dose, held_out_mean
-from cda.metrics.out_of_fold import REPEATS, half_gaps, out_of_fold
-from cda.metrics.resampled_dose import Measures, draw_prompts, resampled_choices
-from cda.metrics.votes import Majority, TieRule, count_votes, majority
+from cda.dosing.choice import DOSES, REPEATS, DoseCurve, half_gaps, mixed_curve, out_of_fold
+from cda.dosing.held_out import cross_validated_dose, held_out_mean
+from cda.dosing.resampled import Measures, draw_prompts, resampled_choices
+from cda.stats.votes import Majority, TieRule, count_votes, majority
 
 FloatArray = NDArray[np.float64]
 PROCEDURES = ("base", "plain", "dose")

@@ -24,12 +24,12 @@ from outcome import DATA, Check, finish
 from release import Item, margins, score_files
 
 from cda.biases import builtin_names, load_bias
-from cda.effects.adjust import identify
-from cda.effects.drift import DEFAULT_LIMITS, FeatureDrift, feature_drift, measured
-from cda.effects.overlap import effect, overlap_effect, within_limits
 from cda.files.jsonl import read_jsonl
 from cda.results.base import Missing
 from cda.results.effects import Adjusted, Identification, PairsEffect
+from cda.stats.adjust import identify
+from cda.stats.drift import DEFAULT_LIMITS, FeatureDrift, feature_drift, measured
+from cda.stats.overlap import effect, overlap_effect, within_limits
 
 FloatArray = NDArray[np.float64]
 WORDS = {"words": DEFAULT_LIMITS["words"]}

@@ -25,9 +25,9 @@ from cda.embedded.model import ADAPTER, embedded_model_folder, encoder_folder, s
 from cda.embedded.texts import BIASES, audit_contrasts, authored_pairs
 from cda.models.load import ModelSpec, free_memory, load_reward_model
 from cda.records import Pair, prompt_id
-from cda.score.classifier import ClassifierScorer
-from cda.score.distinct import text_id
-from cda.score.engine import score_texts
+from cda.scorers.classifier import ClassifierScorer
+from cda.scorers.compared import text_id
+from cda.scorers.engine import score_texts
 from cda.stats.proportions import share
 
 CORRELATION, POINTS = 0.99, 0.03

@@ -25,7 +25,7 @@ from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import Completion, Request, complete
 from cda.models.template import Template
 from cda.records import user_prompt
-from cda.score.served import ServedScorer
+from cda.scorers.served import ServedScorer
 
 sys.path.insert(0, str(ROOT / "tests" / "llm"))
 from fault_server import FaultServer
@@ -51,7 +51,7 @@ with user_errors():
 FLOODED = """
 import resource, sys
 from cda.llm.openai_client import OpenAIClient; from cda.llm.protocol import Request, complete
-from cda.score.served import ServedScorer; from cda.records import user_prompt
+from cda.scorers.served import ServedScorer; from cda.records import user_prompt
 import cda.errors, openai, numpy
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:

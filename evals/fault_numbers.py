@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from fault_attempts import Attempt
 
-from cda.metrics.votes import agreement, count_votes, majority, noise_ceiling
 from cda.report.terminal import FEW_PROMPTS, few_prompts
 from cda.stats.proportions import paired_change, share
+from cda.stats.votes import agreement, count_votes, majority, noise_ceiling
 
 
 def _few_prompts(_: Path) -> str | None:

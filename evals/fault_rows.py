@@ -22,7 +22,7 @@ from cda.data.triples import clean_triples
 from cda.data.votes import load_votes
 from cda.errors import DataError
 from cda.records import Contrast, Pair, prompt_id, user_prompt
-from cda.score.compared import Comparison
+from cda.scorers.compared import Comparison
 
 QUESTIONS = [f"Où est le café numéro {number} ?\nRéponds en français." for number in range(12)]
 SPELLINGS: tuple[Callable[[str], str], ...] = (
@@ -59,7 +59,7 @@ def clusters(_: Path) -> str | None:
 
 
 def contamination(_: Path) -> str | None:
-    from cda.synthesize.lessons import teachable
+    from cda.counterfactuals.lessons import teachable
 
     audited = {prompt_id(user_prompt(text)) for text in QUESTIONS}
     rows = [Contrast("jargon", user_prompt(text), "a", "b") for _, text in _in_spellings()]
@@ -99,8 +99,8 @@ def annotators(_: Path) -> str | None:
 def thrice(folder: Path) -> str | None:
     """Rows without an id, given three times, through study export, import and audit."""
     from cda.results.study import Rules
-    from cda.stages.study_export import ExportOptions, export_study
-    from cda.stages.study_import import import_study
+    from cda.studies.export import ExportOptions, export_study
+    from cda.studies.import_answers import import_study
 
     rows = 3 * [CONTRAST | {"bias": "jargon", "prompt": f"Why {at}?"} for at in range(3)]
     path, study = folder / "contrasts.jsonl", folder / "study"
@@ -184,8 +184,8 @@ def double_spaces(_: Path) -> str | None:
     """60 pairs that differ in double spaces alone, in 8-bit: the same token ids, in other batches."""
     from cda.embedded.model import embedded_model_folder
     from cda.models.load import ModelSpec, load_reward_model
-    from cda.score.classifier import ClassifierScorer
-    from cda.score.engine import score_texts
+    from cda.scorers.classifier import ClassifierScorer
+    from cda.scorers.engine import score_texts
 
     words = [
         "the",

@@ -14,7 +14,7 @@ from typing import Any
 
 from outcome import ROOT
 
-from cda.files.intact import changed
+from cda.files.hashes import changed
 
 # Every stage, eight steps' worth of files, and about ten seconds on one core.
 SMALL = (

@@ -23,14 +23,14 @@ def code_id() -> str:
     """Names the code and files that decide what a run finds; comments aside."""
     names = (
         "cda/biases/load.py",
-        "cda/config/discovery.py",
+        "cda/recipe/discovery.py",
         "cda/discovery/*.py",
         "cda/discovery/*/*.yaml",
         "cda/embedded/rule*.py",
         "cda/embedded/texts/*.jsonl",
         "cda/features.py",
         "cda/rewriting/fidelity.py",
-        "cda/stages/discover_confirm.py",
+        "cda/discovery/held_out.py",
         "cda/stats/*.py",
         "evals/discover_*.py",
         "evals/planted_world.py",

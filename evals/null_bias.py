@@ -14,8 +14,8 @@ import numpy as np
 from outcome import Check, finish
 from simulated_world import World, draw, invariant
 
-from cda.effects.rate import effect
 from cda.stats.multiplicity import benjamini_hochberg, holm
+from cda.stats.rate import effect
 
 SEED = 20261121
 N_DRAWS, N_PROMPTS, PER_PROMPT, N_ATTRIBUTES = 2000, 200, 3, 10

@@ -28,18 +28,12 @@ from pydantic_core import to_jsonable_python
 
 from cda.errors import CdaError, DataError
 from cda.files.jsonl import write_json
-from cda.metrics.cross_bias import cross_bias
-from cda.metrics.people import (
-    against_people,
-    chosen_correlation,
-    contingency,
-    mean_against_people,
-    panel_margins,
-)
-from cda.metrics.votes import Majority, agreement, count_votes, majority, noise_ceiling
 from cda.results.base import Estimate
 from cda.stats.bootstrap import bootstrap_sums
+from cda.stats.cross_bias import cross_bias
+from cda.stats.people import against_people, chosen_correlation, contingency, mean_against_people, panel_margins
 from cda.stats.proportions import exact_change_test, paired_change, share, unpaired_change
+from cda.stats.votes import Majority, agreement, count_votes, majority, noise_ceiling
 
 ROOT = Path(__file__).parent.parent
 RESULT = ROOT / "evals" / "results" / "paper_tables.json"

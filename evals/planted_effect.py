@@ -13,9 +13,9 @@ import numpy as np
 from outcome import Check, finish
 from simulated_world import World, draw, welch_standard_error
 
-from cda.effects.clustered import Resampling
-from cda.effects.rate import Estimator, effect
 from cda.results.base import Estimate
+from cda.stats.clustered import Resampling
+from cda.stats.rate import Estimator, effect
 
 SEED = 20261121
 N_DRAWS, N_PROMPTS, PER_PROMPT = 2000, 200, 3

@@ -12,22 +12,21 @@ from numpy.typing import NDArray
 from scipy import special
 
 from cda.biases import Bias
-from cda.config.discovery import SIZES
-from cda.discovery.formats import catalogue
+from cda.discovery.attribute import catalogue
+from cda.discovery.grouping import PresenceGrouper
+from cda.discovery.held_out import HeldOut, rewrite_all
 from cda.discovery.mined import MinedProposer
-from cda.discovery.mined_groups import PresenceGrouper
 from cda.discovery.mined_rules import Phrasing, phrase_bias, symbol_bias
+from cda.discovery.mutations import RuleMutator
+from cda.discovery.parts import RULE_SHARES
 from cda.discovery.prompts import split_prompts
-from cda.discovery.protocols import Text
-from cda.discovery.records import Candidate, PromptSamples, Rated
-from cda.discovery.rule_mutations import RuleMutator
+from cda.discovery.records import Candidate, PromptSamples, Rated, Text
 from cda.discovery.search import Parts, draw_originals
 from cda.embedded.rules import RuleRewriter
 from cda.embedded.texts import authored_pairs, authored_responses
+from cda.recipe.discovery import SIZES
 from cda.records import Direction, Prompt, RewriteRequest, prompt_id, prompt_text
 from cda.results.discover import Measured
-from cda.stages.discover_confirm import HeldOut, rewrite_all
-from cda.stages.discover_parts import RULE_SHARES
 
 FloatArray = NDArray[np.float64]
 CARRIES = 0.8

@@ -30,14 +30,14 @@ from typing import Any, get_args
 import numpy as np
 from outcome import Check, finish
 
-from cda.effects.contrasts import from_rewards
-from cda.effects.rate import Estimand, effect
 from cda.embedded.texts import BIASES, audit_contrasts, authored_triples
 from cda.features import measure, n_list_lines, n_words
 from cda.records import Triple, prompt_id
 from cda.report.rate_cells import effects_in
 from cda.results.audit import AuditResult
-from cda.results.saved import load
+from cda.results.base import load
+from cda.stats.rate import Estimand, effect
+from cda.stats.signed_contrasts import from_rewards
 
 SEED, N_DRAWS = 20261123, 2000
 REWRITING, LEVEL_SD, NOISE_SD = 0.7, 1.0, 0.5

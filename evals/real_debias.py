@@ -46,22 +46,21 @@ from real_scores import Scored, as_pairs
 from real_ways import WAYS, settings, trained, trained_on
 
 from cda.biases import load_bias
-from cda.effects.drift import DEFAULT_LIMITS, measured
-from cda.effects.overlap import overlap_effect, within_limits
+from cda.dosing.choice import DoseCurve, half_gaps, mean_size, out_of_fold
+from cda.dosing.held_out import cross_validated_dose
+from cda.dosing.scores import removals
 from cda.features import n_words
 from cda.files.jsonl import read_json, write_json
-from cda.metrics.dose import DoseCurve
-from cda.metrics.held_out_dose import cross_validated_dose
-from cda.metrics.out_of_fold import half_gaps, mean_size, out_of_fold
-from cda.metrics.people_change import people_change
-from cda.metrics.preference import positive_share_change
-from cda.metrics.votes import Majority, count_votes, majority
 from cda.models.load import ModelSpec
 from cda.records import Contrast, Pair, prompt_id
 from cda.results.effects import PairsEffect
 from cda.run import fingerprint
-from cda.score.distinct import text_id
-from cda.stages.dose_scores import removals
+from cda.scorers.compared import text_id
+from cda.stats.drift import DEFAULT_LIMITS, measured
+from cda.stats.overlap import overlap_effect, within_limits
+from cda.stats.people import people_change
+from cda.stats.preference import positive_share_change
+from cda.stats.votes import Majority, count_votes, majority
 
 DOSES = (0.0, 0.25, 0.5, 0.625, 0.75, 0.875, 1.0)
 POST_HOC_CONTRASTS = 150  # of each bias

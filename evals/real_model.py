@@ -16,7 +16,7 @@ from cda.embedded.model import encoder_folder, encoder_tokenizer, fresh_classifi
 from cda.models.load import ModelSpec
 from cda.models.template import Template
 from cda.records import Lesson
-from cda.training.dataset import encode_pairs
+from cda.training.chunks import encode_pairs
 
 MAX_LENGTH_TOKENS = 512
 TRAINING: dict[str, Any] = {

@@ -11,9 +11,9 @@ import numpy as np
 from cda.files.jsonl import read_json, write_json
 from cda.models.load import ModelSpec, free_memory, load_reward_model
 from cda.records import Contrast, Pair
-from cda.score.classifier import ClassifierScorer
-from cda.score.distinct import text_id
-from cda.score.engine import score_texts
+from cda.scorers.classifier import ClassifierScorer
+from cda.scorers.compared import text_id
+from cda.scorers.engine import score_texts
 from cda.training.dose import DosedModel
 
 Scores = Mapping[str, float]

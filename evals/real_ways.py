@@ -14,15 +14,15 @@ from pydantic_core import to_jsonable_python
 from real_data import BIASES, alike, alpaca_pairs, taught_contrasts
 
 from cda.biases import load_bias
+from cda.counterfactuals.pairs import make_counterfactuals
 from cda.embedded.rules import RuleRewriter
 from cda.features import n_words
 from cda.files.jsonl import read_json, write_json
+from cda.finetuning.train import with_base_preferences
 from cda.models.load import ModelSpec, free_memory, load_reward_model
 from cda.records import LabelledPair, Lesson, Pair, TrainingPair
 from cda.rewriting.labels import label_pair
 from cda.run import fingerprint
-from cda.stages.train import with_base_preferences
-from cda.synthesize.counterfactuals import make_counterfactuals
 from cda.training.lora import Lora, train_adapter
 
 LORA = Lora(r=16, alpha=32, dropout=0.05, target_modules=("query", "key", "value", "dense"))

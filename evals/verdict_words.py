@@ -30,20 +30,18 @@ import numpy as np
 from outcome import Check, finish
 from scipy import stats
 
+from cda.auditing.groups import Group, estimated
+from cda.auditing.result import adjust_for_all_tests, measure_of, measured_change, skews
 from cda.biases import load_bias
-from cda.metrics.beyond_noise import beyond_noise
-from cda.metrics.people_change import people_change
-from cda.metrics.preference_table import preference_table
-from cda.metrics.votes import Majority, count_votes, majority
 from cda.records import Contrast, user_prompt
 from cda.report.verdict import verdicts
 from cda.results.audit import AuditResult
 from cda.results.base import BeforeAfter, Estimate, Missing, PerScoring
-from cda.results.people import PreferenceTable, VotedBias
-from cda.results.skew import Quality
-from cda.stages.audit_groups import Group, estimated
-from cda.stages.audit_result import adjust_for_all_tests, measure_of, measured_change, skews
+from cda.results.skew import PreferenceTable, Quality, VotedBias
+from cda.stats.people import people_change
+from cda.stats.preference import beyond_noise, preference_table
 from cda.stats.proportions import wilson
+from cda.stats.votes import Majority, count_votes, majority
 
 SEED = 20261123
 N_CONTRASTS, N_PAIRS, N_OTHERS = 100, 164, 4

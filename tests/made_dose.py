@@ -17,7 +17,7 @@ from cda.results.dose import (
     MixingDiffers,
     PlainChange,
 )
-from cda.results.people import AgainstPeople
+from cda.results.skew import AgainstPeople
 
 
 def estimate(value: float, half: float = 0.1, n: int = 100) -> Estimate:

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from cda.auditing.comparison import compare_runs
 from cda.biases import load_bias
 from cda.cli import app
-from cda.config.load import is_bias_content, load_model_audit, load_recipe, misspelt_model
 from cda.data.load import load_rows
 from cda.errors import DataError, RecipeError, RunError
-from cda.stages.compare import compare_runs
-from cda.stages.plan import check
-from cda.stages.shown import told_apart
+from cda.pipeline.plan import check
+from cda.recipe.load import is_bias_content, load_model_audit, load_recipe, misspelt_model
+from cda.resources.artifacts import told_apart
 
 REWARD = "def reward(prompts, responses):\n    return [float(len(one)) for one in responses]\n"
 BROKEN = "def reward(prompts, responses):\n    raise ValueError('no')\n"

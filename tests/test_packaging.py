@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from documents import ROOT, audits
 
-from cda.results.saved import save
+from cda.results.base import save
 
 MOST_BYTES = 6 * 2**20  # of the wheel; the embedded texts and the two small adapters are most of it
 # The pages of an audit, drawn from its JSON alone: every template, style sheet and script is read.
@@ -26,7 +26,7 @@ from cda.report.html import render_html
 from cda.report.markdown import render_markdown
 from cda.report.terminal import summary_table
 from cda.results.audit import AuditResult
-from cda.results.saved import load
+from cda.results.base import load
 audit = load(AuditResult, Path("audit.json"), "cda audit")
 Path("report.html").write_text(render_html(audit), encoding="utf-8")
 Path("report.md").write_text(render_markdown(audit), encoding="utf-8")

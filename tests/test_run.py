@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from cda import run
 from cda.errors import DataError, RunError
-from cda.files.intact import contents
+from cda.files.hashes import contents
 from cda.run import RunFolder, Stage, file_fingerprint, fingerprint, git_commit, versions
 
 STAGE = Stage("label", {"seed": 1, "data": {"pairs": "a"}}, {"pairs": "f00"})

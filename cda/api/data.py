@@ -12,8 +12,7 @@ from cda.data.load import load_rows
 from cda.errors import DataError, ModelError
 from cda.files.jsonl import write_jsonl
 from cda.records import content_id
-from cda.score.in_memory import model_in_memory
-from cda.score.own import OwnScorer, scorer_in_memory
+from cda.scorers.own import OwnScorer, model_in_memory, scorer_in_memory
 
 Data = str | PathLike[str] | Iterable[Mapping[str, object]]
 """A path, hub id or `embedded`; or rows: a list of dicts, a `datasets.Dataset`, or a pandas frame."""

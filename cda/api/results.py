@@ -9,24 +9,21 @@ from typing import TYPE_CHECKING
 
 from pydantic import PrivateAttr
 
+from cda.auditing.audit import RESULT as AUDIT
+from cda.discovery.tables import discover_text
 from cda.errors import DataError, RunError
 from cda.files.jsonl import read_json, write_page
 from cda.files.paths import is_a_file, is_a_folder, place_for, user_path
-from cda.report.discover_tables import discover_text
-from cda.results.audit import AuditResult
-from cda.results.base import Missing, Saved
+from cda.finetuning.applied import chosen_dose
+from cda.pipeline.report import audit_of, train_result
+from cda.results.audit import AuditResult, TrainResult
+from cda.results.base import Missing, Saved, save
+from cda.results.base import load as load_result
 from cda.results.benchmarks import BestOfResult, QualityResult, WinRateResult
 from cda.results.discover import DiscoverResult
 from cda.results.dose import DoseFilesResult, DoseResult
 from cda.results.frame import lines
-from cda.results.saved import load as load_result
-from cda.results.saved import save
-from cda.results.train import TrainResult
 from cda.run import RunFolder
-from cda.stages.applied import chosen_dose
-from cda.stages.audit import RESULT as AUDIT
-from cda.stages.report import audit_of
-from cda.stages.train_result import train_result
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -105,7 +102,7 @@ class Audit(AuditResult, Shown):
         return render_markdown(self)
 
     def _repr_html_(self) -> str:
-        from cda.report.notebook import notebook_html
+        from cda.report.html import notebook_html
 
         return notebook_html(self)
 
@@ -122,17 +119,17 @@ class Quality(QualityResult, Shown):
     """Accuracy on preference files, with what can be made of it. Its fields are those of `QualityResult`."""
 
     def _page(self) -> str:
-        from cda.report.quality_page import quality_page
+        from cda.benchmarks.quality_report import quality_page
 
         return quality_page(self)
 
     def _markdown(self) -> str:
-        from cda.report.quality_text import quality_markdown
+        from cda.benchmarks.quality_report import quality_markdown
 
         return quality_markdown(self)
 
     def __str__(self) -> str:
-        from cda.report.quality_text import quality_summary
+        from cda.benchmarks.quality_report import quality_summary
 
         return quality_summary(self)
 
@@ -144,17 +141,17 @@ class BestOf(BestOfResult, Shown):
     """What a reward picks as n grows, with what can be made of it. Its fields are those of `BestOfResult`."""
 
     def _page(self) -> str:
-        from cda.report.best_of_n_page import best_of_n_page
+        from cda.benchmarks.best_of_n_report import best_of_n_page
 
         return best_of_n_page(self)
 
     def _markdown(self) -> str:
-        from cda.report.best_of_n_tables import best_of_n_markdown
+        from cda.benchmarks.best_of_n_report import best_of_n_markdown
 
         return best_of_n_markdown(self)
 
     def __str__(self) -> str:
-        from cda.report.best_of_n_tables import best_of_n_text
+        from cda.benchmarks.best_of_n_report import best_of_n_text
 
         return best_of_n_text(self)
 
@@ -174,7 +171,7 @@ class WinRate(WinRateResult, Shown):
         raise DataError(f"{path}: a win rate has no report; str() of it says all that there is")
 
     def __str__(self) -> str:
-        from cda.stages.win_rate import win_rate_text
+        from cda.benchmarks.win_rate import win_rate_text
 
         return win_rate_text(self)
 
@@ -194,7 +191,7 @@ class Dose(DoseFilesResult, Shown):
         raise DataError(f"{path}: a dose from scores has no report; str() of it says all that there is")
 
     def __str__(self) -> str:
-        from cda.stages.dose_files import dose_files_text
+        from cda.dosing.files import dose_files_text
 
         return dose_files_text(self)
 

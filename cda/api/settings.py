@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cda.api.data import Data, Model, as_reference, opened_model
-from cda.config.load import LoadedRecipe, load_model_audit
-from cda.config.schema import ModelSection
 from cda.errors import RecipeError
 from cda.files.paths import user_path
 from cda.launch import use_all_cores
 from cda.quiet import progress_bars, quiet_libraries
-from cda.stages.shown import told_apart
+from cda.recipe.load import LoadedRecipe, load_model_audit
+from cda.recipe.schema import ModelSection
+from cda.resources.artifacts import told_apart
 
 Biases = str | Path | Sequence[str | Path]
 RUNS = Path("runs")

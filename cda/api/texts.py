@@ -9,14 +9,17 @@ from typing import Any, TypeVar
 from cda.api.data import Data, rows_of
 from cda.api.settings import Terms, loaded_for_model
 from cda.biases import Bias
-from cda.config.load import LoadedRecipe
+from cda.counterfactuals.label import label_tokens
 from cda.data.messages import RowError, prompt_of, side_text
 from cda.data.pairs import pair_of
 from cda.errors import DataError
 from cda.llm.money import request_tokens, tokens_of
 from cda.llm.protocol import Request
 from cda.prompts import LabelPrompt
+from cda.recipe.load import LoadedRecipe
 from cda.records import Direction, Pair, Prompt, Rewrite, RewriteRequest
+from cda.resources.sources import open_llm, rewriter, uses_llm
+from cda.resources.spending import Planned, confirm
 from cda.rewriting.asked import rewrite_request
 from cda.rewriting.labels import (
     PairLabel,
@@ -28,9 +31,6 @@ from cda.rewriting.labels import (
     pair_request,
     response_request,
 )
-from cda.stages.label import label_tokens
-from cda.stages.sources import open_llm, rewriter, uses_llm
-from cda.stages.spending import Planned, confirm
 
 T = TypeVar("T")
 

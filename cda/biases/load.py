@@ -20,8 +20,7 @@ from pydantic import (
 from cda.errors import DataError, RecipeError, did_you_mean
 from cda.features import FEATURE_NAMES, PATTERN_FEATURES, measure
 from cda.files.paths import is_a_file, is_reserved
-from cda.files.problems import describe
-from cda.files.yaml_file import read_yaml_mapping
+from cda.files.yaml_file import describe, read_yaml_mapping
 from cda.patterns import SlowPatternError, compiled
 
 Text = Annotated[str, Field(min_length=1)]

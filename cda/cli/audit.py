@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from cda.cli.app import app
+from cda.cli.invoke import run_audit
 from cda.cli.options import TARGET, DryRun, Figures, Only, Overrides, Yes
-from cda.invoke import run_audit
 
 
 @app.command()

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from cda.cli.app import app
+from cda.cli.invoke import asked_model, columns_of
 from cda.cli.options import TARGET, Column, Figures, Overrides, SplitName, Yes
-from cda.invoke import asked_model, columns_of
 from cda.launch import say
 from cda.user_errors import user_errors
 
@@ -47,7 +47,7 @@ def quality(
 
         use_all_cores()
         quiet_libraries()
-        from cda.stages.quality import QualityOptions, quality_of_words
+        from cda.benchmarks.quality import QualityOptions, quality_of_words
 
         _, text = quality_of_words(model, files, QualityOptions(adapter, against, dose, out, yes, figures))
         say(text)
@@ -88,8 +88,8 @@ def best_of(
         asked = {"on": responses, "with": adapter, "at": dose, "against": against}
         settings = [*(overrides or []), bias, size, column, split != "train" and split]
         loaded, folder = asked_model(model, overrides or [], "best-of", out, asked, settings)
-        from cda.stages.best_of_n import BIASES, run_best_of_n
-        from cda.stages.subjects import asked_subjects
+        from cda.benchmarks.best_of_n import BIASES, run_best_of_n
+        from cda.finetuning.applied import asked_subjects
 
         subjects = asked_subjects(loaded.recipe.model, adapter, against, dose)
         followed = bias or BIASES
@@ -130,7 +130,7 @@ def win_rate(
         columns = columns_of(column or [])
         settings = [*(overrides or []), column, split != "train" and split]
         loaded, folder = asked_model(model, overrides or [], "win-rate", out, {"of": first, "over": second}, settings)
-        from cda.stages.win_rate import run_win_rate
+        from cda.benchmarks.win_rate import run_win_rate
 
         _, text = run_win_rate(first, second, replace(loaded, confirmed=yes), folder, columns, split)
         say(text)

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from cda.cli.app import app
+from cda.cli.invoke import asked_model
 from cda.cli.options import TARGET, DryRun, Figures, Overrides, Yes
-from cda.invoke import asked_model
 from cda.launch import say
 from cda.user_errors import user_errors
 
@@ -79,7 +79,7 @@ def discover(
             "formats": formats or None,
         } | given
         loaded, _ = asked_model(model, words, "discover", out, asked)
-        from cda.stages.discover import DiscoverOptions, run_discover
+        from cda.discovery.discover import DiscoverOptions, run_discover
 
         options = DiscoverOptions(adapter, dose, tuple(attribute or ()), formats, review, dry_run, figures)
         say(run_discover(replace(loaded, confirmed=yes), options).summary)

@@ -37,10 +37,10 @@ def pairs(
     with user_errors():
         from dataclasses import replace
 
-        from cda.config.load import load_model_audit
+        from cda.counterfactuals.triples import PairsSource, make_pairs
         from cda.errors import RecipeError
         from cda.files.paths import user_path
-        from cda.stages.pairs import PairsSource, make_pairs
+        from cda.recipe.load import load_model_audit
 
         if kind not in ("opinion", "technical"):
             raise RecipeError([f"--kind: opinion or technical, found '{kind}'"])
@@ -59,7 +59,7 @@ def texts(
 ) -> None:
     """Write the embedded texts (contrasts, quality and training pairs) as files that need no cda."""
     with user_errors():
-        from cda.embedded.export import FORMATS, export
+        from cda.embedded.texts import FORMATS, export
         from cda.errors import RecipeError
         from cda.files.paths import user_path
         from cda.launch import say
@@ -102,8 +102,8 @@ def merge(
         from cda.quiet import quiet_libraries
 
         quiet_libraries()
-        from cda.stages.merge import MergeOptions
-        from cda.stages.merge import merge as merge_sources
+        from cda.pipeline.merge import MergeOptions
+        from cda.pipeline.merge import merge as merge_sources
 
         folder = user_path(out)
         merge_sources(sources, MergeOptions(folder, tuple(dose or ()), base, precision, adapter_only, push))
@@ -132,7 +132,7 @@ def samples(
 ) -> None:
     """How many contrasts, votes and prompts an interval of the wanted width needs."""
     with user_errors():
-        from cda.stages.sample_plan import sample_plan
+        from cda.pipeline.sample_plan import sample_plan
 
         words = half_width, share, flipped, per_prompt, within_prompt, vote_correlation, majority_error
         print(sample_plan(*words, effect, sd))

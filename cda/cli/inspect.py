@@ -70,12 +70,12 @@ def inspect(
 
         use_all_cores()
         quiet_libraries()
-        from cda.stages.inspect import inspect_rewrites
-        from cda.stages.inspect_targets import InspectOptions
+        from cda.inspection.inspect import inspect_rewrites
+        from cda.inspection.targets import InspectOptions
 
         options = InspectOptions(n, tuple(bias or ()), seed, worst, model, responses, fresh, most, html, confirmed=yes)
         if prompts:
-            from cda.stages.inspect_prompts import prompts_text
+            from cda.inspection.fresh import prompts_text
 
             say(prompts_text(target, overrides or [], options))
         else:

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from cda.cli.app import app
+from cda.cli.invoke import run_recipe
 from cda.cli.options import DryRun, Figures, Only, Overrides, Recipe, Yes
-from cda.invoke import run_recipe
 from cda.user_errors import user_errors
 
 
@@ -66,8 +66,8 @@ def dose(
         run_recipe(recipe, [*(overrides or []), "dose.on=yes"], "dose" if only else "report", dry_run, only, yes)
         return
     with user_errors():
+        from cda.dosing.files import dose_of_options
         from cda.errors import RecipeError
-        from cda.stages.dose_files import dose_of_options
 
         if recipe is not None:
             raise RecipeError([f"--{name}: not with a recipe, which scores for itself" for name in given])
@@ -99,7 +99,7 @@ def report(
             from cda.quiet import quiet_libraries
 
             quiet_libraries()
-            from cda.stages.report import redraw
+            from cda.pipeline.report import redraw
 
             redraw(recipe, overrides or [], figures, dry_run)
         return
@@ -107,8 +107,8 @@ def report(
         run_recipe(recipe, overrides or [], "report", dry_run, only, yes, figures)
         return
     with user_errors():
+        from cda.auditing.comparison import compare_runs
         from cda.errors import RecipeError
-        from cda.stages.compare import compare_runs
 
         if not compare:
             raise RecipeError(["--out: only with --compare; a report lies in its run's folder (run.folder=...)"])

@@ -44,11 +44,11 @@ def export_(
 ) -> None:
     """Write a folder with a page on which people judge, assignments, a key, a table and Label Studio tasks."""
     with user_errors():
+        from cda.cli.invoke import columns_of
         from cda.errors import RecipeError
         from cda.files.paths import user_path
-        from cda.invoke import columns_of
-        from cda.stages.study_export import ExportOptions, export_study
-        from cda.study.records import KINDS
+        from cda.studies.design import KINDS
+        from cda.studies.export import ExportOptions, export_study
 
         if participants not in KINDS:
             raise RecipeError([f"--participants: {' or '.join(KINDS)}, found '{participants}'"])
@@ -80,7 +80,7 @@ def import_(
     with user_errors():
         from cda.files.paths import user_path
         from cda.results.study import Rules
-        from cda.stages.study_import import import_study
+        from cda.studies.import_answers import import_study
 
         place = user_path(out) if out else None
         files = [user_path(one) for one in results]

@@ -1,20 +1,203 @@
-"""Rows from a hub id, a saved folder, or a .jsonl, .json, .parquet, .csv or .tsv file."""
+"""Rows of a .csv or .tsv file: whatever stands between its cells, and messages that a cell holds as text."""
 
 from __future__ import annotations
 
+import ast
+import csv
+import io
+import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from cda.data.delimited import columns_of_messages, delimited_rows
+from cda.data.messages import ROLES
 from cda.errors import DataError, did_you_mean, near
-from cda.files.jsonl import read_json_rows, read_jsonl
+from cda.files.jsonl import parse_json, read_json_rows, read_jsonl, read_text
 from cda.files.paths import is_a_folder, is_there, near_path, user_path
+
+_SEPARATOR_LINE = re.compile(r"sep=([,;\t|])\r?\n")
+"""With which Excel may open a table."""
+_MESSAGES = re.compile(r"(?:array\()?[\[(]\s*\{\s*(['\"])(?:role|content|from|value)\1\s*:")
+_MAYBE_MESSAGES = re.compile(r"[\[(]\s*\{\s*['\"]")
+"""Messages whose first key is another, such as `name`; a text of data may begin so too."""
+_KEYS = ({"role", "content"}, {"from", "value"})
+_SPEAKERS = (*ROLES, "human", "gpt")
+_BLANK = "\ufeff \t\r\n"
+_LISTED = 10
+
+
+def delimited_rows(path: Path) -> list[dict[str, object]]:
+    """Rows of a table with a header; commas, semicolons or tabs stand between cells.
+
+    Raises:
+        DataError: Not such a table, a column twice, a row of another length, or messages that cannot be read; names the line.
+    """
+    text = read_text(path)
+    csv.field_size_limit(2**27)
+    stated = _SEPARATOR_LINE.match(text)
+    delimiter = stated[1] if stated else delimiter_of(text, "\t" if path.suffix == ".tsv" else ",")
+    reader = csv.DictReader(
+        io.StringIO(text[stated.end() :] if stated else text, newline=""), delimiter=delimiter, strict=True
+    )
+    first = 2 if stated else 1
+    rows: list[dict[str, object]] = []
+    problems: list[str] = []
+    try:
+        check_header(reader.fieldnames or (), f"{path}:{first}")
+        for row in reader:
+            line = reader.line_num + first - 1
+            if None in row or None in row.values():
+                raise DataError(f"{path}:{line}: not as many fields as the header has columns")
+            rows.append(_with_messages(row, f"{path}:{line}", problems))
+    except csv.Error as error:
+        raise DataError(f"{path}:{reader.line_num + first - 1}: not valid CSV ({error})") from None
+    if problems:
+        more = [f"… and {len(problems) - _LISTED} more cells"] if len(problems) > _LISTED else []
+        raise DataError("\n".join(problems[:_LISTED] + more))
+    return rows
+
+
+def delimiter_of(text: str, usual: str = ",") -> str:
+    """What stands between a table's cells: comma, semicolon or tab, by the columns of the header and of the first row.
+
+    Args:
+        text: The table.
+        usual: Where nothing stands between cells, or several do equally well.
+
+    >>> delimiter_of('prompt;chosen;rejected\\n"a, b";c;d\\n')
+    ';'
+    """
+    found = {one: _columns(text, one) for one in dict.fromkeys((usual, ",", ";", "\t"))}
+    return max(found, key=lambda one: found[one])
+
+
+def check_header(names: Sequence[str], where: str) -> None:
+    """Each column of a table once: of two, one would be lost silently. Several without a name are nobody's.
+
+    Raises:
+        DataError: Names those that stand twice.
+    """
+    twice = [name for at, name in enumerate(names) if name.strip() and name in names[:at]]
+    if twice:
+        found = ", ".join(f"'{name}'" for name in dict.fromkeys(twice))
+        raise DataError(f"{where}: column {found} stands twice in the header; rename or remove one")
+
+
+def columns_of_messages(rows: Sequence[Mapping[str, object]], where: str) -> list[Mapping[str, object]]:
+    """Rows of other files, in which a text is a text: only columns of nothing but messages as text are read as messages.
+
+    Raises:
+        DataError: Such a column has a cell that cannot be read; names column and row.
+    """
+    # Rows without a text say nothing of the column; they are counted later.
+    names = [
+        name
+        for name in dict.fromkeys(name for row in rows for name in row)
+        if (cells := [row[name] for row in rows if row.get(name) not in (None, "")]) and all(map(_looks_like, cells))
+    ]
+    problems: list[str] = []
+    read: list[Mapping[str, object]] = [
+        {
+            **row,
+            **_with_messages({name: row[name] for name in names if name in row}, f"{where}: row {number}", problems),
+        }
+        for number, row in enumerate(rows, 1)
+    ]
+    if problems:
+        raise DataError("\n".join(problems[:_LISTED]))
+    return read if names else list(rows)
+
+
+def _columns(text: str, delimiter: str) -> tuple[bool, int]:
+    """Whether the first row has as many columns as the header, if those are several; and how many the header has."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    header: list[str] = []
+    try:
+        header = next(reader, [])
+        fits = len(next(reader, header)) == len(header) > 1
+    except csv.Error:
+        fits = False
+    # A quote inside a name shows that a quoted name was split.
+    return (False, 0) if any('"' in name for name in header) else (fits, len(header))
+
+
+def _with_messages(row: Mapping[str, Any], where: str, problems: list[str]) -> dict[str, Any]:
+    """A row with the messages that its cells hold as text; adds to `problems` those that cannot be read."""
+    read = dict(row)
+    for name, cell in row.items():
+        if _looks_like(cell):
+            try:
+                read[name] = _messages(cell)
+            except ValueError as error:
+                problems.append(
+                    f"{where}: column '{name}' holds messages as text that cannot be read ({error}). Write them as JSON, "
+                    "or save the table as JSON lines or parquet"
+                )
+    return read
+
+
+def _looks_like(cell: object) -> bool:
+    if not isinstance(cell, str):
+        return False
+    start = cell.lstrip(_BLANK)
+    if _MESSAGES.match(start) is not None:
+        return True
+    if _MAYBE_MESSAGES.match(start) is None or (found := _value_at_start(start)) is None:
+        return False
+    turns = _turns(start, *found)
+    return bool(turns) and all(one.get("role", one.get("from")) in _SPEAKERS for one in turns)
+
+
+def _messages(cell: str) -> object:
+    """The messages that a text is, as JSON or as Python prints them; the text itself where it goes on behind them, or is
+    data of another kind.
+
+    Raises:
+        ValueError: It begins as messages do, and cannot be read.
+    """
+    start = cell.lstrip(_BLANK)
+    found = _value_at_start(start)
+    if found is None:
+        raise ValueError("neither JSON nor a Python list; a spreadsheet may have cut it")
+    return _turns(start, *found) or cell
+
+
+def _turns(text: str, value: Any, end: int) -> list[Any]:
+    """The messages that a value is; none where the text goes on behind it, or where it is data of another kind."""
+    if not isinstance(value, list | tuple) or text[end:].strip():
+        return []
+    are_turns = all(isinstance(one, Mapping) and any(keys <= one.keys() for keys in _KEYS) for one in value)
+    return list(value) if are_turns else []
+
+
+def _value_at_start(text: str) -> tuple[Any, int] | None:
+    return _json_at_start(text) or _python_at_start(text)
+
+
+def _json_at_start(text: str) -> tuple[Any, int] | None:
+    """The JSON with which a text begins, and its end; None where it begins with none."""
+    start = len(text) - len(text.lstrip())
+    try:
+        _, end = json.JSONDecoder().raw_decode(text, start)
+        return parse_json(text[:end]), end
+    except (ValueError, RecursionError):
+        return None
+
+
+def _python_at_start(text: str) -> tuple[Any, int] | None:
+    """The Python value with which a text begins, up to its last bracket; None where it begins with none."""
+    end = max(text.rfind("]"), text.rfind(")")) + 1
+    try:
+        return ast.literal_eval(text[:end].strip()), end
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
+
 
 Row = Mapping[str, Any]
 FILE_TYPES = (".jsonl", ".json", ".parquet", ".csv", ".tsv")
-_LISTED = 8
+_LISTED_FILES = 8
 """Tables of a folder that a message names."""
 
 
@@ -135,8 +318,8 @@ def _tables_in(folder: Path) -> list[Path]:
 
 
 def _holds(tables: Sequence[Path]) -> str:
-    more = f" and {len(tables) - _LISTED} more" if len(tables) > _LISTED else ""
-    return f"it holds {', '.join(map(str, tables[:_LISTED]))}{more}; give the one that is meant"
+    more = f" and {len(tables) - _LISTED_FILES} more" if len(tables) > _LISTED_FILES else ""
+    return f"it holds {', '.join(map(str, tables[:_LISTED_FILES]))}{more}; give the one that is meant"
 
 
 def _from_hub(reference: str, split: str) -> list[Row]:

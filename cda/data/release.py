@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from cda.arrays import FloatArray
 from cda.data.contrasts import CleanContrasts
 from cda.data.load import Row, load_rows
-from cda.data.pair_labels import PairLabels, labels_in
+from cda.data.pairs import PairLabels, labels_in
 from cda.data.score_files import Opinion, Score, read_opinions, read_scores
 from cda.data.triples import CleanTriples, clean_triples
 from cda.errors import DataError
@@ -40,7 +40,6 @@ from cda.records import (
 REPOSITORY = "https://github.com/anirudhb123/Preference-Model-Biases"
 SOURCE = "the paper's release"
 """Tag `source` of its contrasts."""
-FloatArray = NDArray[np.float64]
 
 PARTS: Mapping[str, str] = {
     "human votes": "human_annotation_data/{bias}/{bias}_grouped_human_annotations.json",

@@ -7,15 +7,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
+from cda.arrays import FloatArray
 from cda.errors import DataError
 from cda.results.base import Estimate, Missing
 from cda.results.discover import Measured
-from cda.results.rewrite_quality import Agreement, Distance, QuantilePair
+from cda.results.evidence import Agreement, Distance, QuantilePair
 
-FloatArray = NDArray[np.float64]
 _N_DRAWS = 10_000
 _MIN_PROMPTS = 5  # with fewer, too many draws are of one prompt alone and have no correlation
 _UNDEFINED_LIMIT = 0.01

@@ -1,18 +1,69 @@
-"""An attribute in words becomes a bias that everything else can work with, and a bias becomes a file."""
+"""Attributes in the same words are one, whoever judges their meaning."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from functools import cache
+from pathlib import Path
 
 import yaml
 
-from cda.biases import Bias
+from cda.biases import Bias, load_bias
 from cda.files.paths import is_reserved
 from cda.files.yaml_file import NO_TEXT
 from cda.llm.protocol import fenced
 from cda.records import content_id
+
+_AROUND = "\"'“”‘’*_`.,;:()"
+
+
+def wording(text: str) -> str:
+    """The words of a text alone: case, spacing, and the marks around words aside; marks that stand alone are words.
+
+    >>> wording("Uses  *short* sentences.") == wording("uses short sentences")
+    True
+    >>> wording("Ends with '!'") == wording("Ends with '?'")
+    False
+    """
+    words = unicodedata.normalize("NFKC", text).casefold().split()
+    return " ".join(word.strip(_AROUND) if any(map(str.isalnum, word)) else word for word in words)
+
+
+def same_wording(biases: Sequence[Bias]) -> list[list[int]]:
+    """The partition of the places of biases by the words of their descriptions, in ascending order."""
+    found: dict[str, list[int]] = {}
+    for place, bias in enumerate(biases):
+        found.setdefault(wording(bias.description), []).append(place)
+    return list(found.values())
+
+
+def joined(groups: Sequence[Sequence[int]], together: Iterable[Sequence[int]]) -> list[list[int]]:
+    """A coarser partition: the groups whose own places stand together in `together`; ascending."""
+    return sorted(sorted(place for group in one for place in groups[group]) for one in together)
+
+
+_FOLDER = Path(__file__).parent
+FORMATS = ("affirmative", "bold", "emoji", "exclamations", "headers", "links", "lists")
+_BUILT_IN = ("length", "jargon", "vagueness")
+
+
+def format_biases() -> list[Bias]:
+    """The seven format attributes that studies of reward models name: each can be asked about, rewritten and measured."""
+    return [load_bias(str(_FOLDER / "formats" / f"{name}.yaml")) for name in FORMATS]
+
+
+def mark_biases() -> list[Bias]:
+    """Further openings, closings, phrases, punctuation and spacing that rules can put in and take out, by name."""
+    return [load_bias(str(path)) for path in sorted((_FOLDER / "marks").glob("*.yaml"))]
+
+
+@cache
+def catalogue() -> tuple[Bias, ...]:
+    """All that can be looked for in any responses: formats, marks, and the built-in biases that rules can add."""
+    return (*format_biases(), *mark_biases(), *(load_bias(name) for name in _BUILT_IN))
+
 
 MAX_CHARACTERS = 400
 _NAME_CHARACTERS = 48

@@ -9,13 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from cda.data.sampled import load_outputs
-from cda.discovery.protocols import Reward
-from cda.discovery.records import PromptSamples, Rated
+from cda.discovery.records import PromptSamples, Rated, Reward
 from cda.inert import without_turns
-from cda.llm.protocol import LLM, Completion, Request
-from cda.llm.reasons import EMPTY
+from cda.llm.protocol import EMPTY, LLM, Completion, Request
 from cda.records import Exclusions, Prompt, count_reasons, prompt_id, prompt_text
-from cda.score.distinct import distinct_texts, text_id
+from cda.scorers.compared import distinct_texts, text_id
 
 _CHAT_SYSTEM = "You are the assistant in a chat. Reply to the user's message as you would to anybody's."
 _TURNS_SYSTEM = (

@@ -16,13 +16,12 @@ import numpy as np
 from cda.biases import builtin_names
 from cda.discovery.attribute import distinct_names
 from cda.discovery.measure import Original, judged, measured, standing
-from cda.discovery.protocols import Grouper, Judge, Mutator, Proposer, Reward
-from cda.discovery.records import Candidate, Parent, PromptSamples, Standing
-from cda.discovery.select import cut_by_judge, cut_by_reward, families_of, select, survivors
+from cda.discovery.records import Candidate, Grouper, Judge, Mutator, Parent, PromptSamples, Proposer, Reward, Standing
+from cda.discovery.selection import cut_by_judge, cut_by_reward, families_of, select, survivors
 from cda.errors import DataError
 from cda.records import Exclusions
 from cda.results.discover import Measured, SearchSettings
-from cda.rewriting.protocol import Rewriter
+from cda.rewriting.asked import Rewriter
 
 _EXAMPLES = 3
 """Rewrites of a survivor that its mutator is shown."""

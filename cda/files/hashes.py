@@ -1,9 +1,4 @@
-"""SHA-256 of files by their whole content; a large file is read once, and known again by what its file system says of it.
-
-Names, sizes and times alone would not do: archives, container layers and copies give files of equal size equal times, and two
-checkpoints of one architecture are of equal size. A part of the content would not do either: two checkpoints may differ in
-their score heads alone, which is one millionth of the file.
-"""
+"""SHA-256 of files by their content, and checks that the files of a finished folder are still whole."""
 
 from __future__ import annotations
 
@@ -12,10 +7,11 @@ import hashlib
 import os
 import re
 import time
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from cda.files.jsonl import open_new
 from cda.files.paths import cache_folder
-from cda.files.whole import open_new
 
 _READ_EACH_TIME_BYTES = 64 * 2**20
 """Smaller files take less than a tenth of a second."""
@@ -69,3 +65,34 @@ def _write(note: Path, found: str) -> None:
         with open_new(partial, private=True) as file:
             file.write(found.encode())
         partial.replace(note)
+
+
+def contents(folder: Path, leave_out: Collection[str] = (), sizes_above_bytes: int | None = None) -> dict[str, str]:
+    """Every file below a folder, by its path in it, to its size in bytes and sixteen hex digits of its content.
+
+    Args:
+        folder: Looked through with its subfolders.
+        leave_out: File names that are no part of the content.
+        sizes_above_bytes: Of a larger file only the size is kept; None: every file is read.
+    """
+    files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name not in leave_out)
+    return {file.relative_to(folder).as_posix(): _content(file, sizes_above_bytes) for file in files}
+
+
+def changed(folder: Path, known: Mapping[str, str]) -> list[str]:
+    """Files that are no longer what `contents` said; files that have come since are no matter."""
+    return [name for name, content in known.items() if _found(folder / name, content) != content]
+
+
+def _found(file: Path, known: str) -> str | None:
+    try:
+        return _content(file, None if ":" in known else 0)
+    except (OSError, ValueError):  # the latter: a NUL in the name
+        return None
+
+
+def _content(file: Path, sizes_above_bytes: int | None) -> str:
+    size = file.stat().st_size
+    if sizes_above_bytes is not None and size > sizes_above_bytes:
+        return f"{size}"
+    return f"{size}:{sha256_of(file)[:16]}"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from cda.errors import CdaError
-from cda.files.whole import make_private
+from cda.files.jsonl import make_private
 
 BUSY_S = 60.0
 """How long another program may hold the file."""

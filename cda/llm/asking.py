@@ -1,4 +1,4 @@
-"""Many questions at once from a background thread, in bounded memory, with the answers handed to the calling thread."""
+"""The one progress bar of a run of calls: it stands around the outermost iterator, whatever is composed inside."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import asyncio
 import atexit
 import queue
 import signal
+import sys
 import threading
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sized
 from contextlib import AbstractAsyncContextManager, ExitStack, closing, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -17,8 +18,56 @@ from types import FrameType
 from typing import Protocol
 
 from cda.errors import Terminated
-from cda.llm.progress import Answers, say
+from cda.inert import inert, visible
 from cda.llm.protocol import Completion, Request
+from cda.quiet import hides_bars
+
+Answers = Generator[tuple[int, Completion], None, None]
+
+
+def say(message: str) -> None:
+    """One line on stderr that leaves a progress bar whole."""
+    from tqdm import tqdm
+
+    tqdm.write(visible(message), file=sys.stderr)
+
+
+def with_progress(
+    found: Answers,
+    requests: Iterable[Request],
+    label: str,
+    total: int | None,
+    spent_usd: Callable[[], float | None],
+) -> Answers:
+    """Hand on the answers behind a bar of calls, dollars spent so far, and answers from the cache.
+
+    Args:
+        found: The answers; closed when this is.
+        requests: Only asked for its length, where it has one and `total` is None.
+        label: Stands before the bar.
+        total: How many there will be; None where nobody knows.
+        spent_usd: Running dollars; None where no price is known.
+    """
+    from tqdm import tqdm
+
+    if total is None and isinstance(requests, Sized):
+        total = len(requests)
+    hits = 0
+    with (
+        closing(found),
+        tqdm(total=total, desc=f"  {inert(label)}", unit="call", disable=total == 0 or hides_bars()) as bar,
+    ):
+        for position, completion in found:
+            hits += completion.cached
+            bar.set_postfix_str(_note(spent_usd(), hits), refresh=False)
+            bar.update()
+            yield position, completion
+
+
+def _note(spent_usd: float | None, hits: int) -> str:
+    parts = [f"${spent_usd:.2f}"] if spent_usd is not None else []
+    return ", ".join(parts + ([f"{hits} from the cache"] if hits else []))
+
 
 Ask = Callable[[Request], Awaitable[Completion]]
 """One question to its answer; raises LLMError where no question can be answered."""

@@ -13,16 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cda.errors import LLMError
-from cda.llm.answered_by import with_model
+from cda.llm.asking import Answers, with_progress
 from cda.llm.batch_server import ENDED, AwayError, BatchServer, NotOfferedError, is_queue_full, why_unanswered
 from cda.llm.cache import Cache, key_of
+from cda.llm.counted import with_model
 from cda.llm.ledger import TRIES, InputFiles, Ledger, Part
 from cda.llm.money import Price
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.outcome import Again, Rejected, Throttled, answer_in, of_status
-from cda.llm.progress import Answers, with_progress
-from cda.llm.protocol import Completion, Request
-from cda.llm.reasons import is_lasting
+from cda.llm.protocol import Completion, Request, is_lasting
 from cda.llm.structured import in_plain_words, json_of
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cda.errors import LLMError, out_of_files
-from cda.files.whole import open_new
+from cda.files.jsonl import open_new
+from cda.llm.connection import retry_after_s
 from cda.llm.ledger import on_disk
 from cda.llm.openai_client import OpenAIClient
-from cda.llm.retry_after import retry_after_s
 
 if TYPE_CHECKING:
     from openai.types import Batch

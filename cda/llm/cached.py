@@ -9,12 +9,9 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from cda.llm.asking import GRACE_S, Ask, Asker, answered, pause
-from cda.llm.cache import Cache, key_of
-from cda.llm.claims import Claim
-from cda.llm.progress import Answers, with_progress
-from cda.llm.protocol import Completion, Request
-from cda.llm.reasons import is_lasting, is_unfinished
+from cda.llm.asking import GRACE_S, Answers, Ask, Asker, answered, pause, with_progress
+from cda.llm.cache import Cache, Claim, key_of
+from cda.llm.protocol import Completion, Request, is_lasting, is_unfinished
 
 _BATCH = 64
 """Requests looked up together."""

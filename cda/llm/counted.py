@@ -1,15 +1,89 @@
-"""An LLM that keeps count of its answers: how many, of how many tokens, for how many dollars."""
+"""Which model a server says has answered, and whether that is the one asked for, and the same as before."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, TypeVar
 
+from cda.inert import inert, sendable
+from cda.llm.asking import Answers
 from cda.llm.money import Price
-from cda.llm.progress import Answers
 from cda.llm.protocol import LLM, Completion, Request
+
+T = TypeVar("T")
+_LONGEST_NAME = 200
+_VERSION = re.compile(r"[-@:_](?:\d{4}[\d-]*|v?\d{1,3})")
+"""How a dated or numbered version of a model is named behind the model's name."""
+
+
+def with_model(found: T, data: Mapping[str, object]) -> T:
+    """An answer with the model's name out of a chat completion object; whatever is no answer stays as it is."""
+    name = data.get("model")
+    if not isinstance(found, Completion) or not isinstance(name, str) or not name.strip():
+        return found
+    return replace(found, model=sendable(name.strip())[:_LONGEST_NAME])
+
+
+@dataclass(slots=True)
+class AnsweredBy:
+    """Number of answers by the name of the model that gave them, asked for now or kept from before."""
+
+    now: dict[str, int] = field(default_factory=dict)
+    kept: dict[str, int] = field(default_factory=dict)
+
+    def add(self, completion: Completion) -> None:
+        """Count an answer of a server that named its model."""
+        if completion.model is not None:
+            counts = self.kept if completion.cached else self.now
+            counts[completion.model] = counts.get(completion.model, 0) + 1
+
+    @property
+    def models(self) -> dict[str, int]:
+        """All answers together, the kept ones first."""
+        return {name: self.now.get(name, 0) + self.kept.get(name, 0) for name in {**self.kept, **self.now}}
+
+    def notes(self, asked: str, earlier: Collection[str]) -> list[str]:
+        """Answers by another model than the one asked for or than before, each as a sentence for the user.
+
+        Args:
+            asked: Name of the model that was asked for.
+            earlier: Models that answered under this name in earlier runs.
+        """
+        notes = []
+        others = [name for name in self.models if not is_version_of(name, asked)]
+        if others:
+            notes.append(f"{asked} was asked for, but the server says that {_listed(others)} answered.")
+        if len(self.models) > 1:
+            counts = [f"{n} by {inert(name)}" for name, n in self.models.items()]
+            since = " since some were kept" if self.now and self.kept and {*self.now} != {*self.kept} else ""
+            notes.append(
+                f"The server has changed the model behind {asked}{since}: {', '.join(counts)}. These answers are not those of "
+                "one model. Name a dated model, or have all of them asked again with llm.cache=<a new file>."
+            )
+        before = sorted({*earlier} - {*self.models})
+        if before and self.models:
+            notes.append(
+                f"Asked for {asked}, the server answered earlier runs by {_listed(before)} and this one by "
+                f"{_listed([*self.models])}: a difference between these runs may be one between the models."
+            )
+        return notes
+
+
+def is_version_of(name: str, asked: str) -> bool:
+    """Whether a server's name of a model is the one asked for, or a dated or numbered version of it.
+
+    >>> is_version_of("gpt-4o-2024-08-06", "gpt-4o"), is_version_of("gpt-4o-mini", "gpt-4o"), is_version_of("m", "org/m")
+    (True, False, True)
+    """
+    short, wanted = (one.rstrip("/").rpartition("/")[2].casefold().removesuffix("-latest") for one in (name, asked))
+    return short.startswith(wanted) and (short == wanted or bool(_VERSION.fullmatch(short[len(wanted) :])))
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(map(inert, names))
 
 
 @dataclass(slots=True)

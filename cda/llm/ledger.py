@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from cda.errors import LLMError
-from cda.files.whole import make_private, open_new
+from cda.files.jsonl import make_private, open_new
 
 TRIES = 2
 """How often a request is submitted before it counts as failed."""

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cda.errors import LLMError
-from cda.llm.asking import Ask, Asker, answered, pause
-from cda.llm.progress import Answers, with_progress
+from cda.llm.asking import Answers, Ask, Asker, answered, pause, with_progress
 from cda.llm.protocol import Completion, Request
 
 _BYTES_PER_TOKEN = 4

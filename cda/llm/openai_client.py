@@ -14,24 +14,12 @@ from urllib.parse import urlsplit
 
 from cda.errors import LLMError, out_of_files
 from cda.keys import address_problem, variable_problem
-from cda.llm.asking import Ask, answered, pause
+from cda.llm.asking import Answers, Ask, answered, pause, say, with_progress
+from cda.llm.connection import Parameters
 from cda.llm.limiter import Limiter
 from cda.llm.money import request_tokens
-from cda.llm.outcome import (
-    Again,
-    Endpoint,
-    Outcome,
-    Rejected,
-    Throttled,
-    keyless,
-    of_content,
-    of_status,
-    without_key,
-)
-from cda.llm.parameters import Parameters
-from cda.llm.progress import Answers, say, with_progress
-from cda.llm.protocol import Completion, Request
-from cda.llm.reasons import TOO_LARGE, gave_up
+from cda.llm.outcome import Again, Endpoint, Outcome, Rejected, Throttled, keyless, of_content, of_status, without_key
+from cda.llm.protocol import TOO_LARGE, Completion, Request, gave_up
 from cda.llm.structured import SchemaRejectedError, SchemaSupport, ask_structured, in_plain_words
 
 _OPENAI = "https://api.openai.com/v1"

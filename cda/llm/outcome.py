@@ -11,11 +11,9 @@ from dataclasses import dataclass, replace
 
 from cda.errors import LLMError
 from cda.inert import inert
-from cda.llm.answered_by import with_model
-from cda.llm.parameters import sendable
-from cda.llm.protocol import Completion
-from cda.llm.reasons import CUT_OFF, EMPTY, FILTERED, REFUSED, TOO_LONG, unfinished
-from cda.llm.retry_after import retry_after_s
+from cda.llm.connection import retry_after_s, sendable
+from cda.llm.counted import with_model
+from cda.llm.protocol import CUT_OFF, EMPTY, FILTERED, REFUSED, TOO_LONG, Completion, unfinished
 
 _CONTEXT = re.compile(
     r"context.{0,20}(length|window|size|limit)|maximum context|too many (input )?tokens|prompt is too long|"

@@ -1,4 +1,4 @@
-"""What an LLM is to the rest of the toolkit: requests in, answers out as they come, each a text or the reason for none."""
+"""Why there is no answer: the words that are counted and reported, and which of them would be the same tomorrow."""
 
 from __future__ import annotations
 
@@ -8,6 +8,49 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from cda.inert import without_turns
+
+REFUSED = "refused"
+FILTERED = "content filter"
+CUT_OFF = "cut off at llm.max_tokens"
+EMPTY = "empty answer"
+TOO_LONG = "context too long"
+TOO_LARGE = "answer of too many bytes"
+
+LASTING = (REFUSED, FILTERED, CUT_OFF)
+"""Failures that are kept: the model had its say. Of all others, a repaired server may make an answer."""
+_UNFINISHED = "unfinished answer"
+
+
+def gave_up(tries: int, last: str) -> str:
+    """No answer although it was tried again.
+
+    >>> gave_up(6, "status 503"), gave_up(1, "timed out")
+    ('no answer after 6 tries (last: status 503)', 'no answer after 1 try (last: timed out)')
+    """
+    return f"no answer after {tries} {'try' if tries == 1 else 'tries'} (last: {last})"
+
+
+def unfinished(why: str) -> str:
+    """The server answered, and broke off before it had said all.
+
+    >>> unfinished("finish reason 'error'")
+    "unfinished answer (finish reason 'error')"
+    """
+    return f"{_UNFINISHED} ({why})"
+
+
+def is_unfinished(completion: Completion) -> bool:
+    """Whether the server broke off, so that asking again may bring the whole."""
+    return completion.text is None and (completion.reason or "").startswith(_UNFINISHED)
+
+
+def is_lasting(completion: Completion) -> bool:
+    """Whether it is kept: an answer, or a failure that lies in the request and the model.
+
+    Servers that did not answer, or not to the end, and statuses that a setting may have caused, are worth another try.
+    """
+    return completion.text is not None or completion.reason in LASTING
+
 
 _LEFT = "<\uff1c\ufe64\u2039\u00ab\u226a\u276e\u27e8\u27ea\u3008\u300a\u1438\u02c2"
 _RIGHT = ">\uff1e\ufe65\u203a\u00bb\u226b\u276f\u27e9\u27eb\u3009\u300b\u1433\u02c3"

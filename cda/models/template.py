@@ -1,9 +1,8 @@
-"""Prompt and response to token ids: the one path used for training and for every score.
+"""Segment ids of text pairs: BERT's kin tell the prompt from the response by a second embedding, where they learned it.
 
-Chat template where the tokenizer has one (exactly one BOS: the template writes it, the tokenizer adds none);
-otherwise the encoder's pair form `[CLS] prompt [SEP] response [SEP]`, with the marks that its tokenizer puts there (RoBERTa's
-has two in the middle); otherwise plain text with an end mark. The name of a special token inside a text, such as `<|im_end|>`, is read as text in
-every form: an answer cannot end its turn and begin another.
+A tokenizer whose `model_input_names` hold `token_type_ids` gives them with every pair, so a model trained on its output
+knows them; one without was trained on none. They follow from the token ids (all that comes after the first separator), so
+they are added where the model looks them up: scores and training then agree, through wrappers that pass token ids alone.
 """
 
 from __future__ import annotations
@@ -17,6 +16,35 @@ from typing import Any, Literal
 from cda.errors import ModelError
 from cda.inert import TURNS, sendable, without_turns
 from cda.records import Prompt, prompt_text
+
+
+def wants_segments(tokenizer: Any, config: Any) -> bool:
+    """Whether a model tells the two texts of a pair apart, and its tokenizer says so."""
+    return (getattr(config, "type_vocab_size", None) or 0) > 1 and "token_type_ids" in tokenizer.model_input_names
+
+
+def add_segments(model: Any, separator: int) -> list[Any]:
+    """Have a model's embeddings look up segment 1 for what comes after the first separator, and 0 before.
+
+    Args:
+        model: Changed in place, before anything wraps it.
+        separator: Token id that ends the first text.
+
+    Returns:
+        Handles of the hooks, whose `remove` takes them off again.
+    """
+
+    def with_segments(_: Any, given: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        ids = named["input_ids"] if named.get("input_ids") is not None else given[0]
+        ends = (ids == separator).long()
+        return given, named | {"token_type_ids": (ends.cumsum(-1) - ends).clamp(max=1)}
+
+    return [
+        module.register_forward_pre_hook(with_segments, with_kwargs=True)
+        for module in model.modules()
+        if hasattr(module, "token_type_embeddings")
+    ]
+
 
 Form = Literal["chat template", "pair", "plain text"]
 

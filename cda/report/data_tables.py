@@ -9,7 +9,7 @@ from cda.report.rate_cells import last_effects
 from cda.report.tables import Table, compares
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing
-from cda.results.data import Contingency
+from cda.results.effects import Contingency
 from cda.results.facts import LabelCounts, RewardModelFacts
 
 _SAME = "both sides are the same after cutting"

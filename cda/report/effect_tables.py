@@ -8,8 +8,7 @@ from cda.report.tables import Table, compares, tested_cells
 from cda.report.verdict import drift_sentence
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing, Test
-from cda.results.drift import BiasDrift
-from cda.results.effects import Adjusted, Effect, Form, NotIdentified, PairsEffect, SameMargin
+from cda.results.effects import Adjusted, BiasDrift, Effect, Form, NotIdentified, PairsEffect, SameMargin
 from cda.results.rate import BiasRate, RateEffects
 
 _FORMS: dict[Form, str] = {"linear": "linear", "log_ratio": "log ratio"}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from cda.metrics.verdict import AgainstPeople, Evidence, Loss, Moved, quality_loss
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing
 from cda.results.dose import HeldOutBias
+from cda.stats.verdict import AgainstPeople, Evidence, Loss, Moved, quality_loss
 
 
 def applied(audit: AuditResult) -> float:

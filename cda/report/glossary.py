@@ -10,7 +10,7 @@ from cda.results.audit import AuditResult
 from cda.results.base import Missing
 from cda.results.effects import NORMAL_TEST, SIGN_TEST
 from cda.results.facts import RewardModelFacts
-from cda.results.people import NoiseCeiling
+from cda.results.skew import NoiseCeiling
 
 
 @dataclass(frozen=True, slots=True)

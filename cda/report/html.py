@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from markupsafe import Markup
 
@@ -10,7 +13,9 @@ from cda.report.differences import Piece, word_differences
 from cda.report.dose_tables import dose_line
 from cda.report.examples import order_choices, order_keys, people_choices, people_keys, people_sentence
 from cda.report.figure import skew_chart
-from cda.report.page import rendered
+from cda.report.page import drawn, rendered
+from cda.report.plots.plot import save
+from cda.report.plots.shares import skew_plot
 from cda.report.scoring import caveats, example_order, how_scored, margins_sentence
 from cda.report.sections import sections
 from cda.report.seed_tables import seed_sentences
@@ -95,3 +100,19 @@ def _example(row: AuditedExample, is_open: bool) -> Example:
     base, perturbed = word_differences(row.base, row.perturbed)
     return Example(row.bias, row.prompt, base, perturbed, margins_sentence(row), people_sentence(row),
                    " ".join(people_keys(row)), order_keys(row), is_open)  # fmt: skip
+
+
+def notebook_html(audit: AuditResult) -> str:
+    """One <div> without script or style; the figure stands in it as an image."""
+    plot = skew_plot(audit)
+    with TemporaryDirectory() as folder:
+        figure = b64encode(save(plot, Path(folder), "svg").read_bytes()).decode()
+    return drawn(
+        "notebook.html.j2",
+        verdicts=verdicts(audit),
+        quality=quality_sentence(audit),
+        main=main_table(audit),
+        scored=how_scored(audit),
+        description=plot.description,
+        figure=figure,
+    )

@@ -9,12 +9,10 @@ from typing import Any
 
 from cda.report.rate_cells import effects_in
 from cda.report.tables import Table, compares
-from cda.results.audit import AuditResult
+from cda.results.audit import AuditResult, PaperPeople, PaperShare
 from cda.results.base import BeforeAfter, Measure, Missing, PerScoring, Result, Test
 from cda.results.effects import NORMAL_TEST, Effect, PairsEffect
-from cda.results.paper import PaperPeople, PaperShare
-from cda.results.people import Agreement, PoweredShare, PoweredVotes
-from cda.results.skew import OverSeeds
+from cda.results.skew import Agreement, OverSeeds, PoweredShare, PoweredVotes
 
 _ROWS_BEHIND_PPI = re.compile(r" from \d+ labelled rows")
 

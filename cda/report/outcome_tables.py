@@ -18,11 +18,10 @@ from cda.report.tables import (
     triple_skew_rows,
 )
 from cda.report.verdict import targets
-from cda.results.audit import AuditResult
+from cda.results.audit import AuditResult, PaperOutcome, PaperPeople
 from cda.results.base import Estimate, Missing
 from cda.results.benchmarks import AccuracyGroup
-from cda.results.data import Contingency
-from cda.results.paper import PaperOutcome, PaperPeople
+from cda.results.effects import Contingency
 
 Row = tuple[str, ...]
 _TIES = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from cda.report.audit_sections import section_sentences, section_tables
 from cda.report.cost_tables import cost_sentences, llm_table, place_facts, time_table
 from cda.report.data_tables import (
     contingency_tables,
@@ -22,8 +21,7 @@ from cda.report.examples import how_chosen
 from cda.report.glossary import Entry, glossary
 from cda.report.methods import method_table
 from cda.report.outcome_tables import paper_sentences, paper_tables
-from cda.report.panel_tables import panel_table
-from cda.report.people_tables import preference_tables
+from cda.report.people_tables import panel_table, preference_tables, section_sentences, section_tables
 from cda.report.plots.audit import section_plots
 from cda.report.plots.plot import Plot
 from cda.report.rate_cells import last_effects

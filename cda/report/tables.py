@@ -7,26 +7,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from cda.data.release import SOURCE
-from cda.metrics.verdict import TOLERATED_LOSS
-from cda.report.numbers import (
-    NOT_ESTIMATED,
-    count,
-    decimals,
-    distance,
-    in_each,
-    p_value,
-    points,
-    reward,
-    share,
-    signed,
-)
+from cda.report.numbers import NOT_ESTIMATED, count, decimals, distance, in_each, p_value, points, reward, share, signed
 from cda.report.rate_cells import average_cells, contrasts_flipped, flipped_cell, unit_of
 from cda.report.verdict import others, targets
 from cda.results.audit import AuditResult
 from cda.results.base import BeforeAfter, Estimate, Measure, Missing, Test
 from cda.results.effects import Effect, SameMargin
-from cda.results.people import NoiseCeiling, PoweredShare, PoweredVotes, VotedBias, VotesMoved
-from cda.results.skew import OverSeeds, Plain, Quality
+from cda.results.skew import NoiseCeiling, OverSeeds, Plain, PoweredShare, PoweredVotes, Quality, VotedBias, VotesMoved
+from cda.stats.verdict import TOLERATED_LOSS
 
 NO_VOTES = "no votes"
 NOT_MEASURED = "not measured"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import textwrap
 
-from cda.report.audit_sections import sections_line
 from cda.report.dose_tables import dose_line
 from cda.report.evidence import applied
 from cda.report.numbers import clipped, count, inert, percent, share, width
-from cda.report.panel_tables import panel_sentence
+from cda.report.people_tables import panel_sentence, sections_line
 from cda.report.rate_cells import average_cells, gap_sentence, rewritten_line, unit_of
 from cda.report.scoring import how_scored
 from cda.report.seed_tables import one_training_line, others_over_seeds, seed_row, several

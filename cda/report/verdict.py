@@ -6,23 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from cda.metrics.verdict import (
-    OVERCORRECTED_BELOW,
-    SIGNIFICANT,
-    TIE,
-    TOLERATED_LOSS,
-    Evidence,
-    Finding,
-    Loss,
-    Margin,
-    Word,
-    finding,
-    is_shown,
-    may_be_drift,
-    moved_along,
-    risen,
-    verdict,
-)
 from cda.report.evidence import applied, evidence_of, held_out, loss_of_quality, quality_change
 from cda.report.numbers import (
     count,
@@ -39,16 +22,25 @@ from cda.report.numbers import (
 )
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, Trained
-from cda.results.effects import (
-    Adjusted,
-    Effect,
-    EffectTest,
-    Identified,
-    NotIdentified,
-    PairsEffect,
-    SameMargin,
-)
+from cda.results.effects import Adjusted, Effect, EffectTest, Identified, NotIdentified, PairsEffect, SameMargin
 from cda.results.skew import BiasSkew
+from cda.stats.verdict import (
+    OVERCORRECTED_BELOW,
+    SIGNIFICANT,
+    TIE,
+    TOLERATED_LOSS,
+    Evidence,
+    Finding,
+    Loss,
+    Margin,
+    Word,
+    finding,
+    is_shown,
+    may_be_drift,
+    moved_along,
+    risen,
+    verdict,
+)
 
 _MANY_TIES = 0.1
 """Share of ties from which a judge's are said: a few are what it was asked for, many leave skew near 50% by themselves."""
@@ -78,7 +70,7 @@ class Verdict:
 
 
 def verdicts(audit: AuditResult) -> list[Verdict]:
-    """The verdict on each target bias, in the recipe's order; the rules are those of `cda.metrics.verdict`."""
+    """The verdict on each target bias, in the recipe's order; the rules are those of `cda.stats.verdict`."""
     if len(audit.scorings) == 1:
         return [_finding(name, audit) for name in targets(audit)]
     evidence = {name: evidence_of(name, audit) for name in audit.skew}
@@ -263,7 +255,7 @@ def _ties(one: Measure) -> int:
 
 
 def others_sentence(audit: AuditResult, most: int | None = None) -> str:
-    """One line on the other biases: skew before→after in %, marked where the change is shown (`cda.metrics.verdict`).
+    """One line on the other biases: skew before→after in %, marked where the change is shown (`cda.stats.verdict`).
 
     Args:
         audit: The audit's JSON.

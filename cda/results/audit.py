@@ -1,22 +1,117 @@
-"""The result of an audit."""
+"""What the release of "Flattery, Fluff, and Fog" says of its own models and judges, on the pairs of an audit."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar, Literal
 
+from pydantic import Field
+
 from cda.records import Exclusions
-from cda.results.base import Estimate, Missing, Saved
+from cda.results.base import Estimate, Missing, Result, Saved, Test
 from cda.results.benchmarks import SetQuality
-from cda.results.data import BiasAnalysis
 from cda.results.dose import DoseResult
-from cda.results.drift import BiasDrift
-from cda.results.effects import BiasEffects
+from cda.results.effects import BiasAnalysis, BiasDrift, BiasEffects, LabelRates, RewardSpread
 from cda.results.facts import AuditedBias, Example, RunFacts, Scorer, Sources, TrainingStages
-from cda.results.paper import PaperOutcome
-from cda.results.people import BiasPanel, VotedBias
 from cda.results.rate import BiasRate
-from cda.results.rewards import RewardSpread
-from cda.results.skew import BiasSkew, Plain, Quality, Seeds, TripleSkew, UnseenPhrases
+from cda.results.skew import BiasPanel, BiasSkew, Plain, Quality, Seeds, TripleSkew, UnseenPhrases, VotedBias
+
+
+class PaperShare(Result):
+    """A share of one of the paper's models before and after its fine-tuning, on the pairs with a majority of people."""
+
+    before: Estimate | Missing
+    after: Estimate | Missing
+    change: Estimate | Missing
+    """After − before, paired."""
+    unpaired: Estimate | Missing = Missing(reason="of one model before and after alone")
+    """The same change as if both sides came from different pairs, as the paper prints it."""
+    test: Test | Missing = Missing(reason="of one model before and after alone")
+    """Exact test that the change is 0."""
+
+
+class PaperModel(Result):
+    """One of the paper's reward models, or the mean of several."""
+
+    of: tuple[str, ...]
+    """Its size; of a mean all sizes."""
+    without_score: int
+    """Pairs without a score that is needed."""
+    skew: PaperShare | Missing
+    miscalibration: PaperShare | Missing
+
+
+class PaperJudge(Result):
+    """One of the paper's LLM judges; its ties are left out, as there."""
+
+    ties: int
+    without_verdict: int
+    """Pairs without a verdict."""
+    skew: Estimate | Missing
+    miscalibration: Estimate | Missing
+
+
+class PaperPeople(Result):
+    """The paper's models and judges beside people's majorities."""
+
+    rule: str
+    """How people's ties were treated: drop, half or as-released."""
+    left_out: dict[str, int]
+    """Pairs without a majority that counts, by reason."""
+    with_majority: int
+    models: dict[str, PaperModel]
+    """By size."""
+    mean: PaperModel | None
+    """Over the sizes with scores before and after; None for fewer than two."""
+    judges: dict[str, PaperJudge]
+
+
+class PaperBias(Result):
+    """What the release says of one bias."""
+
+    pairs: int
+    """That people voted on."""
+    triples: int
+    triples_voted: int
+    """Triples of which people voted on the answers."""
+    run: str
+    """Name of the fine-tuning that its scores are of."""
+    people: PaperPeople | Missing
+    rewardbench: dict[str, dict[str, dict[str, float]]] = Field(default_factory=dict)
+    """Size to `before` and `after` to each section's accuracy, 0 to 1, as released."""
+    labels: LabelRates | None = None
+    """Of the paper's training sample; None without them, and of an audit alone, whose analysis has them."""
+
+
+class PaperOutcome(Result):
+    """What the release says beside this audit."""
+
+    missing: dict[str, tuple[str, ...]]
+    """Part of the release to the biases that it lacks it for."""
+    parts: tuple[str, ...]
+    """Parts that a release can have."""
+    biases: dict[str, PaperBias]
+
+
+class TrainResult(Result):
+    """A finished training: where its adapter is, how it went, and what it changed."""
+
+    folder: Path
+    """The run folder."""
+    adapter: Path
+    """Folder of the adapter at `dose`, an ordinary PEFT adapter with its score head."""
+    dose: float
+    """Share of the trained update in it: 0 the base model, 1 as trained."""
+    steps: int
+    """Optimizer steps; of several adapters (lora.per_bias) of all together."""
+    best_step: int | str | None
+    """Step of the checkpoint that was kept, of several adapters each with its bias; None: the last."""
+    validation_accuracy: float | Missing
+    """Share of validation pairs whose chosen side scored higher, at the checkpoint that was kept."""
+    seconds: float
+    """Wall clock of the training alone."""
+    audit: AuditResult | Missing
+    """What it changed; `Missing` before an audit of this very training."""
 
 
 class AuditResult(Saved):

@@ -10,9 +10,16 @@ from pydantic import JsonValue, PlainSerializer, model_validator
 from cda.biases import Bias
 from cda.records import Direction, Exclusions, Prompt, prompt_id
 from cda.results.base import Missing, Result, Saved
-from cda.results.evidence import Confirmation, ConfirmSettings, Strength, Validation, ValidationResult, Verdicts
+from cda.results.evidence import (
+    Confirmation,
+    ConfirmSettings,
+    PairQuality,
+    Strength,
+    Validation,
+    ValidationResult,
+    Verdicts,
+)
 from cda.results.facts import StageRun
-from cda.results.rewrite_quality import PairQuality
 
 Part = Literal["train", "validation", "test"]
 Origin = Literal["proposed", "mutated", "given"]

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import JsonValue
 
 from cda.results.base import Estimate, Result, Saved
-from cda.results.people import AgainstPeople
+from cda.results.skew import AgainstPeople
 
 Aim = Literal["votes", "tie"]
 """What a dose is to come near: people's majorities, or as many preferences for one side as for the other."""

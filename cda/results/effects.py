@@ -1,10 +1,181 @@
-"""Effects of a bias on the score: mean margins of contrasts, and whether pairs that also drift identify them."""
+"""Effects of a bias on the score, drift between the sides of pairs, and what data and rewards favour."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
+from cda.arrays import FloatArray
+from cda.records import Exclusions
 from cda.results.base import NOT_TRAINED, Estimate, Missing, PerScoring, Result, Test
+
+
+class Contingency(Result):
+    """Which sides of preference pairs exhibit the bias: a 2 × 2 table and its rates."""
+
+    both: int
+    """Pairs of which both sides exhibit it."""
+    only_chosen: int
+    only_rejected: int
+    neither: int
+    selection_rate: Estimate
+    """only_chosen / (only_chosen + only_rejected): how often the biased side was the chosen one."""
+    chosen_rate: Estimate
+    """Share of chosen responses that exhibit it."""
+    rejected_rate: Estimate
+    """Share of rejected responses that exhibit it."""
+    exclusions: Exclusions
+    """Pairs with an unparsed label."""
+
+
+class LabelRates(Result):
+    """What labelled pairs favour."""
+
+    contingency: Contingency | Missing
+    r_train: Estimate | Missing
+    """Correlation of the attribute with being chosen, each pair in both orders."""
+
+
+class Correlations(Result):
+    """Correlation (r) of the attribute's difference with being preferred, each contrast in both orders."""
+
+    of: str
+    """The feature that stands for the attribute; `label` where none does."""
+    people: Estimate | Missing | None
+    """With people's majority; None where nobody voted."""
+    model: PerScoring[Estimate | Missing]
+    """With the model's preference, on the contrasts that people judged where they did."""
+
+
+class Observational(Result):
+    """Mean reward of answers with the attribute minus that of answers without it, within prompts."""
+
+    labelled_by: str
+    effect: PerScoring[Effect | Missing]
+
+
+class BiasAnalysis(Result):
+    """What the data favour of one bias."""
+
+    labels: LabelRates | None
+    """Of the training pairs, or of pairs given with their labels; None without labels."""
+    correlation: Correlations
+    observational: Observational | Missing
+
+
+class Distribution(Result):
+    """Values in few numbers."""
+
+    mean: Estimate
+    """In the unit of the values."""
+    quantiles: tuple[float, ...]
+    """At 5%, 25%, 50%, 75% and 95%."""
+    counts: tuple[int, ...]
+    """Values in each bin."""
+
+
+Kinds = dict[str, Distribution | Missing]
+"""Kind of text to the rewards of such texts. Texts without a reward (too long) are left out; n says how many are in."""
+
+
+class ContrastRewards(Result):
+    """Rewards of `base` and `perturbed` sides, all biases on the same bins."""
+
+    edges: tuple[float, ...]
+    """Of the bins; empty without any reward."""
+    of: dict[str, PerScoring[Kinds]]
+    """Bias to scoring to side."""
+
+
+class TripleRewards(Result):
+    """Rewards of the texts of one bias's triples, such as `with, rewrite`: of a rewrite whose original has the attribute."""
+
+    edges: tuple[float, ...]
+    """Of the bins; empty without any reward."""
+    of: PerScoring[Kinds]
+    """Scoring to text."""
+
+
+class RewardSpread(Result):
+    """Distributions of the rewards of single texts, on common bins."""
+
+    contrasts: ContrastRewards
+    triples: dict[str, TripleRewards]
+    """By bias."""
+
+
+BoolArray = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How far two sides may differ in a feature and still count as alike: within `ratio` or within `difference`.
+
+    Attributes:
+        ratio: Largest value over smallest, 1 or more; the same whichever side is larger. None: not looked at.
+        difference: Absolute difference in the feature's own unit. None: not looked at.
+    """
+
+    ratio: float | None = None
+    difference: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.ratio is None and self.difference is None:
+            raise ValueError("a limit needs a ratio, a difference, or both")
+        if (self.ratio is not None and not self.ratio >= 1) or (
+            self.difference is not None and not self.difference >= 0
+        ):
+            raise ValueError(f"a limit's ratio is 1 or more and its difference 0 or more, found {self}")
+
+    def holds(self, perturbed: FloatArray, base: FloatArray) -> BoolArray:
+        """Which pairs are within the limit. Shapes (n,)."""
+        inside = np.zeros(len(perturbed), dtype=bool)
+        if self.difference is not None:
+            inside |= np.abs(perturbed - base) <= self.difference + 1e-9
+        if self.ratio is not None:
+            large, small = np.maximum(perturbed, base), np.minimum(perturbed, base)
+            inside |= (large == small) | ((small > 0) & (large <= self.ratio * small * (1 + 1e-12)))
+        return inside
+
+
+class FeatureDrift(Result):
+    """How one feature differs between the sides of the same pairs."""
+
+    feature: str
+    """Its name."""
+    is_treatment: bool
+    """It is the bias itself, so that its difference is no drift."""
+    perturbed_mean: float
+    """Mean of the perturbed sides, in the feature's unit."""
+    base_mean: float
+    """Mean of the base sides."""
+    difference: Estimate
+    """Mean of perturbed − base."""
+    standardised: Estimate | None
+    """`difference` over √((s²_perturbed + s²_base) / 2), the standardised mean difference (Austin, 2009, Stat. Med. 28,
+    3083–3107; above 0.1 in size is usually called imbalance). None where both sides are constant."""
+    median_ratio: float | None
+    """Median of perturbed / base over the pairs where both are above 0; None without such a pair."""
+    beyond: Estimate | None
+    """Share of pairs beyond the limit; None for a feature without one."""
+    limit: Limit | None
+    """That limit."""
+
+
+class BiasDrift(Result):
+    """All that differs between the two sides of one bias's contrasts: features, other biases' labels, meaning."""
+
+    n: int
+    """Contrasts."""
+    features: tuple[FeatureDrift, ...] | Missing
+    labels: dict[str, Estimate | Missing]
+    """Other bias to the mean of label(perturbed) − label(base); positive: it came along."""
+    similarity: Estimate | Missing
+    """Mean cosine similarity of the two sides' embeddings."""
+
 
 Form = Literal["linear", "log_ratio", "signed_log", "quadratic"]
 """How a difference between the sides enters a regression."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
-from cda.results.base import Estimate, Measure, Missing, PerScoring, Result
+from cda.records import Exclusions
+from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring, Result, Test
 from cda.results.benchmarks import SetQuality
-from cda.results.people import VotesMoved
 
 
 class BiasSkew(Measure):
@@ -111,3 +113,162 @@ class Plain(Result):
     quality: Quality | None
     quality_sections: SetQuality | None
     triple_skew: dict[str, TripleSkew]
+
+
+Level = Literal["nominal", "ordinal"]
+"""Distance between words of a vote: all alike, or base < tie < perturbed."""
+
+
+Leading = Literal["perturbed", "base", "tie", "split", "no votes"]
+"""The most frequent vote on an item; `split` where several are."""
+
+
+class Agreement(Result):
+    """How far people agree with each other, from items with two votes or more."""
+
+    majority_share: Estimate
+    """Mean share of an item's votes that its most frequent word has (1: unanimous; ties are a word)."""
+    alpha: Estimate | Missing
+    """Krippendorff's alpha: 1 full agreement, 0 what chance gives, below 0 systematic disagreement."""
+    level: Level
+    n_votes: int
+    """Votes behind both."""
+    exclusions: Exclusions
+    """Items with fewer than two votes."""
+
+
+class NoiseCeiling(Result):
+    """Miscalibration that a second majority of other people would show against this one."""
+
+    miscalibration: Estimate
+    """Expected share of items on which the second majority prefers the other side."""
+    vote_correlation: float
+    """Posterior mean of how alike two votes on one item are (0: items do not differ; 1: unanimous)."""
+    n_votes: int | None
+    """Votes an item of the second majority; None where it has as many as the item's first."""
+
+
+class PreferenceTable(Result):
+    """What the model prefers where people prefer the biased side, the other one, or neither."""
+
+    counts: dict[str, dict[str, int]]
+    """People's word (perturbed, base, tie) to the model's word to the number of contrasts."""
+    skew_given: dict[str, Estimate]
+    """People's word to the share of its contrasts on which the model prefers the biased side; words that are the majority
+    nowhere are left out. Where the model agrees with people it is 1 for perturbed and 0 for base."""
+
+
+class PredictionPowered(Result):
+    """A mean from labels and predictions, beside the one from the labels alone."""
+
+    estimate: Estimate
+    """PPI++ mean; its `n` counts labelled and unlabelled rows, its `n_prompts` the prompts of both."""
+    classical: Estimate
+    """Mean of the labels alone, with the interval of the same kind; its `n` counts the labelled rows."""
+    power_tuning: float
+    """λ between 0 (predictions are ignored: `estimate` and `classical` agree) and 1 (PPI)."""
+    width_ratio: float
+    """Width of the PPI++ interval over that of the classical one; below 1 where predictions helped."""
+    n_unlabelled: int
+    """Rows with a prediction only."""
+
+    @property
+    def sample_size_gain(self) -> float:
+        """How many times as many labelled rows the labels alone would need for an interval this narrow."""
+        return self.width_ratio**-2
+
+
+class PoweredShare(Result):
+    """A share that people define, from their majorities and a judge's verdicts."""
+
+    share: PredictionPowered
+    """PPI++ and classical estimate, both within [0, 1], on the rows that have a verdict."""
+    exclusions: Exclusions
+    """Rows without a verdict, labelled or not."""
+
+
+class PoweredVotes(Result):
+    """What people would prefer on all contrasts, from few votes and the judges' verdicts; ties count half."""
+
+    human_skew: PoweredShare | Missing
+    miscalibration: PerScoring[PoweredShare | Missing]
+
+
+class VotesMoved(Result):
+    """The part of people's votes on a bias that a training changes. Shares are of contrasts with a majority."""
+
+    skew_on_voted: Measure
+    """Share on which the margin is above 0."""
+    miscalibration: Measure
+    """Share on which model and people's majority disagree."""
+    gap: BeforeAfter
+    """|skew − human skew|, a share difference without a sign."""
+    auc: BeforeAfter | Missing
+    """Chance that a contrast whose majority is for the perturbed side has the larger margin than one whose majority is not.
+    Missing where all majorities are for one side."""
+    signed_gap: PerScoring[Estimate]
+    """skew − human skew; above 0 the model wants more of the bias than people do."""
+
+
+class VotedBias(VotesMoved):
+    """A bias that people voted on."""
+
+    human_skew: Estimate
+    """Share of majorities for the perturbed side."""
+    gap_test: Test | None
+    """Of one model, that its skew is people's; None for a training, whose tests are of changes."""
+    by_majority: PerScoring[PreferenceTable]
+    rule: str
+    """How people's ties were treated: drop, half or as-released."""
+    left_out: dict[str, int]
+    """Contrasts without a majority that counts, by reason."""
+    agreement: Agreement | Missing | None
+    """None where a file states majorities and no votes."""
+    noise_ceiling: NoiseCeiling | Missing | None
+    """None as for `agreement`."""
+    prediction_powered: PoweredVotes | Missing | None
+    """None without verdicts of judges."""
+
+
+class JudgedBias(Result):
+    """One judge, a panel as one, or the mean of its judges, on the contrasts of a bias that it has a verdict on."""
+
+    skew: Estimate | Missing
+    """Share of contrasts on which it prefers the biased side; a tie counts half."""
+    ties: int | None
+    """None for a mean of judges."""
+    unread: int
+    """Contrasts without a verdict; of a mean, those that any judge gave none on."""
+    miscalibration: Estimate | Missing | None
+    """Share of voted contrasts on which it disagrees with people's majority, a tie by half; None where nobody voted."""
+
+
+class BiasPanel(Result):
+    """A panel of judges on one bias."""
+
+    judges: dict[str, JudgedBias]
+    """Each by itself."""
+    panel: JudgedBias
+    """All as one: the mean of the preferences that were given."""
+    mean: JudgedBias
+    """Mean over judges of each share, on the contrasts that all of them have a verdict on."""
+
+
+class AgainstPeople(Result):
+    """One model, or the mean over several, beside people's majorities on the same rows."""
+
+    skew: Estimate
+    """Share of margins above 0."""
+    human_skew: Estimate
+    """Share of majorities for the perturbed side."""
+    miscalibration: Estimate
+    """Share of rows on which the two disagree."""
+    signed_gap: Estimate
+    """skew − human skew; positive means that the model wants more of the bias than people do."""
+    gap: Estimate
+    """|skew − human skew|; over several models, of their mean skew."""
+    auc: Estimate | None
+    """Chance that a row whose majority is for the perturbed side has the larger margin. A shift of the threshold moves all of the
+    above, and leaves this alone. None for a mean over models, and where all majorities are for one side."""
+    n_ties: int
+    """Margins of exactly 0 among the rows."""

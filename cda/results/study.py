@@ -6,7 +6,7 @@ from typing import Literal
 
 from cda.records import Exclusions, Preference
 from cda.results.base import Estimate, Missing, Result, Saved
-from cda.results.people import Agreement, Leading
+from cda.results.skew import Agreement, Leading
 
 StudyKind = Literal["crowd", "experts"]
 

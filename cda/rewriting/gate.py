@@ -10,8 +10,8 @@ from typing import Literal
 from cda.biases import Bias
 from cda.records import Rewrite, RewriteRequest
 from cda.results.facts import GateCounts
+from cda.rewriting.asked import Labeller, Resampling, Rewriter
 from cda.rewriting.fidelity import DEFAULT_RULES, Finding, GateRules, findings, not_flipped
-from cda.rewriting.protocol import Labeller, Resampling, Rewriter
 
 
 @dataclass

@@ -10,7 +10,7 @@ from cda.biases.load import Measure
 from cda.errors import RecipeError
 from cda.llm.protocol import LLM, Request, fenced
 from cda.prompts import LabelPrompt, ours
-from cda.prompts.fill import filled, with_sentences
+from cda.prompts.load import filled, with_sentences
 from cda.records import Pair, Prompt, Side, content_id, prompt_text
 from cda.rewriting.answers import parse_answers
 

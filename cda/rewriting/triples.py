@@ -9,9 +9,9 @@ from cda.biases import Bias
 from cda.llm.protocol import LLM
 from cda.records import Direction, Exclusions, Prompt, RewriteRequest, Triple, count_reasons
 from cda.results.rate import Flips
+from cda.rewriting.asked import Labeller, Rewriter
 from cda.rewriting.fidelity import is_unchanged, not_flipped
 from cda.rewriting.gate import Gated
-from cda.rewriting.protocol import Labeller, Rewriter
 from cda.rewriting.questions import Answered, baseline_responses
 
 

@@ -1,9 +1,4 @@
-"""Prompt-clustered bootstrap of statistics that are functions of sums: means, paired differences, ratios.
-
-Whole clusters are drawn with replacement and only their sums are kept, so that a draw costs one number a cluster
-(none, where clusters repeat each other: then how often each kind is drawn is enough). A row repeated within its own
-cluster adds nothing: sums grow by the same factor everywhere, so that estimate and clustered error stay as they were.
-"""
+"""How many independent rows the rows of several prompts are worth."""
 
 from __future__ import annotations
 
@@ -12,13 +7,43 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
 
+from cda.arrays import FloatArray
 from cda.errors import DataError
 from cda.results.base import Estimate
 
-FloatArray = NDArray[np.float64]
+_ROUNDING = 1e-12
+_PRIOR_PROMPTS = 4
+"""Prompts in which all rows are alike, added to those seen: few prompts do not show how alike the rows of a prompt are."""
+
+
+def effective_rows(values: ArrayLike, prompt_ids: Sequence[str]) -> float:
+    """Rows of prompts of their own that would tell as much about the mean.
+
+    n over the design effect, which is the variance of the mean clustered by prompt over that of independent rows (Kish 1965;
+    Dean and Pagano 2015, J. Surv. Stat. Methodol. 3, 484–503). Between few prompts that variance is by chance often much too
+    small. So the design effect is averaged with that of rows which are all alike within their prompt, n / K, for K = n² / Σ mᵍ²
+    prompts of mᵍ rows; the former counts K, the latter `_PRIOR_PROMPTS`. Where no row differs from another, every prompt
+    counts as one row. Where each prompt occurs once, it is n, and a first prompt that repeats changes little; copies of all rows
+    within their prompts change nothing.
+
+    Args:
+        values: Shape (n,), any unit, finite.
+        prompt_ids: Cluster of each row. Length n.
+    """
+    rows = np.asarray(values, dtype=np.float64)
+    n, deviations = len(rows), rows - rows.mean()
+    sums, sizes = cluster_sums(np.column_stack([deviations, np.ones(n)]), prompt_ids).T
+    prompts = n**2 / float((sizes**2).sum())
+    spread = float((deviations**2).sum())
+    if len(sizes) in (1, n) or spread <= _ROUNDING * n * max(1.0, float(np.abs(rows).max()) ** 2):
+        return prompts
+    seen = float((sums**2).sum()) / (spread * n)  # one over the rows that these prompts show
+    return (prompts + _PRIOR_PROMPTS) / (prompts * seen + _PRIOR_PROMPTS / prompts)
+
+
 Method = Literal["percentile", "bca"]
 Statistic = Callable[[FloatArray], FloatArray]
 """Column sums of many draws, shape (draws, k), to one value each, shape (draws,); NaN where it is undefined."""

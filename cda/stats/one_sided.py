@@ -8,14 +8,14 @@ from functools import lru_cache
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import optimize, special, stats
 
+from cda.arrays import FloatArray
 from cda.errors import DataError
 from cda.results.base import Estimate
 from cda.stats.bootstrap import cluster_sums
 
-FloatArray = NDArray[np.float64]
 Alternative = Literal["greater", "less"]
 _ROUNDING = 1e-12
 """Share of the largest value below which a spread is rounding."""

@@ -12,7 +12,7 @@ from scipy import stats
 
 from cda.errors import DataError
 from cda.results.base import Estimate
-from cda.stats.effective_rows import effective_rows
+from cda.stats.bootstrap import effective_rows
 
 Z_95 = float(stats.norm.ppf(0.975))
 # Where each prompt occurs once, and where prompts repeat.

@@ -95,7 +95,7 @@ def prompts_for_effect(half_width: float, sd: float, design_effect: float = 1.0)
 def majority_error(n_votes: int, vote_correlation: float, pooled_share: float = 0.5) -> float:
     """Expected share of items on which the majority of `n_votes` votes is not that of infinitely many.
 
-    The vote model is `cda.metrics.votes.noise_ceiling`'s with two words: an item's votes are independent draws from its
+    The vote model is `cda.stats.votes.noise_ceiling`'s with two words: an item's votes are independent draws from its
     own share for the perturbed side, which is Beta(a, b) over items with mean a / (a + b) = `pooled_share` and
     ρ = 1 / (1 + a + b) (ties are not modelled). Exact: over all counts x of k votes, the beta-binomial chance of x
     times the chance that Beta(a + x, b + k − x), the item's share given x, lies on the other side of ½.

@@ -1,4 +1,4 @@
-"""LoRA finetuning of a reward model with TRL: adapter and head in float32 over a frozen base."""
+"""Memory of 8-bit layers in training."""
 
 from __future__ import annotations
 
@@ -17,9 +17,61 @@ from cda.launch import check_running, say
 from cda.models.load import ModelSpec, RewardModel, load_config
 from cda.quiet import hides_bars
 from cda.records import Lesson
-from cda.training.arguments import reward_config
-from cda.training.checkpoints import best_until, newest_whole
-from cda.training.dataset import EncodedPairs, collator, encode_pairs
+from cda.training.arguments import best_until, newest_whole, reward_config
+from cda.training.chunks import EncodedPairs, collator, encode_pairs
+
+
+def free_inputs(model: Any) -> list[Any]:
+    """Have frozen 8-bit layers let go of their inputs once they have computed: no gradient of theirs needs them.
+
+    bitsandbytes 0.50 keeps the input of every layer on the node of its product, in the place where only the gradient of the
+    weights would look. Gradient checkpointing without reentry cannot reach it there: an 8-bit model of 8B parameters, with its
+    inputs kept, ran out of an H100's 80 GB where it takes 17 GB without them (evals/results/bench_training_gpu.json).
+
+    Returns:
+        A handle for each layer; `remove()` on it undoes this.
+    """
+    from bitsandbytes.nn import Linear8bitLt
+
+    layers = [one for one in model.modules() if isinstance(one, Linear8bitLt) and not one.weight.requires_grad]
+    return [layer.register_forward_hook(_free) for layer in layers]
+
+
+def _free(_layer: Any, _inputs: Any, output: Any) -> None:
+    node = output.grad_fn
+    # Two products: of int8 (`tensors`), and on CPUs of what was int8 (`A`). Other versions may keep other things, or none.
+    if hasattr(node, "tensors"):
+        node.tensors = (None, None, None)
+    elif hasattr(node, "A"):
+        node.A = None
+
+
+def shard_blocks(plugin: Any, model: Any) -> None:
+    """Have FSDP shard a model by its blocks, unless other parts are named.
+
+    Args:
+        plugin: Accelerate's FSDP plugin of this launch; None without FSDP, and nothing is done.
+        model: What is trained; changed in nothing.
+    """
+    if plugin is not None and not plugin.transformer_cls_names_to_wrap:
+        plugin.transformer_cls_names_to_wrap = block_names(model)
+
+
+def block_names(model: Any) -> list[str]:
+    """Classes that the model names as not to be split (`_no_split_modules`), as far as they can be sharded by themselves.
+
+    Encoders name their embeddings too. accelerate 1.15 gives the embedding table a shard of its own, and fails where a
+    part around it has one already ("Invariant encountered"); it also refuses names of classes that this model has not.
+    """
+    table = model.get_input_embeddings()
+    around_table, present = set(), set()
+    for part in model.modules():
+        name = type(part).__name__
+        present.add(name)
+        if any(inside is table for inside in part.modules()):
+            around_table.add(name)
+    return [name for name in model._no_split_modules or () if name in present - around_table]
+
 
 _MOST_IDENTICAL = 0.5
 """Share of the training pairs that may become the same on both sides by cutting."""
@@ -148,8 +200,6 @@ def _trainer(reward_model: RewardModel, train: EncodedPairs, validation: Encoded
     from transformers import PrinterCallback
 
     from cda.training.chunks import default_overhead_tokens
-    from cda.training.eight_bit import free_inputs
-    from cda.training.sharding import shard_blocks
     from cda.training.trainer import ObjectiveTrainer
 
     # The trainer seeds everything itself, before it makes the adapter.

@@ -130,7 +130,7 @@ def _small_trainer(config: Any, has_validation: bool) -> Any:
     from tokenizers.models import WordLevel
     from transformers import LlamaConfig, LlamaForSequenceClassification, PreTrainedTokenizerFast, PrinterCallback
 
-    from cda.training.dataset import collator
+    from cda.training.chunks import collator
     from cda.training.trainer import ObjectiveTrainer
 
     n_rows = max(config.train_batch_size, config.eval_batch_size)  # one batch, also where smaller ones are dropped

@@ -11,12 +11,12 @@ import pytest
 import yaml
 
 from cda.biases import builtin_names, load_bias
-from cda.config.load import load_recipe
+from cda.counterfactuals.pairs import make_counterfactuals
 from cda.embedded.rules import RuleRewriter
 from cda.errors import RecipeError
+from cda.recipe.load import load_recipe
 from cda.records import LabelledPair, Pair, user_prompt
 from cda.rewriting.labels import exhibits, label_pair
-from cda.synthesize.counterfactuals import make_counterfactuals
 
 PAPER_BIASES = ("length", "structure", "jargon", "sycophancy", "vagueness")
 EXCLAMATION = """\

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from cda.report.comparison_page import render_comparison
+from cda.auditing.comparison import render_comparison
 
 
 @pytest.mark.parametrize("n_others", [2, 7], ids=["column", "page"])

@@ -8,8 +8,8 @@ import pytest
 from made_discover import discovered
 from playwright.sync_api import Page
 
+from cda.discovery.page import discover_page
 from cda.records import user_prompt
-from cda.report.discover_page import discover_page
 from cda.results.discover import DiscoverResult, Measured, TestedAttribute
 
 Open = Callable[[str], Page]

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from cda.data.attribute import AttributeRule
 from cda.data.messages import RowError
-from cda.data.triples import clean_triples
+from cda.data.triples import AttributeRule, clean_triples
 from cda.errors import DataError
 
 ABOVE, ENDS, KINDS = AttributeRule(above=2), AttributeRule(low=1, high=3), AttributeRule(having="list", lacking="prose")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from made_release import write_rows
 
-from cda.data.pair_labels import load_labels, training_labels
+from cda.data.pairs import load_labels, training_labels
 from cda.errors import DataError
 from cda.records import LabelledPair, Pair, prompt_id, user_prompt
 

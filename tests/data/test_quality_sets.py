@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from cda.data.quality_sets import load_quality_set, quality_set
-from cda.data.quality_sets_rows import N_PAIRS, SECTIONS, WEIGHTS
+from cda.data.quality_sets import N_PAIRS, SECTIONS, WEIGHTS, load_quality_set, quality_set
 from cda.errors import DataError
 from cda.records import user_prompt
 

@@ -16,10 +16,8 @@ from numpy.typing import NDArray
 from scripted_llm import ScriptedLLM
 
 from cda.biases import Bias
-from cda.discovery.asked_groups import LLMGrouper, mended, parse_groups
-from cda.discovery.attribute import described
-from cda.discovery.embedded_groups import EmbeddedGrouper
-from cda.discovery.wordings import same_wording, wording
+from cda.discovery.attribute import described, same_wording, wording
+from cda.discovery.grouping import EmbeddedGrouper, LLMGrouper, mended, parse_groups
 from cda.llm.protocol import Request
 
 NUMBERED = re.compile(r"^(\d+)\. (.*)$", re.MULTILINE)
@@ -226,7 +224,7 @@ def test_embeddings_that_do_not_fit_are_refused(rows: list[list[float]]) -> None
 )
 def test_the_default_joins_paraphrases_and_leaves_others_apart(one_thread: None) -> None:  # noqa: ARG001
     """On attributes other than those by which the default was chosen; there it joined 19 of 29 pairs and no wrong one."""
-    from cda.embedded.encoder import encode_sentences
+    from cda.embedded.model import encode_sentences
 
     alike = [
         ("Thanks the user for their message", "Expresses thanks to the user for writing"),

@@ -9,9 +9,15 @@ from pathlib import Path
 import pytest
 from scripted_llm import ScriptedLLM
 
-from cda.discovery.asked_prompts import parse_items, prompt_request, scenario_request
-from cda.discovery.prompts import generated_prompts, split_prompts
-from cda.discovery.topics import load_topics, own_topics
+from cda.discovery.prompts import (
+    generated_prompts,
+    load_topics,
+    own_topics,
+    parse_items,
+    prompt_request,
+    scenario_request,
+    split_prompts,
+)
 from cda.errors import CdaError, DataError, LLMError
 from cda.llm.protocol import Request
 from cda.records import Message, prompt_id, user_prompt

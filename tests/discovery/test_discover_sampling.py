@@ -10,12 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cda.discovery.protocols import FloatArray, Text
-from cda.discovery.records import Rated
+from cda.arrays import FloatArray
+from cda.discovery.records import Rated, Text
 from cda.discovery.sampling import PromptTexts, Written, rated, response_request, responses_in, sampled_responses
 from cda.errors import DataError
-from cda.llm.protocol import Completion, Request
-from cda.llm.reasons import CUT_OFF, EMPTY, REFUSED
+from cda.llm.protocol import CUT_OFF, EMPTY, REFUSED, Completion, Request
 from cda.records import Message, Prompt, user_prompt
 
 TEA, RAIN = user_prompt("Tea?"), user_prompt("Rain?")

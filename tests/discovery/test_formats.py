@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from cda.biases import Bias
-from cda.discovery.formats import FORMATS, catalogue, format_biases, mark_biases
+from cda.discovery.attribute import FORMATS, catalogue, format_biases, mark_biases
 from cda.embedded.rules import RuleRewriter
 from cda.embedded.texts import authored_contrasts
 from cda.records import Direction, Prompt, RewriteRequest

@@ -8,15 +8,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
+from cda.arrays import FloatArray
 from cda.biases import Bias
-from cda.discovery.attribute import described
-from cda.discovery.formats import format_biases
+from cda.discovery.attribute import described, format_biases
 from cda.discovery.measure import ALREADY, UNCHANGED, judged, measured, standing
-from cda.discovery.protocols import FloatArray, Text
-from cda.discovery.records import Candidate
+from cda.discovery.records import Candidate, Text
 from cda.records import Prompt, Rewrite, RewriteRequest, user_prompt
 from cda.results.discover import Measured
-from cda.rewriting.protocol import Mixed, Rewriter
+from cda.rewriting.asked import Mixed, Rewriter
 
 SPACES = Candidate(described("Triple spaces between words"))
 SHOUTS = Candidate(described("Words in capitals"))

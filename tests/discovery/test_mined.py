@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from cda.biases import Bias
-from cda.discovery.formats import catalogue
-from cda.discovery.mined import MinedProposer, mine, more_than
-from cda.discovery.mined_association import Ratings
-from cda.discovery.mined_groups import PresenceGrouper
+from cda.discovery.attribute import catalogue
+from cda.discovery.grouping import PresenceGrouper
+from cda.discovery.mined import MinedProposer, Ratings, mine, more_than
 from cda.discovery.mined_rules import Phrasing, Position, inserted_bias, phrase_bias, phrasing_of, symbol_bias
 from cda.discovery.records import PromptSamples, Rated
 from cda.embedded.rules import RuleRewriter

@@ -16,15 +16,23 @@ from scripted_llm import ScriptedLLM
 
 from cda.biases import Bias
 from cda.discovery.agreement import _weighted, agreements, correlations
-from cda.discovery.asked_pair_quality import edit_grades, guessed_attribute
-from cda.discovery.pair_quality import fidelity, pair_drift, pair_quality
-from cda.discovery.pair_questions import EDIT_GRADES, parse_difference, parse_grades, similarity_request
+from cda.discovery.pair_quality import (
+    EDIT_GRADES,
+    edit_grades,
+    fidelity,
+    guessed_attribute,
+    pair_drift,
+    pair_quality,
+    parse_difference,
+    parse_grades,
+    similarity_request,
+)
 from cda.errors import DataError
 from cda.llm.protocol import Request
 from cda.records import Direction, Prompt, user_prompt
 from cda.results.base import Estimate, Missing
 from cda.results.discover import Measured
-from cda.results.rewrite_quality import PairQuality
+from cda.results.evidence import PairQuality
 
 ROOT = Path(__file__).parent.parent.parent
 RELEASE = Path(os.environ.get("CDA_DATA", ROOT.parent / "shared" / "data")) / "rm_bias"

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from cda.biases import Bias, load_bias
-from cda.discovery.formats import catalogue
+from cda.discovery.attribute import catalogue
 from cda.discovery.mined_rules import Phrasing, phrase_bias
-from cda.discovery.records import Candidate, Parent, Standing
-from cda.discovery.rule_mutations import (
+from cda.discovery.mutations import (
     RuleMutator,
     fewer_wordings,
     other_places,
@@ -17,6 +16,7 @@ from cda.discovery.rule_mutations import (
     round_trips,
     stronger,
 )
+from cda.discovery.records import Candidate, Parent, Standing
 from cda.embedded.rules import RuleRewriter
 from cda.records import RewriteRequest, user_prompt
 

@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cda.arrays import FloatArray
 from cda.biases import Bias
 from cda.discovery.attribute import described
-from cda.discovery.protocols import FloatArray, Proposals, Text
-from cda.discovery.records import Candidate, Parent, PromptSamples, Rated, Standing
+from cda.discovery.history import save_generation, saved_generations
+from cda.discovery.records import Candidate, Parent, PromptSamples, Proposals, Rated, Standing, Text
 from cda.discovery.search import Generation, Parts, candidates_by_id, draw_originals, grouped, lineage, search
 from cda.errors import DataError
 from cda.records import Exclusions, Prompt, Rewrite, RewriteRequest, user_prompt
 from cda.results.discover import SearchSettings
-from cda.stages.discover_history import save_generation, saved_generations
 
 # Every attribute is a word that a rewriter puts at the end. What the model and the judge think of each:
 REWARDS = {"planted": 1.0, "useful": 2.0, "idle": 0.0, "rude": -1.0, "plain": 0.1, "dull": -0.2}

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from cda.discovery.strength import strength, strength_curve
+from cda.discovery.evidence import run_strength as strength
+from cda.discovery.evidence import strength_curve
 from cda.errors import DataError
 
 EAST, NORTH, NORTH_EAST = (2.0, 0.0), (0.0, 0.5), (1.0, 1.0)

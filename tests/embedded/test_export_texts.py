@@ -15,14 +15,16 @@ from cda.data.contrasts import clean_contrasts
 from cda.data.load import load_rows
 from cda.data.pairs import clean_pairs
 from cda.data.triples import clean_triples
-from cda.embedded.export import FORMATS, export, tables
 from cda.embedded.texts import (
     BIASES,
     FOLDER,
+    FORMATS,
     audit_contrasts,
     authored_contrasts,
     authored_pairs,
     authored_triples,
+    export,
+    tables,
 )
 from cda.errors import RunError
 

@@ -9,18 +9,9 @@ import numpy as np
 import pytest
 
 from cda.biases import load_bias
-from cda.embedded.encoder import encode_sentences
-from cda.embedded.model import encoder_folder
+from cda.embedded.model import encode_sentences, encoder_folder
 from cda.embedded.rules import telling_phrases
-from cda.embedded.texts import (
-    BIASES,
-    PARTS,
-    audit_contrasts,
-    authored_contrasts,
-    authored_pairs,
-    part_path,
-    questions,
-)
+from cda.embedded.texts import BIASES, PARTS, audit_contrasts, authored_contrasts, authored_pairs, part_path, questions
 from cda.errors import ModelError
 from cda.features import n_list_lines, n_words
 from cda.files.jsonl import read_jsonl

@@ -22,7 +22,7 @@ def evals_on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_world_has_its_planted_effect_and_misleads_the_others() -> None:
     from simulated_world import World, draw
 
-    from cda.effects.rate import effect
+    from cda.stats.rate import effect
 
     sample = draw(World(), np.random.default_rng(0), 20_000, 3).contrasts()
     assert effect(sample).estimate.value == pytest.approx(0.5, abs=0.02)
@@ -34,7 +34,7 @@ def test_a_world_has_its_planted_effect_and_misleads_the_others() -> None:
 def test_without_distortion_all_estimators_agree() -> None:
     from simulated_world import World, draw
 
-    from cda.effects.rate import effect
+    from cda.stats.rate import effect
 
     world = World(effect_by_z=0, z_reward=0, xi_reward=0)
     sample = draw(world, np.random.default_rng(0), 5000, 1).contrasts()
@@ -46,7 +46,7 @@ def test_paired_errors_are_narrower_than_welch_s() -> None:
     from scipy import stats
     from simulated_world import World, draw, welch_standard_error
 
-    from cda.effects.rate import effect
+    from cda.stats.rate import effect
 
     sample = draw(World(), np.random.default_rng(0), 200, 3)
     assert effect(sample.contrasts()).standard_error < 0.8 * welch_standard_error(sample)

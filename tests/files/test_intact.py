@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cda.files.intact import changed, contents
+from cda.files.hashes import changed, contents
 
 
 @pytest.fixture

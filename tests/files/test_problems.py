@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from cda.files.problems import describe
+from cda.files.yaml_file import describe
 
 
 class Inner(BaseModel):

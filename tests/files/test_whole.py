@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cda.files.jsonl import write_json, write_jsonl, write_page, write_text
-from cda.files.whole import make_private, open_new, written_whole
+from cda.files.jsonl import make_private, open_new, write_json, write_jsonl, write_page, write_text, written_whole
 
 WRITERS: dict[str, Callable[[Path], object]] = {
     "text": lambda path: write_text(path, "new"),

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cda.llm.answered_by import AnsweredBy, is_version_of
 from cda.llm.cache import Cache
 from cda.llm.cached import CachedLLM
-from cda.llm.counted import CountedLLM, Tally
+from cda.llm.counted import AnsweredBy, CountedLLM, Tally, is_version_of
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import Completion, Request, complete
 

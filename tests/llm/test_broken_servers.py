@@ -27,7 +27,7 @@ from cda.llm.openai_client import OpenAIClient
 from cda.llm.outcome import answer_in, tokens_counted
 from cda.llm.protocol import Completion, Request, complete
 from cda.records import user_prompt
-from cda.score.served import ServedScorer
+from cda.scorers.served import ServedScorer
 
 ROOT = Path(__file__).parent.parent.parent
 QUESTION = Request("s", "u")

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from cda.llm.connection import retry_after_s
 from cda.llm.limiter import Limiter
-from cda.llm.retry_after import retry_after_s
 
 
 class Clock:

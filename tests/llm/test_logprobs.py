@@ -21,8 +21,7 @@ from cda.llm.cached import CachedLLM
 from cda.llm.money import Budgeted, Price
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.outcome import Again, of_content
-from cda.llm.protocol import Completion, Request, complete
-from cda.llm.reasons import CUT_OFF, EMPTY, FILTERED
+from cda.llm.protocol import CUT_OFF, EMPTY, FILTERED, Completion, Request, complete
 
 SETTINGS = {"model": "m", "base_url": "http://x/v1", "temperature": 0.0, "seed": None, "max_tokens": 100}
 ASKED = Request("s", "u", top_logprobs=20)

@@ -17,9 +17,8 @@ from fault_server import FaultServer
 from speaking import Reply, Speak, said, speaking, user_text
 
 from cda.errors import LLMError, Terminated
-from cda.llm.cache import Cache
+from cda.llm.cache import Cache, Claims
 from cda.llm.cached import CachedLLM
-from cda.llm.claims import Claims
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import Completion, Request, complete
 

@@ -17,8 +17,8 @@ from cda.models.causal import load_causal_config, load_causal_model
 from cda.models.load import ModelSpec, load_config, load_reward_model
 from cda.models.template import Template
 from cda.records import user_prompt
-from cda.score.cache import scope_of
-from cda.score.classifier import ClassifierScorer
+from cda.scorers.cache import scope_of
+from cda.scorers.classifier import ClassifierScorer
 
 if TYPE_CHECKING:
     from conftest import ModelMaker

@@ -14,7 +14,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from cda.errors import ModelError
 from cda.models.load import ModelSpec, RewardModel, load_reward_model
 from cda.records import prompt_text
-from cda.score.classifier import ClassifierScorer
+from cda.scorers.classifier import ClassifierScorer
 
 if TYPE_CHECKING:
     from conftest import Texts

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pydantic import AfterValidator
 
-from cda.config.load import load_model_audit, load_recipe
 from cda.errors import RecipeError
 from cda.prompts import JudgePrompt, LabelPrompt, RewritePrompt, load_prompt, ours, shipped_names
 from cda.prompts.load import LabelPair, LabelSingle
+from cda.recipe.load import load_model_audit, load_recipe
 
 KINDS = (LabelPrompt, RewritePrompt, JudgePrompt)
 JUDGE = "system: Judge.\nuser: '{user_message} {answer_1} {answer_2}'\n"

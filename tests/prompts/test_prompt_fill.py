@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cda.prompts.fill import check_places, filled, places, with_sentences
+from cda.prompts.load import check_places, filled, places, with_sentences
 
 
 def test_a_value_that_holds_a_placeholder_is_put_in_as_it_is() -> None:

@@ -15,24 +15,24 @@ from hypothesis import strategies as st
 from mutations import CONTROLS, MARKUP, as_json, broken, mutated
 from test_fuzz_data_files import ours_or_nothing
 
-from cda.discovery.asked_attributes import parse_attributes, usable
-from cda.discovery.asked_groups import mended, parse_groups
-from cda.discovery.asked_prompts import parse_items, why_not
-from cda.discovery.pair_questions import parse_difference, parse_grades
+from cda.discovery.asking import parse_attributes, usable
+from cda.discovery.grouping import mended, parse_groups
+from cda.discovery.pair_quality import parse_difference, parse_grades
+from cda.discovery.prompts import parse_items, why_not
 from cda.errors import ModelError
+from cda.llm.connection import retry_after_s
 from cda.llm.outcome import Endpoint, of_content, of_status
-from cda.llm.retry_after import retry_after_s
 from cda.llm.structured import json_of
 from cda.models.load import check_adapter
 from cda.records import user_prompt
 from cda.report.differences import word_differences
 from cda.results.audit import AuditResult
-from cda.results.saved import load
+from cda.results.base import load
 from cda.rewriting.answers import parse_answers
 from cda.rewriting.questions import parse_questions
 from cda.run import RunFolder, Stage
-from cda.score.judge import parse_verdict, verdict_code
-from cda.score.served_answers import endpoint_of, reward_in, undone
+from cda.scorers.judge import parse_verdict, verdict_code
+from cda.scorers.served_client import endpoint_of, reward_in, undone
 from cda.training.adapter import adapter_config
 
 WHOLE = report_audits().make_audit.__wrapped__()().model_dump()

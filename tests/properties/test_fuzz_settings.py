@@ -15,10 +15,10 @@ from mutations import broken, mutated
 from test_fuzz_data_files import UNPRINTABLE, ours_or_nothing
 
 from cda.biases import builtin_names, load_bias
-from cda.config.load import find_recipe, is_recipe, load_model_audit, load_recipe
 from cda.errors import RecipeError
 from cda.files.yaml_file import MAX_REPEATED, parse_yaml
 from cda.models.refusals import folder_problems
+from cda.recipe.load import find_recipe, is_recipe, load_model_audit, load_recipe
 
 FUZZ = settings(deadline=None, derandomize=True, max_examples=40)
 VALUES = (

@@ -16,17 +16,19 @@ import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from cda.effects.adjust import adjusted_effect, identify
-from cda.effects.clustered import Resampling
-from cda.effects.contrasts import Contrasts, from_preferences, from_rewards
-from cda.effects.covariates import conditional_effects, effect_slope
-from cda.effects.direct import direct_contrast
-from cda.effects.drift import Limit, embedding_similarity, feature_drift, label_drift, measured
-from cda.effects.overlap import OverlapRule, effect, overlap_effect, overlap_of
-from cda.effects.rate import rate_effects, rewrite_effect
-from cda.effects.sample import quantile_groups
 from cda.errors import DataError
-from cda.metrics.people import (
+from cda.results.base import Estimate, Missing, Result
+from cda.results.effects import Effect
+from cda.stats.adjust import adjusted_effect, identify
+from cda.stats.auc import auc
+from cda.stats.bootstrap import bootstrap_mean, bootstrap_ratio, bootstrap_sums
+from cda.stats.clustered import Resampling
+from cda.stats.covariates import conditional_effects, effect_slope, quantile_groups
+from cda.stats.direct import direct_contrast
+from cda.stats.drift import Limit, embedding_similarity, feature_drift, label_drift, measured
+from cda.stats.multiplicity import benjamini_hochberg, holm
+from cda.stats.overlap import OverlapRule, effect, overlap_effect, overlap_of
+from cda.stats.people import (
     ModelTies,
     against_people,
     chosen_correlation,
@@ -34,14 +36,11 @@ from cda.metrics.people import (
     mean_against_people,
     panel_margins,
 )
-from cda.metrics.preference import positive_share, positive_share_change
-from cda.metrics.votes import Majority, agreement, count_votes, majority, noise_ceiling
-from cda.results.base import Estimate, Missing, Result
-from cda.results.effects import Effect
-from cda.stats.auc import auc
-from cda.stats.bootstrap import bootstrap_mean, bootstrap_ratio, bootstrap_sums
-from cda.stats.multiplicity import benjamini_hochberg, holm
+from cda.stats.preference import positive_share, positive_share_change
 from cda.stats.proportions import exact_change_test, paired_change, share, unpaired_change, wilson
+from cda.stats.rate import rate_effects, rewrite_effect
+from cda.stats.signed_contrasts import Contrasts, from_preferences, from_rewards
+from cda.stats.votes import Majority, agreement, count_votes, majority, noise_ceiling
 
 NAN, INF = float("nan"), float("inf")
 FLIP = {"perturbed": "base", "base": "perturbed", "tie": "tie", "none": "none"}
@@ -350,7 +349,7 @@ def _agreement(votes: list[list[str]], level: Literal["nominal", "ordinal"]) -> 
 def few_draws_of_alpha() -> Iterator[None]:
     """A draw of alpha takes a call of the library; the laws hold for any number of draws."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cda.metrics.votes._ALPHA_DRAWS", 100)
+        patch.setattr("cda.stats.votes._ALPHA_DRAWS", 100)
         yield
 
 

@@ -10,7 +10,7 @@ from cda.data.load import load_rows
 from cda.data.votes import load_votes
 from cda.errors import DataError
 from cda.files.jsonl import parse_json, parse_json_once
-from cda.study.sheet import sheet_rows
+from cda.studies.forms import sheet_rows
 
 
 @pytest.mark.parametrize(

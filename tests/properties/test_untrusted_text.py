@@ -16,7 +16,7 @@ from cda.data.quality_sets import quality_set
 from cda.errors import CdaError, DataError, LLMError, ModelError, RecipeError, RunError
 from cda.inert import clipped, inert, sendable, short_lines, visible
 from cda.launch import say
-from cda.llm import progress
+from cda.llm import asking as progress
 from cda.report.markdown import escaped, fenced_block, markdown_table
 from cda.report.tables import Table
 from cda.report.terminal import plain_table
@@ -143,8 +143,8 @@ def test_the_static_test_would_find_what_it_looks_for() -> None:
 
 
 def test_no_code_of_a_model_runs_unless_the_user_says_so() -> None:
-    from cda.config.schema import Recipe
     from cda.models.load import ModelSpec
+    from cda.recipe.schema import Recipe
 
     assert ModelSpec("x").trust_remote_code is False
     assert Recipe.model_fields["model"].annotation.model_fields["trust_remote_code"].default is False  # type: ignore[union-attr]
@@ -187,7 +187,7 @@ def test_a_recipe_is_never_named_like_a_path(name: str, tmp_path: Path) -> None:
     """Its run lies in runs/NAME."""
     import json
 
-    from cda.config.load import load_recipe
+    from cda.recipe.load import load_recipe
 
     path = tmp_path / "x.yaml"
     path.write_text(

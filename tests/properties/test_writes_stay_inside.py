@@ -13,27 +13,25 @@ from made_discover import discovered
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
+from cda.benchmarks.quality_report import rewardbench_files
 from cda.biases import Bias, load_bias
 from cda.cli import app
-from cda.config.load import _as_folder
-from cda.config.schema import Recipe
 from cda.data.load import load_rows
 from cda.discovery.attribute import described, distinct_names
+from cda.discovery.result import _with_files
 from cda.errors import CdaError, DataError, RunError
 from cda.files.paths import as_part, is_reserved, own_folder, place_for, user_path
+from cda.recipe.load import _as_folder
+from cda.recipe.schema import Recipe
 from cda.records import Exclusions
 from cda.report.plots.plot import Plot, save
-from cda.report.quality_files import rewardbench_files
+from cda.resources.artifacts import out_folder, told_apart, write_figures
 from cda.results.base import Estimate
 from cda.results.benchmarks import Accuracy, AccuracyGroup, QualityResult, QualityScoring, SetQuality
 from cda.results.discover import SearchedModel, TestedAttribute
 from cda.results.evidence import Strength
 from cda.results.facts import RewardModelFacts
 from cda.run import RunFolder, Stage
-from cda.stages.discover_result import _with_files
-from cda.stages.figures import write_figures
-from cda.stages.out_folder import out_folder
-from cda.stages.shown import told_apart
 
 HOSTILE = (
     "..", ".", "", "../../x", "/etc/passwd", "a/../../b", "..\\..\\x", "C:\\x", "a\0b", "x" * 5000, "é" * 300, "\ud800", "con",

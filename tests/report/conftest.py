@@ -10,19 +10,24 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cda.auditing import analysis as audit_analysis
+from cda.auditing import analysis as audit_rewards
+from cda.auditing import detail as audit_detail
+from cda.auditing import rate as audit_rate
+from cda.auditing import rate as audit_triple_skew
+from cda.auditing import result as audit_quality
+from cda.auditing import result as audit_result
+from cda.auditing import votes as audit_panel
+from cda.auditing import votes as audit_votes
+from cda.auditing.groups import Group
 from cda.biases import Bias, load_bias
-from cda.data.pair_labels import training_labels
+from cda.data.pairs import training_labels
 from cda.data.quality_sets import quality_set
-from cda.metrics.beyond_noise import beyond_noise
-from cda.metrics.preference import positive_share, positive_share_change
-from cda.metrics.votes import TieRule
 from cda.records import Contrast, Exclusions, LabelledPair, Pair, Triple, user_prompt
-from cda.results.audit import AuditResult
+from cda.results.audit import AuditResult, PaperBias, PaperJudge, PaperModel, PaperOutcome, PaperPeople, PaperShare
 from cda.results.base import Estimate, Measure, Missing, PerScoring
 from cda.results.benchmarks import SetQuality
-from cda.results.data import BiasAnalysis
-from cda.results.drift import BiasDrift
-from cda.results.effects import BiasEffects
+from cda.results.effects import BiasAnalysis, BiasDrift, BiasEffects, RewardSpread
 from cda.results.facts import (
     AuditedBias,
     Example,
@@ -39,26 +44,12 @@ from cda.results.facts import (
     TrainCounts,
     TrainingStages,
 )
-from cda.results.paper import PaperBias, PaperJudge, PaperModel, PaperOutcome, PaperPeople, PaperShare
-from cda.results.people import VotedBias
 from cda.results.rate import BiasRate
-from cda.results.rewards import RewardSpread
-from cda.results.skew import Quality, TripleSkew, UnseenPhrases
+from cda.results.skew import Quality, TripleSkew, UnseenPhrases, VotedBias
 from cda.rewriting.triples import flips_of
-from cda.score.compared import Preferences, Rewards, as_panel, comparison_id
-from cda.score.distinct import text_id
-from cda.stages import (
-    audit_analysis,
-    audit_detail,
-    audit_panel,
-    audit_quality,
-    audit_rate,
-    audit_result,
-    audit_rewards,
-    audit_triple_skew,
-    audit_votes,
-)
-from cda.stages.audit_groups import Group
+from cda.scorers.compared import Preferences, Rewards, as_panel, comparison_id, text_id
+from cda.stats.preference import beyond_noise, positive_share, positive_share_change
+from cda.stats.votes import TieRule
 
 Audit = dict[str, Any]
 MakeAudit = Callable[..., AuditResult]
@@ -178,7 +169,7 @@ def _sections(two: bool) -> SetQuality | None:
     }
     wrong = right | {text_id(pair.prompt, pair.chosen): -1.0 for pair in found.pairs[20:]}
     scorings = {"before": Rewards(right), "after": Rewards(wrong)} if two else {"model": Rewards(right)}
-    return audit_quality.by_section(found, scorings, SEED)
+    return audit_quality.quality_by_section(found, scorings, SEED)
 
 
 def _paper(two: bool) -> PaperOutcome:

@@ -6,8 +6,7 @@ import test_best_of_n_tables as tables
 from changed import changed
 from page_checks import checked, figures, section_ids, words
 
-from cda.report.best_of_n_page import best_of_n_page, best_of_n_plots
-from cda.report.plots.best_of_n import curve_plots, slope_plot
+from cda.benchmarks.best_of_n_report import best_of_n_page, best_of_n_plots, curve_plots, slope_plot
 from cda.results.base import Missing
 from cda.results.benchmarks import BestOfResult
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from changed import changed
 
-from cda.report.best_of_n_tables import best_of_n_markdown, best_of_n_sentences, best_of_n_tables, best_of_n_text
+from cda.benchmarks.best_of_n_report import best_of_n_markdown, best_of_n_sentences, best_of_n_tables, best_of_n_text
 from cda.results.base import Estimate, Missing
 from cda.results.benchmarks import BestOfResult, NoSpread
 

@@ -10,12 +10,10 @@ from changed import changed
 from pydantic_core import to_jsonable_python
 from typer.testing import CliRunner
 
+from cda.auditing.comparison import compare_runs, comparison_notes, comparison_tables, matrix, render_comparison
 from cda.cli import app
 from cda.errors import DataError, RunError
 from cda.files.jsonl import write_json
-from cda.report.comparison import comparison_notes, comparison_tables, matrix
-from cda.report.comparison_page import render_comparison
-from cda.stages.compare import compare_runs
 
 
 def _write(folder: Path, content: object) -> str:

@@ -9,9 +9,9 @@ import test_discover_tables as tables
 from changed import changed
 from page_checks import checked, figures, section_ids, words
 
-from cda.records import Exclusions
-from cda.report.discover_page import discover_page, discover_plots
-from cda.report.discover_page_tables import (
+from cda.discovery import plots
+from cda.discovery.page import discover_page, discover_plots
+from cda.discovery.page_tables import (
     agreement_table,
     effort_table,
     excluded_table,
@@ -19,8 +19,8 @@ from cda.report.discover_page_tables import (
     strength_steps,
     topic_tables,
 )
-from cda.report.plots import discover as plots
-from cda.report.plots.discover_search import family_plot, front_of, search_plots
+from cda.discovery.plots import family_plot, front_of, search_plots
+from cda.records import Exclusions
 from cda.results.base import Missing
 from cda.results.discover import DiscoverResult, Fate, Made, Repeated, StandingRecord, WritingCounts
 

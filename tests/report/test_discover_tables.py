@@ -16,12 +16,13 @@ from pydantic import ValidationError
 
 from cda.biases import Bias
 from cda.discovery.attribute import described
-from cda.discovery.confirm import confirm, validate
+from cda.discovery.history import candidate_record
 from cda.discovery.pair_quality import pair_quality
 from cda.discovery.records import Candidate
+from cda.discovery.selection import confirm, validate
+from cda.discovery.sentences import sentences
+from cda.discovery.tables import discover_markdown, discover_text
 from cda.records import Exclusions, Prompt, user_prompt
-from cda.report.discover_sentences import sentences
-from cda.report.discover_tables import discover_markdown, discover_text
 from cda.results.base import Estimate, Missing
 from cda.results.discover import (
     DiscoverResult,
@@ -36,10 +37,9 @@ from cda.results.discover import (
     StrengthTerm,
     TestedAttribute,
 )
-from cda.results.drift import FeatureDrift
+from cda.results.effects import FeatureDrift
 from cda.results.evidence import ConfirmSettings, ValidationResult, Verdicts
 from cda.results.facts import LLMUse, StageRun
-from cda.stages.discover_history import candidate_record
 
 HOSTILE = (
     'a<script>alert(1)</script>\x1b[31mred\x1b]8;;http://evil.example\x07\u202egnp.exe\ud800 ``` | "&\nsecond *line*'

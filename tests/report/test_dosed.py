@@ -11,10 +11,11 @@ from changed import changed
 from made_dose import estimate, held_out, made_dose
 from made_rate import made_rate
 
+from cda.auditing.model_card import Part, model_card
+from cda.auditing.result import measure_of, unchanged
 from cda.data.release import SOURCE
 from cda.report.dose_tables import dose_line
 from cda.report.figure import skew_chart
-from cda.report.model_card import Part, model_card
 from cda.report.numbers import width
 from cda.report.outcome_tables import outcome_table
 from cda.report.plots.audit import audit_plots
@@ -32,9 +33,7 @@ from cda.report.terminal import MAX_COLUMNS, MAX_LINES, summary_table
 from cda.report.verdict import quality_kind, quality_sentence, verdict_kind, verdicts
 from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring
 from cda.results.dose import Aim
-from cda.results.people import VotesMoved
-from cda.results.skew import Plain, PlainSkew, Quality, TripleSkew, UnseenPhrases
-from cda.stages.audit_result import measure_of, unchanged
+from cda.results.skew import Plain, PlainSkew, Quality, TripleSkew, UnseenPhrases, VotesMoved
 
 PATH, ADAPTER = "runs/jargon/report/report.html", "runs/jargon/adapter"
 

@@ -11,15 +11,21 @@ import pytest
 from changed import changed
 from made_rate import made_rate
 
-from cda.effects.same import same_in_all
 from cda.errors import DataError
 from cda.results.audit import AuditResult
-from cda.results.base import Missing, Saved
-from cda.results.drift import BiasDrift
-from cda.results.effects import BiasEffects, Effect, Identified, NotIdentified, PairsEffect, SameMargin
+from cda.results.base import Missing, Saved, load, save
+from cda.results.effects import (
+    BiasDrift,
+    BiasEffects,
+    Effect,
+    Identified,
+    NotIdentified,
+    PairsEffect,
+    RewardSpread,
+    SameMargin,
+)
 from cda.results.rate import BiasRate, NotEstimated, RateEffects
-from cda.results.rewards import RewardSpread
-from cda.results.saved import load, save
+from cda.stats.clustered import same_in_all
 
 
 class Parts(Saved):

@@ -11,8 +11,8 @@ from changed import changed
 from cda.errors import DataError
 from cda.files.jsonl import write_json
 from cda.results.audit import AuditResult
+from cda.results.base import load, save
 from cda.results.facts import JudgeFacts, PanelFacts, RewardModelFacts, ScoringCounts
-from cda.results.saved import load, save
 
 JUDGE = JudgeFacts(
     name="llm:x", kind="judge", comparisons=9, unread=1, half_read=2, flipped=3, position_bias=0.1, prompt="ours",

@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 from typing import Any
 
+import cda.stats
 import pytest
 from changed import changed
 
-import cda.metrics
-from cda.metrics import votes
 from cda.report.glossary import _METHODS, glossary
 from cda.report.methods import method_table, methods_of
+from cda.stats import votes
 from cda.stats.bootstrap import N_DRAWS
 
 # As they stand in the source: a method that is renamed there must be found here.
@@ -34,7 +34,7 @@ def _entries(audit: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_of_the_source_is_explained(method: str, audit: Any) -> None:
-    source = "".join(path.read_text(encoding="utf-8") for path in Path(cda.metrics.__path__[0]).parent.rglob("*.py"))
+    source = "".join(path.read_text(encoding="utf-8") for path in Path(cda.stats.__path__[0]).parent.rglob("*.py"))
     assert method in source
     known = [*_METHODS, "unpaired two-proportion"]  # the entry `unpaired z` stands with the changes
     assert any(word in method for word in known)

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from changed import changed
 
+from cda.auditing.model_card import Part, model_card
 from cda.report.markdown import render_markdown
-from cda.report.model_card import Part, model_card
 
 Audit = dict[str, Any]
 BASE = "my-org/reward-8b"

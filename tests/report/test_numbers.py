@@ -9,19 +9,7 @@ import pytest
 import cda.report.differences
 import cda.report.numbers
 from cda.report.differences import word_differences
-from cda.report.numbers import (
-    clipped,
-    count,
-    decimals,
-    distance,
-    inert,
-    p_value,
-    points,
-    share,
-    signed,
-    visible,
-    width,
-)
+from cda.report.numbers import clipped, count, decimals, distance, inert, p_value, points, share, signed, visible, width
 from cda.results.base import Estimate
 
 

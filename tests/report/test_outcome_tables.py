@@ -8,10 +8,10 @@ import pytest
 from changed import changed
 
 from cda.data.release import SOURCE
-from cda.report.audit_sections import section_sentences, sections_line
 from cda.report.glossary import glossary
 from cda.report.markdown import render_markdown
 from cda.report.outcome_tables import paper_sentences, paper_tables
+from cda.report.people_tables import section_sentences, sections_line
 from cda.report.sections import sections
 from cda.report.tables import Table, main_table, skew_table, triple_skew_table
 from cda.report.terminal import summary_table

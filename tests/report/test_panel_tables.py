@@ -7,7 +7,7 @@ from typing import Any
 from cda.report.glossary import glossary
 from cda.report.markdown import render_markdown
 from cda.report.numbers import share
-from cda.report.panel_tables import panel_sentence, panel_table
+from cda.report.people_tables import panel_sentence, panel_table
 from cda.report.terminal import summary_table
 
 

@@ -19,8 +19,7 @@ from cda.report.plots.plot import Plot, inline_svg
 from cda.report.plots.rows import named, slugs
 from cda.report.sections import sections
 from cda.results.base import Estimate, Missing
-from cda.results.drift import FeatureDrift
-from cda.results.effects import DirectEffects
+from cda.results.effects import DirectEffects, FeatureDrift
 
 
 def plots_of(audit: Any) -> dict[str, Plot]:

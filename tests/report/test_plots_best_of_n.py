@@ -12,7 +12,7 @@ from changed import changed
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cda.report.plots.best_of_n import overview_plot, spaced
+from cda.benchmarks.best_of_n_report import overview_plot, spaced
 from cda.report.plots.plot import AFTER, BEFORE, PAGE_INCHES, save
 from cda.results.base import Missing
 from cda.results.benchmarks import BestOfResult

@@ -9,9 +9,8 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from cda.report.comparison import matrix
+from cda.auditing.comparison import matrix, matrix_plot, short_names
 from cda.report.page import resource
-from cda.report.plots.matrix import matrix_plot, short_names
 from cda.report.plots.plot import AFTER, BEFORE, COLUMN_INCHES, INK, PAGE_INCHES, inline_svg
 
 

@@ -10,8 +10,7 @@ from changed import changed
 from page_checks import checked, figures, section_ids, words
 from test_quality_text import alone, group, quality
 
-from cda.report.plots.quality import quality_plots
-from cda.report.quality_page import findings, quality_page, quality_page_plots
+from cda.benchmarks.quality_report import findings, quality_page, quality_page_plots, quality_plots
 
 HOSTILE = 'a<script>alert(1)</script>\x1b[31mred\u202eb\ud800\ufffe | "&'
 CELLS = tuple(group(f"{i} over {j}") for i in (1, 2, 3) for j in (1, 2, 3))

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from changed import changed
 
+from cda.benchmarks.quality_report import quality_markdown, quality_summary, rewardbench_files
 from cda.records import Exclusions
-from cda.report.quality_files import rewardbench_files
-from cda.report.quality_text import quality_markdown, quality_summary
 from cda.results.base import Estimate
 from cda.results.benchmarks import Accuracy, AccuracyGroup, AccuracyShift, QualityResult, QualityScoring, SetQuality
 from cda.results.facts import JudgeFacts, RewardModelFacts

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from pydantic_core import to_jsonable_python
 
+from cda.auditing.comparison import compare_runs
 from cda.errors import CdaError, DataError
 from cda.files.jsonl import write_json
+from cda.inspection.sources import rewrites_of_run
+from cda.pipeline import report
+from cda.resources.artifacts import of_this_version
 from cda.results.audit import AuditResult
-from cda.results.saved import load
+from cda.results.base import load
 from cda.run import RunFolder, Stage
-from cda.stages import report
-from cda.stages.compare import compare_runs
-from cda.stages.inspect_sources import rewrites_of_run
-from cda.stages.saved import of_this_version
 
 Audit = AuditResult
 PARTS = tuple(name for name, one in AuditResult.model_fields.items() if one.is_required())

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from changed import changed
 
+from cda.auditing.model_card import Part, model_card
 from cda.report.glossary import glossary
 from cda.report.html import render_html
 from cda.report.markdown import render_markdown
 from cda.report.methods import method_table
-from cda.report.model_card import Part, model_card
 from cda.report.numbers import width
 from cda.report.scoring import caveats
 from cda.report.seed_tables import effects_over_seeds, seed_sentences, seed_table

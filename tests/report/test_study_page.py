@@ -8,12 +8,12 @@ from changed import changed
 from cda.records import Exclusions
 from cda.report.page import render_page
 from cda.report.plots.plot import inline_svg
-from cda.report.study_page import findings, left_out_table, participant_table, study_page, study_text
 from cda.results.base import Missing
 from cda.results.study import Attention, Rules, StudyResult
-from cda.study.records import Item, Shown, Study
-from cda.study.screen import Screened, Vote
-from cda.study.summary import summary
+from cda.studies.answers import Screened, Vote
+from cda.studies.design import Item, Shown, Study
+from cda.studies.page import findings, left_out_table, participant_table, study_page, study_text
+from cda.studies.summary import summary
 
 HOSTILE = "label-studio-<script>alert(1)</script>\x1b[31m"
 

@@ -8,29 +8,22 @@ import numpy as np
 import pytest
 from changed import changed
 
+from cda.auditing import detail as audit_detail
+from cda.auditing import result as audit_result
+from cda.auditing.comparison import comparison_tables, render_comparison
+from cda.auditing.groups import Group
+from cda.auditing.model_card import Part, model_card
 from cda.biases import load_bias
-from cda.metrics.beyond_noise import beyond_noise
 from cda.records import Contrast, user_prompt
-from cda.report.comparison import comparison_tables
-from cda.report.comparison_page import render_comparison
 from cda.report.html import render_html
 from cda.report.markdown import render_markdown
-from cda.report.model_card import Part, model_card
 from cda.report.numbers import width
 from cda.report.tables import main_table
 from cda.report.terminal import summary_table
-from cda.report.verdict import (
-    others_sentence,
-    quality_kind,
-    quality_sentence,
-    ties_sentence,
-    verdict_kind,
-    verdicts,
-)
+from cda.report.verdict import others_sentence, quality_kind, quality_sentence, ties_sentence, verdict_kind, verdicts
 from cda.results.skew import Plain, PlainSkew
-from cda.stages import audit_detail, audit_result
-from cda.stages.audit_groups import Group
 from cda.stats.multiplicity import holm
+from cda.stats.preference import beyond_noise
 
 
 @pytest.mark.parametrize(

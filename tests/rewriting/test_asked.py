@@ -12,13 +12,7 @@ from cda.biases import Bias, load_bias
 from cda.llm.protocol import Completion, Request
 from cda.records import Message, Pair, user_prompt
 from cda.rewriting.answers import parse_answers
-from cda.rewriting.labels import (
-    asked_labels,
-    label_pairs,
-    label_responses,
-    pair_request,
-    response_request,
-)
+from cda.rewriting.labels import asked_labels, label_pairs, label_responses, pair_request, response_request
 
 ONE = ["response"]
 TWO = ["response_1", "response_2"]

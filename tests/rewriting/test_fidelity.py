@@ -8,7 +8,6 @@ import pytest
 
 from cda.biases import Bias
 from cda.biases import load_bias as load
-from cda.effects.drift import DEFAULT_LIMITS
 from cda.records import RewriteRequest, user_prompt
 from cda.rewriting.fidelity import (
     ENFORCED,
@@ -20,6 +19,7 @@ from cda.rewriting.fidelity import (
     not_flipped,
     same_text,
 )
+from cda.stats.drift import DEFAULT_LIMITS
 
 load_bias = cache(load)
 PROMPT = user_prompt("Which knots hold best on wet rope?")

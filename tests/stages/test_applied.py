@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 from made_dose import made_dose
 
-from cda.config.schema import ModelSection
+from cda.arrays import FloatArray
 from cda.errors import DataError, ModelError, RunError
+from cda.finetuning import applied
+from cda.finetuning.applied import asked_subjects
+from cda.finetuning.train import Training
 from cda.models.load import ModelSpec, Precision, load_reward_model
-from cda.results.saved import save
+from cda.recipe.schema import ModelSection
+from cda.results.base import save
 from cda.run import RunFolder, Stage
-from cda.score.classifier import ClassifierScorer
-from cda.score.protocols import FloatArray
-from cda.stages import applied
-from cda.stages.subjects import asked_subjects
-from cda.stages.trainings import Training
+from cda.scorers.classifier import ClassifierScorer
 from cda.training.dose import DosedModel
 
 if TYPE_CHECKING:

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from cda.biases import load_bias
-from cda.config.load import load_recipe
+from cda.counterfactuals import label, synthesize
 from cda.files.jsonl import read_jsonl
 from cda.llm.protocol import Completion, Request
+from cda.recipe.load import load_recipe
+from cda.resources import sources
+from cda.resources.artifacts import read_labelled, read_training
 from cda.rewriting.labels import exhibits
-from cda.stages import label, sources, synthesize
-from cda.stages.rows import read_labelled, read_training
 
 BIAS = load_bias("sycophancy")
 PRAISE = "What a brilliant question! "

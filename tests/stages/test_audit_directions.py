@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from documents import report_audits
 
+from cda.auditing.groups import Group
+from cda.auditing.result import skews
 from cda.biases import load_bias
 from cda.records import Contrast, prompt_id, user_prompt
 from cda.report.tables import direction_table
 from cda.results.skew import BiasSkew
-from cda.stages.audit_groups import Group
-from cda.stages.audit_result import skews
 
 MADE = ("added",) * 4 + ("removed",) * 2
 

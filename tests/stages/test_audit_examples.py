@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from cda.auditing.detail import N_EXAMPLES, examples
+from cda.auditing.groups import Group
 from cda.biases import load_bias
 from cda.records import Contrast, user_prompt
-from cda.stages.audit_examples import N_EXAMPLES, examples
-from cda.stages.audit_groups import Group
 
 
 def _group(margins: dict[str, Sequence[float]], preferred: Sequence[str | None], is_target: bool = True) -> Group:

@@ -11,11 +11,11 @@ import pytest
 from made_release import MORE, VOTED, make_release, write_rows
 from typer.testing import CliRunner
 
+from cda.auditing.sources import audited_contrasts, audited_prompts
 from cda.cli import app
-from cda.config.load import load_recipe
 from cda.data.release import SOURCE, released_contrasts
+from cda.recipe.load import load_recipe
 from cda.records import prompt_text
-from cda.stages.audit_sources import audited_contrasts, audited_prompts
 
 # Prefers the long side of even pairs, and neither side of the others.
 SCORER = """

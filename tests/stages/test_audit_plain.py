@@ -10,23 +10,15 @@ from documents import report_audits
 from made_rate import made_rate
 from test_dose_result import CONTRASTS, PAIRS, N, rewards
 
+from cda.auditing.groups import Group, main_group, make_groups
+from cda.auditing.result import adjust_for_all_tests, beyond_noise_of, margin_rows, quality, skews, unchanged
+from cda.auditing.result import quality_by_section as by_section
+from cda.auditing.seeds import plain
+from cda.auditing.votes import votes
 from cda.biases import load_bias
 from cda.data.quality_sets import quality_set
 from cda.results.base import Estimate, Missing, Test
-from cda.score.compared import Rewards
-from cda.score.distinct import text_id
-from cda.stages.audit_groups import Group, main_group, make_groups
-from cda.stages.audit_plain import plain
-from cda.stages.audit_quality import by_section
-from cda.stages.audit_result import (
-    adjust_for_all_tests,
-    beyond_noise_of,
-    margin_rows,
-    quality,
-    skews,
-    unchanged,
-)
-from cda.stages.audit_votes import votes
+from cda.scorers.compared import Rewards, text_id
 
 BEFORE = rewards(lambda _: True, lambda row: row % 5)
 RESULT = rewards(lambda row: row % 4 == 0, lambda row: row % 5)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cda.auditing.rate import rate, refusals
 from cda.records import Triple, user_prompt
 from cda.results.base import Estimate, Missing
 from cda.results.effects import Effect
 from cda.results.rate import BiasRate, Flips, RateEffects, average_of
 from cda.rewriting.triples import flips_of
-from cda.score.compared import Rewards
-from cda.score.distinct import text_id
-from cda.stages.audit_rate import rate, refusals
+from cda.scorers.compared import Rewards, text_id
 
 N = 40
 SEED = 7

@@ -6,14 +6,13 @@ import json
 
 import numpy as np
 
+from cda.auditing.analysis import rewards
+from cda.auditing.groups import make_groups, people_of, sides_of
 from cda.biases import load_bias
 from cda.records import Contrast, Triple, user_prompt
 from cda.results.base import Missing
-from cda.results.rewards import Distribution, Kinds, RewardSpread
-from cda.score.compared import Preferences, Rewards
-from cda.score.distinct import text_id
-from cda.stages.audit_groups import make_groups, people_of, sides_of
-from cda.stages.audit_rewards import rewards
+from cda.results.effects import Distribution, Kinds, RewardSpread
+from cda.scorers.compared import Preferences, Rewards, text_id
 
 N = 12
 PROMPTS = [user_prompt(f"q{row}") for row in range(N)]

@@ -12,18 +12,17 @@ import pytest
 from made_rate import made_rate
 from test_dose_result import CONTRASTS, PAIRS, N, rewards
 
+from cda.auditing import seeds as audit_seeds
+from cda.auditing.groups import main_group, main_of, make_groups
+from cda.auditing.result import quality, skews
+from cda.auditing.seeds import seeds
+from cda.auditing.votes import votes
 from cda.biases import load_bias
 from cda.records import Triple, user_prompt
 from cda.results.base import Missing
 from cda.results.skew import Seeds
 from cda.run import RunFolder
-from cda.score.compared import Rewards
-from cda.score.distinct import text_id
-from cda.stages import audit_seeds
-from cda.stages.audit_groups import main_group, main_of, make_groups
-from cda.stages.audit_result import quality, skews
-from cda.stages.audit_seeds import seeds
-from cda.stages.audit_votes import votes
+from cda.scorers.compared import Rewards, text_id
 
 TRIPLES = tuple(
     Triple(

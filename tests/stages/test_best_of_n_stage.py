@@ -13,15 +13,15 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
+from cda.benchmarks import best_of_n as stage
+from cda.benchmarks.best_of_n import run_best_of_n
 from cda.cli import app
-from cda.config.load import LoadedRecipe, load_model_audit
 from cda.errors import DataError, RecipeError, RunError
+from cda.finetuning.applied import asked_subjects
 from cda.models.load import ModelSpec, load_reward_model
+from cda.recipe.load import LoadedRecipe, load_model_audit
 from cda.records import user_prompt
-from cda.score.classifier import ClassifierScorer
-from cda.stages import best_of_n as stage
-from cda.stages.best_of_n import run_best_of_n
-from cda.stages.subjects import asked_subjects
+from cda.scorers.classifier import ClassifierScorer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

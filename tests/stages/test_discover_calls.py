@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from cda.config.load import LoadedRecipe, load_model_audit
-from cda.config.schema import ModelSection
+from cda.discovery import plan as discover_calls
 from cda.discovery import search
-from cda.discovery.asked_groups import _MAX_ROUNDS, LLMGrouper
-from cda.discovery.asked_proposals import LLMProposer
+from cda.discovery.grouping import _MAX_ROUNDS, LLMGrouper
 from cda.discovery.pair_quality import pair_quality
+from cda.discovery.parts import Asked, judge_subject
+from cda.discovery.plan import AT_MOST, plan, planned_calls
+from cda.discovery.proposals import LLMProposer
+from cda.recipe.load import LoadedRecipe, load_model_audit
+from cda.recipe.schema import ModelSection
+from cda.resources.scorer_kinds import Subject
 from cda.run import RunFolder
-from cda.stages import discover_calls
-from cda.stages.discover_calls import AT_MOST, plan, planned_calls
-from cda.stages.discover_parts import Asked, judge_subject
-from cda.stages.scorer_kinds import Subject
 
 SMALL = [
     "llm.model=lead", "discover.rewriters=[ada,bob,cyd]", "discover.populations=[5,4,3]", "discover.batches=[8,8]",

@@ -10,21 +10,28 @@ from typing import cast
 import pytest
 
 from cda.biases import load_bias
-from cda.config.load import load_model_audit
-from cda.discovery.confirm import confirm
+from cda.discovery.held_out import (
+    HeldOut,
+    counted_rows,
+    read_pairs,
+    read_result,
+    read_rows,
+    run_confirmation,
+    run_pairs,
+)
+from cda.discovery.history import measured_row
+from cda.discovery.material import Material
+from cda.discovery.parts import Asked
 from cda.discovery.records import Candidate
+from cda.discovery.result import Found, _tested
+from cda.discovery.selection import confirm
 from cda.files.jsonl import write_jsonl
+from cda.recipe.load import load_model_audit
 from cda.records import user_prompt
+from cda.results.base import save
 from cda.results.discover import Measured, TestedAttribute
 from cda.results.evidence import ConfirmationResult, ConfirmSettings, Strength, Verdicts
-from cda.results.saved import save
 from cda.run import RunFolder
-from cda.stages.discover_confirm import HeldOut, counted_rows, read_result, read_rows, run_confirmation
-from cda.stages.discover_history import measured_row
-from cda.stages.discover_material import Material
-from cda.stages.discover_pairs import read_pairs, run_pairs
-from cda.stages.discover_parts import Asked
-from cda.stages.discover_result import Found, _tested
 
 CANDIDATE = Candidate(load_bias("jargon"), "given")
 FAILED = {CANDIDATE.id: {"bad": {"refusal": 99}}}

@@ -11,21 +11,14 @@ from typing import Any
 import pytest
 
 from cda.biases import builtin_names, load_bias
-from cda.discovery.attribute import described
-from cda.discovery.formats import catalogue
+from cda.discovery import history as discover_history
+from cda.discovery.attribute import catalogue, described
+from cda.discovery.history import candidate_record, measured_of, measured_row, save_generation, saved_generations
 from cda.discovery.records import Candidate, Standing
 from cda.discovery.search import Generation
 from cda.errors import DataError
 from cda.records import Exclusions, Message, user_prompt
 from cda.results.discover import CandidateRecord, Measured, SavedGeneration
-from cda.stages import discover_history
-from cda.stages.discover_history import (
-    candidate_record,
-    measured_of,
-    measured_row,
-    save_generation,
-    saved_generations,
-)
 
 NASTY = 'a\u2028b\x85c\x00d\ud800e "quoted"\r\n\u202ef 🦉 <<<END>>>\x1b[31m'
 BIASES = [*(load_bias(name) for name in builtin_names()), *catalogue(), described("Triple spaces between words")]

@@ -9,16 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cda.config.load import LoadedRecipe, load_model_audit
+from cda.discovery import parts as discover_parts
+from cda.discovery.parts import Asked, AskedJudge, judge_subject, party_problems
 from cda.errors import LLMError, RecipeError
 from cda.llm.protocol import Completion, Request
+from cda.recipe.load import LoadedRecipe, load_model_audit
 from cda.records import user_prompt
+from cda.resources.scorer_kinds import Subject
 from cda.results.evidence import Verdicts
-from cda.score.compared import Rewards
-from cda.score.distinct import text_id
-from cda.stages import discover_parts
-from cda.stages.discover_parts import Asked, AskedJudge, judge_subject, party_problems
-from cda.stages.scorer_kinds import Subject
+from cda.scorers.compared import Rewards, text_id
 
 PROMPT = user_prompt("question")
 

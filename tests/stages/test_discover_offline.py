@@ -12,8 +12,8 @@ from typer.testing import CliRunner, Result
 
 from cda.biases import Bias, load_bias
 from cda.cli import app
-from cda.config.load import contrasts_beside, load_recipe
 from cda.files.jsonl import read_json, read_jsonl
+from cda.recipe.load import contrasts_beside, load_recipe
 
 SCORERS = '''
 import hashlib
@@ -111,7 +111,7 @@ def test_a_killed_search_goes_on_to_the_same_result(workplace: Path, monkeypatch
     words = ("--judge", "scorers.py:judge", "discover.responses_each=1", *SMALL)
     discover(*words)
     whole = result_of(workplace / "found")
-    import cda.stages.discover as stage
+    import cda.discovery.discover as stage
 
     save, saved = stage.save_generation, []
 

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 
 from cda.biases import Bias
-from cda.discovery.asked_groups import LLMGrouper
+from cda.discovery.grouping import LLMGrouper
+from cda.discovery.held_out import ROWS
+from cda.discovery.material import SAMPLES, make_material
+from cda.discovery.result import earlier_tests, finished_stages, save_repairs
 from cda.files.jsonl import read_json, read_jsonl, write_jsonl
 from cda.records import user_prompt
+from cda.resources.artifacts import prompt_row
 from cda.results.facts import LLMUse
 from cda.run import RunFolder, Stage
-from cda.stages.discover_confirm import ROWS
-from cda.stages.discover_material import SAMPLES, make_material
-from cda.stages.discover_provenance import earlier_tests, finished_stages, save_repairs
-from cda.stages.rows import prompt_row
 
 USE = LLMUse(asked=3, cached=0, unusable=0, input_tokens=0, output_tokens=0, uncounted=0, dollars=None)
 

@@ -10,13 +10,13 @@ import yaml
 from changed import changed
 
 from cda.discovery.attribute import described
-from cda.discovery.confirm import validate
+from cda.discovery.held_out import reviewed, write_review
 from cda.discovery.records import Candidate
+from cda.discovery.selection import validate
 from cda.errors import DataError, RecipeError
 from cda.records import user_prompt
 from cda.results.discover import Measured
 from cda.results.evidence import ConfirmSettings, Validation
-from cda.stages.discover_review import reviewed, write_review
 
 WORDS = (
     "Triple spaces between words",

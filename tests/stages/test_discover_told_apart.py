@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from cda.discovery.attribute import described
+from cda.discovery.held_out import rewrite_all, told_apart
 from cda.discovery.measure import ALREADY, UNCHANGED, Rewritten
 from cda.discovery.records import Candidate
 from cda.records import Rewrite, RewriteRequest, user_prompt
-from cda.rewriting.protocol import Rewriter
-from cda.stages.discover_confirm import rewrite_all, told_apart
+from cda.rewriting.asked import Rewriter
 
 LAZY = "unchanged, where the other rewriters changed more"
 FIRST, SECOND, ALL = range(32), range(32, 64), range(64)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from cda.dosing import files as dose_files
 from cda.errors import DataError
-from cda.results.saved import save
-from cda.stages import dose_files
+from cda.results.base import save
 
 Rows = list[dict[str, Any]]
 N = 40

@@ -10,17 +10,16 @@ import pytest
 from changed import changed
 from documents import report_audits
 
+from cda.auditing.groups import Group, make_groups
 from cda.biases import load_bias
-from cda.config.schema import DoseSection
+from cda.dosing.result import result
+from cda.dosing.stage import aimed
 from cda.errors import DataError
+from cda.recipe.schema import DoseSection
 from cda.records import Contrast, Pair, user_prompt
 from cda.report.dose_tables import dose_line, dose_sentences, dose_tables
 from cda.results.dose import DoseResult
-from cda.score.compared import Rewards
-from cda.score.distinct import text_id
-from cda.stages.audit_groups import Group, make_groups
-from cda.stages.dose import aimed
-from cda.stages.dose_result import result
+from cda.scorers.compared import Rewards, text_id
 
 N = 40
 AUDIT = report_audits().make_audit.__wrapped__()()

@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cda.config.load import LoadedRecipe, load_model_audit
+from cda.dosing.scores import dosed_rewards, read_alike
 from cda.errors import ModelError
+from cda.finetuning.train import _base_rewards, with_base_preferences
 from cda.models.load import ModelSpec, load_reward_model
+from cda.recipe.load import LoadedRecipe, load_model_audit
 from cda.records import Lesson, Pair, TrainingPair, user_prompt
-from cda.score.cache import ScoreCache
-from cda.score.classifier import ClassifierScorer
-from cda.score.compared import Rewards
-from cda.score.distinct import Text, text_id
-from cda.stages import classifier_scorers
-from cda.stages.classifier_scorers import cache_file, classifier_scores
-from cda.stages.dose_scores import dosed_rewards, read_alike
-from cda.stages.train import _base_rewards, with_base_preferences
+from cda.resources import model_scorers as classifier_scorers
+from cda.resources.model_scorers import cache_file, classifier_scores
+from cda.scorers.cache import ScoreCache
+from cda.scorers.classifier import ClassifierScorer
+from cda.scorers.compared import Rewards, Text, text_id
 from cda.training.dose import DosedModel
 
 if TYPE_CHECKING:

@@ -115,7 +115,7 @@ def test_in_8_bit_the_audit_finds_the_very_scores_that_chose_the_dose(tmp_path: 
 def test_the_run_s_adapter_scores_as_the_curve_does_at_the_chosen_dose(finished: Path, result: dict[str, Any]) -> None:
     from cda.embedded.model import embedded_model_folder
     from cda.models.load import ModelSpec, load_reward_model
-    from cda.score.classifier import ClassifierScorer
+    from cda.scorers.classifier import ClassifierScorer
 
     spec = ModelSpec(str(embedded_model_folder()), "fp32", 48)
     scorer = ClassifierScorer(load_reward_model(spec, finished / "adapter"))
@@ -179,7 +179,7 @@ def test_a_dose_can_aim_at_a_tie_whoever_voted(finished: Path) -> None:
 
 
 def test_without_a_dose_the_result_is_plain_cda(finished: Path) -> None:
-    from cda.files.intact import contents
+    from cda.files.hashes import contents
 
     folder, contrasts = finished.parent, finished.parent / "contrasts.jsonl"
     found = dose(folder, f"audit.contrasts={contrasts}", "dose.on=no")
@@ -216,15 +216,15 @@ def test_too_few_votes_say_how_many_are_needed(tmp_path: Path) -> None:
 def test_a_training_with_votes_gets_a_dose_where_they_are_enough(
     tmp_path: Path, n: int, words: list[str], wanted: bool
 ) -> None:
-    from cda.config.load import load_recipe
-    from cda.stages.dose import is_wanted
+    from cda.dosing.stage import is_wanted
+    from cda.recipe.load import load_recipe
 
     assert is_wanted(load_recipe("jargon", [f"audit.contrasts={votes_file(tmp_path, n)}", *words])) == wanted
 
 
 def test_without_votes_a_recipe_gets_no_dose() -> None:
-    from cda.config.load import load_recipe
-    from cda.stages.dose import is_wanted
+    from cda.dosing.stage import is_wanted
+    from cda.recipe.load import load_recipe
 
     assert not is_wanted(load_recipe("jargon"))
     assert is_wanted(load_recipe("jargon", ["dose.on=yes"]))
@@ -242,9 +242,9 @@ def test_without_votes_a_recipe_gets_no_dose() -> None:
     ],
 )
 def test_a_recipe_that_teaches_ties_alone_gets_a_dose_without_votes(words: list[str], wanted: bool) -> None:
-    from cda.config.load import load_recipe
-    from cda.stages.dose import is_wanted
-    from cda.stages.plan import plan
+    from cda.dosing.stage import is_wanted
+    from cda.pipeline.plan import plan
+    from cda.recipe.load import load_recipe
 
     loaded = load_recipe("jargon", words)
     assert is_wanted(loaded) == wanted
@@ -257,9 +257,9 @@ def test_a_recipe_that_teaches_ties_alone_gets_a_dose_without_votes(words: list[
 
 
 def test_votes_go_before_a_tie_where_there_are_enough(tmp_path: Path) -> None:
-    from cda.config.load import load_recipe
-    from cda.stages.audit_sources import audited_contrasts
-    from cda.stages.dose import aimed
+    from cda.auditing.sources import audited_contrasts
+    from cda.dosing.stage import aimed
+    from cda.recipe.load import load_recipe
 
     for n, aim in ((24, "votes"), (12, "tie")):
         loaded = load_recipe("jargon", ["objectives=[neutral]", f"audit.contrasts={votes_file(tmp_path, n)}"])

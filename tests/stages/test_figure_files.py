@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from cda.cli import app
 from cda.errors import RecipeError
 from cda.report.plots.plot import COLUMN_INCHES, Plot
-from cda.stages import figures
+from cda.resources import artifacts as figures
 
 PLOTS = [
     Plot("skew", "Skew of <b>", "jargon: 80% [70, 88] (n = 100).", lambda axes: axes.set_title("x"), 2.0),  # type: ignore[arg-type, return-value]

@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
-from cda.config.load import load_recipe
-from cda.config.opened import Opened
+from cda.auditing.sources import audited_prompts, given_labels, load_audit_texts
+from cda.counterfactuals import label
 from cda.data import load
 from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.llm.money import Budgeted
-from cda.stages import label, plan
-from cda.stages.audit_sources import audited_prompts, given_labels, load_audit_texts
-from cda.stages.sources import llm_counts, open_llm, with_llm
+from cda.pipeline import plan
+from cda.recipe.load import load_recipe
+from cda.recipe.opened import Opened
+from cda.resources.sources import llm_counts, open_llm, with_llm
 
 
 @pytest.fixture

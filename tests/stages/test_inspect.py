@@ -16,17 +16,17 @@ from typer.testing import CliRunner
 
 from cda.biases import load_bias
 from cda.cli import app
-from cda.config.load import load_recipe
+from cda.counterfactuals import label, synthesize
 from cda.data.load import load_rows
 from cda.embedded.rules import RuleRewriter
 from cda.files.jsonl import write_json, write_jsonl
+from cda.inspection.sources import rewrites_of_file, rewrites_of_run
+from cda.pipeline.stages import run_stage
+from cda.recipe.load import load_recipe
 from cda.records import Exclusions, RewriteRequest, user_prompt
 from cda.report.numbers import width
-from cda.results.saved import save
+from cda.results.base import save
 from cda.run import RunFolder
-from cda.stages import label, synthesize
-from cda.stages.inspect_sources import rewrites_of_file, rewrites_of_run
-from cda.stages.pipeline import run_stage
 
 N_PAIRS = 24
 SCORER = "def reward(prompts, responses):\n    return [len(one.split()) / 10 for one in responses]\n"

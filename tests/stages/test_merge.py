@@ -15,16 +15,15 @@ from test_dose_result import ALWAYS, AS_PEOPLE, NEVER
 from test_dose_result import made as planted
 from typer.testing import CliRunner, Result
 
+from cda.arrays import FloatArray
 from cda.cli import app
-from cda.files.intact import contents
+from cda.files.hashes import contents
 from cda.models.load import ModelSpec, RewardModel, load_reward_model
 from cda.results.audit import AuditResult
-from cda.results.base import Estimate, Measure, PerScoring, Test
+from cda.results.base import Estimate, Measure, PerScoring, Test, save
 from cda.results.facts import RewardModelFacts, TrainingStages
-from cda.results.saved import save
 from cda.results.skew import Plain, PlainSkew, Quality
-from cda.score.classifier import ClassifierScorer
-from cda.score.protocols import FloatArray
+from cda.scorers.classifier import ClassifierScorer
 from cda.training.dose import DosedModel, export_dose, read_head
 
 if TYPE_CHECKING:

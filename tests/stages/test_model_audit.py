@@ -669,7 +669,7 @@ def test_a_constant_scorer_prefers_nothing_and_nothing_is_claimed(bert: Path, tm
 
 
 def test_exported_texts_are_audited_to_the_same_numbers(bert: Path, tmp_path: Path) -> None:
-    from cda.embedded.export import export
+    from cda.embedded.texts import export
 
     export(tmp_path / "texts", "jsonl")
     files = ("--pairs", tmp_path / "texts" / "contrasts.jsonl", "--quality", tmp_path / "texts" / "quality.jsonl")

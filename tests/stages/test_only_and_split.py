@@ -10,10 +10,11 @@ from typing import Any
 from typer.testing import CliRunner
 
 from cda.cli import app
-from cda.config.load import load_recipe
+from cda.counterfactuals import label
+from cda.pipeline import plan
+from cda.recipe.load import load_recipe
 from cda.records import prompt_id
-from cda.stages import label, plan
-from cda.stages.rows import read_labelled
+from cda.resources.artifacts import read_labelled
 
 
 def write_pairs(path: Path, numbers: range) -> Path:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from cda.config.schema import AuditSection
+from cda.counterfactuals.triples import read_responses
 from cda.errors import DataError
-from cda.stages.pairs import read_responses
-from cda.stages.sources import load_pairs
+from cda.recipe.schema import AuditSection
+from cda.resources.sources import load_pairs
 
 
 def test_prompts_under_another_name_are_told_how_to_be_mapped(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_full_disk_stops_with_one_message_and_keeps_what_is_finished(
     tmp_path: Path, small_job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A real full disk: writes beyond it fail with ENOSPC, as /dev/full does."""
-    from cda.stages import synthesize
+    from cda.counterfactuals import synthesize
 
     def write_to_full_disk(*_: object) -> None:
         with Path("/dev/full").open("w") as full:

@@ -12,20 +12,21 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from cda.auditing import audit
 from cda.biases import load_bias
 from cda.cli import app
-from cda.config.load import load_model_audit, load_recipe
+from cda.counterfactuals import label, synthesize
 from cda.data.messages import prompt_of
 from cda.embedded.texts import authored_pairs
 from cda.prompts import LabelPrompt, load_prompt
+from cda.recipe.load import load_model_audit, load_recipe
 from cda.report.data_tables import label_tables
+from cda.resources.artifacts import stage_counts
+from cda.resources.scorers import open_scorer
 from cda.results.facts import LabelCounts
 from cda.rewriting.labels import pair_request
 from cda.run import RunFolder
-from cda.score.judge import judge_request
-from cda.stages import audit, label, synthesize
-from cda.stages.counted import stage_counts
-from cda.stages.scorers import open_scorer
+from cda.scorers.judge import judge_request
 
 LLM = ["llm.model=x", "llm.base_url=http://127.0.0.1:9/v1", "data.pairs=embedded", "data.max_pairs=12"]
 OWN_LABEL = (

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from cda.config.load import load_model_audit
+from cda.benchmarks.quality import public_name, public_names, quality_scoring
+from cda.finetuning.applied import asked_subjects
+from cda.recipe.load import load_model_audit
+from cda.resources.scorer_kinds import Subject
 from cda.results.benchmarks import AskedLLM
 from cda.results.facts import RewardModelFacts
-from cda.stages.quality_names import public_name, public_names, quality_scoring
-from cda.stages.scorer_kinds import Subject
-from cda.stages.subjects import asked_subjects
 
 
 @pytest.mark.parametrize(

@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
+from cda.benchmarks.quality import QualityOptions, quality_of_words
 from cda.cli import app
 from cda.errors import CdaError
 from cda.files.jsonl import read_json, read_jsonl
 from cda.models.load import ModelSpec, load_reward_model
 from cda.records import user_prompt
 from cda.run import file_fingerprint
-from cda.score.classifier import ClassifierScorer
-from cda.stages.quality import QualityOptions, quality_of_words
+from cda.scorers.classifier import ClassifierScorer
 from cda.training.dose import DosedModel
 
 if TYPE_CHECKING:

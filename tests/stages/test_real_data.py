@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from cda.config.load import load_recipe
-from cda.stages import plan
-from cda.stages.audit_sources import own_contrasts
-from cda.stages.sources import load_pairs
+from cda.auditing.sources import own_contrasts
+from cda.pipeline import plan
+from cda.recipe.load import load_recipe
+from cda.resources.sources import load_pairs
 
 ROOT = Path(__file__).parent.parent.parent
 DATA = Path(os.environ.get("CDA_DATA", ROOT.parent / "shared" / "data")) / "fff"

@@ -12,15 +12,15 @@ import pytest
 from typer.testing import CliRunner
 
 from cda.cli import app
-from cda.config.load import load_model_audit
-from cda.config.scoring import bare_name, kind_of, policy_and_reference
 from cda.errors import CdaError, RecipeError
+from cda.finetuning.applied import asked_subjects
 from cda.models.causal import load_causal_model
 from cda.models.load import ModelSpec
+from cda.recipe.load import load_model_audit
+from cda.recipe.scoring import bare_name, kind_of, policy_and_reference
 from cda.records import user_prompt
-from cda.score.log_ratio import LogRatioScorer, Policy
-from cda.stages.scorers import open_scorer
-from cda.stages.subjects import asked_subjects
+from cda.resources.scorers import open_scorer
+from cda.scorers.log_ratio import LogRatioScorer, Policy
 
 if TYPE_CHECKING:
     from conftest import Answer, ModelMaker
@@ -320,7 +320,7 @@ def test_options_that_do_not_go_together() -> None:
 
 
 def test_only_classifiers_are_trained() -> None:
-    from cda.config.load import load_recipe
+    from cda.recipe.load import load_recipe
 
     with pytest.raises(RecipeError, match="cannot be trained"):
         load_recipe("jargon", ["model.name_or_path=dpo:a/b,c/d"])
@@ -379,7 +379,7 @@ def test_a_setting_of_another_kind_is_not_ignored_in_silence(serve: Callable[...
 
 
 def test_each_model_of_a_pair_has_its_own_commit(causal: tuple[Path, Path]) -> None:
-    from cda.stages.causal_scorers import log_ratio_sources, specs
+    from cda.resources.model_scorers import log_ratio_sources, specs
 
     names = ["model.revision=abc", "score.log_ratio.reference_revision=def"]
     loaded = load_model_audit("dpo:~/a,~/b", {}, names)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from cda.config.load import LoadedRecipe
-from cda.config.schema import LlmSection
 from cda.errors import RunError
-from cda.stages.spending import Planned, confirm, confirm_all
+from cda.recipe.load import LoadedRecipe
+from cda.recipe.schema import LlmSection
+from cda.resources.spending import Planned, confirm, confirm_all
 
 PRICES = {
     "dear": {"input": 2.0, "output": 10.0},

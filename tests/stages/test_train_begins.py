@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from cda.pipeline.stages import _run_train
 from cda.run import RunFolder, Stage
-from cda.stages.pipeline import _run_train
 
 STAGE = Stage("train", {"seed": 1}, {})
 

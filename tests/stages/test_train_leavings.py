@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cda.stages.train import _clear
+from cda.finetuning.train import _clear
 
 
 def test_checkpoints_go_and_a_tracker_s_files_stay(tmp_path: Path) -> None:

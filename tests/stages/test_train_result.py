@@ -10,11 +10,11 @@ from pydantic_core import to_jsonable_python
 
 from cda.errors import RunError
 from cda.files.jsonl import write_jsonl
+from cda.pipeline.report import train_result
+from cda.resources.artifacts import training_stages
 from cda.results.base import Missing
 from cda.results.facts import TrainCounts
 from cda.run import RunFolder, Stage
-from cda.stages.counted import training_stages
-from cda.stages.train_result import train_result
 
 COUNTS = TrainCounts(
     train=126, validation=13, truncated=2, identical_after_truncation=1, steps=24, best_step=20, form="pair", notes=("a",),

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cda.config.load import load_recipe
+from cda.finetuning.train import Training, trainings
+from cda.pipeline import plan
+from cda.recipe.load import load_recipe
 from cda.run import RunFolder, Stage
-from cda.stages import plan
-from cda.stages.trainings import Training, trainings
 from cda.stats.over_seeds import over_seeds
 
 ROOT = Path(__file__).parent.parent.parent

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from cda.cli import app
 from cda.errors import RunError
-from cda.stages.out_folder import out_folder
+from cda.resources.artifacts import out_folder
 
 Answer = Callable[[dict[str, Any]], tuple[int, dict[str, Any]]]
 

@@ -11,13 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from cda.errors import DataError
-from cda.stats.bootstrap import (
-    Method,
-    bootstrap_mean,
-    bootstrap_ratio,
-    bootstrap_sums,
-    cluster_sums,
-)
+from cda.stats.bootstrap import Method, bootstrap_mean, bootstrap_ratio, bootstrap_sums, cluster_sums
 
 # At most 7 prompts: below 8 no two are merged as alike, so that mirrored data meet mirrored draws.
 tables = st.lists(

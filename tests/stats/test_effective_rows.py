@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cda.errors import DataError
-from cda.stats.effective_rows import effective_rows
+from cda.stats.bootstrap import effective_rows
 from cda.stats.proportions import paired_change, share, wilson
 
 

@@ -11,7 +11,7 @@ from bitsandbytes.autograd import _functions
 from bitsandbytes.nn import Int8Params, Linear8bitLt
 from torch.utils.checkpoint import checkpoint
 
-from cda.training.eight_bit import free_inputs
+from cda.training.lora import free_inputs
 
 SIZE, ROWS = 16, 4
 

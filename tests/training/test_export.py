@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from cda.arrays import FloatArray
 from cda.errors import ModelError
 from cda.models.load import ModelSpec, Precision, RewardModel, load_reward_model
-from cda.score.classifier import ClassifierScorer
-from cda.score.protocols import FloatArray
+from cda.scorers.classifier import ClassifierScorer
 from cda.training.dose import DosedModel
 from cda.training.export import check_precision, merge_adapter, new_folder, push
 

@@ -14,7 +14,7 @@ from devices import on_a_cpu
 
 from cda.models.load import ModelSpec, load_reward_model
 from cda.records import Lesson, Pair
-from cda.score.classifier import ClassifierScorer
+from cda.scorers.classifier import ClassifierScorer
 from cda.training.lora import Lora, TrainingResult, train_adapter
 
 if TYPE_CHECKING:

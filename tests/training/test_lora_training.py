@@ -12,7 +12,7 @@ import pytest
 from cda.errors import DataError, ModelError, RecipeError
 from cda.models.load import ModelSpec, load_reward_model
 from cda.records import Lesson, Pair, user_prompt
-from cda.score.classifier import ClassifierScorer
+from cda.scorers.classifier import ClassifierScorer
 from cda.training.lora import Lora, TrainingResult, check_targets, train_adapter
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ import pytest
 
 from cda.models.load import ModelSpec, load_reward_model
 from cda.records import Lesson, Pair
-from cda.score.classifier import ClassifierScorer
-from cda.training.dataset import collator, encode_pairs
+from cda.scorers.classifier import ClassifierScorer
+from cda.training.chunks import collator, encode_pairs
 from cda.training.lora import Lora, train_adapter
-from cda.training.objectives import agreement, preference_loss
+from cda.training.trainer import agreement, preference_loss
 
 
 def loss(differences: list[float], targets: list[float], margins: list[float], weights: list[float]) -> float:

@@ -10,7 +10,7 @@ import pytest
 from cda.models.load import ModelSpec, load_template
 from cda.models.template import Template
 from cda.records import Lesson, Pair, user_prompt
-from cda.training.dataset import encode_pairs
+from cda.training.chunks import encode_pairs
 
 LIMIT = 12  # BOS and four marks leave seven words
 

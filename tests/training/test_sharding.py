@@ -15,9 +15,8 @@ from devices import on_a_cpu
 
 from cda.models.load import ModelSpec, load_reward_model
 from cda.records import Lesson, Pair
-from cda.training import sharding
-from cda.training.lora import Lora, train_adapter
-from cda.training.sharding import block_names, shard_blocks
+from cda.training import lora as sharding
+from cda.training.lora import Lora, block_names, shard_blocks, train_adapter
 
 # Accelerate takes FSDP up on accelerators alone, so what its `prepare` calls is called here.
 SHARDED = """
@@ -30,7 +29,7 @@ from accelerate.utils.fsdp_utils import fsdp2_prepare_model
 from peft import LoraConfig, get_peft_model
 from torch.distributed.fsdp import FSDPModule
 from cda.models.load import ModelSpec, load_reward_model
-from cda.training.sharding import shard_blocks
+from cda.training.lora import shard_blocks
 
 llama, bert, out = sys.argv[1:]
 torch.distributed.init_process_group("gloo")

@@ -12,8 +12,7 @@ from cda.report.plots.rows import SCORINGS, Mark, Row, Scale, draw_rows, named, 
 from cda.report.tables import compares
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing
-from cda.results.drift import BiasDrift
-from cda.results.effects import Adjusted, DirectEffects, Effect, Form, PairsEffect
+from cda.results.effects import Adjusted, BiasDrift, DirectEffects, Effect, Form, PairsEffect
 from cda.results.rate import BiasRate, RateEffects
 
 if TYPE_CHECKING:

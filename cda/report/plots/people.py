@@ -24,8 +24,8 @@ from cda.report.plots.rows import (
 )
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate
-from cda.results.data import BiasAnalysis
-from cda.results.people import NoiseCeiling, VotedBias
+from cda.results.effects import BiasAnalysis
+from cda.results.skew import NoiseCeiling, VotedBias
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
+from cda.files.jsonl import written_whole
 from cda.files.paths import as_part
-from cda.files.whole import written_whole
 from cda.report.numbers import visible
 
 if TYPE_CHECKING:

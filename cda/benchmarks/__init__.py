@@ -1,0 +1,1 @@
+"""Quality on preference benchmarks, best-of-n and win rates."""

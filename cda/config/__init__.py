@@ -1,1 +1,0 @@
-"""Recipes: their schema, and loading them with presets and overrides."""

@@ -1,0 +1,1 @@
+"""Labels, counterfactual pairs and the training mix."""

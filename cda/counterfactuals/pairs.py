@@ -1,0 +1,208 @@
+"""Counterfactual pairs (the chosen response over the rejected one with the bias added), and the unchanged pairs next to them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cda.biases import Bias
+from cda.features import n_words
+from cda.records import (
+    Exclusions,
+    LabelledPair,
+    Lesson,
+    Pair,
+    Rewrite,
+    RewriteRequest,
+    TrainingPair,
+    count_reasons,
+    text_key,
+)
+from cda.rewriting.asked import Rewriter
+from cda.rewriting.fidelity import is_unchanged
+from cda.rewriting.labels import exhibits
+
+_BATCH = 500
+_ENOUGH_TO_JUDGE = 50
+_MOST_TRIES_PER_PAIR = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Counterfactuals:
+    """What was made for one bias.
+
+    Attributes:
+        pairs: Counterfactual pairs, in the order they were drawn.
+        requested: How many were asked for; None for every eligible pair.
+        eligible: How many pairs could become one.
+        tried: How many were rewritten.
+        exclusions: Failed rewrites by reason.
+    """
+
+    pairs: tuple[TrainingPair, ...]
+    requested: int | None
+    eligible: int
+    tried: int
+    exclusions: Exclusions
+
+
+def eligible_pairs(rows: Sequence[LabelledPair], bias: Bias) -> list[LabelledPair]:
+    """Pairs that can become counterfactuals of the bias."""
+    if bias.eligible == "chosen_longer":
+        return [row for row in rows if n_words(row.pair.chosen) > n_words(row.pair.rejected)]
+    return [row for row in rows if row.labels[bias.name] == {"chosen": False, "rejected": False}]
+
+
+def make_counterfactuals(
+    rows: Sequence[LabelledPair],
+    bias: Bias,
+    rewriter: Rewriter,
+    requested: int | None,
+    rng: np.random.Generator,
+    check_measure: bool,
+    *,
+    specific_chosen: bool = False,
+    stop_above: float = 1.0,
+    batch_size: int | None = _BATCH,
+) -> Counterfactuals:
+    """Draw eligible pairs, rewrite their rejected side, keep what really carries the bias.
+
+    Failed rewrites are replaced by further eligible pairs while there are any, in batches, and while fewer than three
+    times the requested pairs were tried: a rewriter that mostly fails does not go through a whole corpus.
+
+    Args:
+        rows: Labelled pairs.
+        bias: The bias to add.
+        rewriter: Adds it.
+        requested: How many pairs are wanted; None for every eligible one.
+        rng: Decides which pairs.
+        check_measure: A rewrite must exhibit the bias as measured (off where an LLM labelled it).
+        specific_chosen: Also have the bias's opposite written into the chosen side (vagueness: more specific), so that the
+            two sides differ more; a pair of which that fails is not made.
+        stop_above: Stop once more than this share of the tried pairs has failed.
+        batch_size: Most pairs rewritten before the failures are looked at; None: all that are missing, where each round
+            takes a day (Batch API).
+    """
+    pool = eligible_pairs(rows, bias)
+    order = [pool[index] for index in rng.permutation(len(pool))]
+    most = len(order) if requested is None else min(len(order), _MOST_TRIES_PER_PAIR * requested)
+    made: list[TrainingPair] = []
+    reasons: list[str] = []
+    tried = 0
+    while tried < most and (requested is None or len(made) < requested):
+        missing = most if requested is None else requested - len(made)
+        batch = order[tried : min(tried + min(missing, batch_size or missing), most)]
+        tried += len(batch)
+        for row, (pair, reason) in zip(
+            batch, _counterfactuals(batch, bias, rewriter, check_measure, specific_chosen), strict=True
+        ):
+            if pair is None:
+                reasons.append(reason)
+            else:
+                made.append(TrainingPair(Lesson(pair), row.split, "counterfactual", bias.name, row.pair.id))
+        if tried >= _ENOUGH_TO_JUDGE and len(reasons) > stop_above * tried:
+            break
+    return Counterfactuals(tuple(made), requested, len(pool), tried, Exclusions(tried, count_reasons(reasons)))
+
+
+def _counterfactuals(
+    batch: Sequence[LabelledPair], bias: Bias, rewriter: Rewriter, check_measure: bool, specific_chosen: bool
+) -> list[tuple[Pair | None, str]]:
+    """The counterfactual of each pair, or None and why there is none."""
+    requests = [RewriteRequest(row.pair.prompt, row.pair.rejected, "add", row.pair.chosen) for row in batch]
+    found: list[tuple[Pair | None, str]] = []
+    for row, rewrite in zip(batch, rewriter.rewrite(requests, bias), strict=True):
+        text, reason = _accepted(row.pair, rewrite, bias, check_measure)
+        found.append((None if text is None else Pair(row.pair.prompt, row.pair.chosen, text), reason))
+    if not specific_chosen:
+        return found
+    left = [number for number, (pair, _) in enumerate(found) if pair is not None]
+    chosen = [
+        RewriteRequest(batch[number].pair.prompt, batch[number].pair.chosen, "remove", flips=False) for number in left
+    ]
+    for number, request, rewrite in zip(left, chosen, rewriter.rewrite(chosen, bias), strict=True):
+        pair = found[number][0]
+        if rewrite.text is None or pair is None:
+            found[number] = None, f"chosen side: {rewrite.reason}"
+        elif any(is_unchanged(rewrite.text, one, bias) for one in (request.response, pair.rejected)):
+            found[number] = None, "chosen side: unchanged"
+        elif check_measure and bias.shows(rewrite.text, pair.rejected):
+            found[number] = None, "chosen side: exhibits the bias"
+        else:
+            found[number] = Pair(pair.prompt, rewrite.text, pair.rejected), ""
+    return found
+
+
+def _accepted(pair: Pair, rewrite: Rewrite, bias: Bias, check_measure: bool) -> tuple[str | None, str]:
+    """The rewritten text, or None and why it cannot be used."""
+    if rewrite.text is None:
+        return None, rewrite.reason or "no text"
+    if any(is_unchanged(rewrite.text, one, bias) for one in (pair.rejected, pair.chosen)):
+        return None, "unchanged"
+    ratio = bias.min_words_of_chosen
+    if ratio is not None and n_words(rewrite.text) < ratio * n_words(pair.chosen):
+        return None, f"shorter than {ratio:g} times the chosen side"
+    if check_measure and bias.measure is not None and not exhibits(rewrite.text, bias, pair.chosen):
+        return None, "bias not measurable in the rewrite"
+    return rewrite.text, ""
+
+
+Combination = tuple[bool, bool]
+
+
+def label_frequencies(rows: Sequence[LabelledPair], bias: Bias) -> dict[Combination, int]:
+    """Count of each (chosen exhibits, rejected exhibits); unparsed labels are left out."""
+    counts = Counter((row.labels[bias.name]["chosen"], row.labels[bias.name]["rejected"]) for row in rows)
+    return {(a, b): counts.get((a, b), 0) for a in (True, False) for b in (True, False)}
+
+
+def proportional_quota(frequencies: dict[Combination, int], total: int) -> dict[Combination, int]:
+    """Whole numbers that sum to `total` in the given proportions (largest remainders; ties by combination).
+
+    >>> proportional_quota({(True, True): 1, (True, False): 1, (False, True): 0, (False, False): 2}, 5)
+    {(True, True): 1, (True, False): 1, (False, True): 0, (False, False): 3}
+    """
+    observed = sum(frequencies.values())
+    if not observed:
+        return dict.fromkeys(frequencies, 0)
+    exact = {key: total * count / observed for key, count in frequencies.items()}
+    quota = {key: int(value) for key, value in exact.items()}
+    by_remainder = sorted(exact, key=lambda key: (quota[key] - exact[key], key))
+    for key in by_remainder[: total - sum(quota.values())]:
+        quota[key] += 1
+    return quota
+
+
+def supplementary_pairs(
+    source: Sequence[LabelledPair],
+    bias: Bias,
+    frequencies: dict[Combination, int],
+    requested: int,
+    taken: set[tuple[str, ...]],
+    rng: np.random.Generator,
+) -> list[TrainingPair]:
+    """Draw unchanged pairs so that label combinations occur as often as in `frequencies`.
+
+    Args:
+        source: Labelled pairs to draw from.
+        bias: Whose labels count.
+        frequencies: Observed combinations.
+        requested: How many are wanted; where a combination runs short, fewer are returned.
+        taken: `text_key` of prompt, chosen and rejected of pairs used as counterfactuals; they are not drawn again.
+        rng: Decides which.
+    """
+    drawn: list[TrainingPair] = []
+    for combination, wanted in proportional_quota(frequencies, requested).items():
+        pool = [
+            row
+            for row in source
+            if (row.labels[bias.name]["chosen"], row.labels[bias.name]["rejected"]) == combination
+            and text_key(row.pair.prompt, row.pair.chosen, row.pair.rejected) not in taken
+        ]
+        for index in rng.permutation(len(pool))[:wanted]:
+            row = pool[index]
+            drawn.append(TrainingPair(Lesson(row.pair), row.split, "supplementary", bias.name, row.pair.id))
+    return drawn

@@ -1,0 +1,202 @@
+"""`cda pairs`: RATE triples to audit on, from queries, from topics, or from responses that are there already."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from cda.biases import Bias
+from cda.data.load import Row, load_rows
+from cda.data.messages import RowError, check_agree, message_text, prompt_of
+from cda.data.queries import clean_queries
+from cda.data.triples import BY_WORDS
+from cda.errors import DataError, RecipeError
+from cda.files.jsonl import read_text, write_jsonl
+from cda.files.paths import place_for, user_path
+from cda.launch import say
+from cda.llm.money import tokens_of
+from cda.recipe.load import LoadedRecipe
+from cda.recipe.schema import AuditSection
+from cda.records import Exclusions, Prompt, Triple, count_reasons, text_key
+from cda.resources.artifacts import prompt_row
+from cda.resources.sources import attribute_rule, labels_of, llm_client, open_llm, rewriter, uses_llm
+from cda.resources.spending import Planned, confirm
+from cda.rewriting.labels import exhibits
+from cda.rewriting.questions import Answered, baseline_responses, generate_questions
+from cda.rewriting.triples import Original, make_triples, triples_of_responses
+
+Kind = Literal["opinion", "technical"]
+_ANSWER_TOKENS = 300
+"""Of a baseline response, estimated."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairsSource:
+    """Where the triples come from: exactly one of the three.
+
+    Attributes:
+        queries: File of prompts or conversations, filtered to single clean questions.
+        topics: File with a topic a line; questions of `kind` are generated on them.
+        responses: File of prompt, response and, where known, has_attribute.
+        kind: Of generated questions: opinion (sycophancy), technical (vagueness).
+        per_topic: Questions on each topic.
+        most: Queries or responses at most; None: all.
+    """
+
+    queries: str | None = None
+    topics: str | None = None
+    responses: str | None = None
+    kind: Kind = "technical"
+    per_topic: int = 5
+    most: int | None = None
+
+
+def make_pairs(loaded: LoadedRecipe, source: PairsSource, out: Path) -> int:
+    """Write triples in both directions, as `cda audit --triples` reads them; return how many.
+
+    Raises:
+        RecipeError: Not exactly one source, one that needs an LLM where none is set, or an LLM without its key.
+        DataError: Nothing usable came of it.
+        RunError: `out` cannot be written.
+    """
+    given = [name for name in ("queries", "topics", "responses") if getattr(source, name)]
+    if len(given) != 1:
+        raise RecipeError(
+            [f"give exactly one of --queries, --topics and --responses; found {', '.join(given) or 'none'}"]
+        )
+    recipe = loaded.recipe
+    if recipe.llm.model is None and not source.responses:
+        raise RecipeError([f"--{given[0]}: answers have to be written first, which needs an LLM: set llm.model=..."])
+    asks = not source.responses or any(uses_llm(by, recipe.llm) for by in (recipe.label.by, recipe.synthesize.by))
+    if asks and (problems := llm_client(recipe.llm).check()):
+        raise RecipeError(problems)
+    place_for(out)
+    triples: list[Triple] = []
+    texts, exclusions = _texts(loaded, source)
+    say(f"  {len(texts)} to make triples of ({exclusions})")
+    for bias in loaded.biases:
+        made, failed = _triples(texts, bias, loaded)
+        say(
+            f"  {bias.name}: {len(made)} triples, {sum(one.has_attribute for one in made)} of answers with it ({failed})"
+        )
+        triples += made
+    if not triples:
+        raise DataError("no triple was made; the reasons are above")
+    write_jsonl(out, map(_row, triples))
+    say(f"Triples: {out}; audit on them with `cda audit <model> --triples {out}`")
+    return len(triples)
+
+
+def _texts(loaded: LoadedRecipe, source: PairsSource) -> tuple[list[tuple[Answered, bool | None]], Exclusions]:
+    """Responses with their prompts, and whether they exhibit the bias, where a file says so."""
+    if source.responses:
+        rows = load_rows(source.responses)[: source.most]
+        return read_responses(rows, source.responses, loaded.recipe.audit)
+    llm = open_llm(loaded)
+    if source.topics:
+        topics = [line.strip() for line in read_text(user_path(source.topics)).splitlines() if line.strip()]
+        if not topics:
+            raise DataError(f"{source.topics}: holds no topic; write one a line")
+        generated = generate_questions(topics, source.kind, llm, source.per_topic)
+        queries: Sequence[str] = generated.queries[: source.most]
+        say(f"  {len(queries)} {source.kind} questions on {len(topics)} topics ({generated.exclusions})")
+    else:
+        cleaned = clean_queries(load_rows(str(source.queries)), str(source.queries))
+        queries = cleaned.queries[: source.most]
+        say(f"  {len(cleaned.queries)} clean questions in {source.queries} ({cleaned.exclusions})")
+    mean = sum(map(tokens_of, queries)) / max(1, len(queries))
+    confirm(Planned("answering the queries", len(queries), mean + 50, _ANSWER_TOKENS), loaded)
+    answered, unanswered = baseline_responses(queries, llm)
+    return [(one, None) for one in answered], unanswered
+
+
+def read_responses(
+    rows: Sequence[Row], where: str, audit: AuditSection
+) -> tuple[list[tuple[Answered, bool | None]], Exclusions]:
+    """Rows of prompt, response and, where known, has_attribute; what could not be used is counted.
+
+    Args:
+        rows: Loaded rows.
+        where: File named in errors.
+        audit: Says under which name and how a column has has_attribute.
+
+    Raises:
+        DataError: A column is missing, or a category that the recipe names; or one response is said to have the attribute
+            and to lack it.
+    """
+    rule, column = attribute_rule(audit), audit.triple_columns.get("has_attribute", "has_attribute")
+    present = {key for row in rows for key in row}
+    if missing := sorted({"prompt", "response"} - present):
+        raise DataError(
+            f"{where}: needs the columns prompt and response, and lacks {' and '.join(missing)}. "
+            f"Found: {', '.join(sorted(present))}"
+        )
+    if (column != "has_attribute" or rule != BY_WORDS) and column not in present:
+        raise DataError(
+            f"{where}: no column '{column}', which is to say whether a response has the attribute. "
+            f"Found: {', '.join(sorted(present))}. Map it with audit.triple_columns.has_attribute=<your column>"
+        )
+    rule.check((row.get(column) for row in rows), where)
+    found: dict[tuple[str, ...], list[tuple[int, Answered, bool | None]]] = {}
+    reasons = []
+    for number, row in enumerate(rows, 1):
+        try:
+            response = message_text(row.get("response"))
+            if not isinstance(response, str) or not response.strip():
+                raise RowError("no response")
+            stated = row.get(column)
+            has_attribute = None if stated is None or stated == "" else rule.read(stated)
+            one = Answered(prompt_of(row.get("prompt")), response)
+        except RowError as problem:
+            reasons.append(str(problem))
+            continue
+        same = found.setdefault(text_key(one.prompt, one.response), [])
+        same.append((number, one, has_attribute))
+        reasons += ["duplicate"] if len(same) > 1 else []
+    stated = {key: [has for *_, has in same if has is not None] for key, same in found.items()}
+    both = [[number for number, *_ in found[key]] for key, says in stated.items() if len(set(says)) > 1]
+    check_agree(((numbers, f"the same response, and {column} says yes and no") for numbers in both), where)
+    texts = [(same[0][1], next(iter(stated[key]), None)) for key, same in found.items()]
+    return texts, Exclusions(len(rows), count_reasons(reasons))
+
+
+def _triples(
+    texts: Sequence[tuple[Answered, bool | None]], bias: Bias, loaded: LoadedRecipe
+) -> tuple[tuple[Triple, ...], Exclusions]:
+    recipe, by = loaded.recipe, rewriter(loaded)
+    known = [Original(one.prompt, one.response, label) for one, label in texts if label is not None]
+    unknown = [one for one, label in texts if label is None]
+    asked = uses_llm(recipe.label.by, recipe.llm) and bias.label_by == "ask"
+    labeller = labels_of(loaded) if asked else _measured
+    if uses_llm(recipe.synthesize.by, recipe.llm):
+        # Two rewrites, a label of each where the gate asks, and one of the response where it has none.
+        calls = len(texts) * (4 if asked and recipe.synthesize.gate.on else 2) + (len(unknown) if asked else 0)
+        mean = sum(tokens_of(one.response) for one, _ in texts) / len(texts)
+        confirm(Planned(f"labelling and rewriting for {bias.name}", calls, mean + 300, mean), loaded)
+    made, failed = make_triples(known, bias, by) if known else ((), Exclusions(0, {}))
+    more, also = triples_of_responses(unknown, bias, labeller, by) if unknown else ((), Exclusions(0, {}))
+    reasons = {
+        name: failed.reasons.get(name, 0) + also.reasons.get(name, 0) for name in {*failed.reasons, *also.reasons}
+    }
+    return (*made, *more), Exclusions(failed.seen + also.seen, reasons)
+
+
+def _measured(prompts: Sequence[Prompt], responses: Sequence[str], bias: Bias) -> list[bool | None]:  # noqa: ARG001
+    if bias.measure is not None and bias.measure.relative:
+        raise DataError(
+            f"{bias.name}: whether one response by itself has it cannot be measured; give has_attribute in the file"
+        )
+    return [exhibits(text, bias) for text in responses]
+
+
+def _row(triple: Triple) -> dict[str, object]:
+    return {
+        "bias": triple.bias,
+        "prompt": prompt_row(triple.prompt),
+        "original": triple.original,
+        "rewrite": triple.rewrite,
+        "rewrite_of_rewrite": triple.rewrite_of_rewrite,
+        "has_attribute": triple.has_attribute,
+    } | ({} if triple.flipped is None else {"flipped": triple.flipped})

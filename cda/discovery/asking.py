@@ -1,0 +1,166 @@
+"""Asking an LLM for attributes: questions asked again while unreadable, lists read from JSON or lines, every loss counted."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from cda.biases import Bias
+from cda.discovery.attribute import described, trouble_with, wording
+from cda.llm.protocol import LLM, Request
+
+T = TypeVar("T")
+ATTRIBUTES_SCHEMA: Mapping[str, object] = {
+    "type": "object",
+    "properties": {"attributes": {"type": "array", "items": {"type": "string"}}},
+    "required": ["attributes"],
+    "additionalProperties": False,
+}
+ATTRIBUTES_PLAIN = 'Write each on a line of its own that begins with "- ", and write nothing else.'
+CUT = " […] "
+_THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
+_FENCE = re.compile(r"```\w*[ \t]*\n(.*)\n[ \t]*```", re.DOTALL)
+_MARKED = re.compile(r"[ \t]*(?:[-*•]|\d{1,3}[.)])[ \t]+(\S.*)")
+_LOOKED_AT = 10  # times the number asked for
+_UNREADABLE = "no answer in the asked form"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[T]):
+    """What was read from an answer, or the reason why there is nothing."""
+
+    value: T | None
+    reason: str | None
+
+
+def ask(
+    llm: LLM,
+    n: int,
+    request: Callable[[int, int], Request],
+    read: Callable[[int, str], T | None],
+    label: str,
+    n_repeats: int = 2,
+) -> list[Answer[T]]:
+    """Ask n questions, and again those whose answer could not be read.
+
+    Args:
+        llm: Answers.
+        n: Number of questions.
+        request: Question number and how often it was asked before, to the request.
+        read: Question number and answer to what it says; None where it says nothing.
+        label: Stands beside the progress bar.
+        n_repeats: How often a question is asked again.
+
+    Returns:
+        One outcome for each question, in order.
+
+    Raises:
+        LLMError: Nothing can be answered.
+    """
+    found: list[Answer[T]] = [Answer(None, "no answer")] * n
+    left = list(range(n))
+    for repeat in range(n_repeats + 1):
+        if not left:
+            break
+        again = f"{label}, asked again" if repeat else label
+        for position, completion in llm.answers(_requests(request, left, repeat), again, len(left)):
+            value = None if completion.text is None else read(left[position], completion.text)
+            reason = _UNREADABLE if completion.text is not None else completion.reason or "no answer"
+            found[left[position]] = Answer(value, None if value is not None else reason)
+        left = [row for row in left if found[row].value is None]
+    return found
+
+
+def formed(
+    system: str, user: str, schema: Mapping[str, object], plain: str, repeat: int = 0, sample: int = 0
+) -> Request:
+    """A request for an answer of a schema; when asked again, in plain words alone, as a server may ignore schemas."""
+    if repeat == 0:
+        return Request(system, user, schema, plain, sample=sample)
+    return Request(f"{system}\n\n{plain}", user, sample=sample + repeat)
+
+
+def own_words(text: str) -> str:
+    """An answer without the thoughts before it and a code fence around it; empty where it was cut off while thinking."""
+    own = _THOUGHTS.sub("", text).strip()
+    if own.startswith("<think>"):
+        return ""
+    fence = _FENCE.fullmatch(own)
+    return fence[1].strip() if fence else own
+
+
+def json_in(own: str, key: str) -> object:
+    """What stands under `key` in an answer that is JSON or holds one object; a bare list as it is; None for neither."""
+    for body in (own, own[max(0, own.find("{")) : own.rfind("}") + 1]):
+        try:
+            value = json.loads(body)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict):
+            return value.get(key)
+        if isinstance(value, list):
+            return value
+    return None
+
+
+def parse_attributes(text: str) -> list[str] | None:
+    """The attributes of an answer: those of its JSON, else its lines with a list mark; None where there are none.
+
+    Lines without a mark are not read: they are introductions, remarks and refusals.
+
+    >>> parse_attributes("Here are two:\\n- Uses lists\\n- Ends with a question")
+    ['Uses lists', 'Ends with a question']
+    """
+    own = own_words(text)
+    offered = json_in(own, "attributes")
+    if isinstance(offered, list):
+        # What is no text is counted as an empty attribute.
+        return [one if isinstance(one, str) else "" for one in offered] or None
+    if own.startswith(("{", "[")):
+        return None  # JSON that was cut off is no list of lines
+    return [match[1] for line in own.splitlines() if (match := _MARKED.fullmatch(line))] or None
+
+
+def usable(offered: Sequence[str], n_wanted: int, known: Collection[str] = ()) -> tuple[list[Bias], list[str]]:
+    """Attributes of one answer as biases, and a reason for each one left out.
+
+    Args:
+        offered: As the model wrote them.
+        n_wanted: Those beyond this many are left out. Of an answer that runs on without end, only the beginning is looked at.
+        known: Wordings (`wording`) that are not wanted again.
+    """
+    kept: list[Bias] = []
+    reasons: list[str] = []
+    seen: set[str] = set()
+    for position, text in enumerate(offered):
+        if len(kept) == n_wanted or position >= _LOOKED_AT * n_wanted:
+            reasons.append("attribute beyond the number asked for")
+        elif trouble := trouble_with(text):
+            reasons.append(f"attribute: {trouble}")
+        else:
+            bias = described(text)
+            key = wording(bias.description)
+            if key in known:
+                reasons.append("attribute as it was before")
+            elif key in seen:
+                reasons.append("attribute twice in one answer")
+            else:
+                seen.add(key)
+                kept.append(bias)
+    return kept, reasons
+
+
+def shortened(text: str, max_characters: int) -> str:
+    """A long text as its beginning and its end, as long as that together."""
+    if len(text) <= max_characters:
+        return text
+    head = max_characters * 2 // 3
+    return f"{text[:head].rstrip()}{CUT}{text[len(text) - (max_characters - head) :].lstrip()}"
+
+
+def _requests(request: Callable[[int, int], Request], rows: Sequence[int], repeat: int) -> Iterator[Request]:
+    for row in rows:
+        yield request(row, repeat)

@@ -1,0 +1,203 @@
+"""Generations of a search on disk: a JSON file each, and the rewrites behind it as JSON Lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cda.data.messages import RowError, prompt_of
+from cda.discovery.parts import Asked, by_llm, responses_each, rewriters, search_settings
+from cda.discovery.records import Candidate, Standing
+from cda.discovery.search import Generation
+from cda.errors import DataError
+from cda.files.jsonl import read_jsonl, write_jsonl
+from cda.recipe.load import LoadedRecipe
+from cda.recipe.scoring import kind_of
+from cda.resources.artifacts import prompt_row
+from cda.resources.scorers import open_scorer
+from cda.resources.sources import llm_settings, prompt_settings, source_fingerprint
+from cda.results.base import load, save
+from cda.results.discover import (
+    CandidateRecord,
+    GenerationRecord,
+    MaterialCounts,
+    Measured,
+    SavedGeneration,
+    StandingRecord,
+)
+from cda.results.evidence import HeldOutResult
+from cda.run import RunFolder, Stage, file_fingerprint
+
+
+def save_generation(generation: Generation, folder: Path) -> None:
+    """Write both files; the JSON last, so that a generation without it never finished."""
+    name = f"generation-{generation.index}"
+    write_jsonl(folder / f"{name}.jsonl", (measured_row(row) for row in generation.rows))
+    candidates = tuple(candidate_record(one.candidate) for one in generation.standings)
+    save(SavedGeneration(generation=generation_record(generation), candidates=candidates), folder / f"{name}.json")
+
+
+def saved_generations(folder: Path) -> list[Generation]:
+    """The finished ones, from the first on, as far as they go without a gap.
+
+    Raises:
+        DataError: A file is not what `save_generation` wrote.
+    """
+    found: list[Generation] = []
+    while (path := folder / f"generation-{len(found)}.json").is_file():
+        saved = load(SavedGeneration, path, "cda discover")
+        one = saved.generation
+        try:
+            rows = tuple(measured_of(row) for row in read_jsonl(path.with_suffix(".jsonl")))
+            standings = tuple(_standing(row, of) for row, of in zip(one.standings, saved.candidates, strict=True))
+        except (KeyError, TypeError, ValueError, RowError) as error:
+            raise DataError(f"{path}: not a generation of this version of cda ({error}); delete the folder") from None
+        found.append(Generation(one.index, standings, rows, one.n_prompts, one.proposed, one.n_merged))
+    return found
+
+
+def generation_record(generation: Generation) -> GenerationRecord:
+    """What a result says of a generation."""
+    return GenerationRecord(
+        index=generation.index,
+        n_prompts=generation.n_prompts,
+        n_merged=generation.n_merged,
+        proposed=generation.proposed,
+        standings=tuple(standing_record(one) for one in generation.standings),
+    )
+
+
+def candidate_record(one: Candidate) -> CandidateRecord:
+    """What a result says of a candidate."""
+    return CandidateRecord(id=one.id, origin=one.origin, generation=one.generation, parents=one.parents, bias=one.bias)
+
+
+def standing_record(one: Standing) -> StandingRecord:
+    """What a result says of a standing."""
+    return StandingRecord(
+        candidate=one.candidate.id,
+        n=one.n,
+        reward=one.reward,
+        judge=one.judge,
+        n_judged=one.n_judged,
+        failed=dict(one.failed),
+        fate=one.fate,
+    )
+
+
+def measured_row(row: Measured) -> dict[str, Any]:
+    """A measured rewrite as JSON."""
+    return {
+        "candidate": row.candidate,
+        "rewriter": row.rewriter,
+        "direction": row.direction,
+        "prompt": prompt_row(row.prompt),
+        "original": row.original,
+        "rewrite": row.rewrite,
+        "margin": row.margin,
+        "preference": row.preference,
+    }
+
+
+def measured_of(row: Mapping[str, Any]) -> Measured:
+    """What `measured_row` wrote."""
+    return Measured(**{**row, "prompt": prompt_of(row["prompt"])})
+
+
+def _standing(row: StandingRecord, of: CandidateRecord) -> Standing:
+    candidate = Candidate(of.bias, of.origin, of.generation, of.parents)
+    if not candidate.id == of.id == row.candidate:
+        raise ValueError(f"the standing of {row.candidate} stands beside the candidate {candidate.id}")
+    return Standing(candidate, row.n, row.reward, row.judge, row.n_judged, row.failed, row.fate)
+
+
+_MATERIAL = (
+    "responses", "columns", "split", "prompts", "topics", "scenarios", "prompts_each", "policies", "samples",
+    "max_response_tokens", "parts",
+)  # fmt: skip
+_NO_ANSWERS: dict[str, Any] = {
+    "workers": True,
+    "cache": True,
+    "self_check": True,
+    # They are part of the prompt, whose content is a setting of its own.
+    "judge": {"prompt", "reasons", "orders"},
+}
+_CONFIRM = (
+    "max_validation", "max_test", "validation_alpha", "test_alpha", "correct", "required_rewriters", "max_failed", "trim",
+    "removing",
+)  # fmt: skip
+
+
+def material_stage(loaded: LoadedRecipe, model: Asked) -> Stage:
+    """Prompts, responses, rewards."""
+    section = loaded.recipe.discover
+    settings = {
+        "discover": section.model_dump(mode="json", include=set(_MATERIAL)),
+        "schema_version": MaterialCounts.current_schema(),
+        "model": _asked_settings(model),
+        "seed": loaded.recipe.seed,
+    }
+    if by_llm(loaded):
+        settings["llm"] = llm_settings(loaded.recipe.llm)
+    inputs = {"model": _asked_source(model)} | {
+        name: source_fingerprint(value)
+        for name, value in (("responses", section.responses), ("prompts", section.prompts), ("topics", section.topics))
+        if value is not None and not value.startswith("embedded")
+    }
+    return Stage("material", settings, inputs)
+
+
+def search_stage(loaded: LoadedRecipe, run_folder: RunFolder, judge: Asked) -> Stage:
+    """Generations."""
+    settings = {
+        "search": search_settings(loaded).model_dump(),
+        "schema_version": SavedGeneration.current_schema(),
+        "by": "llm" if by_llm(loaded) else "rules",
+        "rewriter": rewriters(loaded)[0].name,
+        "judge": _asked_settings(judge),
+        "seed": loaded.recipe.seed,
+    }
+    if by_llm(loaded):
+        settings |= {"llm": llm_settings(loaded.recipe.llm), "prompts": prompt_settings(loaded, "rewrite")}
+    return Stage("search", settings, {"material": run_folder.output_of("material"), "judge": _asked_source(judge)})
+
+
+_COUNTING = 3
+"""Raised when rewrites, verdicts or tests are counted otherwise, so that what was confirmed by the old counts is made anew."""
+
+
+def held_out_stage(
+    name: str, loaded: LoadedRecipe, run_folder: RunFolder, judge: Asked, candidates: Sequence[Candidate]
+) -> Stage:
+    """`validate` or `confirm`: these candidates, all rewriters."""
+    settings = {
+        "discover": loaded.recipe.discover.model_dump(mode="json", include=set(_CONFIRM)),
+        "responses_each": responses_each(loaded),
+        "rewriters": [one.name for one in rewriters(loaded)],
+        "candidates": [one.id for one in candidates],
+        "counting": _COUNTING,
+        "schema_version": HeldOutResult.current_schema(),
+        "judge": _asked_settings(judge),
+        "seed": loaded.recipe.seed,
+    }
+    if by_llm(loaded):
+        settings |= {"llm": llm_settings(loaded.recipe.llm), "prompts": prompt_settings(loaded, "rewrite")}
+    return Stage(name, settings, {"material": run_folder.output_of("material"), "judge": _asked_source(judge)})
+
+
+def _asked_settings(asked: Asked) -> dict[str, object]:
+    recipe, subject = asked.loaded.recipe, asked.subject
+    settings: dict[str, object] = {
+        "model": subject.section.model_dump(mode="json", exclude={"preset", "precision"}),
+        "dose": subject.dose if subject.adapter else None,
+        "score": recipe.score.model_dump(mode="json", exclude=_NO_ANSWERS),
+    }
+    if kind_of(subject.name) == "judge":
+        settings |= {"llm": llm_settings(recipe.llm), "prompts": prompt_settings(asked.loaded, "judge")}
+    return settings
+
+
+def _asked_source(asked: Asked) -> str:
+    source = open_scorer(asked.subject.section, asked.loaded).source()
+    return source if asked.subject.adapter is None else f"{source}+{file_fingerprint(asked.subject.adapter)}"

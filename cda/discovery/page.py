@@ -1,0 +1,299 @@
+"""The report of a discovery as one HTML file, drawn from discover.json alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from cda.discovery.page_tables import (
+    agreement_table,
+    effort_table,
+    excluded_table,
+    facts,
+    lineage_tables,
+    numbered,
+    strength_steps,
+    terms,
+    topic_tables,
+)
+from cda.discovery.plots import agreement_plots, family_plot, rewriter_plots, search_plots, strength_plot, tested_plot
+from cda.discovery.sentences import (
+    correction,
+    cost,
+    how_made,
+    model_name,
+    outcome,
+    rewriters_named,
+    rewriters_needed,
+    rewriters_shown,
+    warnings,
+)
+from cda.discovery.tables import (
+    drift_table,
+    generation_table,
+    pairs_table,
+    rewriter_table,
+    tested_table,
+    unknown_table,
+    validation_table,
+)
+from cda.report.cost_tables import llm_table
+from cda.report.differences import Piece, word_differences
+from cda.report.numbers import clipped, count, p_value, reward, share, signed
+from cda.report.page import Finding, Page, rendered
+from cda.report.plots.plot import Plot
+from cda.report.sections import Section, plots_of
+from cda.report.tables import Table
+from cda.results.discover import DiscoverResult, Measured, TestedAttribute
+
+_LONG = 160
+_CHOICE = 60
+_FEW = 3
+_ORDERS = (("place", "top of the table"), ("margin", "largest margin"), ("judge", "what the judge likes least"))
+_EXAMPLES = (
+    "Rewrites of the attributes that are confirmed or were asked for, with the words that only one side has marked: those on "
+    "which model and judge disagree most, and the one on which they do least. They are chosen so, and no random sample."
+)
+_SEARCH = (
+    "Each generation by reward and by the judge: the search looks for the top left. The line is the front of those that no "
+    "other one beats in both; on the right edge stand those that were let go before the judge was asked. These numbers were "
+    "selected on and tend to be too high; results are those of the validation and test prompts."
+)
+_REWRITERS = (
+    "Each rewriter by itself, with 95% intervals clustered by prompt; open marks were left out, for the reason in the table. "
+    "What depends on who rewrote is no property of the attribute: at least {r} have to show it. Where two rewriters "
+    "agree, the quantiles of their margins lie on the dashed line and r is high."
+)
+_ONE_ENGINE = (
+    "Without an LLM these are one rule engine at several strengths, which acts at all places, most or half of them: one rewriter, and "
+    "no evidence that another one would find the same."
+)
+_STRENGTH = (
+    "How much reward the finalists are worth together, near repeats of a stronger one counted less, by their numbers on the "
+    "validation prompts. It has no interval; it compares runs on the same data."
+)
+_LINEAGE = (
+    "Ancestors with the numbers by which they were selected, then validation and test, on which nothing was selected in the "
+    "search. Selection also picks what was lucky, so that numbers tend to fall from the last generation to the test."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A rewrite as the page shows it.
+
+    Attributes:
+        attribute: Number of the attribute in the table.
+        title: That number, and the attribute in words.
+        said: Margin, judge and rewriter in words.
+        prompt: The prompt.
+        without: The side without the attribute, in pieces.
+        with_it: The side with it, in pieces.
+        without_note: Whether that side is the rewrite.
+        with_note: Likewise.
+        orders: Its value in every order that the page offers; the largest comes first.
+        is_open: Whether it starts unfolded.
+    """
+
+    attribute: str
+    title: str
+    said: str
+    prompt: str
+    without: list[Piece]
+    with_it: list[Piece]
+    without_note: str
+    with_note: str
+    orders: dict[str, float]
+    is_open: bool
+
+
+def discover_page(result: DiscoverResult) -> str:
+    """The whole result as a self-contained page; text from outside is escaped."""
+    what = "Attributes measured" if result.given else "Biases discovered"
+    origin = "attributes were given, not searched for" if result.given else f"proposed by {result.by}"
+    page = Page(
+        f"{what} in {model_name(result.model)}",
+        f"Held against {model_name(result.judge)}; {origin}; rewritten by {rewriters_named(result)}.",
+        tuple(_findings(result)),
+        tuple(_sections(result)),
+    )
+    examples = _examples(result)
+    return rendered(
+        "discover.html.j2",
+        page=page,
+        sections=page.sections,
+        examples=examples,
+        attribute_choices=list({one.attribute: clipped(one.title, _CHOICE) for one in examples}.items()),
+        order_choices=_ORDERS,
+    )
+
+
+def discover_plots(result: DiscoverResult) -> list[Plot]:
+    """Every figure of the page."""
+    return plots_of(_sections(result))
+
+
+def _findings(result: DiscoverResult) -> Iterator[Finding]:
+    """What came out, then every confirmed attribute with its numbers, then the others where they are few."""
+    first, *more = outcome(result)
+    yield Finding("", " ".join([first, *more]))
+    for at, one in enumerate(result.tested, 1):
+        if one.confirmed:
+            yield Finding(f"{at}. {clipped(one.attribute, _LONG)}", _numbers(one, result), "bad")
+    others = [(at, one) for at, one in enumerate(result.tested, 1) if not one.confirmed]
+    if len(others) > _FEW:
+        yield Finding("Not confirmed:", f"{len(others)} more, with their numbers in the table below.")
+        return
+    for at, one in others:
+        yield Finding(f"{at}. {clipped(one.attribute, _LONG)}", f"Not confirmed: {_brief(one, result)}.")
+
+
+def _numbers(one: TestedAttribute, result: DiscoverResult) -> str:
+    pooled = one.pooled
+    if pooled is None:
+        return _brief(one, result)
+    file = f" Bias file: {one.file}." if one.file else ""
+    return (
+        f"Reward {signed(pooled.reward)} when it is added (n = {count(pooled.reward)}); {model_name(result.judge)} "
+        f"prefers the side with it in {share(pooled.judge)} (n = {count(pooled.judge)}). p {_ps(one, result)}: at least "
+        f"{rewriters_shown(one, result)} show both.{file}"
+    )
+
+
+def _brief(one: TestedAttribute, result: DiscoverResult) -> str:
+    if one.pooled is None or one.p_value is None:
+        return f"not tested, {one.untested}"
+    pooled = one.pooled
+    return (
+        f"reward {signed(pooled.reward)}, judge {share(pooled.judge)}, n = {count(pooled.reward)}, p {_ps(one, result)}"
+    )
+
+
+def _ps(one: TestedAttribute, result: DiscoverResult) -> str:
+    """p, and what decides where it is corrected."""
+    return _p(one.p_value) + (f" (corrected {_p(one.p_corrected)})" if correction(result) else "")
+
+
+def _p(p: float | None) -> str:
+    if p is None:
+        return "not tested"
+    return p_value(p) if p < 0.001 else f"= {p_value(p)}"
+
+
+def _sections(result: DiscoverResult) -> Iterator[Section]:
+    found = [
+        _tested(result), _limits(result), _rewriters(result), _examples_section(result), _lineage(result), _search(result),
+        _validation(result), _strength(result), _topics(result),
+        Section("excluded", "What was left out", ("Everything that did not reach a number, by step and reason.",), (excluded_table(result),)),
+        _effort(result),
+        Section("scoring", "How it was made", tuple(how_made(result)), facts=tuple(facts(result))),
+        Section("meaning", "What the numbers mean", ("Every interval is a 95% interval, clustered by prompt.",), entries=terms(result)),
+    ]  # fmt: skip
+    yield from (one for one in found if one is not None)
+
+
+def _tested(result: DiscoverResult) -> Section | None:
+    if not result.tested:
+        return None
+    table = tested_table(result, None)
+    rows = tuple((f"{at}. {row[0]}", *row[1:]) for at, row in enumerate(table.rows, 1))
+    text = "Reward is what the model adds when the attribute is added; the judge says how often the side with it is better."
+    return Section("tested", "What was tested", (text,), (replace(table, rows=rows),), _some(tested_plot(result)))
+
+
+def _limits(result: DiscoverResult) -> Section | None:
+    found = tuple(warnings(result))
+    return Section("limits", "What limits these numbers", found) if found else None
+
+
+def _rewriters(result: DiscoverResult) -> Section | None:
+    plots = (*rewriter_plots(result), *agreement_plots(result))
+    pairs = (numbered(table(result), result) for table in (pairs_table, drift_table, unknown_table))
+    tables = _filled(numbered(rewriter_table(result), result), agreement_table(result), *pairs)
+    if not tables:
+        return None
+    return Section(
+        "rewriters",
+        "Rewriter by rewriter",
+        (_REWRITERS.format(r=rewriters_needed(result)), *((_ONE_ENGINE,) if result.by_rules else ())),
+        tables,
+        plots,
+    )
+
+
+def _examples_section(result: DiscoverResult) -> Section | None:
+    return Section("examples", "Examples", (_EXAMPLES,)) if _examples(result) else None
+
+
+def _effort(result: DiscoverResult) -> Section:
+    asked = llm_table(result.stages)
+    return Section("effort", "What it took", cost(result), (effort_table(result), *([asked] if asked else ())))
+
+
+def _topics(result: DiscoverResult) -> Section | None:
+    tables = tuple(topic_tables(result))
+    text = "The same numbers by the topic of the prompt, where prompts have one; nothing here was tested by itself."
+    return Section("topics", "By topic", (text,), tables) if tables else None
+
+
+def _lineage(result: DiscoverResult) -> Section | None:
+    tables = tuple(lineage_tables(result))
+    plot = family_plot(result)
+    if not tables or plot is None:
+        return None
+    return Section("lineage", "Where they came from", (_LINEAGE,), tables, (plot,))
+
+
+def _search(result: DiscoverResult) -> Section | None:
+    tables = _filled(generation_table(result))
+    if not tables:
+        return None
+    return Section("search", "The search", (_SEARCH,), tables, tuple(search_plots(result)))
+
+
+def _validation(result: DiscoverResult) -> Section | None:
+    tables = _filled(numbered(validation_table(result), result))
+    text = "Finalists on prompts of their own, pooled over rewriters; who passes goes on to the test."
+    return Section("validation", "Validation", (text,), tables) if tables else None
+
+
+def _strength(result: DiscoverResult) -> Section | None:
+    tables, plot = _filled(strength_steps(result)), strength_plot(result)
+    return Section("strength", "Strength of the run", (_STRENGTH,), tables, _some(plot)) if tables else None
+
+
+def _examples(result: DiscoverResult) -> list[Example]:
+    """In the order of the table, those of one attribute as the discovery ranked them."""
+    shown = [(at, one) for at, one in enumerate(result.tested, 1) if one.confirmed or result.given]
+    rows = [(at, one.attribute, row) for at, one in shown for row in one.examples]
+    return [_example(at, attribute, row, place) for place, (at, attribute, row) in enumerate(rows)]
+
+
+def _example(at: int, attribute: str, row: Measured, place: int) -> Example:
+    added = row.direction == "add"
+    without, with_it = word_differences(row.without_attribute, row.with_attribute)
+    judge = "no verdict of the judge" if row.preference is None else _verdict(row.preference)
+    prompt = "\n".join(turn.content for turn in row.prompt)
+    notes = ("", " (rewritten)") if added else (" (rewritten)", "")
+    said = f"margin {reward(row.margin)}; {judge}; rewritten by {row.rewriter}"
+    preference = 0.5 if row.preference is None else row.preference  # no verdict is for neither side
+    orders = {"place": -place, "margin": row.margin, "judge": -preference}
+    title = f"{at}. {clipped(attribute, _LONG)}"
+    return Example(str(at), title, said, prompt, without, with_it, *notes, orders, place == 0)
+
+
+def _verdict(preference: float) -> str:
+    words = {
+        1.0: "judge prefers the side with it",
+        0.0: "judge prefers the side without it",
+        0.5: "judge prefers neither",
+    }
+    return words.get(float(preference), f"judge {preference:g} for the side with it")
+
+
+def _filled(*tables: Table) -> tuple[Table, ...]:
+    return tuple(one for one in tables if one.rows)
+
+
+def _some(plot: Plot | None) -> tuple[Plot, ...]:
+    return () if plot is None else (plot,)

@@ -1,0 +1,1 @@
+"""The dose of a debiasing adapter: chosen on votes, measured out of fold."""

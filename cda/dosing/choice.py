@@ -1,0 +1,322 @@
+"""The dose of a debiasing adapter: its dose–response curve, and the dose that people's votes choose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cda.arrays import FloatArray
+from cda.errors import DataError
+from cda.results.dose import DosePoint
+from cda.stats.people import against_people
+from cda.stats.preference import margins_finite, positive_share
+from cda.stats.proportions import paired_change
+from cda.stats.votes import Majority
+
+Rows = NDArray[np.bool_]
+
+DOSES = tuple(step / 4 for step in range(11))
+"""0 (the base model) to 2.5 in quarters; 1 is plain CDA."""
+MAX_QUALITY_LOSS = 0.01
+DECIMALS = 9  # doses that differ by rounding alone are tied
+
+
+@dataclass(frozen=True, slots=True)
+class DoseCurve:
+    """Margins of the same rows at every dose.
+
+    Attributes:
+        doses: λ, ascending, with 0 (base model) and 1 (plain CDA) among them. Length k.
+        margins: score(perturbed) − score(base) at each dose, reward units. Shape (k, n).
+        quality_margins: score(chosen) − score(rejected) of quality pairs at each dose. Shape (k, m); None without any.
+        quality_prompt_ids: Cluster of each quality pair. Length m.
+        biases: Bias of each contrast, where the adapter is against several; they weigh the same in the choice of a dose,
+            and gaps of opposite sign do not cancel. Empty: all are of one. Length n.
+
+    Raises:
+        DataError: Doses that are negative, do not ascend or lack 0 or 1; shapes that differ; a margin that is not finite.
+    """
+
+    doses: tuple[float, ...]
+    margins: FloatArray
+    quality_margins: FloatArray | None = None
+    quality_prompt_ids: tuple[str, ...] = ()
+    biases: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        said = ", ".join(f"{dose:g}" for dose in self.doses)
+        ascending = np.isfinite(self.doses).all() and (np.diff(self.doses) > 0).all()
+        if not {0.0, 1.0} <= set(self.doses) or self.doses[0] < 0 or not ascending:
+            raise DataError(f"doses {said or '(none)'}: they must ascend from 0 (base model) and hold 1 (plain CDA)")
+        for margins, what in ((self.margins, "contrast"), (self.quality_margins, "quality")):
+            if margins is None:
+                continue
+            if margins_finite(margins).ndim != 2 or len(margins) != len(self.doses):
+                raise DataError(f"{what} margins of shape {margins.shape} for {len(self.doses)} doses: one row a dose")
+        n_quality = 0 if self.quality_margins is None else self.quality_margins.shape[1]
+        if n_quality != len(self.quality_prompt_ids):
+            raise DataError(f"{n_quality} quality pairs, {len(self.quality_prompt_ids)} prompts of them: one each")
+        if self.biases and len(self.biases) != self.margins.shape[1]:
+            raise DataError(
+                f"{self.margins.shape[1]} margins a dose, {len(self.biases)} biases: one each, or none at all"
+            )
+
+    def rows_of(self, bias: str | None) -> Rows:
+        """Which contrasts are of a bias; all of them for None. Shape (n,)."""
+        if bias is None:
+            return np.ones(self.margins.shape[1], dtype=bool)
+        return np.array([one == bias for one in self.biases], dtype=bool)
+
+    def bias_rows(self) -> list[Rows]:
+        """The contrasts of each bias, in alphabetical order; of one bias, all of them."""
+        return [self.rows_of(bias) for bias in sorted(set(self.biases))] or [self.rows_of(None)]
+
+    def margins_at(self, dose: float) -> FloatArray:
+        """Margins of the contrasts at one of the doses. Shape (n,)."""
+        return np.asarray(self.margins[self.doses.index(dose)], dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The dose that some rows choose.
+
+    Attributes:
+        dose: λ.
+        barred: Doses that lose more quality than allowed on these rows.
+    """
+
+    dose: float
+    barred: tuple[float, ...]
+
+
+def mixed_curve(
+    before: ArrayLike,
+    after: ArrayLike,
+    doses: Sequence[float] = DOSES,
+    quality_before: ArrayLike | None = None,
+    quality_after: ArrayLike | None = None,
+    quality_prompt_ids: Sequence[str] = (),
+) -> DoseCurve:
+    """Curve from two scorings alone: margin(λ) = (1 − λ)·before + λ·after.
+
+    It mixes scores. Scaling the adapter's weights by λ gives another curve wherever scores are not linear in them.
+
+    Args:
+        before: Margins of the base model, shape (n,).
+        after: Margins after plain CDA on the same rows, shape (n,).
+        doses: λ, ascending, with 0 and 1.
+        quality_before: score(chosen) − score(rejected) of the base model, shape (m,).
+        quality_after: The same after plain CDA.
+        quality_prompt_ids: Cluster of each quality pair. Length m.
+
+    Raises:
+        DataError: Shapes that differ, and as in `DoseCurve`.
+    """
+    at = np.asarray(doses, dtype=np.float64)
+    quality = None
+    if quality_before is not None and quality_after is not None:
+        quality = _mixed(quality_before, quality_after, at)
+    return DoseCurve(tuple(at.tolist()), _mixed(before, after, at), quality, tuple(quality_prompt_ids))
+
+
+def dose_response(curve: DoseCurve, people: Majority, prompt_ids: Sequence[str]) -> tuple[DosePoint, ...]:
+    """Every dose beside people, and what it does to quality.
+
+    Args:
+        curve: Margins at every dose.
+        people: Majorities of the n contrasts.
+        prompt_ids: Cluster of each contrast. Length n.
+
+    Raises:
+        DataError: Lengths that differ, or no row with a majority.
+    """
+    points = []
+    for at, dose in enumerate(curve.doses):
+        quality = change = None
+        if curve.quality_margins is not None:
+            base, here, ids = curve.quality_margins[0], curve.quality_margins[at], curve.quality_prompt_ids
+            quality = positive_share(here, ids)
+            change = paired_change(base > 0, here > 0, ids) if at else None
+        beside = against_people(curve.margins[at], people, prompt_ids)
+        points.append(DosePoint(dose=dose, people=beside, quality=quality, quality_change=change))
+    return tuple(points)
+
+
+def choose_dose(
+    curve: DoseCurve,
+    people: Majority,
+    rows: Rows | None = None,
+    quality_rows: Rows | None = None,
+    max_quality_loss: float = MAX_QUALITY_LOSS,
+) -> Choice:
+    """The dose of least miscalibration + gap among those that keep quality; ties go to the dose nearest to 1.
+
+    Of several biases, the mean over biases of miscalibration + gap. Dose 0 is always allowed. Of two doses as near to 1, the smaller one.
+
+    Args:
+        curve: Margins at every dose.
+        people: Majorities of the n contrasts.
+        rows: Contrasts to choose on; by default all. Shape (n,).
+        quality_rows: Quality pairs to choose on; by default all. Shape (m,).
+        max_quality_loss: Accuracy that may be lost against dose 0, as a share.
+
+    Raises:
+        DataError: None of the rows has a majority, no quality pair where the curve has them, lengths that differ, or a
+            negative limit.
+    """
+    if curve.margins.shape[1] != len(people.target):
+        raise DataError(f"{curve.margins.shape[1]} margins a dose, {len(people.target)} majorities: one each")
+    if not max_quality_loss >= 0:
+        raise DataError(f"a quality loss of at most {max_quality_loss:g}: give a share of 0 or more, such as 0.01")
+    used = people.used if rows is None else people.used & rows
+    if not used.any():
+        raise DataError("no row to choose a dose on has a majority of people")
+    excess = (curve.margins > 0) - people.target
+    per_bias = [excess[:, used & own] for own in curve.bias_rows() if (used & own).any()]
+    losses = [np.abs(one).mean(axis=1) + np.abs(one.mean(axis=1)) for one in per_bias]
+    objective = np.round(np.mean(losses, axis=0), DECIMALS)
+    allowed = np.ones(len(curve.doses), dtype=bool)
+    if curve.quality_margins is not None:
+        checked = curve.quality_margins if quality_rows is None else curve.quality_margins[:, quality_rows]
+        if not checked.shape[1]:
+            raise DataError("no quality pair to measure a dose's loss on; give some, or leave quality out")
+        right = (checked > 0).mean(axis=1)
+        allowed = np.round(right[0] - right, DECIMALS) <= max_quality_loss
+        allowed[0] = True
+    order = preference_order(curve.doses)
+    best = order[np.where(allowed, objective, np.inf)[order].argmin()]
+    return Choice(curve.doses[best], tuple(np.array(curve.doses)[~allowed].tolist()))
+
+
+def preference_order(doses: Sequence[float]) -> NDArray[np.int64]:
+    """Places of the doses from the one nearest to 1 outwards; of two as near, the smaller first."""
+    from_plain = np.round(np.abs(np.array(doses) - 1), DECIMALS)
+    return np.lexsort((np.array(doses), from_plain))
+
+
+def _mixed(before: ArrayLike, after: ArrayLike, doses: FloatArray) -> FloatArray:
+    first, second = margins_finite(before), margins_finite(after)
+    if first.shape != second.shape or first.ndim != 1:
+        raise DataError(f"margins of shape {first.shape} before and {second.shape} after: the same rows are needed")
+    return np.asarray((1 - doses)[:, None] * first + doses[:, None] * second)
+
+
+Codes = NDArray[np.int64]
+REPEATS = 50
+MIN_PROMPTS = 20
+"""Prompts that a choice needs, with a majority and with quality pairs: of two halves, each must tell a gap of 30 points
+from none, and a share of ten prompts has a standard error of 16 points at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfFold:
+    """Margins at doses that were chosen without the row, once a repeat.
+
+    Attributes:
+        margins: Shape (repeats, n), reward units.
+        quality_margins: Shape (repeats, m); None without quality pairs.
+        first_half: On which side of the split each contrast was. Shape (repeats, n).
+        chosen: λ chosen on the first half and on the second. Shape (repeats, 2).
+    """
+
+    margins: FloatArray
+    quality_margins: FloatArray | None
+    first_half: Rows
+    chosen: FloatArray
+
+
+def out_of_fold(
+    curve: DoseCurve,
+    people: Majority,
+    prompt_ids: Sequence[str],
+    rng: np.random.Generator,
+    repeats: int = REPEATS,
+    max_quality_loss: float = MAX_QUALITY_LOSS,
+) -> OutOfFold:
+    """Split the prompts in two, choose a dose on each half, apply it to the other; again and again.
+
+    A prompt's contrasts and quality pairs are always on one side. Prompts with a majority, and prompts with quality
+    pairs, are each split evenly.
+
+    Raises:
+        DataError: Fewer than `MIN_PROMPTS` prompts with a majority (or with quality pairs, where there are any), no
+            repeats, and as in `choose_dose`.
+    """
+    if not len(prompt_ids) == curve.margins.shape[1] == len(people.target):
+        raise DataError(
+            f"{curve.margins.shape[1]} margins a dose, {len(people.target)} majorities, {len(prompt_ids)} prompts: one each"
+        )
+    if repeats < 1:
+        raise DataError(f"{repeats} repeats of cross-validation: at least 1 is needed")
+    of_contrast, of_quality, strata = prompt_codes(curve, people, prompt_ids)
+    _enough(int((strata >= 2).sum()), "with a majority of people", "collect votes on")
+    if curve.quality_margins is not None:
+        _enough(int((strata % 2).sum()), "with quality pairs", "leave quality pairs out, or add pairs of")
+    margins = np.empty((repeats, len(of_contrast)))
+    quality = None if curve.quality_margins is None else np.empty((repeats, len(of_quality)))
+    halves, chosen = np.empty(margins.shape, dtype=bool), np.empty((repeats, 2))
+    for repeat in range(repeats):
+        first = _half(strata, rng)
+        halves[repeat] = first[of_contrast]
+        for side, here in enumerate((first, ~first)):
+            dose = choose_dose(curve, people, here[of_contrast], here[of_quality], max_quality_loss).dose
+            at, other, other_quality = curve.doses.index(dose), ~here[of_contrast], ~here[of_quality]
+            chosen[repeat, side] = dose
+            margins[repeat, other] = curve.margins[at, other]
+            if quality is not None and curve.quality_margins is not None:
+                quality[repeat, other_quality] = curve.quality_margins[at, other_quality]
+    return OutOfFold(margins, quality, halves, chosen)
+
+
+def half_gaps(hits: FloatArray | Rows, target: FloatArray, first_half: Rows) -> FloatArray:
+    """Skew − human skew on each half alone; NaN where a half holds no row.
+
+    Rows of both halves must not be put together before the size is taken: where a half ends above people's skew, the
+    dose that it chooses lies too low for the other half, and the two would cancel.
+
+    Args:
+        hits: 1 where the margin is above 0. Shape (repeats, n), or (n,) at a fixed dose.
+        target: People's majorities. Shape (n,).
+        first_half: On which side each row was. Shape (repeats, n).
+
+    Returns:
+        Shape (repeats, 2).
+    """
+    excess = hits - target
+    with np.errstate(invalid="ignore"):
+        return np.stack([(excess * half).sum(axis=1) / half.sum(axis=1) for half in (first_half, ~first_half)], axis=1)
+
+
+def mean_size(gaps: FloatArray) -> FloatArray:
+    """Mean of |gap| over the last axis, without halves that held no row; NaN where none held any."""
+    there = np.isfinite(gaps)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(there, np.abs(gaps), 0.0).sum(axis=-1) / there.sum(axis=-1))
+
+
+def prompt_codes(curve: DoseCurve, people: Majority, prompt_ids: Sequence[str]) -> tuple[Codes, Codes, Codes]:
+    """Number of the prompt of each contrast and of each quality pair; per prompt 2 with a majority, + 1 with pairs."""
+    names, of_row = np.unique([*map(str, prompt_ids), *map(str, curve.quality_prompt_ids)], return_inverse=True)
+    of_contrast, of_quality = np.split(of_row.astype(np.int64), [len(prompt_ids)])
+    voted, checked = (np.isin(np.arange(len(names)), ones) for ones in (of_contrast[people.used], of_quality))
+    return of_contrast, of_quality, (2 * voted + checked).astype(np.int64)
+
+
+def _half(strata: Codes, rng: np.random.Generator) -> Rows:
+    """A random half of each stratum; of an odd one, either the smaller or the larger half."""
+    first = np.zeros(len(strata), dtype=bool)
+    for stratum in np.unique(strata):
+        members = rng.permutation(np.flatnonzero(strata == stratum))
+        first[members[: (len(members) + int(rng.integers(2))) // 2]] = True
+    return first
+
+
+def _enough(found: int, what: str, do: str) -> None:
+    if found < MIN_PROMPTS:
+        raise DataError(
+            f"{found} prompts {what}: choosing a dose on one half and measuring it on the other needs at least "
+            f"{MIN_PROMPTS}; {do} {MIN_PROMPTS - found} more"
+        )

@@ -1,0 +1,244 @@
+"""Dose from score files alone: reads scores before and after, and votes; mixes, chooses, writes the result and its table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+
+from cda.data.score_files import KEYS, Opinion, Score, other_texts, own_opinions, read_opinions, read_scores
+from cda.dosing.choice import DOSES, MAX_QUALITY_LOSS, REPEATS, dose_response, mixed_curve
+from cda.dosing.held_out import cross_validated_dose
+from cda.errors import DataError
+from cda.files.paths import place_for, user_path
+from cda.records import Exclusions
+from cda.report.numbers import NOT_ESTIMATED, decimals, distance, inert, percent, points, share
+from cda.report.tables import Table
+from cda.report.terminal import plain_table
+from cda.results.base import save
+from cda.results.dose import DoseFilesResult, DosePoint, HeldOutChange, HeldOutDose
+from cda.stats.votes import Majority, TieRule, count_votes, majority
+
+NOTE = (
+    "Two scores are mixed here, margin(λ) = (1 − λ)·before + λ·after. Scaling the adapter's weights by λ gives another\n"
+    "curve wherever scores are not linear in them: cda dose RECIPE measures, chooses and exports on that one."
+)
+HALVES = (
+    "Held-out gaps are those of one half at a time, averaged. Chance makes them larger than on all votes, as in the table,\n"
+    "at any dose."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """Rows of two score files that both have, and what was left out."""
+
+    names: list[str]
+    before: list[Score]
+    after: list[Score]
+    left_out: list[str]
+
+    @property
+    def prompts(self) -> list[str]:
+        return [one.prompt for one in self.before]
+
+    def opinions(self) -> tuple[dict[str, Opinion], Exclusions]:
+        """Votes that stand in the score files themselves."""
+        first, second = (dict(zip(self.names, rows, strict=True)) for rows in (self.before, self.after))
+        return own_opinions(first, second)
+
+    def margins(self) -> tuple[list[float], list[float]]:
+        return [one.margin for one in self.before], [one.margin for one in self.after]
+
+
+def dose_of_options(files: Mapping[str, str], ties: str, out: str) -> str:
+    """`dose_from_files` of what stands on the command line.
+
+    Raises:
+        DataError: Files that belong together and are not both there, or an unknown rule for ties.
+    """
+    problems = [
+        f"--{one}: needs --{other} beside it"
+        for one, other in (("before", "after"), ("quality-before", "quality-after"))
+        if (one in files) != (other in files)
+        for one, other in ([(one, other)] if one in files else [(other, one)])
+    ]
+    if "before" not in files and "after" not in files:
+        problems.append("give a recipe, or score files with --before and --after")
+    if ties not in get_args(TieRule):
+        problems.append(f"--ties: {', '.join(get_args(TieRule))}; found '{ties}'")
+    if problems:
+        raise DataError("\n".join(problems))
+    paths = {name: user_path(value) for name, value in files.items()}
+    quality = (paths["quality-before"], paths["quality-after"]) if "quality-before" in paths else None
+    place = place_for(user_path(out))
+    found = dose_from_files(
+        paths["before"],
+        paths["after"],
+        paths.get("votes"),
+        quality,
+        ties=ties,  # type: ignore[arg-type]
+    )
+    place.parent.mkdir(parents=True, exist_ok=True)
+    save(found, place)
+    return f"{dose_files_text(found)}\nWritten: {place}"
+
+
+def dose_from_files(
+    before: Path,
+    after: Path,
+    votes: Path | None = None,
+    quality: tuple[Path, Path] | None = None,
+    *,
+    doses: Sequence[float] = DOSES,
+    repeats: int = REPEATS,
+    max_quality_loss: float = MAX_QUALITY_LOSS,
+    ties: TieRule = "drop",
+    seed: int = 0,
+) -> DoseFilesResult:
+    """Dose–response, chosen dose and held-out result of mixing two scorings.
+
+    Score files hold a row a contrast: `id` (or `query`, or `prompt`), and `perturbed_score` and `base_score`, or `margin`.
+    Rows of one `prompt` (or `query`) stay together.
+
+    Args:
+        before: Scores of the base model.
+        after: Scores after debiasing, of the same rows.
+        votes: As `load_votes` reads them, or people's annotations in the layout of "Flattery, Fluff, and Fog". Without
+            a file, the score files' column `votes` or `preferred` (`perturbed`, `base` or `tie`).
+        quality: Score files of quality pairs before and after: `chosen_score` and `rejected_score`, or `margin`.
+        doses: λ, ascending, with 0 and 1.
+        repeats: Splits in two of the cross-validation.
+        max_quality_loss: Accuracy on quality pairs that a dose may lose against the base model, as a share.
+        ties: What people's ties and splits count.
+        seed: Of splits and intervals.
+
+    Raises:
+        DataError: A file, column or id is missing, too few votes to choose a dose, and as in `cross_validated_dose`.
+    """
+    paired = _paired(before, after, ("perturbed_score", "base_score"))
+    people, left_out = _people(paired, votes, ties, before)
+    checked = None if quality is None else _paired(*quality, ("chosen_score", "rejected_score"))
+    first, second = paired.margins()
+    good, better = (None, None) if checked is None else checked.margins()
+    curve = mixed_curve(first, second, doses, good, better, [] if checked is None else checked.prompts)
+    rng = np.random.default_rng
+    response = dose_response(curve, people, paired.prompts)
+    held = cross_validated_dose(curve, people, paired.prompts, rng(seed), repeats, max_quality_loss)
+    notes = paired.left_out + left_out + ([] if checked is None else checked.left_out)
+    files = {
+        "before": str(before),
+        "after": str(after),
+        "votes": None if votes is None else str(votes),
+        "quality": None if quality is None else tuple(str(one) for one in quality),
+    }
+    return DoseFilesResult(
+        note=NOTE.replace("\n", " "),
+        files=files,
+        ties=ties,
+        seed=seed,
+        max_quality_loss=None if checked is None else max_quality_loss,
+        left_out=tuple(notes),
+        response=response,
+        held_out=held,
+    )
+
+
+def dose_files_text(found: DoseFilesResult) -> str:
+    """For a terminal: what was left out, the dose–response table, and what choosing does where it had no say."""
+    notes = map(inert, found.left_out)
+    return "\n".join([*notes, _table(found.response), "", *_sentences(found.held_out), "", NOTE])
+
+
+def _paired(before: Path, after: Path, sides: tuple[str, str]) -> Paired:
+    """Rows of both files by id, in the order of the first one."""
+    first, first_out = read_scores(before, sides)
+    second, second_out = read_scores(after, sides)
+    names = [name for name in first if name in second]
+    if not names:
+        raise DataError(
+            f"{after}: none of its {len(second)} ids is one of {before}. There: {_few(second)}; here: {_few(first)}. "
+            f"Give both files the same ids (columns {', '.join(KEYS)}; the first that is there counts)"
+        )
+    left_out = [f"{path}: {out}" for path, out in ((before, first_out), (after, second_out)) if out.dropped]
+    for path, own, other in ((before, first, second), (after, second, first)):
+        if missing := [name for name in own if name not in other]:
+            left_out.append(f"{path}: {len(missing)} of {len(own)} ids are in this file alone ({_few(missing)})")
+    return Paired(names, [first[name] for name in names], [second[name] for name in names], left_out)
+
+
+def _people(paired: Paired, votes: Path | None, ties: TieRule, before: Path) -> tuple[Majority, list[str]]:
+    """Majorities of the paired rows, and what votes could not be used."""
+    where = before if votes is None else votes
+    opinions, unread = paired.opinions() if votes is None else read_opinions(votes)
+    known = set(paired.names)
+    left_out = [f"{where}: votes {unread}"] if unread.dropped else []
+    strangers = [name for name in opinions if name not in known]
+    if strangers and len(strangers) == len(opinions):
+        raise DataError(
+            f"{where}: none of its {len(opinions)} items is a row of both score files. There: {_few(opinions)}; "
+            f"scores: {_few(paired.names)}. Votes are matched by {KEYS[0]}, or by {KEYS[1]} where rows have no {KEYS[0]}"
+        )
+    if strangers:
+        left_out.append(f"{where}: {len(strangers)} of {len(opinions)} items have no scores ({_few(strangers)})")
+    own = [opinions.get(name, Opinion((), None)) for name in paired.names]
+    other = [other_texts(one, score.row) for one, score in zip(own, paired.before, strict=True)]
+    if any(other):
+        left_out.append(f"{where}: {sum(other)} items are of other texts than the scores of the same query")
+        own = [Opinion((), None) if wrong else one for one, wrong in zip(own, other, strict=True)]
+    try:
+        people = majority(count_votes([one.votes for one in own]), ties, [one.released for one in own])
+    except DataError as error:
+        raise DataError(f"{where}: {error}") from None
+    if people.exclusions.dropped:
+        left_out.append(f"scored rows without a majority: {people.exclusions}")
+    return people, left_out
+
+
+def _few(names: Sequence[str] | Mapping[str, object]) -> str:
+    first = [inert(name)[:40] for name in list(names)[:3]]
+    return ", ".join(first) + (", …" if len(names) > 3 else "")
+
+
+def _table(response: Sequence[DosePoint]) -> str:
+    human = response[0].people.human_skew
+    has_quality = response[0].quality is not None
+    rows = []
+    for point in response:
+        people = point.people
+        auc = decimals(people.auc) if people.auc else NOT_ESTIMATED
+        row = [f"{point.dose:g}", share(people.skew), share(people.miscalibration), distance(people.gap), auc]
+        if point.quality is not None:
+            row += [share(point.quality), points(point.quality_change, "") if point.quality_change else ""]
+        rows.append(tuple(row))
+    header = ("dose", "skew", "miscalibration", "gap", "AUC", *(("quality", "change") if has_quality else ()))
+    n = f"{human.n} contrasts of {human.n_prompts} prompts with a majority; people's skew {share(human)}"
+    if (quality := response[0].quality) is not None:
+        n += f"; {quality.n} quality pairs of {quality.n_prompts} prompts"
+    return plain_table(Table(f"Dose–response with 95% intervals: {n}", header, tuple(rows)))
+
+
+def _sentences(held: HeldOutDose) -> list[str]:
+    people = held.people
+    often = ", ".join(f"{dose:g} {percent(part)}" for dose, part in held.chosen.items() if part)
+    lines = [f"Chosen dose: {held.dose:g} (halves chose {often})"]
+    if held.barred:
+        lines.append(f"Doses that lose too much quality: {', '.join(f'{dose:g}' for dose in held.barred)}")
+    said = f"skew {share(people.skew)}, miscalibration {share(people.miscalibration)}, gap {distance(people.gap)}"
+    quality = f", quality {share(held.quality)}" if held.quality else ""
+    return [
+        *lines,
+        f"Held out ({held.repeats} × 2-fold by prompt): {said}{quality}",
+        f"  gaps on the same halves: base model {distance(held.base.gap)}, plain CDA {distance(held.plain.gap)}",
+        f"  against the base model: {_changes(held.against_base)}",
+        f"  against plain CDA: {_changes(held.against_plain)}",
+        HALVES,
+    ]
+
+
+def _changes(change: HeldOutChange) -> str:
+    said = [("miscalibration", change.miscalibration), ("gap", change.gap), ("quality", change.quality)]
+    return ", ".join(f"{name} {points(one)}" for name, one in said if one is not None)

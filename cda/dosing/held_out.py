@@ -1,0 +1,239 @@
+"""How a dose does on rows that had no say in choosing it: repeated 2-fold cross-validation, split by prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from cda.arrays import FloatArray
+from cda.dosing.choice import (
+    MAX_QUALITY_LOSS,
+    REPEATS,
+    DoseCurve,
+    OutOfFold,
+    choose_dose,
+    half_gaps,
+    mean_size,
+    out_of_fold,
+    prompt_codes,
+)
+from cda.dosing.resampled import Measures, Resampled, draw_prompts, resampled_choices
+from cda.errors import DataError
+from cda.results.base import Estimate
+from cda.results.dose import HeldOutChange, HeldOutDose, HeldOutPeople
+from cda.results.skew import AgainstPeople
+from cda.stats.people import absolute, against_people, bounded_by_skew, mean_against_people
+from cda.stats.proportions import paired_change, share
+from cda.stats.votes import Majority
+
+METHOD = "prompts drawn and doses chosen anew, bootstrap 95%"
+FIXED_METHOD = "prompts drawn and split anew, bootstrap 95%"
+_ROUNDING = 1e-12  # an interval narrower than this has no spread behind it
+
+
+def cross_validated_dose(
+    curve: DoseCurve,
+    people: Majority,
+    prompt_ids: Sequence[str],
+    rng: np.random.Generator,
+    repeats: int = REPEATS,
+    max_quality_loss: float = MAX_QUALITY_LOSS,
+    bias: str | None = None,
+) -> HeldOutDose:
+    """Choose the dose, and say how such a choice does on rows that had no say in it (repeated 2-fold, by prompt).
+
+    Miscalibration and quality average each row's out-of-fold results over repeats; the gap is taken on each half alone and
+    averaged then, for the chosen doses and for 0 and 1 on the same halves.
+
+    For the intervals prompts are drawn with replacement, the distinct ones split and the doses chosen anew in every draw,
+    so that they cover which prompts were measured and what those would choose. Prompts drawn once and the choices kept
+    instead, the interval of a change of skew would hold the truth a third of the time. A gap is a size, which grows when
+    prompts are drawn again: its interval lies high, and that of a change of it towards 0 where the other gap is large.
+    What they do not cover: the choices rest on half the votes, the exported dose on all of them.
+
+    Args:
+        curve: Margins at every dose.
+        people: Majorities of the n contrasts; all for one side will do.
+        prompt_ids: Cluster of each contrast, in the same names as the curve's quality prompts. Length n.
+        rng: For splits and intervals.
+        repeats: Splits in two.
+        max_quality_loss: Accuracy that a dose may lose against dose 0 on the half it is chosen on, as a share.
+        bias: Measure on the contrasts of this one of the curve's biases; those of all choose.
+
+    Raises:
+        DataError: Too few prompts (says how many there are and are needed), and as in `choose_dose`.
+    """
+    held = out_of_fold(curve, people, prompt_ids, rng, repeats, max_quality_loss)
+    final = choose_dose(curve, people, max_quality_loss=max_quality_loss)
+    drawn = _resampled([curve], people, prompt_ids, rng, max_quality_loss, bias)
+    own = curve.rows_of(bias)
+    held = replace(held, margins=held.margins[:, own], first_half=held.first_half[:, own])
+    people = replace(people, target=people.target[own], used=people.used[own])
+    prompt_ids = [name for name, keep in zip(prompt_ids, own, strict=True) if keep]
+    curve = replace(curve, margins=curve.margins[:, own], biases=())
+    quality = None
+    if held.quality_margins is not None:
+        accuracy = share((held.quality_margins > 0).mean(axis=0), curve.quality_prompt_ids)
+        quality = _covering(accuracy, drawn.dose.quality)
+    own_people = _people([held], drawn.dose, people, prompt_ids)
+    base, plain = (
+        _at_fixed(curve.margins_at(dose), held, one, people, prompt_ids)
+        for dose, one in ((0.0, drawn.base), (1.0, drawn.plain))
+    )
+    return HeldOutDose(
+        people=own_people,
+        base=base,
+        plain=plain,
+        quality=quality,
+        against_base=_change(curve, 0.0, held, drawn, own_people.gap.value - base.gap.value, people, prompt_ids),
+        against_plain=_change(curve, 1.0, held, drawn, own_people.gap.value - plain.gap.value, people, prompt_ids),
+        chosen={dose: float((held.chosen == dose).mean()) for dose in curve.doses},
+        dose=final.dose,
+        barred=final.barred,
+        repeats=repeats,
+    )
+
+
+def held_out_mean(
+    curves: Sequence[DoseCurve],
+    people: Majority,
+    prompt_ids: Sequence[str],
+    rng: np.random.Generator,
+    repeats: int = REPEATS,
+    max_quality_loss: float = MAX_QUALITY_LOSS,
+) -> HeldOutPeople:
+    """Held-out mean over models on the same rows and halves, each at doses of its own; the gap is that of their mean skew.
+
+    Raises:
+        DataError: No model, and as in `cross_validated_dose`.
+    """
+    if not curves:
+        raise DataError("no model: the mean over models needs one at least")
+    seed = int(rng.integers(2**63))  # the same splits for every model
+    held = [
+        out_of_fold(one, people, prompt_ids, np.random.default_rng(seed), repeats, max_quality_loss) for one in curves
+    ]
+    drawn = _resampled(curves, people, prompt_ids, rng, max_quality_loss)
+    return _people(held, drawn.dose, people, prompt_ids)
+
+
+def _people(models: Sequence[OutOfFold], drawn: Measures, people: Majority, prompt_ids: Sequence[str]) -> HeldOutPeople:
+    # Repeats stand beside each other as models do: rows are averaged over all of them.
+    found = mean_against_people(np.concatenate([one.margins for one in models]), people, prompt_ids)
+    hits = np.mean([one.margins > 0 for one in models], axis=0)
+    signed = _covering(found.signed_gap, drawn.signed_gap)
+    return HeldOutPeople(
+        skew=_covering(found.skew, drawn.skew),
+        human_skew=found.human_skew,
+        miscalibration=_covering(found.miscalibration, drawn.miscalibration),
+        gap=_gap(hits, models[0], people, signed, drawn, METHOD),
+        mean_signed_gap=signed,
+        n_ties=found.n_ties,
+    )
+
+
+def _at_fixed(
+    margins: FloatArray, held: OutOfFold, drawn: Measures, people: Majority, prompt_ids: Sequence[str]
+) -> HeldOutPeople:
+    """A dose that nobody chose, on the halves of the chosen ones."""
+    found: AgainstPeople = against_people(margins, people, prompt_ids)
+    gap = _gap((margins > 0).astype(np.float64), held, people, found.signed_gap, drawn, FIXED_METHOD)
+    return HeldOutPeople(
+        skew=found.skew,
+        human_skew=found.human_skew,
+        miscalibration=found.miscalibration,
+        gap=gap,
+        mean_signed_gap=found.signed_gap,
+        n_ties=found.n_ties,
+    )
+
+
+def _gap(
+    hits: FloatArray, held: OutOfFold, people: Majority, signed: Estimate, drawn: Measures, method: str
+) -> Estimate:
+    """Mean size of the gap on a half; hits of shape (repeats, n), or (n,) at a fixed dose."""
+    gaps = half_gaps(hits[..., people.used], people.target[people.used], held.first_half[:, people.used])
+    value, one = float(mean_size(gaps.ravel())), absolute(signed)
+    return _covering(
+        one.model_copy(update={"value": value, "low": min(one.low, value), "high": max(one.high, value)}),
+        drawn.gap,
+        method,
+    )
+
+
+def _change(
+    curve: DoseCurve,
+    dose: float,
+    held: OutOfFold,
+    drawn: Resampled,
+    gap: float,
+    people: Majority,
+    prompt_ids: Sequence[str],
+) -> HeldOutChange:
+    """Out-of-fold rows, averaged over repeats, minus the same rows at a fixed dose; `gap` is the change of the gaps."""
+    rows, at = people.used, curve.doses.index(dose)
+    target, ids = people.target[rows], [name for name, keep in zip(prompt_ids, rows, strict=True) if keep]
+    fixed, chosen = (curve.margins[at, rows] > 0).astype(np.float64), (held.margins[:, rows] > 0).astype(np.float64)
+    own, other = drawn.dose, drawn.base if dose == 0 else drawn.plain
+    quality = None
+    if curve.quality_margins is not None and held.quality_margins is not None:
+        assert own.quality is not None and other.quality is not None  # draws have it where the curve does
+        right = curve.quality_margins[at] > 0, (held.quality_margins > 0).mean(axis=0)
+        quality = _covering(paired_change(*right, curve.quality_prompt_ids), own.quality - other.quality)
+    missed = np.abs(fixed - target), np.abs(chosen - target).mean(axis=0)
+    skew = paired_change(fixed, chosen.mean(axis=0), ids)
+    return HeldOutChange(
+        skew=_covering(skew, own.skew - other.skew),
+        miscalibration=_covering(paired_change(*missed, ids), own.miscalibration - other.miscalibration),
+        gap=_covering(bounded_by_skew(gap, skew), own.gap - other.gap),
+        quality=quality,
+    )
+
+
+def _resampled(
+    curves: Sequence[DoseCurve],
+    people: Majority,
+    prompt_ids: Sequence[str],
+    rng: np.random.Generator,
+    max_quality_loss: float,
+    bias: str | None = None,
+) -> Resampled:
+    """The procedure on resampled prompts; of several models, the mean in every draw."""
+    of_contrast, of_quality, strata = prompt_codes(curves[0], people, prompt_ids)
+    if any(one.quality_prompt_ids != curves[0].quality_prompt_ids for one in curves):
+        raise DataError("the models have quality pairs of different prompts: their mean needs the same pairs")
+    weights, seed = draw_prompts(strata, rng), int(rng.integers(2**63))
+    found = [
+        resampled_choices(
+            one, people, of_contrast, of_quality, weights, np.random.default_rng(seed), max_quality_loss, bias
+        )
+        for one in curves
+    ]
+    if len(found) == 1:
+        return found[0]
+    return Resampled(
+        *(_mean(models) for models in zip(*((one.dose, one.base, one.plain) for one in found), strict=True))
+    )
+
+
+def _mean(models: Sequence[Measures]) -> Measures:
+    """Mean over models of skew, miscalibration and signed gaps, draw by draw and half by half."""
+    skew, miscalibration, signed_gap, half_gaps = (
+        np.mean([getattr(one, name) for one in models], axis=0)
+        for name in ("skew", "miscalibration", "signed_gap", "half_gaps")
+    )
+    return Measures(skew, miscalibration, signed_gap, half_gaps, quality=None)
+
+
+def _covering(one: Estimate, draws: FloatArray | None, method: str = METHOD) -> Estimate:
+    """An estimate with the interval of the draws; where no draw differs, its own interval keeps its width."""
+    if draws is None:
+        return one
+    low, high = np.nanquantile(draws, (0.025, 0.975))
+    if high - low <= _ROUNDING:
+        return one
+    return one.model_copy(
+        update={"low": min(float(low), one.value), "high": max(float(high), one.value), "method": method}
+    )

@@ -1,0 +1,236 @@
+"""Choosing a dose on resampled prompts: the whole procedure anew in every draw, so that intervals cover the choice too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cda.arrays import FloatArray
+from cda.dosing.choice import DECIMALS, Codes, DoseCurve, Rows, mean_size, preference_order
+from cda.stats.votes import Majority
+
+N_DRAWS = 1_000
+REPEATS_A_DRAW = 10  # fewer than the estimate has: their own noise widens the interval by a hair
+_MAX_NUMBERS = 1 << 20  # draws × prompts at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """What one procedure gives in every draw; NaN where a draw left nothing to measure on.
+
+    Attributes:
+        skew: Shape (draws,), as `miscalibration`, `signed_gap` (of all rows together) and `quality`.
+        half_gaps: Skew − human skew on each half alone. Shape (draws, halves).
+    """
+
+    skew: FloatArray
+    miscalibration: FloatArray
+    signed_gap: FloatArray
+    half_gaps: FloatArray
+    quality: FloatArray | None
+
+    @property
+    def gap(self) -> FloatArray:
+        """Mean over halves of |skew − human skew|. Shape (draws,)."""
+        return mean_size(self.half_gaps)
+
+
+@dataclass(frozen=True, slots=True)
+class Resampled:
+    """The same draws, split alike, for a dose chosen on the other half and for doses 0 and 1."""
+
+    dose: Measures
+    base: Measures
+    plain: Measures
+
+
+@dataclass(frozen=True, slots=True)
+class _Contrasts:
+    """Sums over each prompt's contrasts with a majority."""
+
+    n: FloatArray  # (prompts,)
+    hits: FloatArray  # (prompts, doses)
+    misses: FloatArray
+    excess: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """Sums over each prompt's rows. Doses in order of preference.
+
+    Attributes:
+        choosing: Contrasts of each bias, that choose.
+        measured: Contrasts that are measured on.
+        n_quality: Quality pairs; `right` those ranked right.
+        base: Place of dose 0; `plain` of dose 1.
+    """
+
+    choosing: tuple[_Contrasts, ...]
+    measured: _Contrasts
+    n_quality: FloatArray
+    right: FloatArray
+    base: int
+    plain: int
+
+
+def resampled_choices(
+    curve: DoseCurve,
+    people: Majority,
+    of_contrast: Codes,
+    of_quality: Codes,
+    weights: FloatArray,
+    rng: np.random.Generator,
+    max_quality_loss: float,
+    bias: str | None = None,
+    repeats: int = REPEATS_A_DRAW,
+) -> Resampled:
+    """Draw by draw: split the drawn prompts in two, choose on each half, measure on the other, average over repeats.
+
+    A prompt drawn twice counts twice on one side: copies never face each other, and the distinct prompts of a draw are
+    what is split evenly.
+
+    Args:
+        curve: Margins at every dose.
+        people: Majorities of the n contrasts.
+        of_contrast: Number of the prompt of each contrast. Shape (n,).
+        of_quality: Number of the prompt of each quality pair. Shape (m,).
+        weights: How often each draw holds each prompt. Shape (draws, prompts).
+        rng: For the splits.
+        max_quality_loss: As in `choose_dose`.
+        bias: Measure on its contrasts alone; all of them choose.
+        repeats: Splits of each draw.
+    """
+    sums = _sums(curve, people, of_contrast, of_quality, weights.shape[1], bias)
+    step = max(1, _MAX_NUMBERS // weights.shape[1])
+    parts = [
+        _chosen(sums, weights[at : at + step], rng, max_quality_loss, repeats) for at in range(0, len(weights), step)
+    ]
+    shares = np.concatenate([part[0] for part in parts])
+    gaps = np.concatenate([part[1] for part in parts], axis=1)
+    has_quality = curve.quality_margins is not None
+    return Resampled(
+        _measures(shares, gaps[0], has_quality),
+        _measures(_fixed(sums, weights, sums.base), gaps[1], has_quality),
+        _measures(_fixed(sums, weights, sums.plain), gaps[2], has_quality),
+    )
+
+
+def draw_prompts(strata: Codes, rng: np.random.Generator, n_draws: int = N_DRAWS) -> FloatArray:
+    """How often each draw holds each prompt; of every stratum as many as there are. Shape (n_draws, prompts)."""
+    weights = np.zeros((n_draws, len(strata)))
+    for stratum in np.unique(strata):
+        members = np.flatnonzero(strata == stratum)
+        weights[:, members] = rng.multinomial(len(members), np.full(len(members), 1 / len(members)), size=n_draws)
+    return weights
+
+
+def _sums(
+    curve: DoseCurve, people: Majority, of_contrast: Codes, of_quality: Codes, n_prompts: int, bias: str | None
+) -> _Sums:
+    order = preference_order(curve.doses)
+    quality = np.zeros((len(of_quality), len(order)))
+    if curve.quality_margins is not None:
+        quality = (curve.quality_margins[order] > 0).T.astype(np.float64)
+
+    def contrasts(rows: Rows) -> _Contrasts:
+        used = people.used & rows
+        hits, at = (curve.margins[order][:, used] > 0).T.astype(np.float64), of_contrast[used]
+        excess = hits - people.target[used][:, None]
+        n = np.bincount(at, minlength=n_prompts).astype(np.float64)
+        return _Contrasts(n, *(_by_prompt(one, at, n_prompts) for one in (hits, np.abs(excess), excess)))
+
+    doses = np.array(curve.doses)[order].tolist()
+    return _Sums(
+        tuple(contrasts(rows) for rows in curve.bias_rows()),
+        contrasts(curve.rows_of(bias)),
+        np.bincount(of_quality, minlength=n_prompts).astype(np.float64),
+        _by_prompt(quality, of_quality, n_prompts),
+        doses.index(0.0),
+        doses.index(1.0),
+    )
+
+
+def _chosen(
+    sums: _Sums, weights: FloatArray, rng: np.random.Generator, max_quality_loss: float, repeats: int
+) -> tuple[FloatArray, FloatArray]:
+    """Every draw split, chosen on and measured.
+
+    Returns:
+        Out-of-fold skew, miscalibration, signed gap and quality, shape (draws, 4); and the signed gap on every half at
+        the dose of the other half, at 0 and at 1, shape (3, draws, 2 · repeats).
+    """
+    total, gaps = np.zeros((len(weights), 4)), np.empty((3, len(weights), 2 * repeats))
+    voted = np.sum([one.n for one in sums.choosing], axis=0) > 0
+    strata = 2 * voted + (sums.n_quality > 0)
+    rows = np.arange(len(weights))
+    for split in range(repeats):
+        first = _halves(strata, weights, rng)
+        for side, here in enumerate((first, ~first)):
+            best = _best(sums, weights * here, max_quality_loss)
+            other = weights * ~here
+            hits, misses, excess, right = (other @ one for one in _measured(sums))
+            total += np.column_stack([one[rows, best] for one in (hits, misses, excess, right)]) / repeats
+            with np.errstate(invalid="ignore", divide="ignore"):
+                on_half = excess / (other @ sums.measured.n)[:, None]
+            gaps[:, :, 2 * split + side] = on_half[rows, best], on_half[:, sums.base], on_half[:, sums.plain]
+    return _divided(total, sums, weights), gaps
+
+
+def _fixed(sums: _Sums, weights: FloatArray, dose: int) -> FloatArray:
+    measured = _measured(sums)
+    return _divided(np.column_stack([weights @ one[:, dose] for one in measured]), sums, weights)
+
+
+def _measured(sums: _Sums) -> tuple[FloatArray, ...]:
+    return sums.measured.hits, sums.measured.misses, sums.measured.excess, sums.right
+
+
+def _divided(totals: FloatArray, sums: _Sums, weights: FloatArray) -> FloatArray:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        n, n_quality = weights @ sums.measured.n, weights @ sums.n_quality
+        return np.asarray(totals / np.column_stack([n, n, n, n_quality]))
+
+
+def _best(sums: _Sums, weights: FloatArray, max_quality_loss: float) -> Codes:
+    """Each draw's dose by the rule of `choose_dose`, as its place in the order of preference. Shape (draws,)."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        n_quality = (weights @ sums.n_quality)[:, None]
+        losses = []
+        for one in sums.choosing:
+            n = (weights @ one.n)[:, None]
+            losses.append((weights @ one.misses) / n + np.abs((weights @ one.excess) / n))
+        # A draw may leave a half without a contrast of one bias; then the others choose.
+        n_chosen = np.sum([np.isfinite(loss) for loss in losses], axis=0)
+        objective = np.round(np.sum([np.nan_to_num(loss, nan=0.0) for loss in losses], axis=0) / n_chosen, DECIMALS)
+        right = (weights @ sums.right) / n_quality
+    lost = np.round(right[:, [sums.base]] - right, DECIMALS)
+    barred = lost > max_quality_loss  # without quality pairs, 0/0 bars nothing
+    barred[:, sums.base] = False
+    return np.asarray(np.where(barred, np.inf, objective).argmin(axis=1))
+
+
+def _halves(strata: Codes, weights: FloatArray, rng: np.random.Generator) -> Rows:
+    """A random half of each stratum's prompts that a draw holds, for every draw. Shape (n_draws, prompts)."""
+    first = np.zeros(weights.shape, dtype=bool)
+    for stratum in np.unique(strata):
+        members = np.flatnonzero(strata == stratum)
+        drawn = weights[:, members] > 0
+        keys = np.where(drawn, rng.random(drawn.shape), 1.0)
+        # Of an odd number, either the smaller or the larger half.
+        half = (drawn.sum(axis=1) + rng.integers(2, size=len(drawn))) // 2
+        # Those before the first one of the other half; where there is none, all that are drawn.
+        in_line = np.column_stack([np.sort(keys, axis=1), np.ones(len(keys))])
+        first[:, members] = keys < np.take_along_axis(in_line, half[:, None], axis=1)
+    return first
+
+
+def _by_prompt(rows: FloatArray, of_row: Codes, n_prompts: int) -> FloatArray:
+    sums = np.zeros((n_prompts, rows.shape[1]))
+    np.add.at(sums, of_row, rows)
+    return sums
+
+
+def _measures(shares: FloatArray, half_gaps: FloatArray, has_quality: bool) -> Measures:
+    skew, miscalibration, signed_gap, quality = shares.T
+    return Measures(skew, miscalibration, signed_gap, half_gaps, quality if has_quality else None)

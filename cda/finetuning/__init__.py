@@ -1,0 +1,1 @@
+"""Stages that train the adapter and apply its dose."""

@@ -1,0 +1,188 @@
+"""Stage `adapter`: the result of a run, as one ordinary PEFT adapter at the run's dose, and that dose for whoever uses a run.
+
+The dose is the chosen one where one was chosen, else 1, which is plain CDA. Scores at a dose are those of the trained adapter
+scaled in memory; the adapter that is written gives the same.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from cda.errors import RecipeError, RunError
+from cda.files.jsonl import read_json
+from cda.files.paths import user_path
+from cda.finetuning.train import ADAPTER, Training
+from cda.keys import address_problem
+from cda.launch import say, world_size
+from cda.models.load import check_adapter, head_names, load_config
+from cda.recipe.load import LoadedRecipe
+from cda.recipe.schema import ModelSection
+from cda.recipe.scoring import bare_name, kind_of
+from cda.resources.scorer_kinds import Function, Subject
+from cda.resources.scorers import open_scorer
+from cda.resources.sources import model_spec
+from cda.results.base import load
+from cda.results.dose import DoseResult
+from cda.run import RunFolder, Stage
+from cda.scorers.own import OwnPairwise
+from cda.training.adapter import adapter_config
+from cda.training.dose import check_dose, export_dose, read_head
+
+NAME = "adapter"
+PLAIN = 1.0
+"""The dose of an adapter as it was trained."""
+TEXTS = "texts.json"
+"""Beside dose.json: `text_id` of every text that the dose stage scored, in its order."""
+_CHOSEN = "dose.json"
+_CONFIG = "adapter_config.json"
+
+
+def stage(run_folder: RunFolder, chosen: float | None, training: Training) -> Stage:
+    """What decides the adapter: the training, and the dose where one was chosen."""
+    inputs = {"train": run_folder.output_of(training.stage("train"))}
+    if chosen is not None:
+        inputs["dose"] = run_folder.output_of(training.stage("dose"))
+    return Stage(training.stage(NAME), {"dose": PLAIN if chosen is None else chosen}, inputs)
+
+
+def run(
+    loaded: LoadedRecipe, run_folder: RunFolder, chosen: float | None, training: Training, folder: Path
+) -> dict[str, object]:
+    """Write the adapter at its dose; one as it was trained is copied."""
+    trained = run_folder.stage(training.stage("train")) / ADAPTER
+    if chosen is None or chosen == PLAIN:
+        shutil.copytree(trained, folder, dirs_exist_ok=True)
+    else:
+        export_dose(trained, chosen, read_head(model_spec(loaded.recipe.model)), folder)
+    return {}
+
+
+def applied_dose(run_folder: RunFolder, training: Training | None = None) -> float | None:
+    """The dose of a training's adapter, None: of the run's result; None where none was settled since the training."""
+    name, trained = (training.stage(NAME), training.stage("train")) if training else (NAME, "train")
+    record = run_folder.record(name)
+    dose = record.settings.get("dose")
+    fits = record.inputs.get("train") == run_folder.record(trained).output
+    return float(dose) if fits and isinstance(dose, int | float) else None
+
+
+def chosen_dose(run_folder: RunFolder) -> DoseResult | None:
+    """How the dose of a run's result was chosen; None where it was not chosen, but is 1.
+
+    Raises:
+        DataError: dose.json is of another version of cda, or was changed.
+    """
+    file = _of_dose(run_folder, _CHOSEN)
+    return None if file is None else load(DoseResult, file, "cda train")
+
+
+def texts_of_dose(run_folder: RunFolder) -> list[str]:
+    """`text_id` of the texts that the dose was chosen on, in the order in which they were scored; none without a dose."""
+    file = _of_dose(run_folder, TEXTS)
+    return [] if file is None else list(read_json(file))
+
+
+def _of_dose(run_folder: RunFolder, file: str) -> Path | None:
+    """A file of the dose stage that the run's adapter was made from; None without one."""
+    wanted = run_folder.record(NAME).inputs.get("dose")
+    if wanted is None or applied_dose(run_folder) is None or wanted != run_folder.record("dose").output:
+        return None
+    return run_folder.stage("dose") / file
+
+
+def adapter_at(given: str, dose: float | None) -> tuple[Path, float]:
+    """The adapter that a user named, and the dose to apply: the one asked for, else a run's own, else 1; says which.
+
+    Args:
+        given: Folder of an adapter, which is taken as it is, or of a run.
+        dose: Asked for by number; None: the run's.
+
+    Raises:
+        RunError: Neither an adapter nor a run with a finished training.
+    """
+    path = user_path(given)
+    if (path / _CONFIG).is_file():
+        return path, PLAIN if dose is None else dose
+    run_folder = RunFolder(path)
+    adapter = run_folder.stage("train") / ADAPTER
+    if not (adapter / _CONFIG).is_file():
+        raise RunError(
+            f"{given}: neither the folder of an adapter ({_CONFIG}) nor of a run with a finished training (train/{ADAPTER})"
+        )
+    if dose is not None:
+        return adapter, dose
+    found = applied_dose(run_folder)
+    if found is None:
+        say(f"{given}: its run settled no dose since the training, so dose 1 is taken; `cda train` goes on from there")
+        return adapter, PLAIN
+    if "dose" in run_folder.record(NAME).inputs:
+        say(
+            f"{given}: dose {found:g}, as chosen in that run"
+            + (f"; --dose 1 for plain CDA{_left(found)}" if found != 1 else "")
+        )
+    return adapter, found
+
+
+def _left(dose: float) -> str:
+    return " (dose 0 is the base model as it was)" if dose == 0 else ""
+
+
+def asked_subjects(
+    model: ModelSection, adapter: str | None = None, against: str | None = None, dose: float | None = None
+) -> list[Subject]:
+    """The subjects of `MODEL [--adapter FOLDER [--dose λ] | --against MODEL2]`; of a run's folder, at the run's dose.
+
+    Raises:
+        RecipeError: Options that do not go together.
+        RunError: The folder is neither an adapter's nor a run's with a finished training.
+        DataError: No such dose.
+    """
+    problems = []
+    if adapter and against:
+        problems.append("--adapter and --against: give one of them")
+    if dose is not None and adapter is None:
+        problems.append("--dose: needs --adapter, of which it is a part")
+    if adapter and kind_of(model.name_or_path) != "classifier":
+        problems.append(f"--adapter: {model.name_or_path} takes none; an adapter is a sequence classifier's")
+    if against and "judge" in {kind_of(model.name_or_path), kind_of(against)}:
+        problems.append("--against: a judge cannot be one of two; ask each by itself")
+    if against and kind_of(against) == "served" and (problem := address_problem(bare_name(against))):
+        problems.append(f"--against: the address {problem} (score.served.api_key_env)")
+    if problems:
+        raise RecipeError(problems)
+    if adapter is not None:
+        if dose is not None:
+            check_dose(dose)
+        return [Subject("before", model), Subject("after", model, *adapter_at(adapter, dose))]
+    if against is not None:
+        # What was allowed and pinned is the first model's.
+        other = model.model_copy(update={"name_or_path": against, "revision": None, "trust_remote_code": False})
+        return [Subject("first", model), Subject("second", other)]
+    return [Subject("model", model)]
+
+
+def check_subject(subject: Subject, loaded: LoadedRecipe) -> None:
+    """Find what can be found wrong before anything is scored.
+
+    Raises:
+        CdaError: The model or adapter cannot be used, or a setting is missing.
+    """
+    scorer = open_scorer(subject.section, loaded)
+    if problems := scorer.problems():
+        raise RunError("\n".join(problems))
+    kind = kind_of(subject.name)
+    if kind != "classifier" and world_size() > 1:
+        raise RunError(f"{subject.name}: {world_size()} processes would each ask it everything; start one")
+    if isinstance(scorer, Function) and subject.label in ("first", "second") and isinstance(scorer.own, OwnPairwise):
+        raise RunError(
+            f"{subject.name}: compares two answers, so that it cannot stand beside another scorer; ask it alone"
+        )
+    if kind != "classifier":
+        return
+    spec = model_spec(subject.section)
+    heads = head_names(load_config(spec), spec)
+    if subject.adapter is not None:
+        check_adapter(subject.adapter, heads)
+        if subject.dose != 1:
+            adapter_config(subject.adapter)

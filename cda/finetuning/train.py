@@ -1,0 +1,225 @@
+"""The trainings of a run, one for each seed of `train.seeds`, and the names of their stages."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from cda.counterfactuals.synthesize import MIX
+from cda.errors import DataError, RunError
+from cda.files.jsonl import read_json, write_json, write_jsonl
+from cda.launch import is_main, say, world_size
+from cda.models.load import RewardModel, free_memory, load_reward_model
+from cda.recipe.load import LoadedRecipe
+from cda.recipe.train import sharded_by
+from cda.records import Lesson, TrainingPair
+from cda.resources.artifacts import read_training
+from cda.resources.model_scorers import classifier_scores
+from cda.resources.sources import model_source, model_spec
+from cda.results.facts import TrainCounts
+from cda.run import RunFolder, Stage
+from cda.scorers.classifier import ClassifierScorer
+from cda.scorers.compared import Text, text_id
+from cda.scorers.engine import score_texts
+from cda.training.dose import compose_adapters, read_head
+from cda.training.lora import Lora, TrainingResult, train_adapter
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """One training among those of a run.
+
+    Attributes:
+        seed: Of its LoRA weights, data order and dropout.
+        is_first: It is the run's result (`adapter/`), whatever the audit finds of the others: the best one on the audit's
+            own contrasts would look better there than it is.
+    """
+
+    seed: int
+    is_first: bool = True
+
+    @property
+    def label(self) -> str:
+        """Of its scoring in the audit, where it is not the result."""
+        return f"seed-{self.seed}"
+
+    def stage(self, name: str) -> str:
+        """Name of its stage `train`, `dose` or `adapter`: a folder of its own for every training."""
+        return name if self.is_first else f"{name}-{self.label}"
+
+
+def trainings(seeds: Sequence[int]) -> list[Training]:
+    """The trainings with these seeds, the run's result first."""
+    return [Training(seed, at == 0) for at, seed in enumerate(seeds)]
+
+
+Score = Callable[[Sequence[Text]], Mapping[str, float]]
+"""Texts to rewards by `text_id`."""
+
+ADAPTER = "adapter"
+_COUNTS = "counts.json"
+
+
+def stage(loaded: LoadedRecipe, run_folder: RunFolder, training: Training) -> Stage:
+    """What decides a training's adapter."""
+    recipe = loaded.recipe
+    settings = {
+        "model": recipe.model.model_dump(mode="json", exclude={"preset"}),
+        "lora": recipe.lora.model_dump(mode="json"),
+        "train": recipe.trainer,
+        "seed": training.seed,
+        "processes": world_size(),
+    }
+    if any(one.kind == "keep" for one in recipe.objectives):
+        # What is kept are the base's own scores, and those in 8-bit move with their batches.
+        settings["score"] = {"batch_tokens": recipe.score.batch_tokens}
+    return Stage(
+        training.stage("train"),
+        settings,
+        {"synthesize": run_folder.output_of("synthesize"), "model": model_source(recipe.model)},
+    )
+
+
+def run(loaded: LoadedRecipe, run_folder: RunFolder, training: Training, folder: Path) -> TrainCounts:
+    """Train, save the adapter with its head, and return what was counted."""
+    rows = list(read_training(run_folder.stage("synthesize") / MIX))
+    if not any(row.split == "train" for row in rows):
+        raise DataError("no training pair: all of them fell into validation; lower data.validation_share")
+    if loaded.recipe.lora.per_bias and len(loaded.biases) > 1:
+        return _one_adapter_each(loaded, rows, training.seed, folder, run_folder.path / "scoring")
+    return _train(loaded, rows, training.seed, folder, run_folder.path / "scoring")
+
+
+def _train(loaded: LoadedRecipe, rows: Sequence[TrainingPair], seed: int, folder: Path, launched: Path) -> TrainCounts:
+    """One adapter; returns what was counted. `launched`: where processes hand each other scores."""
+    recipe = loaded.recipe
+    sharding = sharded_by(recipe.train)
+    if sharding is not None and any(row.lesson.target is None for row in rows):
+        raise RunError(
+            f"objectives: keep asks the whole base model beforehand, which {sharding} lays out over the processes only "
+            "in training. Leave keep out, or use recipes/accelerate/ddp.yaml"
+        )
+    reward_model = load_reward_model(model_spec(recipe.model), sharded=sharding is not None)
+    form, notes = reward_model.template.form, reward_model.template.notes()
+    for note in notes:
+        say(f"  {note}")
+    score = partial(_base_rewards, reward_model, loaded, launched)
+    lessons = with_base_preferences(rows, reward_model, recipe.score.batch_tokens, score)
+    del score
+    by_split = {
+        split: [lesson for lesson, row in zip(lessons, rows, strict=True) if row.split == split]
+        for split in ("train", "validation")
+    }
+    if not by_split["validation"]:
+        say("  no validation pairs: nothing chooses a checkpoint, and the last one is kept (data.validation_share)")
+    lora = Lora(recipe.lora.r, recipe.lora.alpha, recipe.lora.dropout, recipe.lora.target_modules)
+    result = train_adapter(reward_model, by_split["train"], by_split["validation"], lora, recipe.trainer, folder, seed)
+    del reward_model
+    free_memory()
+    if is_main():
+        write_jsonl(folder / "history.jsonl", result.history)
+        _clear(folder)
+    if result.n_truncated:
+        say(f"  {result.n_truncated} of {len(rows)} pairs were cut at {recipe.model.max_length_tokens} tokens")
+    if result.n_identical:
+        say(f"  {result.n_identical} pairs left out: both sides the same after cutting")
+    return _counts(result, form, notes)
+
+
+def _clear(folder: Path) -> None:
+    """Checkpoints go; what a tracker wrote beside them, as TensorBoard does (`train.report_to`), stays as `logs/`."""
+    written = folder / "checkpoints" / "runs"
+    if written.is_dir():
+        shutil.copytree(written, folder / "logs", dirs_exist_ok=True)  # a run killed just here has some already
+    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+
+
+def _one_adapter_each(
+    loaded: LoadedRecipe, rows: Sequence[TrainingPair], seed: int, folder: Path, launched: Path
+) -> TrainCounts:
+    """An adapter for each bias, on its own lessons and on those that keep other biases; then their sum."""
+    names = [bias.name for bias in loaded.biases]
+    counts: dict[str, TrainCounts] = {}
+    for name in names:
+        done = folder / name / _COUNTS
+        if done.is_file():
+            # An earlier call was stopped after this one.
+            say(f"  adapter against {name}: done before")
+            counts[name] = TrainCounts.model_validate(read_json(done))
+            continue
+        say(f"  adapter against {name}")
+        own = [row for row in rows if row.bias == name or row.bias not in names]
+        counts[name] = _train(loaded, own, seed, folder / name, launched)
+        if is_main():
+            write_json(done, counts[name].model_dump())
+    if is_main():
+        head = read_head(model_spec(loaded.recipe.model))
+        compose_adapters([(folder / name / ADAPTER, 1.0) for name in names], head, folder / ADAPTER)
+    each, first = list(counts.values()), counts[names[0]]
+    return TrainCounts(
+        train=sum(one.train for one in each),
+        validation=sum(one.validation for one in each),
+        truncated=sum(one.truncated for one in each),
+        identical_after_truncation=sum(one.identical_after_truncation for one in each),
+        steps=sum(one.steps for one in each),
+        best_step=", ".join(f"{one.best_step} ({name})" for name, one in counts.items()),
+        processes=first.processes,
+        form=first.form,
+        notes=first.notes,
+        per_bias=counts,
+    )
+
+
+def with_base_preferences(
+    rows: Sequence[TrainingPair], reward_model: RewardModel, batch_tokens: int | None, score: Score | None = None
+) -> list[Lesson]:
+    """Lessons with every target known: `keep` teaches σ(margin) of the base model.
+
+    Args:
+        rows: The training mix.
+        reward_model: The base, before anything is trained.
+        batch_tokens: Padded tokens in a batch.
+        score: What gives the base model's rewards by `text_id`, from a cache perhaps; None: the model, here and now.
+    """
+    import numpy as np
+
+    asked = [row.pair for row in rows if row.lesson.target is None]
+    if not asked:
+        return [row.lesson for row in rows]
+    texts = [(pair.prompt, text) for pair in asked for text in (pair.chosen, pair.rejected)]
+    scorer = ClassifierScorer(reward_model, batch_tokens, "  base preferences")
+    rewards = score(texts) if score is not None else score_texts(scorer, texts).rewards
+
+    def preference(lesson: Lesson) -> float:
+        pair = lesson.pair
+        margin = rewards[text_id(pair.prompt, pair.chosen)] - rewards[text_id(pair.prompt, pair.rejected)]
+        return float(1 / (1 + np.exp(-np.clip(margin, -50, 50))))
+
+    return [
+        replace(row.lesson, target=preference(row.lesson)) if row.lesson.target is None else row.lesson for row in rows
+    ]
+
+
+def _base_rewards(
+    reward_model: RewardModel, loaded: LoadedRecipe, launched: Path, texts: Sequence[Text]
+) -> Mapping[str, float]:
+    label = "  base preferences" if is_main() else None
+    # Long texts are cut whatever score.over_length says: so they are in training, and every lesson needs its target.
+    return classifier_scores(reward_model, texts, loaded, label, over_length="cut", launched=launched).rewards
+
+
+def _counts(result: TrainingResult, form: str, notes: Sequence[str]) -> TrainCounts:
+    return TrainCounts(
+        train=result.n_train,
+        validation=result.n_validation,
+        truncated=result.n_truncated,
+        identical_after_truncation=result.n_identical,
+        steps=result.n_steps,
+        best_step=result.best_step,
+        processes=world_size(),
+        form=form,
+        notes=tuple(notes),
+    )

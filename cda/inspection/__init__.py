@@ -1,0 +1,1 @@
+"""`cda inspect`: rewrites shown next to their originals."""

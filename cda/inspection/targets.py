@@ -1,0 +1,206 @@
+"""What `cda inspect` is pointed at: a run, a file of triples, a recipe, or a bias; and what goes with which."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from cda.biases import builtin_names
+from cda.counterfactuals import synthesize
+from cda.data.load import FILE_TYPES
+from cda.errors import CdaError, RecipeError, RunError, did_you_mean
+from cda.files.paths import user_path
+from cda.files.yaml_file import read_yaml_mapping
+from cda.inspection.numbers import Asked, asked_of_recipe, asked_target
+from cda.inspection.sources import Material, has_rewrites, rewrites_of_file, rewrites_of_run
+from cda.recipe.load import LoadedRecipe, find_recipe, is_bias_content, is_recipe, load_model_audit, load_recipe
+from cda.recipe.scoring import kind_of
+from cda.resources.sources import run_path
+from cda.run import RunFolder
+
+WORST = ("reward", "drift", "failed")
+_FOLDER = "runs/inspect"
+"""Beside it lie the caches of what is asked outside a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class InspectOptions:
+    """What `cda inspect` was asked for.
+
+    Attributes:
+        n: Rewrites to show, and answers to rewrite where they are made now, of each bias and direction.
+        bias: Names or files of biases; of a run's and a recipe's, those to look at.
+        seed: Draws what is shown.
+        worst: What to show first: `reward`, `drift` or `failed`; None: drawn.
+        model: Whose rewards are shown; `none` for none. None: a recipe's own, or those that were kept.
+        responses: Answers to rewrite.
+        fresh: Rewrite now, even where a recipe's run holds rewrites.
+        most: Rewrites of each bias and direction that the numbers are made from.
+        html: File for the page.
+        confirmed: Spending was agreed to beforehand.
+    """
+
+    n: int = 8
+    bias: tuple[str, ...] = ()
+    seed: int = 42
+    worst: str | None = None
+    model: str | None = None
+    responses: str | None = None
+    fresh: bool = False
+    most: int = 200
+    html: str | None = None
+    confirmed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is looked at: rewrites that are there, or a recipe by which to make some."""
+
+    material: Material | None
+    loaded: LoadedRecipe | None
+    asked: Asked | None
+
+
+def check_options(options: InspectOptions) -> None:
+    problems = []
+    for name in ("n", "most"):
+        if getattr(options, name) < 1:
+            problems.append(f"--{name} {getattr(options, name)}: 1 or more is needed")
+    if options.worst is not None and options.worst not in WORST:
+        problems.append(f"--worst {options.worst}: there are {', '.join(WORST)}.{did_you_mean(options.worst, WORST)}")
+    if options.worst == "reward" and options.model == "none":
+        problems.append("--worst reward: needs rewards, and --model none asks for none")
+    if options.html is not None and (user_path(options.html).is_dir() or not user_path(options.html).parent.is_dir()):
+        problems.append(f"--html {options.html}: name a file in a folder that exists, such as inspect.html")
+    if problems:
+        raise RecipeError(problems)
+
+
+def resolved(target: str, overrides: Sequence[str], options: InspectOptions) -> Target:
+    path = user_path(target)
+    if path.is_dir() or path.suffix in FILE_TYPES:
+        _nothing_to_rewrite(target, overrides, options)
+        if not path.is_dir():
+            return Target(rewrites_of_file(target, options.bias), None, _model(options, _FOLDER, overrides))
+        return Target(_of_biases(rewrites_of_run(path), options.bias), None, _model(options, str(path), overrides))
+    if _is_bias(target):
+        return _together(None, _of_bias_alone(target, overrides, options), _model(options, _FOLDER, overrides))
+    if not is_recipe(target):
+        names = sorted({*builtin_names()})
+        raise RunError(
+            f"{target}: no run folder, no file of triples ({', '.join(FILE_TYPES)}), no recipe and no bias."
+            f"{did_you_mean(target, names)} Biases: {', '.join(names)}; or the path of a bias file"
+        )
+    loaded = _with_biases(replace(load_recipe(target, overrides), confirmed=options.confirmed), ())
+    folder = RunFolder(run_path(loaded))
+    asked = _model(options, str(folder.path), overrides)
+    if options.fresh or options.responses or not has_rewrites(folder):
+        if asked is None and options.model is None:
+            asked = asked_of_recipe(loaded)
+        return _together(None, _with_biases(loaded, options.bias), asked)
+    material = _of_biases(rewrites_of_run(folder.path), options.bias)
+    if asked is None and options.model is None and material.scored_by is None:
+        asked = asked_of_recipe(loaded)
+    return _together(replace(material, notes=(*material.notes, *_stale(loaded, folder))), loaded, asked)
+
+
+def _together(material: Material | None, loaded: LoadedRecipe, asked: Asked | None) -> Target:
+    """What rewrites and the model that scores share one budget and one count of what was asked."""
+    if asked is not None:
+        asked = replace(asked, loaded=replace(asked.loaded, opened=loaded.opened))
+    return Target(material, loaded, asked)
+
+
+def recipe_of(target: str, overrides: Sequence[str], options: InspectOptions) -> LoadedRecipe:
+    """The recipe that a target stands for, where nothing of a run is looked at: a recipe, a bias, or `judge:NAME`.
+
+    Raises:
+        RunError: It is none of these.
+        RecipeError: A setting is wrong.
+    """
+    if kind_of(target) == "judge":
+        return load_model_audit(target, {"run": {"folder": _FOLDER}}, overrides)
+    if user_path(target).is_dir() or not (_is_bias(target) or is_recipe(target)):
+        known = sorted({*builtin_names()})
+        raise RunError(
+            f"{target}: no recipe, no bias and no judge:NAME, whose prompts could be shown.{did_you_mean(target, known)} Biases: "
+            f"{', '.join(known)}; or the path of a bias file or a recipe"
+        )
+    if _is_bias(target):
+        return _of_bias_alone(target, overrides, options)
+    return _with_biases(load_recipe(target, overrides), options.bias)
+
+
+def _of_bias_alone(target: str, overrides: Sequence[str], options: InspectOptions) -> LoadedRecipe:
+    settings = {"name": "inspect", "biases": [target], "run": {"folder": _FOLDER}}
+    loaded = replace(load_model_audit("embedded", settings, overrides), confirmed=options.confirmed)
+    return _with_biases(loaded, options.bias)
+
+
+def _is_bias(target: str) -> bool:
+    """Whether a target is a bias file, or the name of a built-in bias that is no recipe's name too."""
+    if not is_recipe(target):
+        return target in builtin_names()
+    return is_bias_content(read_yaml_mapping(find_recipe(target)))
+
+
+def _nothing_to_rewrite(target: str, overrides: Sequence[str], options: InspectOptions) -> None:
+    """Options that say how to rewrite, beside rewrites that are there."""
+    problems = []
+    if options.responses:
+        problems.append(
+            f"--responses: {target} holds rewrites already; give a recipe or a bias to rewrite these responses"
+        )
+    if options.fresh:
+        problems.append(f"--fresh: {target} says only what was rewritten; give a recipe or a bias")
+    if overrides and options.model in (None, "none"):
+        problems.append(f"{overrides[0]}: says nothing here, where nothing is rewritten and no --model is asked")
+    if problems:
+        raise RecipeError(problems)
+
+
+def _model(options: InspectOptions, folder: str, overrides: Sequence[str]) -> Asked | None:
+    if options.model in (None, "none"):
+        return None
+    return asked_target(str(options.model), folder, overrides, options.confirmed)
+
+
+def _with_biases(loaded: LoadedRecipe, names: Sequence[str]) -> LoadedRecipe:
+    """A recipe of some of its biases."""
+    _check_biases(names, [bias.name for bias in loaded.biases], str(loaded.path))
+    kept = tuple(bias for bias in loaded.biases if not names or bias.name in names)
+    return replace(loaded, biases=kept)
+
+
+def _of_biases(material: Material, names: Sequence[str]) -> Material:
+    """The material of some of its biases."""
+    known = list(material.biases)
+    _check_biases(names, known, material.where)
+    rewrites = tuple(one for one in material.rewrites if not names or one.bias in names)
+    if not rewrites:
+        raise RunError(f"{material.where}: no rewrite of {', '.join(names or known)} was kept")
+    lost = tuple(one for one in material.lost if not names or one.bias in names)
+    return replace(material, rewrites=rewrites, lost=lost)
+
+
+def _check_biases(names: Sequence[str], known: Sequence[str], where: str) -> None:
+    problems = [
+        f"--bias {name}: no bias of {where}.{did_you_mean(name, known)} Its biases: {', '.join(known)}"
+        for name in names
+        if name not in known
+    ]
+    if problems:
+        raise RecipeError(problems)
+
+
+def _stale(loaded: LoadedRecipe, folder: RunFolder) -> list[str]:
+    """What has changed in the recipe since the run rewrote by it."""
+    try:
+        changed = folder.why_redo(synthesize.stage(loaded, folder))
+    except CdaError:
+        return []
+    return (
+        [f"The recipe has changed since these rewrites were made ({changed}); --fresh makes new ones"]
+        if changed
+        else []
+    )

@@ -1,1 +1,0 @@
-"""What an audit reports, computed from margins and votes: pure functions on arrays."""

@@ -1,0 +1,177 @@
+"""The result of a training, from its finished run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from cda.auditing.audit import RESULT
+from cda.errors import DataError, RunError
+from cda.files.jsonl import read_json, read_jsonl, write_text
+from cda.files.paths import is_a_file, own_folder, user_path
+from cda.finetuning.applied import NAME as ADAPTER
+from cda.finetuning.applied import applied_dose, chosen_dose
+from cda.finetuning.train import trainings
+from cda.launch import say
+from cda.report.html import render_html
+from cda.report.markdown import render_markdown
+from cda.report.plots.audit import audit_plots
+from cda.report.terminal import summary_table
+from cda.resources.artifacts import checked_form, of_this_version, stage_counts, write_figures
+from cda.results.audit import AuditResult, TrainResult
+from cda.results.base import Missing, load
+from cda.results.facts import LLMUse, RunFacts, StageRun, TrainCounts
+from cda.run import RunFolder
+
+
+def train_result(run_folder: RunFolder) -> TrainResult:
+    """The run's training: of several with other seeds, the first.
+
+    Raises:
+        RunError: The training, or its adapter, is not finished, or was made by another version of cda.
+        DataError: The audit is of another version of cda, or a file cannot be read.
+    """
+    output = run_folder.output_of("train")
+    counts, dose = stage_counts(run_folder, "train", TrainCounts), applied_dose(run_folder)
+    if counts is None or dose is None:
+        raise RunError(f"{run_folder.path}: no adapter of its training; run `cda train` with its recipe again")
+    is_audited = run_folder.record("audit").inputs.get("train") == output
+    return TrainResult(
+        folder=run_folder.path,
+        adapter=run_folder.stage(ADAPTER),
+        dose=dose,
+        steps=counts.steps,
+        best_step=counts.best_step,
+        validation_accuracy=_accuracy(run_folder, counts),
+        seconds=run_folder.record("train").seconds,
+        audit=load(AuditResult, run_folder.stage("audit") / RESULT, "cda audit")
+        if is_audited
+        else Missing(reason="the training has not been audited"),
+    )
+
+
+def _accuracy(run_folder: RunFolder, counts: TrainCounts) -> float | Missing:
+    if counts.per_bias is not None:
+        return Missing(reason="every bias has an adapter of its own, with an accuracy of its own")
+    if not counts.validation:
+        return Missing(reason="there are no validation pairs")
+    measured = {
+        entry["step"]: float(entry["eval_accuracy"])
+        for entry in read_jsonl(run_folder.stage("train") / "history.jsonl")
+        if "eval_accuracy" in entry
+    }
+    kept = counts.steps if counts.best_step is None else counts.best_step
+    if kept not in measured:
+        return Missing(reason="it was not measured at the checkpoint that was kept")
+    return measured[kept]
+
+
+def run(run_folder: RunFolder, figures: str | None = None) -> Path:
+    """Draw the report anew from audit.json (it takes no time), print the table, return the HTML file.
+
+    Args:
+        run_folder: The run.
+        figures: Also write every figure as a file of this format (svg, pdf).
+    """
+    audit = audit_of(run_folder, AuditResult)
+    file = run_folder.stage("audit") / RESULT
+    has_adapter = len(audit.scorings) > 1 and applied_dose(run_folder) == audit.dose_applied
+    adapter = str(run_folder.stage(ADAPTER)) if has_adapter else None
+    folder = run_folder.path / "report"
+    html = folder / "report.html"
+    with of_this_version(file):
+        page, text, table = render_html(audit), render_markdown(audit), summary_table(audit, str(html), adapter)
+    own_folder(folder)
+    write_text(html, page)
+    write_text(folder / "report.md", text)
+    say("\n" + table)
+    if figures is not None:
+        with of_this_version(file):
+            say(write_figures(audit_plots(audit), folder, figures))
+    return html
+
+
+A = TypeVar("A", bound=AuditResult)
+
+
+def audit_of(run_folder: RunFolder, kind: type[A]) -> A:
+    """The finished audit of a run, with what its report says beside it: how the dose was chosen, and what the run took.
+
+    Args:
+        run_folder: The run.
+        kind: AuditResult, or a kind of it.
+
+    Raises:
+        RunError: There is no finished audit.
+        DataError: It is of another version of cda, or was changed.
+    """
+    run_folder.output_of("audit")  # says what to run first where there is no audit
+    audit = load(kind, run_folder.stage("audit") / RESULT, "cda audit")
+    trained = len(audit.scorings) > 1
+    if trained and (chosen := chosen_dose(run_folder)) and chosen.chosen == audit.dose_applied:
+        audit = audit.model_copy(update={"dose": chosen})
+    several = trainings(audit.seeds.seeds if audit.seeds else (0,))
+    own = [one.stage(stage) for stage in ("train", "dose") if stage != "dose" or audit.dose for one in several]
+    with of_this_version(run_folder.stage("audit") / RESULT):
+        return audit.model_copy(update={"run": _made(run_folder, ["label", "synthesize", *own, "audit"])})
+
+
+def redraw(given: str, words: Sequence[str], figures: str | None = None, dry_run: bool = False) -> None:
+    """Draw the report of a finished run anew, from its folder alone.
+
+    Args:
+        given: The folder, of a training or of an audit.
+        words: Further words of the command line, of which there may be none.
+        figures: As for `run`.
+        dry_run: Only say what would be done.
+
+    Raises:
+        RunError: It holds no finished audit, or settings are given, which only a recipe takes.
+        RecipeError: Another format of figures.
+    """
+    path = user_path(given)
+    if figures is not None:
+        checked_form(figures)
+    if words:
+        raise RunError(f"{given}: the folder of a run, whose report is drawn as it is; {words[0]} goes with a recipe")
+    if not is_a_file(path / "audit" / RESULT):
+        holds = next(
+            (
+                name
+                for name in ("quality.json", "best_of_n.json", "discover.json", "win_rate.json")
+                if is_a_file(path / name)
+            ),
+            None,
+        )
+        other = f"; it holds {holds} of another command, with its page next to it" if holds else ""
+        raise RunError(
+            f"{given}: no finished audit here ({Path('audit') / RESULT}){other}. Give a recipe, or the folder of a finished run"
+        )
+    if dry_run:
+        say(f"report      {path / 'report' / 'report.html'}, from {path / 'audit' / RESULT}")
+        return
+    run_folder = RunFolder(path)
+    with run_folder.lock():
+        run(run_folder, figures)
+
+
+def _made(run_folder: RunFolder, names: Sequence[str]) -> RunFacts:
+    """When, where and for how much these stages were made, as far as the run folder says."""
+    try:
+        manifest = read_json(run_folder.path / "manifest.json")
+    except DataError:  # the report needs none
+        manifest = {}
+    records = {name: run_folder.record(name) for name in names}
+    stages = {
+        name: StageRun(
+            seconds=one.seconds,
+            finished=one.finished,
+            llm={llm: LLMUse(**use) for llm, use in one.counts.get("llm", {}).items()},
+        )
+        for name, one in records.items()
+        if one
+    }
+    return RunFacts(
+        git=manifest.get("git"), python=manifest.get("python"), platform=manifest.get("platform"), stages=stages
+    )

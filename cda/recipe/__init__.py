@@ -1,0 +1,1 @@
+"""Recipes: their schema, presets and overrides, with every mistake reported at once."""

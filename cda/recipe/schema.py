@@ -1,0 +1,417 @@
+"""The recipe: every setting, its type, its default, and what it means."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from cda.files.paths import is_reserved
+from cda.recipe.discovery import DiscoverSection
+from cda.recipe.scoring import ScoreSection
+from cda.recipe.train import SEEDS, training_seeds
+
+By = Literal["auto", "llm", "rules"]
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+TieRule = Literal["drop", "half", "as-released"]
+
+
+PAIR_COLUMNS = ("prompt", "chosen", "rejected")
+CONTRAST_COLUMNS = (
+    "id", "prompt", "base", "perturbed", "response_1", "response_2", "biased", "preferred", "votes", "bias", "direction",
+)  # fmt: skip
+TRIPLE_COLUMNS = ("prompt", "original", "rewrite", "rewrite_of_rewrite", "has_attribute", "bias", "flipped")
+
+
+def _of_a_folder(name: str) -> str:
+    if is_reserved(name) or name.endswith("."):
+        raise ValueError(
+            "Windows takes no folder of this name, and the run's folder is named after the recipe; choose another"
+        )
+    return name
+
+
+def _known_columns(columns: dict[str, str], known: tuple[str, ...]) -> dict[str, str]:
+    unknown = [name for name in columns if name not in known]
+    if unknown:
+        raise ValueError(f"unknown column {', '.join(unknown)}; ours are {', '.join(known)}")
+    return columns
+
+
+def _pair_columns(columns: dict[str, str]) -> dict[str, str]:
+    return _known_columns(columns, PAIR_COLUMNS)
+
+
+def _contrast_columns(columns: dict[str, str]) -> dict[str, str]:
+    return _known_columns(columns, CONTRAST_COLUMNS)
+
+
+def _triple_columns(columns: dict[str, str]) -> dict[str, str]:
+    return _known_columns(columns, TRIPLE_COLUMNS)
+
+
+PairColumns = Annotated[dict[str, str], AfterValidator(_pair_columns)]
+ContrastColumns = Annotated[dict[str, str], AfterValidator(_contrast_columns)]
+TripleColumns = Annotated[dict[str, str], AfterValidator(_triple_columns)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ModelSection(_Section):
+    """The reward model: a sequence classifier with one label."""
+
+    preset: str | None = None
+    """Where the rest of this section came from; recipes/models/NAME.yaml or a path."""
+    name_or_path: str
+    """Hub id, local folder, or `embedded`."""
+    revision: str | None = None
+    precision: Literal["8bit", "bf16", "fp32", "auto"] = "8bit"
+    """Of the base weights, in training and in both scorings alike. Adapter and head train in fp32. auto: bf16 on a GPU,
+    fp32 without one; for audits alone."""
+    max_length_tokens: Annotated[int, Field(ge=8)] = 512
+    """Prompt and response together; longer texts are cut at the end, and counted."""
+    trust_remote_code: bool = False
+
+
+class LoraSection(_Section):
+    r: Positive = 16
+    alpha: Positive = 32
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.05
+    target_modules: list[str] = Field(default=["q_proj", "v_proj"], min_length=1)
+    per_bias: bool = False
+    """Several biases: train an adapter for each and add them up, in place of one adapter on all their pairs."""
+
+
+class ObjectiveSection(_Section):
+    """One thing that training teaches; a recipe lists as many as it needs, and a kind alone stands for its defaults."""
+
+    kind: Literal["pairs", "paired", "neutral", "keep"]
+    """pairs: the chosen response over the rejected one rewritten to carry the bias (the paper's). paired: a response over
+    its own biased version. neutral: a tie between the two. keep: unchanged pairs, and contrasts of biases that are not
+    debiased, keep the preference that the base model has; without it, unchanged pairs are taught as they are labelled."""
+    target: Share | dict[str, Share] | None = None
+    """pairs and paired: taught probability that the unbiased side is better, one number or a number by bias. null: 1. Every
+    pair is drawn towards a margin of log(t / (1 − t)) reward units: below 1 the model is not taught to be certain, and
+    below 0.5 the biased side is taught to be better. How often it prefers one is for the dose to settle."""
+    margin: Annotated[float, Field(ge=0)] = 0.0
+    """By how many reward units the better side should lead."""
+    weight: Annotated[float, Field(gt=0)] = 1.0
+
+    @model_validator(mode="after")
+    def _target_where_it_means_something(self) -> ObjectiveSection:
+        if self.kind in ("neutral", "keep") and (self.target is not None or self.margin):
+            said = "a tie" if self.kind == "neutral" else "the base model's preference"
+            raise ValueError(f"{self.kind} teaches {said}; target and margin are for pairs and paired")
+        return self
+
+
+class DataSection(_Section):
+    """Preference pairs to debias on."""
+
+    preset: str | None = None
+    pairs: str
+    """`embedded`, a hub id, a folder saved by datasets, or a .jsonl, .json, .parquet, .csv or .tsv file."""
+    split: str = "train"
+    """For hub ids and folders with several splits."""
+    columns: PairColumns = {}
+    """Our name: your name."""
+    max_pairs: Positive | None = None
+    """Take at most this many, drawn with the seed."""
+    validation_share: Annotated[float, Field(ge=0, lt=0.5)] = 0.1
+    """Of the prompts; a prompt is never in both parts."""
+    supplement: str | None = None
+    """Second corpus for supplementary pairs; null takes them from `pairs`."""
+    supplement_split: str = "train"
+    supplement_columns: PairColumns = {}
+    contrasts: str | None = None
+    """File of contrasts (prompt, base, perturbed) to teach the objectives paired and neutral on, beside or in place of
+    rewrites (synthesize.counterfactuals=0). Prompts that the audit measures on are left out, and counted, as of all pairs."""
+    contrast_columns: ContrastColumns = {}
+    max_contrasts: Positive | None = None
+    """Take at most this many for each bias, drawn with the seed."""
+
+
+class LabelSection(_Section):
+    by: By = "auto"
+    """auto: the LLM where llm.model is set, the embedded rules otherwise."""
+    ask_again: Count = 2
+    """How often an answer without a readable label is asked for again."""
+    max_unparsed: Share = 0.2
+    """More unparsed labels than this stops the run."""
+    prompt: str = "ours"
+    """What the LLM is told: `ours`, `paper`, or the path of a prompt file. Also where the gate labels rewrites."""
+
+
+class RewriteSection(_Section):
+    prompt: str = "ours"
+    """What the LLM is told: `ours`, `paper`, or the path of a prompt file. The instruction itself is the bias file's."""
+
+
+class GateSection(_Section):
+    """The fidelity gate that every rewrite has to pass, by an LLM or by rules: flipped, not identical, no refusal, no answer
+    to the user, the same language, layout and about the same length."""
+
+    on: bool = True
+    ask_again: Count = 2
+    """How often a rewrite that failed is asked for again; then it is counted by its reason, and left out."""
+    words_within: Annotated[float, Field(ge=0)] = 0.35
+    """Largest change of the word count, as a share, for biases that are not length."""
+
+
+class SynthesizeSection(_Section):
+    by: By = "auto"
+    counterfactuals: Count | dict[str, Count] | None = None
+    """How many for each bias: one number, or a number by bias name. Where several are trained together, `joint` is for each
+    of those that the recipe or the command line gives no number of its own (a preset's are for a bias by itself). null takes
+    every eligible pair; 0 makes none, and data.contrasts is all that is taught."""
+    supplementary: Count | dict[str, Count] = 0
+    """Unchanged pairs beside them, in proportion to the label frequencies; same forms."""
+    show_prompt: bool = True
+    """Whether an LLM sees the user's message beside the response that it rewrites."""
+    specific_chosen: bool = False
+    """Also make the chosen response more specific (vagueness)."""
+    gate: GateSection = GateSection()
+    max_failed: Share = 0.5
+    """More failed rewrites than this stops the run."""
+
+
+class PriceSection(_Section):
+    """Dollars for a million tokens."""
+
+    input: Annotated[float, Field(ge=0)]
+    output: Annotated[float, Field(ge=0)]
+
+
+class LlmSection(_Section):
+    """Any endpoint that speaks the OpenAI API."""
+
+    model: str | None = None
+    base_url: str | None = None
+    """null: OpenAI's."""
+    api_key_env: str = "OPENAI_API_KEY"
+    """The environment variable that holds the key. The key itself never goes into a recipe."""
+    mode: Literal["calls", "batch"] = "calls"
+    """batch: OpenAI's Batch API, at half the price and within a day; a restart goes on with the batches under way. Each round
+    of asking again (label.ask_again, synthesize.gate.ask_again) is another batch."""
+    concurrency: Positive = 16
+    requests_per_minute: Positive | None = None
+    tokens_per_minute: Positive | None = None
+    """Limits of your account; null: as fast as the server allows. Answers of 429 slow all calls down either way."""
+    temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
+    seed: int | None = None
+    """Sent with each request, for servers that know it."""
+    max_tokens: Positive = 2048
+    timeout_s: Annotated[float, Field(gt=0)] = 120.0
+    retries: Count = 5
+    """After time-outs, lost connections and answers of 5xx."""
+    cache: str | None = None
+    """File of answers, shared by all runs: the same question is paid for once. null: llm-cache.sqlite beside the run
+    folder."""
+    ask_failures_again: bool = False
+    """Ask once more what an earlier run was refused, filtered or cut off. These failures are kept beside the answers; all
+    others, such as a server that broke off, are asked again in any case."""
+    prices: dict[str, PriceSection] = {}
+    """By model; without one for `model`, no cost can be foretold or limited."""
+    budget_usd: Annotated[float, Field(gt=0)] | None = None
+    """Stop before this is spent; everything answered so far is kept."""
+
+
+class AttributeSection(_Section):
+    """How the column has_attribute of triples and of answers says whether an answer has the bias, where it holds neither yes
+    nor no: one of three ways."""
+
+    above: Number | None = None
+    """A number above this has it, any other has not."""
+    low: Number | None = None
+    """A number up to this has it not (with high); rows between the two are left out, and counted."""
+    high: Number | None = None
+    """A number from this on has it."""
+    having: str | None = None
+    """The category that has it (with lacking); rows of other categories are left out, and counted."""
+    lacking: str | None = None
+    """The category that has it not."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> AttributeSection:
+        ways: dict[str, list[float | str | None]] = {
+            "above": [self.above],
+            "low and high": [self.low, self.high],
+            "having and lacking": [self.having, self.lacking],
+        }
+        given = [name for name, values in ways.items() if any(value is not None for value in values)]
+        if len(given) > 1:
+            raise ValueError(f"{' beside '.join(given)}: give one of {', '.join(ways)}")
+        if given and None in ways[given[0]]:
+            raise ValueError(f"{given[0]}: give both")
+        if self.low is not None and self.high is not None and not self.low < self.high:
+            raise ValueError(f"low={self.low:g} is not below high={self.high:g}")
+        if self.having is not None and self.having == self.lacking:
+            raise ValueError(f"'{self.having}' cannot be both having and lacking")
+        return self
+
+
+class AuditSection(_Section):
+    """What the model is measured on, before and after."""
+
+    preset: str | None = None
+    """Where the rest of this section came from; recipes/audit/NAME.yaml or a path."""
+    release: str | None = None
+    """Folder of the released data of "Flattery, Fluff, and Fog" in its own layout (a checkout of its repository): pairs with
+    people's votes, triples, LLM verdicts, labels, and the paper's own scores to stand beside. A file of `contrasts` or
+    `triples` goes before it for the biases that it is of."""
+    contrasts: str = "embedded"
+    """`embedded`, or a file of contrasts (prompt, base, perturbed; optionally people's preferences)."""
+    columns: ContrastColumns = {}
+    """Our name: your name, for the contrasts file."""
+    votes: str | None = None
+    """People's votes in a file of their own: rows of id and vote, or of id and votes. `id` is the contrasts' column."""
+    verdicts: str | None = None
+    """Verdicts of LLM judges on the contrasts, in the form of votes: with few votes and many verdicts, human skew and
+    miscalibration are estimated for all contrasts (PPI++)."""
+    ties: TieRule = "drop"
+    """Contrasts on which people tied or split: left out (`drop`), counted `half` for each side, or `as-released`:
+    the column `preferred` as it stands, whatever the votes, and its ties left out (the filter behind Table 6 of "Flattery,
+    Fluff, and Fog")."""
+    labels: str | None = None
+    """File of preference pairs with labels (chosen_<bias> and rejected_<bias>, or what `cda label` wrote): how often the side
+    with the bias was chosen there. For an audit without a training, which has labels of its own."""
+    triples: str | None = "embedded"
+    """RATE triples: `embedded`, a file (prompt, original, rewrite, rewrite_of_rewrite, has_attribute), or null for none
+    but those that `rate` asks for. Biases that the file has none of fall back on those of `release`, then on the embedded ones."""
+    triple_columns: TripleColumns = {}
+    attribute: AttributeSection = AttributeSection()
+    rate: Count | None = None
+    """In place of the embedded triples: how many embedded answers with the bias, and as many without, the recipe's rewriter
+    rewrites and rewrites back. null: 40 where rules rewrite and a bias has no triples of its own, otherwise none."""
+    min_flipped: Share = 0.5
+    """Least share of originals, with the bias and without it, whose rewrites flipped it; below, no RATE effect that rests
+    on them is given, since those that flip may be unlike the others."""
+    max_triple_words: Positive | None = None
+    """Leave out triples of which any version is longer, for every estimator alike; counted."""
+    similarity: bool = False
+    """Measure by the embedded encoder how alike the two sides of the contrasts are; takes a minute for 1,000 texts."""
+    quality: str | None = "embedded"
+    """Held-out preference pairs whose accuracy must not fall: `embedded`, a file, or null for none."""
+    quality_columns: PairColumns = {}
+    quality_split: str = "test"
+    max_contrasts: Positive | None = None
+    """For each bias, drawn with the seed; the report says so."""
+    max_quality: Positive | None = None
+
+
+class DoseSection(_Section):
+    """How much of the adapter to apply: λ times its update, chosen under a limit on quality loss."""
+
+    on: Literal["auto", "yes", "no"] = "auto"
+    """auto: where people voted on enough of the recipe's contrasts to choose by, or the recipe teaches ties alone. `cda
+    dose` always does it."""
+    aim: Literal["auto", "votes", "tie"] = "auto"
+    """What a dose should come near. votes: people's majorities. tie: each side preferred equally often, which is an
+    assumption and nobody's vote. auto: votes where there are enough, otherwise a tie where the recipe teaches that the two
+    sides are worth the same (neutral, without pairs or paired)."""
+    doses: list[Annotated[float, Field(ge=0)]] = [0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 1.75, 2, 2.25, 2.5]
+    """0 is the base model, 1 plain CDA; both are always scored."""
+    repeats: Positive = 50
+    """Of 2-fold cross-validation, split by prompt."""
+    max_quality_loss: Share = 0.01
+    """Accuracy on quality pairs that a dose may lose against the base model."""
+    max_quality: Positive | None = 500
+    """Quality pairs scored at every dose, drawn with the seed."""
+    baselines: bool = True
+    """Beside it: what can be had without training, by measured features and by a direction of the hidden states."""
+    max_baseline_pairs: Positive = 200
+    """Training counterfactuals that these are fitted on, for each bias."""
+
+    @field_validator("on", mode="before")
+    @classmethod
+    def _yaml_words(cls, value: object) -> object:
+        # YAML reads on, off, yes and no as booleans.
+        return {True: "yes", False: "no"}.get(value, value) if isinstance(value, bool) else value
+
+    @field_validator("doses")
+    @classmethod
+    def _ascending(cls, value: list[float]) -> list[float]:
+        found = sorted({*value, 0.0, 1.0})
+        if len(found) < 3:
+            raise ValueError("give at least one dose beside 0 (the base model) and 1 (plain CDA)")
+        return found
+
+
+class RunSection(_Section):
+    folder: str | None = None
+    """null: runs/<recipe name>."""
+
+
+class Recipe(_Section):
+    """A whole experiment. Everything can be set in the file or as `section.key=value` on the command line."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"), AfterValidator(_of_a_folder)]
+    biases: list[str] = Field(min_length=1)
+    """Built-in names or paths of bias files."""
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 42
+    model: ModelSection
+    lora: LoraSection = LoraSection()
+    data: DataSection
+    label: LabelSection = LabelSection()
+    rewrite: RewriteSection = RewriteSection()
+    synthesize: SynthesizeSection = SynthesizeSection()
+    objectives: list[ObjectiveSection] = Field(default=[ObjectiveSection(kind="pairs")], min_length=1)
+    train: dict[str, Any] = {}
+    """Any field of trl.RewardConfig; and `seeds`: how many trainings, with seeds counted from `seed`, or a list of their seeds.
+    The first one's adapter is the run's result; the audit reports the mean of all and how far they differ."""
+    llm: LlmSection = LlmSection()
+    audit: AuditSection = AuditSection()
+    dose: DoseSection = DoseSection()
+    score: ScoreSection = ScoreSection()
+    discover: DiscoverSection = DiscoverSection()
+    run: RunSection = RunSection()
+
+    @property
+    def aims_at_ties(self) -> bool:
+        """Whether a tie is the aim where nobody voted: the recipe says so, or teaches that the two sides are worth the same."""
+        kinds = {one.kind for one in self.objectives}
+        taught = "neutral" in kinds and not kinds & {"pairs", "paired"}
+        return self.dose.aim == "tie" or (self.dose.aim == "auto" and taught)
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Seeds of the trainings, that of the run's result first."""
+        return training_seeds(self.train, self.seed)
+
+    @property
+    def trainer(self) -> dict[str, object]:
+        """The fields of trl.RewardConfig in `train`."""
+        return {name: value for name, value in self.train.items() if name != SEEDS}
+
+    @field_validator("biases", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: object) -> object:
+        return [value] if isinstance(value, str) else value
+
+    @field_validator("objectives", mode="before")
+    @classmethod
+    def _kind_alone(cls, value: object) -> object:
+        listed = value if isinstance(value, list) else [value]
+        return [{"kind": one} if isinstance(one, str) else one for one in listed]
+
+    @field_validator("objectives")
+    @classmethod
+    def _objectives_that_debias(cls, value: list[ObjectiveSection]) -> list[ObjectiveSection]:
+        kinds = [one.kind for one in value]
+        if len(set(kinds)) != len(kinds):
+            raise ValueError(f"the same kind is listed twice ({', '.join(kinds)})")
+        if kinds == ["keep"]:
+            raise ValueError("keep alone changes nothing; add pairs, paired or neutral")
+        return value
+
+    @field_validator("biases")
+    @classmethod
+    def _distinct(cls, value: list[str]) -> list[str]:
+        if len(set(value)) != len(value):
+            raise ValueError("the same bias is listed twice")
+        return value

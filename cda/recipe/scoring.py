@@ -1,0 +1,110 @@
+"""The recipe's section on scoring, and what kind of scorer a model's name stands for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from cda.scorers.own_code import is_own
+from cda.scorers.served_options import ServedOptions
+
+Kind = Literal["classifier", "log-ratio", "steered", "judge", "served", "function"]
+PREFIXES: dict[str, Kind] = {"judge:": "judge", "dpo:": "log-ratio", "steered:": "steered", "served:": "served"}
+Positive = Annotated[int, Field(ge=1)]
+
+
+def kind_of(name: str) -> Kind:
+    """What a model's name stands for.
+
+    `judge:NAME` an LLM judge, `judge:NAME,NAME` a panel of several; `dpo:POLICY` or `dpo:POLICY,REFERENCE` the log-ratio of two causal language models;
+    `steered:MODEL` a causal language model with a vector added to its residual stream, against itself; `served:URL` or an
+    http address a reward model behind a server; `package.module:function` or `file.py:function` a scorer of the user's
+    own; anything else a sequence classifier (hub id, folder, or `embedded`).
+    """
+    for prefix, kind in PREFIXES.items():
+        if name.startswith(prefix):
+            return kind
+    if name.startswith(("http://", "https://")):
+        return "served"
+    return "function" if is_own(name) and not Path(name).is_dir() else "classifier"
+
+
+def bare_name(name: str) -> str:
+    """A model's name without the word for its kind."""
+    for prefix in PREFIXES:
+        name = name.removeprefix(prefix)
+    return name
+
+
+def judges_of(name: str) -> tuple[str, ...]:
+    """The models of `judge:NAME`, or of a panel `judge:NAME,NAME,…`."""
+    return tuple(one.strip() for one in bare_name(name).split(","))
+
+
+def policy_and_reference(name: str) -> tuple[str, str | None]:
+    """The two models of `dpo:POLICY,REFERENCE`; no reference where none is named."""
+    policy, _, reference = bare_name(name).partition(",")
+    return policy, reference or None
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class JudgeSection(_Section):
+    ties: bool = True
+    """Whether a judge may say that neither answer is better."""
+    by_token: bool = False
+    """Read the probabilities of a one-token verdict (the server has to give logprobs) in place of a written verdict."""
+    prompt: str = "ours"
+    """What the judge is told: `ours`, `paper`, or the path of a prompt file."""
+    reasons: Literal["before", "after", "none"] | None = None
+    """Where the judge explains a written verdict: before it, after it, or not at all. null: as the prompt says (`ours`:
+    before, `paper`: after)."""
+    orders: Literal["both", "one"] | None = None
+    """both: each comparison is asked with either answer first, and a taste for a place cancels. one: once, with the first
+    answer drawn; half the calls, and a taste for a place stays in each margin. null: as the prompt says (`ours`: both,
+    `paper`: one)."""
+    max_unread: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """Share of comparisons that may be without a readable verdict; with more, nothing is reported of the others."""
+
+
+class LogRatioSection(_Section):
+    """Of `dpo:` and `steered:`: β · (log π(response | prompt) − log π₀(response | prompt))."""
+
+    reference_revision: str | None = None
+    """Commit of the reference on the hub; model.revision is the policy's."""
+    adapter: str | None = None
+    """PEFT adapter of the policy; without a reference of its own the model with the adapter off is the reference."""
+    no_reference: bool = False
+    """Plain log-probability of the policy (π₀ = 1)."""
+    beta: Annotated[float, Field(gt=0)] = 0.1
+    per_token: bool = False
+    vector: str | None = None
+    """Of `steered:`: .npy or .safetensors file of a vector as long as the hidden state."""
+    tensor: str | None = None
+    """Its name, where a .safetensors file holds several."""
+    layer: Annotated[int, Field(ge=0)] | None = None
+    """Decoder layer after which it is added, from 0."""
+    strength: float = 1.0
+
+
+class ScoreSection(_Section):
+    batch_tokens: Positive | None = None
+    """Padded tokens in a batch at most. null: 1,024 on a CPU, 8,192 elsewhere (4,096 for log-ratios)."""
+    over_length: Literal["cut", "drop", "refuse"] = "cut"
+    """Texts beyond model.max_length_tokens: cut at the end and counted, left out and counted, or refused before anything is
+    scored."""
+    workers: Positive | Literal["auto"] = "auto"
+    """Processes that score on a CPU, each with the model in memory. auto: one a core where there is enough to score."""
+    cache: str | None = None
+    """File of scores, shared by all runs: nothing is scored twice by the same local model. null: score-cache.sqlite beside
+    the run folder; `none`: no such file. What a server or a function of your own scored is kept until a run is through with
+    it, and no longer: another model may stand behind the same name."""
+    self_check: bool = True
+    """Score a few texts alone and in a batch when a model is loaded, and warn where that differs."""
+    judge: JudgeSection = JudgeSection()
+    log_ratio: LogRatioSection = LogRatioSection()
+    served: ServedOptions = ServedOptions()

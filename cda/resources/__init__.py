@@ -1,0 +1,1 @@
+"""A recipe's data, models, LLMs and scorers, each opened once a run."""

@@ -1,0 +1,273 @@
+"""Artifacts of a run: rows as JSON, earlier results, counts of stages, output folders and figures."""
+
+from __future__ import annotations
+
+import os
+import re
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from cda.errors import CdaError, DataError, RecipeError, RunError
+from cda.files.jsonl import read_jsonl, write_text
+from cda.files.paths import is_a_file, is_there, own_folder, user_path
+from cda.recipe.scoring import bare_name, kind_of, policy_and_reference
+from cda.records import LabelledPair, Lesson, Message, Pair, Prompt, TrainingPair
+from cda.report.markdown import escaped
+from cda.report.plots.plot import FORMATS, Plot, save
+from cda.results.base import Result
+from cda.results.facts import LabelCounts, SynthesizeCounts, TrainCounts, TrainingStages
+from cda.run import RunFolder, fingerprint
+
+
+def prompt_row(prompt: Prompt) -> list[dict[str, str]]:
+    """A prompt as chat messages."""
+    return [{"role": message.role, "content": message.content} for message in prompt]
+
+
+def pair_row(pair: Pair) -> dict[str, Any]:
+    """A pair in TRL's conversational preference format, so that artifacts load anywhere."""
+    return {
+        "prompt": prompt_row(pair.prompt),
+        "chosen": [{"role": "assistant", "content": pair.chosen}],
+        "rejected": [{"role": "assistant", "content": pair.rejected}],
+    }
+
+
+def labelled_row(row: LabelledPair) -> dict[str, object]:
+    """A labelled pair."""
+    return {"id": row.pair.id, "split": row.split, "labels": row.labels, **pair_row(row.pair)}
+
+
+def training_row(row: TrainingPair) -> dict[str, object]:
+    """A row of the training mix."""
+    return {
+        "kind": row.kind,
+        "bias": row.bias,
+        "split": row.split,
+        "source_id": row.source_id,
+        "target": row.lesson.target,
+        "margin": row.lesson.margin,
+        "weight": row.lesson.weight,
+        **pair_row(row.pair),
+    }
+
+
+def read_labelled(path: Path) -> Iterator[LabelledPair]:
+    """Labelled pairs of an artifact."""
+    for row in read_jsonl(path):
+        yield LabelledPair(_pair(row), row["split"], row["labels"])
+
+
+def read_training(path: Path) -> Iterator[TrainingPair]:
+    """The training mix of an artifact."""
+    for row in read_jsonl(path):
+        lesson = Lesson(_pair(row), row["target"], row["margin"], row["weight"])
+        yield TrainingPair(lesson, row["split"], row["kind"], row["bias"], row["source_id"])
+
+
+def _pair(row: dict[str, Any]) -> Pair:
+    prompt = tuple(Message(turn["role"], turn["content"]) for turn in row["prompt"])
+    return Pair(prompt, row["chosen"][0]["content"], row["rejected"][0]["content"])
+
+
+@contextmanager
+def of_this_version(path: Path, again: str = "cda audit") -> Iterator[None]:
+    """Around whatever is made of a saved result: what its content does not allow is said of the file.
+
+    Args:
+        path: The file or folder.
+        again: Command that makes it anew.
+
+    Raises:
+        DataError: Something that this version writes was not there, or was something else. Names it, and the place in the
+            source that wanted it, so that a fault of ours can be told from a changed file.
+    """
+    try:
+        yield
+    except (CdaError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        missing = f"no {error}" if isinstance(error, KeyError) else f"{type(error).__name__}: {str(error)[:200]}"
+        raise DataError(
+            f"{path}: cannot be read as this version of cda writes it ({missing}; {Path(place.filename).name}:{place.lineno}). "
+            f"It is of another version, or was changed: run `{again}` again. If neither is so, please report this"
+        ) from error
+
+
+R = TypeVar("R", bound=Result)
+
+
+def training_stages(run_folder: RunFolder) -> TrainingStages:
+    """Counts of the stages that lead to the run's training, as far as they are finished.
+
+    Raises:
+        RunError: One was made by another version of cda.
+    """
+    return TrainingStages(
+        label=stage_counts(run_folder, "label", LabelCounts),
+        synthesize=stage_counts(run_folder, "synthesize", SynthesizeCounts),
+        train=stage_counts(run_folder, "train", TrainCounts),
+    )
+
+
+def stage_counts(run_folder: RunFolder, name: str, kind: type[R]) -> R | None:
+    """Counts of one stage; None where it has not finished.
+
+    Raises:
+        RunError: It was made by another version of cda.
+    """
+    record = run_folder.record(name)
+    if not record:
+        return None
+    try:
+        # What was asked of LLMs is counted with every stage alike.
+        return kind.model_validate({key: count for key, count in record.counts.items() if key != "llm"})
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        place = ".".join(map(str, problem["loc"]))
+        raise RunError(
+            f"{run_folder.stage(name) / 'stage.json'}: its counts are not as this version of cda writes them ({place}: "
+            f"{problem['msg']}). Run `cda {name}` with its recipe again"
+        ) from None
+
+
+def out_folder(given: str | Path, result: str, command: str) -> Path:
+    """The folder, made where it is not there.
+
+    It may hold what the same command wrote earlier, which is then replaced. The processes of a launch may come here one
+    after another: what the first of them has begun to write keeps none of the others out, as long as `result` is the
+    first file that is written.
+
+    Args:
+        given: As the user named it; `~` is the home folder.
+        result: Name of the file by which the command's results are known.
+        command: Named in errors, such as `cda quality`.
+
+    Raises:
+        RunError: It is a file, holds something else, or cannot be made or written.
+    """
+    try:
+        out = user_path(given)
+        out.mkdir(parents=True, exist_ok=True)
+        names = {path.name for path in out.iterdir()}
+    except (OSError, DataError) as error:  # DataError: no such home folder, or a name that no folder has
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise RunError(
+            f"{given}: no folder for results can be made there ({reason}). Choose another with --out"
+        ) from None
+    if names and not names & {result, f"{result}.partial"}:
+        raise RunError(f"{out}: holds something other than results of `{command}`. Choose another folder with --out")
+    if not os.access(out, os.W_OK | os.X_OK):
+        raise RunError(f"{out}: cannot be written. Choose another folder with --out")
+    return out
+
+
+FOLDER, CAPTIONS = "figures", "captions.md"
+
+
+def checked_form(form: str) -> str:
+    """The format of the files.
+
+    Raises:
+        RecipeError: It is none of those that figures are written in.
+    """
+    if form not in FORMATS:
+        raise RecipeError([f"--figures {form}: figures are written as {' or '.join(FORMATS)}"])
+    return form
+
+
+def write_figures(plots: Sequence[Plot], beside: Path, form: str) -> str:
+    """Every figure as `<id>.<form>` in the folder `figures/`, with `captions.md`, which says what each shows, numbers included.
+
+    Files of an earlier report under other names stay; the list names those of this one.
+
+    Args:
+        plots: Figures of a report.
+        beside: The folder of that report.
+        form: svg or pdf.
+
+    Returns:
+        A sentence for a terminal: how many, and where.
+    """
+    checked_form(form)
+    folder = beside / FOLDER
+    own_folder(folder)
+    files = [save(plot, folder, form) for plot in plots]
+    lines = ["# Figures", ""]
+    for plot, file in zip(plots, files, strict=True):
+        size = f"{plot.width:g} × {plot.height:.1f} inches"
+        lines += [f"## {escaped(file.name)} ({size})", "", f"{escaped(plot.title)}.", "", escaped(plot.description), ""]
+    write_text(folder / CAPTIONS, "\n".join(lines))
+    return f"Figures: {len(files)} files at paper size in {folder} ({CAPTIONS} says what each shows)"
+
+
+_LONGEST_WORD = 24
+
+
+def shown_path(given: str | Path) -> str:
+    """A file or folder as it stands in results: as it was given, but of a path from the root, home or above its end alone.
+
+    Hub ids and other names stay as they are.
+
+    >>> shown_path("org/model"), shown_path("runs/a"), shown_path("/home/me/pairs.jsonl"), shown_path("/x/run/train/adapter")
+    ('org/model', 'runs/a', 'pairs.jsonl', 'run/train/adapter')
+    """
+    text = str(given)
+    path = user_path(text)
+    if not (path.is_absolute() or text.startswith("~") or ".." in path.parts):
+        return text
+    known = path.resolve()
+    # The adapter of a run is named `adapter` in every run.
+    return "/".join(known.parts[-3:]) if known.parent.name == "train" else known.name
+
+
+def shown_target(target: str) -> str:
+    """A model's name with its kind, as it was given but for paths of this machine.
+
+    >>> shown_target("dpo:/m/policy,org/base"), shown_target("/home/me/mine.py:reward"), shown_target("judge:org/m")
+    ('dpo:policy,org/base', 'mine.py:reward', 'judge:org/m')
+    """
+    kind, bare = kind_of(target), bare_name(target)
+    prefix = target.removesuffix(bare)
+    if kind in ("judge", "served"):
+        return target
+    if kind == "function":
+        file, _, function = target.rpartition(":")
+        return f"{shown_path(file)}:{function}"
+    if kind == "classifier":
+        return shown_path(target)
+    policy, reference = policy_and_reference(target)
+    return prefix + ",".join(shown_path(one) for one in (policy, reference) if one is not None)
+
+
+def told_apart(target: str, beside: Mapping[str, object], settings: Sequence[str] = ()) -> str:
+    """The end of a folder's name: what else was asked for, in words as far as they are short, and as a fingerprint of all.
+
+    Args:
+        target: The model, which stands before it in the name.
+        beside: What else was asked for, such as an adapter or files, each under a word that stands before it. None is left
+            out; empty where nothing is left. A list is of files.
+        settings: What else decides the answer, in words of the command line; for the fingerprint alone.
+    """
+    given = {word: value for word, value in beside.items() if value is not None}
+    if not given and not settings:
+        return ""
+    parts = [f"-{word}-{_short(value)}" for word, value in given.items()]
+    told = {word: value if isinstance(value, list) else str(value) for word, value in given.items()}
+    return f"{''.join(parts)}-{fingerprint([target, told, sorted(settings)] if settings else [target, told])[:6]}"
+
+
+def _short(given: object) -> str:
+    """A file or folder by its last part, anything else as a whole; as it can stand in a name."""
+    if isinstance(given, list):
+        return "-".join(map(_short, given))[:_LONGEST_WORD].strip("-.")
+    value = str(given)
+    path = Path(value)
+    known = (path.stem if is_a_file(path) else path.name) if is_there(path) else value
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", known).strip("-.")[-_LONGEST_WORD:] or "x"

@@ -1,0 +1,136 @@
+"""What asking an LLM will cost, said before anything is spent, and the user's agreement to it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cda.errors import RunError, SpendingError
+from cda.launch import say
+from cda.llm.money import Estimate, estimate
+from cda.recipe.load import LoadedRecipe
+from cda.recipe.schema import LlmSection
+from cda.resources.sources import price_of
+
+_SECONDS_PER_CALL = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """Calls that a step is about to make.
+
+    Attributes:
+        what: In a few words, such as `labelling jargon`.
+        calls: Without those that have to be asked again.
+        input_tokens: Mean of a call, estimated.
+        output_tokens: Mean of a call, estimated.
+    """
+
+    what: str
+    calls: int
+    input_tokens: float
+    output_tokens: float
+
+
+def sentence(planned: Planned, llm: LlmSection) -> str:
+    """Calls, tokens, dollars and time of a step, in one line."""
+    cost = _cost(planned, llm)
+    tokens = f"about {planned.input_tokens:,.0f} tokens in and {planned.output_tokens:,.0f} out each"
+    dollars = (
+        f"no price of {llm.model} is given (llm.prices), so no cost can be told"
+        if cost.dollars is None
+        else f"about ${cost.dollars:,.2f}"
+    )
+    time = (
+        "within a day" if llm.mode == "batch" else f"about {_duration(cost.seconds)} at {_SECONDS_PER_CALL:g} s a call"
+    )
+    calls = f"about {planned.calls:,} calls of {llm.model}, more where answers have to be asked for again"
+    return f"{planned.what}: {calls}; {tokens}: {dollars}, {time}"
+
+
+def confirm(planned: Planned, loaded: LoadedRecipe) -> None:
+    """Say what a step will cost, and ask before money is spent; see `confirm_all`."""
+    confirm_all([(loaded.recipe.llm, planned)], loaded)
+
+
+def confirm_all(steps: Sequence[tuple[LlmSection, Planned]], loaded: LoadedRecipe) -> None:
+    """Say what several steps will cost, and ask once before money is spent. Answers in the cache are not counted out.
+
+    Nothing is asked where all prices are zero, where none is known of a server of the user's own (llm.base_url), where the run
+    was started with --yes, or for no calls.
+
+    Args:
+        steps: The LLM and the calls of each.
+        loaded: The recipe.
+
+    Raises:
+        RunError: The user declined, or cannot be asked; or a batch would exceed the budget.
+        SpendingError: Called from Python, where nobody is asked, without an agreement or a budget that is large enough.
+    """
+    steps = [(llm, planned) for llm, planned in steps if planned.calls]
+    for llm, planned in steps:
+        say(f"  {sentence(planned, llm)}")
+    _check_batches(steps)
+    if not steps:
+        return
+    dollars = [_cost(planned, llm).dollars for llm, planned in steps]
+    total = sum(one or 0.0 for one in dollars)
+    if len(steps) > 1 and total:
+        unpriced = f", and {dollars.count(None)} steps without a price" if None in dollars else ""
+        say(f"  in all about ${total:,.2f}{unpriced}")
+    if loaded.confirmed or all(_is_free(llm) for llm, _ in steps):
+        return
+    what = steps[0][1].what if len(steps) == 1 else f"{len(steps)} steps"
+    if not loaded.asks:
+        _check_budget(steps, None if None in dollars else total)
+        return
+    if not sys.stdin.isatty():
+        raise RunError(f"{what} would spend money, and nobody can be asked here. Agree beforehand with --yes")
+    answer = input("  Go on? [y/N] ").strip().lower()
+    if answer not in ("y", "yes"):
+        raise RunError("nothing was spent. Lower the counts, or choose a cheaper llm.model, and start again")
+
+
+def _check_budget(steps: Sequence[tuple[LlmSection, Planned]], dollars: float | None) -> None:
+    """A budget that holds the estimate is an agreement: it is kept while the calls are made, too."""
+    budgets = [llm.budget_usd for llm, _ in steps]
+    if dollars is not None and all(budget is not None and dollars <= budget for budget in budgets):
+        return
+    said = "; ".join(sentence(planned, llm) for llm, planned in steps)
+    todo = "pass confirm=True, or a budget_usd that holds it"
+    if dollars is None:
+        todo = "pass confirm=True, or give the model's price (llm.prices) and a budget_usd"
+    raise SpendingError(f"this would spend money, and nothing was sent: {said}. To agree, {todo}", dollars)
+
+
+def _is_free(llm: LlmSection) -> bool:
+    """Nothing to be paid, or nothing known of it at a server that the user named; OpenAI's own is never free."""
+    price = price_of(llm)
+    return llm.base_url is not None if price is None else price.input == price.output == 0
+
+
+def _check_batches(steps: Sequence[tuple[LlmSection, Planned]]) -> None:
+    """One budget holds for all models and steps together, so that each may fit by itself and all of them not."""
+    batches = [(llm, planned) for llm, planned in steps if llm.mode == "batch" and llm.budget_usd is not None]
+    dollars = sum(_cost(planned, llm).dollars or 0.0 for llm, planned in batches)
+    budget = min((llm.budget_usd for llm, _ in batches if llm.budget_usd is not None), default=dollars)
+    if dollars > budget:
+        what = batches[0][1].what if len(batches) == 1 else f"all {len(batches)} steps together"
+        raise RunError(
+            f"{what} would cost about ${dollars:,.2f}, more than llm.budget_usd={budget:g}, and a batch cannot be stopped "
+            "halfway. Raise the budget, lower the counts, or use llm.mode=calls"
+        )
+
+
+def _cost(planned: Planned, llm: LlmSection) -> Estimate:
+    return estimate(
+        planned.calls, planned.input_tokens, planned.output_tokens, price_of(llm), llm.concurrency, llm.requests_per_minute,
+        _SECONDS_PER_CALL,
+    )  # fmt: skip
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,1 +1,0 @@
-"""Scorers behind one Protocol, and the engine that scores each distinct text once."""

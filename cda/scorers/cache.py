@@ -1,0 +1,193 @@
+"""Rewards on disk, by the name of everything that decided them: a text is computed once for all runs beside each other."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol
+
+from cda.errors import ModelError, RunError
+from cda.files.paths import user_path
+from cda.files.sqlite_file import SqliteFile, transaction
+from cda.inert import visible
+from cda.models.load import ModelSpec
+from cda.models.template import Template
+from cda.run import file_fingerprint, fingerprint, versions
+from cda.scorers.protocols import TextScore
+
+_TABLE = """CREATE TABLE IF NOT EXISTS scores (
+    scope TEXT NOT NULL, text TEXT NOT NULL, reward REAL NOT NULL, read TEXT, tokens TEXT, PRIMARY KEY (scope, text)
+) WITHOUT ROWID"""
+"""Not `rewards`, as versions before named theirs: it has no column for tokens, and older ones can go on with it."""
+_ASKED_AT_ONCE = 5000
+_SCHEME = 3
+"""Raised when the same settings come to mean another score."""
+_DECIDING = ("torch", "transformers", "tokenizers", "peft", "bitsandbytes")
+
+
+class Loaded(Protocol):
+    """A model as it was loaded, with the path from text to its tokens: a RewardModel, or a CausalModel."""
+
+    @property
+    def model(self) -> Any: ...
+    @property
+    def template(self) -> Template: ...
+    @property
+    def spec(self) -> ModelSpec: ...
+
+
+def scope_of(
+    reward_model: Loaded,
+    adapter: Path | None = None,
+    dose: float = 1.0,
+    extra: Mapping[str, Any] | None = None,
+) -> str:
+    """Name of everything but the text that decides a reward: model and adapter content, precision, template, truncation.
+
+    Batches are no part of it; `score_texts` adds them where a score depends on them.
+
+    Args:
+        reward_model: As loaded.
+        adapter: Folder it was loaded with.
+        dose: At which the adapter is applied.
+        extra: What else changes its scores, as a direction that is taken out of its states; JSON.
+
+    Raises:
+        ModelError: A hub model whose commit is unknown: the same name may hold other weights tomorrow.
+        DataError: A folder cannot be read.
+    """
+    spec, template = reward_model.spec, reward_model.template
+    tokenizer = template.tokenizer
+    return fingerprint(
+        {
+            "scheme": _SCHEME,
+            "model": _content(reward_model),
+            "own code": spec.trust_remote_code
+            and _own_code(reward_model),  # the same files may be another class with it
+            "adapter": None if adapter is None else [file_fingerprint(adapter), dose],
+            "precision": [spec.precision, str(reward_model.model.dtype), reward_model.model.device.type],
+            "template": [
+                template.form,
+                template.segments,
+                tokenizer.chat_template,
+                tokenizer.special_tokens_map,
+                template.pad_token_id,
+            ],
+            "max_length_tokens": template.max_length_tokens,
+            # Another version of these may compute another score from the same files.
+            "versions": {name: version for name, version in versions().items() if name in _DECIDING},
+            "extra": dict(extra or {}),
+        }
+    )
+
+
+class ScoreCache:
+    """One SQLite file for any number of processes on one machine, whole after a kill at any moment.
+
+    Holds hashes and numbers, no text. A file that cannot be read is moved aside as `.corrupt-N`.
+
+    Args:
+        path: Made with its folder where it is not there.
+        say: Told where a file was moved aside.
+
+    Raises:
+        RunError: Cannot be opened.
+    """
+
+    def __init__(self, path: Path | str, say: Callable[[str], None] | None = None) -> None:
+        self.path = user_path(path)
+        # NORMAL: what a power cut loses is computed again.
+        self._file = SqliteFile(
+            self.path,
+            _TABLE,
+            "SELECT scope, text, reward, read, tokens FROM scores LIMIT 0",
+            what="score cache",
+            kept="what was scored until now is kept",
+            error=RunError,
+            say=say or (lambda message: print(visible(message), file=sys.stderr)),
+            synchronous="NORMAL",
+        )
+        self._lock = threading.Lock()
+        self._connection = self._file.opened()
+
+    def __enter__(self) -> ScoreCache:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        with self._lock:
+            return int(self._connection.execute("SELECT count(*) FROM scores").fetchone()[0])
+
+    def __bool__(self) -> bool:
+        # An empty cache is a cache: without this, its length would make `if cache` false.
+        return True
+
+    def lookup(self, scope: str, text_ids: Sequence[str]) -> dict[str, TextScore]:
+        """The scores that are there, by `text_id`.
+
+        Raises:
+            RunError: The file cannot be read.
+        """
+        found: dict[str, TextScore] = {}
+        for start in range(0, len(text_ids), _ASKED_AT_ONCE):
+            asked = text_ids[start : start + _ASKED_AT_ONCE]
+            marks = ",".join("?" * len(asked))
+            query = f"SELECT text, reward, read, tokens FROM scores WHERE scope = ? AND text IN ({marks})"
+            with self._file.explained(), self._lock:
+                rows = self._connection.execute(query, [scope, *asked]).fetchall()
+            found |= {text: TextScore(*score) for text, *score in rows}
+        return found
+
+    def keep(self, scope: str, scores: Iterable[tuple[str, TextScore]]) -> None:
+        """Write scores by `text_id`; when it returns, no kill can take them back. Texts without a reward are not kept.
+
+        Raises:
+            RunError: Cannot be written.
+        """
+        rows = [(scope, text, one.reward, one.read, one.tokens) for text, one in scores if one.reward is not None]
+        with self._file.explained(), self._lock, transaction(self._connection):
+            # Another process may have scored the same meanwhile: the first score stays.
+            self._connection.executemany("INSERT OR IGNORE INTO scores VALUES (?, ?, ?, ?, ?)", rows)
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._connection.close()
+
+
+def _content(reward_model: Loaded) -> str:
+    """Fingerprint of a model folder; name and commit of a model from a hub."""
+    from transformers.utils.hub import cached_file, extract_commit_hash
+
+    spec = reward_model.spec
+    path = Path(spec.name_or_path)
+    if path.is_dir():
+        return file_fingerprint(path)
+    config = cached_file(
+        spec.name_or_path, "config.json", revision=spec.revision, _raise_exceptions_for_missing_entries=False
+    )
+    commit = extract_commit_hash(config, None)
+    if commit is None:
+        raise ModelError(
+            f"{spec.name_or_path}: its commit on the hub is unknown, so that kept scores could be of other weights. "
+            "Give a commit as model.revision, or a folder"
+        )
+    return f"{spec.name_or_path}@{commit}"
+
+
+def _own_code(reward_model: Loaded) -> str | bool:
+    """Fingerprint of the code that the model brought along, which may be another repository's; True where none was run."""
+    model = reward_model.model.get_base_model() if hasattr(reward_model.model, "get_base_model") else reward_model.model
+    run = {type(one).__module__ for one in (model, model.config, reward_model.template.tokenizer)}
+    files = {Path(str(sys.modules[name].__file__)) for name in run if name.startswith("transformers_modules.")}
+    code = {
+        file.name: file_fingerprint(file) for folder in {one.parent for one in files} for file in folder.glob("*.py")
+    }
+    return fingerprint(code) if code else True

@@ -1,0 +1,122 @@
+"""Scores each distinct (prompt, response) once, however often it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from cda.arrays import FloatArray
+from cda.records import Prompt, content_id
+from cda.scorers.protocols import PairwiseScorer
+from cda.stats.people import panel_margins
+
+Text = tuple[Prompt, str]
+"""A prompt with its response."""
+
+
+def text_id(prompt: Prompt, response: str) -> str:
+    """Name of a prompt with its response."""
+    return content_id("text", prompt, response)
+
+
+def distinct_texts(texts: Iterable[Text]) -> dict[str, Text]:
+    """Every distinct text by its `text_id`, in the order of their first appearance."""
+    return {text_id(prompt, response): (prompt, response) for prompt, response in texts}
+
+
+Comparison = tuple[Prompt, str, str]
+
+
+class Compared(Protocol):
+    """Margins of comparisons that were scored beforehand."""
+
+    @property
+    def unit(self) -> str:
+        """`reward` or `preference`."""
+        ...
+
+    def margins(self, comparisons: Sequence[Comparison]) -> FloatArray:
+        """Of the first text over the second, shape (n,); NaN where there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rewards:
+    """Rewards by `text_id`.
+
+    Attributes:
+        by_text: Reward of every text.
+        same_input: `text_id` to a name of what the model really read, for texts that were cut: two that differ after the
+            cut only are the same to it.
+        unit: Of the rewards.
+        tokens: `text_id` to a name of all that the model read, where that is known: texts of the same name are a tie.
+    """
+
+    by_text: Mapping[str, float]
+    same_input: Mapping[str, str] = field(default_factory=dict)
+    unit: str = "reward"
+    tokens: Mapping[str, str] = field(default_factory=dict)
+
+    def margins(self, comparisons: Sequence[Comparison]) -> FloatArray:
+        """reward(first) − reward(second); 0 where both are the same token ids, NaN where cutting left both sides the same."""
+        return np.array([self._margin(*one) for one in comparisons])
+
+    def _margin(self, prompt: Prompt, first: str, second: str) -> float:
+        names = [text_id(prompt, text) for text in (first, second)]
+        read = [self.same_input.get(name) for name in names]
+        if None not in read and read[0] == read[1] and first != second:
+            return float("nan")
+        tokens = [self.tokens.get(name) for name in names]
+        if None not in tokens and tokens[0] == tokens[1]:
+            return 0.0
+        return self.of(prompt, first) - self.of(prompt, second)
+
+    def of(self, prompt: Prompt, response: str) -> float:
+        """Reward of one text."""
+        return self.by_text[text_id(prompt, response)]
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """Preferences of a pairwise scorer by `comparison_id`.
+
+    Attributes:
+        by_comparison: Preference of every comparison.
+        unit: Always `preference`.
+        judges: Of a panel, what each judge said by itself; empty for one judge.
+    """
+
+    by_comparison: Mapping[str, float]
+    unit: str = "preference"
+    judges: Mapping[str, Preferences] = field(default_factory=dict)
+
+    def margins(self, comparisons: Sequence[Comparison]) -> FloatArray:
+        """Preference for the first, −1 to 1."""
+        return np.array([self.by_comparison[comparison_id(*one)] for one in comparisons], dtype=np.float64)
+
+
+def as_panel(judges: Mapping[str, Preferences]) -> Preferences:
+    """Several judges' preferences on the same comparisons as one scorer's: the mean of those who gave one.
+
+    Raises:
+        DataError: No judge gave any.
+    """
+    names = list(next(iter(judges.values())).by_comparison)
+    means, _ = panel_margins([[judge.by_comparison[name] for name in names] for judge in judges.values()])
+    return Preferences(dict(zip(names, map(float, means), strict=True)), judges=dict(judges))
+
+
+def comparison_id(prompt: Prompt, first: str, second: str) -> str:
+    """Name of a comparison."""
+    return content_id("comparison", prompt, first, second)
+
+
+def compare_distinct(scorer: PairwiseScorer, comparisons: Sequence[Comparison]) -> Preferences:
+    """Preference of every distinct comparison, each asked for once."""
+    distinct = {comparison_id(*one): one for one in comparisons}
+    prompts, first, second = ([one[at] for one in distinct.values()] for at in range(3))
+    found = scorer.margin(prompts, first, second)  # type: ignore[arg-type]
+    return Preferences(dict(zip(distinct, map(float, found), strict=True)))

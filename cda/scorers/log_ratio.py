@@ -1,0 +1,350 @@
+"""log π(response | prompt) of a causal language model, batch by batch, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cda.arrays import FloatArray
+from cda.errors import ModelError
+from cda.models.causal import CausalModel, ResponseSpan, response_spans, span_notes
+from cda.records import Prompt, content_id
+from cda.scorers.classifier import SameTokens, batch_budget, batches, characters, not_finite
+from cda.scorers.progress import TextBar
+from cda.scorers.protocols import Finished, TextScore, TextScorer
+
+if TYPE_CHECKING:
+    import torch
+
+
+_ELSEWHERE_TOKENS = 4096  # of 128,000 words, 1 GiB of logits in bf16
+_SLICE_LOGITS = 2**25  # logits that are held in fp32 at once: 128 MiB
+
+
+def log_probabilities(
+    causal: CausalModel,
+    spans: Sequence[ResponseSpan],
+    batch_tokens: int | None = None,
+    told: Callable[[Sequence[int]], object] = lambda _: None,
+) -> FloatArray:
+    """log π(response | prompt) of each text, summed over the response's tokens.
+
+    Padding is always on the right, where no token of a causal model can see it. Logits come in the model's precision,
+    their log-sum-exp in fp32 and the sums in fp64.
+
+    Args:
+        causal: Model, in the state in which it is asked.
+        spans: Texts, as `response_spans` gives them.
+        batch_tokens: Padded tokens in a batch at most; None for 1,024 on a CPU, else 4,096.
+        told: Called with the rows of each batch that is done.
+
+    Returns:
+        Natural logarithms, shape (n,), at most 0; NaN and infinity are handed on as they are.
+
+    Raises:
+        ModelError: The model has no embedding of a token.
+    """
+    import torch
+
+    _check_token_ids(causal, spans)
+    found = np.full(len(spans), np.nan)
+    budget = batch_budget(batch_tokens, causal.model.device.type, _ELSEWHERE_TOKENS)
+    with torch.inference_mode():
+        for rows in batches([span.encoded for span in spans], budget):
+            found[rows] = _summed(causal.model, [spans[row] for row in rows])
+            told(rows)
+    return found
+
+
+def _summed(model: Any, spans: Sequence[ResponseSpan]) -> FloatArray:
+    """One batch: log-probabilities summed over each response, shape (rows,)."""
+    import torch
+
+    width = max(len(span.encoded.ids) for span in spans)
+    input_ids = torch.zeros((len(spans), width), dtype=torch.long)
+    mask = torch.zeros_like(input_ids)
+    # The position before each response token tells that token's probability.
+    before = torch.zeros_like(input_ids, dtype=torch.bool)
+    for row, span in enumerate(spans):
+        length = len(span.encoded.ids)
+        input_ids[row, :length] = torch.tensor(span.encoded.ids)
+        mask[row, :length] = 1
+        before[row, span.start - 1 : length - 1] = True
+    targets = torch.cat([torch.tensor(span.encoded.ids[span.start :]) for span in spans]).to(model.device)
+    logits = _logits_at(model, input_ids.to(model.device), mask.to(model.device), before.to(model.device))
+    by_token = _log_softmax_at(logits, targets).cpu().numpy()
+    starts = np.cumsum([0, *(span.n_tokens for span in spans[:-1])])
+    return np.add.reduceat(by_token, starts)
+
+
+def _logits_at(model: Any, input_ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    """Logits at the marked positions alone, row by row, shape (marked, vocabulary)."""
+    bare = model.get_base_model() if hasattr(model, "peft_config") else model
+    if type(bare).__module__.startswith("transformers.models."):
+        # The output layer then runs at these positions only; a mask of them is understood by all of the library's own models.
+        chosen = model(input_ids=input_ids, attention_mask=mask, logits_to_keep=positions).logits
+        if chosen.shape[0] == int(positions.sum()) and chosen.ndim == 2:
+            return chosen  # type: ignore[no-any-return]
+    return model(input_ids=input_ids, attention_mask=mask).logits[positions]  # type: ignore[no-any-return]
+
+
+def _log_softmax_at(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """log p(target) of each row, fp64, shape (rows,); only a slice of the logits is ever held in fp32."""
+    import torch
+
+    step = max(1, _SLICE_LOGITS // logits.shape[-1])
+    parts = []
+    for part, aim in zip(torch.split(logits, step), torch.split(targets, step), strict=True):
+        exact = part.float()
+        parts.append(exact.gather(1, aim[:, None])[:, 0].double() - exact.logsumexp(-1).double())
+    return torch.cat(parts)
+
+
+def _check_token_ids(causal: CausalModel, spans: Sequence[ResponseSpan]) -> None:
+    rows = int(causal.model.get_input_embeddings().weight.shape[0])
+    highest = max((max(span.encoded.ids) for span in spans), default=0)
+    if highest >= rows:
+        token = causal.template.tokenizer.convert_ids_to_tokens(highest)
+        raise ModelError(
+            f"{causal.name}: the texts hold token {highest} ({token!r}), but the model knows {rows} tokens. "
+            "Its tokenizer belongs to another model"
+        )
+
+
+_CHUNK = 256
+"""Texts whose scores come together: what a kill may lose."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A causal model in one state: as it was loaded, with its adapter off, or steered.
+
+    Attributes:
+        causal: Loaded model.
+        state: Puts the model into its state and back; entered around some batches at a time.
+        note: The state in words, after the model's name; empty for the model as loaded.
+    """
+
+    causal: CausalModel
+    state: Callable[[], AbstractContextManager[Any]] = nullcontext
+    note: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.causal.name} {self.note}".rstrip()
+
+
+def adapter_off(causal: CausalModel) -> Policy:
+    """The base under a model's adapter: the reference of a DPO adapter, without loading a second model.
+
+    Raises:
+        ModelError: There is no adapter, or it trained biases of the base, which cannot be switched off.
+    """
+    if causal.adapter is None:
+        raise ModelError(f"{causal.name}: has no adapter to switch off; give a reference model of its own")
+    biases = {config.bias for config in causal.model.peft_config.values() if hasattr(config, "bias")} - {"none"}
+    if biases:
+        raise ModelError(
+            f"{causal.adapter}: trained the base's biases too (bias={biases.pop()}), which stay when it is switched off. "
+            "Load the base once more as the reference"
+        )
+    return Policy(causal, causal.model.disable_adapter, "(adapter off)")
+
+
+@dataclass
+class LogRatioScorer(TextScorer):
+    """A scorer over a policy and its reference: β · (log π(response | prompt) − log π₀(response | prompt)).
+
+    Args:
+        policy: π.
+        reference: π₀; None for π₀ = 1, plain log-probability, which favours short responses where it is summed.
+        beta: β; DPO's default is 0.1. It sets the unit of the reward and changes no sign and no rank.
+        per_token: Divide by the response's number of tokens.
+        batch_tokens: Padded tokens in a batch at most; None for 1,024 on a CPU, else 4,096. The largest array is (response tokens of a batch, vocabulary),
+            in the model's precision: 4096 tokens of 128,000 words take 1 GiB in bf16.
+        label: Shown beside the progress bar; None for no bar.
+
+    Raises:
+        ModelError: β is not a positive number, or policy and reference cannot read the same tokens.
+    """
+
+    policy: Policy
+    reference: Policy | None
+    beta: float = 0.1
+    per_token: bool = False
+    batch_tokens: int | None = None
+    label: str | None = None
+    n_truncated: int = field(default=0, init=False)
+    """How many of the texts scored last were cut at max_length_tokens."""
+    n_too_long: int = field(default=0, init=False)
+    """How many of them have no reward, since the prompt alone fills max_length_tokens."""
+    read: list[str | None] = field(default_factory=list, init=False)
+    """Of each text scored last: a name of the tokens that were left of it, where it was cut."""
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.beta) and self.beta > 0):
+            raise ModelError(f"beta={self.beta}: must be a positive number, as 0.1")
+        if self.reference is not None:
+            _check_same_tokens(self.policy.causal, self.reference.causal)
+
+    @property
+    def name(self) -> str:
+        """Policy against reference."""
+        return f"{self.policy.name} against {self.reference.name}" if self.reference else self.policy.name
+
+    @property
+    def precision(self) -> str:
+        """Of the policy's weights."""
+        return self.policy.causal.spec.precision
+
+    @property
+    def unit(self) -> str:
+        """What a reward is, for reports; with no reference it is named a log-probability."""
+        what = "log-ratio" if self.reference else "log-probability"
+        return f"{self.beta:g} × {what} ({'mean per token' if self.per_token else 'sum over tokens'}, nats)"
+
+    def notes(self) -> list[str]:
+        """Fallbacks in use, each as a sentence for the user."""
+        notes = span_notes(self.policy.causal.template)
+        if self.reference is None:
+            notes.append("No reference model: the reward is the policy's log-probability, not a log-ratio.")
+            return notes
+        policy, reference = self.policy.causal, self.reference.causal
+        if policy.template.tokenizer.chat_template != reference.template.tokenizer.chat_template:
+            notes.append("The reference has another chat template; the policy's is used for both.")
+        if policy.spec.precision != reference.spec.precision:
+            notes.append(
+                f"Policy and reference differ in precision ({policy.spec.precision}, {reference.spec.precision}); "
+                "the log-ratio holds that difference too."
+            )
+        return notes
+
+    def score(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> FloatArray:
+        """Rewards, shape (n,); positive: the policy makes the response likelier than the reference does.
+
+        NaN where the prompt alone fills max_length_tokens; such texts are counted in `n_too_long`.
+
+        Raises:
+            ModelError: A log-probability is NaN or infinite, or the chat template does not show where responses begin.
+        """
+        found = dict(one for finished in self.in_batches(prompts, responses) for one in finished)
+        scored = [found[row] for row in range(len(prompts))]
+        self.read = [one.read for one in scored]
+        self.n_truncated = sum(name is not None for name in self.read)
+        self.n_too_long = sum(one.reward is None for one in scored)
+        broken = [row for row, one in enumerate(scored) if one.reward is not None and not np.isfinite(one.reward)]
+        if broken:
+            raise not_finite(self.name, len(broken), len(scored), f"text {broken[0]}")
+        return np.array([np.nan if one.reward is None else one.reward for one in scored])
+
+    def in_batches(
+        self,
+        prompts: Sequence[Prompt],
+        responses: Sequence[str],
+        skip: frozenset[int] = frozenset(),
+        known: Mapping[str, float] | None = None,
+    ) -> Generator[Finished, None, None]:
+        """Rewards as they come, some hundred texts at a time; NaN and infinity are handed on as they are.
+
+        Args:
+            prompts: Length n.
+            responses: Length n.
+            skip: Rows that are known. A group of nothing else is left out; the others keep all of their texts, so that
+                nobody's batch-mates change.
+            known: Log-ratios by `TextScore.tokens`, of texts scored before.
+
+        Yields:
+            Row and score of every text of a group; without a reward where the prompt alone fills max_length_tokens.
+
+        Raises:
+            ModelError: The chat template does not show where responses begin, or the tokenizer is another model's.
+        """
+        groups = [range(start, min(start + _CHUNK, len(prompts))) for start in range(0, len(prompts), _CHUNK)]
+        asked = [rows for rows in groups if not skip.issuperset(rows)]
+        same = SameTokens(skip, known or {})
+        left = frozenset(row for rows in asked for row in rows)
+        n, n_policies = len(prompts), len(self._policies)
+        done = frozenset(row for row in range(n * n_policies) if row % n not in left)
+        sizes = [characters(*text) for text in zip(prompts, responses, strict=True)]
+        with TextBar(sizes * n_policies, done, self._shown) as bar:
+
+            def told(policy: int, rows: Sequence[int]) -> None:
+                bar.scored([policy * n + row for row in rows])
+
+            for rows in asked:
+                yield self._group(rows, [prompts[row] for row in rows], [responses[row] for row in rows], same, told)
+
+    def _group(
+        self,
+        rows: range,
+        prompts: Sequence[Prompt],
+        responses: Sequence[str],
+        same: SameTokens,
+        told: Callable[[int, list[int]], None],
+    ) -> list[tuple[int, TextScore]]:
+        spans = response_spans(self.policy.causal.template, prompts, responses)
+        whole = {
+            row: span
+            for row, span in zip(rows, spans, strict=True)
+            if span is not None and same.is_first(row, _name_of(span), span.encoded.truncated)
+        }
+        kept, left = list(whole), list(whole.values())
+        for number in range(len(self._policies)):
+            told(number, [row for row in rows if row not in whole])
+        log_ratio = self._log_probabilities(self.policy, left, lambda done: told(0, [kept[at] for at in done]))
+        if self.reference is not None:
+            of_reference = self._log_probabilities(
+                self.reference, left, lambda done: told(1, [kept[at] for at in done])
+            )
+            log_ratio = log_ratio - of_reference
+        if self.per_token:
+            log_ratio = log_ratio / np.array([span.n_tokens for span in left], dtype=np.float64)
+        scored = same.finished(zip(whole, map(float, self.beta * log_ratio), strict=True))
+        too_long = [(row, TextScore(None)) for row, span in zip(rows, spans, strict=True) if span is None]
+        return sorted([*scored, *too_long], key=lambda one: one[0])
+
+    def _log_probabilities(
+        self, policy: Policy, spans: Sequence[ResponseSpan], told: Callable[[Sequence[int]], None]
+    ) -> FloatArray:
+        with policy.state():
+            return log_probabilities(policy.causal, spans, self.batch_tokens, told)
+
+    @property
+    def _policies(self) -> list[Policy]:
+        return [self.policy] if self.reference is None else [self.policy, self.reference]
+
+    @property
+    def _shown(self) -> str | None:
+        return self.label if self.label is None or self.reference is None else f"{self.label} (policy and reference)"
+
+
+def _name_of(span: ResponseSpan) -> str:
+    """Of all that is read: the same tokens with the response beginning elsewhere have another probability."""
+    return content_id("read", span.encoded.ids, span.start)
+
+
+def _check_same_tokens(policy: CausalModel, reference: CausalModel) -> None:
+    """A log-ratio is of one sequence of tokens, so each id must stand for the same token in both."""
+    if policy.model is reference.model:
+        return
+    first, second = policy.template, reference.template
+    ours, theirs = dict(first.tokenizer.get_vocab()), dict(second.tokenizer.get_vocab())
+    differing = {token for token in ours.keys() | theirs.keys() if ours.get(token) != theirs.get(token)}
+    # A padding token is often added in training, and no text holds it.
+    differing -= {first.tokenizer.pad_token, second.tokenizer.pad_token} - (ours.keys() & theirs.keys())
+    if differing:
+        example = min(differing)
+        raise ModelError(
+            f"{policy.name} and {reference.name}: their vocabularies differ in {len(differing)} tokens (first: {example!r}, "
+            f"id {ours.get(example)} against {theirs.get(example)}), so they read no common tokens. "
+            "The reference must be the model that the policy was trained from"
+        )
+    if second.max_length_tokens < first.max_length_tokens:
+        raise ModelError(
+            f"{reference.name}: reads {second.max_length_tokens} tokens at most and {policy.name} "
+            f"{first.max_length_tokens}; set model.max_length_tokens={second.max_length_tokens} for both"
+        )

@@ -1,0 +1,294 @@
+"""The files of a user's own that a Python file imports, and those that these import: all of them decide what it computes."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib
+import inspect
+import sys
+import traceback
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from cda.arrays import FloatArray
+from cda.errors import ModelError, did_you_mean
+from cda.files.paths import user_path
+from cda.records import Prompt
+
+_INSTALLED = ("site-packages", "dist-packages")
+
+
+def own_files(file: Path, module: str | None = None) -> list[Path]:
+    """A file first, and then the files that it imports from its own folder or package, sorted; no installed packages.
+
+    Args:
+        file: Python file.
+        module: Dotted name under which it was imported; None where it was run as a file.
+
+    Raises:
+        OSError: Cannot be read.
+    """
+    root = file.parent
+    if module is not None:
+        depth = module.count(".") + (file.name == "__init__.py")
+        root = file.parents[depth]
+    # Among installed packages everything is a neighbour: there, a package's own files count alone.
+    alone = module.partition(".")[0] if module is not None and root.name in _INSTALLED else None
+    found, left = {file}, [file]
+    while left:
+        for path in _imported(left.pop(), root):
+            if path not in found and (alone is None or path.relative_to(root).parts[0].removesuffix(".py") == alone):
+                found.add(path)
+                left.append(path)
+    return [file, *sorted(found - {file})]
+
+
+def _imported(file: Path, root: Path) -> Iterator[Path]:
+    """Files below a folder that a file's import statements name, wherever in it they stand."""
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (SyntaxError, ValueError, RecursionError):
+        return  # running it says what is wrong
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for one in node.names:
+                yield from _files_of(root, one.name.split("."))
+        elif isinstance(node, ast.ImportFrom):
+            start = root if node.level == 0 else file.parents[node.level - 1]
+            parts = node.module.split(".") if node.module else []
+            for one in node.names:
+                yield from _files_of(start, [*parts, one.name])
+
+
+def _files_of(folder: Path, parts: list[str]) -> Iterator[Path]:
+    """The module of a dotted name and the packages that it is in, as far as they are files there."""
+    for n in range(len(parts) + 1):
+        place = folder.joinpath(*parts[:n])
+        if n and (file := place.with_suffix(".py")).is_file():
+            yield file
+            return
+        if (file := place / "__init__.py").is_file():
+            yield file
+        elif n and not place.is_dir():
+            return
+
+
+_POINTWISE = "(prompts, responses) for rewards"
+_PAIRWISE = "(prompts, first, second) for preferences"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCode:
+    """A loaded function.
+
+    Attributes:
+        name: As the user named it.
+        function: What is called.
+        file: Where it stands; None where Python does not say.
+        n_columns: 2 for rewards, 3 for preferences.
+        in_memory: Name of this very object, where it was handed over in memory and not loaded by its name.
+    """
+
+    name: str
+    function: Callable[..., object]
+    file: Path | None
+    n_columns: int
+    in_memory: str | None = None
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """Name, a hash of the file and of what it imports from its own folder or package, and how it is asked.
+
+        What it imports from installed packages, or loads from data files, may change without a trace here.
+        """
+        if self.in_memory is not None:
+            return {"scorer": self.name, "in memory": self.in_memory}
+        source = self.name.rpartition(":")[0]
+        module = None if source.endswith(".py") else source
+        files = [] if self.file is None or self.file.suffix != ".py" else own_files(self.file, module)
+        texts = [one.read_bytes() for one in files]
+        text = b"".join([texts[0], *(hashlib.sha256(one).digest() for one in texts[1:])]) if texts else b""
+        # Preferences were once asked for in one order: what was made of those is another result.
+        asked = {"orders": "both"} if self.n_columns == 3 else {}
+        return {"scorer": self.name, "code": hashlib.sha256(text).hexdigest()[:16]} | asked
+
+    def numbers(self, rows: range, prompts: Sequence[Prompt], *texts: Sequence[str]) -> FloatArray:
+        """What the function makes of some rows, shape (len(rows),).
+
+        Raises:
+            ModelError: It raises, or gives something else than one number a row.
+        """
+        where = f"{self.name}, texts {rows.start + 1:,} to {rows.stop:,}"
+        conversations = [
+            [{"role": message.role, "content": message.content} for message in prompts[row]] for row in rows
+        ]
+        try:
+            found = self.function(conversations, *([column[row] for row in rows] for column in texts))
+        except (Exception, SystemExit) as error:
+            raise ModelError(f"{_place(error, self.file)}: {_said(error)} ({where})") from error
+        return _as_numbers(found, len(rows), where)
+
+
+def is_own(name: str) -> bool:
+    """Whether a name has the form of a user's scorer.
+
+    >>> is_own("mine.py:score"), is_own("pkg.mod:score"), is_own("org/model"), is_own("http://localhost:8000")
+    (True, True, False, False)
+    """
+    module, colon, function = name.rpartition(":")
+    if not colon or not all(part.isidentifier() for part in function.split(".")):
+        return False
+    return module.endswith(".py") or all(part.isidentifier() for part in module.split("."))
+
+
+def load_code(name: str) -> OwnCode:
+    """Find, load and check a user's function; this runs its module.
+
+    A file's own folder, or for a module the current one, is put at the end of Python's search path.
+
+    Args:
+        name: `package.module:function` or `path/to/file.py:function`.
+
+    Raises:
+        ModelError: No such module, file or function, it fails while it is loaded, or it takes neither two nor three
+            parameters.
+    """
+    if not is_own(name):
+        raise ModelError(f"'{name}' is no scorer of your own, like package.module:function or path/to/file.py:function")
+    source, _, attribute = name.rpartition(":")
+    module = _from_file(Path(source)) if source.endswith(".py") else _from_name(source)
+    function: Any = module
+    for part in attribute.split("."):
+        if not hasattr(function, part):
+            known = [one for one, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
+            raise ModelError(
+                f"{source} has no '{attribute}'.{did_you_mean(attribute, known)} "
+                f"It has: {', '.join(sorted(known)) or 'no functions'}"
+            )
+        function = getattr(function, part)
+    file = getattr(module, "__file__", None)
+    return OwnCode(name, function, Path(file) if file else None, _n_columns(name, function))
+
+
+def code_in_memory(function: Callable[..., object], name: str) -> OwnCode:
+    """Check a function that is already there. What it does may change unseen, so no two calls take each other's scores.
+
+    Raises:
+        ModelError: It takes neither two nor three parameters.
+    """
+    file = getattr(inspect.getmodule(function), "__file__", None)
+    return OwnCode(name, function, Path(file) if file else None, _n_columns(name, function), uuid.uuid4().hex)
+
+
+def _from_file(path: Path) -> ModuleType:
+    path = user_path(path).resolve()
+    if not path.is_file():
+        raise ModelError(f"{path}: no such file")
+    _search_too(path.parent)
+    # A name of its own, so that a scorer called json.py hides nothing; known to Python, as dataclasses and pickle need it.
+    module = ModuleType(f"_own_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}")
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module
+    try:
+        # Not by way of the import system, whose cached bytecode misses a change of equal size within a second.
+        exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)
+    except (Exception, SystemExit) as error:
+        del sys.modules[module.__name__]
+        raise ModelError(f"{_place(error, path)}: {_said(error)} (while it was loaded)") from error
+    return module
+
+
+def _from_name(name: str) -> ModuleType:
+    _search_too(Path.cwd())
+    importlib.invalidate_caches()
+    try:
+        return importlib.import_module(name)
+    except (Exception, SystemExit) as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and (name == missing or name.startswith(f"{missing}.")):
+            raise ModelError(
+                f"no module '{missing}' here ({Path.cwd()}) or among the installed packages; a file is named as "
+                "path/to/file.py:function"
+            ) from None
+        raise ModelError(f"{_place(error, None)}: {_said(error)} (while {name} was loaded)") from error
+
+
+def _search_too(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+
+
+def _n_columns(name: str, function: object) -> int:
+    """2 or 3, from the parameters that have no default."""
+    if not callable(function) or inspect.isclass(function):
+        kind = (
+            "a class; name a function, or an object that can be called" if inspect.isclass(function) else "no function"
+        )
+        raise ModelError(f"{name} is {kind}")
+    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        raise ModelError(f"{name} is async or a generator; it must be a plain function that returns its numbers")
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        raise ModelError(f"{name}: Python does not tell its parameters; wrap it in a function of your own") from None
+    needed = [
+        one for one in parameters if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    ]
+    if len(needed) not in (2, 3) or any(one.kind is one.KEYWORD_ONLY for one in needed):
+        names = ", ".join(one.name for one in needed)
+        raise ModelError(
+            f"{name} needs the parameters ({names}); it must need two, {_POINTWISE}, or three, {_PAIRWISE}; others need a default"
+        )
+    return len(needed)
+
+
+def _as_numbers(found: Any, count: int, where: str) -> FloatArray:
+    if hasattr(found, "detach"):  # a torch tensor may be on another device, in a type that numpy lacks
+        found = found.detach().double().cpu().numpy()
+    wanted = f"it must return {count} numbers, one for each text"
+    if found is None:
+        raise ModelError(f"{where}: the function returned nothing; {wanted}")
+    if isinstance(found, str | bytes) or not (isinstance(found, Sequence) or hasattr(found, "__array__")):
+        raise ModelError(f"{where}: the function returned a {type(found).__name__}; {wanted}, in a list or array")
+    try:
+        array = np.asarray(found)
+    except Exception as error:  # lists of different lengths, tensors that are part of a graph, …
+        raise ModelError(f"{where}: what the function returned cannot be read ({error}); {wanted}") from error
+    if array.shape != (count,):
+        shape = f"{len(array):,} values" if array.ndim == 1 else f"an array of shape {array.shape}"
+        raise ModelError(f"{where}: the function returned {shape}; {wanted}")
+    if array.dtype.kind not in "fiu":
+        odd = next((row for row, one in enumerate(found) if isinstance(one, bool) or not isinstance(one, _NUMBER)), 0)
+        raise ModelError(f"{where}: value {odd + 1} is {found[odd]!r:.40}, no number; {wanted}")
+    return array.astype(np.float64)
+
+
+_NUMBER = (int, float, np.integer, np.floating)
+
+
+def _place(error: BaseException, file: Path | None) -> str:
+    """File and line of the user's code where it failed: its last frame there, else the first frame that is not ours."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    ours = (__file__, importlib.__file__)
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename not in ours]
+    frames = [one for one in frames if not one.filename.startswith("<frozen importlib")]
+    if not frames:
+        return str(file) if file is not None else "your scorer"
+    folder = (file or Path(frames[0].filename)).resolve().parent
+    theirs = [one for one in frames if Path(one.filename).resolve().parent == folder]
+    last = theirs[-1] if theirs else frames[0]
+    return f"{last.filename}:{last.lineno}"
+
+
+def _said(error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        return f"it ends the program (sys.exit({error.code!r})); put what a script does under if __name__ == '__main__'"
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

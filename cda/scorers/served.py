@@ -1,0 +1,186 @@
+"""Rewards from a model behind HTTP: vLLM's `/classify`, `/pooling` and `/score`, and servers that speak like it.
+
+One text a request, many at once: the server forms its own batches, and a text that it refuses spoils no other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cda.arrays import FloatArray
+from cda.errors import CdaError, LLMError, ModelError
+from cda.llm.asking import Answers, answered, with_progress
+from cda.llm.protocol import Completion
+from cda.records import Prompt
+from cda.scorers.protocols import StreamingScorer
+from cda.scorers.served_client import Render, ServedClient
+from cda.scorers.served_options import ServedOptions
+
+Scored = tuple[list[int], FloatArray]
+"""Rows, and the reward of each."""
+
+_CHUNK = 16
+_PROBED = 8
+
+
+@dataclass(eq=False)
+class ServedScorer(StreamingScorer):
+    """A scorer that asks a server.
+
+    Args:
+        url: Of an endpoint (`http://host:8000/pooling`), or of the server, which then means its `/classify`. `/score` reads
+            prompt and response as a text pair, as cross-encoders without a chat template need it.
+        options: How it is asked.
+        render: With `form=text`, makes the text, or its token ids, of prompt and response; the server adds special tokens to
+            a text and none to ids, so that `lambda *one: template.encode(*one).ids` scores exactly what a local model would
+            read. None: the prompt, a blank line and the response.
+        timeout_s: For one attempt from start to end.
+        retries: For one text after 408, 409, 5xx, timeouts, lost connections and broken answers, with growing pauses.
+        backoff_s: Longest first pause; doubles with each try.
+        label: Shown beside the progress bar; None for no bar.
+
+    Raises:
+        ModelError: No address of a server, or an option that its endpoint does not have.
+    """
+
+    url: str
+    options: ServedOptions = field(default_factory=ServedOptions)
+    render: Render | None = None
+    timeout_s: float = 120.0
+    retries: int = 6
+    backoff_s: float = 0.5
+    label: str | None = None
+    n_too_long: int = field(default=0, init=False)
+    """Texts scored last that the model cannot read as a whole, and that have no reward."""
+    n_truncated: int = field(default=0, init=False)
+    """Texts scored last that were cut at `truncate_tokens`, or are exactly that long; 0 where the server counts no tokens."""
+
+    def __post_init__(self) -> None:
+        self._client = ServedClient(self.url, self.options, self.render, self.timeout_s, self.retries, self.backoff_s)
+        self._is_raw = self.options.sigmoid or not self.options.check_raw
+
+    @property
+    def name(self) -> str:
+        """Model name, for artifacts."""
+        return self._client.name
+
+    @property
+    def served_model(self) -> str | None:
+        """Name that the server's answers carry; None before the first."""
+        return self._client.served_model
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """What decides a reward apart from the text. The weights behind the name may change without a trace here."""
+        return self._client.settings
+
+    def check(self, timeout_s: float = 10.0) -> list[str]:
+        """What is missing or wrong before a text can be scored; empty where nothing is. Asks for the models' names."""
+        return self._client.check(timeout_s)
+
+    def stream(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> Iterator[Scored]:
+        """Rows and their rewards as they come, in any order; each row once.
+
+        Keep what is yielded, and after an error call again with the rows that are left.
+
+        Raises:
+            LLMError: The server cannot be reached (any more), refuses the key or the request, or gave no answer to a text
+                although it was tried again; raised after every reward that came in was handed out (the first few are held
+                back until the server is known to leave the sigmoid off).
+            ModelError: The model has more than one output, a reward is NaN or infinite, a text is too long, or the server
+                answers with a sigmoid.
+        """
+        self.n_too_long = self.n_truncated = 0
+        texts = list(zip(prompts, responses, strict=True))
+        done = 0
+        try:
+            for chunk in self._in_chunks(texts):
+                done += len(chunk[0])
+                yield chunk
+        except LLMError as error:
+            if not done:
+                raise
+            raise LLMError(
+                f"{error}. {done:,} of {len(texts):,} texts were scored before that; once the server answers again, the "
+                "same command goes on with the rest"
+            ) from None
+
+    def _in_chunks(self, texts: Sequence[tuple[Prompt, str]]) -> Iterator[Scored]:
+        probed = 0 if self._is_raw else min(_PROBED, len(texts))
+        if probed:
+            rows, rewards = _all(self._chunks(texts, range(probed), activation=False))
+            self._check_raw(texts, rows, rewards)
+            yield rows, rewards
+        yield from self._chunks(texts, range(probed, len(texts)), self.options.sigmoid, self.label)
+
+    def _check_raw(self, texts: Sequence[tuple[Prompt, str]], rows: list[int], rewards: FloatArray) -> None:
+        """Make sure that the server follows `use_activation: false`, which asks for the reward itself.
+
+        With one output vLLM applies a sigmoid unless told otherwise, older versions know the option under other names and
+        ignore this one, and others apply a softmax, which makes every reward 1. A value outside 0 to 1 settles it; else the
+        same texts are asked again with the sigmoid on, and the answers must be the sigmoids of the first ones.
+
+        Raises:
+            ModelError: They are not: the first ones came with the activation too.
+        """
+        first = {row: float(reward) for row, reward in zip(rows, rewards, strict=True) if np.isfinite(reward)}
+        if first and all(0 <= reward <= 1 for reward in first.values()):
+            again = dict(zip(*_all(self._chunks(texts, list(first), activation=True)), strict=True))
+            # Nearer to one or the other: batch-mates move scores a little, so that equality would prove nothing.
+            to_sigmoid = sum(abs(again[row] - 1 / (1 + math.exp(-reward))) for row, reward in first.items())
+            if sum(abs(again[row] - reward) for row, reward in first.items()) <= to_sigmoid:
+                raise ModelError(
+                    f"{self._client.address}: {len(first)} of {len(first)} answers lie between 0 and 1 and do not depend on "
+                    "use_activation: the server applies a sigmoid or softmax, and margins between such values are no "
+                    "margins of rewards. Start it with --pooler-config '{\"use_activation\": false}', or set sigmoid=true "
+                    "to have a sigmoid undone. Where the model's rewards really lie between 0 and 1, set check_raw=false"
+                )
+        self._is_raw = True
+
+    def _chunks(
+        self, texts: Sequence[tuple[Prompt, str]], asked: Sequence[int], activation: bool, label: str | None = None
+    ) -> Iterator[Scored]:
+        """Rewards of some rows in small groups; the last group comes before an error does."""
+        requests = ((row, self._client.request(row, *texts[row], activation)) for row in asked)
+        answers: Answers = answered(self._client, requests)
+        if label is not None:
+            answers = with_progress(answers, (), label, len(asked), lambda: None)
+        rows: list[int] = []
+        rewards: list[float] = []
+        failed: CdaError | None = None
+        with closing(answers):
+            while True:
+                try:
+                    row, answer = next(answers, (-1, None))
+                except CdaError as error:
+                    failed = error
+                    break
+                if answer is None:
+                    break
+                rows.append(row)
+                rewards.append(float(answer.text) if answer.text is not None else float("nan"))
+                if activation == self.options.sigmoid:  # else it is the raw check, which asks for known texts again
+                    self._count(answer)
+                if len(rows) == _CHUNK:
+                    yield rows, np.array(rewards)
+                    rows, rewards = [], []
+        if rows:
+            yield rows, np.array(rewards)
+        if failed is not None:
+            raise failed
+
+    def _count(self, answer: Completion) -> None:
+        self.n_too_long += answer.text is None
+        self.n_truncated += (
+            self.options.truncate_tokens is not None and answer.input_tokens >= self.options.truncate_tokens
+        )
+
+
+def _all(chunks: Iterable[Scored]) -> Scored:
+    found = list(chunks)
+    return [row for rows, _ in found for row in rows], np.concatenate([np.empty(0), *(rewards for _, rewards in found)])

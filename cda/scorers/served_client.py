@@ -1,0 +1,369 @@
+"""What a reward server's address and its answers say: which endpoint, and the one reward in an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+import random
+import re
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import urlsplit, urlunsplit
+
+from cda.errors import LLMError, ModelError, did_you_mean, out_of_files
+from cda.inert import without_turns
+from cda.keys import address_problem, variable_problem
+from cda.llm.asking import Ask, pause
+from cda.llm.connection import sendable
+from cda.llm.limiter import Limiter
+from cda.llm.outcome import (
+    Again,
+    Endpoint,
+    Outcome,
+    Rejected,
+    Throttled,
+    of_status,
+    tokens_counted,
+    without_key,
+    without_secret,
+)
+from cda.llm.protocol import TOO_LONG, Completion, Request, gave_up
+from cda.records import Prompt, prompt_text
+from cda.scorers.served_options import ServedOptions
+
+Kind = Literal["classify", "pooling", "score"]
+
+_LARGEST = sys.float_info.max
+_FIELDS: Mapping[Kind, str] = {"classify": "probs", "pooling": "data", "score": "score"}
+
+
+def endpoint_of(url: str) -> tuple[str, Kind]:
+    """Address before the endpoint's name, and that name; a server's own address, with or without /v1, means /classify.
+
+    Raises:
+        ModelError: No http address.
+
+    >>> endpoint_of("http://localhost:8000/v1"), endpoint_of("https://host/models/7/pooling")
+    (('http://localhost:8000', 'classify'), ('https://host/models/7', 'pooling'))
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # brackets that hold no IPv6 address
+        parts = urlsplit("")
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise ModelError(f"'{url.rpartition('@')[2]}' is no address of a server, like http://localhost:8000/classify")
+    path, _, last = parts.path.rstrip("/").rpartition("/")
+    for kind in _FIELDS:
+        if last == kind:
+            return urlunsplit((parts.scheme, parts.netloc, path, "", "")), kind
+    whole = parts.path.rstrip("/").removesuffix("/v1")
+    return urlunsplit((parts.scheme, parts.netloc, whole, "", "")), "classify"
+
+
+def reward_in(items: Sequence[object], kind: Kind, last_token: bool = False) -> float:
+    """The one reward in an answer's `data`.
+
+    Args:
+        items: One object for each text that was sent, which is one.
+        kind: Where it holds its numbers: `probs` of `/classify`, `data` of `/pooling`, `score` of `/score`.
+        last_token: Take the last of one number a token.
+
+    Raises:
+        ModelError: Not one text, not one number, or a number that is NaN or infinite.
+    """
+    if len(items) != 1:
+        raise ModelError(f"{len(items)} results came for one text")
+    found = items[0].get(_FIELDS[kind]) if isinstance(items[0], dict) else None
+    values = found if isinstance(found, list) else [found]
+    if values and isinstance(values[-1], list):
+        if not last_token:
+            raise ModelError(
+                f"one result a token came ({len(values)} of them), not one for the text. For a model that is trained to "
+                "reward at its last token set last_token=true; use /classify for one with a classification head"
+            )
+        values = values[-1]
+    if len(values) > 1:
+        raise ModelError(
+            f"{len(values)} numbers came for the text, so the model has {len(values)} labels (or is an embedding model), and "
+            "which of them is the reward is not ours to guess. Serve a model with one output, or say what to make of the "
+            "numbers in a function of your own (module:function)"
+        )
+    reward = values[0] if values else None
+    if isinstance(reward, bool) or not isinstance(reward, int | float):
+        raise ModelError(f"'{_FIELDS[kind]}' holds no number; is this vLLM's /{kind}?")
+    if abs(reward) > _LARGEST or reward != reward:  # not isfinite, which whole numbers can be too large for
+        raise ModelError(f"the reward is {reward!s:.40}. Serve the model with --dtype bfloat16 or float32")
+    return float(reward)
+
+
+def undone(probability: float) -> float:
+    """The reward whose sigmoid this is, log-odds."""
+    if 0 < probability < 1:
+        return math.log(probability) - math.log1p(-probability)
+    raise ModelError(
+        f"the answer {probability:g} is not the sigmoid of a reward, or of one too large to be told from others. "
+        "Set sigmoid=false, and start the server with --pooler-config '{\"use_activation\": false}'"
+    )
+
+
+_LONGEST_BACKOFF_S = 30.0
+_LONGEST_WAIT_S = 600.0
+_THROTTLED_AT_MOST = 30
+_LONGER = re.compile(r"longer than the (maximum model|model's context) length", re.IGNORECASE)
+
+Render = Callable[[Prompt, str], str | Sequence[int]]
+"""Makes one text, or its token ids, of prompt and response."""
+
+
+@dataclass(eq=False)
+class ServedClient:
+    """An Asker of a reward server.
+
+    Args:
+        url: As in `ServedScorer`, like all the others.
+        options: How it is asked.
+        render: Makes the text of `form=text`.
+        timeout_s: For one attempt from start to end.
+        retries: For one text.
+        backoff_s: Longest first pause.
+
+    Raises:
+        ModelError: No address of a server, or an option that its endpoint does not have.
+    """
+
+    url: str
+    options: ServedOptions
+    render: Render | None = None
+    timeout_s: float = 120.0
+    retries: int = 6
+    backoff_s: float = 0.5
+    served_model: str | None = field(default=None, init=False)
+    """Name that the server's answers carry."""
+    listed: tuple[str, ...] = field(default=(), init=False)
+    """Names that the server offers, once `check` has asked."""
+
+    def __post_init__(self) -> None:
+        if problem := variable_problem(self.options.api_key_env):
+            raise ModelError(f"score.served.api_key_env: {problem}")
+        self._root, self._kind = endpoint_of(self.url)
+        if self.options.last_token and self._kind != "pooling":
+            raise ModelError(f"{self.address}: last_token=true needs the server's /pooling, not /{self._kind}")
+        self._limiter = Limiter(self.concurrency, sleep=pause)
+        self._reached = False
+
+    @property
+    def name(self) -> str:
+        """Model name, for artifacts."""
+        return self.options.model or self.served_model or self.address
+
+    @property
+    def address(self) -> str:
+        """The server for messages: whatever stands before the host may be a credential."""
+        parts = urlsplit(self._root)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+    @property
+    def concurrency(self) -> int:
+        """Requests under way at once, at most."""
+        return self.options.concurrency
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """What decides a reward apart from the text. The weights behind the name may change without a trace here."""
+        return {
+            "url": f"{self._root}/{self._kind}",
+            "model": self.options.model or self.listed,
+            "form": self.options.form,
+            "render": getattr(self.render, "__qualname__", None),
+            "sigmoid": self.options.sigmoid,
+            "last_token": self.options.last_token,
+            "truncate_tokens": self.options.truncate_tokens,
+            "max_tokens": 0,
+        }
+
+    @property
+    def spent_usd(self) -> None:
+        """No price is known here."""
+        return
+
+    def check(self, timeout_s: float = 10.0) -> list[str]:
+        """What is missing or wrong before a text can be scored; empty where nothing is. Asks for the models' names."""
+        import openai
+
+        from cda.llm.connection import Bounds, opened, own_error
+
+        if problem := address_problem(self.url):
+            return [f"{self.address}: the address {problem} ({self.options.api_key_env})"]
+        try:
+            with opened(self._key or "none", self._root, timeout_s, Bounds(self._root, "the address")) as http:
+                listed = json.loads(http.get("/models" if self._root.endswith("/v1") else "/v1/models", cast_to=str))
+            served = [without_secret(str(one["id"]), self._key) for one in listed["data"]]
+            self.listed = tuple(served)
+        except openai.APIStatusError as error:
+            refused = error.status_code in (401, 403)
+            return [f"{self.address}: the key in {self.options.api_key_env} is refused"] if refused else []
+        except (openai.APIConnectionError, LLMError) as error:
+            if (own := own_error(error)) is not None:
+                return [f"{self.address}: its list of models: {own}"]
+            return [f"{self.address}: cannot be reached ({error.__cause__ or error}); is the server running?"]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return []  # a server that lists no models may still score
+        if self.options.model is None or self.options.model in served:
+            return []
+        return [
+            f"{self.address}: serves {', '.join(served)}, not '{self.options.model}'.{did_you_mean(self.options.model, served)}"
+        ]
+
+    def request(self, row: int, prompt: Prompt, response: str, activation: bool) -> Request:
+        """The question that asks for a text's reward; `activation`: for its sigmoid."""
+        body: dict[str, object] = {"use_activation": activation}
+        if self.options.model is not None:
+            body["model"] = self.options.model
+        if self.options.truncate_tokens is not None:
+            # The response's end goes first, as it does for local models.
+            body |= {"truncate_prompt_tokens": self.options.truncate_tokens, "truncation_side": "right"}
+        if self._kind == "pooling":
+            body |= {"encoding_format": "float", "task": "token_classify" if self.options.last_token else "classify"}
+        return Request(f"text {row + 1}", json.dumps(body | self._material(prompt, response)))
+
+    def _material(self, prompt: Prompt, response: str) -> dict[str, object]:
+        if self._kind == "score":
+            first, second = (without_turns(sendable(text)) for text in (prompt_text(prompt), response))
+            return {"text_1": first, "text_2": second}
+        if self.options.form == "messages":
+            # The server's tokenizer would read a mark of a turn in a text as one.
+            said = [*((one.role, one.content) for one in prompt), ("assistant", response)]
+            messages = [{"role": role, "content": without_turns(sendable(text))} for role, text in said]
+            # Said and not left to defaults: some versions add the start of another answer, and the template writes the BOS.
+            return {"messages": messages, "add_generation_prompt": False, "add_special_tokens": False}
+        joined = without_turns(f"{prompt_text(prompt)}\n\n{response}")
+        made = self.render(prompt, response) if self.render is not None else joined
+        return {"input": sendable(made) if isinstance(made, str) else [int(one) for one in made]}
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Ask]:
+        """Open connections in the running event loop; gives the function that asks one question."""
+        from cda.llm.connection import opened_async
+
+        # A server without a key asks for none, but the package wants one. Retries are ours: a 429 concerns all workers.
+        key = self._key or "none"
+        if not key.isascii() or not key.isprintable():
+            raise LLMError(f"the environment variable {self.options.api_key_env} holds characters that no key has")
+        async with opened_async(key, self._root, self.timeout_s, "the address") as http:
+
+            async def ask(request: Request) -> Completion:
+                return await self._send(http, request)
+
+            yield ask
+
+    async def _send(self, http: object, request: Request) -> Completion:
+        """One text, tried until it is answered; see `stream` for what is raised."""
+        body = json.loads(request.user)
+        tries = throttled = 0
+        while True:
+            async with self._limiter.turn(0) as turn:
+                outcome = await self._attempt(http, body, request.system)
+                if isinstance(outcome, Completion):
+                    self._limiter.succeeded(turn, 0)
+                    return outcome
+                if isinstance(outcome, Throttled):
+                    throttled += 1
+                    pause_s = self._limiter.throttled(turn, outcome.wait_s)
+                    if pause_s > _LONGEST_WAIT_S or throttled > _THROTTLED_AT_MOST:
+                        raise LLMError(
+                            f"{self.address}: asks to wait {pause_s:.0f} s (429, {throttled} times in a row)"
+                        )
+            if isinstance(outcome, Again):
+                tries += 1
+                if tries > self.retries:
+                    raise LLMError(f"{self.address}: {request.system}: {gave_up(tries, outcome.reason)}")
+                backoff_s = random.uniform(0, min(_LONGEST_BACKOFF_S, self.backoff_s * 2.0 ** (tries - 1)))
+                await pause(max(backoff_s, min(outcome.wait_s or 0.0, _LONGEST_BACKOFF_S)))
+
+    async def _attempt(self, http: Any, body: Mapping[str, Any], text: str) -> Outcome:
+        import openai
+
+        from cda.llm.connection import own_error
+
+        try:
+            # The package's own timeout is for each read, and a server that sends a byte a minute never exceeds it.
+            async with asyncio.timeout(self.timeout_s):
+                content = await http.post(f"/{self._kind}", body=body, cast_to=str)
+        except openai.APIStatusError as error:
+            self._reached = True
+            return self._of_status(error.response, text)
+        except (openai.APITimeoutError, TimeoutError):
+            return Again(f"timed out after {self.timeout_s:g} s")
+        except (openai.APIConnectionError, LLMError) as error:
+            if (own := own_error(error)) is not None:
+                raise LLMError(f"{self.address}: {text}: {own}") from None
+            if crowded := out_of_files(error, f"score.served.concurrency={self.concurrency}"):
+                raise LLMError(crowded) from None
+            refused = type(error.__cause__).__name__ == "ConnectError"
+            if refused and not self._reached:
+                raise LLMError(
+                    f"{self.address}: cannot be reached ({error.__cause__}); is the server running?"
+                ) from None
+            return Again("connection refused" if refused else "connection lost")
+        self._reached = True
+        return self._of_content(content, body, text)
+
+    def _of_status(self, response: Any, text: str) -> Outcome:
+        if response.status_code == 404:
+            said = " ".join(self._endpoint.hide(response.text).split())[:160]
+            raise LLMError(
+                f"{self.address}: /{self._kind} answers 404 ({said}). vLLM has /classify and /pooling where it serves a "
+                "model with --runner pooling, /score where that has one output; check the model's name too"
+            )
+        outcome = of_status(response.status_code, response.headers, response.content, self._endpoint)
+        if isinstance(outcome, Again | Throttled):
+            return outcome
+        failed = outcome.completion if isinstance(outcome, Rejected) else outcome
+        if failed.reason != TOO_LONG and not _LONGER.search(response.text[:1000]):
+            raise LLMError(f"{self.address}: {text}: {failed.reason}")
+        if self.options.too_long == "count":
+            return Completion(None, TOO_LONG)
+        raise ModelError(
+            f"{self.address}: {text} is longer than the model reads. Start the server with a larger --max-model-len, have "
+            "texts cut with truncate_tokens, or go on without them with too_long=count"
+        )
+
+    def _of_content(self, content: str | bytes, body: Mapping[str, object], text: str) -> Outcome:
+        """The reward in an answer with status 200, as the text of a completion.
+
+        Raises:
+            ModelError: It is an answer, and no reward; see `reward_in`.
+        """
+        try:
+            answer = json.loads(content)
+            items, model = answer["data"], answer.get("model")
+            if not isinstance(items, list):
+                raise TypeError
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return Again("status 200 without readable data")
+        model = without_secret(model, self._key) if isinstance(model, str) else None
+        if self.served_model not in (None, model):
+            raise ModelError(f"{self.address}: served '{self.served_model}' first and '{model}' now")
+        self.served_model = model
+        try:
+            reward = reward_in(items, self._kind, self.options.last_token)
+            reward = undone(reward) if self.options.sigmoid and body["use_activation"] else reward
+        except ModelError as error:
+            raise ModelError(f"{self.address}: {text}: {self._endpoint.hide(str(error))}") from None
+        usage = answer.get("usage")
+        tokens = tokens_counted(usage.get("prompt_tokens")) if isinstance(usage, dict) else 0
+        return Completion(repr(reward), input_tokens=tokens)
+
+    @property
+    def _key(self) -> str:
+        return os.environ.get(self.options.api_key_env, "").strip()
+
+    @property
+    def _endpoint(self) -> Endpoint:
+        key = self._key
+        return Endpoint(self.address, self.name, self.options.api_key_env, lambda text: without_key(text, key))

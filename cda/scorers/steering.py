@@ -1,0 +1,168 @@
+"""A steered model as a policy: a vector added to the residual stream after one layer.
+
+hidden ← hidden + strength · vector at every position, prompt and response alike (activation addition: Turner et al.
+2023; Rimsky et al. 2024 add it after the prompt only). Scored against the model itself, unsteered:
+
+    LogRatioScorer(steered(causal, Steering(vector, layer=12, strength=4.0)), Policy(causal))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cda.arrays import FloatArray
+from cda.errors import DataError, ModelError
+from cda.models.causal import CausalModel
+from cda.scorers.log_ratio import Policy
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Steering:
+    """What is added where.
+
+    Attributes:
+        vector: In the model's own units, shape (hidden size,); it is not normalised.
+        layer: Decoder layer whose output is shifted, counted from 0 (`hidden_states[layer + 1]` in Transformers).
+        strength: Factor of the vector; 0 is the model itself, negative steers away.
+    """
+
+    vector: FloatArray
+    layer: int
+    strength: float
+
+
+def read_vector(path: Path, tensor: str | None = None) -> FloatArray:
+    """A steering vector from a .npy or .safetensors file; pickle is never read.
+
+    Args:
+        path: File.
+        tensor: Name of the tensor in a .safetensors file that holds several.
+
+    Returns:
+        Shape (hidden size,).
+
+    Raises:
+        DataError: No such file, another format, several tensors and none named, or no vector of finite numbers.
+    """
+    if not path.is_file():
+        raise DataError(f"{path}: no such file")
+    if path.suffix == ".npy":
+        array = _read_npy(path)
+    elif path.suffix == ".safetensors":
+        array = _read_safetensors(path, tensor)
+    else:
+        raise DataError(
+            f"{path}: a steering vector is read from .npy or .safetensors; other formats can run code when read"
+        )
+    vector = np.squeeze(array)  # (1, hidden size) is common
+    if vector.ndim != 1 or not np.issubdtype(vector.dtype, np.floating) or not np.isfinite(vector).all():
+        raise DataError(
+            f"{path}: holds {vector.dtype} of shape {array.shape}; needed is one vector of finite decimal numbers"
+        )
+    return np.asarray(vector, dtype=np.float64)
+
+
+def steered(causal: CausalModel, steering: Steering) -> Policy:
+    """The model while it is steered.
+
+    Raises:
+        ModelError: The vector does not fit the model, there is no such layer, or the strength is no number.
+    """
+    _check(causal, steering)
+    return Policy(
+        causal, lambda: steer(causal, steering), f"(steered at layer {steering.layer}, strength {steering.strength:g})"
+    )
+
+
+@contextmanager
+def steer(causal: CausalModel, steering: Steering) -> Iterator[None]:
+    """The model is steered inside this block, and as it was after it, whatever happens.
+
+    Raises:
+        ModelError: As `steered`.
+    """
+    import torch
+
+    _check(causal, steering)
+    shift = torch.from_numpy(np.asarray(steering.vector, dtype=np.float64) * steering.strength).float()
+
+    def add(_module: Any, _inputs: Any, output: Any) -> Any:
+        # Some layers return more than the hidden states.
+        if isinstance(output, tuple):
+            return (_shifted(output[0], shift), *output[1:])
+        return _shifted(output, shift)
+
+    hook = decoder_layers(causal)[steering.layer].register_forward_hook(add)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def decoder_layers(causal: CausalModel) -> Any:
+    """The model's list of decoder layers, first to last.
+
+    Raises:
+        ModelError: None can be found.
+    """
+    import torch
+
+    model = causal.model.get_base_model() if causal.adapter is not None else causal.model
+    depth = int(model.config.get_text_config().num_hidden_layers)
+    for _name, module in model.get_decoder().named_modules():  # outer modules come first
+        if isinstance(module, torch.nn.ModuleList) and len(module) == depth:
+            return module
+    raise ModelError(f"{causal.name}: no list of its {depth} decoder layers was found; this model cannot be steered")
+
+
+def _shifted(hidden: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
+    return hidden + shift.to(hidden.device, hidden.dtype)
+
+
+def _check(causal: CausalModel, steering: Steering) -> None:
+    vector, depth = np.asarray(steering.vector), len(decoder_layers(causal))
+    size = int(causal.model.config.get_text_config().hidden_size)
+    if vector.shape != (size,) or not np.isfinite(vector).all():
+        raise ModelError(
+            f"{causal.name}: its hidden states have {size} numbers; the steering vector has shape {vector.shape}"
+            f"{'' if np.isfinite(vector).all() else ' and holds NaN or infinite values'}"
+        )
+    if not 0 <= steering.layer < depth:
+        raise ModelError(
+            f"{causal.name}: has {depth} decoder layers, 0 to {depth - 1}; the steering names layer {steering.layer}"
+        )
+    if not np.isfinite(steering.strength):
+        raise ModelError(f"steering strength {steering.strength}: must be a finite number")
+
+
+def _read_npy(path: Path) -> Any:
+    try:
+        return np.load(path, allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise DataError(f"{path}: cannot be read as an array without pickle ({error})") from None
+
+
+def _read_safetensors(path: Path, tensor: str | None) -> object:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as opened:
+            names = sorted(opened.keys())
+            chosen = names[0] if tensor is None and len(names) == 1 else tensor
+            if chosen not in names:
+                raise DataError(
+                    f"{path}: holds the tensors {', '.join(names) or '(none)'}; "
+                    f"{'name one of them' if tensor is None else f'{tensor!r} is none of them'}"
+                )
+            return opened.get_tensor(chosen).double().numpy()
+    except SafetensorError as error:
+        raise DataError(f"{path}: cannot be read ({error}); was it saved completely?") from None

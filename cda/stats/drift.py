@@ -1,0 +1,183 @@
+"""Drift: what else changed between the two sides of a pair, feature by feature."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cda.arrays import FloatArray
+from cda.errors import DataError, did_you_mean
+from cda.features import TEXT_FEATURES
+from cda.results.base import Estimate
+from cda.results.effects import BoolArray as BoolArray
+from cda.results.effects import FeatureDrift as FeatureDrift
+from cda.results.effects import Limit as Limit
+from cda.stats.bootstrap import Bootstrapped, bootstrap_mean
+from cda.stats.proportions import paired_change, share
+
+Encoder = Callable[[Sequence[str]], FloatArray]
+"""Texts to embeddings, shape (n, dimensions); need not be normalised."""
+
+
+# What the bias files tell a rewriter to keep, in numbers. Features without a limit follow from these (characters and
+# sentences from words, long words and type-token ratio from readability); they are reported, and do not exclude.
+DEFAULT_LIMITS: Mapping[str, Limit] = MappingProxyType(
+    {
+        "words": Limit(ratio=1.15),  # "the word count, within 15%" in every bias file that keeps length
+        "list_lines": Limit(difference=0),  # layout is kept or it is not
+        "headers": Limit(difference=0),
+        "bold": Limit(difference=0),
+        "exclamations": Limit(difference=1),  # one may be punctuation, two are a tone
+        "specifics": Limit(ratio=1.25, difference=2),  # a name said once more by its name is no new fact
+        "hedges": Limit(difference=2),
+        "flesch_reading_ease": Limit(difference=10),  # the width of one step of Flesch's scale (plain, fairly easy, …)
+    }
+)
+
+
+def measured(texts: Sequence[str], features: Collection[str] = tuple(TEXT_FEATURES)) -> dict[str, FloatArray]:
+    """Features of many texts, each of shape (n,).
+
+    Raises:
+        DataError: A feature is unknown.
+    """
+    for feature in features:
+        if feature not in TEXT_FEATURES:
+            known = ", ".join(TEXT_FEATURES)
+            raise DataError(f"feature '{feature}' is unknown.{did_you_mean(feature, TEXT_FEATURES)} Known: {known}")
+    return {name: np.array([TEXT_FEATURES[name](text) for text in texts], dtype=np.float64) for name in features}
+
+
+def feature_drift(
+    perturbed: Mapping[str, ArrayLike],
+    base: Mapping[str, ArrayLike],
+    prompt_ids: Sequence[str],
+    rng: np.random.Generator,
+    *,
+    limits: Mapping[str, Limit] = DEFAULT_LIMITS,
+    treatment: Collection[str] = (),
+) -> list[FeatureDrift]:
+    """Drift of every measured feature, in the order given; the treatment's too, marked as such.
+
+    Args:
+        perturbed: Feature to its values on the biased sides, shape (n,) each.
+        base: The same features on the unbiased sides.
+        prompt_ids: Cluster of each pair. Length n.
+        rng: For the prompt-clustered intervals.
+        limits: Which differences are small, by feature.
+        treatment: Features that are the bias itself.
+
+    Raises:
+        DataError: No pairs, one prompt, sides that differ in features or length, or values that are not finite.
+    """
+    sides = paired_features(perturbed, base, len(prompt_ids))
+    found = []
+    for name, (first, second) in sides.items():
+        drawn = bootstrap_mean(first - second, prompt_ids, rng)
+        spread = float(np.sqrt((first.var() + second.var()) / 2))
+        both = (first > 0) & (second > 0)
+        limit = limits.get(name)
+        found.append(
+            FeatureDrift(
+                feature=name,
+                is_treatment=name in treatment,
+                perturbed_mean=float(first.mean()),
+                base_mean=float(second.mean()),
+                difference=drawn.estimate(name),
+                standardised=_scaled(drawn, spread) if spread > 0 else None,
+                median_ratio=float(np.median(first[both] / second[both])) if both.any() else None,
+                beyond=share(~limit.holds(first, second), prompt_ids) if limit else None,
+                limit=limit,
+            )
+        )
+    return found
+
+
+def label_drift(
+    perturbed: Sequence[bool | None], base: Sequence[bool | None], prompt_ids: Sequence[str]
+) -> tuple[Estimate, int]:
+    """Drift in another bias: mean of label(perturbed) − label(base), and how many pairs were left out as unparsed.
+
+    Args:
+        perturbed: Whether the biased side exhibits the other bias; None where the label could not be parsed. Length n.
+        base: The same for the unbiased side.
+        prompt_ids: Cluster of each pair. Length n.
+
+    Returns:
+        A share difference; positive means that the other bias came along. With it, the number of pairs left out.
+
+    Raises:
+        DataError: Lengths differ, or no pair has both labels.
+    """
+    if not len(perturbed) == len(base) == len(prompt_ids):
+        raise DataError(f"{len(perturbed)} and {len(base)} labels for {len(prompt_ids)} pairs: one each is needed")
+    rows = [
+        (float(first), float(second), prompt)
+        for first, second, prompt in zip(perturbed, base, prompt_ids, strict=True)
+        if first is not None and second is not None
+    ]
+    if not rows:
+        raise DataError(f"none of {len(prompt_ids)} pairs has a parsed label on both sides")
+    first_labels, second_labels, kept = zip(*rows, strict=True)
+    return paired_change(second_labels, first_labels, kept), len(prompt_ids) - len(rows)
+
+
+def embedding_similarity(
+    perturbed: Sequence[str], base: Sequence[str], encode: Encoder, prompt_ids: Sequence[str], rng: np.random.Generator
+) -> Estimate:
+    """Mean cosine similarity of the two sides (1: same direction), with a prompt-clustered interval.
+
+    Raises:
+        DataError: Lengths differ, or the encoder gave a wrong shape, a value that is not finite, or a zero vector.
+    """
+    n = len(prompt_ids)
+    if not len(perturbed) == len(base) == n:
+        raise DataError(f"{len(perturbed)} and {len(base)} texts for {n} pairs: one each is needed")
+    vectors = np.asarray(encode([*perturbed, *base]), dtype=np.float64)
+    if vectors.ndim != 2 or len(vectors) != 2 * n:
+        raise DataError(f"the encoder gave shape {vectors.shape} for {2 * n} texts: (texts, dimensions) is needed")
+    norms = np.linalg.norm(vectors, axis=1)
+    if not np.isfinite(norms).all() or (norms == 0).any():
+        raise DataError(f"{int((~(norms > 0)).sum())} of {2 * n} embeddings are zero or not finite: no cosine exists")
+    unit = vectors / norms[:, None]
+    return bootstrap_mean((unit[:n] * unit[n:]).sum(axis=1), prompt_ids, rng).estimate("cosine")
+
+
+def paired_features(
+    perturbed: Mapping[str, ArrayLike], base: Mapping[str, ArrayLike], n: int
+) -> dict[str, tuple[FloatArray, FloatArray]]:
+    """Both sides of each feature as arrays of shape (n,).
+
+    Raises:
+        DataError: No pairs, sides that differ in features or length, or values that are not finite.
+    """
+    if n == 0:
+        raise DataError("no pairs: drift of nothing cannot be measured")
+    if missing := set(perturbed) ^ set(base):
+        raise DataError(f"measured on one side only: {', '.join(sorted(missing))}; drift needs both sides")
+    sides = {}
+    for name in perturbed:
+        pair = np.asarray(perturbed[name], dtype=np.float64), np.asarray(base[name], dtype=np.float64)
+        for side in pair:
+            if side.shape != (n,):
+                raise DataError(f"{name}: shape {side.shape} for {n} pairs: one value a pair and side is needed")
+            if not np.isfinite(side).all():
+                raise DataError(f"{name}: {int((~np.isfinite(side)).sum())} of {n} values are NaN or infinite")
+        sides[name] = pair
+    return sides
+
+
+def _scaled(drawn: Bootstrapped, by: float) -> Estimate:
+    found = drawn.estimate("standard deviations")
+    return Estimate(
+        value=found.value / by,
+        low=found.low / by,
+        high=found.high / by,
+        n=found.n,
+        n_prompts=found.n_prompts,
+        unit=found.unit,
+        method=found.method,
+    )

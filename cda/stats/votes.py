@@ -1,0 +1,315 @@
+"""People's raw votes: majorities under a stated tie rule, agreement, and the noise ceiling of a second majority."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln, logsumexp
+
+from cda.arrays import FloatArray
+from cda.errors import DataError
+from cda.records import Exclusions, Preference, count_reasons
+from cda.results.base import Estimate, Missing
+from cda.results.skew import Agreement, Leading, Level, NoiseCeiling
+from cda.stats.bootstrap import bootstrap_sums
+from cda.stats.proportions import share, wilson
+
+Counts = NDArray[np.int64]
+"""Votes of each item in the order of `WORDS`. Shape (n, 3)."""
+
+WORDS: tuple[Preference, ...] = ("perturbed", "base", "tie")
+TieRule = Literal["drop", "half", "as-released"]
+_PERTURBED, _BASE, _TIE = range(3)
+_ALPHA_DRAWS = 1_000
+_CEILING_DRAWS = 4_000
+_ROUNDING = 1e-12  # an interval narrower than this has no spread behind it
+_CORRELATIONS = np.arange(0.005, 1.0, 0.01)  # grid of how alike two votes on one item are
+
+
+@dataclass(frozen=True, slots=True)
+class Majority:
+    """What most people preferred, item by item.
+
+    Attributes:
+        target: 1 perturbed, 0 base, 0.5 neither (rule `half` only); 0.5 as a filler where `used` is False. Shape (n,).
+        used: Items that count. Shape (n,).
+        rule: How ties and splits were treated.
+        exclusions: Items that do not count, by reason.
+    """
+
+    target: FloatArray
+    used: NDArray[np.bool_]
+    rule: TieRule
+    exclusions: Exclusions
+
+
+def count_votes(votes: Sequence[Sequence[str]]) -> Counts:
+    """Votes of each item as counts of (perturbed, base, tie); an item may have any number, none included.
+
+    Raises:
+        DataError: No items, no votes at all, or a vote that is none of the three words.
+    """
+    if not len(votes):
+        raise DataError("no items: without votes nothing about people can be estimated")
+    counts = np.zeros((len(votes), len(WORDS)), dtype=np.int64)
+    column = {word: at for at, word in enumerate(WORDS)}
+    for item, words in enumerate(votes):
+        for word in words:
+            if word not in column:
+                raise DataError(f"item {item}: vote '{word}' is none of {', '.join(WORDS)}")
+            counts[item, column[word]] += 1
+    if not counts.any():
+        raise DataError(f"no votes on any of {len(votes)} items: human skew and miscalibration cannot be estimated")
+    return counts
+
+
+def majority(counts: Counts, rule: TieRule, released: Sequence[Preference | None] | None = None) -> Majority:
+    """Most frequent word of each item; where it is `tie`, or two words lead together (a split), the rule decides.
+
+    Args:
+        counts: From `count_votes`. Shape (n, 3).
+        rule: `drop` leaves ties and splits out; `half` counts them half for each side; `as-released` takes
+            `released` for every item and leaves its ties out.
+        released: Aggregated label of each item, for `as-released`. Length n.
+
+    Raises:
+        DataError: `as-released` without one label an item, or no item left with a preferred side.
+    """
+    if rule == "as-released":
+        if released is None or len(released) != len(counts):
+            raise DataError(f"the tie rule as-released needs one released label for each of {len(counts)} items")
+        words: Sequence[str] = [one or "no label" for one in released]
+    else:
+        words = leading_words(counts)
+    target = np.array([{"perturbed": 1.0, "base": 0.0}.get(word, 0.5) for word in words])
+    sided = np.isin(words, ("perturbed", "base"))
+    used = sided | np.isin(words, ("tie", "split")) if rule == "half" else sided
+    exclusions = Exclusions(len(words), count_reasons([w for w, keep in zip(words, used, strict=True) if not keep]))
+    if not sided.any():
+        raise DataError(
+            f"no item has a majority for one side ({exclusions}): whom people prefer, and whether a model agrees, "
+            "cannot be estimated"
+        )
+    return Majority(target, used, rule, exclusions)
+
+
+def assumed_ties(n: int) -> Majority:
+    """Where nobody voted: both sides of every item are taken to be worth the same. An assumption, and no one's opinion."""
+    return Majority(np.full(n, 0.5), np.ones(n, dtype=bool), "half", Exclusions(n, {}))
+
+
+def leading_words(counts: Counts) -> list[Leading]:
+    """Most frequent word of each item: one of `WORDS`, `split` where two lead together, or `no votes`."""
+    top = counts.max(axis=1)
+    leaders = (counts == top[:, None]).sum(axis=1)
+    best = counts.argmax(axis=1)
+    return [
+        "no votes" if not top[item] else "split" if leaders[item] > 1 else WORDS[best[item]]
+        for item in range(len(counts))
+    ]
+
+
+def agreement(counts: Counts, item_ids: Sequence[str], rng: np.random.Generator, level: Level = "nominal") -> Agreement:
+    """Mean majority share with Wilson's 95% interval, and Krippendorff's alpha with one from resampled clusters of items.
+
+    Alpha is Krippendorff's (2011, "Computing Krippendorff's alpha-reliability"); its interval takes the draws in which alpha
+    is defined. Where the votes give it none, `alpha` says why; the majority share stands.
+
+    Args:
+        counts: From `count_votes`. Shape (n, 3).
+        item_ids: Cluster of each item, such as its prompt. Length n.
+        rng: For the draws.
+        level: Distance between words for alpha.
+
+    Raises:
+        DataError: No item with two votes.
+    """
+    several = counts.sum(axis=1) >= 2
+    used, ids = counts[several], np.asarray(item_ids, dtype=str)[several]
+    exclusions = Exclusions(len(counts), {"fewer than two votes": int((~several).sum())} if not several.all() else {})
+    if not several.any():
+        raise DataError(f"no item of {len(counts)} has two votes: agreement between people cannot be estimated")
+    n_votes = int(used.sum())
+    top = share(used.max(axis=1) / used.sum(axis=1), ids.tolist(), n_votes / len(used))
+    try:
+        alpha: Estimate | Missing = _estimated_alpha(used, ids, rng, level)
+    except DataError as problem:
+        alpha = Missing(reason=str(problem))
+    return Agreement(majority_share=top, alpha=alpha, level=level, n_votes=n_votes, exclusions=exclusions)
+
+
+def _estimated_alpha(used: Counts, ids: NDArray[np.str_], rng: np.random.Generator, level: Level) -> Estimate:
+    """Krippendorff's alpha with its interval.
+
+    Raises:
+        DataError: One word throughout (chance agreement is then full), or in too many draws.
+    """
+    if (used.sum(axis=0) > 0).sum() < 2:
+        raise DataError("every vote is the same word: Krippendorff's alpha is undefined, chance alone would agree")
+    names, item_clusters = np.unique(ids, return_inverse=True)
+    members = [np.flatnonzero(item_clusters == cluster) for cluster in range(len(names))]
+    draws = []
+    for _ in range(_ALPHA_DRAWS):
+        picked = np.concatenate([members[one] for one in rng.integers(0, len(names), len(names))])
+        if (used[picked].sum(axis=0) > 0).sum() > 1:
+            draws.append(_alpha(used[picked], level))
+    if len(draws) < 0.99 * _ALPHA_DRAWS:
+        raise DataError(
+            f"{len(names)} prompts, in which too few votes differ: drawn again, they often hold one word alone, so that "
+            "Krippendorff's alpha has no interval"
+        )
+    value, (low, high) = _alpha(used, level), np.quantile(draws, (0.025, 0.975))
+    bounds, method = (min(value, float(low)), max(value, float(high))), "prompt-clustered bootstrap 95%"
+    agreed = _agreeing_pairs(used)
+    if float(np.ptp(agreed)) <= _ROUNDING:
+        # Every item is as split as every other, or none is: alpha in proportion, if as many pairs of votes disagreed as
+        # Wilson's interval of their share allows. Of items that all agree, those that did not would do so by chance.
+        rate = share(agreed, ids.tolist())
+        expected = float(1 - ((used.sum(axis=0) / used.sum()) ** 2).sum())
+        by_rate = (1 - value) / (1 - rate.value) if rate.value < 1 else 1 / expected
+        bounds = max(-1.0, 1 - by_rate * (1 - rate.low)), max(value, 1 - by_rate * (1 - rate.high))
+        method = "from Wilson 95% over prompts"
+    return Estimate(
+        value=value, low=bounds[0], high=bounds[1], n=len(used), n_prompts=len(names), unit="alpha", method=method
+    )
+
+
+def _agreeing_pairs(counts: Counts) -> FloatArray:
+    """Share of the pairs of votes on each item that are the same word. Shape (n,)."""
+    totals = counts.sum(axis=1)
+    return np.asarray((counts * (counts - 1)).sum(axis=1) / (totals * (totals - 1)))
+
+
+def noise_ceiling(
+    counts: Counts, first: Majority, item_ids: Sequence[str], rng: np.random.Generator, n_votes: int | None = None
+) -> NoiseCeiling:
+    """Miscalibration of a second, independent majority of people against `first`, under a stated vote model.
+
+    The model: an item's votes are independent draws from its own shares of (perturbed, base, tie), and these shares
+    come from a Dirichlet around the pooled shares of all votes (half a vote added to each word). How much items differ,
+    ρ = 1 / (1 + Σα), has a flat prior on (0, 1) and is integrated out on a grid, so that few votes are shrunk as far as
+    the data ask for. Given ρ, everything is exact: second votes follow the Dirichlet-multinomial predictive
+    distribution of the item's own votes, and every outcome is enumerated. Plugging in raw shares instead would be far
+    too optimistic: three votes that agree would then agree for ever.
+
+    Not a bound on a model: one that knows the true shares disagrees with `first` less than three more people do.
+
+    Args:
+        counts: From `count_votes`. Shape (n, 3).
+        first: The majority to be matched; its rule is applied to the second one too (`as-released` as `drop`).
+        item_ids: Cluster of each item. Length n.
+        rng: For the interval: clusters are resampled, and ρ is fitted anew in each draw.
+        n_votes: Votes an item of the second majority; by default as many as the item has.
+
+    Raises:
+        DataError: No item with two votes (how far people differ is then unknown), or fewer than two prompts.
+    """
+    totals = counts.sum(axis=1)
+    if totals.max(initial=0) < 2:
+        raise DataError(
+            f"no item of {len(counts)} has two votes: with one vote an item, disagreement between people cannot be "
+            "told from items that differ, so there is no noise ceiling"
+        )
+    if n_votes is not None and n_votes < 1:
+        raise DataError(f"a second majority of {n_votes} votes: at least one is needed")
+    keep = first.used & (totals > 0)
+    if not keep.any():
+        raise DataError("no item has both votes and a majority: a second majority has nothing to be compared with")
+    pooled = (counts.sum(axis=0) + 0.5) / (counts.sum() + 1.5)
+    likelihood = np.zeros((len(counts), len(_CORRELATIONS)))
+    compared, disagreed = np.zeros_like(likelihood), np.zeros_like(likelihood)
+    alphas = (1 / _CORRELATIONS - 1)[:, None] * pooled  # (grid, 3)
+    keys = np.column_stack([counts, np.where(keep, 2 * first.target, -1).astype(np.int64)])
+    patterns, which = np.unique(keys, axis=0, return_inverse=True)
+    for at, pattern in enumerate(patterns):
+        seen, rows = pattern[:3], which == at
+        likelihood[rows] = _dirichlet_multinomial(alphas, seen[None])[:, 0]
+        if pattern[3] < 0:
+            continue
+        outcomes = _outcomes(n_votes or int(seen.sum()))
+        chance = np.exp(_dirichlet_multinomial(alphas + seen, outcomes))  # (grid, outcomes)
+        second = majority_targets(outcomes)
+        counted = np.ones(len(outcomes)) if first.rule == "half" else (second != 0.5).astype(float)
+        compared[rows] = chance @ counted
+        disagreed[rows] = chance @ (counted * np.abs(second - pattern[3] / 2))
+    columns = np.hstack([likelihood, disagreed, compared])
+    found = bootstrap_sums(columns, item_ids, _ceiling, rng, n_draws=_CEILING_DRAWS)
+    low, high = min(found.low, found.value), max(found.high, found.value)
+    method = "Dirichlet-multinomial vote model, prompt-clustered bootstrap 95%"
+    if high - low <= _ROUNDING:
+        # Every item has the same votes: no draw differs, which does not show that no other prompt would.
+        low, high = wilson(found.value * found.n_clusters, found.n_clusters)
+        method = "Dirichlet-multinomial vote model, Wilson 95% over prompts"
+    estimate = Estimate(
+        value=found.value,
+        low=low,
+        high=high,
+        n=int(keep.sum()),
+        n_prompts=found.n_clusters,
+        unit="share",
+        method=method,
+    )
+    correlation = float(_posterior(likelihood.sum(axis=0)) @ _CORRELATIONS)
+    return NoiseCeiling(miscalibration=estimate, vote_correlation=correlation, n_votes=n_votes)
+
+
+def majority_targets(counts: Counts) -> FloatArray:
+    """1 where most votes are for the perturbed side, 0 for the base, 0.5 where neither leads alone. Shape (n,)."""
+    others = np.sort(counts[:, [_BASE, _TIE]], axis=1)[:, 1], np.sort(counts[:, [_PERTURBED, _TIE]], axis=1)[:, 1]
+    return np.asarray(0.5 + 0.5 * (counts[:, _PERTURBED] > others[0]) - 0.5 * (counts[:, _BASE] > others[1]))
+
+
+def _ceiling(sums: FloatArray) -> FloatArray:
+    """Ceiling from sums over items of (log-likelihood, disagreed, compared) on the grid; NaN where none is compared."""
+    log_likelihood, disagreed, compared = np.split(sums, 3, axis=1)
+    posterior = _posterior(log_likelihood)
+    weight = (posterior * compared).sum(axis=1)
+    value: FloatArray = np.full(len(sums), np.nan)
+    np.divide((posterior * disagreed).sum(axis=1), weight, out=value, where=weight > 0)
+    return value
+
+
+def _posterior(log_likelihood: FloatArray) -> FloatArray:
+    """Weights of the grid of vote correlations under a flat prior, along the last axis."""
+    return np.asarray(np.exp(log_likelihood - logsumexp(log_likelihood, axis=-1, keepdims=True)))
+
+
+def _dirichlet_multinomial(alphas: FloatArray, outcomes: Counts) -> FloatArray:
+    """Log-probability of each outcome under each Dirichlet: (g, 3) and (m, 3) to (g, m)."""
+    size = outcomes.sum(axis=1)
+    ways = gammaln(size + 1) - gammaln(outcomes + 1).sum(axis=1)
+    total = alphas.sum(axis=1)[:, None]
+    gained = (gammaln(alphas[:, None, :] + outcomes) - gammaln(alphas)[:, None, :]).sum(axis=2)
+    return np.asarray(ways + gammaln(total) - gammaln(total + size) + gained)
+
+
+def _outcomes(n_votes: int) -> Counts:
+    """All ways in which `n_votes` votes can fall on three words. Shape (m, 3)."""
+    return np.array([(a, b, n_votes - a - b) for a in range(n_votes + 1) for b in range(n_votes + 1 - a)])
+
+
+def _alpha(counts: Counts, level: Level) -> float:
+    """Krippendorff's alpha of items with two votes or more: 1 − observed over expected disagreement.
+
+    Both come from the coincidence matrix: every pair of votes on one item, weighted by 1 / (votes on it − 1).
+    """
+    ordered = counts[:, [_BASE, _TIE, _PERTURBED]].astype(float)
+    ordered = ordered[ordered.sum(axis=1) > 1]
+    weighted = ordered / (ordered.sum(axis=1, keepdims=True) - 1)
+    coincidences = ordered.T @ weighted - np.diag(weighted.sum(axis=0))
+    totals = coincidences.sum(axis=0)
+    distance = _distances(totals, level)
+    expected = (np.outer(totals, totals) * distance).sum() / (totals.sum() - 1)
+    return float(1 - (coincidences * distance).sum() / expected)
+
+
+def _distances(totals: FloatArray, level: Level) -> FloatArray:
+    """Squared distance of each two words: 1 for any two (nominal), or by the votes that lie between them (ordinal)."""
+    if level == "nominal":
+        return 1 - np.eye(len(totals))
+    below = np.cumsum(totals) - totals / 2
+    return np.asarray((below[:, None] - below[None, :]) ** 2)

@@ -1,0 +1,1 @@
+"""Human studies: contrasts for people to judge, and their votes back."""

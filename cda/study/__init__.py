@@ -1,1 +1,0 @@
-"""Human studies: which people judge which contrasts, on which page, and what their answers say."""

@@ -1,1 +1,0 @@
-"""Counterfactual pairs and the supplementary pairs beside them."""

@@ -1,0 +1,255 @@
+"""A text's score is its own: not its batch's, its neighbours', nor the padding's."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from cda.errors import ModelError
+from cda.models.load import ModelSpec, RewardModel, load_reward_model
+from cda.models.template import Encoded
+from cda.records import user_prompt
+from cda.scorers import classifier
+from cda.scorers.classifier import ClassifierScorer, batches, token_batches, windows
+from cda.scorers.many import ManyTextsScorer
+from cda.scorers.protocols import TextScore
+
+if TYPE_CHECKING:
+    from conftest import ModelMaker, Texts
+
+TOLERANCE = 1e-4  # fp32; measured 5e-6 on scores between -4 and 4
+
+
+def load(folder: Path, max_length_tokens: int = 64) -> RewardModel:
+    return load_reward_model(ModelSpec(str(folder), "fp32", max_length_tokens))
+
+
+def alone_and_unpadded(reward_model: RewardModel, texts: Texts) -> list[float]:
+    """Scores without the scorer: one text, no padding, no mask."""
+    import torch
+
+    scores = []
+    for prompt, response in zip(texts.prompts, texts.responses, strict=True):
+        ids = torch.tensor([reward_model.template.encode(prompt, response).ids], device=reward_model.model.device)
+        with torch.no_grad():
+            scores.append(reward_model.model(input_ids=ids).logits[0, 0].item())
+    return scores
+
+
+@pytest.fixture(scope="module")
+def reference(llama: Path, texts: Texts) -> list[float]:
+    scores = alone_and_unpadded(load(llama), texts)
+    assert np.ptp(scores) > 1  # else every comparison below would be empty
+    return scores
+
+
+@pytest.mark.parametrize(
+    "tokenizer",
+    [
+        {},
+        {"padding_side": "left"},
+        {"pad": "</s>"},
+        {"pad": "</s>", "padding_side": "left"},
+        {"pad": None},
+        {"pad": None, "eos": False},
+    ],
+    ids=["right", "left", "pad-is-eos", "pad-is-eos-left", "no-pad", "no-pad-no-eos"],
+)
+def test_scores_are_the_unpadded_ones_whatever_the_tokenizer_pads_with_and_where(
+    llama_maker: ModelMaker,
+    texts: Texts,
+    reference: list[float],
+    tokenizer: dict[str, object],
+    request: pytest.FixtureRequest,
+) -> None:
+    reward_model = load(llama_maker(f"score-{request.node.callspec.id}", **tokenizer))
+    for batch_tokens in (1, 100, 8192):
+        scores = ClassifierScorer(reward_model, batch_tokens).score(texts.prompts, texts.responses)
+        np.testing.assert_allclose(scores, reference, atol=TOLERANCE, rtol=0)
+
+
+def test_plain_text_that_ends_in_the_padding_token_scores_the_same_padded_and_alone(
+    llama_maker: ModelMaker, texts: Texts
+) -> None:
+    reward_model = load(llama_maker("score-plain-pad-eos", chat_template=None, pad="</s>"))
+    encoded = reward_model.template.encode(texts.prompts[0], texts.responses[0])
+    assert encoded.ids[-1] == reward_model.template.pad_token_id
+    scores = ClassifierScorer(reward_model).score(texts.prompts, texts.responses)
+    np.testing.assert_allclose(scores, alone_and_unpadded(reward_model, texts), atol=TOLERANCE, rtol=0)
+
+
+def test_bert_scores_are_the_unpadded_ones(bert: Path, texts: Texts) -> None:
+    reward_model = load(bert)
+    expected = alone_and_unpadded(reward_model, texts)
+    assert np.ptp(expected) > 0.1
+    for batch_tokens in (1, 8192):
+        scores = ClassifierScorer(reward_model, batch_tokens).score(texts.prompts, texts.responses)
+        np.testing.assert_allclose(scores, expected, atol=TOLERANCE, rtol=0)
+
+
+def test_scores_do_not_depend_on_order_or_neighbours(llama: Path, texts: Texts, reference: list[float]) -> None:
+    scorer = ClassifierScorer(load(llama))
+    rows = np.random.default_rng(0).permutation(len(reference))
+    shuffled = scorer.score([texts.prompts[row] for row in rows], [texts.responses[row] for row in rows])
+    np.testing.assert_allclose(shuffled, np.array(reference)[rows], atol=TOLERANCE, rtol=0)
+    shortest_with_longest = [0, len(reference) - 1]
+    two = scorer.score(
+        [texts.prompts[row] for row in shortest_with_longest], [texts.responses[row] for row in shortest_with_longest]
+    )
+    np.testing.assert_allclose(two, [reference[0], reference[-1]], atol=TOLERANCE, rtol=0)
+
+
+def test_the_number_of_cut_texts_is_counted_anew_each_time(llama: Path, words: Callable[..., str]) -> None:
+    scorer = ClassifierScorer(load(llama, max_length_tokens=12))
+    prompt = user_prompt(words(2))  # with BOS and four marks, five words of response fit
+    scorer.score([prompt] * 3, [words(5), words(6), words(9)])
+    assert scorer.n_truncated == 2
+    scorer.score([prompt], [words(5)])
+    assert scorer.n_truncated == 0
+
+
+def test_texts_that_differ_only_past_the_cut_score_the_same(llama: Path, words: Callable[..., str]) -> None:
+    scorer = ClassifierScorer(load(llama, max_length_tokens=12))
+    prompt = user_prompt(words(2))
+    first, second, other = scorer.score([prompt] * 3, [words(8), words(9), words(8, start=20)])
+    assert first == pytest.approx(second, abs=TOLERANCE)
+    assert abs(first - other) > 0.01
+
+
+def test_nothing_to_score_is_an_empty_array(llama: Path) -> None:
+    assert ClassifierScorer(load(llama)).score([], []).shape == (0,)
+
+
+def test_rewards_that_are_no_numbers_are_one_clear_error(llama: Path, texts: Texts) -> None:
+    import torch
+
+    reward_model = load(llama)
+    broken = reward_model.template.encode(user_prompt("good"), "bad").ids
+    with torch.no_grad():
+        # `good` alone is broken, so only the texts that hold it are.
+        reward_model.model.model.embed_tokens.weight[broken[2]] = float("nan")
+    scorer = ClassifierScorer(reward_model)
+    assert np.isfinite(scorer.score(texts.prompts, texts.responses)).all()
+    with pytest.raises(ModelError) as error:
+        scorer.score([*texts.prompts, user_prompt("good")], [*texts.responses, "bad"])
+    assert str(error.value) == (
+        f"{llama}: 1 of 13 rewards are NaN or infinite (first: text 12). Try model.precision=fp32"
+    )
+
+
+@pytest.mark.parametrize(
+    ("lengths", "batch_tokens", "expected"),
+    [
+        ([3, 9, 5, 5, 2], 10, [[1], [2, 3], [0, 4]]),
+        ([3, 9, 5, 5, 2], 1, [[1], [2], [3], [0], [4]]),
+        ([3, 9, 5, 5, 2], 45, [[1, 2, 3, 0, 4]]),
+        ([3, 9, 5, 5, 2], 44, [[1, 2, 3, 0], [4]]),
+        ([4, 4], 7, [[0], [1]]),
+        ([4, 4], 8, [[0, 1]]),
+        ([], 8, []),
+    ],
+)
+def test_batches_hold_similar_lengths_within_the_budget_longest_first(
+    lengths: list[int], batch_tokens: int, expected: list[list[int]]
+) -> None:
+    encoded = [Encoded([0] * length, False) for length in lengths]
+    assert list(batches(encoded, batch_tokens)) == expected
+
+
+def test_plain_text_with_an_end_mark_is_read_at_that_mark_as_the_stock_model_does(
+    llama_maker: ModelMaker, texts: Texts
+) -> None:
+    """Without a padding token, a stock model scores one text at its last token: the end mark it was trained on."""
+    import torch
+    from transformers import AutoModelForSequenceClassification
+
+    folder = llama_maker("stock-no-pad", pad=None, chat_template=None)
+    reward_model = load(folder)
+    stock = AutoModelForSequenceClassification.from_pretrained(str(folder)).eval()
+    assert stock.config.pad_token_id is None
+    expected = []
+    for prompt, response in zip(texts.prompts, texts.responses, strict=True):
+        ids = reward_model.template.encode(prompt, response).ids
+        assert ids[-1] == reward_model.template.tokenizer.eos_token_id
+        with torch.no_grad():
+            expected.append(stock(input_ids=torch.tensor([ids])).logits[0, 0].item())
+    scores = ClassifierScorer(reward_model).score(texts.prompts, texts.responses)
+    np.testing.assert_allclose(scores, expected, atol=TOLERANCE)
+
+
+def test_windows_hold_a_limited_number_of_characters_longest_first(
+    llama: Path, words: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(classifier, "WINDOW_CHARACTERS", 500)
+    template = load(llama).template
+    prompts = [user_prompt("w1 w2")] * 6
+    responses = [words(count) for count in (1, 90, 70, 2, 60, 200)]
+    found = list(windows(template, prompts, responses))
+    # 200 words are a window of their own; the short texts count for 128 characters each.
+    assert [list(window) for window in found] == [[5], [1], [2, 4], [0, 3]]
+    for window in found:
+        assert window == {row: template.encode(prompts[row], responses[row]) for row in window}
+
+
+def test_no_more_than_three_windows_are_held_at_once(
+    llama: Path, words: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside the window that is scored, one is being tokenized; a third may have just been used up."""
+    monkeypatch.setattr(classifier, "WINDOW_CHARACTERS", 400)
+    template, encoded = load(llama).template, list[int]()
+    real = template.encode
+    monkeypatch.setattr(template, "encode", lambda *text: encoded.append(1) or real(*text))
+    n = 300
+    found = windows(template, [user_prompt("w1")] * n, [words(3, start=row) for row in range(n)])
+    for used, window in enumerate(itertools.islice(found, 5)):
+        assert len(window) == 3
+        assert len(encoded) <= 3 * (used + 2)
+
+
+def test_what_fills_no_batch_waits_for_the_next_window() -> None:
+    def given(*lengths: int, start: int) -> dict[int, Encoded]:
+        return {start + at: Encoded([0] * length, False) for at, length in enumerate(lengths)}
+
+    found = token_batches(iter([given(5, 5, 4, start=0), {}, given(4, 3, 2, 9, start=3), {}]), 10)
+    assert [batch.rows for batch in found] == [[0, 1], [6], [2, 3], [4, 5]]
+    assert list(token_batches(iter([]), 10)) == [] == list(token_batches(iter([{}]), 10))
+
+
+def test_scores_are_the_same_however_small_the_windows(
+    llama: Path, texts: Texts, reference: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scorer = ClassifierScorer(load(llama), 100)
+    for size in (1, 300, 1000):
+        monkeypatch.setattr(classifier, "WINDOW_CHARACTERS", size)
+        np.testing.assert_allclose(scorer.score(texts.prompts, texts.responses), reference, atol=TOLERANCE, rtol=0)
+
+
+def test_a_text_that_cannot_be_encoded_is_one_clear_error(llama_maker: ModelMaker, texts: Texts) -> None:
+    folder = llama_maker("score-refuses", chat_template="{{ raise_exception('no system turn') }}")
+    with pytest.raises(ModelError, match=r"chat template refuses a conversation .*no system turn"):
+        ClassifierScorer(load(folder)).score(texts.prompts, texts.responses)
+
+
+def test_long_texts_are_left_out_on_demand_and_come_last(llama: Path, words: Callable[..., str]) -> None:
+    scorer = ManyTextsScorer(load(llama, max_length_tokens=12), over_length="drop")
+    prompts, responses = [user_prompt(words(2))] * 3, [words(5), words(6), words(1)]
+    found = dict(itertools.chain(*(finished := list(scorer.in_batches(prompts, responses)))))
+    assert finished[-1] == [(1, TextScore(None))]
+    whole = ClassifierScorer(scorer.reward_model).score(prompts, responses)
+    assert [found[row].reward for row in (0, 2)] == pytest.approx([whole[0], whole[2]], abs=TOLERANCE)
+    assert all(one.read is None for one in found.values())
+
+
+def test_batches_can_be_computed_elsewhere(llama: Path, texts: Texts) -> None:
+    def lengths(batches: object) -> Iterator[object]:
+        return ((batch, np.array([float(len(one)) for one in batch.ids])) for batch in reversed(list(batches)))
+
+    scorer = ClassifierScorer(load(llama), 100)
+    found = dict(itertools.chain(*scorer.in_batches(texts.prompts, texts.responses, compute=lengths)))
+    encoded = scorer.reward_model.template.encode_all(texts.prompts, texts.responses)
+    assert [found[row].reward for row in range(12)] == [len(one.ids) for one in encoded]

@@ -1,0 +1,551 @@
+"""Many texts: each distinct one computed once, kept at once, the same whoever computes it; long ones treated as asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from devices import on_a_cpu
+from summed import summed_model
+
+from cda.arrays import FloatArray
+from cda.errors import ModelError
+from cda.models.load import ModelSpec, Precision, RewardModel, load_reward_model
+from cda.models.template import Encoded
+from cda.records import Prompt, user_prompt
+from cda.run import fingerprint
+from cda.scorers import classifier, engine
+from cda.scorers import many as many_texts
+from cda.scorers.cache import ScoreCache, scope_of
+from cda.scorers.classifier import ClassifierScorer
+from cda.scorers.compared import Rewards, Text, distinct_texts, text_id
+from cda.scorers.engine import score_texts
+from cda.scorers.many import ManyTextsScorer, n_workers
+from cda.scorers.protocols import StreamingScorer, TextScore
+
+if TYPE_CHECKING:
+    from conftest import Texts
+
+ROOT = Path(__file__).parent.parent.parent
+BIN = Path(sys.executable).parent
+TOLERANCE = 1e-4
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+
+
+@pytest.fixture(scope="module")
+def reward_model(llama: Path) -> RewardModel:
+    return load_reward_model(ModelSpec(str(llama), "fp32", 24))
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Iterator[ScoreCache]:
+    with ScoreCache(tmp_path / "scores.sqlite") as opened:
+        yield opened
+
+
+@pytest.fixture
+def asked(texts: Texts) -> list[Text]:
+    """Twelve texts, eight of them cut at 24 tokens, and two of them asked for twice."""
+    rows = list(zip(texts.prompts, texts.responses, strict=True))
+    return [*rows, rows[3], rows[8]]
+
+
+class Counting(ManyTextsScorer):
+    """Counts the texts that really go through the model."""
+
+    n_computed = 0
+
+    def _forward(self, ids: list[list[int]]) -> FloatArray:
+        self.n_computed += len(ids)
+        return super()._forward(ids)
+
+
+def test_each_distinct_text_is_computed_once_and_gets_its_own_reward(
+    reward_model: RewardModel, asked: list[Text]
+) -> None:
+    scorer = Counting(reward_model, 100)
+    found = score_texts(scorer, asked)
+    assert scorer.n_computed == 12 == found.n_texts == len(found.rewards)
+    assert list(found.rewards) == [text_id(*text) for text in asked[:12]]
+    alone = ClassifierScorer(reward_model, 1)
+    for prompt, response in asked:
+        assert found.of(prompt, response) == pytest.approx(alone.score([prompt], [response])[0], abs=TOLERANCE)
+    assert np.ptp(list(found.rewards.values())) > 1
+    with pytest.raises(KeyError):
+        found.of(user_prompt("never asked"), "")
+
+
+def test_it_says_what_its_scorer_says(reward_model: RewardModel, asked: list[Text]) -> None:
+    scorer = ClassifierScorer(reward_model)
+    distinct = distinct_texts(asked)
+    values = scorer.score([prompt for prompt, _ in distinct.values()], [text for _, text in distinct.values()])
+    rewards = dict(zip(distinct, map(float, values), strict=True))
+    found = score_texts(ClassifierScorer(reward_model), asked)
+    assert found.rewards == rewards
+    assert found.read == {name: cut for name, cut in zip(rewards, scorer.read, strict=True) if cut is not None}
+    assert found.n_truncated == scorer.n_truncated == 8 and found.n_cached == 0
+
+
+def test_a_cache_hit_computes_nothing_and_loses_nothing(
+    reward_model: RewardModel, asked: list[Text], cache: ScoreCache, words: Callable[..., str]
+) -> None:
+    prompt = user_prompt(words(3))
+    same = [(prompt, words(40)), (prompt, words(41))]  # the same to the model: they differ after the cut alone
+    scope, scorer = scope_of(reward_model), Counting(reward_model, 100)
+    first = score_texts(scorer, [*asked, *same], cache=cache, scope=scope)
+    assert (scorer.n_computed, first.n_cached, len(cache)) == (13, 0, 14)  # the two are one to the model
+    again = Counting(reward_model, 100)
+    second = score_texts(again, [*same, *asked], cache=cache, scope=scope)
+    assert (again.n_computed, second.n_cached, second.n_texts) == (0, 14, 14)
+    assert (second.rewards, second.read) == (first.rewards, first.read)
+    assert second.n_truncated == first.n_truncated == 10
+    margin = Rewards(second.rewards, second.read).margins([(prompt, words(40), words(41))])
+    assert np.isnan(margin).all()
+
+
+def test_what_is_new_alone_is_computed_and_another_scope_computes_all(
+    reward_model: RewardModel, asked: list[Text], cache: ScoreCache
+) -> None:
+    score_texts(ClassifierScorer(reward_model), asked[:5], cache=cache, scope="one")
+    scorer = Counting(reward_model)
+    found = score_texts(scorer, asked, cache=cache, scope="one")
+    assert (scorer.n_computed, found.n_cached, found.n_texts) == (7, 5, 12)
+    score_texts(scorer, asked, cache=cache, scope="two")
+    assert scorer.n_computed == 7 + 12
+    with pytest.raises(ValueError, match="scope"):
+        score_texts(scorer, asked, cache=cache)
+
+
+def test_every_batch_is_on_disk_before_the_next(
+    reward_model: RewardModel, asked: list[Text], cache: ScoreCache, tmp_path: Path
+) -> None:
+    with ScoreCache(tmp_path / "scores.sqlite") as other:
+
+        class Looking(Counting):
+            def _forward(self, ids: list[list[int]]) -> FloatArray:
+                assert len(other) == self.n_computed
+                return super()._forward(ids)
+
+        scorer = Looking(reward_model, 60)
+        score_texts(scorer, asked, cache=cache, scope="s")
+        assert len(other) == scorer.n_computed == 12
+
+
+KILLED = """
+import os, signal, sys
+from summed import summed_model
+from cda.records import user_prompt
+from cda.scorers.cache import ScoreCache
+from cda.scorers.classifier import ClassifierScorer
+from cda.scorers.engine import score_texts
+
+class Killed(ClassifierScorer):
+    batches = 0
+    def _forward(self, ids):
+        found = super()._forward(ids)
+        self.batches += 1
+        print(len(ids), flush=True)
+        if self.batches == 4:  # computed, and not handed on
+            os.kill(os.getpid(), signal.SIGKILL)
+        return found
+
+texts = [(user_prompt("w1 w2"), " ".join(f"w{(row + at) % 60}" for at in range(1 + row % 9))) for row in range(60)]
+score_texts(Killed(summed_model(), 80), texts, cache=ScoreCache(sys.argv[1]), scope="s")
+"""
+
+
+def test_a_kill_loses_the_batch_under_way_and_no_more(tmp_path: Path) -> None:
+    path = tmp_path / "scores.sqlite"
+    process = subprocess.run(
+        [sys.executable, "-P", "-c", KILLED, str(path)],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        cwd=ROOT,
+    )
+    assert process.returncode == -9, process.stderr
+    sizes = list(map(int, process.stdout.split()))
+    assert len(sizes) == 4
+    texts = [(user_prompt("w1 w2"), " ".join(f"w{(row + at) % 60}" for at in range(1 + row % 9))) for row in range(60)]
+    with ScoreCache(path) as cache:
+        assert len(cache) == sum(sizes[:3]) > 0
+        scorer = Counting(summed_model(), 80)
+        resumed = score_texts(scorer, texts, cache=cache, scope="s")
+    assert resumed.n_cached == sum(sizes[:3]) and scorer.n_computed == 60 - resumed.n_cached
+    fresh = score_texts(ClassifierScorer(summed_model(), 80), texts)
+    assert np.ptp(list(fresh.rewards.values())) > 1
+    assert list(resumed.rewards) == list(fresh.rewards)
+    np.testing.assert_allclose(list(resumed.rewards.values()), list(fresh.rewards.values()), atol=TOLERANCE)
+
+
+def test_long_texts_are_dropped_where_that_is_asked_cached_or_not(
+    reward_model: RewardModel, asked: list[Text], cache: ScoreCache
+) -> None:
+    cut = score_texts(ClassifierScorer(reward_model), asked)
+    scorer = Counting(reward_model, over_length="drop")
+    for n_cached in (0, 4):
+        found = score_texts(scorer, asked, cache=cache, scope="s")
+        assert set(found.dropped) == set(cut.read) and len(found.dropped) == 8
+        assert found.rewards.keys() == cut.rewards.keys() - cut.read.keys()
+        assert (found.n_texts, found.n_truncated, found.n_cached) == (12, 0, n_cached)
+    assert scorer.n_computed == 4
+    assert [found.of(*text) is None for text in asked] == [text_id(*text) in cut.read for text in asked]
+    # Kept by a run that cut them, they are still too long.
+    score_texts(ClassifierScorer(reward_model), asked, cache=cache, scope="s")
+    found = score_texts(scorer, asked, cache=cache, scope="s")
+    assert set(found.dropped) == set(cut.read) and found.n_cached == 12
+
+
+def test_long_texts_are_refused_before_any_is_scored(
+    reward_model: RewardModel, asked: list[Text], cache: ScoreCache
+) -> None:
+    with pytest.raises(ModelError) as error:
+        score_texts(ManyTextsScorer(reward_model, over_length="refuse"), asked, cache=cache, scope="s")
+    # The longest: a prompt of 6 words, a response of 45, five marks of the template.
+    assert str(error.value).endswith(
+        ": 8 of 12 texts are longer than 24 tokens, the longest has 56. Raise model.max_length_tokens where the model reads "
+        "more, or have such texts cut or dropped"
+    )
+    assert len(cache) == 0
+    short = [text for text in asked if len(text[1].split()) < 10]
+    assert score_texts(ManyTextsScorer(reward_model, over_length="refuse"), short).n_texts == 3
+
+
+@pytest.mark.parametrize(("longest", "n_long"), [(128, 0), (127, 1)])
+def test_lengths_are_those_of_the_pair_form_too(
+    bert: Path, words: Callable[..., str], longest: int, n_long: int
+) -> None:
+    reward_model = load_reward_model(ModelSpec(str(bert), "fp32", longest))
+    texts = [(user_prompt(words(25)), words(100)), (user_prompt(words(1)), words(1))]  # with three marks 128 tokens
+    assert len(score_texts(ManyTextsScorer(reward_model, over_length="drop"), texts).dropped) == n_long
+    if n_long:
+        with pytest.raises(ModelError, match="1 of 2 texts are longer than 127 tokens, the longest has 128"):
+            score_texts(ManyTextsScorer(reward_model, over_length="refuse"), texts)
+
+
+def test_rewards_that_are_no_numbers_are_refused_and_the_others_kept(
+    llama: Path, asked: list[Text], cache: ScoreCache
+) -> None:
+    import torch
+
+    reward_model = load_reward_model(ModelSpec(str(llama), "fp32", 64))
+    broken = reward_model.template.encode(user_prompt("good"), "bad").ids
+    with torch.no_grad():
+        reward_model.model.model.embed_tokens.weight[broken[2]] = float("nan")
+    with pytest.raises(ModelError) as error:
+        score_texts(ClassifierScorer(reward_model), [(user_prompt("good"), "bad"), *asked], cache=cache, scope="s")
+    assert str(error.value) == (
+        f"{llama}: 1 of 13 rewards are NaN or infinite (first: response 'bad'). Try model.precision=fp32"
+    )
+    assert len(cache) == 12
+
+
+def test_no_texts_give_no_rewards(reward_model: RewardModel, cache: ScoreCache) -> None:
+    found = score_texts(ManyTextsScorer(reward_model, workers=2, load=_never), [], cache=cache, scope="s")
+    assert (found.n_texts, found.n_truncated, found.n_cached) == (0, 0, 0)
+
+
+def _never() -> RewardModel:
+    raise AssertionError("there is nothing to load a model for")
+
+
+class Served(StreamingScorer):
+    """A scorer that hands out rewards out of order, has none for a text that is too long, and once fails."""
+
+    name = "served"
+
+    def __init__(self, fails_after: int = 99) -> None:
+        self.fails_after = fails_after
+
+    def stream(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> Iterator[tuple[list[int], FloatArray]]:
+        for done, row in enumerate(reversed(range(len(prompts)))):
+            if done == self.fails_after:
+                raise ModelError("the server is gone")
+            yield [row], np.array([float(len(responses[row])) if len(responses[row]) < 5 else np.nan])
+
+
+def test_rewards_that_come_out_of_order_find_their_texts_and_outlive_a_failure(cache: ScoreCache) -> None:
+    texts = [(user_prompt("p"), "x" * length) for length in (3, 1, 9, 2)]
+    with pytest.raises(ModelError, match="the server is gone"):
+        score_texts(Served(fails_after=1), texts, cache=cache, scope="s")
+    assert len(cache) == 1
+    found = score_texts(Served(), texts, cache=cache, scope="s")
+    assert found.rewards == {text_id(*texts[row]): float(len(texts[row][1])) for row in (0, 1, 3)}
+    assert found.dropped == (text_id(*texts[2]),) and found.n_cached == 1
+
+
+def test_memory_does_not_grow_with_the_number_of_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside some numbers for each text, and not its token ids."""
+
+    class Template:
+        def encode(self, prompt: Prompt, response: str) -> Encoded:  # noqa: ARG002
+            return Encoded([1000 + at for at in range(200)], False)
+
+    monkeypatch.setattr(classifier, "WINDOW_CHARACTERS", 20_000)
+    prompt = user_prompt("p" * 200)
+
+    def peak_bytes(n: int) -> int:
+        tracemalloc.start()
+        found = classifier.windows(Template(), [prompt] * n, ["r" * 200] * n)  # type: ignore[arg-type]
+        assert sum(len(batch.rows) for batch in classifier.token_batches(found, 2000)) == n
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return peak
+
+    small, large = peak_bytes(500), peak_bytes(10_000)
+    assert small > 50 * 200 * 8  # a window was really held
+    assert large - small < 9_500 * 150  # the ids of a text take 7,200
+
+
+@on_a_cpu
+def test_the_number_of_workers(reward_model: RewardModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    many = 10**12
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    monkeypatch.setattr(many_texts, "_free_bytes", lambda: None)
+    assert n_workers("auto", reward_model, many) == 4
+    assert n_workers("auto", reward_model, 10_000) == 1  # would take less long than loading
+    assert n_workers(3, reward_model, 1) == 3
+    model_bytes = sum(one.numel() * 4 for one in reward_model.model.parameters())
+    monkeypatch.setattr(many_texts, "_free_bytes", lambda: 5 * model_bytes)
+    assert n_workers("auto", reward_model, many) == 2
+    monkeypatch.setattr(many_texts, "_free_bytes", lambda: model_bytes)
+    assert n_workers("auto", reward_model, many) == 1
+    monkeypatch.setattr(many_texts, "_free_bytes", lambda: None)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert n_workers("auto", reward_model, many) == 1
+    monkeypatch.delenv("WORLD_SIZE")
+    monkeypatch.setattr(type(reward_model.model), "device", torch.device("cuda"))
+    assert n_workers("auto", reward_model, many) == 1 == n_workers(1, reward_model, many)
+    with pytest.raises(ModelError, match="workers=2: the model is on a GPU"):
+        n_workers(2, reward_model, many)
+
+
+def test_free_memory_is_read() -> None:
+    free = many_texts._free_bytes()
+    assert free is None or 2**20 < free < 2**50
+
+
+def test_workers_score_the_same_in_the_same_order(asked: list[Text], cache: ScoreCache) -> None:
+    here = score_texts(ClassifierScorer(summed_model(), 60), asked)
+    scorer = Counting(summed_model(), 60, workers=2, load=summed_model)
+    found = score_texts(scorer, asked, cache=cache, scope="s")
+    assert scorer.n_computed == 0 and len(cache) == 12 and found.n_truncated > 0
+    assert (list(found.rewards), found.read) == (list(here.rewards), here.read)
+    np.testing.assert_allclose(list(found.rewards.values()), list(here.rewards.values()), atol=TOLERANCE, rtol=0)
+    with pytest.raises(ValueError, match="how to load"):
+        Counting(summed_model(), workers=2)
+
+
+LAUNCHED = """
+import json, os, signal, sys
+from pathlib import Path
+from summed import summed_model
+from cda.models.load import ModelSpec, load_reward_model
+from cda.records import user_prompt
+from cda.scorers.cache import ScoreCache, scope_of
+from cda.scorers.classifier import ClassifierScorer
+from cda.scorers.engine import score_texts
+
+folder, what = Path(sys.argv[2]), sys.argv[3]
+
+class Counting(ClassifierScorer):
+    n_computed = n_tokens = 0
+    def _forward(self, ids):
+        if os.environ["RANK"] == "1" and what == "fails":
+            raise ValueError("something odd")
+        if os.environ["RANK"] == "1" and what == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.n_computed += len(ids)
+        self.n_tokens += sum(map(len, ids))
+        return super()._forward(ids)
+
+texts = [(user_prompt("w1 w2"), " ".join(f"w{(row * at) % 60}" for at in range(1 + 7 * row % 43))) for row in range(61)]
+# A real model where the scores matter, and one that needs no time to load where only the end of a process does.
+reward_model = load_reward_model(ModelSpec(sys.argv[1], "fp32", 24)) if what == "works" else summed_model()
+scope = scope_of(reward_model) if what == "works" else "summed"
+scorer = Counting(reward_model, 100)
+for _ in range(2):
+    found = score_texts(
+        scorer, texts, cache=ScoreCache(folder / "scores.sqlite"), scope=scope, launched=folder / "shared"
+    )
+result = {"rewards": dict(found.rewards), "read": dict(found.read), "n": scorer.n_computed, "tokens": scorer.n_tokens}
+(folder / f"{os.environ['RANK']}.json").write_text(json.dumps(result))
+"""
+
+
+@pytest.fixture
+def launched(tmp_path: Path, llama: Path) -> list[str]:
+    script = tmp_path / "launched.py"
+    script.write_text(LAUNCHED, encoding="utf-8")
+    return [str(script), str(llama), str(tmp_path)]
+
+
+def torchrun(*words: str) -> subprocess.CompletedProcess[str]:
+    program = [str(BIN / "torchrun"), "--standalone", "--nproc_per_node", "2"]
+    return subprocess.run([*program, *words], env=ENVIRONMENT, capture_output=True, text=True, timeout=280, cwd=ROOT)
+
+
+def test_two_launched_processes_share_the_work_and_both_have_the_whole(
+    launched: list[str], tmp_path: Path, reward_model: RewardModel
+) -> None:
+    result = torchrun(*launched, "works")
+    assert result.returncode == 0, result.stderr
+    first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2))
+    assert list(first["rewards"].items()) == list(second["rewards"].items())
+    assert first["read"] == second["read"]
+    texts = [
+        (user_prompt("w1 w2"), " ".join(f"w{(row * at) % 60}" for at in range(1 + 7 * row % 43))) for row in range(61)
+    ]
+    alone = score_texts(ClassifierScorer(reward_model, 100), texts)
+    assert list(first["rewards"]) == list(alone.rewards) and first["read"] == alone.read
+    np.testing.assert_allclose(list(first["rewards"].values()), list(alone.rewards.values()), atol=TOLERANCE, rtol=0)
+    assert first["n"] + second["n"] == alone.n_texts and abs(first["n"] - second["n"]) <= 1
+    assert abs(first["tokens"] - second["tokens"]) <= 24
+
+
+def test_a_killed_process_ends_the_launch(launched: list[str]) -> None:
+    result = torchrun(*launched, "killed")
+    assert result.returncode != 0 and "Signal 9 (SIGKILL)" in result.stderr
+
+
+def test_a_failed_process_is_told_to_the_one_that_waits_without_any_launcher(launched: list[str]) -> None:
+    common = ENVIRONMENT | {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    running = [
+        subprocess.Popen(
+            [sys.executable, *launched, "fails"],
+            env=common | {"RANK": str(number)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+        for number in range(2)
+    ]
+    problems = [process.communicate(timeout=240)[1] for process in running]
+    assert all(process.returncode for process in running)
+    assert "ValueError: something odd" in problems[1]
+    assert (
+        "RunError: process 1 of 2 failed while process 0 waited for process 1: ValueError: something odd" in problems[0]
+    )
+
+
+def test_below_fp32_a_resumed_run_scores_in_the_batches_of_the_whole(llama: Path, texts: Texts, tmp_path: Path) -> None:
+    """8-bit scores move with batch-mates: what is left after a kill must be scored in the same company as without one."""
+    given = list(zip(texts.prompts, texts.responses, strict=True))
+    reward_model = load_reward_model(ModelSpec(str(llama), "8bit", 64))
+    scorer = ClassifierScorer(reward_model, 96)
+    expected = score_texts(scorer, given).rewards
+    with ScoreCache(tmp_path / "cache.sqlite") as cache:
+        whole = score_texts(scorer, given, cache=cache, scope="s")
+        assert whole.rewards == expected
+        assert score_texts(scorer, given, cache=cache, scope="s").n_cached == len(expected)
+        # Other texts beside them, and other company: none of these scores fits.
+        assert score_texts(scorer, given[:5], cache=cache, scope="s").n_cached == 0
+    with ScoreCache(tmp_path / "killed.sqlite") as cache:
+        scope = fingerprint(["s", "batches of 96", list(expected)])
+        cache.keep(scope, [(name, TextScore(reward)) for name, reward in list(expected.items())[::2]])
+        resumed = score_texts(scorer, given, cache=cache, scope="s")
+    assert resumed.n_cached == len(expected) / 2
+    assert resumed.rewards == expected
+
+
+def spaced(n: int) -> list[Text]:
+    """As many texts of rising length, each of them followed by one that differs in spaces alone."""
+    prompt = user_prompt("w1 w2")
+    texts = [" ".join(f"w{(3 * row + at) % 60}" for at in range(2 + row)) for row in range(n)]
+    return [(prompt, one) for text in texts for one in (text, text.replace(" ", "  "))]
+
+
+class Noisy(Counting):
+    """Rewards move with the batch, as they do below fp32."""
+
+    def _forward(self, ids: list[list[int]]) -> FloatArray:
+        return super()._forward(ids) + 1e-3 * self.n_computed
+
+
+def test_texts_of_the_same_token_ids_are_scored_once_and_are_a_tie(reward_model: RewardModel) -> None:
+    texts = spaced(10)
+    scorer = Noisy(reward_model, 40)
+    found = score_texts(scorer, texts)
+    assert scorer.n_computed == 10 and found.n_texts == 20 and found.n_alike == 10
+    pairs = [(prompt, first, second) for (prompt, first), (_, second) in zip(texts[::2], texts[1::2], strict=True)]
+    assert [found.of(prompt, first) for prompt, first, _ in pairs] == [found.of(p, second) for p, _, second in pairs]
+    assert found.compared().margins(pairs).tolist() == [0.0] * 10
+    assert np.ptp(list(found.rewards.values())) > 0
+
+
+def test_a_text_gets_the_kept_reward_of_one_that_is_the_same_to_the_model(
+    reward_model: RewardModel, cache: ScoreCache
+) -> None:
+    texts = spaced(6)
+    first = score_texts(Noisy(reward_model), texts[::2], cache=cache, scope="s")
+    scorer = Noisy(reward_model)
+    both = score_texts(scorer, [*texts[1::2], *texts[::2]], cache=cache, scope="s")
+    assert scorer.n_computed == 0 and both.n_cached == 6
+    assert [both.of(*text) for text in texts[1::2]] == [first.of(*text) for text in texts[::2]]
+
+
+def test_rewards_of_two_processes_are_one_where_the_tokens_are_the_same() -> None:
+    """Each process scores its share; what they have in common is the first one's."""
+    assert engine.one_reward_each({"a": 1.0, "b": 2.0, "c": 3.0}, {"a": "x", "c": "x"}) == {
+        "a": 1.0,
+        "b": 2.0,
+        "c": 1.0,
+    }
+    rewards = Rewards({text_id(user_prompt("q"), "a"): 1.0, text_id(user_prompt("q"), "b"): 1.5},
+                      tokens={text_id(user_prompt("q"), "a"): "x", text_id(user_prompt("q"), "b"): "x"})  # fmt: skip
+    assert rewards.margins([(user_prompt("q"), "a", "b")]).tolist() == [0.0]
+
+
+@pytest.mark.parametrize("n_batches", range(1, 6))
+def test_below_fp32_a_resumed_run_makes_the_batches_of_an_unbroken_one(
+    reward_model: RewardModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_batches: int
+) -> None:
+    """Though what was kept is not computed again, and some texts are the same to the model."""
+    monkeypatch.setattr(ClassifierScorer, "precision", property(lambda _: "8bit"))
+
+    class ByBatch(ClassifierScorer):
+        made = 0
+
+        def _forward(self, ids: list[list[int]]) -> FloatArray:
+            if self.made == n_batches:
+                raise KeyboardInterrupt
+            self.made += 1
+            return super()._forward(ids) + 1e-3 * len(str(ids))
+
+    class Whole(ByBatch):
+        made = -1000
+
+    texts = spaced(12)
+    unbroken = score_texts(Whole(reward_model, 40), texts)
+    with ScoreCache(tmp_path / "scores.sqlite") as cache:
+        with pytest.raises(KeyboardInterrupt):
+            score_texts(ByBatch(reward_model, 40), texts, cache=cache, scope="s")
+        assert 0 < len(cache) < 24
+        resumed = score_texts(Whole(reward_model, 40), texts, cache=cache, scope="s")
+    assert resumed.rewards == unbroken.rewards
+
+
+def test_scores_of_other_batches_are_kept_apart_where_they_count(llama: Path, texts: Texts, tmp_path: Path) -> None:
+    """Whoever scores each text alone, because padding moves a model's scores, is not given the scores that were moved."""
+    given = list(zip(texts.prompts, texts.responses, strict=True))
+
+    def cached(precision: Precision, batch_tokens: int | None) -> int:
+        scorer = ClassifierScorer(load_reward_model(ModelSpec(str(llama), precision, 64)), batch_tokens)
+        with ScoreCache(tmp_path / f"{precision}.sqlite") as cache:
+            return score_texts(scorer, given, cache=cache, scope="s").n_cached
+
+    n = len({*given})
+    assert [cached("fp32", size) for size in (None, 96, 1, 96, 1)] == [0, n, 0, n, n]
+    assert [cached("bf16", size) for size in (None, 96, 1, 96, 1)] == [0, 0, 0, n, n]

@@ -1,0 +1,473 @@
+"""A log-ratio is the sum over the response's tokens, computed by hand from logits, whatever the batch and the padding."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from cda.arrays import FloatArray
+from cda.errors import ModelError
+from cda.models.causal import CausalModel, load_causal_model
+from cda.models.load import ModelSpec, Precision
+from cda.records import Prompt, user_prompt
+from cda.scorers import log_ratio
+from cda.scorers import log_ratio as log_probability
+from cda.scorers.cache import ScoreCache
+from cda.scorers.engine import score_texts
+from cda.scorers.log_ratio import LogRatioScorer, Policy, adapter_off
+
+if TYPE_CHECKING:
+    from conftest import ModelMaker, Texts
+
+TOLERANCE = 1e-4  # fp32; measured 6e-6 on sums between -270 and -18
+CHAT = (
+    "{{ bos_token }}{% for message in messages %}<|{{ message.role }}|> {{ message.content }} <|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def causal_maker(llama_maker: ModelMaker) -> ModelMaker:
+    """Makes a new folder of a tiny random Llama language model; `spread` gives other weights."""
+
+    def make(name: str, spread: float = 0.2, chat_template: str | None = CHAT, **options: Any) -> Path:
+        config = {"initializer_range": spread}
+        return llama_maker(
+            f"log-ratio-{name}", "LlamaForCausalLM", config=config, chat_template=chat_template, **options
+        )
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def policy(causal_maker: ModelMaker) -> CausalModel:
+    return load(causal_maker("policy"))
+
+
+@pytest.fixture(scope="module")
+def reference(causal_maker: ModelMaker) -> CausalModel:
+    return load(causal_maker("reference", spread=0.15))
+
+
+@pytest.fixture(scope="module")
+def with_adapter(causal_maker: ModelMaker, tmp_path_factory: pytest.TempPathFactory) -> CausalModel:
+    """The policy's base with a LoRA adapter that was not left at its neutral start."""
+    folder, target = causal_maker("adapted"), tmp_path_factory.mktemp("adapter")
+    save_adapter(load(folder), target)
+    return load(folder, adapter=target)
+
+
+def load(folder: Path, precision: Precision = "fp32", limit: int = 64, adapter: Path | None = None) -> CausalModel:
+    return load_causal_model(ModelSpec(str(folder), precision, limit), adapter)
+
+
+def save_adapter(causal: CausalModel, target: Path, **options: Any) -> None:
+    import torch
+    from peft import LoraConfig, get_peft_model
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        config = LoraConfig(task_type="CAUSAL_LM", r=4, target_modules=["q_proj", "v_proj"], **options)
+        model = get_peft_model(causal.model, config)
+        for name, weights in model.named_parameters():
+            if "lora_B" in name:
+                torch.nn.init.normal_(weights, std=0.2)
+    model.save_pretrained(str(target))
+
+
+def by_hand(folder: Path | str, causal: CausalModel, texts: Texts) -> list[float]:
+    """log π(response | prompt) without the scorer: the stock model, one text at a time, no padding, no mask.
+
+    The chat template ends a response with one mark, so its tokens are its words and that mark.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(str(folder)).eval()
+    sums = []
+    for prompt, response in zip(texts.prompts, texts.responses, strict=True):
+        ids = causal.template.encode(prompt, response).ids
+        with torch.no_grad():
+            log_softmax = model(input_ids=torch.tensor([ids])).logits[0].double().log_softmax(-1)
+        first = len(prompt[0].content.split()) + 4  # BOS, the user's two marks, the assistant's
+        sums.append(sum(log_softmax[at - 1, ids[at]].item() for at in range(first, len(ids))))
+    return sums
+
+
+@pytest.fixture(scope="module")
+def expected(policy: CausalModel, texts: Texts) -> list[float]:
+    sums = by_hand(policy.spec.name_or_path, policy, texts)
+    assert np.ptp(sums) > 100  # else every comparison below would be empty
+    return sums
+
+
+@pytest.mark.parametrize(
+    "tokenizer",
+    [{}, {"padding_side": "left"}, {"pad": "</s>"}, {"pad": "</s>", "padding_side": "left"}, {"pad": None}],
+    ids=["right", "left", "pad-is-eos", "pad-is-eos-left", "no-pad"],
+)
+def test_log_probabilities_are_the_unpadded_ones_whatever_the_tokenizer_pads_with_and_where(
+    causal_maker: ModelMaker,
+    texts: Texts,
+    expected: list[float],
+    tokenizer: dict[str, Any],
+    request: pytest.FixtureRequest,
+) -> None:
+    causal = load(causal_maker(request.node.callspec.id, **tokenizer))
+    for batch_tokens in (1, 100, 8192):
+        scorer = LogRatioScorer(Policy(causal), None, beta=1.0, batch_tokens=batch_tokens)
+        np.testing.assert_allclose(scorer.score(texts.prompts, texts.responses), expected, atol=TOLERANCE, rtol=0)
+
+
+def test_a_model_that_knows_nothing_gives_each_token_one_over_the_vocabulary(
+    causal_maker: ModelMaker, words: Callable[..., str]
+) -> None:
+    import torch
+
+    causal = load(causal_maker("uniform"))
+    with torch.no_grad():
+        causal.model.lm_head.weight.zero_()
+    vocabulary = causal.model.lm_head.weight.shape[0]
+    prompts = [user_prompt(words(5)), user_prompt(words(1))]
+    scores = LogRatioScorer(Policy(causal), None, beta=1.0).score(prompts, [words(3), words(9)])
+    # The words and the closing mark; the prompt's tokens do not count.
+    np.testing.assert_allclose(scores, [-4 * math.log(vocabulary), -10 * math.log(vocabulary)], rtol=1e-6)
+
+
+def test_the_reward_is_beta_times_the_difference_of_the_sums(
+    policy: CausalModel, reference: CausalModel, texts: Texts, expected: list[float]
+) -> None:
+    base = by_hand(reference.spec.name_or_path, reference, texts)
+    difference = np.array(expected) - np.array(base)
+    assert np.ptp(difference) > 10
+    scores = LogRatioScorer(Policy(policy), Policy(reference), beta=0.3).score(texts.prompts, texts.responses)
+    np.testing.assert_allclose(scores, 0.3 * difference, atol=TOLERANCE, rtol=0)
+
+
+def test_per_token_divides_by_the_words_and_the_closing_mark(
+    policy: CausalModel, reference: CausalModel, texts: Texts
+) -> None:
+    summed = LogRatioScorer(Policy(policy), Policy(reference), beta=2.0).score(texts.prompts, texts.responses)
+    mean = LogRatioScorer(Policy(policy), Policy(reference), beta=2.0, per_token=True)
+    n_tokens = np.array([len(response.split()) + 1 for response in texts.responses])
+    np.testing.assert_allclose(mean.score(texts.prompts, texts.responses), summed / n_tokens, rtol=1e-12)
+
+
+def test_scores_do_not_depend_on_order_or_neighbours(policy: CausalModel, texts: Texts, expected: list[float]) -> None:
+    rows = np.random.default_rng(0).permutation(len(expected))
+    scorer = LogRatioScorer(Policy(policy), None, beta=1.0, batch_tokens=150)
+    shuffled = scorer.score([texts.prompts[row] for row in rows], [texts.responses[row] for row in rows])
+    np.testing.assert_allclose(shuffled, np.array(expected)[rows], atol=TOLERANCE, rtol=0)
+
+
+def test_slices_of_the_logits_change_nothing(
+    policy: CausalModel, texts: Texts, expected: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vocabulary = policy.model.lm_head.weight.shape[0]
+    monkeypatch.setattr(log_probability, "_SLICE_LOGITS", 7 * vocabulary)
+    scores = LogRatioScorer(Policy(policy), None, beta=1.0).score(texts.prompts, texts.responses)
+    np.testing.assert_allclose(scores, expected, atol=TOLERANCE, rtol=0)
+
+
+def test_the_output_layer_runs_at_the_responses_positions_only(policy: CausalModel, texts: Texts) -> None:
+    seen: list[tuple[int, ...]] = []
+    hook = policy.model.lm_head.register_forward_hook(lambda _module, _inputs, output: seen.append(tuple(output.shape)))
+    try:
+        LogRatioScorer(Policy(policy), None).score(texts.prompts, texts.responses)
+    finally:
+        hook.remove()
+    n_tokens = sum(len(response.split()) + 1 for response in texts.responses)
+    assert seen == [(n_tokens, policy.model.lm_head.weight.shape[0])]
+
+
+def test_a_model_outside_the_library_gives_all_logits_and_the_same_scores(
+    policy: CausalModel, texts: Texts, expected: list[float]
+) -> None:
+    from transformers import LlamaForCausalLM
+
+    class HomeMade(LlamaForCausalLM):  # type: ignore[misc]
+        def forward(self, input_ids: Any, attention_mask: Any) -> Any:  # knows no logits_to_keep
+            return super().forward(input_ids=input_ids, attention_mask=attention_mask)
+
+    model = HomeMade.from_pretrained(policy.spec.name_or_path).eval()
+    causal = CausalModel(model, policy.template, policy.spec)
+    scores = LogRatioScorer(Policy(causal), None, beta=1.0).score(texts.prompts, texts.responses)
+    np.testing.assert_allclose(scores, expected, atol=TOLERANCE, rtol=0)
+
+
+@pytest.mark.parametrize("precision", ["8bit", "bf16"])
+def test_lower_precision_stays_near(
+    causal_maker: ModelMaker, texts: Texts, expected: list[float], precision: Precision
+) -> None:
+    causal = load(causal_maker(f"lower-{precision}"), precision)
+    scores = LogRatioScorer(Policy(causal), None, beta=1.0).score(texts.prompts, texts.responses)
+    assert np.abs(scores - expected).max() > 0  # it is another precision
+    np.testing.assert_allclose(scores, expected, rtol=0.02, atol=1)
+
+
+def test_a_model_against_itself_is_exactly_zero(policy: CausalModel, texts: Texts) -> None:
+    scores = LogRatioScorer(Policy(policy), Policy(policy)).score(texts.prompts, texts.responses)
+    assert scores.tolist() == [0.0] * len(texts.prompts)
+
+
+def test_switching_an_adapter_off_is_the_base_loaded_alone(with_adapter: CausalModel, texts: Texts) -> None:
+    base = load(Path(with_adapter.spec.name_or_path))
+    own = LogRatioScorer(Policy(with_adapter), adapter_off(with_adapter))
+    two = LogRatioScorer(Policy(with_adapter), Policy(base))
+    rewards = own.score(texts.prompts, texts.responses)
+    assert np.abs(rewards).max() > 0.1
+    assert rewards.tolist() == two.score(texts.prompts, texts.responses).tolist()
+    assert rewards.tolist() == own.score(texts.prompts, texts.responses).tolist()  # and it was switched on again
+    off = LogRatioScorer(adapter_off(with_adapter), Policy(base)).score(texts.prompts, texts.responses)
+    assert off.tolist() == [0.0] * len(off)
+
+
+def test_an_adapter_s_scores_are_those_of_the_merged_model(with_adapter: CausalModel, texts: Texts) -> None:
+    merged = load(Path(with_adapter.spec.name_or_path), adapter=with_adapter.adapter).model.merge_and_unload()
+    alone = CausalModel(merged.eval(), with_adapter.template, with_adapter.spec)
+    expected = LogRatioScorer(Policy(alone), None).score(texts.prompts, texts.responses)
+    scores = LogRatioScorer(Policy(with_adapter), None).score(texts.prompts, texts.responses)
+    np.testing.assert_allclose(scores, expected, atol=TOLERANCE, rtol=0)
+
+
+def test_nothing_to_switch_off_and_biases_that_stay_are_refused(
+    policy: CausalModel, causal_maker: ModelMaker, tmp_path: Path
+) -> None:
+    assert message_of(lambda: adapter_off(policy)) == (
+        f"{policy.name}: has no adapter to switch off; give a reference model of its own"
+    )
+    folder = causal_maker("biased")
+    save_adapter(load(folder), tmp_path, bias="all")
+    assert message_of(lambda: adapter_off(load(folder, adapter=tmp_path))) == (
+        f"{tmp_path}: trained the base's biases too (bias=all), which stay when it is switched off. "
+        "Load the base once more as the reference"
+    )
+
+
+def test_rewards_are_those_that_trl_logs_for_the_same_pairs(
+    policy: CausalModel, reference: CausalModel, words: Callable[..., str], tmp_path: Path
+) -> None:
+    """TRL's own DPOTrainer: its template, its mask of the prompt, its sums, its β."""
+    pytest.importorskip("trl")
+    from datasets import Dataset
+    from trl import DPOConfig, DPOTrainer
+
+    prompts: list[Prompt] = [user_prompt(words(2 + row, start=row)) for row in range(4)]
+    sides = {
+        "chosen": [words(3 + 2 * row, start=5 * row) for row in range(4)],
+        "rejected": [words(9 - 2 * row, start=7 * row) for row in range(4)],
+    }
+    columns: dict[str, list[Any]] = {"prompt": [[{"role": "user", "content": one[0].content}] for one in prompts]}
+    columns |= {side: [[{"role": "assistant", "content": one}] for one in told] for side, told in sides.items()}
+    data = Dataset.from_dict(columns)
+    config = DPOConfig(
+        output_dir=str(tmp_path),
+        beta=0.25,
+        max_length=64,
+        per_device_eval_batch_size=4,
+        use_cpu=True,
+        bf16=False,
+        report_to=[],
+    )
+    trainer = DPOTrainer(
+        model=policy.spec.name_or_path,
+        ref_model=load(Path(reference.spec.name_or_path)).model,
+        args=config,
+        train_dataset=data,
+        eval_dataset=data,
+        processing_class=policy.template.tokenizer,
+    )
+    logged = trainer.evaluate()
+    scorer = LogRatioScorer(Policy(policy), Policy(reference), beta=0.25)
+    rewards = {side: scorer.score(prompts, told) for side, told in sides.items()}
+    assert logged["eval_rewards/chosen"] == pytest.approx(rewards["chosen"].mean(), abs=TOLERANCE)
+    assert logged["eval_rewards/rejected"] == pytest.approx(rewards["rejected"].mean(), abs=TOLERANCE)
+    margins = rewards["chosen"] - rewards["rejected"]
+    assert logged["eval_rewards/accuracies"] == pytest.approx((margins > 0).mean())
+    assert logged["eval_loss"] == pytest.approx(np.log1p(np.exp(-margins)).mean(), abs=TOLERANCE)
+
+
+def test_the_number_of_cut_texts_is_counted_anew_and_what_was_read_is_named(
+    causal_maker: ModelMaker, words: Callable[..., str]
+) -> None:
+    causal = load(causal_maker("cut"), limit=12)
+    scorer = LogRatioScorer(Policy(causal), None)
+    prompt = user_prompt(words(2))  # six tokens before the response; five words and the closing mark fit
+    first, second, other, _ = scorer.score([prompt] * 4, [words(8), words(9), words(8, start=20), words(5)])
+    assert scorer.n_truncated == 3
+    assert first == second != other
+    assert scorer.read[0] == scorer.read[1] != scorer.read[2]
+    assert scorer.read[3] is None
+    scorer.score([prompt], [words(5)])
+    assert (scorer.n_truncated, scorer.read) == (0, [None])
+
+
+def test_a_prompt_that_fills_everything_costs_its_own_text_alone(
+    causal_maker: ModelMaker, words: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One such prompt among thousands must not stop the others, nor may it get a number that stands for none."""
+    causal, asked = load(causal_maker("filled"), limit=12), []
+    monkeypatch.setattr(log_ratio, "_CHUNK", 2)
+    count = log_ratio.log_probabilities
+    monkeypatch.setattr(log_ratio, "log_probabilities", lambda *one: (asked.append(len(one[1])), count(*one))[1])
+    scorer = LogRatioScorer(Policy(causal), None, beta=1.0)
+    prompts = [user_prompt(words(n)) for n in (2, 8, 3, 9, 1)]
+    alone = scorer.score([prompts[0], prompts[2], prompts[4]], [words(3)] * 3)
+    found = scorer.score(prompts, [words(3)] * 5)
+    np.testing.assert_allclose(found[[0, 2, 4]], alone, atol=TOLERANCE)
+    assert np.isnan(found[[1, 3]]).all() and (scorer.n_too_long, scorer.n_truncated) == (2, 0)
+    texts = [(prompt, words(3)) for prompt in prompts]
+    with ScoreCache(tmp_path / "scores.sqlite") as cache:
+        scores = score_texts(scorer, texts, cache=cache, scope="s")
+        assert (len(scores.rewards), len(scores.dropped), scores.n_texts) == (3, 2, 5)
+        assert [scores.of(*text) is None for text in texts] == [False, True, False, True, False]
+        asked.clear()
+        again = score_texts(scorer, texts, cache=cache, scope="s")
+    assert (again.rewards, again.n_cached) == (scores.rewards, 3)
+    assert sum(asked) == 0
+
+
+def test_texts_that_are_known_cost_nothing_and_one_bar_counts_the_others(
+    policy: CausalModel, reference: CausalModel, words: Callable[..., str], monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr(log_ratio, "_CHUNK", 2)
+    scorer = LogRatioScorer(Policy(policy), Policy(reference), label="scoring")
+    prompts, responses = [user_prompt("w1")] * 6, [words(n) for n in range(2, 8)]
+    groups = list(scorer.in_batches(prompts, responses, skip=frozenset({0, 1, 4})))
+    assert [[row for row, _ in group] for group in groups] == [[2, 3], [4, 5]]
+    shown = capsys.readouterr().err
+    # Of each policy rows 0 and 1 are behind it from the start; row 4 shares its group with one that is not known.
+    assert "4/12 texts" in shown and "12/12 texts" in shown and "policy and reference" in shown
+    assert shown.count("\n") == 1
+
+
+def test_nothing_to_score_is_an_empty_array(policy: CausalModel, reference: CausalModel) -> None:
+    assert LogRatioScorer(Policy(policy), Policy(reference)).score([], []).shape == (0,)
+
+
+def test_log_probabilities_that_are_no_numbers_are_one_clear_error(causal_maker: ModelMaker, texts: Texts) -> None:
+    import torch
+
+    causal = load(causal_maker("broken"))
+    broken = causal.template.encode(user_prompt("good"), "bad").ids[2]
+    with torch.no_grad():
+        causal.model.model.embed_tokens.weight[broken] = float("nan")
+    scorer = LogRatioScorer(Policy(causal), None)
+    assert np.isfinite(scorer.score(texts.prompts, texts.responses)).all()
+    assert message_of(lambda: scorer.score([*texts.prompts, user_prompt("good")], [*texts.responses, "bad"])) == (
+        f"{causal.name}: 1 of 13 rewards are NaN or infinite (first: text 12). Try model.precision=fp32"
+    )
+
+
+def with_words(folder: Path, added: Sequence[str]) -> None:
+    """Give the folder's tokenizer more words."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(str(folder))
+    tokenizer.add_tokens(list(added))
+    tokenizer.save_pretrained(str(folder))
+
+
+def test_a_reference_with_another_vocabulary_is_refused(policy: CausalModel, causal_maker: ModelMaker) -> None:
+    folder = causal_maker("other-vocabulary")
+    with_words(folder, ["x1", "x2"])
+    other = load(folder)
+    highest = len(policy.template.tokenizer)
+    assert message_of(lambda: LogRatioScorer(Policy(policy), Policy(other))) == (
+        f"{policy.name} and {folder}: their vocabularies differ in 2 tokens (first: 'x1', id None against {highest}), "
+        "so they read no common tokens. The reference must be the model that the policy was trained from"
+    )
+    assert message_of(lambda: LogRatioScorer(Policy(other), None).score([user_prompt("w1")], ["x1"])) == (
+        f"{folder}: the texts hold token {highest} ('x1'), but the model knows {highest} tokens. "
+        "Its tokenizer belongs to another model"
+    )
+
+
+def test_a_padding_token_that_training_added_is_no_mismatch(
+    causal_maker: ModelMaker, texts: Texts, expected: list[float]
+) -> None:
+    from transformers import AutoTokenizer
+
+    folder, base = causal_maker("pad-added"), load(causal_maker("pad-missing", pad=None))
+    tokenizer = AutoTokenizer.from_pretrained(str(folder))
+    tokenizer.add_special_tokens({"pad_token": "<added>"})
+    tokenizer.save_pretrained(str(folder))
+    causal = load(folder)
+    assert causal.template.pad_token_id >= causal.model.lm_head.weight.shape[0]
+    LogRatioScorer(Policy(causal), Policy(base))
+    scores = LogRatioScorer(Policy(causal), None, beta=1.0).score(texts.prompts, texts.responses)
+    np.testing.assert_allclose(scores, expected, atol=TOLERANCE, rtol=0)
+
+
+def test_a_padding_token_that_ends_texts_must_be_the_same(causal_maker: ModelMaker) -> None:
+    folder, base = causal_maker("pad-moved", pad="</s>"), load(causal_maker("pad-kept", pad="</s>"))
+    file = folder / "tokenizer.json"
+    content = json.loads(file.read_text())
+    content["model"]["vocab"]["</s>"] = 70
+    for token in content["added_tokens"]:
+        token["id"] = {2: 70}.get(token["id"], token["id"])
+    file.write_text(json.dumps(content))
+    assert "differ in 1 tokens (first: '</s>', id 70 against 2)" in message_of(
+        lambda: LogRatioScorer(Policy(load(folder)), Policy(base))
+    )
+
+
+def test_a_reference_that_reads_fewer_tokens_is_refused(policy: CausalModel, causal_maker: ModelMaker) -> None:
+    folder = causal_maker("shorter")
+    assert message_of(lambda: LogRatioScorer(Policy(policy), Policy(load(folder, limit=32)))) == (
+        f"{folder}: reads 32 tokens at most and {policy.name} 64; set model.max_length_tokens=32 for both"
+    )
+
+
+@pytest.mark.parametrize("beta", [0.0, -0.1, math.nan, math.inf])
+def test_beta_must_be_positive(policy: CausalModel, beta: float) -> None:
+    assert message_of(lambda: LogRatioScorer(Policy(policy), None, beta=beta)).startswith(f"beta={beta}: ")
+
+
+def test_names_units_and_notes_say_what_was_compared(
+    policy: CausalModel, with_adapter: CausalModel, causal_maker: ModelMaker
+) -> None:
+    own = LogRatioScorer(Policy(with_adapter), adapter_off(with_adapter))
+    assert own.name == f"{with_adapter.name} against {with_adapter.name} (adapter off)"
+    assert own.unit == "0.1 × log-ratio (sum over tokens, nats)"
+    assert own.notes() == []
+    alone = LogRatioScorer(Policy(policy), None, beta=1.0, per_token=True)
+    assert (alone.name, alone.unit) == (policy.name, "1 × log-probability (mean per token, nats)")
+    assert alone.notes() == ["No reference model: the reward is the policy's log-probability, not a log-ratio."]
+    plain = load(causal_maker("other-template", chat_template=None), "bf16")
+    assert LogRatioScorer(Policy(policy), Policy(plain)).notes() == [
+        "The reference has another chat template; the policy's is used for both.",
+        "Policy and reference differ in precision (fp32, bf16); the log-ratio holds that difference too.",
+    ]
+
+
+def message_of(call: Callable[[], object]) -> str:
+    with pytest.raises(ModelError) as error:
+        call()
+    return str(error.value)
+
+
+def test_texts_of_the_same_tokens_are_scored_once(
+    policy: CausalModel, words: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_ratio, "_CHUNK", 2)
+    computed: list[int] = []
+    real = log_ratio.log_probabilities
+
+    def noisy(causal: CausalModel, spans: Sequence[Any], *rest: Any) -> FloatArray:
+        computed.append(len(spans))
+        return real(causal, spans, *rest) + 1e-3 * len(computed)
+
+    monkeypatch.setattr(log_ratio, "log_probabilities", noisy)
+    responses = [words(4), words(5), words(4).replace(" ", "  "), words(6), words(5).replace(" ", "  ")]
+    scores = score_texts(LogRatioScorer(Policy(policy), None), [(user_prompt("w1"), text) for text in responses])
+    assert computed == [2, 1, 0]
+    found = [scores.of(user_prompt("w1"), text) for text in responses]
+    assert found[0] == found[2] and found[1] == found[4] and len(set(found)) == 3

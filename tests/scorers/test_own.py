@@ -1,0 +1,358 @@
+"""A user's own scorer: found, called with messages, and every mistake named at the user's own file and line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from textwrap import dedent
+
+import numpy as np
+import pytest
+
+from cda.errors import ModelError
+from cda.records import Message, Prompt, user_prompt
+from cda.scorers.judge import BothOrders
+from cda.scorers.own import OwnPairwise, OwnPointwise, own_scorer
+from cda.scorers.own_code import is_own, own_files
+
+PROMPTS: list[Prompt] = [
+    user_prompt("one"),
+    (Message("system", "be brief"), Message("user", "two"), Message("assistant", "hm"), Message("user", "three words")),
+    user_prompt("four"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _search_path() -> Iterator[None]:
+    path, modules = list(sys.path), set(sys.modules)
+    yield
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        if not name.startswith(("cda", "numpy", "torch")):
+            del sys.modules[name]
+
+
+def written(folder: Path, code: str, name: str = "mine.py") -> str:
+    (folder / name).write_text(dedent(code))
+    return str(folder / name)
+
+
+def pointwise(folder: Path, code: str, batch_rows: int = 256) -> OwnPointwise:
+    scorer = own_scorer(f"{written(folder, code)}:score", batch_rows)
+    assert isinstance(scorer, OwnPointwise)
+    return scorer
+
+
+def test_a_function_of_two_parameters_gives_rewards(tmp_path: Path) -> None:
+    code = """
+    calls = []
+
+    def score(prompts, responses, weight=10):
+        calls.append(prompts)
+        return [weight * len(prompt) + len(response) for prompt, response in zip(prompts, responses)]
+    """
+    scorer = pointwise(tmp_path, code)
+    rewards = scorer.score(PROMPTS, ["a", "bb", "ccc"])
+    assert rewards.tolist() == [11.0, 42.0, 13.0]
+    assert rewards.dtype == np.float64
+    seen = scorer.code.function.__globals__["calls"][0]
+    # Messages in one shape, also where there is one only.
+    assert seen[0] == [{"role": "user", "content": "one"}]
+    assert [turn["role"] for turn in seen[1]] == ["system", "user", "assistant", "user"]
+
+
+def test_a_function_of_three_parameters_gives_preferences(tmp_path: Path) -> None:
+    code = """
+    def score(prompts, first, second):
+        return [float("nan") if a == b else 1 if len(a) > len(b) else -1 for a, b in zip(first, second)]
+    """
+    scorer = own_scorer(f"{written(tmp_path, code)}:score")
+    assert isinstance(scorer, OwnPairwise)
+    margins = scorer.margin(PROMPTS, ["long", "s", "same"], ["s", "long", "same"])
+    assert margins[:2].tolist() == [1.0, -1.0]
+    assert np.isnan(margins[2])
+    assert scorer.orders == BothOrders(n_unread=1, n_half_read=0, n_flipped=0, position_bias=0.0)
+
+
+def pairwise(folder: Path, code: str, batch_rows: int = 256) -> OwnPairwise:
+    scorer = own_scorer(f"{written(folder, code)}:score", batch_rows)
+    assert isinstance(scorer, OwnPairwise)
+    return scorer
+
+
+def test_a_taste_for_the_first_place_cancels_and_is_counted(tmp_path: Path) -> None:
+    scorer = pairwise(tmp_path, "def score(prompts, first, second): return [1.0] * len(first)")
+    assert scorer.margin(PROMPTS, ["a", "b", "c"], ["d", "e", "f"]).tolist() == [0.0, 0.0, 0.0]
+    assert scorer.orders == BothOrders(n_flipped=3, position_bias=1.0)
+
+
+def test_a_margin_is_half_of_the_difference_between_the_orders(tmp_path: Path) -> None:
+    code = """
+    def score(prompts, first, second):
+        return [{"good": 0.75, "bad": -0.25, "same": 0.25}[one] for one in first]
+    """
+    scorer = pairwise(tmp_path, code)
+    margins = scorer.margin(PROMPTS, ["good", "bad", "same"], ["bad", "good", "same"])
+    assert margins.tolist() == [0.5, -0.5, 0.0]
+    assert scorer.orders == BothOrders(n_flipped=1, position_bias=0.25)
+
+
+def test_a_verdict_in_one_order_alone_counts_unless_both_are_needed(tmp_path: Path) -> None:
+    code = "def score(p, first, second): return [float('nan') if one == 'a' else 1.0 for one in first]"
+    scorer = pairwise(tmp_path, code)
+    assert scorer.margin(PROMPTS[:1], ["a"], ["b"]).tolist() == [-1.0]
+    assert scorer.orders == BothOrders(n_half_read=1)
+    assert np.isnan(replace(scorer, both_orders=True).margin(PROMPTS[:1], ["a"], ["b"])).all()
+
+
+def test_calls_of_both_orders_hold_no_more_rows_than_are_allowed(tmp_path: Path) -> None:
+    code = """
+    calls = []
+
+    def score(prompts, first, second):
+        calls.append((list(first), list(second)))
+        return [0.0] * len(first)
+    """
+    scorer = pairwise(tmp_path, code, batch_rows=2)
+    scorer.margin(PROMPTS, ["a", "b", "c"], ["x", "y", "z"])
+    assert scorer.code.function.__globals__["calls"] == [
+        (["a", "b"], ["x", "y"]), (["x", "y"], ["a", "b"]), (["c"], ["z"]), (["z"], ["c"]),
+    ]  # fmt: skip
+
+
+def test_what_was_made_of_one_order_is_another_result(tmp_path: Path) -> None:
+    """A finished stage of an older version is not taken for one in which both orders were asked."""
+    settings = pairwise(tmp_path, "def score(prompts, first, second): return [0]").code.settings
+    assert settings["orders"] == "both"
+    assert "orders" not in pointwise(tmp_path, "def score(prompts, responses): return [0]").code.settings
+
+
+def test_a_package_of_the_current_folder_and_an_object_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "ownpackage"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "length.py").write_text("def of(text):\n    return len(text)\n")
+    written(
+        package,
+        """
+        from .length import of
+
+        class Model:
+            def __init__(self, sign):
+                self.sign = sign
+            def reward(self, prompts, responses):
+                return [self.sign * of(one) for one in responses]
+            __call__ = reward
+
+        shorter = Model(-1)
+        """,
+        "models.py",
+    )
+    monkeypatch.chdir(tmp_path)
+    for name in ("ownpackage.models:shorter", "ownpackage.models:shorter.reward"):
+        scorer = own_scorer(name)
+        assert isinstance(scorer, OwnPointwise)
+        assert scorer.name == name
+        assert scorer.score(PROMPTS[:2], ["a", "bbb"]).tolist() == [-1.0, -3.0]
+
+
+def test_a_file_imports_what_lies_beside_it_and_hides_no_module(tmp_path: Path) -> None:
+    written(tmp_path, "FACTOR = 3\n", "besides_mine.py")
+    code = "from besides_mine import FACTOR\ndef score(prompts, responses):\n    return [FACTOR] * len(responses)\n"
+    scorer = own_scorer(f"{written(tmp_path, code, 'json.py')}:score")
+    assert isinstance(scorer, OwnPointwise)
+    assert scorer.score(PROMPTS[:1], ["x"]).tolist() == [3.0]
+    import json
+
+    assert json.loads("1") == 1
+
+
+def test_calls_hold_so_many_rows_and_keep_what_came_before_an_error(tmp_path: Path) -> None:
+    code = """
+    def score(prompts, responses):
+        if "bad" in responses:
+            raise ValueError("no such word")
+        return [len(responses)] * len(responses)
+    """
+    scorer = pointwise(tmp_path, code, batch_rows=2)
+    kept: dict[int, float] = {}
+    with pytest.raises(ModelError, match=r"mine\.py:4: ValueError: no such word \(.*texts 5 to 5\)"):
+        for rows, rewards in scorer.stream([PROMPTS[0]] * 5, ["a", "b", "c", "d", "bad"]):
+            kept |= dict(zip(rows, rewards.tolist(), strict=True))
+    assert kept == {0: 2.0, 1: 2.0, 2: 2.0, 3: 2.0}
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        "[1, 2, 3]",
+        "(1.0, 2, 3.0)",
+        "__import__('numpy').array([1, 2, 3], 'float32')",
+        "__import__('torch').tensor([1.0, 2, 3], requires_grad=True).bfloat16()",
+    ],
+)
+def test_numbers_in_any_container(tmp_path: Path, returned: str) -> None:
+    scorer = pointwise(tmp_path, f"def score(prompts, responses):\n    return {returned}\n")
+    assert scorer.score(PROMPTS, ["a", "b", "c"]).tolist() == [1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        ("None", "returned nothing; it must return 3 numbers"),
+        ("[1, 2]", "returned 2 values; it must return 3 numbers"),
+        ("[[1], [2], [3]]", r"array of shape \(3, 1\)"),
+        ("[[1], [2, 3], [4]]", "cannot be read"),
+        ("1.5", "returned a float"),
+        ("(one for one in (1, 2, 3))", "returned a generator"),
+        ("{1: 2}", "returned a dict"),
+        ("'123'", "returned a str"),
+        ("[1, 'two', 3]", "value 2 is 'two', no number"),
+        ("[1, 2, None]", "value 3 is None, no number"),
+        ("[True, False, True]", "value 1 is True, no number"),
+        ("[1, 2j, 3]", "value 2 is 2j, no number"),
+        ("[1, float('nan'), float('inf')]", "2 of 3 rewards are NaN or infinite .first: text 2"),
+    ],
+)
+def test_anything_else_than_numbers_is_named(tmp_path: Path, returned: str, message: str) -> None:
+    scorer = pointwise(tmp_path, f"def score(prompts, responses):\n    return {returned}\n")
+    with pytest.raises(ModelError, match=message):
+        scorer.score(PROMPTS, ["a", "b", "c"])
+
+
+def test_a_preference_is_between_minus_one_and_one(tmp_path: Path) -> None:
+    scorer = own_scorer(f"{written(tmp_path, 'def score(p, a, b): return [0, 3.5, -1]')}:score")
+    assert isinstance(scorer, OwnPairwise)
+    with pytest.raises(ModelError, match=r"comparison 2 is 3.5; .* −1 .the second. and 1"):
+        scorer.margin(PROMPTS, ["a"] * 3, ["b"] * 3)
+
+
+@pytest.mark.parametrize(
+    ("definition", "message"),
+    [
+        ("def score(texts): pass", r"needs the parameters \(texts\); it must need two"),
+        ("def score(a, b, c, d): pass", r"\(a, b, c, d\)"),
+        ("def score(*texts): pass", r"needs the parameters \(\)"),
+        ("def score(prompts, responses, *, device): pass", r"\(prompts, responses, device\)"),
+        ("class score:\n    def __call__(self, prompts, responses): pass", "is a class; name a function, or an object"),
+        ("async def score(prompts, responses): pass", "is async or a generator"),
+        ("def score(prompts, responses): yield 1", "is async or a generator"),
+        ("score = 3", "is no function"),
+    ],
+)
+def test_what_takes_neither_two_nor_three_is_refused(tmp_path: Path, definition: str, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        own_scorer(f"{written(tmp_path, definition)}:score")
+
+
+def test_a_missing_function_is_looked_for_among_those_there_are(tmp_path: Path) -> None:
+    code = "from os.path import join\ndef score_all(p, r): return []\ndef other(p, r): return []\n"
+    with pytest.raises(ModelError, match=r"has no 'scores_all'. Did you mean 'score_all'\? It has: other, score_all$"):
+        own_scorer(f"{written(tmp_path, code)}:scores_all")
+
+
+def test_missing_files_and_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelError, match=r"nowhere\.py: no such file"):
+        own_scorer("nowhere.py:score")
+    with pytest.raises(ModelError, match="no module 'nowhere_at_all' here"):
+        own_scorer("nowhere_at_all.models:score")
+    for name in ("score", "mine.py", "a b:score", "mine.py:", "http://localhost:8000"):
+        with pytest.raises(ModelError, match="is no scorer of your own"):
+            own_scorer(name)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("import os\nimport not_installed_anywhere\n", r"mine\.py:2: ModuleNotFoundError: No module named 'not_inst"),
+        ("def score(p, r)\n    return 1\n", r"mine\.py:1: SyntaxError"),
+        ("x = 1\n\ny = x / 0\n", r"mine\.py:3: ZeroDivisionError: division by zero \(while"),
+        ("import sys\nsys.exit(2)\n", r"mine\.py:2: it ends the program .*__main__"),
+    ],
+)
+@pytest.mark.parametrize("as_module", [False, True])
+def test_errors_while_loading_name_the_users_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, message: str, as_module: bool
+) -> None:
+    written(tmp_path, code)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModelError, match=message):
+        own_scorer("mine:score" if as_module else "mine.py:score")
+
+
+def test_an_error_in_a_library_names_the_users_line(tmp_path: Path) -> None:
+    code = """
+    import json
+
+    def inner(text):
+        return json.loads(text)
+
+    def score(prompts, responses):
+        return [inner(one) for one in responses]
+    """
+    with pytest.raises(ModelError, match=r"mine\.py:5: JSONDecodeError") as caught:
+        pointwise(tmp_path, code).score(PROMPTS[:1], ["no json"])
+    assert "Traceback" not in str(caught.value)
+    assert "cda/scorers" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("imported", "statement"),
+    [
+        ("helper.py", "from helper import VALUE"),
+        ("helper.py", "import helper; VALUE = helper.VALUE"),
+        ("tools/helper.py", "from tools.helper import VALUE"),
+        ("tools/helper.py", "from tools import helper; VALUE = helper.VALUE"),
+        ("tools/__init__.py", "from tools import VALUE"),
+        ("helper.py", "from between import VALUE"),
+    ],
+)
+def test_settings_change_with_what_the_file_imports_from_its_own_folder(
+    tmp_path: Path, imported: str, statement: str
+) -> None:
+    (tmp_path / "between.py").write_text("def late():\n    from helper import VALUE\nVALUE = 0\n", encoding="utf-8")
+    (tmp_path / "tools").mkdir()
+    found = []
+    for text in ("VALUE = 1", "VALUE = 2", "VALUE = 1"):
+        (tmp_path / imported).write_text(text, encoding="utf-8")
+        code = f"{statement}\nimport json\ndef score(prompts, responses): return [VALUE]"
+        found.append(pointwise(tmp_path, code).code.settings)
+        for name in ("helper", "between", "tools", "tools.helper"):
+            sys.modules.pop(name, None)
+    assert found[0] == found[2] != found[1]
+
+
+def test_settings_are_of_the_function_s_own_code_alone(tmp_path: Path) -> None:
+    """Other files beside it, installed packages and what runs meanwhile are no part of it."""
+    code = "import numpy\ndef score(prompts, responses): return [0]"
+    before = pointwise(tmp_path, code).code.settings
+    (tmp_path / "other.py").write_text("VALUE = 1", encoding="utf-8")
+    assert pointwise(tmp_path, code).code.settings == before
+    (mine,) = own_files(Path(np.__file__).parent / "version.py", "numpy.version")
+    assert mine.name == "version.py"
+    inside = own_files(Path(np.__file__), "numpy")
+    assert len(inside) > 10 and all(Path(np.__file__).parent in one.parents for one in inside)
+
+
+def test_settings_change_with_the_file(tmp_path: Path) -> None:
+    code = "def score(prompts, responses):\n    return [1.0] * len(responses)\n"
+    before = pointwise(tmp_path, code).code.settings
+    assert pointwise(tmp_path, code).code.settings == before
+    changed = pointwise(tmp_path, code.replace("1.0", "2.0"))
+    assert changed.code.settings != before
+    # The file is read anew, too.
+    assert changed.score(PROMPTS[:1], ["x"]).tolist() == [2.0]
+
+
+def test_no_texts_call_nothing(tmp_path: Path) -> None:
+    assert pointwise(tmp_path, "def score(prompts, responses): raise ValueError").score([], []).shape == (0,)
+
+
+def test_names_that_are_scorers_of_ones_own() -> None:
+    assert is_own("a/b c/mine.py:score")
+    assert is_own("pkg.module:Class.method")
+    assert not any(is_own(name) for name in ("org/model", "https://host:8000/v1", "mine.py", "model:8b-instruct", ":f"))

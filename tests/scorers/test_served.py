@@ -1,0 +1,571 @@
+"""A served reward model over real HTTP: request and answer shapes of vLLM, the sigmoid, and everything that goes wrong."""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+import struct
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cda.errors import LLMError, ModelError
+from cda.models.load import ModelSpec, load_reward_model
+from cda.records import Message, Prompt, user_prompt
+from cda.scorers.cache import ScoreCache
+from cda.scorers.classifier import ClassifierScorer
+from cda.scorers.engine import score_texts
+from cda.scorers.served import ServedScorer
+from cda.scorers.served_client import endpoint_of, reward_in
+from cda.scorers.served_options import ServedOptions
+
+Reply = tuple[int, Any] | tuple[int, Any, dict[str, str]] | str
+"""Status, JSON (bytes: as they are) and headers; or `drop`, which closes the connection without an answer."""
+Body = dict[str, Any]
+
+
+class Served:
+    """A server that answers each POST by a function, and can die and come back at the same address."""
+
+    def __init__(self, answer: Callable[[Body], Reply]) -> None:
+        self.answer = answer
+        self.bodies: list[Body] = []
+        self.paths: list[str] = []
+        self.keys: list[str | None] = []
+        self.models = ["rm"]
+        self.port = 0
+        self._server: ThreadingHTTPServer | None = None
+        self._open: set[socket.socket] = set()
+        self.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        served = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def setup(self) -> None:
+                super().setup()
+                served._open.add(self.connection)
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                served.bodies.append(body)
+                served.paths.append(self.path)
+                served.keys.append(self.headers["Authorization"])
+                self._reply(served.answer(body))
+
+            def do_GET(self) -> None:
+                self._reply((200, {"object": "list", "data": [{"id": name} for name in served.models]}))
+
+            def _reply(self, reply: Reply) -> None:
+                if isinstance(reply, str):
+                    served.reset(self.connection)
+                    self.close_connection = True
+                    return
+                status, content, *headers = reply
+                payload = content if isinstance(content, bytes) else json.dumps(content).encode()
+                self.send_response(status)
+                for name, value in (headers[0] if headers else {}).items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(payload)))
+                self.end_headers()
+                self.wfile.write(payload)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        class Server(ThreadingHTTPServer):
+            allow_reuse_address = True
+            request_queue_size = 128
+
+            def handle_error(self, *_: object) -> None:
+                pass
+
+        self._server = Server(("127.0.0.1", self.port), Handler)
+        self.port = self._server.server_port
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+
+    def stop(self) -> None:
+        """Close the port and every connection, as a process that is killed."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+        for connection in list(self._open):
+            self.reset(connection)
+        self._open.clear()
+
+    @staticmethod
+    def reset(connection: socket.socket) -> None:
+        try:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.shutdown(socket.SHUT_RDWR)
+            connection.close()
+        except OSError:
+            pass
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[Callable[[Body], Reply]], Served]]:
+    """Starts servers, and ends them after the test."""
+    servers: list[Served] = []
+
+    def start(answer: Callable[[Body], Reply]) -> Served:
+        servers.append(Served(answer))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+Serve = Callable[[Callable[[Body], Reply]], Served]
+
+
+def spoken(body: Body) -> str:
+    """The response in a request of any form."""
+    if "messages" in body:
+        return str(body["messages"][-1]["content"])
+    return str(body["text_2"] if "text_2" in body else body["input"]).rpartition("\n\n")[2]
+
+
+def answered(reward: float | None, tokens: int = 7, model: str = "rm", field: str = "probs") -> Reply:
+    item = {"index": 0, field: reward if field == "score" else [reward]}
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    return 200, {"id": "classify-1", "object": "list", "model": model, "data": [item], "usage": usage}
+
+
+def sigmoid(value: float) -> float:
+    return 1 / (1 + math.exp(-value))
+
+
+def length(body: Body) -> Reply:
+    """A reward model by the number of characters, less 3.5; follows use_activation."""
+    reward = len(spoken(body)) - 3.5
+    return answered(sigmoid(reward) if body["use_activation"] else reward)
+
+
+def scorer(server: Served | str, **options: Any) -> ServedScorer:
+    url = server if isinstance(server, str) else server.url
+    said = {name: value for name, value in options.items() if name in ServedOptions.model_fields}
+    own = {name: value for name, value in options.items() if name not in said}
+    return ServedScorer(url, ServedOptions(**said), **({"backoff_s": 0.01, "retries": 3} | own))
+
+
+def prompts(count: int) -> list[Prompt]:
+    return [user_prompt(f"question {number}") for number in range(count)]
+
+
+def test_each_response_goes_as_a_conversation_and_its_reward_comes_back_to_its_row(serve: Serve) -> None:
+    def slowly(body: Body) -> Reply:
+        time.sleep(0.05 * (len(spoken(body)) % 3))  # so that answers come in another order than the questions
+        return length(body)
+
+    server = serve(slowly)
+    responses = ["x" * (1 + number % 11) for number in range(40)]
+    model = scorer(server, model="rm", concurrency=8)
+    assert model.score(prompts(40), responses).tolist() == [len(one) - 3.5 for one in responses]
+    assert set(server.paths) == {"/classify"}
+    conversation = (Message("system", "s"), Message("user", "u"), Message("assistant", "a"), Message("user", "v"))
+    model.score([conversation], ["r"])
+    assert server.bodies[-1] == {
+        "model": "rm",
+        "use_activation": False,
+        "add_generation_prompt": False,
+        "add_special_tokens": False,
+        "messages": [
+            {"role": "system", "content": "s"},
+            {"role": "user", "content": "u"},
+            {"role": "assistant", "content": "a"},
+            {"role": "user", "content": "v"},
+            {"role": "assistant", "content": "r"},
+        ],
+    }
+    assert len(server.bodies) == 41  # one a text: a value outside 0 to 1 spares the raw check its questions
+    assert (model.name, model.served_model) == ("rm", "rm")
+
+
+def test_pooling_and_score_have_their_own_shapes(serve: Serve) -> None:
+    pooling = serve(lambda body: answered(len(spoken(body)) + 2.0, field="data"))
+    assert scorer(f"{pooling.url}/pooling").score(prompts(2), ["a", "bb"]).tolist() == [3.0, 4.0]
+    assert pooling.paths == ["/pooling", "/pooling"]
+    assert {(body["task"], body["encoding_format"]) for body in pooling.bodies} == {("classify", "float")}
+    assert "model" not in pooling.bodies[0]
+    pair = serve(lambda body: answered(len(body["text_1"]) + 0.25, field="score"))
+    assert scorer(f"{pair.url}/v1/score").score(prompts(1), ["a"]).tolist() == [10.25]
+    assert pair.paths == ["/v1/score"]
+    assert pair.bodies[0] == {"text_1": "question 0", "text_2": "a", "use_activation": False}
+
+
+def test_a_reward_for_every_token_is_taken_at_the_last_where_that_is_asked_for(serve: Serve) -> None:
+    server = serve(lambda _: (200, {"model": "rm", "data": [{"index": 0, "data": [[4.0], [-2.0], [7.5]]}]}))
+    with pytest.raises(ModelError, match=r"text 1: one result a token came \(3 of them\).*last_token=true"):
+        scorer(f"{server.url}/pooling").score(prompts(1), ["a"])
+    assert scorer(f"{server.url}/pooling", last_token=True).score(prompts(1), ["a"]).tolist() == [7.5]
+    assert server.bodies[-1]["task"] == "token_classify"
+    with pytest.raises(ModelError, match="needs the server's /pooling, not /classify"):
+        scorer(server, last_token=True)
+
+
+def test_plain_text_and_token_ids(serve: Serve) -> None:
+    server = serve(lambda _: answered(5.0))
+    scorer(server, form="text").score(prompts(1), ["answer"])
+    assert server.bodies[-1]["input"] == "question 0\n\nanswer"
+    scorer(server, form="text", render=lambda prompt, response: [len(prompt), len(response)]).score(prompts(1), ["abc"])
+    assert server.bodies[-1]["input"] == [1, 3]
+    assert "add_generation_prompt" not in server.bodies[-1]
+    scorer(server).score([user_prompt("half a pair \ud83d")], ["\ud83d"])  # no UTF-8 can hold these
+    assert server.bodies[-1]["messages"][1]["content"] == "?"
+
+
+def test_a_real_model_behind_the_server_scores_as_it_does_here(serve: Serve, llama: Path, texts: Any) -> None:
+    import torch
+
+    model = load_reward_model(ModelSpec(str(llama), "fp32", 64))
+    local = ClassifierScorer(model).score(texts.prompts, texts.responses)
+
+    def forward(body: Body) -> Reply:
+        ids = body.get("input")
+        if ids is None:
+            *turns, last = [Message(**one) for one in body["messages"]]
+            ids = model.template.encode(tuple(turns), last.content).ids
+        with torch.inference_mode():
+            rewards = model.model(input_ids=torch.tensor([ids], device=model.model.device)).logits
+        return answered(float(rewards[0, 0]), tokens=len(ids))
+
+    server = serve(forward)
+    np.testing.assert_allclose(scorer(server).score(texts.prompts, texts.responses), local, atol=1e-5)
+    ids = scorer(server, form="text", render=lambda *one: model.template.encode(*one).ids)
+    np.testing.assert_allclose(ids.score(texts.prompts, texts.responses), local, atol=1e-5)
+
+
+def test_a_sigmoid_that_the_server_leaves_on_is_found_out(serve: Serve) -> None:
+    always = serve(lambda body: answered(sigmoid(len(spoken(body)) - 3.0)))
+    with pytest.raises(ModelError, match=r"3 of 3 answers lie between 0 and 1 .*use_activation.*sigmoid=true"):
+        scorer(always).score(prompts(3), ["a", "bb", "ccccc"])
+    assert [body["use_activation"] for body in always.bodies] == [False] * 3 + [True] * 3
+    one_class = serve(lambda _: answered(1.0))  # softmax over one label
+    with pytest.raises(ModelError, match="sigmoid or softmax"):
+        scorer(one_class).score(prompts(12), ["a"] * 12)
+    # Batch-mates move a server's scores: the two answers need not be equal to the last digit.
+    draws = np.random.default_rng(0)
+    noisy = serve(lambda body: answered(sigmoid(len(spoken(body)) - 3.0) + draws.normal(0, 1e-3)))
+    with pytest.raises(ModelError, match="sigmoid or softmax"):
+        scorer(noisy).score(prompts(3), ["a", "bb", "ccc"])
+
+
+def test_rewards_between_zero_and_one_pass_where_the_server_follows(serve: Serve) -> None:
+    def honest(body: Body) -> Reply:
+        reward = len(spoken(body)) / 10
+        return answered(sigmoid(reward) if body["use_activation"] else reward)
+
+    server = serve(honest)
+    model = scorer(server)
+    assert model.score(prompts(9), ["x" * number for number in range(1, 10)])[[0, 8]].tolist() == [0.1, 0.9]
+    assert len(server.bodies) == 9 + 8
+    model.score(prompts(3), ["a", "b", "c"])
+    assert len(server.bodies) == 9 + 8 + 3  # it is known by now
+    deaf = serve(lambda body: answered(len(spoken(body)) / 10))
+    assert scorer(deaf, check_raw=False).score(prompts(1), ["abc"]).tolist() == [0.3]
+
+
+def test_a_sigmoid_is_undone_where_that_is_asked_for(serve: Serve) -> None:
+    server = serve(lambda body: answered(sigmoid(len(spoken(body)) - 3.0)))
+    found = scorer(server, sigmoid=True).score(prompts(3), ["a", "bb", "cccccccccc"])
+    np.testing.assert_allclose(found, [-2.0, -1.0, 7.0], atol=1e-9)
+    assert [body["use_activation"] for body in server.bodies] == [True] * 3
+    for answer in (1.0, 0.0, 3.2, -1.0):
+        with pytest.raises(ModelError, match=r"text 1: the answer .* is not the sigmoid of a reward"):
+            scorer(serve(lambda _, answer=answer: answered(answer)), sigmoid=True).score(prompts(1), ["a"])
+
+
+@pytest.mark.parametrize(
+    ("items", "kind", "message"),
+    [
+        ([{"probs": [0.2, 0.8], "num_classes": 2}], "classify", "2 labels .*module:function"),
+        ([{"data": [0.1] * 384}], "pooling", "384 labels .or is an embedding model"),
+        ([{"data": [[0.1, 0.9], [0.2, 0.8]]}], "pooling", "one result a token"),
+        ([], "classify", "0 results came for one text"),
+        ([{"probs": [1.0]}, {"probs": [2.0]}], "classify", "2 results came for one text"),
+        ([{"probs": []}], "classify", "'probs' holds no number; is this vLLM's /classify"),
+        ([{"probs": [None]}], "classify", "holds no number"),
+        ([{"probs": [True]}], "classify", "holds no number"),
+        ([{"data": "AACAPw=="}], "pooling", "'data' holds no number"),
+        ([{"label": "x"}], "score", "'score' holds no number"),
+        ([3], "score", "holds no number"),
+        ([{"probs": [float("nan")]}], "classify", "the reward is nan"),
+        ([{"score": float("-inf")}], "score", "the reward is -inf"),
+    ],
+)
+def test_what_is_no_single_reward_is_refused(items: list[Any], kind: Any, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        reward_in(items, kind)
+
+
+def test_a_model_with_two_labels_stops_everything(serve: Serve) -> None:
+    server = serve(lambda _: (200, {"model": "rm", "data": [{"index": 0, "probs": [0.3, 0.7], "num_classes": 2}]}))
+    with pytest.raises(ModelError, match=r"http://127.0.0.1:\d+: text \d+: 2 numbers came .* 2 labels"):
+        scorer(server, concurrency=4).score(prompts(100), ["a"] * 100)
+    assert len(server.bodies) <= 8
+
+
+def test_too_many_requests_make_everybody_wait_as_long_as_the_server_says(serve: Serve) -> None:
+    turned_away: list[float] = []
+
+    def busy(body: Body) -> Reply:
+        if len(turned_away) < 3:
+            turned_away.append(time.monotonic())
+            return 429, {"error": {"message": "busy"}}, {"Retry-After": "0.4"}
+        assert time.monotonic() - turned_away[0] >= 0.35
+        return length(body)
+
+    # Not one of the retries is spent on it.
+    found = scorer(serve(busy), concurrency=3, retries=0).score(prompts(6), ["a" * 9] * 6)
+    assert found.tolist() == [5.5] * 6
+    assert len(turned_away) == 3
+    with pytest.raises(LLMError, match="asks to wait 3600 s"):
+        scorer(serve(lambda _: (429, {}, {"Retry-After": "3600"}))).score(prompts(1), ["a"])
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        (500, {"error": {"message": "no"}}),
+        (503, {"error": "loading"}, {"Retry-After": "0.02"}),
+        (200, b'{"data": [{"probs": [1.'),
+        (200, [1, 2]),
+        (200, {"data": None}),
+        (200, b"<html>"),
+        "drop",
+    ],
+)
+def test_a_broken_answer_is_asked_for_again_and_not_for_ever(serve: Serve, broken: Reply) -> None:
+    failures: Counter[str] = Counter()
+
+    def sometimes(body: Body) -> Reply:
+        failures[spoken(body)] += 1
+        return broken if failures[spoken(body)] <= 2 else length(body)
+
+    server = serve(sometimes)
+    assert scorer(server, retries=2).score(prompts(3), ["aaaaa", "bbbbbb", "ccccccc"]).tolist() == [1.5, 2.5, 3.5]
+    assert len(server.bodies) == 9
+    server.answer = lambda _: broken
+    with pytest.raises(LLMError, match=r"text 1: no answer after 3 tries \(last: (status|connection)"):
+        scorer(server, retries=2).score(prompts(1), ["a"])
+
+
+def test_a_server_that_hangs_is_given_up(serve: Serve) -> None:
+    over = threading.Event()
+    server = serve(lambda body: (over.wait(5), length(body))[1])
+    with pytest.raises(LLMError, match=r"no answer after 2 tries \(last: timed out after 0.1 s\)"):
+        scorer(server, timeout_s=0.1, retries=1).score(prompts(1), ["a"])
+    over.set()
+
+
+def test_a_server_that_dies_and_comes_back_is_waited_for(serve: Serve) -> None:
+    server = serve(length)
+
+    def restart() -> None:
+        server.stop()
+        time.sleep(0.4)
+        server.start()
+
+    down = threading.Thread(target=restart)
+    found = np.full(200, np.nan)
+    for rows, rewards in scorer(server, concurrency=4, retries=20, backoff_s=0.1).stream(prompts(200), ["a" * 9] * 200):
+        found[rows] = rewards
+        if not down.ident:
+            down.start()
+            time.sleep(0.1)
+    down.join()
+    assert found.tolist() == [5.5] * 200
+
+
+def test_a_server_that_stays_away_loses_nothing_and_a_second_call_asks_for_the_rest(serve: Serve) -> None:
+    server = serve(length)
+    responses = [f"{number:03d}" + "x" * (number % 7 + 4) for number in range(100)]
+    kept: dict[int, float] = {}
+    with pytest.raises(
+        LLMError, match=r"no answer after .*connection.* (\d+) of 100 texts were scored before"
+    ) as caught:
+        for rows, rewards in scorer(server, concurrency=4).stream(prompts(100), responses):
+            kept |= dict(zip(rows, rewards.tolist(), strict=True))
+            if len(kept) >= 32:
+                server.stop()
+    assert 32 <= len(kept) < 100
+    assert f"{len(kept)} of 100" in str(caught.value)
+    assert "the same command goes on" in str(caught.value)
+    rest = [row for row in range(100) if row not in kept]
+    server.bodies.clear()
+    server.start()
+    again = scorer(server).score([prompts(100)[row] for row in rest], [responses[row] for row in rest])
+    kept |= dict(zip(rest, again.tolist(), strict=True))
+    assert [kept[row] for row in range(100)] == [len(one) - 3.5 for one in responses]
+    assert sorted(map(spoken, server.bodies)) == [responses[row] for row in rest]
+
+
+def test_an_engine_keeps_what_came_before_the_server_died(serve: Serve, tmp_path: Path) -> None:
+    server = serve(length)
+    texts = [(prompt, "x" * (5 + row % 9)) for row, prompt in enumerate(prompts(60))]
+
+    def dies(body: Body) -> Reply:
+        return length(body) if len(server.bodies) <= 40 else "drop"
+
+    server.answer = dies
+    with (
+        ScoreCache(tmp_path / "scores.sqlite") as cache,
+        pytest.raises(LLMError, match="of 60 texts were scored before"),
+    ):
+        score_texts(scorer(server, concurrency=4), texts, cache=cache, scope="served")
+    server.answer = length
+    server.bodies.clear()
+    with ScoreCache(tmp_path / "scores.sqlite") as cache:
+        kept = len(cache)
+        found = score_texts(scorer(server), texts, cache=cache, scope="served")
+    assert 36 <= kept <= 40
+    assert (found.n_cached, len(server.bodies)) == (kept, 60 - kept)
+    assert [found.of(*text) for text in texts] == [len(response) - 3.5 for _, response in texts]
+
+
+def test_a_server_that_was_never_there(serve: Serve) -> None:
+    server = serve(length)
+    server.stop()
+    with pytest.raises(LLMError, match=r"cannot be reached .*is the server running\?$"):
+        scorer(server).score(prompts(2), ["a", "b"])
+    (problem,) = scorer(server).check()
+    assert "cannot be reached" in problem
+
+
+TOO_LONG = "This model's maximum context length is 512 tokens. However, your request has 600 input tokens."
+LONGER = "The decoder prompt (length 600) is longer than the maximum model length of 512."
+
+
+@pytest.mark.parametrize("said", [TOO_LONG, LONGER])
+def test_texts_that_are_too_long_are_refused_or_counted(serve: Serve, said: str) -> None:
+    def limited(body: Body) -> Reply:
+        if len(spoken(body)) > 512:
+            return 400, {"error": {"message": said, "type": "BadRequestError", "param": None, "code": 400}}
+        return length(body)
+
+    server = serve(limited)
+    responses = ["a" * 9, "b" * 600, "c" * 10]
+    with pytest.raises(ModelError, match=r"text 2 is longer than the model reads.*truncate_tokens.*too_long=count"):
+        scorer(server).score(prompts(3), responses)
+    model = scorer(server, too_long="count")
+    found = model.score(prompts(3), responses)
+    assert np.isnan(found[1])
+    assert found[[0, 2]].tolist() == [5.5, 6.5]
+    assert model.n_too_long == 1
+
+
+def test_texts_are_cut_by_the_server_and_counted(serve: Serve) -> None:
+    def cut(body: Body) -> Reply:
+        tokens = min(len(spoken(body)), body["truncate_prompt_tokens"])
+        reward = tokens / 10  # within 0 and 1, so that the raw check asks again, which must not count
+        return answered(sigmoid(reward) if body["use_activation"] else reward, tokens=tokens)
+
+    server = serve(cut)
+    model = scorer(server, truncate_tokens=8)
+    assert model.score(prompts(3), ["a" * 3, "b" * 20, "c" * 9]).tolist() == [0.3, 0.8, 0.8]
+    assert (model.n_truncated, model.n_too_long) == (2, 0)
+    assert {body["truncation_side"] for body in server.bodies} == {"right"}
+
+
+def test_a_refused_request_says_why(serve: Serve) -> None:
+    def refuse(_: Body) -> Reply:
+        return 400, {"error": {"message": "Chat template missing", "code": 400}}
+
+    with pytest.raises(LLMError, match="text 1: status 400: Chat template missing"):
+        scorer(serve(refuse)).score(prompts(1), ["a"])
+    missing = serve(lambda _: (404, {"detail": "Not Found"}))
+    with pytest.raises(LLMError, match=r"/classify answers 404 .*Not Found.*--runner pooling"):
+        scorer(missing).score(prompts(1), ["a"])
+
+
+def test_the_key_comes_from_the_environment_and_goes_nowhere_else(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RM_KEY", "sk-secret")
+    server = serve(length)
+    model = scorer(server, api_key_env="RM_KEY")
+    model.score(prompts(1), ["a" * 9])
+    assert server.keys == ["Bearer sk-secret"]
+    assert "secret" not in json.dumps(model.settings) + repr(model)
+    for status in (401, 400, 404):
+        server.answer = lambda _, status=status: (status, {"error": {"message": "bad key sk-secret"}})
+        with pytest.raises(LLMError) as caught:
+            model.score(prompts(1), ["a"])
+        assert "secret" not in str(caught.value)
+    server.answer = lambda _: (401, {})
+    with pytest.raises(LLMError, match=r"the key in RM_KEY is refused \(401\)"):
+        model.score(prompts(1), ["a"])
+    monkeypatch.setenv("RM_KEY", "sk-\u2026")
+    with pytest.raises(LLMError, match="RM_KEY holds characters that no key has"):
+        model.score(prompts(1), ["a"])
+
+
+def test_a_server_is_checked_before_anything_is_scored(serve: Serve) -> None:
+    server = serve(length)
+    server.models = ["org/reward-8b", "org/other"]
+    assert scorer(server, model="org/other").check() == []
+    assert scorer(server).check() == []
+    assert scorer(f"{server.url}/v1/score", model="org/other").check() == []
+    (problem,) = scorer(server, model="org/reward-7b").check()
+    assert "serves org/reward-8b, org/other, not 'org/reward-7b'. Did you mean 'org/reward-8b'?" in problem
+    (problem,) = scorer(f"http://me:pass@127.0.0.1:{server.port}").check()
+    assert "holds a user name or password" in problem
+    assert "pass@" not in problem
+    assert server.bodies == []
+
+
+def test_a_server_that_changes_its_model_is_not_believed(serve: Serve) -> None:
+    calls: list[int] = []
+
+    def changing(_: Body) -> Reply:
+        calls.append(1)
+        return answered(4.0, model="first" if len(calls) <= 10 else "second")
+
+    with pytest.raises(ModelError, match="served 'first' first and 'second' now"):
+        scorer(serve(changing), concurrency=1).score(prompts(30), ["a"] * 30)
+
+
+def test_whoever_stops_early_ends_the_calls(serve: Serve) -> None:
+    server = serve(lambda body: (time.sleep(0.01), length(body))[1])
+    stream = scorer(server, concurrency=2).stream(prompts(10_000), ["a" * 9] * 10_000)
+    next(stream)
+    stream.close()  # type: ignore[attr-defined]
+    asked = len(server.bodies)
+    time.sleep(0.1)
+    assert len(server.bodies) <= asked + 2 < 100
+
+
+def test_no_texts_ask_nothing(serve: Serve) -> None:
+    server = serve(length)
+    assert scorer(server).score([], []).shape == (0,)
+    assert server.bodies == []
+
+
+@pytest.mark.parametrize("url", ["localhost:8000/classify", "ftp://host/pooling", "", "http://", "org/model"])
+def test_an_address_is_one(url: str) -> None:
+    with pytest.raises(ModelError, match="is no address of a server"):
+        scorer(url)
+
+
+def test_addresses_of_servers_and_of_endpoints() -> None:
+    assert endpoint_of("http://h:1") == endpoint_of("http://h:1/v1/") == ("http://h:1", "classify")
+    assert endpoint_of("http://h:1/v1/classify") == ("http://h:1/v1", "classify")
+    assert endpoint_of("https://h/models/7/pooling/") == ("https://h/models/7", "pooling")

@@ -1,0 +1,242 @@
+"""Work shared out: every batch answered once by some worker, failures told, nobody left behind; even shares of a launch."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from summed import summed_model
+
+from cda.errors import ModelError, RunError
+from cda.models.load import ModelSpec, RewardModel, load_reward_model
+from cda.models.template import Encoded
+from cda.scorers.classifier import Batch, forward
+from cda.scorers.workers import Exchange, WorkerPool, dealt
+
+if TYPE_CHECKING:
+    from conftest import Texts
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture(scope="module")
+def reward_model(llama: Path) -> RewardModel:
+    return load_reward_model(ModelSpec(str(llama), "fp32", 64))
+
+
+@pytest.fixture(scope="module")
+def pool(llama: Path) -> Iterator[WorkerPool]:
+    with WorkerPool(partial(load_reward_model, ModelSpec(str(llama), "fp32", 64)), 2) as started:
+        yield started
+
+
+@pytest.fixture
+def given(reward_model: RewardModel, texts: Texts) -> list[Batch]:
+    """Nine batches of different lengths."""
+    encoded = reward_model.template.encode_all(texts.prompts, texts.responses)
+    return [Batch([row, row + 3], [encoded[row], encoded[row + 3]]) for row in range(9)]
+
+
+def test_every_batch_gets_the_rewards_of_this_process(
+    pool: WorkerPool, reward_model: RewardModel, given: list[Batch]
+) -> None:
+    asked: list[int] = []
+
+    def following() -> Iterator[Batch]:
+        for batch in given:
+            asked.append(batch.rows[0])
+            yield batch
+
+    answered = 0
+    for batch, rewards in pool.compute(following()):
+        answered += 1
+        # A worker has one batch at most, so that no more can be lost; and the texts are not all fetched beforehand.
+        assert len(asked) <= answered + 1
+        np.testing.assert_allclose(rewards, forward(reward_model, batch.ids), atol=1e-5, rtol=0)
+    assert sorted(asked) == list(range(9)) and answered == 9
+    assert list(pool.compute([])) == []
+
+
+def test_a_worker_with_another_model_is_found_out(pool: WorkerPool, reward_model: RewardModel, llama: Path) -> None:
+    import torch
+
+    pool.check_same(reward_model)
+    adapted = load_reward_model(ModelSpec(str(llama), "fp32", 64))
+    with torch.no_grad():
+        adapted.model.score.weight.mul_(1.1)
+    with pytest.raises(ModelError, match=r"worker's model gives .*the same adapter at the same dose"):
+        pool.check_same(adapted)
+
+
+def test_an_error_in_a_worker_is_told_here_and_ends_all(given: list[Batch]) -> None:
+    unknown = Batch([0], [Encoded([10**6], False)])
+    with WorkerPool(summed_model, 2) as broken:
+        processes = list(broken._workers.values())
+        with pytest.raises(ModelError, match="a scoring worker failed: IndexError: index out of range"):
+            list(broken.compute([*given[:3], unknown, *given]))
+    assert [process.is_alive() for process in processes] == [False, False]
+
+
+def test_a_model_that_cannot_be_loaded_is_told_in_its_own_words(tmp_path: Path) -> None:
+    load = partial(load_reward_model, ModelSpec(str(tmp_path / "missing"), "fp32", 64))
+    with pytest.raises(ModelError, match=r"a scoring worker failed: .*missing: no such folder"), WorkerPool(load, 1):
+        pass
+
+
+def test_a_worker_that_dies_is_noticed() -> None:
+    load = partial(os._exit, 3)  # type: ignore[arg-type]
+    with pytest.raises(ModelError, match="a scoring worker ended with exit code 3;"), WorkerPool(load, 1):
+        pass
+    load = partial(signal.raise_signal, signal.SIGKILL)  # type: ignore[arg-type]
+    with pytest.raises(ModelError, match=r"exit code -9 \(killed, .*memory runs out"), WorkerPool(load, 1):
+        pass
+
+
+def test_a_pool_of_nobody_is_refused() -> None:
+    with pytest.raises(ValueError, match="0 workers"):
+        WorkerPool(partial(os._exit, 3), 0)  # type: ignore[arg-type]
+
+
+ENDLESS = """
+import itertools, json
+from summed import summed_model
+from cda.models.template import Encoded
+from cda.scorers.classifier import Batch
+from cda.scorers.workers import WorkerPool
+
+if __name__ == "__main__":
+    with WorkerPool(summed_model, 2) as pool:
+        for at, _ in enumerate(pool.compute(Batch([0], [Encoded([1, 5, 6], False)]) for _ in itertools.count())):
+            if at == 3:
+                print(json.dumps([process.pid for process in pool._workers.values()]), flush=True)
+"""
+
+
+@pytest.mark.parametrize(("sent", "to_all"), [(signal.SIGINT, True), (signal.SIGKILL, False)], ids=["ctrl-c", "killed"])
+def test_no_worker_outlives_the_process_that_asked(tmp_path: Path, sent: int, to_all: bool) -> None:
+    script = tmp_path / "endless.py"
+    script.write_text(ENDLESS, encoding="utf-8")
+    process = subprocess.Popen(
+        [sys.executable, str(script)],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parent)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        start_new_session=True,
+        # A suite that a shell runs in its background is deaf to Ctrl-C, and so would be what it starts.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, process.communicate()[1]
+    workers = json.loads(line)
+    assert len(workers) == 2 and all(map(is_running, workers))
+    # A terminal sends Ctrl-C to every process of the group.
+    if to_all:
+        os.killpg(process.pid, sent)
+    else:
+        os.kill(process.pid, sent)
+    _, problems = process.communicate(timeout=60)
+    assert process.returncode != 0
+    deadline = time.monotonic() + 30
+    while any(map(is_running, workers)):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert problems.count("Traceback") == (1 if to_all else 0), problems
+    assert problems.count("KeyboardInterrupt") == (1 if to_all else 0)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8])
+def test_shares_are_even_in_number_and_in_every_measure_of_size(n: int) -> None:
+    sizes = np.random.default_rng(0).lognormal(6, 1, 1000).astype(int)
+    hands = dealt(sizes.tolist(), n)
+    assert sorted(row for hand in hands for row in hand) == list(range(1000))
+    assert max(map(len, hands)) - min(map(len, hands)) <= 1
+    for measure in (sizes, np.minimum(sizes, 512)):  # 512: as they are cut
+        sums = [measure[hand].sum() for hand in hands]
+        assert max(sums) - min(sums) <= measure.max()
+    assert dealt([], 2) == [[], []] and dealt([5], 2) == [[0], []]
+
+
+@pytest.fixture
+def as_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
+    """This process is one of two."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("MASTER_PORT", "1")
+    return lambda number: monkeypatch.setenv("RANK", str(number))
+
+
+def exchanged(folder: Path, name: str, *rows: object) -> list[dict[str, object]]:
+    return list(Exchange(folder, name, poll_s=0.01).gathered(lambda: rows))
+
+
+def write_part(folder: Path, name: str, number: int, *rows: object) -> None:
+    part = folder / name / f"{number}-of-2.rows.jsonl"
+    part.parent.mkdir(parents=True, exist_ok=True)
+    part.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def test_rows_of_all_processes_come_in_the_order_of_the_processes(as_process, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    as_process(1)
+    write_part(tmp_path, "a", 0, {"x": 0.1 + 0.2})
+    assert exchanged(tmp_path, "a", {"x": 2}, {"x": None}) == [{"x": 0.1 + 0.2}, {"x": 2}, {"x": None}]
+    as_process(0)
+    assert exchanged(tmp_path, "a", {"x": "found before, and not asked for again"})[0] == {"x": 0.1 + 0.2}
+
+
+def test_what_was_found_for_something_else_is_not_taken(as_process, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    as_process(1)
+    write_part(tmp_path, "a", 0, {"x": 1})
+    write_part(tmp_path, "b", 0, {"x": 5})
+    assert exchanged(tmp_path, "a", {"x": 2}) == [{"x": 1}, {"x": 2}]
+    assert exchanged(tmp_path, "b", {"x": 6}) == [{"x": 5}, {"x": 6}]
+
+
+def test_a_failure_is_told_and_forgotten_by_the_next_attempt(as_process, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    def fails() -> list[object]:
+        raise ModelError("m: 3 of 9 rewards are NaN")
+
+    as_process(1)
+    with pytest.raises(ModelError, match="3 of 9"):
+        list(Exchange(tmp_path, "a").gathered(fails))
+    as_process(0)
+    with pytest.raises(
+        RunError, match=r"process 1 of 2 failed while process 0 waited for process 1: m: 3 of 9 rewards"
+    ):
+        exchanged(tmp_path, "a", {"x": 1})
+    as_process(1)
+    assert exchanged(tmp_path, "a", {"x": 2}) == [{"x": 1}, {"x": 2}]
+
+
+def test_a_failure_of_an_earlier_launch_says_nothing(as_process, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    as_process(0)
+    marker = tmp_path / "a" / "1-of-2.failed.json"
+    exchange = Exchange(tmp_path, "a")
+    marker.parent.mkdir()
+    marker.write_text(json.dumps({"launch": "127.0.0.1:9:", "error": "of another launch"}))
+    exchange._check(1)
+    marker.write_text(json.dumps({"launch": f"{os.environ.get('MASTER_ADDR', '')}:1:", "error": "of this one"}))
+    with pytest.raises(RunError, match="of this one"):
+        exchange._check(1)
+    os.utime(marker, (1e9, 1e9))  # before this process began
+    exchange._check(1)
+    marker.write_text("{half")
+    exchange._check(1)

@@ -1,0 +1,271 @@
+"""Worlds with a planted effect and planted drift: what adjustment recovers, and when it must not claim to."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from cda.arrays import FloatArray
+from cda.errors import DataError
+from cda.results.base import Missing
+from cda.results.effects import Adjusted, Form, Identification, PairsEffect
+from cda.stats.adjust import adjusted_effect, identify
+from cda.stats.drift import Limit
+
+FORMS: tuple[Form, ...] = ("linear", "log_ratio", "signed_log", "quadratic")
+LIMITS = {"words": Limit(ratio=1.15)}
+TRUTH = 0.5
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def ids(n: int) -> list[str]:
+    return [f"p{row}" for row in range(n)]
+
+
+def linear_world(n: int, seed: int = 0, slope: float = 0.01) -> tuple[FloatArray, dict, dict]:
+    """Margins 0.5 + slope · (difference in words) + noise; drift centred on 20 words more, with pairs at 0."""
+    random = rng(seed)
+    base = random.integers(80, 120, n).astype(float)
+    difference = np.round(random.normal(20, 25, n))
+    margins = TRUTH + slope * difference + random.normal(0, 0.5, n)
+    return margins, {"words": base + difference}, {"words": base}
+
+
+def run(margins: FloatArray, perturbed: dict, base: dict, **arguments: object) -> Identification:
+    return identify(margins, perturbed, base, ids(len(margins)), rng(), limits=LIMITS, **arguments)  # type: ignore[arg-type]
+
+
+def fitted(one: Adjusted | Missing) -> Adjusted:
+    assert isinstance(one, Adjusted), one
+    return one
+
+
+def test_linear_world_recovers_the_planted_effect() -> None:
+    found = run(*linear_world(2000))
+    assert found.verdict == "identified"
+    linear = fitted(found.adjusted["linear"])
+    assert linear.effect.low <= TRUTH <= linear.effect.high
+    assert linear.effect.high - linear.effect.low < 0.1
+    assert isinstance(found.overlap_effect, PairsEffect)
+    assert found.overlap_effect.mean_margin.low <= TRUTH + 0.04 <= found.overlap_effect.mean_margin.high
+    assert found.unadjusted.mean_margin.low > TRUTH  # drift included
+    assert "pairs have drift within limits: mean margin +0.5" in found.reason
+    assert found.model_dump()["adjusted"]["linear"]["effect"]["unit"] == "reward"
+
+
+def test_a_world_without_overlap_is_not_identified() -> None:
+    random = rng(1)
+    base = random.integers(80, 120, 400).astype(float)
+    perturbed = base * random.uniform(2, 4, 400)
+    margins = np.sqrt(perturbed - base) + random.normal(0, 0.5, 400)  # no effect at zero drift; the forms cannot know
+    found = run(margins, {"words": perturbed}, {"words": base})
+    assert found.verdict == "not identified from these pairs"
+    assert found.overlap_effect == Missing(reason="no overlap: none of 400 pairs has drift within limits")
+    assert found.reason.startswith("no overlap")
+    assert found.overlap.n == 0
+
+
+def test_forms_that_differ_in_sign_are_not_identified_even_with_overlap() -> None:
+    # Margins that rise with the logarithm of words: a straight line through long pairs misses zero from above.
+    random = rng(2)
+    base = np.full(600, 100.0)
+    ratio = np.concatenate([np.exp(random.uniform(-0.13, 0.13, 130)), np.exp(random.uniform(0.5, 2.5, 470))])
+    margins = -0.3 + np.log(ratio) + random.normal(0, 0.1, 600)
+    found = run(margins, {"words": base * ratio}, {"words": base})
+    assert fitted(found.adjusted["linear"]).effect.low > 0 > fitted(found.adjusted["log_ratio"]).effect.high
+    assert found.verdict == "not identified from these pairs"
+    assert found.reason.startswith("adjusted effects differ in sign: linear +")
+    assert isinstance(found.overlap_effect, PairsEffect)  # said, though the verdict is that it cannot be relied on
+    assert found.overlap_effect.mean_margin.value == pytest.approx(-0.3, abs=0.05)
+
+
+def test_forms_on_both_sides_of_zero_agree_when_neither_shows_an_effect() -> None:
+    differ = 0
+    for seed in range(40):
+        random = rng(seed)
+        base, difference = np.full(200, 100.0), random.integers(-20, 21, 200)
+        found = run(random.normal(size=200), {"words": base + difference}, {"words": base})
+        values = [fitted(one).effect.value for one in found.adjusted.values()]
+        differ += values[0] * values[1] < 0
+        assert found.verdict == "identified" or any(fitted(one).p_value < 0.05 for one in found.adjusted.values())
+    assert differ > 0  # else nothing was tested
+
+
+def test_treatment_is_neither_limited_nor_adjusted_for() -> None:
+    found = run(*linear_world(300), treatment=["words"])
+    assert found.overlap.n == 300
+    assert found.overlap.exempt == ("words",)
+    assert fitted(found.adjusted["linear"]).features == ()
+    assert fitted(found.adjusted["linear"]).effect.value == pytest.approx(found.unadjusted.mean_margin.value)
+    assert found.verdict == "identified"
+
+
+def test_without_drift_the_adjusted_effect_is_the_mean_with_its_t_interval() -> None:
+    margins = rng(4).normal(0.3, 1, 50)
+    found = fitted(adjusted_effect(margins, {"words": np.ones(50)}, {"words": np.ones(50)}, ids(50)))
+    expected = stats.ttest_1samp(margins, 0)
+    interval = expected.confidence_interval()
+    assert (found.effect.value, found.effect.low, found.effect.high) == pytest.approx(
+        (margins.mean(), interval.low, interval.high)
+    )
+    assert found.p_value == pytest.approx(expected.pvalue)
+
+
+def test_standard_error_is_hc1_by_hand() -> None:
+    margins, perturbed, base = linear_world(60)
+    found = fitted(adjusted_effect(margins, perturbed, base, ids(60)))
+    x = np.column_stack([np.ones(60), perturbed["words"] - base["words"]])
+    bread = np.linalg.inv(x.T @ x)
+    residuals = margins - x @ bread @ x.T @ margins
+    variance = bread @ (x.T * residuals**2) @ x @ bread * 60 / 58
+    assert found.standard_error == pytest.approx(np.sqrt(variance[0, 0]))
+    assert found.effect.value == pytest.approx((bread @ x.T @ margins)[0])
+
+
+def test_quadratic_recovers_a_curved_world() -> None:
+    random = rng(5)
+    difference = random.normal(15, 20, 3000)
+    margins = TRUTH + 0.01 * difference + 0.001 * difference**2 + random.normal(0, 0.5, 3000)
+    sides = {"words": 200 + difference}, {"words": np.full(3000, 200.0)}
+    quadratic = fitted(adjusted_effect(margins, *sides, ids(3000), "quadratic"))
+    assert quadratic.effect.low <= TRUTH <= quadratic.effect.high
+    assert fitted(adjusted_effect(margins, *sides, ids(3000), "linear")).effect.low > TRUTH
+
+
+def test_intervals_cover_the_truth_when_prompts_repeat() -> None:
+    inside = 0
+    for seed in range(300):
+        random = rng(seed)
+        prompts = np.repeat(np.arange(60), 4)
+        base = np.full(240, 100.0)
+        difference = np.repeat(random.normal(10, 10, 60), 4) + random.normal(0, 5, 240)
+        margins = TRUTH + 0.02 * difference + np.repeat(random.normal(0, 1, 60), 4) + random.normal(0, 1, 240)
+        clusters = [str(one) for one in prompts]
+        found = fitted(adjusted_effect(margins, {"words": base + difference}, {"words": base}, clusters))
+        inside += found.effect.low <= TRUTH <= found.effect.high
+    assert 0.91 <= inside / 300 <= 0.985  # 95% less three standard errors of 1.26%
+
+
+def test_a_difference_that_all_pairs_share_is_told_from_the_effect_by_no_form() -> None:
+    margins = rng(6).normal(1, 1, 100)
+    for form in FORMS:
+        found = adjusted_effect(margins, {"words": np.full(100, 150.0)}, {"words": np.full(100, 100.0)}, ids(100), form)
+        assert isinstance(found, Missing)
+        assert "words is the same in all pairs" in found.reason
+
+
+def test_collinear_drift_leaves_the_effect_estimable() -> None:
+    margins, perturbed, base = linear_world(200)
+    once = fitted(adjusted_effect(margins, perturbed, base, ids(200)))
+    doubled = {"words": perturbed["words"], "characters": 5 * perturbed["words"]}
+    other = {"words": base["words"], "characters": 5 * base["words"]}
+    twice = fitted(adjusted_effect(margins, doubled, other, ids(200)))
+    assert twice.effect == once.effect or twice.effect.value == pytest.approx(once.effect.value)
+    assert twice.standard_error == pytest.approx(once.standard_error)
+
+
+def test_a_feature_of_0_has_1_added_to_both_sides() -> None:
+    random = rng(4)
+    base = random.integers(0, 4, 60).astype(float)
+    perturbed = base + random.integers(-1, 5, 60).clip(-base, None)
+    ratio = np.log1p(perturbed) - np.log1p(base)
+    margins = TRUTH + 2 * ratio + random.normal(0, 0.01, 60)
+    found = fitted(adjusted_effect(margins, {"words": perturbed}, {"words": base}, ids(60), "log_ratio"))
+    assert found.effect.value == pytest.approx(TRUTH, abs=0.01)
+    assert found.effect.method == "log_ratio adjustment, CR 95%"
+
+
+def test_few_prompts_have_student_s_t_with_prompts_less_coefficients() -> None:
+    """Six prompts of two rows, an intercept and a slope: t of 4 degrees of freedom, and the factor 6/4, both by hand."""
+    difference = np.array([0, 1, 2, 3, 1, 2, 5, 4, 3, 3, 0, 2], float)
+    margins = np.array([1.0, 1.4, 0.2, 2.2, 0.9, 1.0, 2.9, 2.0, 1.1, 2.4, 0.1, 1.9])
+    clusters = np.repeat(np.arange(6), 2)
+    base = np.full(12, 50.0)
+    names = [str(one) for one in clusters]
+    found = fitted(adjusted_effect(margins, {"words": base + difference}, {"words": base}, names))
+    design = np.column_stack([np.ones(12), difference])
+    inverse = np.linalg.inv(design.T @ design)
+    coefficients = inverse @ design.T @ margins
+    scores = design * (margins - design @ coefficients)[:, None]
+    summed = np.array([scores[clusters == one].sum(axis=0) for one in range(6)])
+    error = np.sqrt((inverse @ (summed.T @ summed) @ inverse)[0, 0] * 6 / 4)
+    assert found.effect.value == pytest.approx(coefficients[0])
+    assert found.standard_error == pytest.approx(error)
+    assert found.effect.high - found.effect.value == pytest.approx(2.776445 * error, rel=1e-6)
+    assert found.effect.value - found.effect.low == pytest.approx(2.776445 * error, rel=1e-6)
+    assert found.p_value == pytest.approx(2 * stats.t.sf(abs(coefficients[0]) / error, 4))
+
+
+def test_fewer_prompts_than_coefficients() -> None:
+    found = adjusted_effect([1.0, 2.0], {"words": [1, 5]}, {"words": [2, 2]}, ["p", "q"])
+    assert isinstance(found, Missing)
+    assert "2 prompts for 2 coefficients" in found.reason
+
+
+@settings(deadline=None, derandomize=True, max_examples=40)
+@given(st.integers(0, 10_000), st.sampled_from(FORMS))
+def test_invariants(seed: int, form: Form) -> None:
+    margins, perturbed, base = linear_world(40, seed)
+    one = fitted(adjusted_effect(margins, perturbed, base, ids(40), form))
+    # Swapping the sides flips every sign.
+    swapped = fitted(adjusted_effect(-margins, base, perturbed, ids(40), form))
+    assert (swapped.effect.value, swapped.effect.low) == pytest.approx((-one.effect.value, -one.effect.high), abs=1e-9)
+    # Order does not matter.
+    order = rng(seed).permutation(40)
+    mixed = {"words": perturbed["words"][order]}, {"words": base["words"][order]}
+    shuffled = fitted(adjusted_effect(margins[order], *mixed, [f"p{row}" for row in order], form))
+    assert (shuffled.effect.value, shuffled.standard_error) == pytest.approx((one.effect.value, one.standard_error))
+    # Rows repeated within their prompt add nothing.
+    repeated = {"words": np.repeat(perturbed["words"], 3)}, {"words": np.repeat(base["words"], 3)}
+    again = fitted(adjusted_effect(np.repeat(margins, 3), *repeated, list(np.repeat(ids(40), 3)), form))
+    assert (again.effect.value, again.standard_error) == pytest.approx((one.effect.value, one.standard_error))
+    # A larger unit is a larger effect.
+    scaled = fitted(adjusted_effect(10 * margins, perturbed, base, ids(40), form))
+    assert scaled.effect.value == pytest.approx(10 * one.effect.value)
+    assert one.effect.low <= one.effect.value <= one.effect.high
+    assert 0 <= one.p_value <= 1
+
+
+def test_bad_input_raises() -> None:
+    margins, perturbed, base = linear_world(40)
+    with pytest.raises(DataError, match="at least two"):
+        run(margins, perturbed, base, forms=["linear", "linear"])
+    with pytest.raises(DataError, match="NaN or infinite"):
+        run(np.append(margins[:-1], np.nan), perturbed, base)
+    with pytest.raises(DataError, match="limit is set on words"):
+        run(margins, {"bold": base["words"]}, {"bold": base["words"]})
+    with pytest.raises(DataError, match="one prompt"):
+        identify(margins, perturbed, base, ["p"] * 40, rng(), limits=LIMITS)
+
+
+def words_alone(n: int = 200, left: float = 0.0) -> tuple[FloatArray, dict, dict]:
+    """A model that returns the number of words, plus a fixed reward of the bias."""
+    _, perturbed, base = linear_world(n)
+    return perturbed["words"] - base["words"] + left, perturbed, base
+
+
+def test_margins_that_drift_explains_in_full_are_said_to_be() -> None:
+    found = adjusted_effect(*words_alone(), ids(200))
+    assert found == Missing(
+        reason="linear: what else differs explains the margins in full, and nothing is left for the bias to explain"
+    )
+    assert "what else differs explains the margins in full" in run(*words_alone()).reason
+
+
+def test_what_drift_leaves_over_is_not_called_nothing() -> None:
+    found = adjusted_effect(*words_alone(left=-5), ids(200))
+    assert isinstance(found, Missing)
+    assert "explains in full how the margins vary; −5 is left" in found.reason
+
+
+def test_margins_that_do_not_vary_are_not_explained_by_drift() -> None:
+    _, perturbed, base = linear_world(200)
+    found = adjusted_effect(np.ones(200), perturbed, base, ids(200))
+    assert isinstance(found, Missing)
+    assert "nothing is left to vary between its 200 prompts" in found.reason

@@ -1,0 +1,278 @@
+"""Best-of-n against counting every subset, closed forms, and a simulation of new prompts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from cda.benchmarks.picks import Attribute, best_of_n, kl_at_most, pick_probabilities, usual_sizes
+from cda.errors import DataError
+from cda.results.base import Estimate, Missing
+from cda.results.benchmarks import Curve, Curves, Measured, NoSpread
+from cda.stats.means import share_over_prompts
+from cda.stats.proportions import wilson
+
+
+def counted(rewards: Sequence[float], n: int) -> list[float]:
+    """Pick probabilities by looking at every subset; equals of the highest reward share."""
+    found = [0.0] * len(rewards)
+    subsets = list(combinations(range(len(rewards)), n))
+    for subset in subsets:
+        top = max(rewards[one] for one in subset)
+        winners = [one for one in subset if rewards[one] == top]
+        for one in winners:
+            found[one] += 1 / len(winners) / len(subsets)
+    return found
+
+
+def share(values: Sequence[float], name: str = "jargon") -> Attribute:
+    return Attribute(name, "share", "share", np.asarray(values, dtype=np.float64))
+
+
+def mean(values: Sequence[float], name: str = "words") -> Attribute:
+    return Attribute(name, "mean", name, np.asarray(values, dtype=np.float64))
+
+
+def ids(n_prompts: int, n_responses: int) -> list[str]:
+    return [f"p{prompt}" for prompt in range(n_prompts) for _ in range(n_responses)]
+
+
+def estimate(measured: Measured | None) -> Estimate:
+    assert isinstance(measured, Estimate)
+    return measured
+
+
+def levels(found: Curves, scoring: str, curve: int = 0) -> list[float]:
+    return [at.scorings[scoring].value for at in found.curves[curve].at]
+
+
+@pytest.mark.parametrize(
+    "rewards",
+    [
+        [0.3, -1.0, 2.0, 0.1, 5.0, 0.2],
+        [1.0, 1.0, 1.0],
+        [2.0, 1.0, 2.0, 0.0, 1.0, 2.0, -3.0],
+        [7.0],
+        [0.0, 0.0, 1.0, 1.0],
+    ],
+    ids=["distinct", "constant", "ties", "one", "two levels"],
+)
+def test_pick_probabilities_are_those_of_counting_every_subset(rewards: list[float]) -> None:
+    sizes = range(1, len(rewards) + 1)
+    found = pick_probabilities(rewards, sizes)
+    np.testing.assert_allclose(found, [counted(rewards, n) for n in sizes], atol=1e-14)
+    np.testing.assert_allclose(found.sum(axis=1), 1)
+
+
+def test_pick_probabilities_follow_the_order_statistics_where_there_are_many_responses() -> None:
+    total, n = 1000, 64
+    found = pick_probabilities(np.random.default_rng(0).permutation(total), [n])[0]
+    exact = sorted((math.comb(total - rank, n - 1) / math.comb(total, n) for rank in range(1, total + 1)), reverse=True)
+    np.testing.assert_allclose(np.sort(found)[::-1], exact, rtol=1e-9, atol=1e-15)
+
+
+def test_kl_of_best_of_n() -> None:
+    """The KL of the density n·Fⁿ⁻¹ from the uniform one, by quadrature."""
+    assert kl_at_most(1) == 0
+    for n in (2, 16):
+        u = (np.arange(200_000) + 0.5) / 200_000
+        density = n * u ** (n - 1)
+        assert kl_at_most(n) == pytest.approx(float((density * np.log(density)).mean()), abs=1e-4)
+
+
+def test_usual_sizes_go_as_far_as_half_of_the_prompts() -> None:
+    assert usual_sizes([16, 16, 16]) == (1, 2, 4, 8, 16)
+    assert usual_sizes([16, 16, 15, 15, 15]) == (1, 2, 4, 8)
+    assert usual_sizes([4, 4, 1, 1]) == (1, 2, 4)
+    assert usual_sizes([64, 3]) == (1, 2)  # one prompt says nothing of others
+
+
+def test_constant_rewards_leave_every_attribute_as_it_was_sampled() -> None:
+    rng = np.random.default_rng(1)
+    shown = rng.integers(0, 2, 40 * 8)
+    found = best_of_n({"model": np.full(320, 2.5)}, [share(shown), mean(shown * 3.0)], ids(40, 8))
+    for curve, scale in enumerate((1, 3)):
+        np.testing.assert_allclose(levels(found, "model", curve), scale * shown.mean(), atol=1e-12)
+        slope = found.curves[curve].slope["model"]
+        assert isinstance(slope, NoSpread) and slope.value == 0
+    assert found.curves[0].p_value is None and found.curves[0].at[2].change is None
+
+
+def test_a_reward_that_is_the_feature_picks_its_largest_value() -> None:
+    """Of 1 … N the largest of n is n(N + 1)/(n + 1) in expectation; times 1, 2, … by prompt, so that prompts differ."""
+    words = np.array([prompt * word for prompt in range(1, 6) for word in range(1, 9)], dtype=np.float64)
+    found = best_of_n({"before": words, "after": -words}, [mean(words)], ids(5, 8))
+    scale = np.mean(np.arange(1, 6))
+    assert found.sizes == (1, 2, 4, 8)
+    np.testing.assert_allclose(levels(found, "before"), [scale * n * 9 / (n + 1) for n in (1, 2, 4, 8)])
+    np.testing.assert_allclose(levels(found, "after"), [scale * 9 / (n + 1) for n in (1, 2, 4, 8)])
+    (curve,) = found.curves
+    doublings = np.arange(4) - 1.5
+    slope = scale * (doublings @ [n * 9 / (n + 1) for n in (1, 2, 4, 8)]) / 5
+    assert estimate(curve.slope["before"]).value == pytest.approx(slope)
+    assert estimate(curve.slope_change).value == pytest.approx(-2 * slope)  # the two are mirror images around the mean
+    assert estimate(curve.slope["before"]).unit == "words per doubling of n"
+
+
+def test_a_reward_that_is_the_label_finds_it_wherever_one_of_n_has_it() -> None:
+    """K of N exhibit it, all with the same reward: 1 − C(N − K, n)/C(N, n); the others' order does not matter."""
+    n_with = [1, 2, 3, 0, 6]
+    shown = np.concatenate([np.arange(6) < k for k in n_with]).astype(np.float64)
+    found = best_of_n({"before": shown, "after": -shown}, [share(shown)], ids(5, 6), sizes=[2, 4, 6])
+    with_it = [np.mean([1 - math.comb(6 - k, n) / math.comb(6, n) for k in n_with]) for n in (1, 2, 4, 6)]
+    only_it = [np.mean([math.comb(k, n) / math.comb(6, n) for k in n_with]) for n in (1, 2, 4, 6)]
+    np.testing.assert_allclose(levels(found, "before"), with_it)
+    np.testing.assert_allclose(levels(found, "after"), only_it)
+    assert found.sizes == (1, 2, 4, 6)
+
+
+def test_change_is_paired_by_prompt_and_tested_at_the_largest_n() -> None:
+    rng = np.random.default_rng(2)
+    words = rng.normal(100, 30, (30, 8))
+    noise = rng.normal(0, 20, (2, 30, 8))
+    rewards = {"before": (words + noise[0]).ravel(), "after": (0.2 * words + noise[1]).ravel()}
+    found = best_of_n(rewards, [mean(words.ravel())], ids(30, 8))
+    (curve,) = found.curves
+    expected = {
+        label: np.array(
+            [counted(row, 8) @ own for row, own in zip(np.reshape(one, (30, 8)), words, strict=True)]  # type: ignore[operator]
+        )
+        for label, one in rewards.items()
+    }
+    difference = expected["after"] - expected["before"]
+    change = estimate(curve.at[-1].change)
+    half = 2.0452 * difference.std(ddof=1) / math.sqrt(30)  # t of 29 degrees of freedom
+    assert (change.value, change.low) == (
+        pytest.approx(difference.mean()),
+        pytest.approx(difference.mean() - half, rel=1e-4),
+    )
+    assert (change.n, change.n_prompts, change.method) == (240, 30, "t over prompts 95%")
+    assert curve.p_value == pytest.approx(stats.ttest_rel(expected["after"], expected["before"]).pvalue)
+    assert (curve.p_method, curve.p_holm) == ("paired t over prompts", curve.p_value)
+    assert curve.at[0].change is None  # at n = 1 the reward has no say
+
+
+def test_the_order_of_rows_does_not_matter() -> None:
+    rng = np.random.default_rng(3)
+    rewards, shown, prompts = rng.normal(size=60), rng.integers(0, 2, 60), np.array(ids(12, 5))
+    order = rng.permutation(60)
+    one = best_of_n({"model": rewards}, [share(shown)], list(prompts))
+    other = best_of_n({"model": rewards[order]}, [share(shown[order])], list(prompts[order]))
+    np.testing.assert_allclose(levels(one, "model"), levels(other, "model"))
+
+
+def test_prompts_with_too_few_responses_are_left_out_of_that_n_and_counted() -> None:
+    prompts = [*ids(4, 4), "short", "short"]
+    shown = [1, 0, 0, 0] * 4 + [1, 1]
+    rewards = [4.0, 3.0, 2.0, 1.0] * 4 + [1.0, 2.0]
+    found = best_of_n({"model": rewards}, [share(shown)], prompts)
+    (curve,) = found.curves
+    assert [(at.n, at.n_prompts, at.n_too_few) for at in curve.at] == [(1, 5, 0), (2, 5, 0), (4, 4, 1)]
+    assert levels(found, "model") == pytest.approx([(4 * 0.25 + 1) / 5, (4 * 0.5 + 1) / 5, 1.0])
+    assert curve.slope["model"].value == pytest.approx((0.0 * -1 + 1.0 - 0.25) / 2)  # of the four that reach 4
+    # Of those four as well, so that n = 1 can stand beside n = 4.
+    assert [at.complete["model"].value for at in curve.at] == pytest.approx([0.25, 0.5, 1.0])
+    assert found.responses_per_prompt == (2, 4.0, 4)
+
+
+def test_a_prompt_with_an_unknown_quality_is_left_out_of_the_quality_alone() -> None:
+    quality = np.array([float(row) for row in range(12)])
+    quality[5] = np.nan
+    rewards = np.arange(12.0)
+    found = best_of_n({"model": rewards}, [mean(rewards)], ids(3, 4), quality=mean(list(quality), "quality"))
+    assert found.quality is not None and found.quality.n_unknown == 1
+    assert [at.n_prompts for at in found.quality.at] == [2, 2, 2]
+    assert found.quality.at[-1].scorings["model"].value == (3 + 11) / 2
+    assert found.curves[0].at[-1].scorings["model"].value == 7
+    quality[1] = np.nan
+    found = best_of_n({"model": rewards}, [mean(rewards)], ids(3, 4), quality=mean(list(quality), "quality"))
+    assert isinstance(found.quality, Missing) and "known for 1 prompts" in found.quality.reason
+
+
+def test_holm_over_the_attributes_that_a_reward_can_select_on() -> None:
+    rng = np.random.default_rng(4)
+    words = rng.normal(size=200)
+    others = [mean(list(rng.normal(size=200)), name) for name in ("a", "b")]
+    rewards = {"before": words, "after": -words}
+    constant = share([float(prompt % 2) for prompt in range(40) for _ in range(5)], "topic")
+    found = best_of_n(rewards, [mean(list(words)), *others, constant], ids(40, 5), quality=mean(list(words), "quality"))
+    assert found.unvaried == ("topic",)
+    p = [one.p_value for one in found.curves]
+    assert None not in p and found.curves[0].p_holm == pytest.approx(3 * p[0])  # type: ignore[operator]
+    assert isinstance(found.quality, Curve) and found.quality.p_holm is None and found.quality.p_value == p[0]
+
+
+def test_what_is_the_same_in_every_prompt_has_no_interval() -> None:
+    shown = np.tile([1.0, 0.0], 6)
+    same = best_of_n({"before": shown, "after": 3 * shown}, [share(shown)], ids(6, 2)).curves[0]
+    assert same.at[1].change == NoSpread(
+        value=0.0, reason="the same in each of 6 prompts, so that nothing is known of how far others differ"
+    )
+    assert (same.p_value, same.p_method) == (1.0, "no pick changed")
+    turned = best_of_n({"before": shown, "after": -shown}, [share(shown)], ids(6, 2)).curves[0]
+    assert isinstance(turned.at[1].change, NoSpread) and turned.at[1].change.value == -1
+    assert turned.p_value == 2**-5  # six coins on one side, or on the other
+    before = estimate(turned.at[1].scorings["before"])
+    assert before.value == before.high == 1 and before.low == pytest.approx(
+        6 / (6 + 1.96**2), abs=1e-4
+    )  # Wilson, 6 of 6
+
+
+def test_share_intervals_cover_the_policys_own_share() -> None:
+    """New prompts each with its own rate of the attribute, rewards that like it: 95% intervals hold the truth."""
+    rng = np.random.default_rng(5)
+
+    def drawn(n_prompts: int) -> tuple[np.ndarray, np.ndarray]:
+        rates = rng.beta(0.5, 4.5, size=(n_prompts, 1))
+        shown = (rng.random((n_prompts, 8)) < rates).astype(np.float64)
+        return shown, shown + rng.normal(size=shown.shape)
+
+    def picked(shown: np.ndarray, rewards: np.ndarray) -> Curves:
+        return best_of_n({"model": rewards.ravel()}, [share(shown.ravel())], ids(len(shown), 8), sizes=[4])
+
+    truth = levels(picked(*drawn(40_000)), "model")
+    inside = np.zeros(2)
+    for _ in range(400):
+        found = [estimate(at.scorings["model"]) for at in picked(*drawn(25)).curves[0].at]
+        inside += [one.low <= true <= one.high for one, true in zip(found, truth, strict=True)]
+    assert (inside / 400 > 0.92).all() and (inside / 400 < 0.99).all()
+
+
+def test_a_share_over_few_prompts_has_student_s_t_of_them() -> None:
+    """Three prompts: p = ½, variance 0.09/3, so ¼ / 0.03 responses' worth, cut by (1.96 / t of 2 degrees of freedom)²."""
+    found = share_over_prompts(np.array([0.2, 0.5, 0.8]), "share", 30)
+    effective = 0.25 / 0.03 * (1.959964 / 4.302653) ** 2
+    assert (found.low, found.high) == pytest.approx(wilson(effective / 2, effective), abs=1e-6)
+    # Prompts that differ less than independent responses would: worth no more than the responses there are.
+    alike = share_over_prompts(np.array([0.49, 0.5, 0.51]), "share", 30)
+    assert alike.low == pytest.approx(wilson(30 * 0.2075 / 2, 30 * 0.2075)[0], abs=1e-4)
+    assert share_over_prompts(np.zeros(4), "share", 40).high == pytest.approx(wilson(0, 4)[1])
+
+
+@pytest.mark.parametrize(
+    ("rewards", "shown", "sizes", "message"),
+    [
+        ({"model": [1.0, np.nan, 1.0, 2.0]}, [0, 1, 1, 0], None, "1 of 4 rewards are NaN"),
+        ({"model": [1.0, 2.0]}, [0, 1, 1, 0], None, r"model: shape \(2,\) for 4 responses"),
+        ({"model": [1.0, 2.0, 3.0, 4.0]}, [0, 0.5, 1, 0], None, "exhibit it"),
+        ({"model": [1.0, 2.0, 3.0, 4.0]}, [0, 1, 1, 0], [4], "best of n = 4: two prompts at least"),
+        ({"model": [1.0, 2.0, 3.0, 4.0]}, [0, 1, 1, 0], [0], "best of n = 0"),
+        ({}, [0, 1, 1, 0], None, "0 scorings"),
+    ],
+)
+def test_what_cannot_be_estimated_is_said(
+    rewards: Mapping[str, list[float]], shown: list[float], sizes: list[int] | None, message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        best_of_n(rewards, [share(shown)], ids(2, 2), sizes)
+
+
+def test_one_prompt_or_one_response_each_is_too_little() -> None:
+    for prompts in (ids(1, 4), ids(4, 1)):
+        with pytest.raises(DataError, match="two prompts at least"):
+            best_of_n({"model": [1.0, 2.0, 3.0, 4.0]}, [share([0, 1, 1, 0])], prompts)

@@ -1,0 +1,198 @@
+"""Models, judges and preference data against people, on rows that can be counted by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from cda.errors import DataError
+from cda.records import Preference
+from cda.stats.people import against_people, chosen_correlation, contingency, mean_against_people, panel_margins
+from cda.stats.preference import positive_share
+from cda.stats.proportions import paired_change, unpaired_change, wilson
+from cda.stats.votes import Majority, count_votes, majority
+
+LABELS: list[Preference] = ["perturbed", "base", "base", "tie", "base"]
+PEOPLE = majority(count_votes([[one] for one in LABELS]), "drop")
+HALF = majority(count_votes([[one] for one in LABELS]), "half")
+MARGINS = [2.0, 1.0, -1.0, 5.0, 0.0]
+rows = st.lists(st.tuples(st.integers(-3, 3), st.sampled_from(["perturbed", "base", "tie"])), min_size=2, max_size=20)
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def ids(n: int) -> list[str]:
+    return [f"p{row}" for row in range(n)]
+
+
+def test_one_model_by_hand() -> None:
+    found = against_people(MARGINS, PEOPLE, ids(5))
+    # Rows 0, 1, 2, 4 have a majority; the model prefers the perturbed side of rows 0 and 1; row 4 is its tie.
+    assert (found.skew.value, found.human_skew.value, found.miscalibration.value) == (2 / 4, 1 / 4, 1 / 4)
+    assert (found.signed_gap.value, found.gap.value, found.n_ties, found.skew.n) == (1 / 4, 1 / 4, 1, 4)
+    assert found.auc is not None and found.auc.value == 1.0
+
+
+def test_tie_rules_by_hand() -> None:
+    half = against_people(MARGINS, PEOPLE, ids(5), "half")
+    assert (half.skew.value, half.miscalibration.value) == (2.5 / 4, 1.5 / 4)
+    drop = against_people(MARGINS, PEOPLE, ids(5), "drop")
+    assert (drop.skew.value, drop.miscalibration.value, drop.skew.n, drop.n_ties) == (2 / 3, 1 / 3, 3, 1)
+    with_ties = against_people(MARGINS, HALF, ids(5))
+    assert (with_ties.human_skew.value, with_ties.miscalibration.value) == (1.5 / 5, 1.5 / 5)
+
+
+def test_it_says_the_same_as_the_audit() -> None:
+    found = against_people(MARGINS, PEOPLE, ids(5))
+    assert (found.human_skew.value, found.human_skew.n) == (1 / 4, 4)
+    assert found.skew == positive_share(np.array(MARGINS)[PEOPLE.used], [ids(5)[row] for row in (0, 1, 2, 4)])
+
+
+def test_a_threshold_shift_moves_all_but_auc() -> None:
+    target = rng(1).random(200) < 0.4
+    people = Majority(target.astype(float), np.ones(200, bool), "drop", PEOPLE.exclusions)
+    margins = target + rng(2).normal(size=200)
+    one, shifted = (against_people(margins + by, people, ids(200)) for by in (0.0, 0.7))
+    assert shifted.skew.value > one.skew.value + 0.1
+    assert shifted.gap.value != one.gap.value
+    assert one.auc == shifted.auc
+
+
+@settings(deadline=None, derandomize=True)
+@given(rows.filter(lambda table: len({word for _, word in table} - {"tie"}) > 0))
+def test_label_swap_order_and_bounds(table: list[tuple[int, Preference]]) -> None:
+    margins = np.array([margin for margin, _ in table], float)
+    words = [word for _, word in table]
+    swapped: list[Preference] = [{"perturbed": "base", "base": "perturbed", "tie": "tie"}[word] for word in words]
+    n = len(table)
+    one = against_people(margins, majority(count_votes([[w] for w in words]), "drop"), ids(n), "half")
+    flip = against_people(-margins, majority(count_votes([[w] for w in swapped]), "drop"), ids(n), "half")
+    assert flip.skew.value == pytest.approx(1 - one.skew.value)
+    assert flip.human_skew.value == pytest.approx(1 - one.human_skew.value)
+    assert flip.miscalibration.value == pytest.approx(one.miscalibration.value)
+    assert flip.signed_gap.value == pytest.approx(-one.signed_gap.value)
+    assert flip.gap.value == pytest.approx(one.gap.value)
+    if one.auc is not None and flip.auc is not None:
+        assert flip.auc.value == pytest.approx(one.auc.value)
+    back = against_people(
+        margins[::-1], majority(count_votes([[w] for w in words[::-1]]), "drop"), ids(n)[::-1], "half"
+    )
+    assert (back.skew, back.human_skew) == (one.skew, one.human_skew)
+    for share in (one.skew, one.human_skew, one.miscalibration, one.gap):
+        assert 0 <= share.low <= share.value <= share.high <= 1
+    # Disagreement is at least the difference of the shares.
+    assert one.miscalibration.value >= one.gap.value - 1e-9
+
+
+def test_duplicated_rows_leave_estimates_and_nearly_the_interval() -> None:
+    target = (rng(1).random(80) < 0.4).astype(float)
+    people = Majority(target, np.ones(80, bool), "drop", PEOPLE.exclusions)
+    margins = target + rng(2).normal(size=80)
+    once = against_people(margins, people, ids(80))
+    wide = Majority(np.tile(target, 3), np.ones(240, bool), "drop", PEOPLE.exclusions)
+    thrice = against_people(np.tile(margins, 3), wide, ids(80) * 3)
+    for name in ("skew", "human_skew", "miscalibration", "signed_gap", "gap", "auc"):
+        a, b = getattr(once, name), getattr(thrice, name)
+        assert b.value == pytest.approx(a.value)
+        # Wilson's and Newcombe's intervals give way to the bootstrap, of about the same width.
+        assert b.high - b.low == pytest.approx(a.high - a.low, rel=0.15)
+
+
+def test_mean_over_models_and_its_gap() -> None:
+    margins = [[1.0, 1.0, -1.0, 0.0, 1.0], [-1.0, 1.0, 1.0, 0.0, -1.0]]
+    found = mean_against_people(margins, PEOPLE, ids(5))
+    each = [against_people(one, PEOPLE, ids(5)) for one in margins]
+    assert found.skew.value == pytest.approx(np.mean([one.skew.value for one in each]))
+    assert found.miscalibration.value == pytest.approx(np.mean([one.miscalibration.value for one in each]))
+    assert found.gap.value == pytest.approx(abs(found.skew.value - 1 / 4))
+    assert (found.auc, found.n_ties) == (None, 0)
+
+
+def test_gaps_that_cancel_over_models() -> None:
+    people = majority(count_votes([["perturbed"], ["base"]] * 10), "drop")
+    found = mean_against_people([[1.0] * 20, [-1.0] * 20], people, ids(20))
+    assert found.gap.value == 0.0
+    assert [against_people([m] * 20, people, ids(20)).gap.value for m in (1.0, -1.0)] == [0.5, 0.5]
+
+
+def test_equal_models_keep_an_honest_width() -> None:
+    people = majority(count_votes([["perturbed"]] * 12), "drop")
+    found = mean_against_people([[1.0] * 12, [1.0] * 12], people, ids(12))
+    assert (found.skew.value, found.skew.low, found.skew.high) == (1.0, *wilson(12, 12))
+
+
+def test_a_panel_of_judges() -> None:
+    nan = float("nan")
+    mean, exclusions = panel_margins([[1, 0, -1, nan], [0, 0, -1, nan], [1, nan, 1, nan]])
+    assert mean[:3].tolist() == pytest.approx([2 / 3, 0, -1 / 3]) and np.isnan(mean[3])
+    assert exclusions.reasons == {"no verdict": 1}
+    with pytest.raises(DataError, match="no verdicts"):
+        panel_margins([[nan, nan]])
+    with pytest.raises(DataError, match=r"in \[-1, 1\]"):
+        panel_margins([[2.0]])
+
+
+def test_contingency_by_hand() -> None:
+    chosen = [True, True, True, False, False, None, True]
+    rejected = [True, False, False, True, False, True, None]
+    found = contingency(chosen, rejected, ids(7))
+    assert (found.both, found.only_chosen, found.only_rejected, found.neither) == (1, 2, 1, 1)
+    assert (found.selection_rate.value, found.selection_rate.n) == (2 / 3, 3)
+    assert (found.selection_rate.low, found.selection_rate.high) == pytest.approx(wilson(2, 3))
+    assert (found.chosen_rate.value, found.rejected_rate.value) == (3 / 5, 2 / 5)
+    assert found.exclusions.reasons == {"unparsed label": 2}
+    swapped = contingency(rejected, chosen, ids(7))
+    assert swapped.selection_rate.value == pytest.approx(1 - found.selection_rate.value)
+    assert contingency(chosen, rejected, ["p"] * 7).selection_rate.n_prompts == 1
+
+
+def test_r_train_is_what_random_swaps_give_on_average() -> None:
+    differences = rng(1).choice([-1.0, 0.0, 1.0], 300, p=[0.2, 0.4, 0.4])
+    found = chosen_correlation(differences, ids(300), rng())
+    swapped = []
+    for _ in range(400):
+        sign = np.where(rng(len(swapped)).permutation(300) < 150, 1, -1)
+        swapped.append(stats.pearsonr(sign * differences, sign > 0).statistic)
+    assert found.value == pytest.approx(np.mean(swapped), abs=0.01)
+    assert found.low < found.value < found.high
+    assert chosen_correlation(-differences, ids(300), rng()).value == pytest.approx(-found.value)
+
+
+def test_the_unpaired_interval_stands_beside_the_paired_one() -> None:
+    before = np.array([1] * 60 + [0] * 40, float)
+    after = np.array([1] * 40 + [0] * 60, float)
+    found = unpaired_change(before, after)
+    half = stats.norm.ppf(0.975) * np.sqrt(0.6 * 0.4 / 100 + 0.4 * 0.6 / 100)
+    assert (found.value, found.low, found.high) == pytest.approx((-0.2, -0.2 - half, -0.2 + half))
+    paired = paired_change(before, after, ids(100))
+    assert paired.high - paired.low < 0.7 * (found.high - found.low)
+    with pytest.raises(DataError, match="no rows"):
+        unpaired_change([], [1])
+
+
+def test_what_cannot_be_estimated_raises() -> None:
+    with pytest.raises(DataError, match="5 majorities"):
+        against_people([1.0], PEOPLE, ["p"])
+    with pytest.raises(DataError, match="1 of 5 margins are NaN"):
+        against_people([float("nan"), 1, 1, 1, 1], PEOPLE, ids(5))
+    with pytest.raises(DataError, match="nothing can be compared"):
+        against_people([0.0] * 5, PEOPLE, ids(5), "drop")
+    with pytest.raises(DataError, match="one row for each model"):
+        mean_against_people([1.0] * 5, PEOPLE, ids(5))
+    one_prompt = mean_against_people([MARGINS], PEOPLE, ["p"] * 5).skew
+    assert one_prompt.high - one_prompt.low > 0.7  # one prompt counts as one row
+    with pytest.raises(DataError, match="one each"):
+        contingency([True], [False], [])
+    with pytest.raises(DataError, match="none of 1 pairs has a label on both sides"):
+        contingency([None], [False], ids(1))
+    with pytest.raises(DataError, match="no pair of 2 has the bias on one side only"):
+        contingency([True, False], [True, False], ids(2))
+    with pytest.raises(DataError, match="none of 2 pairs differs"):
+        chosen_correlation([0, 0], ids(2), rng())
+    with pytest.raises(DataError, match="no rows"):
+        chosen_correlation([], [], rng())

@@ -1,0 +1,276 @@
+"""Benchmark rules on margins that can be counted by hand; sections, weights, flags and Holm."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cda.data.quality_sets import N_PAIRS, SECTIONS, WEIGHTS
+from cda.errors import DataError
+from cda.results.benchmarks import Accuracies, AccuracyGroup
+from cda.stats.accuracy import measure, with_holm
+from cda.stats.accuracy_rules import Ranked, tied_value
+from cda.stats.proportions import wilson
+
+ROOT = Path(__file__).parent.parent.parent
+DATA = Path(os.environ.get("CDA_DATA", ROOT.parent / "shared" / "data")) / "fff" / "data" / "rewardbench_results"
+
+
+def ranked(margins: list[float], subset: str = "s", section: str = "S", start: int = 0) -> list[Ranked]:
+    return [
+        Ranked(f"p{start + row}", subset, section, np.array([[margin]], dtype=np.float64))
+        for row, margin in enumerate(margins)
+    ]
+
+
+def best_of(*margins: list[float]) -> Ranked:
+    return Ranked("p", "Math", "Math", np.array(margins, dtype=np.float64))
+
+
+def value(group: AccuracyGroup, label: str = "model") -> float:
+    return group.scores[label].estimate.value
+
+
+def one(items: list[Ranked], rule: str = "pair", weights: dict[str, float] | None = None) -> Accuracies:
+    return measure({"model": items}, rule, weights, 0)  # type: ignore[arg-type]
+
+
+def test_a_tie_is_wrong_for_rewards_and_half_for_judges() -> None:
+    items = ranked([1.0, 0.0, -1.0, 2.0])
+    found = one(items)
+    assert value(found.overall) == 0.5
+    assert found.overall.scores["model"].n_ties == 1
+    assert found.overall.shift is None
+    assert value(measure({"model": items}, "pair", None, 0, half_ties=True).overall) == 0.625
+
+
+def test_interval_and_standard_error_by_hand() -> None:
+    score = one(ranked([1.0] * 8 + [-1.0] * 2)).overall.scores["model"]
+    assert (score.estimate.low, score.estimate.high) == wilson(8, 10)
+    assert score.estimate.method == "Wilson 95%"
+    assert score.standard_error == pytest.approx(np.sqrt(0.8 * 0.2 / 10))
+
+
+def test_repeated_prompts_widen_the_standard_error() -> None:
+    items = [*ranked([1.0] * 8 + [-1.0] * 2), *ranked([1.0] * 8 + [-1.0] * 2)]
+    score = one(items).overall.scores["model"]
+    assert score.standard_error == pytest.approx(np.sqrt(0.8 * 0.2 / 10))
+    assert (score.estimate.n, score.estimate.n_prompts) == (20, 10)
+
+
+@pytest.mark.parametrize(
+    ("item", "expected"),
+    [
+        (best_of([1, 2, 3]), 1.0),
+        (best_of([1, -0.1, 3]), 0.0),
+        (best_of([0, 2, 3]), 1 / 2),  # shares the highest reward with one
+        (best_of([0, 0, 0]), 1 / 4),
+        (best_of([0, -1, 3]), 0.0),
+        (best_of([-1, -1, -1], [1, 1, 1]), 1.0),  # one of two chosen is the best
+        (best_of([0, 1, 1], [0, 1, 1]), 2 / 3),  # both chosen share it with one rejected
+    ],
+)
+def test_best_of_four_by_hand(item: Ranked, expected: float) -> None:
+    assert value(one([item], "best-of", {"Math": 1.0}).overall) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("reference", "tied", "spread", "expected"),
+    [
+        (3.0, 2.0, 1.0, 1.0 + 0.01 * np.tanh(1.0)),
+        (0.5, 2.0, 1.0, 0.8 + 0.01 * np.tanh(-0.5)),  # the reference's gap is inside the spread
+        (3.0, 0.5, 1.0, 0.6 + 0.01 * np.tanh(-0.5)),
+        (3.0, -1.0, 1.0, 0.3 + 0.01 * np.tanh(-2.0)),
+        (-1.0, -1.0, 1.0, 0.01 * np.tanh(-2.0)),
+        (0.0, 0.0, 0.0, 0.0),
+        (1.0, 1.0, 0.0, 1.01),
+    ],
+)
+def test_ties_by_hand(reference: float, tied: float, spread: float, expected: float) -> None:
+    assert tied_value(reference, tied, spread) == pytest.approx(expected)
+
+
+def test_ties_are_scored_by_number_and_weigh_as_a_section() -> None:
+    ties = [
+        Ranked("r1", "Ties", "Ties", np.array([[3.0, 4.0]]), tied=("ref", 1)),
+        Ranked("t1", "Ties", "Ties", np.array([[2.0, 5.0], [3.0, 6.0]]), 1.0, ("tied", 1)),
+        Ranked("r2", "Ties", "Ties", np.array([[-1.0]]), tied=("ref", 2)),
+        Ranked("t2", "Ties", "Ties", np.array([[-1.0], [0.0]]), 1.0, ("tied", 2)),
+    ]
+    found = one([*ties, best_of([1, 1, 1]), best_of([1, 1, 1])], "best-of", {"Ties": 1.0, "Math": 1.0})
+    sections = {group.name: group for group in found.sections}
+    expected = ((1 + 0.01 * np.tanh(1)) + 0.01 * np.tanh(-2)) / 2
+    assert value(sections["Ties"]) == pytest.approx(expected)
+    assert sections["Ties"].scores["model"].estimate.n == 2
+    assert sections["Ties"].scores["model"].n_ties == 1
+    assert value(found.overall) == pytest.approx((expected + 1) / 2)  # sections weigh alike
+
+
+def test_styles_by_hand() -> None:
+    # Reward = substance + style: the plain chosen response loses against richer rejected ones.
+    chosen, rejected = np.array([1.0, 2.0, 3.0]), np.array([0.5, 1.5, 2.5])
+    item = Ranked("p", "chat", "", chosen[:, None] - rejected[None, :])
+    other = Ranked("q", "chat", "", np.ones((3, 3)))
+    found = one([item, other], "styles", {"chat": 1.0})
+    assert [(group.name, value(group)) for group in found.sections] == [("easy", 1.0), ("normal", 1.0), ("hard", 0.5)]
+    assert value(found.overall) == pytest.approx(2.5 / 3)
+    cells = {group.name: value(group) for group in found.cells}
+    assert len(cells) == 9 and cells["1 over 2"] == 0.5 and cells["2 over 1"] == 1.0
+    assert found.overall.scores["model"].estimate.n_prompts == 2
+
+
+def test_domains_weigh_alike() -> None:
+    good = [Ranked(f"g{row}", "chat", "", np.ones((3, 3))) for row in range(3)]
+    bad = [Ranked("b", "code", "", -np.ones((3, 3)))]
+    found = one([*good, *bad], "styles", {"chat": 1.0, "code": 1.0})
+    assert value(found.overall) == pytest.approx(0.5)
+    assert [value(group) for group in found.sections] == pytest.approx([0.5] * 3)
+
+
+def test_mathematics_weighs_as_much_as_code() -> None:
+    items = [*ranked([1.0] * 447, "math-prm", "Reasoning"), *ranked([-1.0] * 164, "hep-go", "Reasoning", 1000)]
+    found = one(items, weights=dict(WEIGHTS))
+    estimate = found.sections[0].scores["model"].estimate
+    assert estimate.value == pytest.approx(984 / (984 + 164))
+    assert estimate.low < estimate.value < estimate.high
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason=f"public research data absent: {DATA} (set CDA_DATA)")
+@pytest.mark.parametrize("model", ["2B", "3B", "8B"])
+def test_sections_are_those_that_rewardbench_printed(model: str) -> None:
+    """From the subsets' printed accuracies to the printed section scores, where all subsets were printed."""
+    text = (DATA / "base-models" / f"{model}_base_rewardbench.out").read_text()
+    printed = {name: float(share) for name, share in re.findall(r"^([\w-]+): ([\d.]+)$", text, re.MULTILINE)}
+    scores = ast.literal_eval(text[text.index("{") :].splitlines()[0])
+    whole = [section for section, subsets in SECTIONS.items() if all(one in printed for one in subsets)]
+    assert len(whole) >= 2
+    items: list[Ranked] = []
+    for section in whole:
+        for subset in SECTIONS[section]:
+            hits = round(printed[subset] * N_PAIRS[subset])
+            margins = [1.0] * hits + [-1.0] * (N_PAIRS[subset] - hits)
+            items += ranked(margins, subset, section, 1000 * len(items))
+    for group in one(items, weights=dict(WEIGHTS)).sections:
+        assert value(group) == pytest.approx(scores[group.name], abs=1e-9)
+
+
+def changed(n: int, down: int, up: int) -> tuple[list[Ranked], list[Ranked]]:
+    before = [1.0] * (n - up) + [-1.0] * up
+    after = [-1.0] * down + [1.0] * (n - down)
+    return ranked(before), ranked(after)
+
+
+@pytest.mark.parametrize(
+    ("n", "down", "up", "fell", "excludes_0", "rules_out"),
+    [
+        (1000, 50, 5, True, True, False),
+        (100, 3, 1, True, False, False),
+        (100, 0, 0, False, False, False),  # 100 pairs cannot rule a point out
+        (5000, 10, 10, False, False, True),
+        (200, 2, 0, False, False, False),  # exactly one point
+    ],
+)
+def test_flags(n: int, down: int, up: int, fell: bool, excludes_0: bool, rules_out: bool) -> None:
+    before, after = changed(n, down, up)
+    shift = measure({"before": before, "after": after}, "pair", None, 0).overall.shift
+    assert shift is not None
+    assert shift.estimate.value == pytest.approx((up - down) / n)
+    assert (shift.fell, shift.excludes_0, shift.rules_out_fall) == (fell, excludes_0, rules_out)
+    assert shift.p_method == "exact McNemar"
+
+
+def test_holm_is_over_the_sections_of_all_sets() -> None:
+    before, after = changed(100, 8, 1)
+    results = with_holm([measure({"before": before, "after": after}, "pair", None, 0) for _ in range(3)])
+    shifts = [result.sections[0].shift for result in results]
+    assert all(shift is not None and shift.p_holm == pytest.approx(3 * shift.p_value) for shift in shifts)
+    assert all(result.overall.shift is not None and result.overall.shift.p_holm is None for result in results)
+
+
+def test_a_weighted_section_is_tested_by_sign_flips() -> None:
+    def items(margin: float) -> list[Ranked]:
+        return [*ranked([margin] * 40, "math-prm", "Reasoning"), *ranked([1.0] * 10, "hep-go", "Reasoning", 100)]
+
+    found = measure({"before": items(1.0), "after": items(-1.0)}, "pair", dict(WEIGHTS), 0)
+    shift = found.sections[0].shift
+    assert shift is not None
+    assert shift.estimate.value == pytest.approx(-984 / (984 + 164))
+    assert shift.estimate.high < 0 and shift.p_value == pytest.approx(1e-4)
+    same = measure({"before": items(1.0), "after": items(1.0)}, "pair", dict(WEIGHTS), 0).sections[0].shift
+    assert same is not None and same.p_value == 1.0 and same.estimate.low < 0 < same.estimate.high
+
+
+def test_broken_input_raises() -> None:
+    with pytest.raises(DataError, match="NaN or infinite"):
+        one(ranked([float("nan")]))
+    with pytest.raises(DataError, match="no items"):
+        one([])
+    with pytest.raises(DataError, match="other items"):
+        measure({"before": ranked([1.0]), "after": ranked([1.0], "t")}, "pair", None, 0)
+
+
+def test_differences_between_weighted_subsets_are_no_sampling_error() -> None:
+    weights = {"a": 1.0, "b": 1.0}
+    half = [*ranked([1.0] * 100, "a"), *ranked([1.0, -1.0] * 25, "b", start=100)]
+    score = one(half, weights=weights).sections[0].scores["model"]
+    assert score.estimate.value == pytest.approx(0.75)
+    # Of the second subset alone: 0.5 · √(0.25 / 49).
+    assert score.standard_error == pytest.approx(0.5 * np.sqrt(0.25 / 49))
+    assert score.estimate.high - score.estimate.low == pytest.approx(2 * 1.96 * score.standard_error, rel=0.05)
+    # Where no subset has a spread, their own Wilson intervals add up; pooled they would reach from 42 to 59.
+    known = [*ranked([1.0] * 100, "a"), *ranked([-1.0] * 50, "b", start=100)]
+    score = one(known, weights=weights).overall.scores["model"]
+    assert score.standard_error == 0
+    assert score.estimate.low == pytest.approx(0.5 - 0.5 * (1 - wilson(100, 100)[0]))
+    assert score.estimate.high == pytest.approx(0.5 + 0.5 * wilson(0, 50)[1])
+
+
+def test_a_weighted_section_keeps_what_it_rules_out() -> None:
+    """A subset that rose by design weight is no noise in another that did not move: the interval stays narrow."""
+    before = [*ranked([1.0] * 400, "a"), *ranked([-1.0] * 200 + [1.0] * 200, "b", start=400)]
+    after = [*ranked([1.0] * 400, "a"), *ranked([1.0] * 396 + [-1.0] * 4, "b", start=400)]
+    shift = measure({"before": before, "after": after}, "pair", {"a": 1.0, "b": 1.0}, 0).overall.shift
+    assert shift is not None
+    moved = np.array([1.0] * 200 + [0.0] * 196 + [-1.0] * 4)
+    assert shift.standard_error == pytest.approx(0.5 * moved.std(ddof=1) / 20)
+    assert shift.estimate.high - shift.estimate.low == pytest.approx(2 * 1.96 * shift.standard_error, rel=0.05)
+
+
+def test_a_prompt_of_two_subsets_is_drawn_with_both() -> None:
+    """Twice the same prompts and verdicts in two subsets say no more than once."""
+    margins = [1.0] * 40 + [-1.0] * 20
+    twice = [*ranked(margins, "a"), *ranked(margins, "b")]
+    apart = [*ranked(margins, "a"), *ranked(margins, "b", start=60)]
+    errors = [
+        one(items, weights={"a": 1.0, "b": 1.0}).overall.scores["model"].standard_error for items in (twice, apart)
+    ]
+    assert errors[0] == pytest.approx(np.sqrt(2 / 9 / 59))
+    assert errors[1] == pytest.approx(errors[0] / np.sqrt(2))
+
+
+def test_a_subset_of_one_prompt_keeps_its_error() -> None:
+    """A single pair has no spread of its own: its error is that of a larger group, its interval Wilson's of one."""
+    items = [*ranked([1.0], "a"), *ranked([-1.0] * 2, "b", start=1), *ranked([1.0] * 9, "c", start=3)]
+    score = one(items, weights={"a": 1.0, "b": 1.0, "c": 1.0}).overall.scores["model"]
+    assert score.standard_error > 0.1
+    ends = [wilson(1, 1), wilson(0, 2), wilson(9, 9)]
+    down = np.linalg.norm([1 - ends[0][0], 0, 1 - ends[2][0]]) / 3
+    assert score.estimate.low == pytest.approx(2 / 3 - down)
+    assert score.estimate.high == pytest.approx(2 / 3 + ends[1][1] / 3)
+
+
+def test_one_prompt_beside_scores_outside_a_share() -> None:
+    """Ties score up to 1.01, beside a subset without spread."""
+    ties = [
+        Ranked("r1", "Ties", "Ties", np.array([[3.0]]), tied=("ref", 1)),
+        Ranked("t1", "Ties", "Ties", np.array([[2.0], [3.0]]), 0.0, ("tied", 1)),
+    ]
+    found = one([*ties, best_of([-1.0, 1.0, 1.0])], "best-of", {"Ties": 1.0, "Math": 1.0})
+    estimate = found.overall.scores["model"].estimate
+    assert estimate.value == pytest.approx(0.505)
+    assert 0 <= estimate.low < estimate.value < estimate.high

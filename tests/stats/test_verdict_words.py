@@ -1,0 +1,234 @@
+"""One word on each bias, with the case that each rule is about."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cda.results.base import Estimate
+from cda.stats.verdict import (
+    AgainstPeople,
+    Evidence,
+    Loss,
+    Moved,
+    may_be_noise,
+    moved_along,
+    quality_loss,
+    risen,
+    verdict,
+)
+
+
+def change(before: float, after: float, half: float = 0.1, p_holm: float = 0.001) -> Moved:
+    moved = after - before
+    return Moved(before, after, moved - half, moved + half, p_holm, max(0.0, after - half), min(1.0, after + half))
+
+
+def mean(value: float, half: float = 0.1) -> Estimate:
+    return Estimate(
+        value=value, low=value - half, high=value + half, n=100, n_prompts=100, unit="reward", method="test"
+    )
+
+
+FELL, ROSE, STAYED = change(0.8, 0.5), change(0.5, 0.8), change(0.8, 0.79)
+BELOW = mean(-0.5)
+shares = st.floats(0, 1)
+moves = st.builds(change, shares, shares, st.floats(0, 0.5), shares)
+
+
+def only(skew: Moved, loss: Loss | None = "excluded", beyond: Estimate | None = BELOW, tie: bool = False) -> str:
+    return verdict("jargon", {"jargon": Evidence(skew, None, tie, beyond)}, loss)
+
+
+def people(before: float, after: float, human: float, miscalibration: Moved) -> AgainstPeople:
+    further = abs(after - human) > abs(before - human) + 0.05
+    return AgainstPeople(miscalibration, change(before, after), human, further)
+
+
+def beside(voted: AgainstPeople, loss: Loss | None = "excluded", beyond: Estimate | None = None) -> str:
+    # Skew on all rows says otherwise, and does not count.
+    return verdict("jargon", {"jargon": Evidence(STAYED, voted, False, beyond)}, loss)
+
+
+@pytest.mark.parametrize(
+    ("skew", "word"),
+    [
+        (FELL, "less biased"),
+        (change(0.8, 0.04), "overcorrected"),
+        (change(0.8, 0.1), "less biased"),  # the interval holds 15%
+        (change(0.3, 0.15, 0.05), "less biased"),
+        (ROSE, "worse"),
+        (STAYED, "no change shown"),
+        (change(0.1, 0.1, 0.05), "no change shown"),  # low already: nothing was overcorrected
+    ],
+)
+def test_without_votes_skew_decides(skew: Moved, word: str) -> None:
+    assert only(skew) == word
+
+
+@pytest.mark.parametrize("skew", [FELL, ROSE, change(0.8, 0.04)])
+def test_good_and_bad_words_need_the_adjusted_p(skew: Moved) -> None:
+    assert only(replace(skew, p_holm=0.049)) != "no change shown"
+    assert only(replace(skew, p_holm=0.05)) == "no change shown"
+
+
+@pytest.mark.parametrize(
+    ("skew", "word"),
+    [
+        (change(0.8, 0.35), "overcorrected"),  # wholly below 50%
+        (change(0.8, 0.41), "less biased"),  # holds 50%
+        (change(0.2, 0.5), "less biased"),  # a model against the bias, brought to ties
+        (change(0.2, 0.65), "overcorrected"),
+        (change(0.8, 0.95), "worse"),
+        (change(0.45, 0.52), "no change shown"),  # the interval holds 0
+        (change(0.35, 0.2), "worse"),  # further against the bias than it was
+    ],
+)
+def test_where_ties_were_the_aim_50_percent_is_the_mark(skew: Moved, word: str) -> None:
+    assert only(skew, tie=True, beyond=mean(0.5 if skew.after > skew.before else -0.5)) == word
+
+
+@pytest.mark.parametrize(
+    ("voted", "word"),
+    [
+        (people(0.9, 0.5, 0.4, change(0.6, 0.35)), "improved"),
+        (people(0.5, 0.9, 0.4, ROSE), "worse"),
+        (people(0.9, 0.89, 0.4, STAYED), "no change shown"),
+        (people(0.6, 0.1, 0.5, STAYED), "overcorrected"),
+        (people(0.6, 0.1, 0.5, change(0.6, 0.35)), "overcorrected"),  # would be improved but for the skew
+        (people(0.2, 0.9, 0.3, ROSE), "overcorrected"),  # past people the other way, named before worse
+        (people(0.9, 0.2, 0.5, change(0.6, 0.35)), "improved"),  # crossed, but nearer than before
+        (people(0.6, 0.38, 0.5, STAYED), "no change shown"),  # crossed, but not shown to be further
+        (people(0.51, 0.48, 0.5, STAYED), "no change shown"),  # crossed, but the move is not shown
+    ],
+)
+def test_with_votes_people_decide(voted: AgainstPeople, word: str) -> None:
+    assert beside(voted) == word
+
+
+def test_words_beside_people_need_the_adjusted_p() -> None:
+    for before, after, miscalibration in ((0.9, 0.5, change(0.6, 0.35)), (0.5, 0.9, ROSE), (0.6, 0.1, STAYED)):
+        voted = people(before, after, 0.5 if after == 0.1 else 0.4, miscalibration)
+        assert beside(voted) != "no change shown"
+        open_ = replace(
+            voted, miscalibration=replace(miscalibration, p_holm=0.06), skew=replace(voted.skew, p_holm=0.06)
+        )
+        assert beside(open_) == "no change shown"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "loss"),
+    [
+        (-0.0499, 0.02, "excluded"),
+        (-0.05, 0.02, "excluded"),
+        (-0.0501, 0.02, "not excluded"),
+        (-0.1, -0.05, "not excluded"),
+        (-0.1, -0.0501, "shown"),
+    ],
+)
+def test_a_loss_of_quality_is_held_against_5_points(low: float, high: float, loss: str) -> None:
+    assert quality_loss(low, high) == loss
+
+
+@pytest.mark.parametrize(
+    ("loss", "word"),
+    [("excluded", "less biased"), ("not excluded", "quality open"), ("shown", "quality lost"), (None, "quality open")],
+)
+def test_a_good_word_depends_on_quality(loss: Loss | None, word: str) -> None:
+    assert only(FELL, loss) == word
+    assert beside(people(0.9, 0.5, 0.4, change(0.6, 0.35)), loss) == word.replace("less biased", "improved")
+    for bad, said in ((ROSE, "worse"), (change(0.8, 0.04), "overcorrected"), (STAYED, "no change shown")):
+        assert only(bad, loss) == said
+
+
+@pytest.mark.parametrize("beyond", [None, mean(0.05), mean(0.5)])
+def test_a_fall_towards_50_percent_that_the_mean_margin_does_not_share_may_be_noise(beyond: Estimate | None) -> None:
+    assert only(FELL, beyond=beyond) == "noise not excluded"
+    assert only(FELL, "shown", beyond) == "quality lost"
+    assert beside(people(0.9, 0.5, 0.4, change(0.6, 0.45)), beyond=beyond) == "noise not excluded"
+
+
+def test_what_noise_cannot_do_needs_no_mean_margin() -> None:
+    assert only(change(0.8, 0.35), beyond=None) == "less biased"  # past 50%
+    assert only(change(0.45, 0.25), beyond=None) == "less biased"  # away from it
+    assert only(Moved(0.49, 0.43, -0.1, -0.02, 0.001, 0.35, 0.51), beyond=None) == "less biased"  # likewise
+    assert only(change(0.2, 0.5), beyond=None, tie=True) == "noise not excluded"  # up to it
+    assert not may_be_noise(Evidence(FELL, people(0.9, 0.5, 0.4, change(0.45, 0.2)), False, None))
+
+
+@pytest.mark.parametrize(
+    ("other", "substituted"),
+    [
+        (change(0.5, 0.8, p_holm=0.049), True),
+        (change(0.5, 0.8, p_holm=0.05), False),
+        (STAYED, False),
+        (FELL, False),
+    ],
+)
+def test_a_fallen_target_is_substituted_where_another_bias_rose(other: Moved, substituted: bool) -> None:
+    for target, word in (
+        (Evidence(FELL, None, False, BELOW), "less biased"),
+        (Evidence(FELL, people(0.9, 0.5, 0.4, change(0.6, 0.35))), "improved"),
+    ):
+        evidence = {"jargon": target, "length": Evidence(other)}
+        assert verdict("jargon", evidence, "excluded") == ("substituted" if substituted else word)
+        assert risen("jargon", evidence) == (["length"] if substituted else [])
+
+
+@pytest.mark.parametrize("target", [STAYED, ROSE, change(0.8, 0.04)])
+def test_only_a_bias_that_would_be_called_better_is_substituted(target: Moved) -> None:
+    evidence = {"jargon": Evidence(target), "length": Evidence(ROSE)}
+    assert verdict("jargon", evidence, "excluded") == only(target)
+
+
+def test_a_rise_towards_people_is_no_substitution() -> None:
+    nearer = Evidence(ROSE, people(0.5, 0.8, 0.9, change(0.6, 0.35)))
+    evidence = {"jargon": Evidence(FELL, None, False, BELOW), "length": nearer}
+    assert verdict("jargon", evidence, "excluded") == "less biased"
+
+
+def test_other_targets_count_too_and_the_bias_itself_does_not() -> None:
+    evidence = {"jargon": Evidence(FELL), "length": Evidence(ROSE), "structure": Evidence(ROSE)}
+    assert risen("jargon", evidence) == ["length", "structure"]
+    assert risen("length", evidence) == ["structure"]
+
+
+@settings(deadline=None, derandomize=True)
+@given(moves, moves, shares, st.sampled_from(["excluded", "not excluded", "shown", None]))
+def test_words_follow_the_numbers(skew: Moved, miscalibration: Moved, human: float, loss: Loss | None) -> None:
+    blind = verdict("a", {"a": Evidence(skew)}, loss)
+    assert (blind == "no change shown") == (skew.low <= 0 <= skew.high or skew.p_holm >= 0.05)
+    assert (blind == "worse") == (skew.low > 0 and skew.p_holm < 0.05)
+    seen = verdict("a", {"a": Evidence(skew, AgainstPeople(miscalibration, skew, human, True))}, loss)
+    assert seen != "less biased"
+    assert blind != "improved"
+    if seen == "improved":
+        assert miscalibration.high < 0 and miscalibration.p_holm < 0.05
+    if "improved" in (seen, blind) or "less biased" in (seen, blind):
+        assert loss == "excluded"
+
+
+def test_an_unknown_target_raises() -> None:
+    with pytest.raises(KeyError):
+        verdict("jargon", {}, "excluded")
+
+
+def test_at_dose_0_every_bias_is_left_as_it_is() -> None:
+    for skew in (FELL, ROSE, STAYED):
+        assert verdict("jargon", {"jargon": Evidence(skew)}, "excluded", dose=0) == "left as it is"
+    assert verdict("jargon", {"jargon": Evidence(FELL, None, False, BELOW)}, "excluded", dose=0.5) == "less biased"
+
+
+def test_what_moved_along_is_shown_either_way_and_not_the_target() -> None:
+    evidence = {
+        "jargon": Evidence(FELL),
+        "length": Evidence(change(0.8, 0.5, p_holm=0.01)),
+        "tone": Evidence(change(0.5, 0.8, p_holm=0.04)),
+        "structure": Evidence(change(0.8, 0.5, p_holm=0.06)),
+        "vagueness": Evidence(STAYED),
+    }
+    assert moved_along("jargon", evidence) == ["length", "tone"]
+    assert risen("jargon", evidence) == ["tone"]

@@ -1,0 +1,267 @@
+"""Raw votes: majorities, agreement and the noise ceiling, on votes that can be counted and on simulated people."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import krippendorff
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cda.errors import DataError
+from cda.results.base import Missing
+from cda.stats.proportions import wilson
+from cda.stats.votes import WORDS, agreement, count_votes, leading_words, majority, majority_targets, noise_ceiling
+
+VOTES = [
+    ["perturbed", "perturbed", "base"],
+    ["base", "base"],
+    ["tie", "tie", "base"],
+    ["perturbed", "base"],
+    [],
+    ["perturbed", "tie", "base"],
+    ["base"],
+]
+votes = st.lists(st.lists(st.sampled_from(WORDS), max_size=5), min_size=2, max_size=20)
+FLIP = {"perturbed": "base", "base": "perturbed", "tie": "tie"}
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def ids(n: int) -> list[str]:
+    return [f"p{row}" for row in range(n)]
+
+
+def people(n: int, alphas: list[float], n_votes: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Two sets of votes on the same items by different people."""
+    shares = random.dirichlet(alphas, n)
+    return random.multinomial(n_votes, shares), random.multinomial(n_votes, shares)
+
+
+def test_majorities_by_hand() -> None:
+    counts = count_votes(VOTES)
+    assert counts.tolist() == [[2, 1, 0], [0, 2, 0], [0, 1, 2], [1, 1, 0], [0, 0, 0], [1, 1, 1], [0, 1, 0]]
+    assert leading_words(counts) == ["perturbed", "base", "tie", "split", "no votes", "split", "base"]
+    assert majority_targets(counts).tolist() == [1, 0, 0.5, 0.5, 0.5, 0.5, 0]
+    dropped = majority(counts, "drop")
+    assert dropped.target[dropped.used].tolist() == [1, 0, 0]
+    assert dropped.exclusions.reasons == {"no votes": 1, "split": 2, "tie": 1}
+    half = majority(counts, "half")
+    assert half.target[half.used].tolist() == [1, 0, 0.5, 0.5, 0.5, 0]
+    assert half.exclusions.reasons == {"no votes": 1}
+    released = majority(counts, "as-released", ["base", "tie", None, "perturbed", "base", "tie", "base"])
+    assert released.target[released.used].tolist() == [0, 1, 0, 0]
+    assert released.exclusions.reasons == {"no label": 1, "tie": 2}
+
+
+@settings(deadline=None, derandomize=True)
+@given(votes.filter(lambda table: any(set(words) - {"tie"} for words in table)), st.randoms(use_true_random=False))
+def test_swapping_the_sides_and_the_order_of_votes(table: list[list[str]], random) -> None:
+    counts = count_votes(table)
+    flipped = count_votes([random.sample([FLIP[word] for word in words], len(words)) for words in table])
+    assert majority_targets(flipped).tolist() == (1 - majority_targets(counts)).tolist()
+    for rule in ("drop", "half"):
+        try:
+            one, other = majority(counts, rule), majority(flipped, rule)
+        except DataError:
+            continue
+        assert one.used.tolist() == other.used.tolist()
+        assert one.used.sum() + one.exclusions.dropped == len(table)
+        assert other.target.tolist() == (1 - one.target).tolist()
+
+
+def test_agreement_by_hand_and_by_the_library() -> None:
+    counts = count_votes([["base"] * 3, ["base", "base", "perturbed"], ["tie", "tie"], ["perturbed"]] * 5)
+    found = agreement(counts, ids(20), rng())
+    assert found.majority_share.value == pytest.approx((1 + 2 / 3 + 1) / 3)
+    assert (found.majority_share.n, found.n_votes) == (15, 40)
+    assert found.exclusions.reasons == {"fewer than two votes": 5}
+    expected = krippendorff.alpha(value_counts=counts[counts.sum(axis=1) > 1], level_of_measurement="nominal")
+    assert found.alpha.value == pytest.approx(expected)
+    assert found.alpha.low < found.alpha.value < found.alpha.high
+
+
+@pytest.mark.parametrize("level", ["nominal", "ordinal"])
+def test_alpha_is_that_of_the_library_on_uneven_votes(level: Literal["nominal", "ordinal"]) -> None:
+    random = rng(4)
+    counts = np.array([random.multinomial(random.integers(1, 6), random.dirichlet([1, 0.5, 1])) for _ in range(80)])
+    library = counts[counts.sum(axis=1) > 1][:, [1, 2, 0]]  # base, tie, perturbed
+    expected = krippendorff.alpha(value_counts=library, level_of_measurement=level)
+    assert agreement(counts, ids(80), rng(), level).alpha.value == pytest.approx(expected)
+
+
+def test_alpha_of_krippendorff_s_own_example() -> None:
+    """Krippendorff (2011), "Computing Krippendorff's alpha-reliability", example B: two coders, alpha 0.095."""
+    one, other = [0, 1, 0, 0, 0, 0, 0, 0, 1, 0], [1, 1, 1, 0, 0, 1, 0, 0, 0, 0]
+    words = {0: "base", 1: "perturbed"}
+    counts = count_votes([[words[a], words[b]] for a, b in zip(one, other, strict=True)])
+    assert agreement(counts, ids(10), rng()).alpha.value == pytest.approx(0.095, abs=5e-4)
+
+
+def test_votes_at_random_have_alpha_around_0_and_copies_of_one_person_1() -> None:
+    random = rng(2).multinomial(3, [0.4, 0.4, 0.2], 400)
+    found = agreement(random, ids(400), rng())
+    assert found.alpha.low < 0 < found.alpha.high
+    same = 3 * rng(2).multinomial(1, [0.4, 0.4, 0.2], 50)
+    alike = agreement(same, ids(50), rng())
+    assert (alike.alpha.value, alike.majority_share.value) == (1.0, 1.0)
+
+
+def test_items_of_one_prompt_are_drawn_together() -> None:
+    counts, _ = people(60, [1, 1, 0.3], 3, rng(1))
+    once = agreement(counts, ids(60), rng())
+    thrice = agreement(np.tile(counts, (3, 1)), ids(60) * 3, rng())
+    assert thrice.majority_share.value == pytest.approx(once.majority_share.value)
+    width, tripled = (one.alpha.high - one.alpha.low for one in (once, thrice))
+    assert tripled == pytest.approx(width, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("alphas", "n_votes"), [([0.5, 0.8, 0.2], 3), ([3.0, 4.0, 1.0], 3), ([1.0, 1.0, 0.2], 5), ([0.1, 0.2, 0.02], 2)]
+)
+@pytest.mark.parametrize("rule", ["drop", "half"])
+def test_the_ceiling_is_what_a_second_panel_really_shows(alphas: list[float], n_votes: int, rule) -> None:
+    first, second = people(4_000, alphas, n_votes, rng(8))
+    one, other = majority(first, rule), majority(second, rule)
+    both = one.used & other.used
+    actual = np.abs(one.target - other.target)[both].mean()
+    found = noise_ceiling(first, one, ids(4_000), rng())
+    assert found.miscalibration.value == pytest.approx(actual, abs=0.02)
+    assert found.miscalibration.low - 0.01 <= actual <= found.miscalibration.high + 0.01
+    assert found.vote_correlation == pytest.approx(1 / (1 + sum(alphas)), abs=0.05)
+
+
+def test_raw_shares_would_have_been_too_optimistic() -> None:
+    first, second = people(4_000, [1.5, 1.5, 0.3], 3, rng(8))
+    one, other = majority(first, "drop"), majority(second, "drop")
+    both = one.used & other.used
+    actual = np.abs(one.target - other.target)[both].mean()
+    again = rng(9).multinomial(3, first / 3)
+    plugged = majority(again, "drop")
+    kept = one.used & plugged.used
+    naive = np.abs(one.target - plugged.target)[kept].mean()
+    found = noise_ceiling(first, one, ids(4_000), rng()).miscalibration.value
+    assert abs(found - actual) < 0.015 < 0.1 < actual - naive
+
+
+def test_the_ceiling_s_interval_covers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cda.stats.votes._CEILING_DRAWS", 800)
+    random, inside = rng(12), 0
+    for _ in range(60):
+        shares = random.dirichlet([1.0, 1.2, 0.3], 100)
+        first = random.multinomial(3, shares)
+        one = majority(first, "drop")
+        later = random.multinomial(3, np.repeat(shares[one.used], 40, axis=0))
+        side = majority_targets(later)
+        missed = np.abs(side - np.repeat(one.target[one.used], 40))[side != 0.5].mean()
+        found = noise_ceiling(first, one, ids(100), random).miscalibration
+        inside += found.low <= missed <= found.high
+    assert inside >= 52  # 95% of 60 less three standard errors
+
+
+def test_a_larger_second_panel_and_unanimous_people() -> None:
+    counts = 3 * rng(2).multinomial(1, [0.4, 0.6, 0.0], 80)
+    sure = noise_ceiling(counts, majority(counts, "drop"), ids(80), rng())
+    assert 0 < sure.miscalibration.value < 0.02 and sure.vote_correlation > 0.9
+    split, _ = people(500, [1.5, 1.5, 0.3], 3, rng(1))
+    one = majority(split, "drop")
+    few, many = (noise_ceiling(split, one, ids(500), rng(), n).miscalibration.value for n in (1, 15))
+    assert few > many
+
+
+@settings(deadline=None, derandomize=True, max_examples=25)
+@given(votes)
+def test_ceiling_bounds_order_and_label_swap(table: list[list[str]]) -> None:
+    try:
+        counts = count_votes(table)
+        found = noise_ceiling(counts, majority(counts, "drop"), ids(len(table)), rng())
+    except DataError:
+        return
+    miss = found.miscalibration
+    assert 0 <= miss.low <= miss.value <= miss.high <= 1
+    swapped = counts[:, [1, 0, 2]]
+    other = noise_ceiling(swapped, majority(swapped, "drop"), ids(len(table)), rng()).miscalibration
+    assert (other.value, other.low, other.high) == pytest.approx((miss.value, miss.low, miss.high), abs=1e-9)
+    back = noise_ceiling(counts[::-1], majority(counts[::-1], "drop"), ids(len(table))[::-1], rng()).miscalibration
+    assert back.value == pytest.approx(miss.value, abs=1e-9)
+
+
+def test_what_cannot_be_estimated_is_said() -> None:
+    with pytest.raises(DataError, match="no items"):
+        count_votes([])
+    with pytest.raises(DataError, match="no votes on any of 2 items: human skew"):
+        count_votes([[], []])
+    with pytest.raises(DataError, match="item 1: vote 'left' is none of perturbed, base, tie"):
+        count_votes([["base"], ["left"]])
+    ties = count_votes([["tie", "tie"], ["base", "perturbed"]])
+    for rule in ("drop", "half"):
+        with pytest.raises(DataError, match=r"no item has a majority for one side \(.*whom people prefer"):
+            majority(ties, rule)
+    with pytest.raises(DataError, match="one released label for each of 2 items"):
+        majority(ties, "as-released")
+    single = count_votes([["base"], ["perturbed"]])
+    with pytest.raises(DataError, match="no item of 2 has two votes: agreement"):
+        agreement(single, ids(2), rng())
+    with pytest.raises(DataError, match="no item of 2 has two votes: with one vote an item"):
+        noise_ceiling(single, majority(single, "drop"), ids(2), rng())
+    same = count_votes([["base", "base"]] * 3)
+    with pytest.raises(DataError, match="one prompt"):
+        noise_ceiling(same, majority(same, "drop"), ["p"] * 3, rng())
+    with pytest.raises(DataError, match="second majority of 0 votes"):
+        noise_ceiling(same, majority(same, "drop"), ids(3), rng(), 0)
+
+
+def test_unanimous_votes_do_not_show_that_nobody_would_disagree() -> None:
+    counts = count_votes([["base"] * 3] * 10 + [["perturbed"] * 3] * 10)
+    found = agreement(counts, [str(row) for row in range(20)], np.random.default_rng(0))
+    assert found.majority_share.value == found.alpha.value == 1.0
+    assert 0.8 < found.majority_share.low < 0.9  # Wilson's 20 of 20
+    assert 0.6 < found.alpha.low < found.majority_share.low
+
+
+def test_the_same_split_everywhere_is_no_certainty_and_no_agreement() -> None:
+    counts = count_votes([["base", "base", "perturbed"], ["perturbed", "perturbed", "base"]] * 15)
+    found = agreement(counts, [str(row) for row in range(30)], np.random.default_rng(0))
+    assert found.majority_share.low < 2 / 3 < found.majority_share.high
+    assert found.alpha.low <= found.alpha.value <= found.alpha.high
+    assert found.alpha.value < 0.1
+
+
+def test_without_alpha_the_majority_share_stands() -> None:
+    one_word = agreement(count_votes([["base", "base"]] * 3), ids(3), rng())
+    assert isinstance(one_word.alpha, Missing) and "every vote is the same word" in one_word.alpha.reason
+    assert (one_word.majority_share.value, one_word.n_votes) == (1.0, 6)
+    few = agreement(count_votes([["base", "base"], ["base", "base"], ["tie", "base"]]), ids(3), rng())
+    assert isinstance(few.alpha, Missing) and "3 prompts, in which too few votes differ" in few.alpha.reason
+    assert few.majority_share.value == pytest.approx(2.5 / 3)
+
+
+@pytest.mark.parametrize("level", ["nominal", "ordinal"])
+def test_items_that_are_all_split_alike_leave_alpha_a_width(level: Literal["nominal", "ordinal"]) -> None:
+    """No draw differs from another, which does not show that no other prompt would."""
+    wide, narrow = (
+        agreement(count_votes([["perturbed", "perturbed", "base"]] * n), ids(n), rng(), level).alpha for n in (6, 60)
+    )
+    assert wide is not None and narrow is not None
+    for alpha in (wide, narrow):
+        assert -1 <= alpha.low < alpha.value < alpha.high <= 1
+        assert alpha.method == "from Wilson 95% over prompts"
+    # A third of the pairs of votes agree; Wilson's interval of that share over 60 prompts, in proportion.
+    low, high = wilson(20, 60)
+    by_share = (1 - narrow.value) / (1 - 1 / 3)
+    assert narrow.low == pytest.approx(1 - by_share * (1 - low))
+    assert narrow.high == pytest.approx(1 - by_share * (1 - high))
+    assert wide.high - wide.low > 2 * (narrow.high - narrow.low)
+
+
+@pytest.mark.parametrize("votes", [["perturbed", "perturbed", "base"], ["base"] * 3])
+def test_items_with_the_same_votes_leave_the_second_majority_a_width(votes: list[str]) -> None:
+    counts = count_votes([votes] * 12)
+    found = noise_ceiling(counts, majority(counts, "drop"), ids(12), rng()).miscalibration
+    assert (found.low, found.high) == pytest.approx(wilson(12 * found.value, 12))
+    assert found.high - found.low > 0.2
+    assert found.method == "Dirichlet-multinomial vote model, Wilson 95% over prompts"
