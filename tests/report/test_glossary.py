@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-import cda.stats
 import pytest
 from changed import changed
 
+import cda.stats
 from cda.report.glossary import _METHODS, glossary
 from cda.report.methods import method_table, methods_of
 from cda.stats import votes
