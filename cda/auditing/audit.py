@@ -40,7 +40,6 @@ from cda.finetuning.applied import applied_dose, texts_of_dose
 from cda.finetuning.train import ADAPTER, trainings
 from cda.launch import launch_id, wait_until, world_size
 from cda.recipe.load import LoadedRecipe
-from cda.recipe.scoring import kind_of
 from cda.records import Triple
 from cda.resources.artifacts import prompt_row, read_labelled, training_stages
 from cda.resources.scorer_kinds import Subject, texts_of
@@ -82,7 +81,7 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
 def what_is_measured(loaded: LoadedRecipe) -> tuple[dict[str, Any], dict[str, str]]:
     """Settings and inputs of what an audit measures; of a training without what was trained."""
     recipe = loaded.recipe
-    judged = kind_of(recipe.model.name_or_path) == "judge"
+    judged = recipe.model.is_judge
     settings = {
         "audit": recipe.audit.model_dump(mode="json", exclude={"preset"}),
         "model": recipe.model.model_dump(mode="json", exclude={"preset", "precision"}),
@@ -240,7 +239,7 @@ def assist(loaded: LoadedRecipe, run_folder: RunFolder) -> None:
 
 
 def _is_shared(loaded: LoadedRecipe) -> bool:
-    return kind_of(loaded.recipe.model.name_or_path) == "classifier"
+    return loaded.recipe.model.is_trainable
 
 
 def _shared_file(expected: Stage, run_folder: RunFolder) -> Path:

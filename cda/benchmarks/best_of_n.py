@@ -24,7 +24,6 @@ from cda.files.jsonl import write_jsonl, write_text
 from cda.finetuning.applied import check_subject
 from cda.launch import is_main
 from cda.recipe.load import LoadedRecipe
-from cda.recipe.scoring import kind_of
 from cda.records import Exclusions, Prompt, count_reasons, prompt_id
 from cda.report.plots.plot import save as save_plot
 from cda.resources.artifacts import checked_form, out_folder, shown_path, shown_target, write_figures
@@ -94,7 +93,7 @@ def run_best_of_n(
     followed = _followed(biases, features)
     sampled = load_sampled(responses, columns, split)
     for subject in subjects:
-        if kind_of(subject.name) == "judge":
+        if subject.section.is_judge:
             raise RecipeError(
                 [f"{subject.name}: a judge gives no reward of single answers, by which the best of n is picked"]
             )

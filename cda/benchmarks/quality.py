@@ -103,7 +103,7 @@ def quality_scoring(subject: Subject, model: str, unit: str, facts: Scorer, load
 
     Files and folders go by name, and what they hold by a fingerprint: a result names no machine's path.
     """
-    recipe, kind = loaded.recipe, kind_of(subject.name)
+    recipe, kind = loaded.recipe, subject.section.kind
     given, adapter = recipe.score.log_ratio, subject.adapter
     files = {name: path and shown_path(path) for name, path in (("adapter", given.adapter), ("vector", given.vector))}
     return QualityScoring(

@@ -13,7 +13,6 @@ from cda.discovery.search import Generation
 from cda.errors import DataError
 from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.recipe.load import LoadedRecipe
-from cda.recipe.scoring import kind_of
 from cda.resources.artifacts import prompt_row
 from cda.resources.scorers import open_scorer
 from cda.resources.sources import llm_settings, prompt_settings, source_fingerprint
@@ -193,7 +192,7 @@ def _asked_settings(asked: Asked) -> dict[str, object]:
         "dose": subject.dose if subject.adapter else None,
         "score": recipe.score.model_dump(mode="json", exclude=_NO_ANSWERS),
     }
-    if kind_of(subject.name) == "judge":
+    if subject.section.is_judge:
         settings |= {"llm": llm_settings(recipe.llm), "prompts": prompt_settings(asked.loaded, "judge")}
     return settings
 

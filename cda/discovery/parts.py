@@ -20,7 +20,7 @@ from cda.launch import say
 from cda.llm.protocol import LLM
 from cda.recipe.discovery import SIZES, DiscoverSection, SearchSize
 from cda.recipe.load import LoadedRecipe
-from cda.recipe.scoring import judges_of, kind_of
+from cda.recipe.scoring import judges_of
 from cda.resources.scorer_kinds import Function, Subject
 from cda.resources.scorers import compare, open_scorer, score
 from cda.resources.sources import open_llm, uses_llm, with_llm
@@ -66,7 +66,7 @@ def judge_subject(loaded: LoadedRecipe, before: Subject | None = None) -> Asked:
     if name is None:
         name = f"judge:{recipe.llm.model}" if by_llm(loaded) else EMBEDDED_JUDGE
     section = recipe.model.model_copy(update={"name_or_path": name, "revision": None, "trust_remote_code": False})
-    if kind_of(name) == "judge":
+    if section.is_judge:
         one, *others = judges_of(name)
         if others:
             raise RecipeError([f"{name}: a panel of judges; a discovery is held against one, such as judge:{one}"])
@@ -129,8 +129,8 @@ def judge_of(asked: Asked) -> Judge:
 
 def _pairwise(asked: Asked) -> LLMJudge | OwnPairwise | None:
     """What is asked, where it compares: then a comparison counts that was read in both orders."""
-    kind, options = kind_of(asked.subject.name), asked.loaded.recipe.score.judge
-    if kind == "judge":
+    if asked.subject.section.is_judge:
+        options = asked.loaded.recipe.score.judge
         llm, told = open_llm(asked.loaded), asked.loaded.prompts.judge
         return LLMJudge(llm, ties=options.ties, by_token=options.by_token, both_orders=True, told=told)
     scorer = open_scorer(asked.subject.section, asked.loaded)

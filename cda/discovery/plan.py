@@ -22,7 +22,6 @@ from cda.files.paths import user_path
 from cda.finetuning.applied import asked_subjects, check_subject
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import LlmSection
-from cda.recipe.scoring import kind_of
 from cda.resources.sources import llm_client, llm_named
 from cda.resources.spending import Planned, sentence
 from cda.results.discover import Part
@@ -122,7 +121,7 @@ def checked(
     for asked in (model, judge):
         if asked is not None:
             attempt(lambda asked=asked: check_subject(asked.subject, asked.loaded))  # type: ignore[misc]
-    if judge is not None and kind_of(judge.subject.name) == "judge" and loaded.prompts.judge.orders == "one":
+    if judge is not None and judge.subject.section.is_judge and loaded.prompts.judge.orders == "one":
         problems.append(
             "score.judge.orders: one order is asked, but a discovery counts only verdicts that were read in both; set "
             "score.judge.orders=both"
@@ -176,7 +175,7 @@ def planned_calls(
         judge: What it is held against.
         n_given: Attributes that are given; 0 where they are searched for.
     """
-    section, llm, is_judge = loaded.recipe.discover, loaded.recipe.llm, kind_of(judge.subject.name) == "judge"
+    section, llm, is_judge = loaded.recipe.discover, loaded.recipe.llm, judge.subject.section.is_judge
     if not by_llm(loaded) and not is_judge:
         return []
     searched, validated, tested = _rewrites(loaded, n_given, _prompts(loaded, folder, model))

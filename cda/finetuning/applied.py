@@ -143,11 +143,12 @@ def asked_subjects(
         problems.append("--adapter and --against: give one of them")
     if dose is not None and adapter is None:
         problems.append("--dose: needs --adapter, of which it is a part")
-    if adapter and kind_of(model.name_or_path) != "classifier":
+    if adapter and not model.is_trainable:
         problems.append(f"--adapter: {model.name_or_path} takes none; an adapter is a sequence classifier's")
-    if against and "judge" in {kind_of(model.name_or_path), kind_of(against)}:
+    against_kind = against and kind_of(against)
+    if against and (model.is_judge or against_kind == "judge"):
         problems.append("--against: a judge cannot be one of two; ask each by itself")
-    if against and kind_of(against) == "served" and (problem := address_problem(bare_name(against))):
+    if against and against_kind == "served" and (problem := address_problem(bare_name(against))):
         problems.append(f"--against: the address {problem} (score.served.api_key_env)")
     if problems:
         raise RecipeError(problems)
@@ -171,14 +172,14 @@ def check_subject(subject: Subject, loaded: LoadedRecipe) -> None:
     scorer = open_scorer(subject.section, loaded)
     if problems := scorer.problems():
         raise RunError("\n".join(problems))
-    kind = kind_of(subject.name)
-    if kind != "classifier" and world_size() > 1:
+    is_classifier = subject.section.is_trainable
+    if not is_classifier and world_size() > 1:
         raise RunError(f"{subject.name}: {world_size()} processes would each ask it everything; start one")
     if isinstance(scorer, Function) and subject.label in ("first", "second") and isinstance(scorer.own, OwnPairwise):
         raise RunError(
             f"{subject.name}: compares two answers, so that it cannot stand beside another scorer; ask it alone"
         )
-    if kind != "classifier":
+    if not is_classifier:
         return
     spec = model_spec(subject.section)
     heads = head_names(load_config(spec), spec)

@@ -18,7 +18,6 @@ from cda.inspection.targets import InspectOptions, recipe_of
 from cda.llm.money import request_tokens, tokens_of
 from cda.llm.protocol import Request
 from cda.recipe.load import LoadedRecipe
-from cda.recipe.scoring import kind_of
 from cda.records import Direction, Pair, Prompt, Rewrite, RewriteRequest
 from cda.resources.artifacts import shown_path
 from cda.resources.sources import labels_of, load_pairs, prompt_name, rewriter, training_pairs, uses_llm
@@ -242,7 +241,7 @@ def prompts_text(target: str, overrides: Sequence[str], options: InspectOptions)
     loaded = recipe_of(target, overrides, options)
     pair, where = _example(loaded, options.seed)
     parts = [f"What an LLM would be told, with a pair of {where} as the example. Nothing was asked."]
-    judged = kind_of(loaded.recipe.model.name_or_path) == "judge"
+    judged = loaded.recipe.model.is_judge
     if loaded.recipe.llm.model is None:
         parts.append("llm.model is not set: as it stands no LLM is asked, and none of this is sent.")
     for one in [*([] if judged else _of_biases(loaded, pair)), *(_of_judge(loaded, pair) if judged else [])]:

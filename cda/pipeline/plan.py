@@ -35,7 +35,7 @@ from cda.finetuning.train import trainings
 from cda.prompts import OURS
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import ModelSection, Recipe
-from cda.recipe.scoring import judges_of, kind_of
+from cda.recipe.scoring import judges_of
 from cda.recipe.train import check_launch, sharded_by
 from cda.resources.scorers import open_scorer
 from cda.resources.sources import (
@@ -103,7 +103,7 @@ def check(loaded: LoadedRecipe) -> None:
     if recipe.dose.on == "yes" and not loaded.only_audit and not problems:
         attempt(lambda: dose.check(loaded))
     training_asks = uses_llm(recipe.label.by, recipe.llm) or uses_llm(recipe.synthesize.by, recipe.llm)
-    if training_asks and kind_of(recipe.model.name_or_path) != "judge":
+    if training_asks and not recipe.model.is_judge:
         problems += llm_client(recipe.llm).check()
     problems += _disk_problems(run_folder(loaded).path, _MIN_FREE_BYTES + (_adapters_bytes(loaded) or 0))
     if problems:
@@ -200,8 +200,8 @@ def plan(loaded: LoadedRecipe) -> str:
     report = f"report      {run_folder(loaded).path / 'report' / 'report.html'}"
     if loaded.only_audit:
         spec = recipe.model
-        judges = judges_of(spec.name_or_path) if kind_of(spec.name_or_path) == "judge" else ()
-        asked = _ORDERS[loaded.prompts.judge.orders] if judges else _ASKED.get(kind_of(spec.name_or_path))
+        judges = judges_of(spec.name_or_path) if spec.is_judge else ()
+        asked = _ORDERS[loaded.prompts.judge.orders] if judges else _ASKED.get(spec.kind)
         asked = asked or f"in {_precision(spec)}"
         if len(judges) > 1:
             asked = f"a panel of {len(judges)} judges, each {asked}"
@@ -271,7 +271,7 @@ def _adapters_bytes(loaded: LoadedRecipe) -> int | None:
     """Room that the adapters of several trainings need, as trained and at their dose; None where that is not known, as of a
     model that is not on this machine, and not asked, as of one training."""
     recipe = loaded.recipe
-    if len(recipe.seeds) == 1 or kind_of(recipe.model.name_or_path) != "classifier":
+    if len(recipe.seeds) == 1 or not recipe.model.is_trainable:
         return None
     try:
         spec = model_spec(recipe.model)

@@ -241,10 +241,10 @@ def _resolved(
         problems += _prompt_problems(recipe, prompts, biases, path)
         if not bare_name(recipe.model.name_or_path).strip():
             problems.append(f"{path}: {recipe.model.name_or_path}: names no model after the colon")
-        elif kind_of(recipe.model.name_or_path) == "judge":
+        elif recipe.model.is_judge:
             problems += _judge_problems(recipe, path)
         problems += misspelt_model(recipe.model.name_or_path)
-        if kind_of(recipe.model.name_or_path) != "classifier" and not only_audit:
+        if not (recipe.model.is_trainable or only_audit):
             problems.append(
                 f"{path}: model.name_or_path: {recipe.model.name_or_path} cannot be trained; give a sequence classifier "
                 f"(`cda audit {recipe.model.name_or_path}` measures it as it is)"

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 
 from cda.files.paths import is_reserved
 from cda.recipe.discovery import DiscoverSection
-from cda.recipe.scoring import ScoreSection
+from cda.recipe.scoring import Kind, ScoreSection, kind_of
 from cda.recipe.train import SEEDS, training_seeds
 
 By = Literal["auto", "llm", "rules"]
@@ -76,6 +76,21 @@ class ModelSection(_Section):
     max_length_tokens: Annotated[int, Field(ge=8)] = 512
     """Prompt and response together; longer texts are cut at the end, and counted."""
     trust_remote_code: bool = False
+
+    @property
+    def kind(self) -> Kind:
+        """Kind of scorer that the name stands for."""
+        return kind_of(self.name_or_path)
+
+    @property
+    def is_judge(self) -> bool:
+        """It compares two responses, and rewards no single one."""
+        return self.kind == "judge"
+
+    @property
+    def is_trainable(self) -> bool:
+        """It is a sequence classifier: loaded here, trained with an adapter, and scored in several processes."""
+        return self.kind == "classifier"
 
 
 class LoraSection(_Section):

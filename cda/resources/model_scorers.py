@@ -15,7 +15,7 @@ from cda.launch import on_one_machine
 from cda.models.load import ModelSpec, RewardModel, load_reward_model
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import ModelSection
-from cda.recipe.scoring import kind_of, policy_and_reference
+from cda.recipe.scoring import policy_and_reference
 from cda.resources.sources import model_source, model_spec, run_path
 from cda.run import file_fingerprint, fingerprint
 from cda.scorers.cache import ScoreCache, scope_of
@@ -129,7 +129,7 @@ def log_ratio_scorer(section: ModelSection, loaded: LoadedRecipe) -> LogRatioSco
     adapter = _path(settings.adapter)
     causal = load_causal_model(own, adapter)
     policy, reference = Policy(causal), None
-    if kind_of(section.name_or_path) == "steered":
+    if section.kind == "steered":
         vector = read_vector(user_path(str(settings.vector)), settings.tensor)
         policy, reference = steered(causal, Steering(vector, int(settings.layer or 0), settings.strength)), policy
     elif other is not None:
@@ -149,7 +149,7 @@ def log_ratio_scope(scorer: LogRatioScorer, section: ModelSection, loaded: Loade
     models = [one.causal for one in (scorer.policy, scorer.reference) if one is not None]
     return fingerprint(
         {
-            "kind": kind_of(section.name_or_path),
+            "kind": section.kind,
             "models": [scope_of(one, one.adapter) for one in models],
             "settings": settings.model_dump(mode="json", include={"per_token", "tensor", "layer", "strength"}),
             "vector": _content(settings.vector),
@@ -162,7 +162,7 @@ def log_ratio_sources(section: ModelSection, loaded: LoadedRecipe) -> dict[str, 
     settings = loaded.recipe.score.log_ratio
     named = [one for one in specs(section, loaded) if one is not None]
     return {
-        "kind": kind_of(section.name_or_path),
+        "kind": section.kind,
         "models": [
             [model_source(section.model_copy(update={"name_or_path": one.name_or_path})), one.revision, one.precision]
             for one in named
@@ -179,7 +179,7 @@ def log_ratio_problems(section: ModelSection, loaded: LoadedRecipe) -> list[str]
     if not policy:
         return [f"{name}: names no model"]
     problems = []
-    if kind_of(name) == "steered":
+    if section.kind == "steered":
         missing = [one for one in ("vector", "layer") if getattr(settings, one) is None]
         problems += [f"{name}: needs score.log_ratio.{one}=…" for one in missing]
         if reference is not None:

@@ -17,7 +17,7 @@ from cda.launch import say
 from cda.models.load import free_memory, load_config, load_template
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import ModelSection
-from cda.recipe.scoring import bare_name, kind_of
+from cda.recipe.scoring import bare_name
 from cda.records import Prompt
 from cda.resources.model_scorers import (
     cache_file,
@@ -351,7 +351,7 @@ def _kept_until_done(
     try:
         with ScoreCache(path) if path else nullcontext() as cache:
             try:
-                scope = fingerprint([kind_of(subject.name), dict(settings)])
+                scope = fingerprint([subject.section.kind, dict(settings)])
                 return score_texts(scorer, texts, cache=cache, scope=scope)
             except BaseException:
                 n_kept = len(cache) if cache is not None else 0

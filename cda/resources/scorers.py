@@ -13,7 +13,7 @@ from cda.launch import say
 from cda.llm.money import request_tokens
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import ModelSection
-from cda.recipe.scoring import Kind, judges_of, kind_of
+from cda.recipe.scoring import Kind, judges_of
 from cda.resources.scorer_kinds import (
     ALONE,
     Classifier,
@@ -164,7 +164,7 @@ KINDS: dict[Kind, type[NamedScorer]] = {
 
 def open_scorer(section: ModelSection, loaded: LoadedRecipe) -> NamedScorer:
     """What a model's name stands for, with the settings it is asked by; a model is loaded only when it is asked."""
-    return KINDS[kind_of(section.name_or_path)](section, loaded)
+    return KINDS[section.kind](section, loaded)
 
 
 def compare(
