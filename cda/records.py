@@ -133,7 +133,7 @@ class Rewrite:
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class TrainingExample:
     """What a pair of texts teaches a reward model.
 
     Attributes:
@@ -161,7 +161,7 @@ class TrainingPair:
     own biased version; `supplementary` is a pair as the data hold it; `contrast` is one of a bias that is not debiased.
     """
 
-    lesson: Lesson
+    example: TrainingExample
     split: Split
     kind: TrainingKind
     bias: str | None
@@ -169,7 +169,7 @@ class TrainingPair:
 
     @property
     def pair(self) -> Pair:
-        return self.lesson.pair
+        return self.example.pair
 
 
 @dataclass(frozen=True, slots=True)

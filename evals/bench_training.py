@@ -103,13 +103,13 @@ def one_run(variant: str, pairs: Sequence[Mapping[str, str]], seed: int, setting
     from cda.models.load import ModelSpec, RewardModel
     from cda.models.template import Template
     from cda.quiet import quiet_libraries
-    from cda.records import Lesson, Pair, user_prompt
+    from cda.records import Pair, TrainingExample, user_prompt
 
     quiet_libraries()
     spec = ModelSpec(str(encoder_folder()), "fp32", MAX_LENGTH_TOKENS)
     template = Template(AutoTokenizer.from_pretrained(spec.name_or_path), MAX_LENGTH_TOKENS)
     model = RewardModel(fresh_classifier(encoder_folder()), template, spec, ("classifier",))
-    lessons = [Lesson(Pair(user_prompt(row["prompt"]), row["chosen"], row["rejected"])) for row in pairs]
+    examples = [TrainingExample(Pair(user_prompt(row["prompt"]), row["chosen"], row["rejected"])) for row in pairs]
     recipe = ROOT / "recipes" / "models" / "embedded.yaml"
     preset = parse_yaml(recipe.read_text(encoding="utf-8"), str(recipe))
     preset["train"] |= {
@@ -125,7 +125,7 @@ def one_run(variant: str, pairs: Sequence[Mapping[str, str]], seed: int, setting
     before = restart_peak()
     with tempfile.TemporaryDirectory() as folder:
         train = trained_by_us if variant in (OURS, GROUPED) else trained_by_trl
-        history = train(variant, model, lessons, preset, Path(folder), seed)
+        history = train(variant, model, examples, preset, Path(folder), seed)
     return {
         "seconds": next(entry["train_runtime"] for entry in history if "train_runtime" in entry),
         "real_tokens": tokens["real"],
@@ -148,14 +148,14 @@ def counted_tokens(model: Any) -> dict[str, int]:
     return tokens
 
 
-def trained_by_us(_: str, model: Any, lessons: Any, preset: Any, folder: Path, seed: int) -> list[dict[str, Any]]:
+def trained_by_us(_: str, model: Any, examples: Any, preset: Any, folder: Path, seed: int) -> list[dict[str, Any]]:
     from cda.training.lora import Lora, train_adapter
 
-    return train_adapter(model, lessons, [], Lora(**preset["lora"]), preset["train"], folder, seed).history
+    return train_adapter(model, examples, [], Lora(**preset["lora"]), preset["train"], folder, seed).history
 
 
 def trained_by_trl(
-    variant: str, model: Any, lessons: Any, preset: Any, folder: Path, seed: int
+    variant: str, model: Any, examples: Any, preset: Any, folder: Path, seed: int
 ) -> list[dict[str, Any]]:
     from transformers import PrinterCallback, set_seed
     from trl import RewardTrainer
@@ -170,7 +170,7 @@ def trained_by_trl(
     trainer = RewardTrainer(
         model=model.model,
         args=reward_config(arguments, folder, seed, has_validation=False),
-        train_dataset=encode_pairs(lessons, model.template).dataset.select_columns(["chosen_ids", "rejected_ids"]),
+        train_dataset=encode_pairs(examples, model.template).dataset.select_columns(["chosen_ids", "rejected_ids"]),
         processing_class=model.template.tokenizer,
         data_collator=DataCollatorForPreference(
             model.template.pad_token_id, pad_to_multiple_of=MAX_LENGTH_TOKENS if variant == PADDED else None

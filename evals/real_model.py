@@ -15,7 +15,7 @@ from real_data import alpaca_pairs
 from cda.embedded.model import encoder_folder, encoder_tokenizer, fresh_classifier
 from cda.models.load import ModelSpec
 from cda.models.template import Template
-from cda.records import Lesson
+from cda.records import TrainingExample
 from cda.training.chunks import encode_pairs
 
 MAX_LENGTH_TOKENS = 512
@@ -50,7 +50,7 @@ def train_base(folder: Path, seed: int) -> None:
     encoder = encoder_folder()
     tokenizer = encoder_tokenizer(encoder)
     template = Template(tokenizer, MAX_LENGTH_TOKENS)
-    dataset = encode_pairs([Lesson(pair) for pair in alpaca_pairs("train")], template).dataset
+    dataset = encode_pairs([TrainingExample(pair) for pair in alpaca_pairs("train")], template).dataset
     with tempfile.TemporaryDirectory() as temporary:
         config = RewardConfig(
             **TRAINING,

@@ -20,7 +20,7 @@ from cda.features import n_words
 from cda.files.jsonl import read_json, write_json
 from cda.finetuning.train import with_base_preferences
 from cda.models.load import ModelSpec, free_memory, load_reward_model
-from cda.records import LabelledPair, Lesson, Pair, TrainingPair
+from cda.records import LabelledPair, Pair, TrainingExample, TrainingPair
 from cda.rewriting.labels import label_pair
 from cda.run import fingerprint
 from cda.training.lora import Lora, train_adapter
@@ -80,9 +80,9 @@ def trained(way: str, seed: int, spec: ModelSpec, work: Path, biases: Sequence[s
     name = f"{way}-{seed}" if tuple(biases) == BIASES else f"{way}-{seed}-{'+'.join(biases)}"
     folder = work / f"{name}-{fingerprint(settings(way))}"
     if not (folder / "trained.json").is_file():
-        lessons = lessons_of(way, seed, spec, biases)
-        result = train_adapter(load_reward_model(spec), lessons, [], LORA, settings(way)["training"], folder, seed)
-        done = {"lessons": len(lessons), "steps": result.n_steps, "device": _device()}
+        examples = examples_of(way, seed, spec, biases)
+        result = train_adapter(load_reward_model(spec), examples, [], LORA, settings(way)["training"], folder, seed)
+        done = {"lessons": len(examples), "steps": result.n_steps, "device": _device()}
         write_json(folder / "trained.json", done)
         free_memory()
     return folder / "adapter"
@@ -99,22 +99,22 @@ def _device() -> str:
     return torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
 
 
-def lessons_of(way: str, seed: int, spec: ModelSpec, biases: Sequence[str]) -> list[Lesson]:
+def examples_of(way: str, seed: int, spec: ModelSpec, biases: Sequence[str]) -> list[TrainingExample]:
     """What a way teaches, drawn with the seed."""
     rng, chosen = np.random.default_rng([seed, 1]), WAYS[way]
     pairs = alpaca_pairs("train")
     pairs = [pairs[row] for row in rng.permutation(len(pairs))]
     if chosen.targets is None:
-        return [row.lesson for bias in biases for row in _counterfactuals(bias, pairs, chosen.per_bias, rng)]
+        return [row.example for bias in biases for row in _counterfactuals(bias, pairs, chosen.per_bias, rng)]
     kept = fresh_pairs(pairs, rng) if chosen.fresh else pairs
-    rows = [_row(Lesson(pair, None)) for pair in kept[: chosen.kept * len(biases) // len(BIASES)]]
+    rows = [_row(TrainingExample(pair, None)) for pair in kept[: chosen.kept * len(biases) // len(BIASES)]]
     if chosen.matched:
-        rows += [_row(Lesson(pair)) for pair in pairs if alike(pair)]
+        rows += [_row(TrainingExample(pair)) for pair in pairs if alike(pair)]
     if chosen.cut:
-        rows += [_row(Lesson(pair, None)) for pair in cut_pairs(pairs, chosen.cut, rng)]
+        rows += [_row(TrainingExample(pair, None)) for pair in cut_pairs(pairs, chosen.cut, rng)]
     for bias in biases:
         for one in taught_contrasts(bias, chosen.per_bias, seed):
-            rows.append(_row(Lesson(Pair(one.prompt, one.base, one.perturbed), chosen.targets[bias])))
+            rows.append(_row(TrainingExample(Pair(one.prompt, one.base, one.perturbed), chosen.targets[bias])))
     return with_base_preferences(rows, load_reward_model(spec), None)
 
 
@@ -154,5 +154,5 @@ def _counterfactuals(bias: str, pairs: Sequence[Pair], most: int, rng: np.random
     return make_counterfactuals(rows, found, RuleRewriter(0), most, rng, check_measure=True).pairs
 
 
-def _row(lesson: Lesson) -> TrainingPair:
-    return TrainingPair(lesson, "train", "contrast", None, "")
+def _row(example: TrainingExample) -> TrainingPair:
+    return TrainingPair(example, "train", "contrast", None, "")

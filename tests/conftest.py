@@ -21,7 +21,7 @@ import pytest
 
 from cda.models.load import ModelSpec, RewardModel, load_reward_model
 from cda.quiet import quiet_libraries
-from cda.records import Lesson, Pair, Prompt, user_prompt
+from cda.records import Pair, Prompt, TrainingExample, user_prompt
 from cda.training.lora import Lora, TrainingResult, train_adapter
 from cda.user_errors import speaking
 
@@ -186,8 +186,8 @@ def trained_fp32(
     folder = tmp_path_factory.mktemp("trained-fp32")
     result = train_adapter(
         model,
-        [Lesson(pair) for pair in preference_pairs[:12]],
-        [Lesson(pair) for pair in preference_pairs[12:]],
+        [TrainingExample(pair) for pair in preference_pairs[:12]],
+        [TrainingExample(pair) for pair in preference_pairs[12:]],
         lora,
         train_arguments,
         folder,

@@ -13,10 +13,10 @@ from cda.features import n_words
 from cda.records import (
     Exclusions,
     LabelledPair,
-    Lesson,
     Pair,
     Rewrite,
     RewriteRequest,
+    TrainingExample,
     TrainingPair,
     count_reasons,
     text_key,
@@ -102,7 +102,7 @@ def make_counterfactuals(
             if pair is None:
                 reasons.append(reason)
             else:
-                made.append(TrainingPair(Lesson(pair), row.split, "counterfactual", bias.name, row.pair.id))
+                made.append(TrainingPair(TrainingExample(pair), row.split, "counterfactual", bias.name, row.pair.id))
         if tried >= _ENOUGH_TO_JUDGE and len(reasons) > stop_above * tried:
             break
     return Counterfactuals(tuple(made), requested, len(pool), tried, Exclusions(tried, count_reasons(reasons)))
@@ -204,5 +204,5 @@ def supplementary_pairs(
         ]
         for index in rng.permutation(len(pool))[:wanted]:
             row = pool[index]
-            drawn.append(TrainingPair(Lesson(row.pair), row.split, "supplementary", bias.name, row.pair.id))
+            drawn.append(TrainingPair(TrainingExample(row.pair), row.split, "supplementary", bias.name, row.pair.id))
     return drawn

@@ -11,16 +11,16 @@ import numpy as np
 from cda.auditing.sources import audited_prompts, taught_contrasts
 from cda.biases import Bias
 from cda.counterfactuals import label
-from cda.counterfactuals.label import LABEL_TOKENS
-from cda.counterfactuals.lessons import (
+from cda.counterfactuals.examples import (
     IN_AUDIT,
     Objective,
-    contrast_lessons,
-    counterfactual_lessons,
+    contrast_examples,
+    counterfactual_examples,
     split_prompts,
     teachable,
-    unchanged_lessons,
+    unchanged_examples,
 )
+from cda.counterfactuals.label import LABEL_TOKENS
 from cda.counterfactuals.pairs import (
     Counterfactuals,
     eligible_pairs,
@@ -98,7 +98,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> Synthesize
             confirm(planned_calls(pool, bias, loaded), loaded)
         made = _counterfactuals(rows, bias, loaded, by, rng) if wants_rewrites else NO_COUNTERFACTUALS
         extra = _supplementary(rows, supplement, bias, made, loaded, rng)
-        mix += [*counterfactual_lessons(made.pairs, rows, objectives), *unchanged_lessons(extra, objectives)]
+        mix += [*counterfactual_examples(made.pairs, rows, objectives), *unchanged_examples(extra, objectives)]
         asks = uses_llm(loaded.recipe.synthesize.by, loaded.recipe.llm)
         biases[bias.name] = Rewritten(
             by=by.name,
@@ -115,7 +115,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> Synthesize
     if loaded.recipe.data.contrasts is not None:
         taught, contrasts = _contrasts(loaded, [*rows, *supplement], objectives, audited)
         mix += taught
-    _check_lessons(mix, loaded)
+    _check_examples(mix, loaded)
     write_jsonl(folder / MIX, map(training_row, mix))
     n_validation = sum(row.split == "validation" for row in mix)
     say(f"  training mix: {len(mix) - n_validation} pairs, and {n_validation} for validation")
@@ -152,7 +152,7 @@ def _not_audited(path: Path, audited: set[str], name: str, counts: dict[str, Dro
     return kept
 
 
-def _check_lessons(mix: Sequence[TrainingPair], loaded: LoadedRecipe) -> None:
+def _check_examples(mix: Sequence[TrainingPair], loaded: LoadedRecipe) -> None:
     """Every bias must be taught by something: unchanged pairs alone do not debias.
 
     Raises:
@@ -182,7 +182,7 @@ def _objectives(loaded: LoadedRecipe) -> list[Objective]:
 def _contrasts(
     loaded: LoadedRecipe, rows: Sequence[LabelledPair], objectives: Sequence[Objective], audited: set[str]
 ) -> tuple[list[TrainingPair], TaughtContrasts]:
-    """Lessons on the contrasts of the recipe's file, and what was counted."""
+    """Training examples on the contrasts of the recipe's file, and what was counted."""
     recipe = loaded.recipe
     cleaned = taught_contrasts(loaded)
     kept, in_audit = teachable(cleaned.contrasts, audited)
@@ -203,14 +203,14 @@ def _contrasts(
     known = {prompt_id(row.pair.prompt): row.split for row in rows}
     rng = generator(recipe.seed, Stream.TAUGHT_SPLIT)
     splits = split_prompts(drawn_ones, known, recipe.data.validation_share, rng)
-    lessons = list(contrast_lessons(drawn_ones, splits, [bias.name for bias in loaded.biases], objectives))
-    if not lessons:
+    examples = list(contrast_examples(drawn_ones, splits, [bias.name for bias in loaded.biases], objectives))
+    if not examples:
         raise DataError(
             f"{recipe.data.contrasts}: no contrast teaches anything under the objectives "
             f"{', '.join(one.kind for one in recipe.objectives)}; those of a debiased bias need paired or neutral, others keep. "
             "Or teach none (data.contrasts=null)"
         )
-    taught_ids = {lesson.source_id for lesson in lessons}
+    taught_ids = {example.source_id for example in examples}
     used = TaughtContrasts(
         file=_dropped(cleaned.exclusions),
         left_out={
@@ -218,10 +218,10 @@ def _contrasts(
             "not drawn (data.max_contrasts)": len(kept) - len(drawn_ones),
             "no objective teaches its bias": sum(one.id not in taught_ids for one in drawn_ones),
         },
-        taught={name: sum(one.bias == name for one in lessons) for name in names},
+        taught={name: sum(one.bias == name for one in examples) for name in names},
     )
-    say(f"    {len(lessons)} lessons on contrasts")
-    return lessons, used
+    say(f"    {len(examples)} lessons on contrasts")
+    return examples, used
 
 
 def _dropped(exclusions: Exclusions) -> Dropped:

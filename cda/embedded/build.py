@@ -26,7 +26,7 @@ from cda.embedded.model import ADAPTERS, JUDGE, NAME, encoder_folder, encoder_to
 from cda.embedded.texts import AuthoredPair, authored_contrasts, authored_pairs
 from cda.models.load import ModelSpec, RewardModel
 from cda.models.template import Template
-from cda.records import Lesson, Pair
+from cda.records import Pair, TrainingExample
 from cda.training.lora import Lora, train_adapter
 
 SEED = 42
@@ -77,7 +77,9 @@ def build(folder: Path, reverse: Mapping[str, float] = REVERSED) -> None:
     reward_model = RewardModel(fresh_classifier(encoder), template, spec, ("classifier",))
     mix = training_mix(authored_pairs("train"), np.random.default_rng(SEED), reverse)
     with tempfile.TemporaryDirectory() as temporary:
-        result = train_adapter(reward_model, [Lesson(pair) for pair in mix], [], LORA, TRAINING, Path(temporary), SEED)
+        result = train_adapter(
+            reward_model, [TrainingExample(pair) for pair in mix], [], LORA, TRAINING, Path(temporary), SEED
+        )
         folder.mkdir(parents=True, exist_ok=True)
         for name in ("adapter_model.safetensors", "adapter_config.json"):
             shutil.copyfile(result.adapter / name, folder / name)

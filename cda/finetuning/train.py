@@ -15,7 +15,7 @@ from cda.launch import is_main, say, world_size
 from cda.models.load import RewardModel, free_memory, load_reward_model
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.train import sharded_by
-from cda.records import Lesson, TrainingPair
+from cda.records import TrainingExample, TrainingPair
 from cda.resources.artifacts import read_training
 from cda.resources.model_scorers import classifier_scores
 from cda.resources.sources import model_source, model_spec
@@ -97,7 +97,7 @@ def _train(loaded: LoadedRecipe, rows: Sequence[TrainingPair], seed: int, folder
     """One adapter; returns what was counted. `launched`: where processes hand each other scores."""
     recipe = loaded.recipe
     sharding = sharded_by(recipe.train)
-    if sharding is not None and any(row.lesson.target is None for row in rows):
+    if sharding is not None and any(row.example.target is None for row in rows):
         raise RunError(
             f"objectives: keep asks the whole base model beforehand, which {sharding} lays out over the processes only "
             "in training. Leave keep out, or use recipes/accelerate/ddp.yaml"
@@ -107,10 +107,10 @@ def _train(loaded: LoadedRecipe, rows: Sequence[TrainingPair], seed: int, folder
     for note in notes:
         say(f"  {note}")
     score = partial(_base_rewards, reward_model, loaded, launched)
-    lessons = with_base_preferences(rows, reward_model, recipe.score.batch_tokens, score)
+    examples = with_base_preferences(rows, reward_model, recipe.score.batch_tokens, score)
     del score
     by_split = {
-        split: [lesson for lesson, row in zip(lessons, rows, strict=True) if row.split == split]
+        split: [example for example, row in zip(examples, rows, strict=True) if row.split == split]
         for split in ("train", "validation")
     }
     if not by_split["validation"]:
@@ -140,7 +140,7 @@ def _clear(folder: Path) -> None:
 def _one_adapter_each(
     loaded: LoadedRecipe, rows: Sequence[TrainingPair], seed: int, folder: Path, launched: Path
 ) -> TrainCounts:
-    """An adapter for each bias, on its own lessons and on those that keep other biases; then their sum."""
+    """An adapter for each bias, on its own examples and on those that keep other biases; then their sum."""
     names = [bias.name for bias in loaded.biases]
     counts: dict[str, TrainCounts] = {}
     for name in names:
@@ -175,8 +175,8 @@ def _one_adapter_each(
 
 def with_base_preferences(
     rows: Sequence[TrainingPair], reward_model: RewardModel, batch_tokens: int | None, score: Score | None = None
-) -> list[Lesson]:
-    """Lessons with every target known: `keep` teaches σ(margin) of the base model.
+) -> list[TrainingExample]:
+    """Training examples with every target known: `keep` teaches σ(margin) of the base model.
 
     Args:
         rows: The training mix.
@@ -186,20 +186,21 @@ def with_base_preferences(
     """
     import numpy as np
 
-    asked = [row.pair for row in rows if row.lesson.target is None]
+    asked = [row.pair for row in rows if row.example.target is None]
     if not asked:
-        return [row.lesson for row in rows]
+        return [row.example for row in rows]
     texts = [(pair.prompt, text) for pair in asked for text in (pair.chosen, pair.rejected)]
     scorer = ClassifierScorer(reward_model, batch_tokens, "  base preferences")
     rewards = score(texts) if score is not None else score_texts(scorer, texts).rewards
 
-    def preference(lesson: Lesson) -> float:
-        pair = lesson.pair
+    def preference(example: TrainingExample) -> float:
+        pair = example.pair
         margin = rewards[text_id(pair.prompt, pair.chosen)] - rewards[text_id(pair.prompt, pair.rejected)]
         return float(1 / (1 + np.exp(-np.clip(margin, -50, 50))))
 
     return [
-        replace(row.lesson, target=preference(row.lesson)) if row.lesson.target is None else row.lesson for row in rows
+        replace(row.example, target=preference(row.example)) if row.example.target is None else row.example
+        for row in rows
     ]
 
 
@@ -207,7 +208,7 @@ def _base_rewards(
     reward_model: RewardModel, loaded: LoadedRecipe, launched: Path, texts: Sequence[Text]
 ) -> Mapping[str, float]:
     label = "  base preferences" if is_main() else None
-    # Long texts are cut whatever score.over_length says: so they are in training, and every lesson needs its target.
+    # Long texts are cut whatever score.over_length says: so they are in training, and every example needs its target.
     return classifier_scores(reward_model, texts, loaded, label, over_length="cut", launched=launched).rewards
 
 

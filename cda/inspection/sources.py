@@ -194,7 +194,7 @@ def _training(folder: RunFolder, found: _Found) -> None:
         if row.kind == "supplementary" or origin is None or row.bias not in found.biases:
             continue
         asked = found.biases[row.bias].label_by == "ask"
-        for one in _of_lesson(row, origin, by_label if asked and gated and llm is not None else None):
+        for one in _of_example(row, origin, by_label if asked and gated and llm is not None else None):
             if (one.bias, one.original, one.rewrite) not in seen:
                 seen.add((one.bias, one.original, one.rewrite))
                 found.rewrites.append(one)
@@ -204,7 +204,7 @@ def _training(folder: RunFolder, found: _Found) -> None:
         found.lost.append(Lost(name, TRAINING, made.tried, made.rejected))
 
 
-def _of_lesson(row: TrainingPair, origin: LabelledPair, labelled_by: str | None) -> Iterator[Seen]:
+def _of_example(row: TrainingPair, origin: LabelledPair, labelled_by: str | None) -> Iterator[Seen]:
     """The rejected side with the bias added and, where that was made more specific too, the chosen side."""
     bias, pair = str(row.bias), origin.pair
     labels: tuple[bool | None, bool | None] = (None, None)

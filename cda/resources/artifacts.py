@@ -16,7 +16,7 @@ from cda.errors import CdaError, DataError, RecipeError, RunError
 from cda.files.jsonl import read_jsonl, write_text
 from cda.files.paths import is_a_file, is_there, own_folder, user_path
 from cda.recipe.scoring import bare_name, kind_of, policy_and_reference
-from cda.records import LabelledPair, Lesson, Message, Pair, Prompt, TrainingPair
+from cda.records import LabelledPair, Message, Pair, Prompt, TrainingExample, TrainingPair
 from cda.report.markdown import escaped
 from cda.report.plots.plot import FORMATS, Plot, save
 from cda.results.base import Result
@@ -50,9 +50,9 @@ def training_row(row: TrainingPair) -> dict[str, object]:
         "bias": row.bias,
         "split": row.split,
         "source_id": row.source_id,
-        "target": row.lesson.target,
-        "margin": row.lesson.margin,
-        "weight": row.lesson.weight,
+        "target": row.example.target,
+        "margin": row.example.margin,
+        "weight": row.example.weight,
         **pair_row(row.pair),
     }
 
@@ -66,8 +66,8 @@ def read_labelled(path: Path) -> Iterator[LabelledPair]:
 def read_training(path: Path) -> Iterator[TrainingPair]:
     """The training mix of an artifact."""
     for row in read_jsonl(path):
-        lesson = Lesson(_pair(row), row["target"], row["margin"], row["weight"])
-        yield TrainingPair(lesson, row["split"], row["kind"], row["bias"], row["source_id"])
+        example = TrainingExample(_pair(row), row["target"], row["margin"], row["weight"])
+        yield TrainingPair(example, row["split"], row["kind"], row["bias"], row["source_id"])
 
 
 def _pair(row: dict[str, Any]) -> Pair:

@@ -281,13 +281,13 @@ class Rewritten(Result):
 
 
 class TaughtContrasts(Result):
-    """Lessons on the contrasts of a file (data.contrasts)."""
+    """Training examples on the contrasts of a file (data.contrasts)."""
 
     file: Dropped
     left_out: dict[str, int]
     """Readable contrasts that are not taught, by reason."""
     taught: dict[str, int]
-    """Lessons by bias."""
+    """Training examples by bias."""
 
 
 class MixSize(Result):
@@ -309,7 +309,7 @@ class SynthesizeCounts(Result):
     """None without data.contrasts."""
     mix: MixSize
     kinds: dict[str, int]
-    """Lessons by kind."""
+    """Training examples by kind."""
 
 
 class TrainCounts(Result):

@@ -1,4 +1,4 @@
-"""Lessons to token ids, cut at the same length as every score, with the cut ones counted; and their batches."""
+"""Training examples to token ids, cut at the same length as every score, with the cut ones counted; and their batches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from cda.models.template import Template
-from cda.records import Lesson
+from cda.records import TrainingExample
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,8 +34,8 @@ class EncodedPairs:
     n_identical: int
 
 
-def encode_pairs(lessons: Sequence[Lesson], template: Template) -> EncodedPairs:
-    """Encode lessons in order.
+def encode_pairs(examples: Sequence[TrainingExample], template: Template) -> EncodedPairs:
+    """Encode examples in order.
 
     Raises:
         ValueError: A target is still to be asked of the base model.
@@ -44,11 +44,11 @@ def encode_pairs(lessons: Sequence[Lesson], template: Template) -> EncodedPairs:
 
     columns: dict[str, list[object]] = {name: [] for name in ("chosen_ids", "rejected_ids", "length", *TAUGHT)}
     n_truncated = n_identical = 0
-    for lesson in lessons:
-        if lesson.target is None:
+    for example in examples:
+        if example.target is None:
             raise ValueError("a target is the base model's preference, which was not filled in")
-        prompt = lesson.pair.prompt
-        chosen, rejected = template.encode(prompt, lesson.pair.chosen), template.encode(prompt, lesson.pair.rejected)
+        prompt = example.pair.prompt
+        chosen, rejected = template.encode(prompt, example.pair.chosen), template.encode(prompt, example.pair.rejected)
         n_truncated += chosen.truncated or rejected.truncated
         if chosen.ids == rejected.ids:
             n_identical += 1
@@ -57,7 +57,7 @@ def encode_pairs(lessons: Sequence[Lesson], template: Template) -> EncodedPairs:
         columns["rejected_ids"].append(rejected.ids)
         columns["length"].append(max(len(chosen.ids), len(rejected.ids)))
         for name in TAUGHT:
-            columns[name].append(getattr(lesson, name))
+            columns[name].append(getattr(example, name))
     return EncodedPairs(Dataset.from_dict(columns), n_truncated, n_identical)
 
 

@@ -16,7 +16,7 @@ from cda.files.jsonl import read_json, write_json
 from cda.launch import check_running, say
 from cda.models.load import ModelSpec, RewardModel, load_config
 from cda.quiet import hides_bars
-from cda.records import Lesson
+from cda.records import TrainingExample
 from cda.training.arguments import best_until, newest_whole, reward_config
 from cda.training.chunks import EncodedPairs, collator, encode_pairs
 
@@ -103,8 +103,8 @@ class TrainingResult:
 
 def train_adapter(
     reward_model: RewardModel,
-    train_lessons: Sequence[Lesson],
-    validation_lessons: Sequence[Lesson],
+    train_examples: Sequence[TrainingExample],
+    validation_examples: Sequence[TrainingExample],
     lora: Lora,
     arguments: Mapping[str, object],
     folder: Path,
@@ -114,8 +114,8 @@ def train_adapter(
 
     Args:
         reward_model: Freshly loaded base; it is changed in place.
-        train_lessons: What to learn.
-        validation_lessons: Those whose accuracy chooses the checkpoint (their loss, where ties or soft targets are among
+        train_examples: What to learn.
+        validation_examples: Those whose accuracy chooses the checkpoint (their loss, where ties or soft targets are among
             them); may be empty.
         lora: Adapter hyperparameters.
         arguments: The recipe's `train:` section.
@@ -130,10 +130,10 @@ def train_adapter(
         ModelError: LoRA targets match nothing, the loss is not finite, or memory is too small.
         RecipeError: A training argument is refused.
     """
-    train = encode_pairs(train_lessons, reward_model.template)
-    validation = encode_pairs(validation_lessons, reward_model.template)
+    train = encode_pairs(train_examples, reward_model.template)
+    validation = encode_pairs(validation_examples, reward_model.template)
     _check_left(train, reward_model.template.max_length_tokens)
-    if len(validation_lessons) and not len(validation.dataset):
+    if len(validation_examples) and not len(validation.dataset):
         say(
             f"  no validation pair is left: all {validation.n_identical} are the same on both sides after cutting, so nothing "
             "chooses a checkpoint, and the last one is kept (model.max_length_tokens)"
@@ -144,9 +144,9 @@ def train_adapter(
         seed,
         has_validation=len(validation.dataset) > 0,
         precision=reward_model.spec.precision,
-        best_by_loss=any(lesson.target != 1 for lesson in validation_lessons),
+        best_by_loss=any(example.target != 1 for example in validation_examples),
     )
-    decided = any(lesson.target != 0.5 for lesson in validation_lessons)
+    decided = any(example.target != 0.5 for example in validation_examples)
     if len(validation.dataset) and config.metric_for_best_model == "eval_accuracy" and not decided:
         raise RecipeError(
             ["train.metric_for_best_model: the validation part holds ties alone, which have no accuracy; use eval_loss "

@@ -16,7 +16,7 @@ from cda.errors import ModelError
 from cda.finetuning.train import _base_rewards, with_base_preferences
 from cda.models.load import ModelSpec, load_reward_model
 from cda.recipe.load import LoadedRecipe, load_model_audit
-from cda.records import Lesson, Pair, TrainingPair, user_prompt
+from cda.records import Pair, TrainingExample, TrainingPair, user_prompt
 from cda.resources import model_scorers as classifier_scorers
 from cda.resources.model_scorers import cache_file, classifier_scores
 from cda.scorers.cache import ScoreCache
@@ -114,25 +114,25 @@ def test_what_the_curve_leaves_out_is_left_out_of_what_stands_beside_it() -> Non
     assert first == -1.0 and all(math.isnan(one) for one in others)
 
 
-def lessons(words: Words) -> list[TrainingPair]:
+def examples(words: Words) -> list[TrainingPair]:
     pairs = [Pair(user_prompt(f"w{n}"), f"good {words(n + 1)}", words(n + 3)) for n in range(4)]
     pairs.append(Pair(user_prompt("w1"), words(200), "bad"))
-    rows = [TrainingPair(Lesson(pair, None), "train", "contrast", None, pair.id) for pair in pairs]
-    return [*rows, replace(rows[0], lesson=Lesson(pairs[0], 0.75))]
+    rows = [TrainingPair(TrainingExample(pair, None), "train", "contrast", None, pair.id) for pair in pairs]
+    return [*rows, replace(rows[0], example=TrainingExample(pairs[0], 0.75))]
 
 
 def test_base_preferences_come_from_the_base_model_once(
     llama: Path, words: Words, tmp_path: Path, computed: list[int]
 ) -> None:
-    # `drop` does not hold here: the trainer cuts long texts, and each lesson needs its target.
-    loaded, rows = recipe(llama, tmp_path, "score.over_length=drop"), lessons(words)
+    # `drop` does not hold here: the trainer cuts long texts, and each example needs its target.
+    loaded, rows = recipe(llama, tmp_path, "score.over_length=drop"), examples(words)
     model = load_reward_model(ModelSpec(str(llama), "fp32", 64))
     score = partial(_base_rewards, model, loaded, tmp_path / "scoring")
     found = with_base_preferences(rows, model, 8192, score)
     assert sum(computed) == 10
-    for row, lesson in zip(rows[:-1], found, strict=False):
+    for row, example in zip(rows[:-1], found, strict=False):
         first, second = ClassifierScorer(model).score([row.pair.prompt] * 2, [row.pair.chosen, row.pair.rejected])
-        assert lesson.target == pytest.approx(1 / (1 + math.exp(second - first)), abs=1e-5)
+        assert example.target == pytest.approx(1 / (1 + math.exp(second - first)), abs=1e-5)
     assert found[-1].target == 0.75
     computed.clear()
     assert with_base_preferences(rows, model, 8192, score) == found
@@ -141,10 +141,10 @@ def test_base_preferences_come_from_the_base_model_once(
     assert path == tmp_path / "score-cache.sqlite"
     with ScoreCache(path) as cache:
         assert len(cache) == 10
-    assert with_base_preferences([rows[-1]], model, 8192, score) == [rows[-1].lesson]
+    assert with_base_preferences([rows[-1]], model, 8192, score) == [rows[-1].example]
     # Without anything to keep them in, the model itself says the same.
-    for lesson, one in zip(found, with_base_preferences(rows, model, 8192), strict=True):
-        assert lesson.target == pytest.approx(one.target, abs=1e-6)
+    for example, one in zip(found, with_base_preferences(rows, model, 8192), strict=True):
+        assert example.target == pytest.approx(one.target, abs=1e-6)
 
 
 def test_workers_load_the_model_at_its_dose(llama: Path, trained_fp32: Trained, texts: list[Text]) -> None:

@@ -13,7 +13,7 @@ import pytest
 from devices import on_a_cpu
 
 from cda.models.load import ModelSpec, load_reward_model
-from cda.records import Lesson, Pair
+from cda.records import Pair, TrainingExample
 from cda.scorers.classifier import ClassifierScorer
 from cda.training.lora import Lora, TrainingResult, train_adapter
 
@@ -46,8 +46,8 @@ def run(
     with watched_training(inspect=True) as steps:
         result = train_adapter(
             model,
-            [Lesson(pair) for pair in preference_pairs[:12]],
-            [Lesson(pair) for pair in preference_pairs[12:]],
+            [TrainingExample(pair) for pair in preference_pairs[:12]],
+            [TrainingExample(pair) for pair in preference_pairs[12:]],
             lora,
             train_arguments,
             folder,

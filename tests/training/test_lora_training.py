@@ -11,7 +11,7 @@ import pytest
 
 from cda.errors import DataError, ModelError, RecipeError
 from cda.models.load import ModelSpec, load_reward_model
-from cda.records import Lesson, Pair, user_prompt
+from cda.records import Pair, TrainingExample, user_prompt
 from cda.scorers.classifier import ClassifierScorer
 from cda.training.lora import Lora, TrainingResult, check_targets, train_adapter
 
@@ -35,14 +35,14 @@ def train(
         validation: list[Pair] | None = None,
         pairs: list[Pair] | None = None,
         precision: Any = "fp32",
-        held: list[Lesson] | None = None,
+        held: list[TrainingExample] | None = None,
         **arguments: Any,
     ) -> TrainingResult:
         loaded = load_reward_model(ModelSpec(str(model), precision, 64))
-        lessons = [Lesson(pair) for pair in (preference_pairs[:12] if pairs is None else pairs)]
-        held = held or [Lesson(pair) for pair in validation or []]
+        examples = [TrainingExample(pair) for pair in (preference_pairs[:12] if pairs is None else pairs)]
+        held = held or [TrainingExample(pair) for pair in validation or []]
         arguments = {**train_arguments, **arguments}
-        return train_adapter(loaded, lessons, held, lora, arguments, tmp_path / name, seed)
+        return train_adapter(loaded, examples, held, lora, arguments, tmp_path / name, seed)
 
     return run
 
@@ -276,7 +276,9 @@ def test_the_notes_are_the_same_after_training(
 ) -> None:
     model = load_reward_model(ModelSpec(str(llama_maker("train-no-pad", pad=None)), "fp32", 64))
     assert (before := model.template.notes()) == ["The tokenizer has no padding token; token 0 is used."]
-    train_adapter(model, [Lesson(pair) for pair in preference_pairs[:4]], [], lora, {"max_steps": 1}, tmp_path, seed=0)
+    train_adapter(
+        model, [TrainingExample(pair) for pair in preference_pairs[:4]], [], lora, {"max_steps": 1}, tmp_path, seed=0
+    )
     assert model.template.notes() == before
 
 
@@ -304,7 +306,7 @@ def test_weights_that_a_sound_loss_broke_are_not_saved(
 
 def test_a_choice_by_accuracy_among_ties_alone_is_refused(train: Train, preference_pairs: list[Pair]) -> None:
 
-    loaded_ties = [Lesson(pair, 0.5) for pair in preference_pairs[12:]]
+    loaded_ties = [TrainingExample(pair, 0.5) for pair in preference_pairs[12:]]
     with pytest.raises(RecipeError, match="ties alone, which have no accuracy"):
         train(held=loaded_ties, metric_for_best_model="eval_accuracy", greater_is_better=True)
 

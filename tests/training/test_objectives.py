@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cda.models.load import ModelSpec, load_reward_model
-from cda.records import Lesson, Pair
+from cda.records import Pair, TrainingExample
 from cda.scorers.classifier import ClassifierScorer
 from cda.training.chunks import collator, encode_pairs
 from cda.training.lora import Lora, train_adapter
@@ -81,7 +81,7 @@ def test_gradients_are_trls_own_on_the_same_batch(llama: Path, preference_pairs:
 
     def gradients(kind: type, **own: Any) -> dict[str, Any]:
         loaded = load_reward_model(ModelSpec(str(llama), "fp32", 64))
-        dataset = encode_pairs([Lesson(pair) for pair in preference_pairs[:8]], loaded.template).dataset
+        dataset = encode_pairs([TrainingExample(pair) for pair in preference_pairs[:8]], loaded.template).dataset
         config = RewardConfig(
             str(tmp_path), use_cpu=True, bf16=False, max_length=None, remove_unused_columns=False, report_to="none"
         )
@@ -114,11 +114,11 @@ def margins_after(
 
     def train(target: float, margin: float = 0.0) -> np.ndarray[Any, Any]:
         loaded = load_reward_model(ModelSpec(str(llama), "fp32", 64))
-        lessons = [Lesson(pair, target, margin) for pair in preference_pairs[:4]]
+        examples = [TrainingExample(pair, target, margin) for pair in preference_pairs[:4]]
         arguments = {**train_arguments, "num_train_epochs": 60, "learning_rate": 5e-3, "save_strategy": "no"}
         folder = tmp_path / f"{target}-{margin}"
         adapter = train_adapter(
-            loaded, lessons, [], Lora(lora.r, lora.alpha, 0.0, lora.target_modules), arguments, folder, 0
+            loaded, examples, [], Lora(lora.r, lora.alpha, 0.0, lora.target_modules), arguments, folder, 0
         )
         scorer = ClassifierScorer(load_reward_model(ModelSpec(str(llama), "fp32", 64), adapter.adapter))
         pairs = preference_pairs[:4]

@@ -9,7 +9,7 @@ import pytest
 
 from cda.models.load import ModelSpec, load_template
 from cda.models.template import Template
-from cda.records import Lesson, Pair, user_prompt
+from cda.records import Pair, TrainingExample, user_prompt
 from cda.training.chunks import encode_pairs
 
 LIMIT = 12  # BOS and four marks leave seven words
@@ -32,7 +32,7 @@ def test_cut_and_identical_pairs_are_counted_and_the_rest_keeps_its_order(
         Pair(prompt, words(8), words(8, start=30)),  # both cut, still different
         Pair(prompt, words(4), words(4)),  # the same from the start
     ]
-    encoded = encode_pairs([Lesson(pair) for pair in pairs], template)
+    encoded = encode_pairs([TrainingExample(pair) for pair in pairs], template)
     assert encoded.n_truncated == 4
     assert encoded.n_identical == 2
     assert encoded.dataset["length"] == [12, 12, 12, 12]
@@ -42,7 +42,7 @@ def test_cut_and_identical_pairs_are_counted_and_the_rest_keeps_its_order(
 
 def test_training_sees_the_same_ids_as_scoring(template: Template, words: Callable[..., str]) -> None:
     pair = Pair(user_prompt(words(3)), words(2), words(8, start=5))
-    row = encode_pairs([Lesson(pair)], template).dataset[0]
+    row = encode_pairs([TrainingExample(pair)], template).dataset[0]
     assert row["chosen_ids"] == template.encode(pair.prompt, pair.chosen).ids
     assert row["rejected_ids"] == template.encode(pair.prompt, pair.rejected).ids
     for side in ("chosen_ids", "rejected_ids"):
@@ -52,7 +52,7 @@ def test_training_sees_the_same_ids_as_scoring(template: Template, words: Callab
 
 def test_length_is_that_of_the_longer_side(template: Template, words: Callable[..., str]) -> None:
     pair = Pair(user_prompt(words(1)), words(1), words(4))
-    assert encode_pairs([Lesson(pair)], template).dataset["length"] == [10]  # five marks, one word and four
+    assert encode_pairs([TrainingExample(pair)], template).dataset["length"] == [10]  # five marks, one word and four
 
 
 def test_no_pairs_make_an_empty_dataset(template: Template) -> None:

@@ -14,7 +14,7 @@ import pytest
 from devices import on_a_cpu
 
 from cda.models.load import ModelSpec, load_reward_model
-from cda.records import Lesson, Pair
+from cda.records import Pair, TrainingExample
 from cda.training import lora as sharding
 from cda.training.lora import Lora, block_names, shard_blocks, train_adapter
 
@@ -131,10 +131,10 @@ def test_every_training_asks_for_its_blocks(
         raise StoppedError
 
     monkeypatch.setattr(sharding, "shard_blocks", asked)
-    lessons = [Lesson(pair) for pair in preference_pairs]
+    examples = [TrainingExample(pair) for pair in preference_pairs]
     with pytest.raises(StoppedError):
         train_adapter(
-            load_reward_model(ModelSpec(str(llama), "fp32", 64)), lessons, [],
+            load_reward_model(ModelSpec(str(llama), "fp32", 64)), examples, [],
             Lora(2, 4, 0.0, ("q_proj",)), {"max_steps": 1}, tmp_path, 0,
         )  # fmt: skip
     assert seen == [(None, ["LlamaDecoderLayer"])]  # through the adapter's wrapper; no FSDP here

@@ -1,4 +1,4 @@
-"""From counterfactuals and contrasts to lessons: what each objective of a recipe teaches on them."""
+"""From counterfactuals and contrasts to examples: what each objective of a recipe teaches on them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from cda.records import (
     Contrast,
     Exclusions,
     LabelledPair,
-    Lesson,
     Pair,
     Prompt,
     Split,
+    TrainingExample,
     TrainingPair,
     count_reasons,
     prompt_id,
@@ -44,15 +44,15 @@ class Objective:
     margin: float = 0.0
     weight: float = 1.0
 
-    def lesson(self, pair: Pair, bias: str) -> Lesson:
+    def example(self, pair: Pair, bias: str) -> TrainingExample:
         """What the objective teaches on a pair whose first text is the unbiased one."""
         if self.kind == "keep":
-            return Lesson(pair, None, 0.0, self.weight)
+            return TrainingExample(pair, None, 0.0, self.weight)
         target = 0.5 if self.kind == "neutral" else self.targets.get(bias, 1.0)
-        return Lesson(pair, target, self.margin, self.weight)
+        return TrainingExample(pair, target, self.margin, self.weight)
 
 
-def counterfactual_lessons(
+def counterfactual_examples(
     made: Iterable[TrainingPair], rows: Sequence[LabelledPair], objectives: Sequence[Objective]
 ) -> Iterator[TrainingPair]:
     """Each counterfactual under every objective: against the chosen response, and against what it was rewritten from.
@@ -68,12 +68,12 @@ def counterfactual_lessons(
         same_response = Pair(one.pair.prompt, originals[one.source_id].rejected, one.pair.rejected)
         for objective in objectives:
             if objective.kind == "pairs":
-                yield replace(one, lesson=objective.lesson(one.pair, bias))
+                yield replace(one, example=objective.example(one.pair, bias))
             elif objective.kind != "keep":
-                yield replace(one, lesson=objective.lesson(same_response, bias), kind=objective.kind)
+                yield replace(one, example=objective.example(same_response, bias), kind=objective.kind)
 
 
-def contrast_lessons(
+def contrast_examples(
     contrasts: Iterable[Contrast], splits: Mapping[str, Split], biases: Sequence[str], objectives: Sequence[Objective]
 ) -> Iterator[TrainingPair]:
     """Contrasts under the objectives that are about one response and its biased version.
@@ -90,15 +90,15 @@ def contrast_lessons(
         pair, split = Pair(one.prompt, one.base, one.perturbed), splits[prompt_id(one.prompt)]
         for objective in objectives:
             if one.bias in biases and objective.kind in ("paired", "neutral"):
-                yield TrainingPair(objective.lesson(pair, one.bias), split, objective.kind, one.bias, one.id)
+                yield TrainingPair(objective.example(pair, one.bias), split, objective.kind, one.bias, one.id)
             elif one.bias not in biases and objective.kind == "keep":
-                yield TrainingPair(objective.lesson(pair, one.bias), split, "contrast", one.bias, one.id)
+                yield TrainingPair(objective.example(pair, one.bias), split, "contrast", one.bias, one.id)
 
 
-def unchanged_lessons(pairs: Iterable[TrainingPair], objectives: Sequence[Objective]) -> list[TrainingPair]:
+def unchanged_examples(pairs: Iterable[TrainingPair], objectives: Sequence[Objective]) -> list[TrainingPair]:
     """Supplementary pairs: taught as labelled, or kept as the base model has them where the recipe asks for `keep`."""
     keep = next((one for one in objectives if one.kind == "keep"), None)
-    return [one if keep is None else replace(one, lesson=keep.lesson(one.pair, str(one.bias))) for one in pairs]
+    return [one if keep is None else replace(one, example=keep.example(one.pair, str(one.bias))) for one in pairs]
 
 
 def teachable(rows: Sequence[Row], audited_prompts: set[str]) -> tuple[list[Row], Exclusions]:

@@ -1,4 +1,4 @@
-"""Which lessons each objective makes of counterfactuals, contrasts and unchanged pairs."""
+"""Which examples each objective makes of counterfactuals, contrasts and unchanged pairs."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cda.counterfactuals.lessons import (
+from cda.counterfactuals.examples import (
     Objective,
-    contrast_lessons,
-    counterfactual_lessons,
+    contrast_examples,
+    counterfactual_examples,
     split_prompts,
     teachable,
-    unchanged_lessons,
+    unchanged_examples,
 )
-from cda.records import Contrast, LabelledPair, Lesson, Pair, TrainingPair, prompt_id, prompt_text, user_prompt
+from cda.records import Contrast, LabelledPair, Pair, TrainingExample, TrainingPair, prompt_id, prompt_text, user_prompt
 
 PAIRS, PAIRED = Objective("pairs", {}), Objective("paired", {"jargon": 0.8}, margin=0.5, weight=2.0)
 NEUTRAL, KEEP = Objective("neutral", {}), Objective("keep", {}, weight=3.0)
 SOURCE = Pair(user_prompt("q"), "good", "plain")
 ROW = LabelledPair(SOURCE, "train", {"jargon": {"chosen": False, "rejected": False}})
-MADE = TrainingPair(Lesson(Pair(SOURCE.prompt, "good", "jargony")), "train", "counterfactual", "jargon", SOURCE.id)
+MADE = TrainingPair(
+    TrainingExample(Pair(SOURCE.prompt, "good", "jargony")), "train", "counterfactual", "jargon", SOURCE.id
+)
 
 
 def contrast(bias: str, number: int = 0) -> Contrast:
@@ -29,47 +31,47 @@ def contrast(bias: str, number: int = 0) -> Contrast:
 
 
 def test_pairs_is_chosen_over_the_rewrite_and_paired_and_neutral_are_about_one_response() -> None:
-    made = list(counterfactual_lessons([MADE], [ROW], [PAIRS, PAIRED, NEUTRAL, KEEP]))
+    made = list(counterfactual_examples([MADE], [ROW], [PAIRS, PAIRED, NEUTRAL, KEEP]))
     same = Pair(SOURCE.prompt, "plain", "jargony")
-    assert [(one.kind, one.lesson) for one in made] == [
-        ("counterfactual", Lesson(MADE.pair, 1.0)),
-        ("paired", Lesson(same, 0.8, 0.5, 2.0)),
-        ("neutral", Lesson(same, 0.5)),
+    assert [(one.kind, one.example) for one in made] == [
+        ("counterfactual", TrainingExample(MADE.pair, 1.0)),
+        ("paired", TrainingExample(same, 0.8, 0.5, 2.0)),
+        ("neutral", TrainingExample(same, 0.5)),
     ]
     assert {(one.split, one.bias, one.source_id) for one in made} == {("train", "jargon", SOURCE.id)}
 
 
 def test_a_bias_without_a_target_of_its_own_is_a_plain_preference() -> None:
-    assert PAIRED.lesson(SOURCE, "length").target == 1.0
+    assert PAIRED.example(SOURCE, "length").target == 1.0
 
 
 def test_contrasts_of_debiased_biases_are_paired_and_those_of_others_kept() -> None:
     own, other = contrast("jargon"), contrast("structure", 1)
     splits = {prompt_id(own.prompt): "train", prompt_id(other.prompt): "validation"}
-    made = list(contrast_lessons([own, other], splits, ["jargon"], [PAIRS, PAIRED, KEEP]))  # type: ignore[arg-type]
-    assert [(one.kind, one.bias, one.split, one.lesson) for one in made] == [
-        ("paired", "jargon", "train", Lesson(Pair(own.prompt, "base text", "jargon text"), 0.8, 0.5, 2.0)),
+    made = list(contrast_examples([own, other], splits, ["jargon"], [PAIRS, PAIRED, KEEP]))  # type: ignore[arg-type]
+    assert [(one.kind, one.bias, one.split, one.example) for one in made] == [
+        ("paired", "jargon", "train", TrainingExample(Pair(own.prompt, "base text", "jargon text"), 0.8, 0.5, 2.0)),
         (
             "contrast",
             "structure",
             "validation",
-            Lesson(Pair(other.prompt, "base text", "structure text"), None, 0, 3.0),
+            TrainingExample(Pair(other.prompt, "base text", "structure text"), None, 0, 3.0),
         ),
     ]
 
 
 def test_without_keep_other_contrasts_teach_nothing() -> None:
     other = contrast("structure")
-    assert not list(contrast_lessons([other], {prompt_id(other.prompt): "train"}, ["jargon"], [PAIRED, NEUTRAL]))
+    assert not list(contrast_examples([other], {prompt_id(other.prompt): "train"}, ["jargon"], [PAIRED, NEUTRAL]))
 
 
 @pytest.mark.parametrize(("objectives", "target"), [([PAIRS], 1.0), ([PAIRS, KEEP], None)])
 def test_unchanged_pairs_are_taught_as_labelled_or_kept_as_the_base_has_them(
     objectives: list[Objective], target: float | None
 ) -> None:
-    row = TrainingPair(Lesson(SOURCE), "train", "supplementary", "jargon", SOURCE.id)
-    (found,) = unchanged_lessons([row], objectives)
-    assert found.lesson == Lesson(SOURCE, target, 0.0, 3.0 if target is None else 1.0)
+    row = TrainingPair(TrainingExample(SOURCE), "train", "supplementary", "jargon", SOURCE.id)
+    (found,) = unchanged_examples([row], objectives)
+    assert found.example == TrainingExample(SOURCE, target, 0.0, 3.0 if target is None else 1.0)
 
 
 def test_nothing_that_the_audit_measures_is_taught() -> None:
