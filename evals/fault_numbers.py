@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from fault_attempts import Attempt
 
-from cda.report.terminal import FEW_PROMPTS, few_prompts
+from cda.report.numbers import FEW_PROMPTS, few_prompts
 from cda.stats.proportions import paired_change, share
 from cda.stats.votes import agreement, count_votes, majority, noise_ceiling
 

@@ -9,7 +9,7 @@ import numpy as np
 from fault_attempts import Attempt
 from verdict_words import WORLDS, audit_of
 
-from cda.report.verdict import quality_sentence, verdicts
+from cda.auditing.report_verdict import quality_sentence, verdicts
 
 N_AUDITS, MOST = 60, 0.15
 """False words have at most 5%; 10 of 60 and more has a chance of 0.1% then."""

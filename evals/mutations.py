@@ -36,7 +36,7 @@ AREAS: dict[str, tuple[str, tuple[str, ...]]] = {
     "stats": ("cda/stats/*.py", ("tests/stats",)),
     "metrics": ("cda/metrics/*.py", ("tests/metrics",)),
     "effects": ("cda/effects/*.py", ("tests/effects",)),
-    "verdict": ("cda/report/verdict.py", ("tests/report/test_verdict.py", "tests/report/test_dosed.py")),
+    "verdict": ("cda/auditing/report_verdict.py", ("tests/report/test_verdict.py", "tests/report/test_dosed.py")),
     "money": ("cda/llm/money.py", ("tests/llm/test_llm_money.py",)),
 }
 FIRST_RUN = {"stats": (19, 20), "metrics": (38, 40), "effects": (13, 20), "verdict": (37, 40), "money": (28, 32)}

@@ -30,10 +30,10 @@ from typing import Any, get_args
 import numpy as np
 from outcome import Check, finish
 
+from cda.auditing.report_rate_cells import effects_in
 from cda.embedded.texts import BIASES, audit_contrasts, authored_triples
 from cda.features import measure, n_list_lines, n_words
 from cda.records import Triple, prompt_id
-from cda.report.rate_cells import effects_in
 from cda.results.audit import AuditResult
 from cda.results.base import load
 from cda.stats.rate import Estimand, effect

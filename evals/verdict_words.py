@@ -31,10 +31,10 @@ from outcome import Check, finish
 from scipy import stats
 
 from cda.auditing.groups import Group, estimated
+from cda.auditing.report_verdict import verdicts
 from cda.auditing.result import adjust_for_all_tests, measure_of, measured_change, skews
 from cda.biases import load_bias
 from cda.records import Contrast, user_prompt
-from cda.report.verdict import verdicts
 from cda.results.audit import AuditResult
 from cda.results.base import BeforeAfter, Estimate, Missing, PerScoring
 from cda.results.skew import PreferenceTable, Quality, VotedBias

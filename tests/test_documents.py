@@ -14,11 +14,11 @@ from documented_commands import READMES, worked_example
 from documents import DISCOVER, EVALS, NOTICES, READING, RECIPES, ROOT, made_parts, part
 from pydantic import BaseModel
 
+from cda.auditing import report_glossary as glossary
 from cda.biases.load import Bias, Instructions, Measure, Offline, Swap, Tolerance, load_bias
 from cda.embedded.rules import RuleRewriter
 from cda.features import FEATURE_NAMES
 from cda.records import RewriteRequest, user_prompt
-from cda.report import glossary
 
 BIASES = ROOT / "cda" / "biases" / "README.md"
 
@@ -164,7 +164,7 @@ def test_what_to_cite_is_of_this_version() -> None:
 
 
 def test_every_section_of_the_report_is_listed() -> None:
-    source = (ROOT / "cda" / "report" / "sections.py").read_text(encoding="utf-8")
+    source = (ROOT / "cda" / "auditing" / "report_sections.py").read_text(encoding="utf-8")
     titles = set(re.findall(r'Section\(\s*"[a-z]+",\s*"([^"]+)"', source))
     listed = READING.read_text(encoding="utf-8")
     assert len(titles) >= 14

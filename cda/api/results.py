@@ -92,22 +92,22 @@ class Audit(AuditResult, Shown):
     """
 
     def _page(self) -> str:
-        from cda.report.html import render_html
+        from cda.auditing.report_html import render_html
 
         return render_html(self)
 
     def _markdown(self) -> str:
-        from cda.report.markdown import render_markdown
+        from cda.auditing.report_markdown import render_markdown
 
         return render_markdown(self)
 
     def _repr_html_(self) -> str:
-        from cda.report.html import notebook_html
+        from cda.auditing.report_html import notebook_html
 
         return notebook_html(self)
 
     def __str__(self) -> str:
-        from cda.report.terminal import summary_table
+        from cda.auditing.report_summary import summary_table
 
         return summary_table(self)
 

@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cda.auditing.audit import RESULT
+from cda.auditing.report_scoring import caveats, how_scored
+from cda.auditing.report_tables import change_cells
+from cda.auditing.report_verdict import quality_sentence, targets, verdict_kind, verdicts
 from cda.errors import DataError, RunError
 from cda.files.jsonl import write_page
 from cda.files.paths import user_path
 from cda.report.numbers import clipped, count, inert, points, visible
-from cda.report.page import Finding, Page, render_page
-from cda.report.plots.plot import AFTER, BEFORE, COLUMN_INCHES, FAINT, INK, LINE, PAGE_INCHES, Plot
-from cda.report.scoring import caveats, how_scored
-from cda.report.sections import Section
-from cda.report.tables import Table, change_cells
-from cda.report.terminal import plain_table
-from cda.report.verdict import quality_sentence, targets, verdict_kind, verdicts
+from cda.report.page import Headline, Page, Section, render_page
+from cda.report.plots import AFTER, BEFORE, COLUMN_INCHES, FAINT, INK, LINE, PAGE_INCHES, Plot
+from cda.report.tables import Table, plain_table
 from cda.resources.artifacts import of_this_version
 from cda.results.audit import AuditResult
 from cda.results.base import load
@@ -241,14 +240,14 @@ def render_comparison(audits: Mapping[str, AuditResult]) -> str:
                             tuple(_findings(audits)), tuple(sections)))  # fmt: skip
 
 
-def _findings(audits: Mapping[str, AuditResult]) -> list[Finding]:
+def _findings(audits: Mapping[str, AuditResult]) -> list[Headline]:
     """The verdict on every target of every training; then what makes the runs hard to compare."""
     found = [
-        Finding(f"{name}, {one.bias}: {one.word}.", one.reason, verdict_kind(one.word))
+        Headline(f"{name}, {one.bias}: {one.word}.", one.reason, verdict_kind(one.word))
         for name, audit in audits.items()
         for one in verdicts(audit)
     ]
-    return [*found, *(Finding("Beware.", note) for note in comparison_notes(audits))]
+    return [*found, *(Headline("Beware.", note) for note in comparison_notes(audits))]
 
 
 def _quality_sentences(audits: Mapping[str, AuditResult]) -> tuple[str, ...]:

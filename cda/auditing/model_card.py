@@ -10,13 +10,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cda.report.dose_tables import dose_sentences, dose_tables
-from cda.report.effect_tables import rate_tables
-from cda.report.markdown import escaped, markdown_table
-from cda.report.scoring import caveats, how_scored
-from cda.report.seed_tables import effects_over_seeds, seed_sentences, seed_table
-from cda.report.tables import compares, main_table, skew_table, votes_table
-from cda.report.verdict import quality_sentence, verdicts
+from cda.auditing.report_dose import dose_sentences, dose_tables
+from cda.auditing.report_effects import rate_tables
+from cda.auditing.report_scoring import caveats, how_scored
+from cda.auditing.report_seeds import effects_over_seeds, seed_sentences, seed_table
+from cda.auditing.report_tables import compares, main_table, skew_table, votes_table
+from cda.auditing.report_verdict import quality_sentence, verdicts
+from cda.report.tables import escaped, markdown_table
 from cda.results.audit import AuditResult
 from cda.results.dose import DoseResult
 from cda.results.facts import RewardModelFacts

@@ -25,7 +25,7 @@ from cda.finetuning.applied import check_subject
 from cda.launch import is_main
 from cda.recipe.load import LoadedRecipe
 from cda.records import Exclusions, Prompt, count_reasons, prompt_id
-from cda.report.plots.plot import save as save_plot
+from cda.report.plots import save as save_plot
 from cda.resources.artifacts import checked_form, out_folder, shown_path, shown_target, write_figures
 from cda.resources.scorer_kinds import Subject
 from cda.resources.scorers import score, shared_folder

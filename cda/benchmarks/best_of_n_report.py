@@ -9,16 +9,24 @@ from functools import partial
 from math import log2
 from typing import TYPE_CHECKING
 
-from cda.report.glossary import Entry
-from cda.report.markdown import escaped, markdown_table
 from cda.report.numbers import MINUS, clipped, inert, p_value, percent, share
-from cda.report.page import Finding, Page, render_page
-from cda.report.plots.marks import across, key, percent_axis, rows, upright
-from cda.report.plots.plot import AFTER, BEFORE, COLUMN_INCHES, FAINT, LINE, PAGE_INCHES, Plot
-from cda.report.plots.rows import named
-from cda.report.sections import Section, plots_of
-from cda.report.tables import Table
-from cda.report.terminal import plain_table
+from cda.report.page import Entry, Headline, Page, Section, plots_of, render_page
+from cda.report.plots import (
+    AFTER,
+    BEFORE,
+    COLUMN_INCHES,
+    FAINT,
+    LINE,
+    PAGE_INCHES,
+    Plot,
+    across,
+    key,
+    named,
+    percent_axis,
+    rows,
+    upright,
+)
+from cda.report.tables import Table, escaped, markdown_table, plain_table
 from cda.results.base import Missing
 from cda.results.benchmarks import Asked, AtSize, BestOfResult, Curve, Measured, NoSpread
 from cda.results.facts import RewardModelFacts
@@ -329,7 +337,7 @@ def _model(one: Asked) -> str:
     return f"{one.model} with {one.adapter}" if one.adapter else one.model
 
 
-def _findings(result: BestOfResult) -> Iterator[Finding]:
+def _findings(result: BestOfResult) -> Iterator[Headline]:
     """Each attribute at the largest n beside n = 1, and its change."""
     n, labels = result.sizes[-1], result.scorings
     for one in result.curves:
@@ -342,7 +350,7 @@ def _findings(result: BestOfResult) -> Iterator[Finding]:
         if last.change is not None and one.p_value is not None:
             adjusted = "" if one.p_holm is None else f", Holm {p_value(one.p_holm)}"
             text += f"; change {change_of(one, last.change)} (p {p_value(one.p_value)}{adjusted})"
-        yield Finding(f"{curve_name(one)}:", f"{text}; {last.n_prompts} prompts.")
+        yield Headline(f"{curve_name(one)}:", f"{text}; {last.n_prompts} prompts.")
 
 
 def _sections(result: BestOfResult) -> Iterator[Section]:

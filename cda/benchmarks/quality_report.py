@@ -8,14 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from cda.files.paths import as_part
-from cda.report.glossary import Entry
-from cda.report.markdown import escaped, markdown_table
-from cda.report.numbers import clipped, count, inert, share
-from cda.report.page import Finding, Page, render_page
-from cda.report.plots.marks import across, key, percent_axis, rows
-from cda.report.plots.plot import AFTER, BEFORE, FAINT, INK, LINE, PAGE, Plot
-from cda.report.plots.rows import named
-from cda.report.quality_tables import (
+from cda.report.accuracy import (
     FLAGS,
     FORMATS,
     MEANINGS,
@@ -30,9 +23,10 @@ from cda.report.quality_tables import (
     tenths,
     with_adapter,
 )
-from cda.report.sections import Section, plots_of
-from cda.report.tables import Table
-from cda.report.terminal import few_prompts, plain_table
+from cda.report.numbers import clipped, count, few_prompts, inert, share
+from cda.report.page import Entry, Headline, Page, Section, plots_of, render_page
+from cda.report.plots import AFTER, BEFORE, FAINT, INK, LINE, PAGE, Plot, across, key, named, percent_axis, rows
+from cda.report.tables import Table, escaped, markdown_table, plain_table
 from cda.results.base import Estimate
 from cda.results.benchmarks import Accuracy, AccuracyGroup, AccuracyShift, QualityResult, QualityScoring, SetQuality
 from cda.results.facts import RewardModelFacts
@@ -334,7 +328,7 @@ def quality_page_plots(result: QualityResult) -> list[Plot]:
     return plots_of(_sections(result))
 
 
-def findings(result: QualityResult) -> Iterator[Finding]:
+def findings(result: QualityResult) -> Iterator[Headline]:
     """Each set in a sentence: accuracy, change, and the sections that fell."""
     two = len(result.labels) > 1
     for one in result.sets:
@@ -344,10 +338,12 @@ def findings(result: QualityResult) -> Iterator[Finding]:
             f"{accuracy(score.estimate)}{f' {label}' if two else ''}" for label, score in overall.scores.items()
         )
         if overall.shift is None:
-            yield Finding(f"{one.name}:", f"accuracy {shown} (n = {n}).")
+            yield Headline(f"{one.name}:", f"accuracy {shown} (n = {n}).")
             continue
         change = tenth_points(overall.shift.estimate)
-        yield Finding(f"{one.name}:", f"accuracy {shown}; change {change} points (n = {n}). {_fallen(one)}", _kind(one))
+        yield Headline(
+            f"{one.name}:", f"accuracy {shown}; change {change} points (n = {n}). {_fallen(one)}", _kind(one)
+        )
 
 
 def _fallen(one: SetQuality) -> str:

@@ -37,12 +37,11 @@ from cda.discovery.tables import (
     unknown_table,
     validation_table,
 )
-from cda.report.cost_tables import llm_table
+from cda.report.costs import llm_table
 from cda.report.differences import Piece, word_differences
 from cda.report.numbers import clipped, count, p_value, reward, share, signed
-from cda.report.page import Finding, Page, rendered
-from cda.report.plots.plot import Plot
-from cda.report.sections import Section, plots_of
+from cda.report.page import Headline, Page, Section, plots_of, rendered
+from cda.report.plots import Plot
 from cda.report.tables import Table
 from cda.results.discover import DiscoverResult, Measured, TestedAttribute
 
@@ -133,19 +132,19 @@ def discover_plots(result: DiscoverResult) -> list[Plot]:
     return plots_of(_sections(result))
 
 
-def _findings(result: DiscoverResult) -> Iterator[Finding]:
+def _findings(result: DiscoverResult) -> Iterator[Headline]:
     """What came out, then every confirmed attribute with its numbers, then the others where they are few."""
     first, *more = outcome(result)
-    yield Finding("", " ".join([first, *more]))
+    yield Headline("", " ".join([first, *more]))
     for at, one in enumerate(result.tested, 1):
         if one.confirmed:
-            yield Finding(f"{at}. {clipped(one.attribute, _LONG)}", _numbers(one, result), "bad")
+            yield Headline(f"{at}. {clipped(one.attribute, _LONG)}", _numbers(one, result), "bad")
     others = [(at, one) for at, one in enumerate(result.tested, 1) if not one.confirmed]
     if len(others) > _FEW:
-        yield Finding("Not confirmed:", f"{len(others)} more, with their numbers in the table below.")
+        yield Headline("Not confirmed:", f"{len(others)} more, with their numbers in the table below.")
         return
     for at, one in others:
-        yield Finding(f"{at}. {clipped(one.attribute, _LONG)}", f"Not confirmed: {_brief(one, result)}.")
+        yield Headline(f"{at}. {clipped(one.attribute, _LONG)}", f"Not confirmed: {_brief(one, result)}.")
 
 
 def _numbers(one: TestedAttribute, result: DiscoverResult) -> str:

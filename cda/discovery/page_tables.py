@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from cda.discovery.sentences import attribute_of, correction, model_name, rewriters_named, summed_failures
 from cda.discovery.tables import strength_table, topic_table
-from cda.report.glossary import Entry
 from cda.report.numbers import clipped, count, decimals, p_value, percent, reward, share, signed
+from cda.report.page import Entry
 from cda.report.tables import Table
 from cda.results.base import Estimate, Missing
 from cda.results.discover import DiscoverResult, GenerationRecord, MaterialCounts, StrengthCurve

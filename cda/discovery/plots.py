@@ -8,9 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cda.report.numbers import decimals, percent, reward, share, signed
-from cda.report.plots.marks import KINDS, across, key, percent_axis, rows, upright
-from cda.report.plots.plot import AFTER, BEFORE, FAINT, LINE, Plot
-from cda.report.plots.rows import named
+from cda.report.plots import AFTER, BEFORE, FAINT, KINDS, LINE, Plot, across, key, named, percent_axis, rows, upright
 from cda.results.base import Estimate, Missing
 from cda.results.discover import (
     DiscoverResult,

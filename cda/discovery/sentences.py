@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from cda.report.cost_tables import cost_sentences
+from cda.report.costs import cost_sentences
 from cda.report.numbers import MINUS, clipped, inert, percent, reward
 from cda.results.base import Missing
 from cda.results.discover import DiscoverResult, SearchedModel, StandingRecord, StrengthCurve, TestedAttribute

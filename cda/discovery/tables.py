@@ -7,11 +7,9 @@ from collections.abc import Callable, Iterator
 
 from cda.discovery.sentences import attribute_of, correction, model_name, sentences
 from cda.inspection.tables import plain
-from cda.report.cost_tables import llm_table
-from cda.report.markdown import escaped, fenced_block, markdown_table
+from cda.report.costs import llm_table
 from cda.report.numbers import MINUS, clipped, count, decimals, inert, p_value, reward, share, signed
-from cda.report.tables import Table
-from cda.report.terminal import plain_table
+from cda.report.tables import Table, escaped, fenced_block, markdown_table, plain_table
 from cda.results.base import Estimate, Missing
 from cda.results.discover import DiscoverResult, StrengthCurve, TestedAttribute
 from cda.results.evidence import PairQuality, Strength

@@ -16,8 +16,7 @@ from cda.errors import DataError
 from cda.files.paths import place_for, user_path
 from cda.records import Exclusions
 from cda.report.numbers import NOT_ESTIMATED, decimals, distance, inert, percent, points, share
-from cda.report.tables import Table
-from cda.report.terminal import plain_table
+from cda.report.tables import Table, plain_table
 from cda.results.base import save
 from cda.results.dose import DoseFilesResult, DosePoint, HeldOutChange, HeldOutDose
 from cda.stats.votes import Majority, TieRule, count_votes, majority

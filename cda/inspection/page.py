@@ -24,10 +24,8 @@ from cda.inspection.tables import (
 )
 from cda.report.differences import Piece, word_differences
 from cda.report.numbers import reward, signed
-from cda.report.page import Finding, Page, rendered
-from cda.report.plots.plot import AFTER, BEFORE, LINE, Plot
-from cda.report.plots.rows import Mark, Row, Scale, draw_rows, named, rows_height, slugs
-from cda.report.sections import Section
+from cda.report.page import Headline, Page, Section, rendered
+from cda.report.plots import AFTER, BEFORE, LINE, Mark, Plot, Row, Scale, draw_rows, named, rows_height, slugs
 from cda.report.tables import Table
 from cda.results.base import Estimate, Missing
 from cda.results.inspect import InspectResult, RewriteShown, RewriteSummary
@@ -170,11 +168,11 @@ def inspection_page(inspection: InspectResult) -> Page:
     )
 
 
-def _finding(one: RewriteSummary) -> Finding:
+def _finding(one: RewriteSummary) -> Headline:
     words = [f"flipped {flipped_cell(one)}", f"failed {failed_cell(one)}"]
     if not isinstance(one.reward, Missing):
         words.append(f"reward {reward_cell(one)}, rewrite − original")
-    return Finding(f"{name_of(one)}:", "; ".join(words) + ".")
+    return Headline(f"{name_of(one)}:", "; ".join(words) + ".")
 
 
 def _sections(inspection: InspectResult) -> list[Section | None]:

@@ -7,6 +7,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from cda.auditing.audit import RESULT
+from cda.auditing.report_html import render_html
+from cda.auditing.report_markdown import render_markdown
+from cda.auditing.report_plots import audit_plots
+from cda.auditing.report_summary import summary_table
 from cda.errors import DataError, RunError
 from cda.files.jsonl import read_json, read_jsonl, write_text
 from cda.files.paths import is_a_file, own_folder, user_path
@@ -14,10 +18,6 @@ from cda.finetuning.applied import NAME as ADAPTER
 from cda.finetuning.applied import applied_dose, chosen_dose
 from cda.finetuning.train import trainings
 from cda.launch import say
-from cda.report.html import render_html
-from cda.report.markdown import render_markdown
-from cda.report.plots.audit import audit_plots
-from cda.report.terminal import summary_table
 from cda.resources.artifacts import checked_form, of_this_version, stage_counts, write_figures
 from cda.results.audit import AuditResult, TrainResult
 from cda.results.base import Missing, load

@@ -1,1 +1,1 @@
-"""The report: terminal table, Markdown and HTML, drawn from the audit's JSON alone."""
+"""Tables, figures and pages, in a terminal, in Markdown and in HTML."""

@@ -130,3 +130,17 @@ def _apart(value: float, limits: tuple[float, ...], digits: int = 0) -> str:
     ):
         digits += 1
     return f"{value:.{digits}f}"
+
+
+FEW_PROMPTS = 10
+"""Below it the intervals of means cover less than they say, and those of shares are as wide as a guess."""
+
+
+def few_prompts(n_prompts: dict[str, int]) -> str:
+    """A warning that names what rests on fewer than `FEW_PROMPTS` prompts; empty where nothing does."""
+    few = [f"{inert(name)} {n}" for name, n in sorted(n_prompts.items(), key=lambda one: one[1]) if n < FEW_PROMPTS]
+    return (
+        f"Warning: below {FEW_PROMPTS} prompts intervals are rough; use more prompts. Now: {', '.join(few)}."
+        if few
+        else ""
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from base64 import b64encode
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -13,12 +14,39 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from cda.report.numbers import visible
-from cda.report.plots.plot import Plot, inline_svg
-from cda.report.sections import Section
+from cda.report.plots import Plot, inline_svg
+from cda.report.tables import Table
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Entry:
+    """A term with its formula and its meaning."""
+
+    term: str
+    formula: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the report; `id` names its anchor. `examples` holds no tables: each form draws them its own way."""
+
+    id: str
+    title: str
+    paragraphs: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
+    plots: tuple[Plot, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
+    entries: tuple[Entry, ...] = ()
+
+
+def plots_of(sections: Iterable[Section]) -> list[Plot]:
+    """Every figure of a page's sections, in reading order: what is written for paper."""
+    return [plot for section in sections for plot in section.plots]
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
     """A sentence of the first screen.
 
     Attributes:
@@ -45,7 +73,7 @@ class Page:
 
     title: str
     subtitle: str
-    findings: tuple[Finding, ...]
+    findings: tuple[Headline, ...]
     sections: tuple[Section, ...]
 
 

@@ -17,8 +17,8 @@ from cda.files.jsonl import read_jsonl, write_text
 from cda.files.paths import is_a_file, is_there, own_folder, user_path
 from cda.recipe.scoring import bare_name, kind_of, policy_and_reference
 from cda.records import LabelledPair, Message, Pair, Prompt, TrainingExample, TrainingPair
-from cda.report.markdown import escaped
-from cda.report.plots.plot import FORMATS, Plot, save
+from cda.report.plots import FORMATS, Plot, save
+from cda.report.tables import escaped
 from cda.results.base import Result
 from cda.results.facts import LabelCounts, SynthesizeCounts, TrainCounts, TrainingStages
 from cda.run import RunFolder, fingerprint

@@ -6,12 +6,9 @@ from functools import partial
 
 from cda.inert import clipped, inert
 from cda.report.numbers import NOT_ESTIMATED, count, decimals, p_value, share
-from cda.report.page import Finding, Page
-from cda.report.plots.plot import AFTER, PAGE_INCHES, Plot
-from cda.report.plots.rows import SHARE_LIMITS, Mark, Row, Scale, draw_rows, named, rows_height
-from cda.report.sections import Section
-from cda.report.tables import Table
-from cda.report.terminal import plain_table
+from cda.report.page import Headline, Page, Section
+from cda.report.plots import AFTER, PAGE_INCHES, SHARE_LIMITS, Mark, Plot, Row, Scale, draw_rows, named, rows_height
+from cda.report.tables import Table, plain_table
 from cda.results.base import Estimate, Missing
 from cda.results.skew import Agreement, Leading
 from cda.results.study import Participant, Position, StudyGroup, StudyItem, StudyResult
@@ -51,36 +48,36 @@ _HUMAN_SKEW = (
 )
 
 
-def findings(result: StudyResult) -> list[Finding]:
+def findings(result: StudyResult) -> list[Headline]:
     """Sentences of the first screen."""
-    found = [Finding("Votes", _votes_sentence(result))]
+    found = [Headline("Votes", _votes_sentence(result))]
     for name, one in result.biases.items():
         skew = one.skew
-        found.append(Finding(name, f"People prefer the side with the bias on {share(skew)} of pairs with a majority for a side "
+        found.append(Headline(name, f"People prefer the side with the bias on {share(skew)} of pairs with a majority for a side "
                                    f"(n = {count(skew)})." if isinstance(skew, Estimate) else f"human skew {NOT_ESTIMATED}: {skew.reason}."))  # fmt: skip
     agreed = result.all.agreement
     if isinstance(agreed, Agreement):
         alpha, top = agreed.alpha, agreed.majority_share
         first = f"no alpha ({alpha.reason})" if isinstance(alpha, Missing) else f"alpha {decimals(alpha)}"
         found.append(
-            Finding(
+            Headline(
                 "Agreement",
                 f"{first}; {share(top)} of a pair's votes are for its most frequent answer, from {agreed.n_votes} votes on "
                 f"pairs with two or more (n = {count(top)}).",
             )
         )
     else:
-        found.append(Finding("Agreement", f"{NOT_ESTIMATED}: {agreed.reason}."))
+        found.append(Headline("Agreement", f"{NOT_ESTIMATED}: {agreed.reason}."))
     if result.position:
         found.append(_position_finding(result.position))
     out = [one.participant for one in result.participants if not one.attention.passed]
     if out:
-        found.append(Finding("Attention", f"{len(out)} of {len(result.participants)} participants failed and are left out: "
+        found.append(Headline("Attention", f"{len(out)} of {len(result.participants)} participants failed and are left out: "
                                           f"{', '.join(out)}.", "bad"))  # fmt: skip
     lacking = _lacking(result)
     if lacking:
         n = sum(one.missing for one in lacking)
-        found.append(Finding("Missing", f"{n} judgements on {len(lacking)} of {result.n_items} pairs.", "bad"))
+        found.append(Headline("Missing", f"{n} judgements on {len(lacking)} of {result.n_items} pairs.", "bad"))
     return found
 
 
@@ -101,14 +98,14 @@ def _n_voters(result: StudyResult) -> int:
     return sum(one.votes > 0 for one in result.participants)
 
 
-def _position_finding(position: Position) -> Finding:
+def _position_finding(position: Position) -> Headline:
     one = position.share_a
     leans = position.p_value < 0.05
     words = "more often than chance explains" if leans else "no sign that the position mattered"
     text = f"A was chosen on {share(one)} of {one.n} choices of a side (one half: p {_p(position.p_value)}): {words}. The interval takes choices of one item together, not those of one participant."
     if leans:
         text = text.replace("more often", "more often" if one.value > 0.5 else "less often")
-    return Finding("Position", text, "bad" if leans else "none")
+    return Headline("Position", text, "bad" if leans else "none")
 
 
 def _p(value: float) -> str:

@@ -17,9 +17,7 @@ from cda.errors import CdaError, DataError, LLMError, ModelError, RecipeError, R
 from cda.inert import clipped, inert, sendable, short_lines, visible
 from cda.launch import say
 from cda.llm import asking as progress
-from cda.report.markdown import escaped, fenced_block, markdown_table
-from cda.report.tables import Table
-from cda.report.terminal import plain_table
+from cda.report.tables import Table, escaped, fenced_block, markdown_table, plain_table
 from cda.user_errors import explain, user_errors
 
 PACKAGE = Path(cda.__file__).parent

@@ -24,7 +24,7 @@ from cda.files.paths import as_part, is_reserved, own_folder, place_for, user_pa
 from cda.recipe.load import _as_folder
 from cda.recipe.schema import Recipe
 from cda.records import Exclusions
-from cda.report.plots.plot import Plot, save
+from cda.report.plots import Plot, save
 from cda.resources.artifacts import out_folder, told_apart, write_figures
 from cda.results.base import Estimate
 from cda.results.benchmarks import Accuracy, AccuracyGroup, QualityResult, QualityScoring, SetQuality

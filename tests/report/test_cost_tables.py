@@ -6,8 +6,8 @@ from typing import Any
 
 from changed import changed
 
-from cda.report.cost_tables import cost_sentences, llm_table, place_facts, time_table
-from cda.report.sections import sections
+from cda.auditing.report_sections import sections
+from cda.report.costs import cost_sentences, llm_table, place_facts, time_table
 from cda.results.facts import LLMUse, RunFacts, StageRun
 
 GPT = LLMUse(asked=1200, cached=30, unusable=2, input_tokens=410_000, output_tokens=18_000, uncounted=0, dollars=1.205)

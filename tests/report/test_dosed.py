@@ -12,15 +12,13 @@ from made_dose import estimate, held_out, made_dose
 from made_rate import made_rate
 
 from cda.auditing.model_card import Part, model_card
-from cda.auditing.result import measure_of, unchanged
-from cda.data.release import SOURCE
-from cda.report.dose_tables import dose_line
-from cda.report.figure import skew_chart
-from cda.report.numbers import width
-from cda.report.outcome_tables import outcome_table
-from cda.report.plots.audit import audit_plots
-from cda.report.scoring import caveats
-from cda.report.tables import (
+from cda.auditing.report_dose import dose_line
+from cda.auditing.report_figure import skew_chart
+from cda.auditing.report_outcome import outcome_table
+from cda.auditing.report_plots import audit_plots
+from cda.auditing.report_scoring import caveats
+from cda.auditing.report_summary import MAX_COLUMNS, MAX_LINES, summary_table
+from cda.auditing.report_tables import (
     direction_table,
     main_table,
     quality_table,
@@ -29,8 +27,10 @@ from cda.report.tables import (
     unseen_table,
     votes_table,
 )
-from cda.report.terminal import MAX_COLUMNS, MAX_LINES, summary_table
-from cda.report.verdict import quality_kind, quality_sentence, verdict_kind, verdicts
+from cda.auditing.report_verdict import quality_kind, quality_sentence, verdict_kind, verdicts
+from cda.auditing.result import measure_of, unchanged
+from cda.data.release import SOURCE
+from cda.report.numbers import width
 from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring
 from cda.results.dose import Aim
 from cda.results.skew import Plain, PlainSkew, Quality, TripleSkew, UnseenPhrases, VotesMoved

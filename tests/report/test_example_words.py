@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 from changed import changed
 
-from cda.report.examples import few_of, how_chosen, order_keys, people_choices, people_keys, people_sentence, standings
+from cda.auditing.report_examples import (
+    few_of,
+    how_chosen,
+    order_keys,
+    people_choices,
+    people_keys,
+    people_sentence,
+    standings,
+)
 from cda.results.base import PerScoring
 from cda.results.facts import Example
 

@@ -10,8 +10,8 @@ import pytest
 from changed import changed
 
 import cda.stats
-from cda.report.glossary import _METHODS, glossary
-from cda.report.methods import method_table, methods_of
+from cda.auditing.report_glossary import _METHODS, glossary
+from cda.auditing.report_methods import method_table, methods_of
 from cda.stats import votes
 from cda.stats.bootstrap import N_DRAWS
 

@@ -11,7 +11,7 @@ import pytest
 from changed import changed
 from page_checks import LOADS, Parsed
 
-from cda.report.html import render_html
+from cda.auditing.report_html import render_html
 from cda.results.base import Missing
 from cda.results.facts import LLMUse, RunFacts, StageRun, TrainingStages
 from cda.results.skew import UnseenPhrases

@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 from changed import changed
 
+from cda.auditing.report_glossary import glossary
+from cda.auditing.report_markdown import render_markdown
+from cda.auditing.report_outcome import paper_sentences, paper_tables
+from cda.auditing.report_people import section_sentences, sections_line
+from cda.auditing.report_sections import sections
+from cda.auditing.report_summary import summary_table
+from cda.auditing.report_tables import main_table, skew_table, triple_skew_table
 from cda.data.release import SOURCE
-from cda.report.glossary import glossary
-from cda.report.markdown import render_markdown
-from cda.report.outcome_tables import paper_sentences, paper_tables
-from cda.report.people_tables import section_sentences, sections_line
-from cda.report.sections import sections
-from cda.report.tables import Table, main_table, skew_table, triple_skew_table
-from cda.report.terminal import summary_table
+from cda.report.tables import Table
 
 SHARES = {"jargon": (0.88, 0.40)}
 VOTES = {"jargon": (0.88, 0.40, 0.45)}

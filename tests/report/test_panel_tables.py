@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from cda.report.glossary import glossary
-from cda.report.markdown import render_markdown
+from cda.auditing.report_glossary import glossary
+from cda.auditing.report_markdown import render_markdown
+from cda.auditing.report_people import panel_sentence, panel_table
+from cda.auditing.report_summary import summary_table
 from cda.report.numbers import share
-from cda.report.people_tables import panel_sentence, panel_table
-from cda.report.terminal import summary_table
 
 
 def test_a_row_for_each_judge_the_panel_and_the_mean(make_audit: Any) -> None:

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from matplotlib.axes import Axes
 
-from cda.report.plots.plot import AFTER, BEFORE, FORMATS, PAGE, Plot, inline_svg, save
+from cda.report.plots import AFTER, BEFORE, FORMATS, PAGE, Plot, inline_svg, save
 
 
 def _draw(axes: Axes) -> None:

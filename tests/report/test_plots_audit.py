@@ -13,11 +13,10 @@ from matplotlib.axes import Axes
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 
+from cda.auditing.report_plots import audit_plots, section_plots
+from cda.auditing.report_sections import sections
 from cda.report.numbers import share
-from cda.report.plots.audit import audit_plots, section_plots
-from cda.report.plots.plot import Plot, inline_svg
-from cda.report.plots.rows import named, slugs
-from cda.report.sections import sections
+from cda.report.plots import Plot, inline_svg, named, slugs
 from cda.results.base import Estimate, Missing
 from cda.results.effects import DirectEffects, FeatureDrift
 

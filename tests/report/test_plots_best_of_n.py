@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from cda.benchmarks.best_of_n_report import overview_plot, spaced
-from cda.report.plots.plot import AFTER, BEFORE, PAGE_INCHES, save
+from cda.report.plots import AFTER, BEFORE, PAGE_INCHES, save
 from cda.results.base import Missing
 from cda.results.benchmarks import BestOfResult
 

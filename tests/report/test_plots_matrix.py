@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from cda.auditing.comparison import matrix, matrix_plot, short_names
 from cda.report.page import resource
-from cda.report.plots.plot import AFTER, BEFORE, COLUMN_INCHES, INK, PAGE_INCHES, inline_svg
+from cda.report.plots import AFTER, BEFORE, COLUMN_INCHES, INK, PAGE_INCHES, inline_svg
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from changed import changed
 
 from cda.records import Exclusions
 from cda.report.page import render_page
-from cda.report.plots.plot import inline_svg
+from cda.report.plots import inline_svg
 from cda.results.base import Missing
 from cda.results.study import Attention, Rules, StudyResult
 from cda.studies.answers import Screened, Vote

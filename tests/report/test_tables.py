@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 from changed import changed
 
+from cda.auditing.report_data import exclusion_table
+from cda.auditing.report_effects import effects_table, rate_tables
+from cda.auditing.report_scoring import caveats, provenance
+from cda.auditing.report_sections import sections
+from cda.auditing.report_tables import powered_table, votes_table
 from cda.records import Exclusions
-from cda.report.data_tables import exclusion_table
-from cda.report.effect_tables import effects_table, rate_tables
-from cda.report.scoring import caveats, provenance, scored_line
-from cda.report.sections import sections
-from cda.report.tables import Table, powered_table, votes_table
+from cda.report.scoring import scored_line
+from cda.report.tables import Table
 from cda.results.base import Missing
 from cda.results.facts import Dropped
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from changed import changed
 
+from cda.auditing.report_scoring import caveats
+from cda.auditing.report_summary import MAX_COLUMNS, MAX_LINES, summary_table
 from cda.report.numbers import width
-from cda.report.scoring import caveats
-from cda.report.terminal import MAX_COLUMNS, MAX_LINES, summary_table
 
 PATH = "runs/jargon/report/report.html"
 FIVE = ("length", "structure", "jargon", "sycophancy", "vagueness")

@@ -13,14 +13,21 @@ from cda.auditing import result as audit_result
 from cda.auditing.comparison import comparison_tables, render_comparison
 from cda.auditing.groups import Group
 from cda.auditing.model_card import Part, model_card
+from cda.auditing.report_html import render_html
+from cda.auditing.report_markdown import render_markdown
+from cda.auditing.report_summary import summary_table
+from cda.auditing.report_tables import main_table
+from cda.auditing.report_verdict import (
+    others_sentence,
+    quality_kind,
+    quality_sentence,
+    ties_sentence,
+    verdict_kind,
+    verdicts,
+)
 from cda.biases import load_bias
 from cda.records import Contrast, user_prompt
-from cda.report.html import render_html
-from cda.report.markdown import render_markdown
 from cda.report.numbers import width
-from cda.report.tables import main_table
-from cda.report.terminal import summary_table
-from cda.report.verdict import others_sentence, quality_kind, quality_sentence, ties_sentence, verdict_kind, verdicts
 from cda.results.skew import Plain, PlainSkew
 from cda.stats.multiplicity import holm
 from cda.stats.preference import beyond_noise

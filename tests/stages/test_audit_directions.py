@@ -7,10 +7,10 @@ import pytest
 from documents import report_audits
 
 from cda.auditing.groups import Group
+from cda.auditing.report_tables import direction_table
 from cda.auditing.result import skews
 from cda.biases import load_bias
 from cda.records import Contrast, prompt_id, user_prompt
-from cda.report.tables import direction_table
 from cda.results.skew import BiasSkew
 
 MADE = ("added",) * 4 + ("removed",) * 2

@@ -11,13 +11,13 @@ from changed import changed
 from documents import report_audits
 
 from cda.auditing.groups import Group, make_groups
+from cda.auditing.report_dose import dose_line, dose_sentences, dose_tables
 from cda.biases import load_bias
 from cda.dosing.result import result
 from cda.dosing.stage import aimed
 from cda.errors import DataError
 from cda.recipe.schema import DoseSection
 from cda.records import Contrast, Pair, user_prompt
-from cda.report.dose_tables import dose_line, dose_sentences, dose_tables
 from cda.results.dose import DoseResult
 from cda.scorers.compared import Rewards, text_id
 

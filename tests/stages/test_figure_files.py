@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from cda.cli import app
 from cda.errors import RecipeError
-from cda.report.plots.plot import COLUMN_INCHES, Plot
+from cda.report.plots import COLUMN_INCHES, Plot
 from cda.resources import artifacts as figures
 
 PLOTS = [

@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cda.auditing import audit
+from cda.auditing.report_data import label_tables
 from cda.biases import load_bias
 from cda.cli import app
 from cda.counterfactuals import label, synthesize
@@ -20,7 +21,6 @@ from cda.data.messages import prompt_of
 from cda.embedded.texts import authored_pairs
 from cda.prompts import LabelPrompt, load_prompt
 from cda.recipe.load import load_model_audit, load_recipe
-from cda.report.data_tables import label_tables
 from cda.resources.artifacts import stage_counts
 from cda.resources.scorers import open_scorer
 from cda.results.facts import LabelCounts

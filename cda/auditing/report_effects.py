@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from cda.auditing.report_rate_cells import effects_in, flipped_cell, flips_sentence, gap_sentence
+from cda.auditing.report_tables import compares, tested_cells
+from cda.auditing.report_verdict import drift_sentence
 from cda.report.numbers import NOT_ESTIMATED, count, in_each, p_value, share, signed
-from cda.report.rate_cells import effects_in, flipped_cell, flips_sentence, gap_sentence
-from cda.report.tables import Table, compares, tested_cells
-from cda.report.verdict import drift_sentence
+from cda.report.tables import Table
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing, Test
 from cda.results.effects import Adjusted, BiasDrift, Effect, Form, NotIdentified, PairsEffect, SameMargin

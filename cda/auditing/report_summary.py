@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import textwrap
 
-from cda.report.dose_tables import dose_line
-from cda.report.evidence import applied
-from cda.report.numbers import clipped, count, inert, percent, share, width
-from cda.report.people_tables import panel_sentence, sections_line
-from cda.report.rate_cells import average_cells, gap_sentence, rewritten_line, unit_of
-from cda.report.scoring import how_scored
-from cda.report.seed_tables import one_training_line, others_over_seeds, seed_row, several
-from cda.report.tables import (
+from cda.auditing.report_dose import dose_line
+from cda.auditing.report_evidence import applied
+from cda.auditing.report_people import panel_sentence, sections_line
+from cda.auditing.report_rate_cells import average_cells, gap_sentence, rewritten_line, unit_of
+from cda.auditing.report_scoring import how_scored
+from cda.auditing.report_seeds import one_training_line, others_over_seeds, seed_row, several
+from cda.auditing.report_tables import (
     NO_VOTES,
     NOT_MEASURED,
-    Table,
     change_cells,
     compares,
     direction_rows,
@@ -28,7 +26,7 @@ from cda.report.tables import (
     quality_cells,
     triple_skew_rows,
 )
-from cda.report.verdict import (
+from cda.auditing.report_verdict import (
     Verdict,
     drift_sentence,
     others_sentence,
@@ -37,20 +35,14 @@ from cda.report.verdict import (
     ties_sentence,
     verdicts,
 )
+from cda.report.numbers import clipped, count, few_prompts, inert, percent, share, width
+from cda.report.tables import aligned
 from cda.results.audit import AuditResult
 
 MAX_LINES, MAX_COLUMNS = 20, 100
-FEW_PROMPTS = 10
-"""Below it the intervals of means cover less than they say, and those of shares are as wide as a guess."""
 _MAX_NAME = 36
 _RATE = " RATE ATE"
 Row = tuple[str, ...]
-
-
-def plain_table(table: Table) -> str:
-    """A table as lines, its caption first; as wide as it is."""
-    rows = [tuple(inert(cell) for cell in row) for row in (table.header, *table.rows)]
-    return "\n".join([inert(table.caption), *_aligned(rows, None)])
 
 
 def summary_table(audit: AuditResult, report_path: str | None = None, adapter_path: str | None = None) -> str:
@@ -106,21 +98,11 @@ def _model_summary(audit: AuditResult, report_path: str | None) -> str:
     words += textwrap.wrap(inert(rewritten_line(audit)), MAX_COLUMNS)
     words += textwrap.wrap(_triple_sentence(audit), MAX_COLUMNS)
     words += [line for sentence in _rate_lines(audit) for line in textwrap.wrap(sentence, MAX_COLUMNS)]
-    return "\n".join([*_aligned(rows), *words, *scored, *_where(report_path)])
+    return "\n".join([*_lines(rows), *words, *scored, *_where(report_path)])
 
 
 def _where(report_path: str | None) -> list[str]:
     return [] if report_path is None else [f"Report: {inert(report_path)}"]
-
-
-def few_prompts(n_prompts: dict[str, int]) -> str:
-    """A warning that names what rests on fewer than `FEW_PROMPTS` prompts; empty where nothing does."""
-    few = [f"{inert(name)} {n}" for name, n in sorted(n_prompts.items(), key=lambda one: one[1]) if n < FEW_PROMPTS]
-    return (
-        f"Warning: below {FEW_PROMPTS} prompts intervals are rough; use more prompts. Now: {', '.join(few)}."
-        if few
-        else ""
-    )
 
 
 def _prompts_of(audit: AuditResult) -> dict[str, int]:
@@ -275,7 +257,7 @@ def _measures(rows: list[Row], has_plain: bool) -> list[str]:
         said = "; ".join(f"{row[0].strip()} {row[-1]}" for row in kept[1:] if row[-1])
         below.append(f"{header[-1]}: {said}")
         kept = [row[:-1] for row in kept]
-    return [*_aligned(kept), *(line for one in below for line in textwrap.wrap(one, MAX_COLUMNS))]
+    return [*_lines(kept), *(line for one in below for line in textwrap.wrap(one, MAX_COLUMNS))]
 
 
 def _effect_line(row: Row) -> str:
@@ -296,11 +278,5 @@ def _verdict_line(found: list[Verdict]) -> str:
     return "Verdict: " + "; ".join(f"{word}: {', '.join(names)}" for word, names in by_word.items())
 
 
-def _aligned(rows: list[Row], most: int | None = MAX_COLUMNS) -> list[str]:
-    """Rows as lines with columns of equal width."""
-    widths = [max(width(cell) for cell in column) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(cell + " " * (most - width(cell)) for cell, most in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-    return lines if most is None else [clipped(line, most) for line in lines]
+def _lines(rows: list[Row]) -> list[str]:
+    return [clipped(line, MAX_COLUMNS) for line in aligned(rows)]

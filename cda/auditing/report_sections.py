@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from cda.report.cost_tables import cost_sentences, llm_table, place_facts, time_table
-from cda.report.data_tables import (
+from cda.auditing.report_data import (
     contingency_tables,
     correlation_table,
     exclusion_table,
@@ -15,20 +13,24 @@ from cda.report.data_tables import (
     rates_table,
     synthesis_table,
 )
-from cda.report.dose_tables import dose_sentences, dose_tables
-from cda.report.effect_tables import drift_tables, effects_table, identification_sentences, rate_sentences, rate_tables
-from cda.report.examples import how_chosen
-from cda.report.glossary import Entry, glossary
-from cda.report.methods import method_table
-from cda.report.outcome_tables import paper_sentences, paper_tables
-from cda.report.people_tables import panel_table, preference_tables, section_sentences, section_tables
-from cda.report.plots.audit import section_plots
-from cda.report.plots.plot import Plot
-from cda.report.rate_cells import last_effects
-from cda.report.scoring import provenance
-from cda.report.seed_tables import effects_over_seeds, seed_sentences, seed_table
-from cda.report.tables import (
-    Table,
+from cda.auditing.report_dose import dose_sentences, dose_tables
+from cda.auditing.report_effects import (
+    drift_tables,
+    effects_table,
+    identification_sentences,
+    rate_sentences,
+    rate_tables,
+)
+from cda.auditing.report_examples import how_chosen
+from cda.auditing.report_glossary import glossary
+from cda.auditing.report_methods import method_table
+from cda.auditing.report_outcome import paper_sentences, paper_tables
+from cda.auditing.report_people import panel_table, preference_tables, section_sentences, section_tables
+from cda.auditing.report_plots import section_plots
+from cda.auditing.report_rate_cells import last_effects
+from cda.auditing.report_scoring import provenance
+from cda.auditing.report_seeds import effects_over_seeds, seed_sentences, seed_table
+from cda.auditing.report_tables import (
     compares,
     direction_table,
     margin_table,
@@ -40,7 +42,9 @@ from cda.report.tables import (
     unseen_table,
     votes_table,
 )
-from cda.report.verdict import others_sentence, quality_sentence
+from cda.auditing.report_verdict import others_sentence, quality_sentence
+from cda.report.costs import cost_sentences, llm_table, place_facts, time_table
+from cda.report.page import Section
 from cda.results.audit import AuditResult
 from cda.results.effects import SameMargin
 
@@ -59,24 +63,6 @@ _PANEL = (
     "verdict; the mean of the judges is that of their shares, on the contrasts that all of them have a verdict on. A tie counts "
     "half."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A part of the report; `id` names its anchor. `examples` holds no tables: each form draws them its own way."""
-
-    id: str
-    title: str
-    paragraphs: tuple[str, ...] = ()
-    tables: tuple[Table, ...] = ()
-    plots: tuple[Plot, ...] = ()
-    facts: tuple[tuple[str, str], ...] = ()
-    entries: tuple[Entry, ...] = ()
-
-
-def plots_of(sections: Iterable[Section]) -> list[Plot]:
-    """Every figure of a page's sections, in reading order: what is written for paper."""
-    return [plot for section in sections for plot in section.plots]
 
 
 def sections(audit: AuditResult) -> list[Section]:

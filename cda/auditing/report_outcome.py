@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cda.data.release import SOURCE
-from cda.report.numbers import NOT_ESTIMATED, count, decimals, points, share
-from cda.report.quality_tables import accuracy, tenth_points, tenths
-from cda.report.tables import (
-    Table,
+from cda.auditing.report_tables import (
     blank_of_plain,
     change_cells,
     compares,
@@ -17,7 +13,11 @@ from cda.report.tables import (
     plain_skew_on_voted,
     triple_skew_rows,
 )
-from cda.report.verdict import targets
+from cda.auditing.report_verdict import targets
+from cda.data.release import SOURCE
+from cda.report.accuracy import accuracy, tenth_points, tenths
+from cda.report.numbers import NOT_ESTIMATED, count, decimals, points, share
+from cda.report.tables import Table
 from cda.results.audit import AuditResult, PaperOutcome, PaperPeople
 from cda.results.base import Estimate, Missing
 from cda.results.benchmarks import AccuracyGroup

@@ -7,8 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cda.report.numbers import NOT_ESTIMATED, count, decimals, distance, inert, percent, points, share
-from cda.report.plots.plot import AFTER, BEFORE, INK, PAGE, THIRD, Plot
-from cda.report.plots.rows import Mark, frame, legend, slugs
+from cda.report.plots import AFTER, BEFORE, INK, PAGE, THIRD, Mark, Plot, frame, legend, slugs
 from cda.report.tables import Table
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from cda.report.evidence import applied, evidence_of, held_out, loss_of_quality, quality_change
+from cda.auditing.report_evidence import applied, evidence_of, held_out, loss_of_quality, quality_change
 from cda.report.numbers import (
     count,
     excludes_zero,

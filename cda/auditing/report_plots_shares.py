@@ -6,12 +6,17 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from cda.auditing.report_tables import compares
+from cda.auditing.report_verdict import others, targets
 from cda.report.numbers import count, points, reward, share, signed
-from cda.report.plots.plot import FAINT, INK, PAGE, Plot
-from cda.report.plots.rows import (
+from cda.report.plots import (
+    FAINT,
+    INK,
+    PAGE,
     SCORINGS,
     SHARE_LIMITS,
     Mark,
+    Plot,
     Row,
     Scale,
     draw_rows,
@@ -21,8 +26,6 @@ from cda.report.plots.rows import (
     rows_height,
     slugs,
 )
-from cda.report.tables import compares
-from cda.report.verdict import others, targets
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, PerScoring
 from cda.results.effects import Distribution, Kinds

@@ -6,14 +6,18 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from cda.auditing.report_people import SIDES, voted_names
 from cda.report.numbers import count, decimals, share
-from cda.report.people_tables import SIDES, voted_names
-from cda.report.plots.plot import FAINT, PAGE, PEOPLE, THIRD, Plot
-from cda.report.plots.rows import (
+from cda.report.plots import (
+    FAINT,
+    PAGE,
+    PEOPLE,
     PEOPLE_MARK,
     SCORINGS,
     SHARE_LIMITS,
+    THIRD,
     Mark,
+    Plot,
     Row,
     Scale,
     draw_rows,

@@ -9,18 +9,15 @@ from tempfile import TemporaryDirectory
 
 from markupsafe import Markup
 
-from cda.report.differences import Piece, word_differences
-from cda.report.dose_tables import dose_line
-from cda.report.examples import order_choices, order_keys, people_choices, people_keys, people_sentence
-from cda.report.figure import skew_chart
-from cda.report.page import drawn, rendered
-from cda.report.plots.plot import save
-from cda.report.plots.shares import skew_plot
-from cda.report.scoring import caveats, example_order, how_scored, margins_sentence
-from cda.report.sections import sections
-from cda.report.seed_tables import seed_sentences
-from cda.report.tables import compares, main_table
-from cda.report.verdict import (
+from cda.auditing.report_dose import dose_line
+from cda.auditing.report_examples import order_choices, order_keys, people_choices, people_keys, people_sentence
+from cda.auditing.report_figure import skew_chart
+from cda.auditing.report_plots_shares import skew_plot
+from cda.auditing.report_scoring import caveats, example_order, how_scored, margins_sentence
+from cda.auditing.report_sections import sections
+from cda.auditing.report_seeds import seed_sentences
+from cda.auditing.report_tables import compares, main_table
+from cda.auditing.report_verdict import (
     others_sentence,
     quality_kind,
     quality_sentence,
@@ -29,6 +26,9 @@ from cda.report.verdict import (
     verdict_kind,
     verdicts,
 )
+from cda.report.differences import Piece, word_differences
+from cda.report.page import drawn, rendered
+from cda.report.plots import save
 from cda.results.audit import AuditResult
 from cda.results.facts import Example as AuditedExample
 

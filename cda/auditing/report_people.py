@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cda.auditing.report_tables import compares
+from cda.auditing.report_verdict import others, targets
+from cda.report.accuracy import FLAGS, MEANINGS, flag, set_notes, set_tables, tenths
 from cda.report.numbers import NOT_ESTIMATED, count, inert, percent, share
-from cda.report.quality_tables import FLAGS, MEANINGS, flag, set_notes, set_tables, tenths
-from cda.report.tables import Table, compares
-from cda.report.verdict import others, targets
+from cda.report.tables import Table
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing, PerScoring
 from cda.results.skew import BiasPanel, JudgedBias, PreferenceTable

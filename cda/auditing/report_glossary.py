@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from cda.report.methods import methods_of
-from cda.report.tables import TRIPLE_SKEW
+from cda.auditing.report_methods import methods_of
+from cda.auditing.report_tables import TRIPLE_SKEW
+from cda.report.page import Entry
 from cda.results.audit import AuditResult
 from cda.results.base import Missing
 from cda.results.effects import NORMAL_TEST, SIGN_TEST
 from cda.results.facts import RewardModelFacts
 from cda.results.skew import NoiseCeiling
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A term with its formula and its meaning."""
-
-    term: str
-    formula: str
-    meaning: str
-
 
 _MARGIN = Entry("margin", "score(perturbed) − score(base)",
     "For one contrast: how much higher the model scores the side with the bias. Same prompt, same content as far as possible.",

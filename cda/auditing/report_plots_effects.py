@@ -6,10 +6,23 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from cda.auditing.report_tables import compares
 from cda.report.numbers import count, reward, share, signed
-from cda.report.plots.plot import FAINT, INK, LINE, THIRD, Plot
-from cda.report.plots.rows import SCORINGS, Mark, Row, Scale, draw_rows, named, rows_height, slugs
-from cda.report.tables import compares
+from cda.report.plots import (
+    FAINT,
+    INK,
+    LINE,
+    SCORINGS,
+    THIRD,
+    Mark,
+    Plot,
+    Row,
+    Scale,
+    draw_rows,
+    named,
+    rows_height,
+    slugs,
+)
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing
 from cda.results.effects import Adjusted, BiasDrift, DirectEffects, Effect, Form, PairsEffect

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from cda.report.scoring import example_order
-from cda.report.tables import compares
+from cda.auditing.report_scoring import example_order
+from cda.auditing.report_tables import compares
 from cda.results.audit import AuditResult
 from cda.results.base import Missing
 from cda.results.facts import Example

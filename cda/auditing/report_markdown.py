@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import re
 
-from cda.report.dose_tables import dose_line
-from cda.report.examples import few_of, people_sentence
-from cda.report.numbers import inert, visible
-from cda.report.scoring import caveats, how_scored, margins_sentence
-from cda.report.sections import Section, sections
-from cda.report.seed_tables import seed_sentences
-from cda.report.tables import Table, compares, main_table
-from cda.report.verdict import others_sentence, quality_sentence, ties_sentence, verdicts
+from cda.auditing.report_dose import dose_line
+from cda.auditing.report_examples import few_of, people_sentence
+from cda.auditing.report_scoring import caveats, how_scored, margins_sentence
+from cda.auditing.report_sections import sections
+from cda.auditing.report_seeds import seed_sentences
+from cda.auditing.report_tables import compares, main_table
+from cda.auditing.report_verdict import others_sentence, quality_sentence, ties_sentence, verdicts
+from cda.report.page import Section
+from cda.report.tables import escaped, fenced_block, markdown_table
 from cda.results.audit import AuditResult
 
 EXAMPLES_PER_BIAS = 3
-_OPENING = re.compile(r"\A(\s*(?:\d{1,9}(?=[.)](?:\s|\Z))|(?=[#=+-]+(?:\s|\Z))))([.)#=+-])")
-_WWW = re.compile(r"(?<![A-Za-z0-9])(www)\.", re.IGNORECASE)
-_SPECIAL = re.compile(r"([\\`*_\[\]|~])")
 
 
 def render_markdown(audit: AuditResult) -> str:
@@ -49,12 +47,6 @@ def _section(section: Section, audit: AuditResult) -> list[str]:
     return lines
 
 
-def markdown_table(table: Table) -> list[str]:
-    """Lines of a table, its caption above it."""
-    rows = [table.header, tuple("---" for _ in table.header), *table.rows]
-    return [f"{escaped(table.caption)}:", "", *(f"| {' | '.join(map(_escaped_cell, row))} |" for row in rows), ""]
-
-
 def _examples(audit: AuditResult) -> list[str]:
     lines = []
     for bias in audit.biases:
@@ -65,26 +57,3 @@ def _examples(audit: AuditResult) -> list[str]:
             for title, text in texts:
                 lines += [f"{title}:", "", *fenced_block(text), ""]
     return lines
-
-
-def fenced_block(text: str) -> list[str]:
-    """The text in a fence longer than any run of backticks in it."""
-    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return [f"{fence}text", visible(text), fence]
-
-
-def escaped(text: object) -> str:
-    """One inert line in which nothing is markup, also where it opens a line or an item of a list.
-
-    >>> escaped("# www.example.org"), escaped("1. <b>")
-    ('\\\\# www&#46;example.org', '1\\\\. &lt;b&gt;')
-    """
-    plain = _OPENING.sub(r"\1\\\2", _SPECIAL.sub(r"\\\1", inert(text)))
-    plain = plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    # Some renderers make links of bare addresses, with or without http.
-    return _WWW.sub(r"\1&#46;", plain.replace("://", "&#58;//"))
-
-
-def _escaped_cell(text: str) -> str:
-    return text if text == "---" else escaped(text)

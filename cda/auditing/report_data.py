@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from cda.auditing.report_rate_cells import last_effects
+from cda.auditing.report_tables import compares
 from cda.report.numbers import NOT_ESTIMATED, count, decimals, share, signed
-from cda.report.rate_cells import last_effects
-from cda.report.tables import Table, compares
+from cda.report.tables import Table
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing
 from cda.results.effects import Contingency

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cda.auditing.report_tables import change_cells, compares
+from cda.auditing.report_verdict import others, targets
 from cda.report.numbers import count, excludes_zero, inert, percent, points, reward, share, signed
-from cda.report.tables import Table, change_cells, compares
-from cda.report.verdict import others, targets
+from cda.report.tables import Table
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing
 from cda.results.skew import OverSeeds, Seeds

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cda.report.rate_cells import effects_in
-from cda.report.tables import Table, compares
+from cda.auditing.report_rate_cells import effects_in
+from cda.auditing.report_tables import compares
+from cda.report.tables import Table
 from cda.results.audit import AuditResult, PaperPeople, PaperShare
 from cda.results.base import BeforeAfter, Measure, Missing, PerScoring, Result, Test
 from cda.results.effects import NORMAL_TEST, Effect, PairsEffect

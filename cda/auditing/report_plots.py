@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from cda.report.dose_tables import dose_plots
-from cda.report.plots.effects import drift_plots, effect_plots, rate_plots
-from cda.report.plots.people import correlation_plots, people_plots
-from cda.report.plots.plot import Plot
-from cda.report.plots.shares import change_plots, contrast_rewards, quality_plots, skew_plot, triple_rewards
+from cda.auditing.report_dose import dose_plots
+from cda.auditing.report_plots_effects import drift_plots, effect_plots, rate_plots
+from cda.auditing.report_plots_people import correlation_plots, people_plots
+from cda.auditing.report_plots_shares import change_plots, contrast_rewards, quality_plots, skew_plot, triple_rewards
+from cda.report.plots import Plot
 from cda.results.audit import AuditResult
 
 

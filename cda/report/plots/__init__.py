@@ -1,1 +1,0 @@
-"""Figures of the reports: each drawn once, by Matplotlib, for the page (inline SVG) and for paper (SVG and PDF)."""
