@@ -15,7 +15,6 @@ from cda.discovery.discover import DiscoverOptions, run_discover
 from cda.errors import RecipeError
 from cda.pipeline.stages import run_stages
 from cda.recipe.load import is_recipe, load_recipe
-from cda.resources.sources import run_path
 
 
 def audit(
@@ -239,4 +238,4 @@ def discover(
             None if adapter is None else str(adapter), dose, tuple(map(str, attributes)), formats, review
         )
         found = run_discover(loaded, options)
-        return Discovery(run_path(loaded), found.summary, found.result)
+        return Discovery(loaded.recipe.run_path, found.summary, found.result)

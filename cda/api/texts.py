@@ -18,8 +18,9 @@ from cda.llm.protocol import Request
 from cda.prompts import LabelPrompt
 from cda.recipe.load import LoadedRecipe
 from cda.records import Direction, Pair, Prompt, Rewrite, RewriteRequest
-from cda.resources.sources import open_llm, rewriter, uses_llm
-from cda.resources.spending import Planned, confirm
+from cda.resources.llm_access import llm_access
+from cda.resources.sources import rewriter
+from cda.resources.spending import Planned
 from cda.rewriting.asked import rewrite_request
 from cda.rewriting.labels import (
     PairLabel,
@@ -76,7 +77,7 @@ def label(
     rows = rows_of(data, "data")
     terms = Terms(budget_usd=budget_usd, confirm=confirm, progress=progress)
     with loaded_for_model("embedded", _given(bias, llm, terms, settings), terms, "cda.label") as loaded:
-        asks = uses_llm(loaded.recipe.label.by, loaded.recipe.llm) and loaded.biases[0].label_by == "ask"
+        asks = loaded.recipe.labels_by_llm and loaded.biases[0].label_by == "ask"
         if "response" in _columns(rows, ("response",), ("chosen", "rejected")):
             return _response_labels(*_responses(rows), loaded, asks)
         pairs = _each(rows, lambda row: pair_of(row.get("prompt"), row.get("chosen"), row.get("rejected")))
@@ -133,9 +134,11 @@ def rewrite(
             for prompt, response, reference in zip(prompts, responses, references, strict=True)
         ]
         bias_file = loaded.biases[0]
-        if uses_llm(loaded.recipe.synthesize.by, loaded.recipe.llm):
+        if loaded.recipe.rewrites_by_llm:
             _confirm_rewrites(requests, bias_file, loaded)
-        return rewriter(loaded).rewrite(requests, bias_file)
+        return rewriter(loaded.recipe.synthesize, loaded.biases, loaded.recipe.seed, llm_access(loaded)).rewrite(
+            requests, bias_file
+        )
 
 
 def _given(
@@ -192,7 +195,7 @@ def _response_labels(
         return [ResponseLabel(exhibits(one, bias, other)) for one, other in zip(responses, references, strict=True)]
     requests = [response_request(bias, *one, told=told) for one in zip(prompts, responses, strict=True)]
     _confirm_labels(requests, bias, told, loaded)
-    return label_responses(prompts, responses, bias, open_llm(loaded), recipe.label.ask_again, told)
+    return label_responses(prompts, responses, bias, llm_access(loaded).client(), recipe.label.ask_again, told)
 
 
 def _pair_labels(pairs: list[Pair], loaded: LoadedRecipe, asks: bool) -> list[PairLabel]:
@@ -200,12 +203,12 @@ def _pair_labels(pairs: list[Pair], loaded: LoadedRecipe, asks: bool) -> list[Pa
     if not asks:
         return [PairLabel.measured_of(pair, bias) for pair in pairs]
     _confirm_labels([pair_request(bias, pair, "chosen", told=told) for pair in pairs], bias, told, loaded)
-    return label_pairs(pairs, bias, open_llm(loaded), recipe.seed, recipe.label.ask_again, told)
+    return label_pairs(pairs, bias, llm_access(loaded).client(), recipe.seed, recipe.label.ask_again, told)
 
 
 def _confirm_labels(requests: Sequence[Request], bias: Bias, told: LabelPrompt, loaded: LoadedRecipe) -> None:
     mean = sum(map(request_tokens, requests)) / len(requests)
-    confirm(Planned(f"labelling {bias.name}", len(requests), mean, label_tokens(told)), loaded)
+    llm_access(loaded).confirm(Planned(f"labelling {bias.name}", len(requests), mean, label_tokens(told)))
 
 
 def _confirm_rewrites(requests: Sequence[RewriteRequest], bias: Bias, loaded: LoadedRecipe) -> None:
@@ -213,4 +216,6 @@ def _confirm_rewrites(requests: Sequence[RewriteRequest], bias: Bias, loaded: Lo
     mean_in = sum(request_tokens(rewrite_request(one, bias, show, told=told)) for one in requests) / len(requests)
     mean_out = sum(tokens_of(one.response) for one in requests) / len(requests)
     labelled = loaded.recipe.synthesize.gate.on and bias.label_by == "ask"
-    confirm(Planned(f"rewriting for {bias.name}", len(requests) * (2 if labelled else 1), mean_in, mean_out), loaded)
+    llm_access(loaded).confirm(
+        Planned(f"rewriting for {bias.name}", len(requests) * (2 if labelled else 1), mean_in, mean_out)
+    )

@@ -42,17 +42,10 @@ from cda.launch import launch_id, wait_until, world_size
 from cda.recipe.load import LoadedRecipe
 from cda.records import Triple
 from cda.resources.artifacts import prompt_row, read_labelled, training_stages
+from cda.resources.llm_access import llm_access, llm_settings
 from cda.resources.scorer_kinds import Subject, texts_of
 from cda.resources.scorers import compare, open_scorer
-from cda.resources.sources import (
-    bias_settings,
-    llm_settings,
-    prompt_name,
-    prompt_settings,
-    rewriter,
-    source_fingerprint,
-    uses_llm,
-)
+from cda.resources.sources import bias_settings, prompt_name, prompt_settings, rewriter, source_fingerprint
 from cda.results.audit import AuditResult
 from cda.results.base import save
 from cda.results.facts import AuditedBias, RewardModelFacts, Scorer, ScoringCounts, Sources
@@ -92,10 +85,10 @@ def what_is_measured(loaded: LoadedRecipe) -> tuple[dict[str, Any], dict[str, st
     rewritten = _rewrites(loaded)
     if rewritten:
         settings["rewriting"] = recipe.synthesize.model_dump(include={"by", "show_prompt", "gate"})
-    if judged or (rewritten and uses_llm(recipe.synthesize.by, recipe.llm)):
+    if judged or (rewritten and recipe.rewrites_by_llm):
         settings["llm"] = llm_settings(recipe.llm)
-    if rewritten and uses_llm(recipe.synthesize.by, recipe.llm):
-        settings["prompts"] = prompt_settings(loaded, "rewrite", "label")
+    if rewritten and recipe.rewrites_by_llm:
+        settings["prompts"] = prompt_settings(loaded.prompts, "rewrite", "label")
     inputs = {
         "contrasts": source_fingerprint(recipe.audit.contrasts, "audit"),
         "votes": source_fingerprint(recipe.audit.votes),
@@ -120,7 +113,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     scored, scoring = _score(loaded, run_folder, texts)
     everywhere = make_groups(texts.contrasts, biases, [bias.name for bias in loaded.biases], scored)
     groups, scorings = [main_group(group) for group in everywhere], main_of(scored)
-    by_llm = uses_llm(recipe.synthesize.by, recipe.llm)
+    by_llm = recipe.rewrites_by_llm
     labels = given_labels(loaded) if loaded.only_audit else _labels(loaded, run_folder)
     failed = {name: count.reasons for name, count in texts.failed.items()}
     rate = audit_rate.rate(texts.triples, texts.flips, scorings, recipe.audit.min_flipped, seed)
@@ -184,9 +177,9 @@ def _rewrites(loaded: LoadedRecipe) -> bool:
 def _sources(loaded: LoadedRecipe, texts: AuditTexts) -> Sources:
     """Where the data came from; the prompts by which an LLM labelled and rewrote only where one did."""
     recipe, prompts, trains = loaded.recipe, loaded.prompts, not loaded.only_audit
-    by_llm = uses_llm(recipe.synthesize.by, recipe.llm)
+    by_llm = recipe.rewrites_by_llm
     rewrote = by_llm and (trains or _rewrites(loaded))
-    labelled = (trains and uses_llm(recipe.label.by, recipe.llm)) or (rewrote and recipe.synthesize.gate.on)
+    labelled = (trains and recipe.labels_by_llm) or (rewrote and recipe.synthesize.gate.on)
     return Sources(
         pairs=recipe.data.pairs if trains else None,
         contrasts=recipe.audit.contrasts,
@@ -196,8 +189,10 @@ def _sources(loaded: LoadedRecipe, texts: AuditTexts) -> Sources:
         quality=recipe.audit.quality,
         release=recipe.audit.release,
         labels=recipe.audit.labels,
-        labelled_by=str(recipe.llm.model) if uses_llm(recipe.label.by, recipe.llm) else "embedded rules",
-        rewritten_by=rewriter(loaded).name if by_llm else "embedded rules",
+        labelled_by=str(recipe.llm.model) if recipe.labels_by_llm else "embedded rules",
+        rewritten_by=rewriter(loaded.recipe.synthesize, loaded.biases, loaded.recipe.seed, llm_access(loaded)).name
+        if by_llm
+        else "embedded rules",
         label_prompt=prompt_name(recipe.label.prompt, prompts.label) if labelled else None,
         rewrite_prompt=prompt_name(recipe.rewrite.prompt, prompts.rewrite) if rewrote else None,
     )

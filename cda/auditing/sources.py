@@ -22,8 +22,9 @@ from cda.launch import say
 from cda.llm.money import tokens_of
 from cda.recipe.load import LoadedRecipe
 from cda.records import Contrast, Exclusions, Pair, Prompt, RewriteRequest, Triple, count_reasons, text_key
-from cda.resources.sources import attribute_rule, labels_of, load_quality_source, rewriter, uses_llm
-from cda.resources.spending import Planned, confirm
+from cda.resources.llm_access import llm_access
+from cda.resources.sources import attribute_rule, load_quality_source, rewriter
+from cda.resources.spending import Planned
 from cda.results.rate import Flips
 from cda.rewriting.asked import Rewriter
 from cda.rewriting.triples import Original, checked_triples, flips_of, make_triples
@@ -99,7 +100,9 @@ def load_audit_texts(loaded: LoadedRecipe) -> AuditTexts:
     failed: dict[str, Exclusions] = {}
     for bias in loaded.biases:
         if bias.name not in covered:
-            contrasts, failed[bias.name] = _rewritten_contrasts(bias, rewriter(loaded))
+            contrasts, failed[bias.name] = _rewritten_contrasts(
+                bias, rewriter(loaded.recipe.synthesize, loaded.biases, loaded.recipe.seed, llm_access(loaded))
+            )
             rewritten += contrasts
     quality = load_quality(loaded)
     excluded = {"contrasts": own.exclusions, "votes": _sum(own.votes, unread)}
@@ -359,18 +362,18 @@ def _rate(bias: Bias, loaded: LoadedRecipe) -> int:
     recipe = loaded.recipe
     if recipe.audit.rate is not None or recipe.audit.triples is None:
         return recipe.audit.rate or 0
-    return 0 if uses_llm(recipe.synthesize.by, recipe.llm) or bias.offline is None else _RATE_BY_RULES
+    return 0 if recipe.rewrites_by_llm or bias.offline is None else _RATE_BY_RULES
 
 
 def _made_triples(bias: Bias, n_each: int, loaded: LoadedRecipe) -> tuple[list[Triple], Flips, Exclusions]:
     """Triples made now, by the recipe's rewriter behind its gate."""
     recipe = loaded.recipe
-    by_llm = uses_llm(recipe.synthesize.by, recipe.llm)
+    by_llm = recipe.rewrites_by_llm
     labels_by_llm = by_llm and bias.label_by == "ask"
     originals, unlabelled = _originals(bias, n_each, loaded, labels_by_llm)
     if by_llm:
-        confirm(_planned(originals, bias, loaded), loaded)
-    writes = rewriter(loaded)
+        llm_access(loaded).confirm(_planned(originals, bias, loaded))
+    writes = rewriter(loaded.recipe.synthesize, loaded.biases, loaded.recipe.seed, llm_access(loaded))
     made, failed = make_triples(originals, bias, writes)
     kept, reasons = checked_triples(made, bias)  # without a gate nobody has looked at them yet
     left_out = Counter(failed.reasons) + Counter(reasons) + Counter(unlabelled)
@@ -423,8 +426,10 @@ def _originals(
         labels: Sequence[bool | None]
         if labels_by_llm:
             answers = drawn(answers, _LABELLED_FOR_EACH * n_each, seed)
-            confirm(Planned(f"labelling answers for {bias.name}", len(answers), _INSTRUCTION_TOKENS, 20), loaded)
-            labeller = labels_of(loaded)
+            llm_access(loaded).confirm(
+                Planned(f"labelling answers for {bias.name}", len(answers), _INSTRUCTION_TOKENS, 20)
+            )
+            labeller = llm_access(loaded).labeller()
             labels = labeller([prompt for prompt, _ in answers], [text for _, text in answers], bias)
         elif bias.measure is not None and not bias.measure.relative:
             labels = [bias.shows(text) for _, text in answers]

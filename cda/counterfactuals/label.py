@@ -16,18 +16,16 @@ from cda.prompts import LabelPrompt
 from cda.recipe.load import LoadedRecipe
 from cda.records import Exclusions, LabelledPair, Pair, Side, Split, count_reasons, prompt_id
 from cda.resources.artifacts import labelled_row
+from cda.resources.llm_access import llm_access, llm_settings
 from cda.resources.sources import (
     bias_settings,
-    llm_settings,
-    open_llm,
     prompt_name,
     prompt_settings,
     source_fingerprint,
     supplementary_pairs,
     training_pairs,
-    uses_llm,
 )
-from cda.resources.spending import Planned, confirm
+from cda.resources.spending import Planned
 from cda.results.facts import Asked, LabelCounts, LabelTally, Loaded
 from cda.rewriting.labels import SIDES, PairLabel, label_pair, label_pairs, pair_request
 from cda.run import Stage
@@ -55,8 +53,8 @@ def stage(loaded: LoadedRecipe) -> Stage:
         "biases": bias_settings(loaded.biases),
         "seed": recipe.seed,
     }
-    if uses_llm(recipe.label.by, recipe.llm):
-        settings |= {"llm": llm_settings(recipe.llm), "prompts": prompt_settings(loaded, "label")}
+    if recipe.labels_by_llm:
+        settings |= {"llm": llm_settings(recipe.llm), "prompts": prompt_settings(loaded.prompts, "label")}
     inputs = {"pairs": source_fingerprint(recipe.data.pairs, "train")}
     if recipe.data.supplement is not None:
         inputs["supplement"] = source_fingerprint(recipe.data.supplement, "train")
@@ -66,7 +64,7 @@ def stage(loaded: LoadedRecipe) -> Stage:
 def run(loaded: LoadedRecipe, folder: Path) -> LabelCounts:
     """Write the labelled pairs (and the labelled supplement) and return what was counted."""
     recipe = loaded.recipe
-    cleaned = training_pairs(loaded)
+    cleaned = training_pairs(loaded.recipe.data, loaded.opened)
     say(f"  {len(cleaned.pairs)} pairs ({cleaned.exclusions})")
     pairs = tuple(drawn(cleaned.pairs, recipe.data.max_pairs, recipe.seed, Stream.PAIRS))
     if len(pairs) < len(cleaned.pairs):
@@ -76,7 +74,7 @@ def run(loaded: LoadedRecipe, folder: Path) -> LabelCounts:
     counts = LabelCounts(pairs=_count(cleaned.exclusions, len(cleaned.pairs), len(pairs)), labels=labels)
     if recipe.data.supplement is None:
         return counts
-    extra = supplementary_pairs(loaded)
+    extra = supplementary_pairs(loaded.recipe.data, loaded.opened)
     say(f"  {len(extra.pairs)} supplementary pairs ({extra.exclusions})")
     extra_rows, details, labels = _labelled(
         extra.pairs, loaded, {prompt_id(row.pair.prompt): row.split for row in rows}
@@ -98,10 +96,10 @@ def _labelled(
     details: Details = [{} for _ in pairs]
     counts: dict[str, LabelTally] = {}
     for bias in loaded.biases:
-        if uses_llm(recipe.label.by, recipe.llm) and bias.label_by == "ask":
+        if recipe.labels_by_llm and bias.label_by == "ask":
             told = loaded.prompts.label
-            confirm(planned_calls(pairs, bias, told), loaded)
-            asked = label_pairs(pairs, bias, open_llm(loaded), recipe.seed, recipe.label.ask_again, told)
+            llm_access(loaded).confirm(planned_calls(pairs, bias, told))
+            asked = label_pairs(pairs, bias, llm_access(loaded).client(), recipe.seed, recipe.label.ask_again, told)
             found = [one.labels for one in asked]
             counts[bias.name] = _tally(found, bias, recipe.llm.model).model_copy(
                 update={"prompt": prompt_name(recipe.label.prompt, told), "asked": _asked(asked, bias)}

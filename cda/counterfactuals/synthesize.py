@@ -35,16 +35,9 @@ from cda.llm.money import request_tokens, tokens_of
 from cda.recipe.load import LoadedRecipe
 from cda.records import Exclusions, LabelledPair, Pair, RewriteRequest, TrainingPair, prompt_id, text_key
 from cda.resources.artifacts import read_labelled, training_row
-from cda.resources.sources import (
-    bias_settings,
-    llm_settings,
-    prompt_name,
-    prompt_settings,
-    rewriter,
-    source_fingerprint,
-    uses_llm,
-)
-from cda.resources.spending import Planned, confirm
+from cda.resources.llm_access import llm_access, llm_settings
+from cda.resources.sources import bias_settings, prompt_name, prompt_settings, rewriter, source_fingerprint
+from cda.resources.spending import Planned
 from cda.results.facts import Dropped, MixSize, Rewritten, SynthesizeCounts, TaughtContrasts
 from cda.rewriting.asked import Rewriter, rewrite_request
 from cda.rewriting.gate import Gated
@@ -72,8 +65,8 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
             mode="json", include={"contrast_columns", "max_contrasts", "validation_share"}
         )
         inputs["contrasts"] = source_fingerprint(recipe.data.contrasts)
-    if uses_llm(recipe.synthesize.by, recipe.llm):
-        settings |= {"llm": llm_settings(recipe.llm), "prompts": prompt_settings(loaded, "rewrite", "label")}
+    if recipe.rewrites_by_llm:
+        settings |= {"llm": llm_settings(recipe.llm), "prompts": prompt_settings(loaded.prompts, "rewrite", "label")}
     return Stage("synthesize", settings, inputs)
 
 
@@ -91,15 +84,15 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> Synthesize
     mix: list[TrainingPair] = []
     for number, bias in enumerate(loaded.biases):
         rng = generator(loaded.recipe.seed, Stream.REWRITTEN, number)
-        by = rewriter(loaded)
+        by = rewriter(loaded.recipe.synthesize, loaded.biases, loaded.recipe.seed, llm_access(loaded))
         wants_rewrites = wanted(loaded.recipe.synthesize.counterfactuals, bias, len(loaded.biases)) != 0
-        if wants_rewrites and uses_llm(loaded.recipe.synthesize.by, loaded.recipe.llm):
+        if wants_rewrites and loaded.recipe.rewrites_by_llm:
             pool = [row.pair for row in eligible_pairs(rows, bias)]
-            confirm(planned_calls(pool, bias, loaded), loaded)
+            llm_access(loaded).confirm(planned_calls(pool, bias, loaded))
         made = _counterfactuals(rows, bias, loaded, by, rng) if wants_rewrites else NO_COUNTERFACTUALS
         extra = _supplementary(rows, supplement, bias, made, loaded, rng)
         mix += [*counterfactual_examples(made.pairs, rows, objectives), *unchanged_examples(extra, objectives)]
-        asks = uses_llm(loaded.recipe.synthesize.by, loaded.recipe.llm)
+        asks = loaded.recipe.rewrites_by_llm
         biases[bias.name] = Rewritten(
             by=by.name,
             requested=made.requested,
@@ -265,7 +258,7 @@ def _counterfactuals(
 ) -> Counterfactuals:
     recipe = loaded.recipe
     requested = wanted(recipe.synthesize.counterfactuals, bias, len(loaded.biases))
-    by_rules = not uses_llm(recipe.synthesize.by, recipe.llm)
+    by_rules = not recipe.rewrites_by_llm
     made = make_counterfactuals(
         rows,
         bias,

@@ -21,8 +21,9 @@ from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import AuditSection
 from cda.records import Exclusions, Prompt, Triple, count_reasons, text_key
 from cda.resources.artifacts import prompt_row
-from cda.resources.sources import attribute_rule, labels_of, llm_client, open_llm, rewriter, uses_llm
-from cda.resources.spending import Planned, confirm
+from cda.resources.llm_access import llm_access, llm_client
+from cda.resources.sources import attribute_rule, rewriter
+from cda.resources.spending import Planned
 from cda.rewriting.labels import exhibits
 from cda.rewriting.questions import Answered, baseline_responses, generate_questions
 from cda.rewriting.triples import Original, make_triples, triples_of_responses
@@ -69,7 +70,7 @@ def make_pairs(loaded: LoadedRecipe, source: PairsSource, out: Path) -> int:
     recipe = loaded.recipe
     if recipe.llm.model is None and not source.responses:
         raise RecipeError([f"--{given[0]}: answers have to be written first, which needs an LLM: set llm.model=..."])
-    asks = not source.responses or any(uses_llm(by, recipe.llm) for by in (recipe.label.by, recipe.synthesize.by))
+    asks = not source.responses or recipe.labels_by_llm or recipe.rewrites_by_llm
     if asks and (problems := llm_client(recipe.llm).check()):
         raise RecipeError(problems)
     place_for(out)
@@ -94,7 +95,7 @@ def _texts(loaded: LoadedRecipe, source: PairsSource) -> tuple[list[tuple[Answer
     if source.responses:
         rows = load_rows(source.responses)[: source.most]
         return read_responses(rows, source.responses, loaded.recipe.audit)
-    llm = open_llm(loaded)
+    llm = llm_access(loaded).client()
     if source.topics:
         topics = [line.strip() for line in read_text(user_path(source.topics)).splitlines() if line.strip()]
         if not topics:
@@ -107,7 +108,7 @@ def _texts(loaded: LoadedRecipe, source: PairsSource) -> tuple[list[tuple[Answer
         queries = cleaned.queries[: source.most]
         say(f"  {len(cleaned.queries)} clean questions in {source.queries} ({cleaned.exclusions})")
     mean = sum(map(tokens_of, queries)) / max(1, len(queries))
-    confirm(Planned("answering the queries", len(queries), mean + 50, _ANSWER_TOKENS), loaded)
+    llm_access(loaded).confirm(Planned("answering the queries", len(queries), mean + 50, _ANSWER_TOKENS))
     answered, unanswered = baseline_responses(queries, llm)
     return [(one, None) for one in answered], unanswered
 
@@ -165,16 +166,19 @@ def read_responses(
 def _triples(
     texts: Sequence[tuple[Answered, bool | None]], bias: Bias, loaded: LoadedRecipe
 ) -> tuple[tuple[Triple, ...], Exclusions]:
-    recipe, by = loaded.recipe, rewriter(loaded)
+    recipe, by = (
+        loaded.recipe,
+        rewriter(loaded.recipe.synthesize, loaded.biases, loaded.recipe.seed, llm_access(loaded)),
+    )
     known = [Original(one.prompt, one.response, label) for one, label in texts if label is not None]
     unknown = [one for one, label in texts if label is None]
-    asked = uses_llm(recipe.label.by, recipe.llm) and bias.label_by == "ask"
-    labeller = labels_of(loaded) if asked else _measured
-    if uses_llm(recipe.synthesize.by, recipe.llm):
+    asked = recipe.labels_by_llm and bias.label_by == "ask"
+    labeller = llm_access(loaded).labeller() if asked else _measured
+    if recipe.rewrites_by_llm:
         # Two rewrites, a label of each where the gate asks, and one of the response where it has none.
         calls = len(texts) * (4 if asked and recipe.synthesize.gate.on else 2) + (len(unknown) if asked else 0)
         mean = sum(tokens_of(one.response) for one, _ in texts) / len(texts)
-        confirm(Planned(f"labelling and rewriting for {bias.name}", calls, mean + 300, mean), loaded)
+        llm_access(loaded).confirm(Planned(f"labelling and rewriting for {bias.name}", calls, mean + 300, mean))
     made, failed = make_triples(known, bias, by) if known else ((), Exclusions(0, {}))
     more, also = triples_of_responses(unknown, bias, labeller, by) if unknown else ((), Exclusions(0, {}))
     reasons = {

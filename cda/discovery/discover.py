@@ -118,7 +118,7 @@ def run_discover(loaded: LoadedRecipe, options: DiscoverOptions) -> Discovered:
         calls = planned_calls(loaded, folder, model, judge, len(given))
         if calls:
             say(f"  {AT_MOST}")
-        confirm_all(calls, loaded)
+        confirm_all(calls, loaded.consent)
         # Agreed to once, for all of it.
         agreed = replace(loaded, confirmed=True)
         run = _Run(

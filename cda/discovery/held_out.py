@@ -25,7 +25,8 @@ from cda.launch import say
 from cda.recipe.load import LoadedRecipe
 from cda.records import Direction, Prompt, RewriteRequest, prompt_id
 from cda.report.numbers import inert
-from cda.resources.sources import labels_of, llm_settings, open_llm, prompt_settings
+from cda.resources.llm_access import llm_access, llm_settings
+from cda.resources.sources import prompt_settings
 from cda.results.base import load, save
 from cda.results.discover import Measured
 from cda.results.evidence import (
@@ -234,7 +235,7 @@ def pairs_stage(loaded: LoadedRecipe, run_folder: RunFolder, candidates: Sequenc
         "seed": loaded.recipe.seed,
     }
     if asks:
-        settings |= {"llm": llm_settings(loaded.recipe.llm), "prompts": prompt_settings(loaded, "label")}
+        settings |= {"llm": llm_settings(loaded.recipe.llm), "prompts": prompt_settings(loaded.prompts, "label")}
     return Stage("pairs", settings, {"confirm": run_folder.output_of("confirm")})
 
 
@@ -244,8 +245,8 @@ def run_pairs(
     """Write pairs.json: what was found of the rewrites of each candidate by the rewriters that count for it."""
     confirmed = run_folder.stage("confirm")
     rows = counted_rows(read_rows(confirmed), read_result(ConfirmationResult, confirmed))
-    llm = open_llm(loaded) if _asks(loaded) else None
-    label: Labeller = labels_of(loaded) if llm is not None else _measured_labels
+    llm = llm_access(loaded).client() if _asks(loaded) else None
+    label: Labeller = llm_access(loaded).labeller() if llm is not None else _measured_labels
     found = {
         one.id: pair_quality(
             rows[one.id],

@@ -14,8 +14,9 @@ from cda.errors import DataError
 from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.recipe.load import LoadedRecipe
 from cda.resources.artifacts import prompt_row
+from cda.resources.llm_access import llm_settings
 from cda.resources.scorers import open_scorer
-from cda.resources.sources import llm_settings, prompt_settings, source_fingerprint
+from cda.resources.sources import prompt_settings, source_fingerprint
 from cda.results.base import load, save
 from cda.results.discover import (
     CandidateRecord,
@@ -158,7 +159,7 @@ def search_stage(loaded: LoadedRecipe, run_folder: RunFolder, judge: Asked) -> S
         "seed": loaded.recipe.seed,
     }
     if by_llm(loaded):
-        settings |= {"llm": llm_settings(loaded.recipe.llm), "prompts": prompt_settings(loaded, "rewrite")}
+        settings |= {"llm": llm_settings(loaded.recipe.llm), "prompts": prompt_settings(loaded.prompts, "rewrite")}
     return Stage("search", settings, {"material": run_folder.output_of("material"), "judge": _asked_source(judge)})
 
 
@@ -181,7 +182,7 @@ def held_out_stage(
         "seed": loaded.recipe.seed,
     }
     if by_llm(loaded):
-        settings |= {"llm": llm_settings(loaded.recipe.llm), "prompts": prompt_settings(loaded, "rewrite")}
+        settings |= {"llm": llm_settings(loaded.recipe.llm), "prompts": prompt_settings(loaded.prompts, "rewrite")}
     return Stage(name, settings, {"material": run_folder.output_of("material"), "judge": _asked_source(judge)})
 
 
@@ -193,7 +194,7 @@ def _asked_settings(asked: Asked) -> dict[str, object]:
         "score": recipe.score.model_dump(mode="json", exclude=_NO_ANSWERS),
     }
     if subject.section.is_judge:
-        settings |= {"llm": llm_settings(recipe.llm), "prompts": prompt_settings(asked.loaded, "judge")}
+        settings |= {"llm": llm_settings(recipe.llm), "prompts": prompt_settings(asked.loaded.prompts, "judge")}
     return settings
 
 

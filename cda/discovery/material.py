@@ -25,7 +25,6 @@ from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import LlmSection
 from cda.records import Exclusions, Prompt, count_reasons, prompt_id, prompt_text, user_prompt
 from cda.resources.artifacts import prompt_row
-from cda.resources.sources import llm_named
 from cda.resources.spending import Planned
 from cda.results.base import load, save
 from cda.results.discover import Made, MaterialCounts, Part, Repeated
@@ -156,7 +155,7 @@ def planned_material(loaded: LoadedRecipe) -> list[tuple[LlmSection, Planned]]:
         mean = sum(tokens_of(prompt_text(one)) for one in prompts) / n_prompts
     planned += [
         (
-            llm_named(loaded, name),
+            loaded.recipe.llm.named(name),
             Planned(f"responses of {name}", n_prompts * section.samples, mean + 40, _RESPONSE_TOKENS),
         )
         for name in policies(loaded)

@@ -21,9 +21,9 @@ from cda.llm.protocol import LLM
 from cda.recipe.discovery import SIZES, DiscoverSection, SearchSize
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.scoring import judges_of
+from cda.resources.llm_access import llm_access
 from cda.resources.scorer_kinds import Function, Subject
 from cda.resources.scorers import compare, open_scorer, score
-from cda.resources.sources import open_llm, uses_llm, with_llm
 from cda.results.discover import SearchSettings
 from cda.results.evidence import Verdicts
 from cda.rewriting.asked import LLMRewriter, Rewriter
@@ -50,7 +50,7 @@ class Asked:
 
 def by_llm(loaded: LoadedRecipe) -> bool:
     """Whether an LLM proposes and rewrites, or rules do."""
-    return uses_llm(loaded.recipe.discover.by, loaded.recipe.llm)
+    return loaded.recipe.llm.used_for(loaded.recipe.discover.by)
 
 
 def judge_subject(loaded: LoadedRecipe, before: Subject | None = None) -> Asked:
@@ -70,7 +70,7 @@ def judge_subject(loaded: LoadedRecipe, before: Subject | None = None) -> Asked:
         one, *others = judges_of(name)
         if others:
             raise RecipeError([f"{name}: a panel of judges; a discovery is held against one, such as judge:{one}"])
-        loaded = with_llm(loaded, one)
+        loaded = replace(loaded, recipe=recipe.model_copy(update={"llm": recipe.llm.named(one)}))
     return Asked(Subject("judge", section), loaded)
 
 
@@ -131,7 +131,7 @@ def _pairwise(asked: Asked) -> LLMJudge | OwnPairwise | None:
     """What is asked, where it compares: then a comparison counts that was read in both orders."""
     if asked.subject.section.is_judge:
         options = asked.loaded.recipe.score.judge
-        llm, told = open_llm(asked.loaded), asked.loaded.prompts.judge
+        llm, told = llm_access(asked.loaded).client(), asked.loaded.prompts.judge
         return LLMJudge(llm, ties=options.ties, by_token=options.by_token, both_orders=True, told=told)
     scorer = open_scorer(asked.subject.section, asked.loaded)
     function = scorer.own if isinstance(scorer, Function) else None
@@ -184,7 +184,7 @@ def grouper_of(loaded: LoadedRecipe, samples: Sequence[PromptSamples]) -> Groupe
         return PresenceGrouper([one.text for each in samples for one in each.responses])
     from cda.embedded.model import encode_sentences
 
-    return LLMGrouper(open_llm(loaded), EmbeddedGrouper(encode_sentences))
+    return LLMGrouper(llm_access(loaded).client(), EmbeddedGrouper(encode_sentences))
 
 
 def rewriters(loaded: LoadedRecipe) -> list[Rewriter]:
@@ -197,14 +197,14 @@ def rewriters(loaded: LoadedRecipe) -> list[Rewriter]:
     if not by_llm(loaded):
         return [RuleRewriter(recipe.seed + n, share=share) for n, share in enumerate(RULE_SHARES)]
     told = loaded.prompts.rewrite
-    return [LLMRewriter(open_llm(with_llm(loaded, name)), told=told) for name in recipe.discover.rewriters]
+    return [LLMRewriter(llm_access(loaded).named(name).client(), told=told) for name in recipe.discover.rewriters]
 
 
 def warm_llm(loaded: LoadedRecipe, model: str | None = None, max_tokens: int | None = None) -> LLM:
     """An LLM whose answers vary."""
     llm = loaded.recipe.llm
     changed = {"temperature": _WARM, "max_tokens": max_tokens or llm.max_tokens}
-    return open_llm(with_llm(loaded, model or llm.model or "", **changed))
+    return llm_access(loaded).named(model or llm.model or "", **changed).client()
 
 
 def search_settings(loaded: LoadedRecipe) -> SearchSettings:

@@ -22,7 +22,7 @@ from cda.files.paths import user_path
 from cda.finetuning.applied import asked_subjects, check_subject
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import LlmSection
-from cda.resources.sources import llm_client, llm_named
+from cda.resources.llm_access import llm_client
 from cda.resources.spending import Planned, sentence
 from cda.results.discover import Part
 from cda.run import RunFolder
@@ -187,7 +187,7 @@ def planned_calls(
         for place, name in enumerate(section.rewriters):
             calls = held_out + (searched if place == 0 else 0)
             what = f"rewriting by {name}"
-            steps.append((llm_named(loaded, name), Planned(what, calls, 2 * _RESPONSE_TOKENS, _REWRITE_TOKENS)))
+            steps.append((loaded.recipe.llm.named(name), Planned(what, calls, 2 * _RESPONSE_TOKENS, _REWRITE_TOKENS)))
     if is_judge:
         calls = 2 * (searched + n_rewriters * held_out)
         steps.append(

@@ -20,8 +20,9 @@ from cda.llm.protocol import Request
 from cda.recipe.load import LoadedRecipe
 from cda.records import Direction, Pair, Prompt, Rewrite, RewriteRequest
 from cda.resources.artifacts import shown_path
-from cda.resources.sources import labels_of, load_pairs, prompt_name, rewriter, training_pairs, uses_llm
-from cda.resources.spending import Planned, confirm
+from cda.resources.llm_access import llm_access
+from cda.resources.sources import load_pairs, prompt_name, rewriter, training_pairs
+from cda.resources.spending import Planned
 from cda.rewriting.asked import Labeller, Resampling, Rewriter, rewrite_request
 from cda.rewriting.fidelity import GateRules
 from cda.rewriting.gate import Gated
@@ -79,7 +80,7 @@ def fresh_rewrites(loaded: LoadedRecipe, n: int, seed: int, responses: str | Non
         RunError: Spending was not agreed to.
         DataError: The file cannot be used.
     """
-    by_llm = uses_llm(loaded.recipe.synthesize.by, loaded.recipe.llm)
+    by_llm = loaded.recipe.rewrites_by_llm
     notes, texts = [], {}
     if responses is not None:
         rows, exclusions = read_responses(load_rows(responses), responses, loaded.recipe.audit)
@@ -96,7 +97,7 @@ def fresh_rewrites(loaded: LoadedRecipe, n: int, seed: int, responses: str | Non
     back = {name: responses is not None or not any(label for _, _, label in answers) for name, answers in texts.items()}
     if by_llm:
         for bias in loaded.biases:
-            confirm(_planned(texts[bias.name], bias, loaded, back[bias.name]), loaded)
+            llm_access(loaded).confirm(_planned(texts[bias.name], bias, loaded, back[bias.name]))
     rewrites = [one for bias in loaded.biases for one in _of_bias(texts[bias.name], bias, loaded, back[bias.name])]
     if not loaded.recipe.synthesize.gate.on:
         notes.append(UNGATED)
@@ -104,14 +105,21 @@ def fresh_rewrites(loaded: LoadedRecipe, n: int, seed: int, responses: str | Non
     biases = {bias.name: bias for bias in loaded.biases}
     rules = GateRules(words_within=loaded.recipe.synthesize.gate.words_within)
     return Material(
-        where, rewriter(loaded).name, biases, tuple(rewrites), (), tuple(notes), rules=rules, with_failed=True
+        where,
+        rewriter(loaded.recipe.synthesize, loaded.biases, loaded.recipe.seed, llm_access(loaded)).name,
+        biases,
+        tuple(rewrites),
+        (),
+        tuple(notes),
+        rules=rules,
+        with_failed=True,
     )
 
 
 def _labeller(bias: Bias, loaded: LoadedRecipe) -> Labeller | None:
     """The LLM that labels responses of a bias; None where its measure does."""
-    asks = uses_llm(loaded.recipe.label.by, loaded.recipe.llm) and bias.label_by == "ask"
-    return labels_of(loaded) if asks else None
+    asks = loaded.recipe.labels_by_llm and bias.label_by == "ask"
+    return llm_access(loaded).labeller() if asks else None
 
 
 def _embedded(bias: Bias, n: int, seed: int) -> list[Answer]:
@@ -145,7 +153,10 @@ def _of_bias(texts: Sequence[Answer], bias: Bias, loaded: LoadedRecipe, back: bo
 
 def _watched(loaded: LoadedRecipe) -> tuple[Rewriter, dict[RewriteRequest, str]]:
     """The recipe's rewriter, and what it wrote before its gate looked at it."""
-    by, said = rewriter(loaded), dict[RewriteRequest, str]()
+    by, said = (
+        rewriter(loaded.recipe.synthesize, loaded.biases, loaded.recipe.seed, llm_access(loaded)),
+        dict[RewriteRequest, str](),
+    )
     if isinstance(by, Gated):
         return replace(by, rewriter=_Watched(by.rewriter, said)), said
     return by, said
@@ -202,7 +213,7 @@ def _planned(texts: Sequence[Answer], bias: Bias, loaded: LoadedRecipe, back: bo
         1, len(requests)
     )
     mean_out = sum(tokens_of(one.response) for one in requests) / max(1, len(requests))
-    if uses_llm(loaded.recipe.label.by, loaded.recipe.llm) and bias.label_by == "ask":
+    if loaded.recipe.labels_by_llm and bias.label_by == "ask":
         return Planned(f"rewriting and labelling for {bias.name}", 3 * n, mean_in, (mean_out + 2 * LABEL_TOKENS) / 3)
     return Planned(f"rewriting for {bias.name}", n, mean_in, mean_out)
 
@@ -254,7 +265,7 @@ def _example(loaded: LoadedRecipe, seed: int) -> tuple[Pair, str]:
     if data.pairs == EMBEDDED or not looks_like_path(data.pairs):
         pairs, where = load_pairs(EMBEDDED, "", {}, "").pairs, "the embedded training pairs"
     else:
-        pairs, where = training_pairs(loaded).pairs, data.pairs
+        pairs, where = training_pairs(loaded.recipe.data, loaded.opened).pairs, data.pairs
     return drawn(pairs, 1, seed)[0], where
 
 
@@ -285,7 +296,7 @@ def _of_biases(loaded: LoadedRecipe, pair: Pair) -> Iterator[Shown]:
 def _is_asked(bias: Bias, loaded: LoadedRecipe) -> bool:
     """Whether an LLM, once one is set, labels the bias."""
     by = loaded.recipe.label.by
-    return bias.label_by == "ask" and (by == "auto" or uses_llm(by, loaded.recipe.llm))
+    return bias.label_by == "ask" and (by == "auto" or loaded.recipe.llm.used_for(by))
 
 
 def _of_judge(loaded: LoadedRecipe, pair: Pair) -> Iterator[Shown]:

@@ -21,7 +21,6 @@ from cda.records import RewriteRequest, count_reasons, prompt_id, prompt_text
 from cda.resources.artifacts import shown_target
 from cda.resources.scorer_kinds import Subject
 from cda.resources.scorers import compare
-from cda.resources.sources import run_path
 from cda.results.base import Estimate, Missing
 from cda.results.effects import FeatureDrift
 from cda.results.inspect import FeatureChange, LostRewrites, PhraseAdded, RewriteLabel, RewriteShown, RewriteSummary
@@ -334,7 +333,7 @@ def with_rewards(rows: Sequence[Looked], asked: Asked) -> tuple[list[Looked], st
     comparisons: list[Comparison] = [(one.seen.prompt, str(one.seen.rewrite), one.seen.original) for one in written]
     if not comparisons:
         return list(rows), "reward"
-    run_path(asked.loaded).parent.mkdir(parents=True, exist_ok=True)
+    asked.loaded.recipe.run_path.parent.mkdir(parents=True, exist_ok=True)
     compared, _ = compare(asked.subject, comparisons, asked.loaded)
     scored = {}
     for one, (prompt, rewrite, original), margin in zip(

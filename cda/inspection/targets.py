@@ -15,7 +15,6 @@ from cda.inspection.numbers import Asked, asked_of_recipe, asked_target
 from cda.inspection.sources import Material, has_rewrites, rewrites_of_file, rewrites_of_run
 from cda.recipe.load import LoadedRecipe, find_recipe, is_bias_content, is_recipe, load_model_audit, load_recipe
 from cda.recipe.scoring import kind_of
-from cda.resources.sources import run_path
 from cda.run import RunFolder
 
 WORST = ("reward", "drift", "failed")
@@ -92,7 +91,7 @@ def resolved(target: str, overrides: Sequence[str], options: InspectOptions) -> 
             f"{did_you_mean(target, names)} Biases: {', '.join(names)}; or the path of a bias file"
         )
     loaded = _with_biases(replace(load_recipe(target, overrides), confirmed=options.confirmed), ())
-    folder = RunFolder(run_path(loaded))
+    folder = RunFolder(loaded.recipe.run_path)
     asked = _model(options, str(folder.path), overrides)
     if options.fresh or options.responses or not has_rewrites(folder):
         if asked is None and options.model is None:

@@ -37,16 +37,9 @@ from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import ModelSection, Recipe
 from cda.recipe.scoring import judges_of
 from cda.recipe.train import check_launch, sharded_by
+from cda.resources.llm_access import llm_client
 from cda.resources.scorers import open_scorer
-from cda.resources.sources import (
-    cache_path,
-    llm_client,
-    model_spec,
-    run_path,
-    supplementary_pairs,
-    training_pairs,
-    uses_llm,
-)
+from cda.resources.sources import model_spec, supplementary_pairs, training_pairs
 from cda.resources.spending import sentence
 from cda.rewriting.labels import measure_of
 from cda.run import RunFolder
@@ -61,7 +54,7 @@ _ORDERS = {"both": "an LLM, in both orders", "one": "an LLM, in one order"}
 
 def run_folder(loaded: LoadedRecipe) -> RunFolder:
     """The folder of a recipe's run."""
-    return RunFolder(run_path(loaded))
+    return RunFolder(loaded.recipe.run_path)
 
 
 def check(loaded: LoadedRecipe) -> None:
@@ -102,7 +95,7 @@ def check(loaded: LoadedRecipe) -> None:
     attempt(lambda: problems.extend(open_scorer(recipe.model, loaded).problems()))
     if recipe.dose.on == "yes" and not loaded.only_audit and not problems:
         attempt(lambda: dose.check(loaded))
-    training_asks = uses_llm(recipe.label.by, recipe.llm) or uses_llm(recipe.synthesize.by, recipe.llm)
+    training_asks = recipe.labels_by_llm or recipe.rewrites_by_llm
     if training_asks and not recipe.model.is_judge:
         problems += llm_client(recipe.llm).check()
     problems += _disk_problems(run_folder(loaded).path, _MIN_FREE_BYTES + (_adapters_bytes(loaded) or 0))
@@ -116,7 +109,7 @@ def _check_rewriting(loaded: LoadedRecipe) -> None:
     Raises:
         RecipeError: A bias has none.
     """
-    if uses_llm(loaded.recipe.synthesize.by, loaded.recipe.llm) or loaded.recipe.audit.release is not None:
+    if loaded.recipe.rewrites_by_llm or loaded.recipe.audit.release is not None:
         return
     for bias in loaded.biases:
         if bias.name not in EMBEDDED_BIASES:
@@ -131,19 +124,19 @@ def _check_training(loaded: LoadedRecipe, attempt: Callable[[Callable[[], Any]],
     attempt(partial(_check_sharded_seeds, loaded))
     attempt(partial(_check_prompts, recipe))
     for bias in loaded.biases:
-        if not uses_llm(recipe.label.by, recipe.llm) or bias.label_by == "measure":
+        if not recipe.labels_by_llm or bias.label_by == "measure":
             attempt(partial(measure_of, bias))
-        if not uses_llm(recipe.synthesize.by, recipe.llm):
+        if not recipe.rewrites_by_llm:
             attempt(partial(rules_of, bias))
     if Path(recipe.model.name_or_path).is_dir():
         attempt(lambda: check_targets(model_spec(recipe.model), recipe.lora.target_modules))
     data = recipe.data
     if _is_local(data.pairs):
-        attempt(lambda: training_pairs(loaded))
+        attempt(lambda: training_pairs(loaded.recipe.data, loaded.opened))
     if data.contrasts is not None and _is_local(data.contrasts):
         attempt(lambda: taught_contrasts(loaded))
     if data.supplement is not None and _is_local(data.supplement):
-        attempt(lambda: supplementary_pairs(loaded))
+        attempt(lambda: supplementary_pairs(loaded.recipe.data, loaded.opened))
     attempt(lambda: check_arguments(recipe.trainer, data.validation_share > 0, model_spec(recipe.model).precision))
 
 
@@ -177,7 +170,7 @@ def _check_prompts(recipe: Recipe) -> None:
     unread = [
         f"{section}.prompt={prompt}: rules {section} here, and no LLM reads it; set llm.model=..., or leave it out"
         for section, (prompt, by) in named.items()
-        if prompt != OURS and not uses_llm(by, recipe.llm)
+        if prompt != OURS and not recipe.llm.used_for(by)
     ]
     if unread:
         raise RunError("\n".join(unread))
@@ -217,7 +210,7 @@ def plan(loaded: LoadedRecipe) -> str:
             ]
         )
     names = ", ".join(bias.name for bias in loaded.biases)
-    by_llm = uses_llm(recipe.label.by, recipe.llm), uses_llm(recipe.synthesize.by, recipe.llm)
+    by_llm = recipe.labels_by_llm, recipe.rewrites_by_llm
     counts = "; ".join(
         f"{bias.name} {_amount(wanted(recipe.synthesize.counterfactuals, bias, len(loaded.biases)))}"
         f" + {wanted(recipe.synthesize.supplementary, bias, len(loaded.biases)) or 0} unchanged"
@@ -288,16 +281,16 @@ def _spending(loaded: LoadedRecipe) -> list[str]:
     """What the LLM will be asked at most, as far as the number of pairs is known here."""
     recipe = loaded.recipe
     llm = recipe.llm
-    labels, rewrites = uses_llm(recipe.label.by, llm), uses_llm(recipe.synthesize.by, llm)
+    labels, rewrites = recipe.labels_by_llm, recipe.rewrites_by_llm
     if not (labels or rewrites):
         return []
     budget = "no budget is set (llm.budget_usd)" if llm.budget_usd is None else f"stops at ${llm.budget_usd:g}"
     lines = [
-        f"llm         {llm.model} at {llm.base_url or 'OpenAI'}, mode {llm.mode}; {budget}; answers in {cache_path(loaded)}"
+        f"llm         {llm.model} at {llm.base_url or 'OpenAI'}, mode {llm.mode}; {budget}; answers in {loaded.recipe.llm_cache}"
     ]
     if not _is_local(recipe.data.pairs):
         return [*lines, "            what it costs is said, and asked, once the pairs are loaded"]
-    pairs = training_pairs(loaded).pairs[: recipe.data.max_pairs]
+    pairs = training_pairs(loaded.recipe.data, loaded.opened).pairs[: recipe.data.max_pairs]
     planned = [
         label_calls(pairs, bias, loaded.prompts.label) for bias in loaded.biases if labels and bias.label_by == "ask"
     ]
@@ -322,7 +315,7 @@ def _rate(loaded: LoadedRecipe) -> str:
         parts += [f"RATE triples: {_in_order(triples, recipe)}"] if covered else []
     if rate:
         parts.append(f"RATE on {rate} answers with and without each bias{' that the file is not of' if parts else ''}")
-    by_rules = not uses_llm(recipe.synthesize.by, recipe.llm)
+    by_rules = not recipe.rewrites_by_llm
     own = [bias.name for bias in loaded.biases if bias.name not in EMBEDDED_BIASES and bias.offline is not None]
     if rate is None and triples == EMBEDDED and by_rules and own:
         parts.append(f"RATE by rules on embedded answers: {', '.join(own)}")

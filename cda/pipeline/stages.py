@@ -23,7 +23,7 @@ from cda.llm.counted import Tally
 from cda.pipeline import plan as planning
 from cda.pipeline import report
 from cda.recipe.load import LoadedRecipe
-from cda.resources.sources import llm_counts
+from cda.resources.llm_access import llm_counts
 from cda.results.base import Result
 from cda.run import RunFolder, Stage, fingerprint
 from cda.user_errors import disk_is_full
@@ -166,9 +166,9 @@ def run_stage(stage: Stage, produce: Produce, folder: RunFolder, loaded: LoadedR
     """Make a stage by the main process, or reuse it as it is; what it asks of LLMs is counted with it."""
     if _is_reused(stage, folder):
         return
-    start, before = time.monotonic(), llm_counts(loaded)
+    start, before = time.monotonic(), llm_counts(loaded.opened)
     counts = to_jsonable_python(produce(folder.begin(stage)))
-    asked = {name: tally.since(before.get(name, Tally())) for name, tally in llm_counts(loaded).items()}
+    asked = {name: tally.since(before.get(name, Tally())) for name, tally in llm_counts(loaded.opened).items()}
     if used := {name: one for name, one in asked.items() if one}:
         counts = {**counts, "llm": used}
     folder.finish(stage, counts, time.monotonic() - start)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import ValidationError
 
@@ -39,6 +39,10 @@ _PRESET_FOLDERS = {"model": "models", "data": "data", "audit": "audit"}
 _OF_ONES_OWN = {"model": "name_or_path", "data": "pairs", "audit": "contrasts"}
 
 
+Consent = Literal["given", "by question", "by budget"]
+"""To spending money: given beforehand, by a question to the user, or by a budget that holds the estimate (from Python)."""
+
+
 @dataclass(frozen=True, slots=True)
 class LoadedRecipe:
     """A recipe with its bias files, ready to be planned.
@@ -64,6 +68,11 @@ class LoadedRecipe:
     prompts: Prompts = field(default_factory=ours)
     notes: tuple[str, ...] = ()
     opened: Opened = field(default_factory=Opened, compare=False, repr=False)
+
+    @property
+    def consent(self) -> Consent:
+        """How spending money is agreed to."""
+        return "given" if self.confirmed else "by question" if self.asks else "by budget"
 
 
 def recipes_folder() -> Path:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from cda.files.paths import is_reserved
+from cda.files.paths import is_reserved, user_path
 from cda.recipe.discovery import DiscoverSection
 from cda.recipe.scoring import Kind, ScoreSection, kind_of
 from cda.recipe.train import SEEDS, training_seeds
@@ -235,6 +236,14 @@ class LlmSection(_Section):
     budget_usd: Annotated[float, Field(gt=0)] | None = None
     """Stop before this is spent; everything answered so far is kept."""
 
+    def used_for(self, by: By) -> bool:
+        """Whether a stage that is done `by` this asks the LLM rather than following rules."""
+        return by == "llm" or (by == "auto" and self.model is not None)
+
+    def named(self, model: str) -> LlmSection:
+        """The same settings for another model."""
+        return self.model_copy(update={"model": model})
+
 
 class AttributeSection(_Section):
     """How the column has_attribute of triples and of answers says whether an answer has the bias, where it holds neither yes
@@ -385,6 +394,26 @@ class Recipe(_Section):
     score: ScoreSection = ScoreSection()
     discover: DiscoverSection = DiscoverSection()
     run: RunSection = RunSection()
+
+    @property
+    def labels_by_llm(self) -> bool:
+        """Whether an LLM labels, or rules do."""
+        return self.llm.used_for(self.label.by)
+
+    @property
+    def rewrites_by_llm(self) -> bool:
+        """Whether an LLM rewrites, or rules do."""
+        return self.llm.used_for(self.synthesize.by)
+
+    @property
+    def run_path(self) -> Path:
+        """The folder of the run."""
+        return user_path(self.run.folder or Path("runs") / self.name)
+
+    @property
+    def llm_cache(self) -> Path:
+        """File of the LLM's answers: one for all runs that lie next to each other."""
+        return user_path(self.llm.cache) if self.llm.cache is not None else self.run_path.parent / "llm-cache.sqlite"
 
     @property
     def aims_at_ties(self) -> bool:

@@ -16,7 +16,7 @@ from cda.models.load import ModelSpec, RewardModel, load_reward_model
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import ModelSection
 from cda.recipe.scoring import policy_and_reference
-from cda.resources.sources import model_source, model_spec, run_path
+from cda.resources.sources import model_source, model_spec
 from cda.run import file_fingerprint, fingerprint
 from cda.scorers.cache import ScoreCache, scope_of
 from cda.scorers.compared import Text
@@ -100,7 +100,7 @@ def cache_file(loaded: LoadedRecipe) -> Path | None:
     named = loaded.recipe.score.cache
     if named == "none":
         return None
-    return user_path(named) if named else run_path(loaded).parent / "score-cache.sqlite"
+    return user_path(named) if named else loaded.recipe.run_path.parent / "score-cache.sqlite"
 
 
 def specs(section: ModelSection, loaded: LoadedRecipe) -> tuple[ModelSpec, ModelSpec | None]:

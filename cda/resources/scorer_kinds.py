@@ -30,7 +30,7 @@ from cda.resources.model_scorers import (
     log_ratio_sources,
     told_cached,
 )
-from cda.resources.sources import model_source, model_spec, run_path
+from cda.resources.sources import model_source, model_spec
 from cda.results.facts import JudgeFacts, RewardModelFacts, Scorer
 from cda.run import fingerprint
 from cda.scorers.cache import ScoreCache
@@ -368,7 +368,7 @@ def unfinished_scores(subject: Subject, loaded: LoadedRecipe) -> Path | None:
     """File that keeps what a server or a function scored until all is there; None where the recipe wants no such file."""
     if cache_file(loaded) is None:
         return None
-    folder = run_path(loaded)
+    folder = loaded.recipe.run_path
     return folder.parent / f".{folder.name}-{fingerprint([subject.label, subject.name])}.sqlite"
 
 

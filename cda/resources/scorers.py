@@ -13,7 +13,8 @@ from cda.launch import say
 from cda.llm.money import request_tokens
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import ModelSection
-from cda.recipe.scoring import Kind, judges_of
+from cda.recipe.scoring import JudgeSection, Kind, judges_of
+from cda.resources.llm_access import LlmAccess, llm_access, llm_client
 from cda.resources.scorer_kinds import (
     ALONE,
     Classifier,
@@ -29,8 +30,8 @@ from cda.resources.scorer_kinds import (
     texts_of,
     verdict_facts,
 )
-from cda.resources.sources import answered_notes, cache_path, llm_client, open_llm, prompt_name, run_path, with_llm
-from cda.resources.spending import Planned, confirm, confirm_all
+from cda.resources.sources import prompt_name
+from cda.resources.spending import Planned
 from cda.results.facts import JudgeFacts, PanelFacts, Scorer
 from cda.scorers.compared import Compared, Comparison, Preferences, Text, as_panel, compare_distinct
 from cda.scorers.judge import LLMJudge
@@ -66,26 +67,28 @@ class Judge(NamedScorer):
         comparisons: Sequence[Comparison],
         launch: Launch = ALONE,  # noqa: ARG002
     ) -> tuple[Compared, Scorer]:
-        judges = judges_of(subject.name)
+        judges, options, llm = judges_of(subject.name), self.loaded.recipe.score.judge, llm_access(self.loaded)
         if len(judges) == 1:
-            return _judged(subject.name, comparisons, self.loaded)
-        return _judged_by_panel(subject.name, judges, comparisons, self.loaded)
+            return _judged(subject.name, comparisons, options, llm)
+        return _judged_by_panel(subject.name, judges, comparisons, options, llm)
 
 
-def _judged(name: str, comparisons: Sequence[Comparison], loaded: LoadedRecipe) -> tuple[Preferences, JudgeFacts]:
-    judge = _judge(loaded)
-    confirm(_judging(judge, comparisons), loaded)
-    return _verdicts(judge, name, comparisons, loaded)
+def _judged(
+    name: str, comparisons: Sequence[Comparison], options: JudgeSection, llm: LlmAccess
+) -> tuple[Preferences, JudgeFacts]:
+    judge = _judge(options, llm)
+    llm.confirm(_judging(judge, comparisons))
+    return _verdicts(judge, name, comparisons, options, llm)
 
 
 def _judged_by_panel(
-    panel_name: str, names: Sequence[str], comparisons: Sequence[Comparison], loaded: LoadedRecipe
+    panel_name: str, names: Sequence[str], comparisons: Sequence[Comparison], options: JudgeSection, llm: LlmAccess
 ) -> tuple[Preferences, PanelFacts]:
     """Every judge asked by itself, agreed to at once; the mean of those who gave a verdict stands for all."""
-    asked = {name: with_llm(loaded, name) for name in names}
-    judges = {name: _judge(one) for name, one in asked.items()}
-    confirm_all([(asked[name].recipe.llm, _judging(judge, comparisons)) for name, judge in judges.items()], loaded)
-    found = {name: _verdicts(judge, name, comparisons, asked[name]) for name, judge in judges.items()}
+    llms = {name: llm.named(name) for name in names}
+    judges = {name: _judge(options, llms[name]) for name in names}
+    llm.confirm_all([(llms[name].settings, _judging(judge, comparisons)) for name, judge in judges.items()])
+    found = {name: _verdicts(judge, name, comparisons, options, llms[name]) for name, judge in judges.items()}
     panel = as_panel({name: preferences for name, (preferences, _) in found.items()})
     verdicts = np.array([list(preferences.by_comparison.values()) for preferences, _ in found.values()])
     n_given = (~np.isnan(verdicts)).sum(axis=0)
@@ -106,9 +109,8 @@ def _judged_by_panel(
     )
 
 
-def _judge(loaded: LoadedRecipe) -> LLMJudge:
-    options = loaded.recipe.score.judge
-    return LLMJudge(open_llm(loaded), ties=options.ties, by_token=options.by_token, told=loaded.prompts.judge)
+def _judge(options: JudgeSection, llm: LlmAccess) -> LLMJudge:
+    return LLMJudge(llm.client(), ties=options.ties, by_token=options.by_token, told=llm.prompts.judge)
 
 
 def _judging(judge: LLMJudge, comparisons: Sequence[Comparison]) -> Planned:
@@ -122,14 +124,14 @@ def _judging(judge: LLMJudge, comparisons: Sequence[Comparison]) -> Planned:
 
 
 def _verdicts(
-    judge: LLMJudge, name: str, comparisons: Sequence[Comparison], loaded: LoadedRecipe
+    judge: LLMJudge, name: str, comparisons: Sequence[Comparison], options: JudgeSection, llm: LlmAccess
 ) -> tuple[Preferences, JudgeFacts]:
     """What a judge says, once what it costs is agreed to."""
-    options, told = loaded.recipe.score.judge, judge.told
+    told = judge.told
     preferences = compare_distinct(judge, comparisons)
     unread, asked = judge.orders.n_unread, len(preferences.by_comparison)
     # Before a failure too: another model behind the address may be why.
-    notes = [*answered_notes(loaded, judge.answered_by), *marks_note(texts_of(comparisons), has_turns)]
+    notes = [*llm.answered_notes(judge.answered_by), *marks_note(texts_of(comparisons), has_turns)]
     for note in notes:
         say(f"  {note}")
     if unread == asked or unread > options.max_unread * asked:
@@ -137,7 +139,7 @@ def _verdicts(
         most = "" if unread == asked else f", more than score.judge.max_unread={options.max_unread:g} allows"
         raise LLMError(
             f"{judge.name}: no readable verdict on {unread} of {asked} comparisons{most} ({why}). Answers and lasting failures "
-            f"are kept in {cache_path(loaded)}: llm.ask_failures_again=true asks again what was refused, filtered or cut off; "
+            f"are kept in {llm.cache}: llm.ask_failures_again=true asks again what was refused, filtered or cut off; "
             "an answer without a verdict comes again until the prompt, the model or llm.seed is another, or the file is moved "
             "away"
         )
@@ -191,5 +193,5 @@ def score(
 
 def shared_folder(loaded: LoadedRecipe) -> Path:
     """Where the processes of a launch hand each other scores, for commands that all of them run in the same way."""
-    folder = run_path(loaded)
+    folder = loaded.recipe.run_path
     return folder.parent / f".{folder.name}-scoring"

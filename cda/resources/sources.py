@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel
 
@@ -22,22 +20,16 @@ from cda.embedded.texts import authored_pairs, part_path
 from cda.errors import DataError
 from cda.files.paths import user_path
 from cda.inert import inert
-from cda.llm.batch import BatchLLM
-from cda.llm.cache import Cache
-from cda.llm.cached import CachedLLM
-from cda.llm.counted import AnsweredBy, CountedLLM, Tally
-from cda.llm.money import Budgeted, Price, Purse
-from cda.llm.openai_client import OpenAIClient
-from cda.llm.protocol import LLM
 from cda.models.load import ModelSpec, best_precision
-from cda.recipe.load import LoadedRecipe
-from cda.recipe.schema import AuditSection, By, LlmSection, ModelSection
+from cda.prompts import Prompts
+from cda.recipe.opened import Opened
+from cda.recipe.schema import AuditSection, DataSection, ModelSection, SynthesizeSection
 from cda.records import Exclusions
 from cda.resources.artifacts import shown_path
-from cda.rewriting.asked import Labeller, LLMRewriter, Rewriter
+from cda.resources.llm_access import LlmAccess
+from cda.rewriting.asked import LLMRewriter, Rewriter
 from cda.rewriting.fidelity import GateRules
 from cda.rewriting.gate import Gated
-from cda.rewriting.labels import asked_labels
 from cda.run import file_fingerprint, fingerprint
 
 
@@ -58,138 +50,20 @@ def model_source(section: ModelSection) -> str:
     return file_fingerprint(path) if path.is_dir() else f"{section.name_or_path}@{section.revision}"
 
 
-def uses_llm(by: By, llm: LlmSection) -> bool:
-    """Whether a stage asks the LLM rather than following rules."""
-    return by == "llm" or (by == "auto" and llm.model is not None)
-
-
-def llm_client(llm: LlmSection) -> OpenAIClient:
-    """The server and model of a recipe, without cache or budget."""
-    return OpenAIClient(
-        name=llm.model or "",
-        base_url=llm.base_url,
-        api_key_env=llm.api_key_env,
-        concurrency=llm.concurrency,
-        requests_per_minute=llm.requests_per_minute,
-        tokens_per_minute=llm.tokens_per_minute,
-        temperature=llm.temperature,
-        max_tokens=llm.max_tokens,
-        seed=llm.seed,
-        timeout_s=llm.timeout_s,
-        retries=llm.retries,
-    )
-
-
-def open_llm(loaded: LoadedRecipe) -> LLM:
-    """The LLM of a recipe: asks only what the cache has no answer to, and stops at the budget.
-
-    One object a run and model, and one purse for all models beside a cache, so that the budget holds over all stages
-    together.
-
-    Raises:
-        LLMError: The cache cannot be opened.
-    """
-    llm, path = loaded.recipe.llm, cache_path(loaded)
-    return loaded.opened.once(("llm", llm.model_dump_json(), path), lambda: _opened_llm(loaded, llm, path))
-
-
-def _opened_llm(loaded: LoadedRecipe, llm: LlmSection, path: Path) -> LLM:
-    client, price = llm_client(llm), price_of(llm)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    cache = Cache(path, ask_failures_again=llm.ask_failures_again)
-    if llm.mode == "batch":
-        asked: LLM = BatchLLM(client, cache, price=price)
-    else:
-        purse = loaded.opened.once(("purse", path), Purse)
-        asked = CachedLLM(client if price is None else Budgeted(client, price, llm.budget_usd, purse), cache)
-    return CountedLLM(asked, _tallies(loaded).setdefault(client.name, Tally()), price)
-
-
-def with_llm(loaded: LoadedRecipe, model: str, **changed: object) -> LoadedRecipe:
-    """The same recipe with another LLM."""
-    llm = llm_named(loaded, model).model_copy(update=changed)
-    return replace(loaded, recipe=loaded.recipe.model_copy(update={"llm": llm}))
-
-
-def llm_named(loaded: LoadedRecipe, model: str) -> LlmSection:
-    """The recipe's LLM settings with another model."""
-    return loaded.recipe.llm.model_copy(update={"model": model})
-
-
-def llm_counts(loaded: LoadedRecipe) -> dict[str, Tally]:
-    """What this run has asked of each model so far, in this process."""
-    return {name: replace(tally) for name, tally in _tallies(loaded).items()}
-
-
-def _tallies(loaded: LoadedRecipe) -> dict[str, Tally]:
-    return loaded.opened.once("tallies", dict)
-
-
-def answered_notes(loaded: LoadedRecipe, answered: AnsweredBy) -> list[str]:
-    """Sentences for the user where another model answered than was asked for or than answered before; noted for later runs.
-
-    Raises:
-        LLMError: The cache cannot be used.
-    """
-    settings = llm_client(loaded.recipe.llm).settings
-    with Cache(cache_path(loaded)) as cache:
-        earlier = cache.answering_models(settings)
-        cache.note_models(settings, answered.models)
-    return answered.notes(settings["model"], earlier)
-
-
-def cache_path(loaded: LoadedRecipe) -> Path:
-    """File of answers: one for all runs that lie beside each other."""
-    if loaded.recipe.llm.cache is not None:
-        return user_path(loaded.recipe.llm.cache)
-    return run_path(loaded).parent / "llm-cache.sqlite"
-
-
-def run_path(loaded: LoadedRecipe) -> Path:
-    """The folder of a recipe's run."""
-    return user_path(loaded.recipe.run.folder or Path("runs") / loaded.recipe.name)
-
-
-def price_of(llm: LlmSection) -> Price | None:
-    """Price of the recipe's model, where one is given; half of it in batch mode, as OpenAI charges."""
-    section = llm.prices.get(llm.model or "")
-    if section is None:
-        return None
-    share = 0.5 if llm.mode == "batch" else 1.0
-    return Price(share * section.input, share * section.output)
-
-
-def rewriter(loaded: LoadedRecipe) -> Rewriter:
-    """The recipe's rewriter, LLM or rules; the same fidelity gate checks both."""
-    recipe, gate = loaded.recipe, loaded.recipe.synthesize.gate
+def rewriter(synthesize: SynthesizeSection, biases: Sequence[Bias], seed: int, llm: LlmAccess) -> Rewriter:
+    """A run's rewriter, LLM or rules; the same fidelity gate checks both."""
+    gate = synthesize.gate
     rules = GateRules(words_within=gate.words_within)
-    if not uses_llm(recipe.synthesize.by, recipe.llm):
-        by_rules = RuleRewriter(recipe.seed)
-        return Gated(by_rules, None, gate.ask_again, rules, loaded.biases) if gate.on else by_rules
-    writes = LLMRewriter(open_llm(loaded), recipe.synthesize.show_prompt, told=loaded.prompts.rewrite)
-    if not gate.on:
-        return writes
-    return Gated(writes, labels_of(loaded), gate.ask_again, rules, loaded.biases)
+    if not llm.settings.used_for(synthesize.by):
+        by_rules = RuleRewriter(seed)
+        return Gated(by_rules, None, gate.ask_again, rules, biases) if gate.on else by_rules
+    writes = LLMRewriter(llm.client(), synthesize.show_prompt, told=llm.prompts.rewrite)
+    return Gated(writes, llm.labeller(), gate.ask_again, rules, biases) if gate.on else writes
 
 
-def labels_of(loaded: LoadedRecipe) -> Labeller:
-    """Labels of single responses by the recipe's LLM."""
-    return asked_labels(open_llm(loaded), loaded.recipe.label.ask_again, loaded.prompts.label)
-
-
-def llm_settings(llm: LlmSection) -> dict[str, Any]:
-    """The settings that decide the LLM's answers, with the address where the environment alone names it.
-
-    A stage made without `ask_failures_again` is made again where failures are asked again.
-    """
-    again = {"ask_failures_again"} if llm.ask_failures_again else set()
-    settings = llm.model_dump(include={"model", "base_url", "temperature", "seed", "max_tokens"} | again)
-    return settings | {"base_url": llm.base_url or os.environ.get("OPENAI_BASE_URL")}
-
-
-def prompt_settings(loaded: LoadedRecipe, *kinds: Literal["label", "rewrite", "judge"]) -> dict[str, object]:
-    """What the LLM is told, as settings: the whole content of a prompt file decides what a stage makes."""
-    return {kind: getattr(loaded.prompts, kind).model_dump(mode="json") for kind in kinds}
+def prompt_settings(prompts: Prompts, *kinds: Literal["label", "rewrite", "judge"]) -> dict[str, object]:
+    """Prompts as settings: their whole content decides what a stage makes."""
+    return {kind: getattr(prompts, kind).model_dump(mode="json") for kind in kinds}
 
 
 def prompt_name(reference: str, prompt: BaseModel) -> str:
@@ -204,27 +78,25 @@ def attribute_rule(audit: AuditSection) -> AttributeRule:
     return AttributeRule(**audit.attribute.model_dump())
 
 
-def training_pairs(loaded: LoadedRecipe) -> CleanPairs:
+def training_pairs(data: DataSection, opened: Opened) -> CleanPairs:
     """Pairs of `data.pairs`, read once in a run.
 
     Raises:
         DataError: As `load_pairs`.
     """
-    data = loaded.recipe.data
     known_by = ("pairs", data.pairs, data.split, *sorted(data.columns.items()))
-    return loaded.opened.once(known_by, lambda: load_pairs(data.pairs, data.split, data.columns, "data.columns"))
+    return opened.once(known_by, lambda: load_pairs(data.pairs, data.split, data.columns, "data.columns"))
 
 
-def supplementary_pairs(loaded: LoadedRecipe) -> CleanPairs:
+def supplementary_pairs(data: DataSection, opened: Opened) -> CleanPairs:
     """Pairs of `data.supplement`, which has to be set; read once in a run.
 
     Raises:
         DataError: As `load_pairs`.
     """
-    data = loaded.recipe.data
     reference, split, columns = str(data.supplement), data.supplement_split, data.supplement_columns
     known_by = ("supplement", reference, split, *sorted(columns.items()))
-    return loaded.opened.once(known_by, lambda: load_pairs(reference, split, columns, "data.supplement_columns"))
+    return opened.once(known_by, lambda: load_pairs(reference, split, columns, "data.supplement_columns"))
 
 
 def load_pairs(reference: str, split: str, columns: Mapping[str, str], setting: str) -> CleanPairs:

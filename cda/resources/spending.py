@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from cda.errors import RunError, SpendingError
 from cda.launch import say
-from cda.llm.money import Estimate, estimate
-from cda.recipe.load import LoadedRecipe
+from cda.llm.money import Estimate, Price, estimate
+from cda.recipe.load import Consent
 from cda.recipe.schema import LlmSection
-from cda.resources.sources import price_of
 
 _SECONDS_PER_CALL = 5.0
 
@@ -49,12 +48,7 @@ def sentence(planned: Planned, llm: LlmSection) -> str:
     return f"{planned.what}: {calls}; {tokens}: {dollars}, {time}"
 
 
-def confirm(planned: Planned, loaded: LoadedRecipe) -> None:
-    """Say what a step will cost, and ask before money is spent; see `confirm_all`."""
-    confirm_all([(loaded.recipe.llm, planned)], loaded)
-
-
-def confirm_all(steps: Sequence[tuple[LlmSection, Planned]], loaded: LoadedRecipe) -> None:
+def confirm_all(steps: Sequence[tuple[LlmSection, Planned]], consent: Consent) -> None:
     """Say what several steps will cost, and ask once before money is spent. Answers in the cache are not counted out.
 
     Nothing is asked where all prices are zero, where none is known of a server of the user's own (llm.base_url), where the run
@@ -62,7 +56,7 @@ def confirm_all(steps: Sequence[tuple[LlmSection, Planned]], loaded: LoadedRecip
 
     Args:
         steps: The LLM and the calls of each.
-        loaded: The recipe.
+        consent: How spending is agreed to.
 
     Raises:
         RunError: The user declined, or cannot be asked; or a batch would exceed the budget.
@@ -79,10 +73,10 @@ def confirm_all(steps: Sequence[tuple[LlmSection, Planned]], loaded: LoadedRecip
     if len(steps) > 1 and total:
         unpriced = f", and {dollars.count(None)} steps without a price" if None in dollars else ""
         say(f"  in all about ${total:,.2f}{unpriced}")
-    if loaded.confirmed or all(_is_free(llm) for llm, _ in steps):
+    if consent == "given" or all(_is_free(llm) for llm, _ in steps):
         return
     what = steps[0][1].what if len(steps) == 1 else f"{len(steps)} steps"
-    if not loaded.asks:
+    if consent == "by budget":
         _check_budget(steps, None if None in dollars else total)
         return
     if not sys.stdin.isatty():
@@ -102,6 +96,15 @@ def _check_budget(steps: Sequence[tuple[LlmSection, Planned]], dollars: float | 
     if dollars is None:
         todo = "pass confirm=True, or give the model's price (llm.prices) and a budget_usd"
     raise SpendingError(f"this would spend money, and nothing was sent: {said}. To agree, {todo}", dollars)
+
+
+def price_of(llm: LlmSection) -> Price | None:
+    """Price of the recipe's model, where one is given; half of it in batch mode, as OpenAI charges."""
+    section = llm.prices.get(llm.model or "")
+    if section is None:
+        return None
+    share = 0.5 if llm.mode == "batch" else 1.0
+    return Price(share * section.input, share * section.output)
 
 
 def _is_free(llm: LlmSection) -> bool:

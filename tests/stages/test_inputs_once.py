@@ -18,7 +18,7 @@ from cda.llm.money import Budgeted
 from cda.pipeline import plan
 from cda.recipe.load import load_recipe
 from cda.recipe.opened import Opened
-from cda.resources.sources import llm_counts, open_llm, with_llm
+from cda.resources.llm_access import llm_access, llm_counts
 
 
 @pytest.fixture
@@ -74,15 +74,14 @@ def test_models_beside_a_cache_share_one_budget_and_runs_share_nothing(tmp_path:
     loaded = load_recipe("jargon", [f"run.folder={tmp_path / 'run'}", "llm.model=m", "llm.budget_usd=1",
                                     "llm.prices.m.input=1", "llm.prices.m.output=1", "llm.prices.k.input=1",
                                     "llm.prices.k.output=1", "llm.base_url=http://127.0.0.1:9/v1"])  # fmt: skip
-    other = with_llm(loaded, "k")
-    assert other.opened is loaded.opened
-    one, two = open_llm(loaded), open_llm(other)
-    assert one is open_llm(loaded) and one is not two
+    llm = llm_access(loaded)
+    one, two = llm.client(), llm.named("k").client()
+    assert one is llm_access(loaded).client() and one is not two
     purses = {id(asked.purse) for asked in map(_budgeted, (one, two))}
     assert len(purses) == 1, "one budget for all models beside a cache"
-    assert set(llm_counts(loaded)) == set(llm_counts(other)) == {"m", "k"}
+    assert set(llm_counts(loaded.opened)) == {"m", "k"}
     apart = load_recipe("jargon", [f"run.folder={tmp_path / 'other'}"])
-    assert apart.opened is not loaded.opened and llm_counts(apart) == {}
+    assert apart.opened is not loaded.opened and llm_counts(apart.opened) == {}
 
 
 def _budgeted(counted: Any) -> Budgeted:

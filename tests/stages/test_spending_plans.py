@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import builtins
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cda.errors import RunError
-from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import LlmSection
-from cda.resources.spending import Planned, confirm, confirm_all
+from cda.resources.spending import Planned, confirm_all
 
 PRICES = {
     "dear": {"input": 2.0, "output": 10.0},
@@ -25,17 +23,6 @@ JUDGING = Planned("judging", 2000, 1000, 100)  # at cheap's: 0.40 + 0.20 = $0.60
 
 def llm(model: str, **changed: Any) -> LlmSection:
     return LlmSection.model_validate({"model": model, "prices": PRICES, "concurrency": 10, **changed})
-
-
-class Recipe:
-    """As much of a recipe as is looked at."""
-
-    def __init__(self, section: LlmSection) -> None:
-        self.llm = section
-
-
-def loaded(confirmed: bool = False, section: LlmSection | None = None) -> LoadedRecipe:
-    return LoadedRecipe(Path("x.yaml"), Recipe(section or llm("dear")), (), confirmed=confirmed)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -53,7 +40,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_every_step_is_said_and_all_are_asked_about_once(asked: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    confirm_all([(llm("dear"), HALF), (llm("cheap"), JUDGING)], loaded())
+    confirm_all([(llm("dear"), HALF), (llm("cheap"), JUDGING)], "by question")
     lines = capsys.readouterr().out.splitlines()
     assert "proposing: about 1,000 calls of dear" in lines[0] and "about $0.50" in lines[0]
     assert "judging: about 2,000 calls of cheap" in lines[1] and "about $0.60" in lines[1]
@@ -62,14 +49,14 @@ def test_every_step_is_said_and_all_are_asked_about_once(asked: list[str], capsy
 
 
 def test_one_step_needs_no_sum(asked: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    confirm(HALF, loaded())
+    confirm_all([(llm("dear"), HALF)], "by question")
     assert "in all" not in capsys.readouterr().out and len(asked) == 1
 
 
 def test_steps_without_a_price_are_told_and_not_taken_for_free(
     asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    confirm_all([(llm("dear"), HALF), (llm("unknown"), JUDGING), (llm("own"), JUDGING)], loaded())
+    confirm_all([(llm("dear"), HALF), (llm("unknown"), JUDGING), (llm("own"), JUDGING)], "by question")
     out = capsys.readouterr().out
     assert "no price of unknown is given" in out and "in all about $0.50, and 1 steps without a price" in out
     assert len(asked) == 1
@@ -79,35 +66,35 @@ def test_steps_without_a_price_are_told_and_not_taken_for_free(
 def test_anything_but_yes_spends_nothing(answer: str, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builtins, "input", lambda _: answer)
     with pytest.raises(RunError, match="nothing was spent"):
-        confirm_all([(llm("dear"), HALF)], loaded())
+        confirm_all([(llm("dear"), HALF)], "by question")
     assert asked == []
 
 
 def test_yes_beforehand_or_nothing_to_pay_is_not_asked_about(
     asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    confirm_all([(llm("dear"), HALF), (llm("cheap"), JUDGING)], loaded(confirmed=True))
+    confirm_all([(llm("dear"), HALF), (llm("cheap"), JUDGING)], "given")
     assert "in all about $1.10" in capsys.readouterr().out  # said all the same
-    confirm_all([(llm("own"), HALF), (llm("unknown", base_url="http://localhost:8000/v1"), JUDGING)], loaded())
+    confirm_all([(llm("own"), HALF), (llm("unknown", base_url="http://localhost:8000/v1"), JUDGING)], "by question")
     assert "in all" not in capsys.readouterr().out
-    confirm_all([(llm("dear"), Planned("nothing", 0, 10, 10))], loaded())
-    confirm_all([], loaded())
+    confirm_all([(llm("dear"), Planned("nothing", 0, 10, 10))], "by question")
+    confirm_all([], "by question")
     assert capsys.readouterr().out == "" and asked == []
 
 
 def test_openais_own_server_is_asked_about_without_a_price_too(
     asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    confirm_all([(llm("unknown"), JUDGING)], loaded())
+    confirm_all([(llm("unknown"), JUDGING)], "by question")
     assert "no price of unknown is given" in capsys.readouterr().out and len(asked) == 1
 
 
 def test_without_a_terminal_it_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)
     with pytest.raises(RunError, match=r"2 steps would spend money, .* --yes"):
-        confirm_all([(llm("dear"), HALF), (llm("own"), HALF)], loaded())
+        confirm_all([(llm("dear"), HALF), (llm("own"), HALF)], "by question")
     with pytest.raises(RunError, match="proposing would spend money"):
-        confirm(HALF, loaded())
+        confirm_all([(llm("dear"), HALF)], "by question")
 
 
 def test_batches_are_held_against_the_budget_together() -> None:
@@ -115,20 +102,16 @@ def test_batches_are_held_against_the_budget_together() -> None:
     batch = {"mode": "batch", "budget_usd": 0.4}
     steps = [(llm("dear", **batch), HALF), (llm("cheap", **batch), JUDGING)]
     for step in steps:
-        confirm_all([step], loaded(confirmed=True))
+        confirm_all([step], "given")
     with pytest.raises(
         RunError, match=r"all 2 steps together would cost about \$0\.55, more than llm\.budget_usd=0\.4"
     ):
-        confirm_all(steps, loaded(confirmed=True))
-    confirm_all(
-        [(llm("dear", mode="batch", budget_usd=0.6), HALF), (llm("cheap", mode="batch"), JUDGING)], loaded(True)
-    )
+        confirm_all(steps, "given")
+    confirm_all([(llm("dear", mode="batch", budget_usd=0.6), HALF), (llm("cheap", mode="batch"), JUDGING)], "given")
 
 
 def test_a_batch_beyond_the_budget_is_named_and_calls_are_left_to_their_budget() -> None:
     with pytest.raises(RunError, match=r"proposing would cost about \$0\.25, more than llm\.budget_usd=0\.1"):
-        confirm_all([(llm("dear", mode="batch", budget_usd=0.1), HALF)], loaded(confirmed=True))
-    confirm_all(
-        [(llm("dear", budget_usd=0.1), HALF)], loaded(confirmed=True)
-    )  # stopped by the purse, where it comes to it
-    confirm_all([(llm("unknown", mode="batch", budget_usd=0.1), HALF)], loaded(confirmed=True))
+        confirm_all([(llm("dear", mode="batch", budget_usd=0.1), HALF)], "given")
+    confirm_all([(llm("dear", budget_usd=0.1), HALF)], "given")  # stopped by the purse, where it comes to it
+    confirm_all([(llm("unknown", mode="batch", budget_usd=0.1), HALF)], "given")
