@@ -1,16 +1,18 @@
-"""Asking an LLM for attributes: questions asked again while unreadable, lists read from JSON or lines, every loss counted."""
+"""Questions to an LLM about attributes: asked again while unreadable, lists read from JSON or lines, every loss counted."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from cda.biases import Bias
 from cda.discovery.attribute import described, trouble_with, wording
 from cda.llm.protocol import LLM, Request
+from cda.records import Exclusions, count_reasons
+from cda.rewriting.answers import own_words
 
 T = TypeVar("T")
 ATTRIBUTES_SCHEMA: Mapping[str, object] = {
@@ -21,7 +23,6 @@ ATTRIBUTES_SCHEMA: Mapping[str, object] = {
 }
 ATTRIBUTES_PLAIN = 'Write each on a line of its own that begins with "- ", and write nothing else.'
 CUT = " […] "
-_THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 _FENCE = re.compile(r"```\w*[ \t]*\n(.*)\n[ \t]*```", re.DOTALL)
 _MARKED = re.compile(r"[ \t]*(?:[-*•]|\d{1,3}[.)])[ \t]+(\S.*)")
 _LOOKED_AT = 10  # times the number asked for
@@ -30,7 +31,7 @@ _UNREADABLE = "no answer in the asked form"
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[T]):
-    """What was read from an answer, or the reason why there is nothing."""
+    """The content of an answer, or the reason why there is none."""
 
     value: T | None
     reason: str | None
@@ -44,56 +45,57 @@ def ask(
     label: str,
     n_repeats: int = 2,
 ) -> list[Answer[T]]:
-    """Ask n questions, and again those whose answer could not be read.
+    """Ask n questions, and again those whose answer could not be read; one outcome for each question, in order.
 
     Args:
         llm: Answers.
         n: Number of questions.
         request: Question number and how often it was asked before, to the request.
-        read: Question number and answer to what it says; None where it says nothing.
-        label: Stands beside the progress bar.
+        read: Question number and answer to its content; None if it cannot be read.
+        label: Text next to the progress bar.
         n_repeats: How often a question is asked again.
-
-    Returns:
-        One outcome for each question, in order.
 
     Raises:
         LLMError: Nothing can be answered.
     """
-    found: list[Answer[T]] = [Answer(None, "no answer")] * n
+    answers: list[Answer[T]] = [Answer(None, "no answer")] * n
     left = list(range(n))
     for repeat in range(n_repeats + 1):
         if not left:
             break
+        requests = (request(row, repeat) for row in left)
         again = f"{label}, asked again" if repeat else label
-        for position, completion in llm.answers(_requests(request, left, repeat), again, len(left)):
+        for position, completion in llm.answers(requests, again, len(left)):
             value = None if completion.text is None else read(left[position], completion.text)
             reason = _UNREADABLE if completion.text is not None else completion.reason or "no answer"
-            found[left[position]] = Answer(value, None if value is not None else reason)
-        left = [row for row in left if found[row].value is None]
-    return found
+            answers[left[position]] = Answer(value, None if value is not None else reason)
+        left = [row for row in left if answers[row].value is None]
+    return answers
+
+
+def unanswered(answers: Sequence[Answer[T]]) -> Exclusions:
+    """The questions, and those without a readable answer, by the last reason."""
+    return Exclusions(len(answers), count_reasons([answer.reason for answer in answers if answer.reason is not None]))
 
 
 def formed(
     system: str, user: str, schema: Mapping[str, object], plain: str, repeat: int = 0, sample: int = 0
 ) -> Request:
-    """A request for an answer of a schema; when asked again, in plain words alone, as a server may ignore schemas."""
+    """A request for an answer of a schema; when asked again, in plain words alone, since a server may ignore schemas."""
     if repeat == 0:
         return Request(system, user, schema, plain, sample=sample)
     return Request(f"{system}\n\n{plain}", user, sample=sample + repeat)
 
 
-def own_words(text: str) -> str:
-    """An answer without the thoughts before it and a code fence around it; empty where it was cut off while thinking."""
-    own = _THOUGHTS.sub("", text).strip()
-    if own.startswith("<think>"):
-        return ""
+def unfenced(text: str) -> str:
+    """An answer without the thoughts before it and a code fence around it; empty if it was cut off while thinking."""
+    own = own_words(text)
     fence = _FENCE.fullmatch(own)
     return fence[1].strip() if fence else own
 
 
 def json_in(own: str, key: str) -> object:
-    """What stands under `key` in an answer that is JSON or holds one object; a bare list as it is; None for neither."""
+    """The value of `key` in an answer that is JSON or holds one object; a bare list as it is; None for neither."""
     for body in (own, own[max(0, own.find("{")) : own.rfind("}") + 1]):
         try:
             value = json.loads(body)
@@ -114,7 +116,7 @@ def parse_attributes(text: str) -> list[str] | None:
     >>> parse_attributes("Here are two:\\n- Uses lists\\n- Ends with a question")
     ['Uses lists', 'Ends with a question']
     """
-    own = own_words(text)
+    own = unfenced(text)
     offered = json_in(own, "attributes")
     if isinstance(offered, list):
         # What is no text is counted as an empty attribute.
@@ -159,8 +161,3 @@ def shortened(text: str, max_characters: int) -> str:
         return text
     head = max_characters * 2 // 3
     return f"{text[:head].rstrip()}{CUT}{text[len(text) - (max_characters - head) :].lstrip()}"
-
-
-def _requests(request: Callable[[int, int], Request], rows: Sequence[int], repeat: int) -> Iterator[Request]:
-    for row in rows:
-        yield request(row, repeat)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from cda.arrays import FloatArray
 from cda.biases import Bias
-from cda.discovery.asking import ask, formed, json_in, own_words
+from cda.discovery.asking import ask, formed, json_in, unfenced
 from cda.discovery.attribute import joined, same_wording
 from cda.discovery.mined_rules import phrasing_of
 from cda.discovery.records import Grouper
@@ -123,7 +123,7 @@ def parse_groups(text: str) -> list[list[int]] | None:
     >>> parse_groups('{"groups": [[1, 3], [2]]}'), parse_groups("1, 3\\n2")
     ([[1, 3], [2]], [[1, 3], [2]])
     """
-    own = own_words(text)
+    own = unfenced(text)
     groups = json_in(own, "groups")
     if isinstance(groups, list):
         return [_numbers(group) for group in groups] or None

@@ -24,25 +24,35 @@ def parse_answers(text: str | None, names: Sequence[str]) -> dict[str, bool] | N
     >>> parse_answers("Response 1: yes, I think.", ["response_1"]) is None
     True
     """
-    own = _THOUGHTS.sub("", text or "").strip()
-    if own.startswith("<think>"):
-        return None  # cut off while thinking
-    own = own[-_TAIL_CHARACTERS:]
+    own = own_words(text or "")[-_TAIL_CHARACTERS:]
     return _from_json(own, names) if own.rstrip("`").rstrip().endswith("}") else _from_lines(own, names)
 
 
-def _from_json(text: str, names: Sequence[str]) -> dict[str, bool] | None:
-    """The outermost object that closes the text (a code fence around it is allowed)."""
+def own_words(text: str) -> str:
+    """An answer without the thoughts before it; empty if it was cut off while thinking."""
+    own = _THOUGHTS.sub("", text).strip()
+    return "" if own.startswith("<think>") else own
+
+
+def closing_object(text: str) -> dict[str, object] | None:
+    """The outermost JSON object that closes the text (a code fence around it is allowed)."""
     body = text.rstrip("`").rstrip()
+    if not body.endswith("}"):
+        return None
     decoder = json.JSONDecoder(object_pairs_hook=_once)
-    for start in (found.start() for found in re.finditer(r"\{", body)):
+    for start in (match.start() for match in re.finditer(r"\{", body)):
         try:
             value, end = decoder.raw_decode(body, start)
         except (ValueError, RecursionError):
             continue
         if end == len(body):
-            return _complete({str(key): _yes_or_no(one) for key, one in value.items()}, names)
+            return dict(value)
     return None
+
+
+def _from_json(text: str, names: Sequence[str]) -> dict[str, bool] | None:
+    held = closing_object(text)
+    return None if held is None else _complete({key: _yes_or_no(value) for key, value in held.items()}, names)
 
 
 def _once(items: list[tuple[str, object]]) -> dict[str, object]:

@@ -15,14 +15,11 @@ from scipy import stats
 from scripted_llm import ScriptedLLM
 
 from cda.biases import Bias
-from cda.discovery.agreement import _weighted, agreements, correlations
-from cda.discovery.pair_quality import (
+from cda.discovery.pair_quality import _weighted, agreements, correlations, fidelity, pair_drift, pair_quality
+from cda.discovery.pair_questions import (
     EDIT_GRADES,
     edit_grades,
-    fidelity,
     guessed_attribute,
-    pair_drift,
-    pair_quality,
     parse_difference,
     parse_grades,
     similarity_request,

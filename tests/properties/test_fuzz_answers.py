@@ -17,7 +17,7 @@ from test_fuzz_data_files import ours_or_nothing
 
 from cda.discovery.asking import parse_attributes, usable
 from cda.discovery.grouping import mended, parse_groups
-from cda.discovery.pair_quality import parse_difference, parse_grades
+from cda.discovery.pair_questions import parse_difference, parse_grades
 from cda.discovery.prompts import parse_items, why_not
 from cda.errors import ModelError
 from cda.llm.connection import retry_after_s
