@@ -16,6 +16,7 @@ from cda.auditing.report_scoring import caveats, how_scored
 from cda.auditing.report_seeds import effects_over_seeds, seed_sentences, seed_table
 from cda.auditing.report_tables import compares, main_table, skew_table, votes_table
 from cda.auditing.report_verdict import quality_sentence, verdicts
+from cda.report.numbers import listed
 from cda.report.tables import escaped, markdown_table
 from cda.results.audit import AuditResult
 from cda.results.dose import DoseResult
@@ -55,7 +56,7 @@ def model_card(parts: Sequence[Part], base: str, merged: str | None) -> str:
         merged: Precision of the merged model; None for an adapter.
     """
     biases = list(dict.fromkeys(name for part in parts for name in _biases(part)))
-    against = f", debiased of {_and(biases)}" if biases else ", debiased"
+    against = f", debiased of {listed(biases)}" if biases else ", debiased"
     lines = [*_front_matter(base, merged), "", f"# Reward model{escaped(against)}", "", *_what(parts, base, merged)]
     for part in parts:
         lines += ["", f"## {_title(part, parts)}", "", *_part(part, merged)]
@@ -240,7 +241,3 @@ def _dose(dose: float | None) -> str:
 
 def _value(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _and(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -6,7 +6,7 @@ from cda.auditing.report_rate_cells import contrasts_flipped
 from cda.auditing.report_seeds import seeds_caveat
 from cda.auditing.report_verdict import targets
 from cda.data.release import SOURCE
-from cda.report.numbers import reward
+from cda.report.numbers import listed, reward
 from cda.report.scoring import scored_line
 from cda.results.audit import AuditResult
 from cda.results.base import Missing
@@ -68,7 +68,7 @@ def caveats(audit: AuditResult) -> list[str]:
     notes += _contrast_notes(audit)
     notes += [said] if (said := seeds_caveat(audit)) else []
     if audit.dose is not None and audit.dose.chosen:
-        dose, chose = audit.dose.chosen, _and(list(audit.dose.biases))
+        dose, chose = audit.dose.chosen, listed(list(audit.dose.biases))
         also = ", and on quality pairs that limited the choice" if audit.quality is not None else ""
         notes.append(
             f"`after` is dose {dose:g}, measured on the very contrasts of {chose} that chose it{also}, which flatters it. What is "
@@ -83,7 +83,7 @@ def caveats(audit: AuditResult) -> list[str]:
     without = [name for name in targets(audit) if name not in audit.votes and name not in undecided]
     if without:
         notes.append(
-            f"Nobody voted on the contrasts of {_and(without)}. Human skew, miscalibration and gap are unknown there, and "
+            f"Nobody voted on the contrasts of {listed(without)}. Human skew, miscalibration and gap are unknown there, and "
             + (
                 "a lower skew need not be a better one."
                 if len(audit.scorings) > 1
@@ -102,7 +102,7 @@ def caveats(audit: AuditResult) -> list[str]:
     by_rules = [work for work, by in chosen.items() if _helper(by) == "rules"]
     if by_rules and len(audit.scorings) > 1:
         notes.append(
-            f"Rules stood in for an LLM: they {_and(by_rules)}. Rules see word lists and counts, not meaning, so they miss "
+            f"Rules stood in for an LLM: they {listed(by_rules)}. Rules see word lists and counts, not meaning, so they miss "
             "and misplace some of the bias."
         )
     model = audit.model
@@ -120,7 +120,7 @@ def caveats(audit: AuditResult) -> list[str]:
         if skew.before.n + skew.unread < skew.available
     ]
     if drawn:
-        notes.append(f"Not every contrast was scored; a sample was drawn for {_and(drawn)}.")
+        notes.append(f"Not every contrast was scored; a sample was drawn for {listed(drawn)}.")
     return notes
 
 
@@ -129,13 +129,13 @@ def _contrast_notes(audit: AuditResult) -> list[str]:
     notes = []
     if embedded:
         notes.append(
-            f"The contrasts of {_and(embedded)} are the embedded ones: written by the authors of this package, "
+            f"The contrasts of {listed(embedded)} are the embedded ones: written by the authors of this package, "
             "with no human votes."
         )
     released = [name for name, skew in audit.skew.items() if skew.source == SOURCE]
     if released:
         notes.append(
-            f"The contrasts of {_and(released)} are pairs of the paper's release that its people voted on: a rewrite with the bias "
+            f"The contrasts of {listed(released)} are pairs of the paper's release that its people voted on: a rewrite with the bias "
             "and the rewrite of that one without it."
         )
     for name, skew in audit.skew.items():
@@ -195,8 +195,3 @@ def provenance(audit: AuditResult) -> list[tuple[str, str]]:
 
 def _helper(by: str) -> str:
     return "rules" if by in ("rules", "embedded rules") or by.startswith("measured ") else by
-
-
-def _and(names: list[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -10,9 +10,8 @@ from typing import Generic, TypeVar
 
 from cda.biases import Bias
 from cda.discovery.attribute import described, trouble_with, wording
-from cda.llm.protocol import LLM, Request
+from cda.llm.protocol import LLM, Request, without_thoughts
 from cda.records import Exclusions, count_reasons
-from cda.rewriting.answers import own_words
 
 T = TypeVar("T")
 ATTRIBUTES_SCHEMA: Mapping[str, object] = {
@@ -89,7 +88,7 @@ def formed(
 
 def unfenced(text: str) -> str:
     """An answer without the thoughts before it and a code fence around it; empty if it was cut off while thinking."""
-    own = own_words(text)
+    own = without_thoughts(text) or ""
     fence = _FENCE.fullmatch(own)
     return fence[1].strip() if fence else own
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from cda.discovery.sentences import attribute_of, correction, model_name, rewriters_named, summed_failures
 from cda.discovery.tables import strength_table, topic_table
-from cda.report.numbers import clipped, count, decimals, p_value, percent, reward, share, signed
+from cda.report.numbers import clipped, count, decimals, duration, p_value, percent, reward, share, signed
 from cda.report.page import Entry
 from cda.report.tables import Table
 from cda.results.base import Estimate, Missing
@@ -180,9 +180,7 @@ def effort_table(result: DiscoverResult) -> Table:
           for name, stage, rows in (("validation", "validate", result.validated), ("test", "confirm", result.tested))),
     ]  # fmt: skip
     rows = tuple(
-        (name, n, judged, "" if took is None else _duration(took))
-        for name, n, judged, took in steps
-        if took is not None
+        (name, n, judged, "" if took is None else duration(took)) for name, n, judged, took in steps if took is not None
     )
     caption = "Work and time of the steps that were done, as last made; answers and scores of earlier runs are not asked for again"
     return Table(caption, ("step", "rewrites measured", "of these judged", "time"), rows)
@@ -194,16 +192,6 @@ def _held_out(rows: Sequence[HeldOut]) -> tuple[str, str]:
     # Where a rewriter gave too little for numbers, its verdicts are not in the file.
     more = " or more" if any(one.n and not one.strength for one in each) else ""
     return str(sum(one.n for one in each)), f"{judged}{more}"
-
-
-def _duration(seconds: float) -> str:
-    return (
-        f"{seconds:.0f} s"
-        if seconds < 90
-        else f"{seconds / 60:.0f} min"
-        if seconds < 5400
-        else f"{seconds / 3600:.1f} h"
-    )
 
 
 def facts(result: DiscoverResult) -> Iterator[tuple[str, str]]:

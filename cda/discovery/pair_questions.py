@@ -9,12 +9,12 @@ import numpy as np
 
 from cda.biases import Bias
 from cda.discovery.asking import ask, formed, unanswered
-from cda.llm.protocol import LLM, Request, fenced
+from cda.llm.protocol import LLM, Request, fenced, without_thoughts
 from cda.records import prompt_text
 from cda.results.base import Estimate
 from cda.results.discover import Measured
 from cda.results.evidence import EditGrades, Guess, Guesses
-from cda.rewriting.answers import closing_object, own_words
+from cda.rewriting.answers import closing_object
 from cda.stats.bootstrap import bootstrap_mean
 from cda.stats.proportions import wilson
 
@@ -115,7 +115,7 @@ def parse_grades(text: str, names: Sequence[str], scale: tuple[int, int]) -> dic
     >>> parse_grades("similarity: 7", ["similarity"], (1, 5)) is None
     True
     """
-    own = own_words(text)[-_TAIL_CHARACTERS:]
+    own = (without_thoughts(text) or "")[-_TAIL_CHARACTERS:]
     held = closing_object(own)
     read = {name: held.get(name) for name in names} if held is not None else _last_lines(own, names, scale[1])
     low, high = scale
@@ -134,7 +134,7 @@ def parse_difference(text: str) -> str | None:
     >>> parse_difference("They all shout.\\nDifference: uses exclamation marks")
     'uses exclamation marks'
     """
-    own = own_words(text)[-_TAIL_CHARACTERS:]
+    own = (without_thoughts(text) or "")[-_TAIL_CHARACTERS:]
     held = closing_object(own)
     if held is None:
         lines = [line for line in own.splitlines() if line.strip()]

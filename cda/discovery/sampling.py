@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,7 +10,7 @@ import numpy as np
 from cda.data.sampled import load_outputs
 from cda.discovery.records import PromptSamples, Rated, Reward
 from cda.inert import without_turns
-from cda.llm.protocol import EMPTY, LLM, Completion, Request
+from cda.llm.protocol import EMPTY, LLM, Completion, Request, without_thoughts
 from cda.records import Exclusions, Prompt, count_reasons, prompt_id, prompt_text
 from cda.scorers.compared import distinct_texts, text_id
 
@@ -20,7 +19,6 @@ _TURNS_SYSTEM = (
     "You are the assistant in a chat. You are shown the conversation so far, each turn after the name of who speaks. Write "
     "the assistant's next turn and nothing else, without a name before it."
 )
-_THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 CUT_OFF_THINKING = "cut off while thinking"
 NO_REWARD = "no reward"
 
@@ -185,7 +183,7 @@ def _requests(prompts: Sequence[Prompt], n_samples: int) -> Iterator[Request]:
 def _read(completion: Completion) -> tuple[str | None, str | None]:
     if completion.text is None:
         return None, completion.reason or "no answer"
-    text = _THOUGHTS.sub("", completion.text).strip()
-    if text.startswith("<think>"):
+    text = without_thoughts(completion.text)
+    if text is None:
         return None, CUT_OFF_THINKING
     return (text, None) if text else (None, EMPTY)

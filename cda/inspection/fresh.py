@@ -24,7 +24,6 @@ from cda.resources.llm_access import llm_access
 from cda.resources.sources import load_pairs, prompt_name, rewriter, training_pairs
 from cda.resources.spending import Planned
 from cda.rewriting.asked import Labeller, Resampling, Rewriter, rewrite_request
-from cda.rewriting.fidelity import GateRules
 from cda.rewriting.gate import Gated
 from cda.rewriting.labels import pair_request, response_request
 from cda.scorers.judge import judge_request, token_request
@@ -103,7 +102,6 @@ def fresh_rewrites(loaded: LoadedRecipe, n: int, seed: int, responses: str | Non
         notes.append(UNGATED)
     where = "embedded answers" if responses is None else shown_path(responses)
     biases = {bias.name: bias for bias in loaded.biases}
-    rules = GateRules(words_within=loaded.recipe.synthesize.gate.words_within)
     return Material(
         where,
         rewriter(loaded.recipe.synthesize, loaded.biases, loaded.recipe.seed, llm_access(loaded)).name,
@@ -111,7 +109,7 @@ def fresh_rewrites(loaded: LoadedRecipe, n: int, seed: int, responses: str | Non
         tuple(rewrites),
         (),
         tuple(notes),
-        rules=rules,
+        words_within=loaded.recipe.synthesize.gate.words_within,
         with_failed=True,
     )
 

@@ -56,7 +56,7 @@ def _inspection(target: str, material: Material, found: Target, options: Inspect
     groups = _groups(material, options)
     biases = list(material.biases.values())
     rows = {
-        key: [looked_at(one, material.biases[key[0]], biases, material.rules) for one in own]
+        key: [looked_at(one, material.biases[key[0]], biases, material.words_within) for one in own]
         for key, own in groups.items()
     }
     unit, scored_by, notes = "reward", material.scored_by, list(material.notes)

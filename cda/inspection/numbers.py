@@ -25,7 +25,7 @@ from cda.results.base import Estimate, Missing
 from cda.results.effects import FeatureDrift
 from cda.results.inspect import FeatureChange, LostRewrites, PhraseAdded, RewriteLabel, RewriteShown, RewriteSummary
 from cda.rewriting.added_phrases import added_phrases
-from cda.rewriting.fidelity import GateRules, findings
+from cda.rewriting.fidelity import ENFORCED, violations
 from cda.scorers.compared import Comparison, Rewards
 from cda.stats.bootstrap import bootstrap_mean
 from cda.stats.drift import DEFAULT_LIMITS, Limit, feature_drift, measured
@@ -73,14 +73,14 @@ class Looked:
         return self.before != self.after and self.after == (self.seen.direction == "add")
 
 
-def looked_at(seen: Seen, bias: Bias, biases: Sequence[Bias], rules: GateRules) -> Looked:
+def looked_at(seen: Seen, bias: Bias, biases: Sequence[Bias], words_within: float) -> Looked:
     """Labels, gate and features of one rewrite.
 
     Args:
         seen: The rewrite.
         bias: Its bias.
         biases: Whose measured labels are to stay.
-        rules: What the gate rejects.
+        words_within: Largest change of the word count that the gate accepts, as a share.
     """
     text = seen.rewrite
     if text is None:
@@ -89,8 +89,7 @@ def looked_at(seen: Seen, bias: Bias, biases: Sequence[Bias], rules: GateRules) 
     before, after, by = _labels(seen, text, bias)
     request = RewriteRequest(seen.prompt, seen.original, seen.direction, seen.reference)
     relabelled: bool | Literal["measure"] | None = after if seen.labelled_by is not None else "measure"
-    found = findings(request, text, bias, rules=rules, others=biases, relabelled=relabelled)
-    enforced = {"identical", *rules.enforced}
+    found = violations(request, text, bias, words_within=words_within, others=biases, relabelled=relabelled)
     features = {
         name: (float(first[0]), float(second[0]))
         for (name, first), second in zip(
@@ -100,8 +99,8 @@ def looked_at(seen: Seen, bias: Bias, biases: Sequence[Bias], rules: GateRules) 
     difference = None if seen.rewards is None else seen.rewards[1] - seen.rewards[0]
     return Looked(
         seen, before, after, by,
-        tuple(one.reason for one in found if one.check in enforced),
-        tuple(one.reason for one in found if one.check not in enforced),
+        tuple(one.reason for one in found if one.check in ENFORCED),
+        tuple(one.reason for one in found if one.check not in ENFORCED),
         features, seen.rewards, difference,
     )  # fmt: skip
 

@@ -22,7 +22,7 @@ from cda.resources.artifacts import of_this_version, read_labelled, read_trainin
 from cda.results.audit import AuditResult
 from cda.results.base import load
 from cda.results.facts import SynthesizeCounts
-from cda.rewriting.fidelity import DEFAULT_RULES, GateRules
+from cda.rewriting.fidelity import WORDS_WITHIN
 from cda.run import RunFolder, StageRecord
 
 UNGATED = "The gate is off (synthesize.gate.on=false); what it would say of these rewrites is shown all the same."
@@ -84,7 +84,7 @@ class Material:
         lost: Failures of which only the number was kept.
         notes: What a reader has to know besides.
         scored_by: Whose rewards are at hand; None where there are none.
-        rules: What the gate rejects.
+        words_within: Largest change of the word count that the gate accepts, as a share.
         with_failed: Whether failed rewrites are among them, so that their share is known.
     """
 
@@ -95,7 +95,7 @@ class Material:
     lost: tuple[Lost, ...] = ()
     notes: tuple[str, ...] = ()
     scored_by: str | None = None
-    rules: GateRules = DEFAULT_RULES
+    words_within: float = WORDS_WITHIN
     with_failed: bool = False
 
 
@@ -107,7 +107,7 @@ class _Found:
     biases: dict[str, Bias] = field(default_factory=dict)
     by: dict[str, None] = field(default_factory=dict)
     scored_by: str | None = None
-    rules: GateRules = DEFAULT_RULES
+    words_within: float = WORDS_WITHIN
 
 
 def has_rewrites(folder: RunFolder) -> bool:
@@ -139,7 +139,7 @@ def rewrites_of_run(path: Path) -> Material:
     return Material(
         f"run {path.name}", ", ".join(found.by), found.biases, tuple(found.rewrites), tuple(found.lost),
         tuple(found.notes), found.scored_by,
-        found.rules,
+        found.words_within,
     )  # fmt: skip
 
 
@@ -184,7 +184,7 @@ def _training(folder: RunFolder, found: _Found) -> None:
     llm = settings.get("llm", {}).get("model")
     gate = settings.get("synthesize", {}).get("gate", {})
     gated = bool(gate.get("on"))
-    found.rules = GateRules(words_within=gate.get("words_within", DEFAULT_RULES.words_within))
+    found.words_within = gate.get("words_within", WORDS_WITHIN)
     if not gated:
         found.notes.append(UNGATED)
     by_label = folder.record("label").settings.get("llm", {}).get("model")

@@ -7,7 +7,9 @@ import threading
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from cda.errors import LLMError
 from cda.llm.asking import Answers, Ask, Asker, answered, pause, with_progress
@@ -19,17 +21,18 @@ _FRAME_TOKENS = 16
 _LOOK_AGAIN_S = 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
-    """Dollars per million tokens."""
+class Price(BaseModel):
+    """Dollars for a million tokens."""
 
-    input: float
-    output: float
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    input: Annotated[float, Field(ge=0)]
+    output: Annotated[float, Field(ge=0)]
 
     def of(self, input_tokens: float, output_tokens: float) -> float:
         """Dollars for so many tokens.
 
-        >>> Price(1.25, 5.0).of(1_000_000, 100_000)
+        >>> Price(input=1.25, output=5.0).of(1_000_000, 100_000)
         1.75
         """
         return (input_tokens * self.input + output_tokens * self.output) / 1e6

@@ -60,6 +60,19 @@ _UNSEEN = (
 _MARKS = re.compile("|".join(rf"[{side}](?:[{_UNSEEN}]*[{side}]){{2,}}" for side in (_LEFT, _RIGHT)))
 
 
+_THOUGHTS = re.compile(r"\A(?:\s*<think>.*?</think>)+", re.DOTALL)
+
+
+def without_thoughts(text: str) -> str | None:
+    """An answer without the reasoning that some models write before it; None if it was cut off while reasoning.
+
+    >>> without_thoughts("<think>Hm.</think> Yes."), without_thoughts("<think>Hm."), without_thoughts("Yes.")
+    ('Yes.', None, 'Yes.')
+    """
+    answer = _THOUGHTS.sub("", text).strip()
+    return None if answer.startswith("<think>") else answer
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One question.

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from cda.files.paths import is_reserved, user_path
+from cda.llm.money import Price
 from cda.recipe.discovery import DiscoverSection
 from cda.recipe.scoring import Kind, ScoreSection, kind_of
 from cda.recipe.train import SEEDS, training_seeds
@@ -196,13 +197,6 @@ class SynthesizeSection(_Section):
     """More failed rewrites than this stops the run."""
 
 
-class PriceSection(_Section):
-    """Dollars for a million tokens."""
-
-    input: Annotated[float, Field(ge=0)]
-    output: Annotated[float, Field(ge=0)]
-
-
 class LlmSection(_Section):
     """Any endpoint that speaks the OpenAI API."""
 
@@ -231,7 +225,7 @@ class LlmSection(_Section):
     ask_failures_again: bool = False
     """Ask once more what an earlier run was refused, filtered or cut off. These failures are kept beside the answers; all
     others, such as a server that broke off, are asked again in any case."""
-    prices: dict[str, PriceSection] = {}
+    prices: dict[str, Price] = {}
     """By model; without one for `model`, no cost can be foretold or limited."""
     budget_usd: Annotated[float, Field(gt=0)] | None = None
     """Stop before this is spent; everything answered so far is kept."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from cda.report.numbers import duration
 from cda.report.tables import Table
 from cda.results.facts import RunFacts, StageRun
 
 
 def time_table(stages: Mapping[str, StageRun]) -> Table | None:
     """How long each stage took; None without stages."""
-    rows = [(name, _duration(one.seconds), one.finished) for name, one in stages.items()]
+    rows = [(name, duration(one.seconds), one.finished) for name, one in stages.items()]
     if not rows:
         return None
     return Table("Time of each stage, wall clock", ("stage", "took", "finished (UTC)"), tuple(rows))
@@ -64,9 +65,3 @@ def _dollars(value: float | None) -> str:
     if value is None:
         return "no price given"
     return f"${value:,.2f}" if value >= 0.1 or value == 0 else f"${value:.2g}"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cda.inert import clipped as clipped
 from cda.inert import inert as inert
 from cda.inert import visible as visible
@@ -91,6 +93,26 @@ def decimals(estimate: Estimate) -> str:
     """A number between −1 and 1 (AUC, r, alpha) with its interval."""
     numbers = (f"{number:.2f}".replace("-", MINUS) for number in (estimate.value, estimate.low, estimate.high))
     return "{} [{}, {}]".format(*numbers)
+
+
+def duration(seconds: float) -> str:
+    """A time in the unit that suits it.
+
+    >>> duration(42), duration(600), duration(9000)
+    ('42 s', '10 min', '2.5 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in running text; at least one.
+
+    >>> listed(["a"]), listed(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def excludes_zero(estimate: Estimate) -> bool:

@@ -28,7 +28,6 @@ from cda.records import Exclusions
 from cda.resources.artifacts import shown_path
 from cda.resources.llm_access import LlmAccess
 from cda.rewriting.asked import LLMRewriter, Rewriter
-from cda.rewriting.fidelity import GateRules
 from cda.rewriting.gate import Gated
 from cda.run import file_fingerprint, fingerprint
 
@@ -53,12 +52,11 @@ def model_source(section: ModelSection) -> str:
 def rewriter(synthesize: SynthesizeSection, biases: Sequence[Bias], seed: int, llm: LlmAccess) -> Rewriter:
     """A run's rewriter, LLM or rules; the same fidelity gate checks both."""
     gate = synthesize.gate
-    rules = GateRules(words_within=gate.words_within)
     if not llm.settings.used_for(synthesize.by):
         by_rules = RuleRewriter(seed)
-        return Gated(by_rules, None, gate.ask_again, rules, biases) if gate.on else by_rules
+        return Gated(by_rules, None, gate.ask_again, gate.words_within, biases) if gate.on else by_rules
     writes = LLMRewriter(llm.client(), synthesize.show_prompt, told=llm.prompts.rewrite)
-    return Gated(writes, llm.labeller(), gate.ask_again, rules, biases) if gate.on else writes
+    return Gated(writes, llm.labeller(), gate.ask_again, gate.words_within, biases) if gate.on else writes
 
 
 def prompt_settings(prompts: Prompts, *kinds: Literal["label", "rewrite", "judge"]) -> dict[str, object]:

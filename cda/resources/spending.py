@@ -11,6 +11,7 @@ from cda.launch import say
 from cda.llm.money import Estimate, Price, estimate
 from cda.recipe.load import Consent
 from cda.recipe.schema import LlmSection
+from cda.report.numbers import duration
 
 _SECONDS_PER_CALL = 5.0
 
@@ -42,7 +43,7 @@ def sentence(planned: Planned, llm: LlmSection) -> str:
         else f"about ${cost.dollars:,.2f}"
     )
     time = (
-        "within a day" if llm.mode == "batch" else f"about {_duration(cost.seconds)} at {_SECONDS_PER_CALL:g} s a call"
+        "within a day" if llm.mode == "batch" else f"about {duration(cost.seconds)} at {_SECONDS_PER_CALL:g} s a call"
     )
     calls = f"about {planned.calls:,} calls of {llm.model}, more where answers have to be asked for again"
     return f"{planned.what}: {calls}; {tokens}: {dollars}, {time}"
@@ -100,11 +101,10 @@ def _check_budget(steps: Sequence[tuple[LlmSection, Planned]], dollars: float | 
 
 def price_of(llm: LlmSection) -> Price | None:
     """Price of the recipe's model, where one is given; half of it in batch mode, as OpenAI charges."""
-    section = llm.prices.get(llm.model or "")
-    if section is None:
-        return None
-    share = 0.5 if llm.mode == "batch" else 1.0
-    return Price(share * section.input, share * section.output)
+    price = llm.prices.get(llm.model or "")
+    if price is None or llm.mode != "batch":
+        return price
+    return Price(input=price.input / 2, output=price.output / 2)
 
 
 def _is_free(llm: LlmSection) -> bool:
@@ -131,9 +131,3 @@ def _cost(planned: Planned, llm: LlmSection) -> Estimate:
         planned.calls, planned.input_tokens, planned.output_tokens, price_of(llm), llm.concurrency, llm.requests_per_minute,
         _SECONDS_PER_CALL,
     )  # fmt: skip
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -6,7 +6,8 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 
-_THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
+from cda.llm.protocol import without_thoughts
+
 _TAIL_CHARACTERS = 20_000  # answers are short; what stands before the end is not read
 _WORDS = {"yes": True, "no": False}
 
@@ -24,14 +25,8 @@ def parse_answers(text: str | None, names: Sequence[str]) -> dict[str, bool] | N
     >>> parse_answers("Response 1: yes, I think.", ["response_1"]) is None
     True
     """
-    own = own_words(text or "")[-_TAIL_CHARACTERS:]
+    own = (without_thoughts(text or "") or "")[-_TAIL_CHARACTERS:]
     return _from_json(own, names) if own.rstrip("`").rstrip().endswith("}") else _from_lines(own, names)
-
-
-def own_words(text: str) -> str:
-    """An answer without the thoughts before it; empty if it was cut off while thinking."""
-    own = _THOUGHTS.sub("", text).strip()
-    return "" if own.startswith("<think>") else own
 
 
 def closing_object(text: str) -> dict[str, object] | None:

@@ -18,6 +18,15 @@ from cda.stats.drift import DEFAULT_LIMITS, Limit
 
 Check = Literal["identical", "refusal", "answer", "language", "words", "list_lines", "flipped", "drift", "other_bias"]
 ENFORCED: frozenset[Check] = frozenset({"identical", "refusal", "answer", "language", "words", "list_lines", "flipped"})
+"""Checks that reject a rewrite; everything else that is found is only counted."""
+WORDS_WITHIN = 0.35
+"""Largest change of the word count, as a share of the original's. Rewriters are told 15%, and overshoot. Not looked at if words
+are the bias's treatment."""
+_WORDS_SLACK = 10
+"""A change of so many words always passes, for the sake of short responses."""
+_MIN_OVERLAP = 0.1
+"""Least share of content words that the two texts have in common, of the text that has fewer. Not looked at if the choice of
+words is the bias's treatment (jargon): short responses then keep none."""
 NOT_FLIPPED = "attribute not flipped"
 SO_ALREADY = "the measure finds the original as it should become"
 _REFUSAL = re.compile(
@@ -40,73 +49,51 @@ _STEM_LETTERS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Violation:
     """One thing wrong with a rewrite, in words short enough to be counted."""
 
     check: Check
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class GateRules:
-    """What is rejected, and from where on. Everything else that is found is only counted.
-
-    Attributes:
-        enforced: Checks that reject. An unmodified text is rejected whatever stands here.
-        words_within: Largest change of the word count, as a share of the original's: 0.35 where the rewriter was told 15%,
-            since rewriters overshoot. Not looked at where words are the bias's treatment.
-        words_slack: A change of so many words always passes, for the sake of short responses.
-        min_overlap: Least share of content words that the two texts have in common, of the text that has fewer. Not
-            looked at where the choice of words is the bias's treatment (jargon): short responses then keep none.
-    """
-
-    enforced: frozenset[Check] = ENFORCED
-    words_within: float = 0.35
-    words_slack: int = 10
-    min_overlap: float = 0.1
-
-
-DEFAULT_RULES = GateRules()
-
-
-def findings(
+def violations(
     request: RewriteRequest,
     text: str,
     bias: Bias,
     *,
-    rules: GateRules = DEFAULT_RULES,
+    words_within: float = WORDS_WITHIN,
     others: Sequence[Bias] = (),
     relabelled: bool | Literal["measure"] | None = "measure",
-) -> list[Finding]:
+) -> list[Violation]:
     """Everything wrong with a rewrite, enforced or not, the gravest first.
 
     Args:
         request: The original, the direction, and the response it stands beside, where the bias is relative to one.
         text: The rewrite.
-        bias: What was to be added or removed; its `treatment` may change, its `limits` replace the rules' own.
-        rules: Thresholds.
+        bias: What was to be added or removed; its `treatment` may change, its `limits` replace those here.
+        words_within: Largest change of the word count, as a share.
         others: Biases whose measured labels are to stay as they are.
         relabelled: Whether the rewrite exhibits the bias by somebody's label (None: it could not be read); `measure`
             judges by the bias's own measure, and by nothing where it has none.
     """
     if any(one is not None and is_unchanged(text, one, bias) for one in (request.response, request.reference)):
-        return [Finding("identical", "unchanged")]
-    found: list[Finding] = []
+        return [Violation("identical", "unchanged")]
+    found: list[Violation] = []
     if is_refusal(text, request.response):
-        found.append(Finding("refusal", "refusal"))
+        found.append(Violation("refusal", "refusal"))
     if not same_language(request.response, text):
-        found.append(Finding("language", "in another language"))
-    elif answers_instead(request.response, text, 0.0 if _rewords(bias) else rules.min_overlap):
-        found.append(Finding("answer", "answers instead of editing"))
-    if not _words_within(request.response, text, bias, rules):
-        found.append(Finding("words", "word count beyond the limit"))
+        found.append(Violation("language", "in another language"))
+    elif answers_instead(request.response, text, 0.0 if _rewords(bias) else _MIN_OVERLAP):
+        found.append(Violation("answer", "answers instead of editing"))
+    if not _words_within(request.response, text, bias, words_within):
+        found.append(Violation("words", "word count beyond the limit"))
     if not _list_lines_within(request.response, text, bias):
-        found.append(Finding("list_lines", "list lines changed"))
+        found.append(Violation("list_lines", "list lines changed"))
     if reason := not_flipped(request, text, bias, relabelled):
-        found.append(Finding("flipped", reason))
-    found += [Finding("drift", f"drift in {name}") for name in drifted(request.response, text, bias)]
+        found.append(Violation("flipped", reason))
+    found += [Violation("drift", f"drift in {name}") for name in drifted(request.response, text, bias)]
     return found + [
-        Finding("other_bias", f"changed {name}") for name in changed_biases(request.response, text, bias, others)
+        Violation("other_bias", f"changed {name}") for name in changed_biases(request.response, text, bias, others)
     ]
 
 
@@ -190,7 +177,7 @@ def not_flipped(
     """Return why the rewrite does not have the attribute as asked for; None if it has, or if nothing can tell.
 
     By the measure an attribute counts as flipped only if the original is on one side of the threshold and the rewrite on
-    the other. Arguments as in `findings`.
+    the other. Arguments as in `violations`.
     """
     adding = request.direction == "add"
     ratio = bias.min_words_of_chosen
@@ -211,14 +198,14 @@ def not_flipped(
     return None if bias.shows(text) == adding else NOT_FLIPPED
 
 
-def _words_within(original: str, text: str, bias: Bias, rules: GateRules) -> bool:
+def _words_within(original: str, text: str, bias: Bias, words_within: float) -> bool:
     if "words" in bias.treatment:
         return True
     if "words" in bias.limits:
         limit = _limit(bias.limits["words"])
         return limit is None or _holds(limit, "words", original, text, bias)
     before, after = n_words(original), n_words(text)
-    return abs(after - before) <= max(rules.words_within * before, rules.words_slack)
+    return abs(after - before) <= max(words_within * before, _WORDS_SLACK)
 
 
 def _list_lines_within(original: str, text: str, bias: Bias) -> bool:

@@ -11,7 +11,7 @@ from cda.biases import Bias
 from cda.records import Rewrite, RewriteRequest
 from cda.results.facts import GateCounts
 from cda.rewriting.asked import Labeller, Resampling, Rewriter
-from cda.rewriting.fidelity import DEFAULT_RULES, Finding, GateRules, findings, not_flipped
+from cda.rewriting.fidelity import ENFORCED, WORDS_WITHIN, Violation, not_flipped, violations
 
 
 @dataclass
@@ -22,7 +22,7 @@ class Gated:
         rewriter: Writes. Asked again only where it can give another answer (`Resampling`).
         labeller: Labels rewrites of biases that are labelled by asking; None goes by the bias's measure.
         n_repeats: Further answers asked for after a failure.
-        rules: What is rejected.
+        words_within: Largest change of the word count, as a share.
         others: Biases whose measured labels are looked after.
         counts: What was found, by bias, since this gate was made: see `report`.
     """
@@ -30,7 +30,7 @@ class Gated:
     rewriter: Rewriter
     labeller: Labeller | None = None
     n_repeats: int = 2
-    rules: GateRules = DEFAULT_RULES
+    words_within: float = WORDS_WITHIN
     others: Sequence[Bias] = ()
     counts: dict[str, _Counts] = field(default_factory=dict, init=False)
 
@@ -80,14 +80,16 @@ class Gated:
     ) -> list[Rewrite]:
         """Each rewrite, or why it is rejected. Only what passes everything else is labelled, since that costs a call."""
         gated = list(written)
-        reported: dict[int, list[Finding]] = {}
+        reported: dict[int, list[Violation]] = {}
         asks = self.labeller is not None and bias.label_by == "ask"
         for row, (request, rewrite) in enumerate(zip(requests, written, strict=True)):
             if rewrite.text is None:
                 continue
             label: bool | Literal["measure"] = request.direction == "add" if asks else "measure"
-            found = findings(request, rewrite.text, bias, rules=self.rules, others=self.others, relabelled=label)
-            gated[row], reported[row] = self._decided(rewrite, found), found
+            found = violations(
+                request, rewrite.text, bias, words_within=self.words_within, others=self.others, relabelled=label
+            )
+            gated[row], reported[row] = _decided(rewrite, found), found
         passed = [row for row, rewrite in enumerate(gated) if rewrite.text is not None]
         if self.labeller is not None and asks and passed:
             prompts = [requests[row].prompt for row in passed]
@@ -95,8 +97,8 @@ class Gated:
             for row, relabelled in zip(passed, labels, strict=True):
                 reason = not_flipped(requests[row], gated[row].text or "", bias, relabelled)
                 if reason:
-                    reported[row].append(Finding("flipped", reason))
-                    gated[row] = self._decided(gated[row], [Finding("flipped", reason)])
+                    reported[row].append(Violation("flipped", reason))
+                    gated[row] = _decided(gated[row], [Violation("flipped", reason)])
         for row, rewrite in enumerate(gated):
             if rewrite.text is None:
                 counts.rejected[rewrite.reason or "no text"] += 1
@@ -105,12 +107,10 @@ class Gated:
                 counts.found.update(one.reason for one in reported[row])
         return gated
 
-    def _decided(self, rewrite: Rewrite, found: Sequence[Finding]) -> Rewrite:
-        """The rewrite, or the reason of its gravest enforced finding."""
-        for one in found:
-            if one.check in self.rules.enforced or one.check == "identical":
-                return Rewrite(None, one.reason)
-        return rewrite
+
+def _decided(rewrite: Rewrite, found: Sequence[Violation]) -> Rewrite:
+    """The rewrite, or the reason of its gravest enforced finding."""
+    return next((Rewrite(None, one.reason) for one in found if one.check in ENFORCED), rewrite)
 
 
 @dataclass

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cda.inert import without_turns
-from cda.llm.protocol import LLM, Request, fenced
+from cda.llm.protocol import LLM, Request, fenced, without_thoughts
 from cda.records import Exclusions, Prompt, count_reasons, prompt_text, user_prompt
 
 Kind = Literal["opinion", "technical"]
@@ -34,7 +34,6 @@ _ANSWER_SYSTEM = (
     "You are an assistant in a chat. Answer the user's message in the user's language, as you would answer anybody."
 )
 _MARK = re.compile(r"\A\s*(?:[-*•]|\d{1,3}[.):])?\s*")
-_THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +122,7 @@ def question_request(topic: str, kind: Kind, n_questions: int, sample: int = 0) 
 
 def parse_questions(text: str | None) -> list[str]:
     """Questions of an answer: those of its JSON, else its lines, list marks off; what ends otherwise is left to be counted."""
-    own = _THOUGHTS.sub("", text or "").strip()
+    own = without_thoughts(text or "") or ""
     fence = re.fullmatch(r"```\w*\n(.*)\n```", own, re.DOTALL)
     own = fence[1] if fence else own
     try:
@@ -143,8 +142,8 @@ def baseline_responses(queries: Sequence[str] | Sequence[Prompt], llm: LLM) -> t
     found: list[Answered | None] = [None] * len(prompts)
     reasons: list[str] = []
     for position, completion in llm.answers(_answer_requests(prompts), "answering the queries", len(prompts)):
-        text = _THOUGHTS.sub("", completion.text or "").strip()
-        if not text or text.startswith("<think>"):
+        text = without_thoughts(completion.text or "")
+        if not text:
             reasons.append(f"no baseline response: {completion.reason or 'empty answer'}")
         else:
             found[position] = Answered(prompts[position], text)

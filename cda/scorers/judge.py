@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from cda.arrays import FloatArray
 from cda.errors import LLMError
 from cda.llm.counted import AnsweredBy
-from cda.llm.protocol import LLM, Completion, Request, fenced
+from cda.llm.protocol import LLM, Completion, Request, fenced, without_thoughts
 from cda.prompts import JudgePrompt, ours
 from cda.prompts.load import filled, with_sentences
 from cda.records import Prompt, content_id, count_reasons, prompt_id, prompt_text
@@ -118,7 +118,6 @@ _CHOICES = {"1": "1 if the first answer is better", "2": "2 if the second is", "
 """A tie is 0 there, because a digit is one token to every tokenizer."""
 _VALUES = {"1": 1.0, "2": -1.0, "tie": 0.0}
 """Preference for the text that was shown first."""
-_THOUGHTS = re.compile(r"\A\s*<think>.*?(</think>|\Z)", re.DOTALL)
 _NO_LETTER = re.compile(r"[\W_]+")
 _CODE_DIGITS = 8
 
@@ -279,7 +278,7 @@ def parse_verdict(answer: str | None, code: str | None = None, reasons: Reasons 
     >>> parse_verdict("It ends so:\\nVerdict: 1", "0c4f91ab"), parse_verdict("**Verdict 0c4f91ab: 2**", "0c4f91ab")
     (None, '2')
     """
-    own = _THOUGHTS.sub("", answer or "")
+    own = without_thoughts(answer or "") or ""
     lines = [line for line in map(_skeleton, own.splitlines()) if line]
     verdicts = {f"verdict{code or ''}{one}": one for one in ("1", "2", "tie")}
     return verdicts.get(lines[0 if reasons == "after" else -1]) if lines else None

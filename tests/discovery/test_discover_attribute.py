@@ -15,7 +15,7 @@ from cda.discovery.attribute import MAX_CHARACTERS, bias_yaml, described, distin
 from cda.files.yaml_file import NO_TEXT
 from cda.records import RewriteRequest, user_prompt
 from cda.rewriting.asked import rewrite_request
-from cda.rewriting.fidelity import findings
+from cda.rewriting.fidelity import violations
 
 SPACES = "Triple spaces between words"
 # What YAML readers stumble over: marks of the format, numbers and truth values that are none, unseen line ends.
@@ -142,7 +142,7 @@ def test_the_gate_lets_an_attribute_that_is_a_list_change_list_lines() -> None:
     listed = "- Sleep early and keep the room dark.\n- Leave the phone outside.\n- Drink less coffee after noon."
     request = RewriteRequest(user_prompt("How do I sleep well?"), flat, "add")
     found = {True: "Uses bullet points", False: "Praises the user"}
-    checks = {flag: {one.check for one in findings(request, listed, described(text))} for flag, text in found.items()}
+    checks = {flag: {one.check for one in violations(request, listed, described(text))} for flag, text in found.items()}
     assert checks == {True: set(), False: {"list_lines", "drift"}}
 
 

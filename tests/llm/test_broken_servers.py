@@ -93,7 +93,7 @@ def test_an_answer_that_broke_off_is_asked_for_again_and_every_try_is_paid(
     replies = iter([changed(choice={"finish_reason": "error"}), changed(choices=[]), said("The whole.")])
     url = speak(lambda _: next(replies))
     with Cache(tmp_path / "cache.sqlite") as cache:
-        budgeted = Budgeted(client(url), Price(1.0, 1.0), 1.0)
+        budgeted = Budgeted(client(url), Price(input=1.0, output=1.0), 1.0)
         (found,) = complete(CachedLLM(budgeted, cache, pauses_s=(0.0, 0.0)), [QUESTION], "asking")
     assert found == Completion("The whole.", None, 21, 9)
     assert budgeted.n_calls == 3 and budgeted.spent_usd == pytest.approx(30e-6)
@@ -305,7 +305,7 @@ def test_the_set_aside_of_a_question_with_a_schema_covers_a_second_call(speak: C
     n_calls = 0
     plain = Request("s" * 50, "u" * 50)
     asked = replace(plain, schema={"type": "object", "required": ["label"]})
-    price = Price(1.0, 1.0)
+    price = Price(input=1.0, output=1.0)
 
     def answer(_: dict[str, Any]) -> Reply:
         nonlocal n_calls
@@ -357,7 +357,9 @@ def test_tokens_of_batch_answers_that_were_no_use_are_paid_and_counted(tmp_path:
 
     asked = [QUESTION, Request("s", "v", {"type": "object", "properties": {}}, "plain")]
     with Lapsing() as server, Cache(tmp_path / "cache.sqlite") as cache:
-        llm = BatchLLM(client(server.url), cache, sleep=lambda _: None, first_pause_s=0.0, price=Price(1e6, 1e6))
+        llm = BatchLLM(
+            client(server.url), cache, sleep=lambda _: None, first_pause_s=0.0, price=Price(input=1e6, output=1e6)
+        )
         found = complete(llm, asked, "asking")
         assert server.seen.batched.total() == 4
     assert all(one.text for one in found)

@@ -253,7 +253,7 @@ def test_samples_keep_their_seeds_when_they_are_asked_again(start: Starter, tmp_
 
 
 def test_dollars_are_counted(start: Starter, tmp_path: Path) -> None:
-    llm = batch_llm(start(), tmp_path, price=Price(1e6, 1e6))
+    llm = batch_llm(start(), tmp_path, price=Price(input=1e6, output=1e6))
     found = complete(llm, questions(4), "asking")
     assert llm.spent_usd == sum(one.input_tokens + one.output_tokens for one in found) > 0
 

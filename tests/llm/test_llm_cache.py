@@ -160,7 +160,7 @@ def test_closing_early_keeps_what_was_answered(path: Path) -> None:
 
 
 def test_a_budget_stops_calls_and_not_the_cache(path: Path) -> None:
-    stub, price, users = Stub(), Price(1.0, 10.0), list(range(100))
+    stub, price, users = Stub(), Price(input=1.0, output=10.0), list(range(100))
     with Cache(path) as cache, pytest.raises(LLMError, match="budget"):
         complete(CachedLLM(Budgeted(stub, price, 0.002), cache), asked(*users), "asking")
     n_first = stub.calls.total()
@@ -175,7 +175,7 @@ def test_a_budget_stops_calls_and_not_the_cache(path: Path) -> None:
 
 def test_the_bar_shows_hits_and_dollars_once(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Cache(path) as cache:
-        llm = CachedLLM(Budgeted(Stub(), Price(1e5, 0)), cache)
+        llm = CachedLLM(Budgeted(Stub(), Price(input=1e5, output=0)), cache)
         complete(llm, asked(*range(3)), "first")
         complete(llm, asked(*range(5)), "second")
     shown = capsys.readouterr().err

@@ -38,7 +38,7 @@ def _asked(tally: Tally, price: Price | None, n: int = 4) -> list[Completion]:
 
 def test_counts_what_was_asked_and_what_was_there() -> None:
     tally = Tally()
-    assert _asked(tally, Price(10.0, 100.0)) == list(ANSWERS)
+    assert _asked(tally, Price(input=10.0, output=100.0)) == list(ANSWERS)
     assert (tally.asked, tally.cached, tally.unusable, tally.uncounted) == (3, 1, 1, 1)
     assert (tally.input_tokens, tally.output_tokens) == (150, 10)
     assert tally.dollars == pytest.approx((150 * 10 + 10 * 100) / 1e6)
@@ -53,10 +53,10 @@ def test_no_price_no_dollars() -> None:
 
 def test_a_stage_counts_its_own() -> None:
     tally = Tally()
-    _asked(tally, Price(10.0, 100.0), 1)
+    _asked(tally, Price(input=10.0, output=100.0), 1)
     earlier = replace(tally)
     assert tally.since(earlier) == {}
-    _asked(tally, Price(10.0, 100.0), 2)
+    _asked(tally, Price(input=10.0, output=100.0), 2)
     found = tally.since(earlier)
     assert (found["asked"], found["cached"], found["input_tokens"]) == (1, 1, 100)
     assert found["dollars"] == pytest.approx(0.002)

@@ -19,7 +19,7 @@ from cda.errors import LLMError
 from cda.llm.money import Budgeted, Estimate, Price, Purse, estimate, request_tokens, tokens_of
 from cda.llm.protocol import Completion, Request, complete
 
-PRICE = Price(1.25, 5.0)
+PRICE = Price(input=1.25, output=5.0)
 TOKENS_PER_WORD = 1.3
 INSTRUCTION_TOKENS = 100
 
@@ -66,7 +66,7 @@ def test_25000_imdb_reviews_rewritten_twice_cost_what_rate_paid() -> None:
 def test_time_is_that_of_the_calls_or_of_the_limit_whichever_is_longer() -> None:
     assert estimate(1000, 1, 1, None, 10, None, 2.0) == Estimate(None, 200.0)
     assert estimate(1000, 1, 1, None, 10, 100, 2.0) == Estimate(None, 600.0)
-    assert estimate(1000, 1, 1, Price(0, 0), 10, 6000, 2.0) == Estimate(0.0, 200.0)
+    assert estimate(1000, 1, 1, Price(input=0, output=0), 10, 6000, 2.0) == Estimate(0.0, 200.0)
     assert estimate(3, 1, 1, None, 100, None, 2.0).seconds == 2.0
     assert estimate(0, 1, 1, PRICE, 100, None, 2.0) == Estimate(0.0, 0.0)
 
@@ -127,7 +127,9 @@ def most_of(request: Request, price: Price) -> float:
 
 def test_askers_with_one_purse_share_what_is_spent() -> None:
     purse = Purse()
-    cheap, dear = (Budgeted(Stub(name=str(price)), price, None, purse) for price in (PRICE, Price(2.5, 10.0)))
+    cheap, dear = (
+        Budgeted(Stub(name=str(price)), price, None, purse) for price in (PRICE, Price(input=2.5, output=10.0))
+    )
     alone = Budgeted(Stub(), PRICE)
     complete(cheap, [Request("s", str(number)) for number in range(6)], "asking")
     complete(dear, [Request("s", str(number)) for number in range(3)], "asking")

@@ -113,7 +113,7 @@ def test_candidates_pass_through_budget_and_cache(serve: Callable[[Answer], str]
     client = OpenAIClient("m", base_url=url, max_tokens=1_000_000)
     # A million tokens would cost $10, and the budget is a cent: what is set aside is one token.
     with Cache(tmp_path / "answers.sqlite") as cache:
-        llm = CachedLLM(Budgeted(client, Price(1.0, 10.0), 0.01), cache)
+        llm = CachedLLM(Budgeted(client, Price(input=1.0, output=10.0), 0.01), cache)
         found = [complete(llm, [ASKED, ASKED], "asking") for _ in range(2)]
     assert [[one.logprobs for one in both] for both in found] == [[READ, READ], [READ, READ]]
     assert [[one.cached for one in both] for both in found] == [[False, True], [True, True]]

@@ -11,13 +11,12 @@ from cda.biases import load_bias as load
 from cda.records import RewriteRequest, user_prompt
 from cda.rewriting.fidelity import (
     ENFORCED,
-    GateRules,
     answers_instead,
     content_overlap,
-    findings,
     is_refusal,
     not_flipped,
     same_text,
+    violations,
 )
 from cda.stats.drift import DEFAULT_LIMITS
 
@@ -43,7 +42,7 @@ def checks(bias: str | Bias, original: str, text: str, direction: str = "add", *
     reference = options.pop("reference", None)
     request = RewriteRequest(PROMPT, original, direction, reference)  # type: ignore[arg-type]
     one = load_bias(bias) if isinstance(bias, str) else bias
-    return {found.check: found.reason for found in findings(request, text, one, **options)}  # type: ignore[arg-type]
+    return {found.check: found.reason for found in violations(request, text, one, **options)}  # type: ignore[arg-type]
 
 
 def enforced(found: dict[str, str]) -> dict[str, str]:
@@ -164,7 +163,9 @@ def test_words_are_kept_within_a_third_but_for_the_treatment_and_the_bias_file()
     assert "words" in checks(changed("length", treatment=["sentences"]), PLAIN, double)
     assert "words" not in checks(changed("jargon", limits={"words": None}), PLAIN, double)
     assert "words" in checks(changed("jargon", limits={"words": {"ratio": 1.01}}), PLAIN, f"{PLAIN} Good luck.")
-    assert "words" in checks("jargon", PLAIN, f"{PLAIN} Good luck.", rules=GateRules(words_within=0.01, words_slack=0))
+    eleven_more = f"{PLAIN} Good luck to you and to everybody who is with you."
+    assert "words" not in checks("jargon", PLAIN, eleven_more)
+    assert "words" in checks("jargon", PLAIN, eleven_more, words_within=0.01)
 
 
 def test_list_lines_are_kept_unless_they_are_the_treatment() -> None:
@@ -212,11 +213,11 @@ def test_drift_is_reported_and_does_not_reject() -> None:
     found = checks("sycophancy", PLAIN, text)
     assert enforced(found) == {}
     request = RewriteRequest(PROMPT, PLAIN, "add")
-    reasons = {one.reason for one in findings(request, text, load_bias("sycophancy")) if one.check == "drift"}
+    reasons = {one.reason for one in violations(request, text, load_bias("sycophancy")) if one.check == "drift"}
     assert {"drift in bold", "drift in exclamations"} <= reasons
     assert reasons <= {f"drift in {name}" for name in DEFAULT_LIMITS}
     lifted = changed("sycophancy", limits={"words": None, "bold": {"difference": 1}, "exclamations": None})
-    assert not {one.reason for one in findings(request, text, lifted)} & {"drift in bold", "drift in exclamations"}
+    assert not {one.reason for one in violations(request, text, lifted)} & {"drift in bold", "drift in exclamations"}
 
 
 def test_other_biases_that_came_along_are_reported() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cda.biases import Bias
 from cda.biases import load_bias as load
 from cda.records import Prompt, Rewrite, RewriteRequest, user_prompt
-from cda.rewriting.fidelity import GateRules, same_text
+from cda.rewriting.fidelity import same_text
 from cda.rewriting.gate import Gated
 
 load_bias = cache(load)
@@ -136,14 +136,6 @@ def test_what_accepted_rewrites_drifted_in_is_counted() -> None:
     assert gated.report(load_bias("jargon")).asked == 0
 
 
-def test_what_is_enforced_can_be_chosen() -> None:
-    rules = GateRules(enforced=frozenset({"flipped", "drift"}))
-    loud = LISTED + " Well done!!!"
-    assert Gated(Scripted([loud]), rules=rules).rewrite(requests(), load_bias("structure")) == [
-        Rewrite(None, "drift in exclamations")
-    ]
-
-
 @settings(deadline=None, derandomize=True, max_examples=150)
 @given(
     written=st.lists(
@@ -154,19 +146,15 @@ def test_what_is_enforced_can_be_chosen() -> None:
         max_size=4,
     ),
     n_repeats=st.integers(0, 3),
-    enforced=st.sets(
-        st.sampled_from(["identical", "refusal", "answer", "language", "words", "list_lines", "flipped", "drift"])
-    ),
     bias=st.sampled_from(["structure", "jargon", "sycophancy", "vagueness", "length"]),
     label=st.sampled_from([True, False, None, "measure"]),
     direction=st.sampled_from(["add", "remove"]),
 )
 def test_no_path_gives_the_unmodified_text_back(
-    written: list[str | None], n_repeats: int, enforced: set[str], bias: str, label: object, direction: str
+    written: list[str | None], n_repeats: int, bias: str, label: object, direction: str
 ) -> None:
     labeller = None if label == "measure" else (lambda _, responses, __: [label] * len(responses))
-    rules = GateRules(enforced=frozenset(enforced))  # type: ignore[arg-type]
-    gated = Gated(Scripted(written), labeller, n_repeats, rules)  # type: ignore[arg-type]
+    gated = Gated(Scripted(written), labeller, n_repeats)  # type: ignore[arg-type]
     asked = [RewriteRequest(user_prompt("q"), TEXT, direction)]  # type: ignore[arg-type]
     (found,) = gated.rewrite(asked, load_bias(bias))
     assert (found.text is None) != (found.reason is None)
