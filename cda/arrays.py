@@ -1,8 +1,23 @@
-"""Types of arrays."""
+"""Arrays: their types, and the check with which every statistic begins."""
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import ArrayLike, NDArray
 
-FloatArray = npt.NDArray[np.float64]
+from cda.errors import DataError
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+
+def finite(values: ArrayLike, name: str = "values") -> FloatArray:
+    """The values as an array of floats.
+
+    Raises:
+        DataError: A value is NaN or infinite.
+    """
+    array = np.asarray(values, dtype=np.float64)
+    if bad := int((~np.isfinite(array)).sum()):
+        raise DataError(f"{bad} of {array.size} {name} are NaN or infinite")
+    return array

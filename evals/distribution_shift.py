@@ -32,9 +32,7 @@ from cda.features import n_words
 from cda.records import RewriteRequest, user_prompt
 from cda.results.effects import Effect
 from cda.stats.clustered import pooled_within_group_sd
-from cda.stats.covariates import conditional_effects, effect_slope
-from cda.stats.rate import Estimator
-from cda.stats.signed_contrasts import Contrasts, from_rewards
+from cda.stats.rate import Contrasts, Estimator, conditional_effects, effect_slope, from_rewards
 
 FloatArray = NDArray[np.float64]
 SEED = 20261121

@@ -36,8 +36,7 @@ from cda.features import measure, n_list_lines, n_words
 from cda.records import Triple, prompt_id
 from cda.results.audit import AuditResult
 from cda.results.base import load
-from cda.stats.rate import Estimand, effect
-from cda.stats.signed_contrasts import from_rewards
+from cda.stats.rate import Estimand, effect, from_rewards
 
 SEED, N_DRAWS = 20261123, 2000
 REWRITING, LEVEL_SD, NOISE_SD = 0.7, 1.0, 0.5

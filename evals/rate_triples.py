@@ -13,8 +13,7 @@ from outcome import DATA, Check, finish
 
 from cda.files.jsonl import read_jsonl
 from cda.results.base import Estimate
-from cda.stats.rate import effect, rate_effects, rewrite_effect
-from cda.stats.signed_contrasts import Contrasts, from_rewards
+from cda.stats.rate import Contrasts, effect, from_rewards, rate_effects, rewrite_effect
 
 KNOWN = {
     "length": {"ATT double": -0.00002, "ATU double": 0.00409, "ATE double": 0.00203, "ATE single": 0.01878, "ATE naive": 0.01406},

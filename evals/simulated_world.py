@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cda.stats.signed_contrasts import Contrasts, from_rewards
+from cda.stats.rate import Contrasts, from_rewards
 
 FloatArray = NDArray[np.float64]
 

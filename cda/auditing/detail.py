@@ -29,8 +29,7 @@ from cda.results.facts import Example
 from cda.rewriting.labels import exhibits
 from cda.stats.adjust import identify
 from cda.stats.bootstrap import bootstrap_mean
-from cda.stats.clustered import Resampling, same_in_all
-from cda.stats.direct import direct_contrast
+from cda.stats.clustered import Resampling, direct_contrast, same_in_all
 from cda.stats.drift import embedding_similarity, feature_drift, label_drift, measured
 
 Encode = Callable[[Sequence[str]], FloatArray]

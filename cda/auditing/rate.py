@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -20,9 +20,19 @@ from cda.results.rate import BiasRate, ConditionalEffects, Flips, RateEffects, R
 from cda.results.skew import TripleSkew
 from cda.scorers.compared import Compared, Comparison, Rewards
 from cda.stats.clustered import Resampling
-from cda.stats.covariates import conditional_effects, effect_slope, quantile_groups
-from cda.stats.rate import ESTIMATORS, Estimand, collect, rate_effects, unless
-from cda.stats.signed_contrasts import Contrasts, from_preferences, from_rewards
+from cda.stats.rate import (
+    ESTIMATORS,
+    Contrasts,
+    Estimand,
+    Wanted,
+    collect,
+    conditional_effects,
+    effect_slope,
+    from_preferences,
+    from_rewards,
+    quantile_groups,
+    rate_effects,
+)
 
 _UNSCALED = "training may have changed the spread of the rewards"
 
@@ -179,10 +189,10 @@ def _slope(
     """How much the effect changes with the words of the original, by every estimator; the naive one rests on no rewrite."""
     hundreds = np.array([n_words(one.original) for one in triples]) / 100
     name = "100 words of the original"
-    wanted: list[tuple[str, str, Callable[[], Effect]]] = []
+    wanted: list[Wanted] = []
     for by in ESTIMATORS:
-        found = partial(effect_slope, contrasts, hundreds, by, Resampling(rng(seed)), name)
-        wanted.append((f"slope per {name}", by, found if by == "naive" else unless(refused, "ATE", found)))
+        slope = partial(effect_slope, contrasts, hundreds, by, Resampling(rng(seed)), name)
+        wanted.append((f"slope per {name}", by, None if by == "naive" else refused.get("ATE"), slope))
     effects, missing = collect(wanted)
     return ConditionalEffects(effects=effects, not_estimated=missing)
 

@@ -20,7 +20,6 @@ from cda.discovery.records import PromptSamples, Proposals
 from cda.errors import DataError
 from cda.records import Exclusions
 
-BoolArray = NDArray[np.bool_]
 _PRIOR_DEGREES = 20.0
 
 

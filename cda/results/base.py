@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar, Generic, Literal, NamedTuple, TypeVar
@@ -69,6 +70,19 @@ class Estimate(Result):
     `correlation`, `alpha`, `cosine`, `standard deviations`, or the name of a feature in its own unit."""
     method: str
     """How the interval was made."""
+
+    @classmethod
+    def symmetric(
+        cls, value: float, half: float, *, n: int, n_prompts: int, unit: str, method: str, bound: float = math.inf
+    ) -> Estimate:
+        """`value` ± `half`, within ±`bound`."""
+        low, high = max(-bound, value - half), min(bound, value + half)
+        return cls(value=value, low=low, high=high, n=n, n_prompts=n_prompts, unit=unit, method=method)
+
+    def over(self, divisor: float, unit: str, method: str) -> Estimate:
+        """The same, divided by a positive number that is taken as known."""
+        value, low, high = self.value / divisor, self.low / divisor, self.high / divisor
+        return Estimate(value=value, low=low, high=high, n=self.n, n_prompts=self.n_prompts, unit=unit, method=method)
 
 
 class Test(Result):

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cda.arrays import FloatArray
+from cda.arrays import BoolArray, FloatArray
 from cda.records import Exclusions
 from cda.results.base import NOT_TRAINED, Estimate, Missing, PerScoring, Result, Test
 
@@ -105,9 +104,6 @@ class RewardSpread(Result):
     contrasts: ContrastRewards
     triples: dict[str, TripleRewards]
     """By bias."""
-
-
-BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

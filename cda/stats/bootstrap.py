@@ -1,4 +1,4 @@
-"""How many independent rows the rows of several prompts are worth."""
+"""Bootstrap over whole prompts, and how many independent rows the rows of several prompts are worth."""
 
 from __future__ import annotations
 
@@ -10,13 +10,149 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from cda.arrays import FloatArray
+from cda.arrays import FloatArray, finite
 from cda.errors import DataError
 from cda.results.base import Estimate
 
-_ROUNDING = 1e-12
+Method = Literal["percentile", "bca"]
+Statistic = Callable[[FloatArray], FloatArray]
+"""Column sums of many draws, shape (draws, k), to one value each, shape (draws,); NaN where it is undefined."""
+
+ROUNDING = 1e-12
+"""Relative size below which a spread, or the width of an interval, is a trace of rounding."""
+N_DRAWS = 10_000
+_MAX_BYTES = 4 << 20  # one chunk of draws; small enough to stay in the processor's cache
+_UNDEFINED_LIMIT = 0.01
 _PRIOR_PROMPTS = 4
 """Prompts in which all rows are alike, added to those seen: few prompts do not show how alike the rows of a prompt are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bootstrapped:
+    """A statistic with a 95% interval from resampled clusters.
+
+    Attributes:
+        value: The statistic of all rows.
+        low: Lower end of the interval. Equal to `high` where no draw differs: then there is no spread to resample,
+            and the caller should use an interval that keeps its width (Wilson's, Newcombe's).
+        high: Upper end of the interval.
+        standard_error: Standard deviation over the draws, in the unit of `value`.
+        n: Rows.
+        n_clusters: Clusters that were resampled.
+        n_undefined: Draws left out because the statistic is undefined there (a ratio whose denominators are all 0).
+        method: `percentile` or `bca`.
+    """
+
+    value: float
+    low: float
+    high: float
+    standard_error: float
+    n: int
+    n_clusters: int
+    n_undefined: int
+    method: Method
+
+    def estimate(self, unit: str) -> Estimate:
+        """The same as an `Estimate` of the given unit."""
+        method = f"prompt-clustered {'BCa ' if self.method == 'bca' else ''}bootstrap 95%"
+        return Estimate(
+            value=self.value,
+            low=self.low,
+            high=self.high,
+            n=self.n,
+            n_prompts=self.n_clusters,
+            unit=unit,
+            method=method,
+        )
+
+
+def bootstrap_mean(
+    values: ArrayLike,
+    clusters: Sequence[str],
+    rng: np.random.Generator,
+    *,
+    n_draws: int = N_DRAWS,
+    method: Method = "percentile",
+) -> Bootstrapped:
+    """Mean over rows, values of shape (n,), when whole clusters are drawn with replacement; see `bootstrap_sums`."""
+    column = finite(values)
+    columns = np.column_stack([column, np.ones(len(column))])
+    return bootstrap_sums(columns, clusters, mean_of_sums, rng, n_draws=n_draws, method=method)
+
+
+def bootstrap_sums(
+    columns: ArrayLike,
+    clusters: Sequence[str],
+    statistic: Statistic,
+    rng: np.random.Generator,
+    *,
+    n_draws: int = N_DRAWS,
+    method: Method = "percentile",
+) -> Bootstrapped:
+    """Any function of column sums (a ratio, a correlation, …) when whole clusters are drawn with replacement.
+
+    BCa follows Efron (1987), J. Am. Stat. Assoc. 82, 171–185, with the acceleration from leaving out one cluster at
+    a time; draws equal to the estimate count half towards the bias, as in scipy.
+
+    Args:
+        columns: Shape (n, k); the statistic sees their sums only.
+        clusters: Cluster of each row, such as its prompt. Length n.
+        statistic: Sums of shape (m, k) to values of shape (m,). It should not change when all sums are scaled alike.
+        rng: For the draws.
+        n_draws: Draws.
+        method: `percentile`, or `bca` (bias-corrected and accelerated).
+
+    Raises:
+        DataError: No rows, not finite, one cluster, or a statistic undefined for all rows or for over 1% of the draws.
+    """
+    rows = finite(columns)
+    if not rows.size:
+        raise DataError("no rows: values are empty, so nothing can be estimated")
+    if rows.ndim != 2 or len(rows) != len(clusters):
+        raise DataError(f"{rows.shape} values for {len(clusters)} clusters: one cluster for each row is needed")
+    sums = cluster_sums(rows, clusters)
+    if len(sums) < 2:
+        raise DataError(f"{len(rows)} rows of one prompt: the spread between prompts cannot be estimated from one")
+    value = float(statistic(sums.sum(axis=0, keepdims=True))[0])
+    if not np.isfinite(value):
+        raise DataError(f"the statistic is undefined on these {len(rows)} rows")
+    draws = statistic(_drawn_sums(sums, n_draws, rng))
+    defined = draws[np.isfinite(draws)]
+    n_undefined = n_draws - len(defined)
+    if n_undefined > _UNDEFINED_LIMIT * n_draws:
+        raise DataError(
+            f"the statistic is undefined in {n_undefined} of {n_draws} bootstrap draws: too few of the "
+            f"{len(sums)} prompts carry it for an interval"
+        )
+    tails = _bca_tails(value, defined, statistic(sums.sum(axis=0) - sums)) if method == "bca" else (0.025, 0.975)
+    low, high = np.quantile(defined, tails)
+    error = float(defined.std(ddof=1))
+    return Bootstrapped(value, float(low), float(high), error, len(rows), len(sums), n_undefined, method)
+
+
+def mean_of_sums(sums: FloatArray) -> FloatArray:
+    """First column's sum over the second's; the `Statistic` of a mean."""
+    return np.asarray(sums[:, 0] / sums[:, 1])
+
+
+def cluster_sums(rows: FloatArray, clusters: Sequence[str]) -> FloatArray:
+    """Sums of the rows of each cluster, in the order of the clusters' names: shape (n_clusters, k).
+
+    Rows are sorted before they are added, so that not even rounding depends on the order in which they came.
+    """
+    names = np.unique(np.asarray(clusters, dtype=str), return_inverse=True)[1]
+    order = np.lexsort((*rows.T[::-1], names))
+    starts = np.flatnonzero(np.diff(names[order], prepend=-1))
+    return np.asarray(np.add.reduceat(rows[order], starts, axis=0), dtype=np.float64)
+
+
+def clustered_error(influences: FloatArray, prompt_ids: Sequence[str]) -> float:
+    """Standard error of a sum of influences, shape (n,), whose prompts are independent.
+
+    The sandwich of Liang and Zeger (1986): influences summed within prompts, squared, with the factor G/(G − 1) for G prompts.
+    """
+    sums = cluster_sums(influences[:, None], prompt_ids)
+    return float(np.sqrt(len(sums) / (len(sums) - 1) * (sums**2).sum()))
 
 
 def effective_rows(values: ArrayLike, prompt_ids: Sequence[str]) -> float:
@@ -38,184 +174,13 @@ def effective_rows(values: ArrayLike, prompt_ids: Sequence[str]) -> float:
     sums, sizes = cluster_sums(np.column_stack([deviations, np.ones(n)]), prompt_ids).T
     prompts = n**2 / float((sizes**2).sum())
     spread = float((deviations**2).sum())
-    if len(sizes) in (1, n) or spread <= _ROUNDING * n * max(1.0, float(np.abs(rows).max()) ** 2):
+    if len(sizes) in (1, n) or spread <= ROUNDING * n * max(1.0, float(np.abs(rows).max()) ** 2):
         return prompts
     seen = float((sums**2).sum()) / (spread * n)  # one over the rows that these prompts show
     return (prompts + _PRIOR_PROMPTS) / (prompts * seen + _PRIOR_PROMPTS / prompts)
 
 
-Method = Literal["percentile", "bca"]
-Statistic = Callable[[FloatArray], FloatArray]
-"""Column sums of many draws, shape (draws, k), to one value each, shape (draws,); NaN where it is undefined."""
-
-N_DRAWS = 10_000
-MAX_BYTES = 4 << 20  # one chunk of draws; small enough to stay in the processor's cache
-_UNDEFINED_LIMIT = 0.01
-_LABEL = {"percentile": "prompt-clustered bootstrap 95%", "bca": "prompt-clustered BCa bootstrap 95%"}
-
-
-@dataclass(frozen=True, slots=True)
-class Bootstrapped:
-    """A statistic with a 95% interval from resampled clusters.
-
-    Attributes:
-        value: The statistic of all rows.
-        low: Lower end of the interval. Equal to `high` where no draw differs: then there is no spread to resample,
-            and the caller should use an interval that keeps its width (Wilson's, Newcombe's).
-        high: Upper end of the interval.
-        standard_error: Standard deviation over the draws, in the unit of `value`.
-        n: Rows.
-        n_clusters: Clusters that were resampled.
-        n_draws: Draws asked for.
-        n_undefined: Draws left out because the statistic is undefined there (a ratio whose denominators are all 0).
-        method: `percentile` or `bca`.
-    """
-
-    value: float
-    low: float
-    high: float
-    standard_error: float
-    n: int
-    n_clusters: int
-    n_draws: int
-    n_undefined: int
-    method: Method
-
-    def estimate(self, unit: str) -> Estimate:
-        """The same as an `Estimate` of the given unit."""
-        return Estimate(
-            value=self.value,
-            low=self.low,
-            high=self.high,
-            n=self.n,
-            n_prompts=self.n_clusters,
-            unit=unit,
-            method=_LABEL[self.method],
-        )
-
-
-def bootstrap_mean(
-    values: ArrayLike,
-    clusters: Sequence[str],
-    rng: np.random.Generator,
-    *,
-    n_draws: int = N_DRAWS,
-    method: Method = "percentile",
-    max_bytes: int = MAX_BYTES,
-) -> Bootstrapped:
-    """Mean over rows when whole clusters are drawn with replacement.
-
-    Args:
-        values: Shape (n,), any unit.
-        clusters: Cluster of each row, such as its prompt. Length n.
-        rng: For the draws.
-        n_draws: Draws.
-        method: `percentile`, or `bca` (bias-corrected and accelerated, jackknife over clusters).
-        max_bytes: Memory for one chunk of draws.
-
-    Raises:
-        DataError: No rows, a value that is not finite, or one cluster only.
-    """
-    column = _finite(values, "values")
-    return bootstrap_ratio(column, np.ones(len(column)), clusters, rng, n_draws, method, max_bytes)
-
-
-def bootstrap_ratio(
-    numerators: ArrayLike,
-    denominators: ArrayLike,
-    clusters: Sequence[str],
-    rng: np.random.Generator,
-    n_draws: int = N_DRAWS,
-    method: Method = "percentile",
-    max_bytes: int = MAX_BYTES,
-) -> Bootstrapped:
-    """Ratio of two sums over rows, Σ numerators / Σ denominators, when whole clusters are drawn.
-
-    Args:
-        numerators: Shape (n,).
-        denominators: Shape (n,), not negative; 0 for a row that is outside the ratio.
-        clusters: Cluster of each row. Length n.
-        rng: For the draws.
-        n_draws: Draws.
-        method: As in `bootstrap_mean`.
-        max_bytes: Memory for one chunk of draws.
-
-    Raises:
-        DataError: Denominators negative or all 0, one cluster only, or denominators 0 in over 1% of the draws.
-    """
-    top, bottom = _finite(numerators, "numerators"), _finite(denominators, "denominators")
-    if len(top) != len(bottom):
-        raise DataError(f"{len(top)} numerators and {len(bottom)} denominators: one each is needed")
-    if (bottom < 0).any():
-        raise DataError("a ratio of sums needs denominators that are not negative")
-    if len(bottom) and not bottom.any():
-        raise DataError("every denominator is 0: the ratio is undefined, nothing can be estimated")
-    columns = np.column_stack([top, bottom])
-    return bootstrap_sums(columns, clusters, _ratio, rng, n_draws=n_draws, method=method, max_bytes=max_bytes)
-
-
-def bootstrap_sums(
-    columns: ArrayLike,
-    clusters: Sequence[str],
-    statistic: Statistic,
-    rng: np.random.Generator,
-    *,
-    n_draws: int = N_DRAWS,
-    method: Method = "percentile",
-    max_bytes: int = MAX_BYTES,
-) -> Bootstrapped:
-    """Any function of column sums (a ratio, a correlation, …) when whole clusters are drawn with replacement.
-
-    BCa follows Efron (1987), J. Am. Stat. Assoc. 82, 171–185, with the acceleration from leaving out one cluster at
-    a time; draws equal to the estimate count half towards the bias, as in scipy.
-
-    Args:
-        columns: Shape (n, k); the statistic sees their sums only.
-        clusters: Cluster of each row. Length n.
-        statistic: Sums of shape (m, k) to values of shape (m,). It should not change when all sums are scaled alike.
-        rng: For the draws.
-        n_draws: Draws.
-        method: `percentile` or `bca`.
-        max_bytes: Memory for one chunk of draws.
-
-    Raises:
-        DataError: No rows, not finite, one cluster, or a statistic undefined for all rows or for over 1% of the draws.
-    """
-    rows = _finite(columns, "columns")
-    if rows.ndim != 2 or len(rows) != len(clusters):
-        raise DataError(f"{rows.shape} values for {len(clusters)} clusters: one cluster for each row is needed")
-    sums = cluster_sums(rows, clusters)
-    if len(sums) < 2:
-        raise DataError(f"{len(rows)} rows of one prompt: the spread between prompts cannot be estimated from one")
-    value = float(statistic(sums.sum(axis=0, keepdims=True))[0])
-    if not np.isfinite(value):
-        raise DataError(f"the statistic is undefined on these {len(rows)} rows")
-    draws = statistic(_drawn_sums(sums, n_draws, rng, max_bytes))
-    defined = draws[np.isfinite(draws)]
-    n_undefined = n_draws - len(defined)
-    if n_undefined > _UNDEFINED_LIMIT * n_draws:
-        raise DataError(
-            f"the statistic is undefined in {n_undefined} of {n_draws} bootstrap draws: too few of the "
-            f"{len(sums)} prompts carry it for an interval"
-        )
-    tails = _bca_tails(value, defined, statistic(sums.sum(axis=0) - sums)) if method == "bca" else (0.025, 0.975)
-    low, high = np.quantile(defined, tails)
-    error = float(defined.std(ddof=1))
-    return Bootstrapped(value, float(low), float(high), error, len(rows), len(sums), n_draws, n_undefined, method)
-
-
-def cluster_sums(rows: FloatArray, clusters: Sequence[str]) -> FloatArray:
-    """Sums of the rows of each cluster, in the order of the clusters' names: shape (n_clusters, k).
-
-    Rows are sorted before they are added, so that not even rounding depends on the order in which they came.
-    """
-    names = np.unique(np.asarray(clusters, dtype=str), return_inverse=True)[1]
-    order = np.lexsort((*rows.T[::-1], names))
-    starts = np.flatnonzero(np.diff(names[order], prepend=-1))
-    return np.asarray(np.add.reduceat(rows[order], starts, axis=0), dtype=np.float64)
-
-
-def _drawn_sums(sums: FloatArray, n_draws: int, rng: np.random.Generator, max_bytes: int) -> FloatArray:
+def _drawn_sums(sums: FloatArray, n_draws: int, rng: np.random.Generator) -> FloatArray:
     """Column sums of `n_draws` samples of whole clusters, shape (n_draws, k)."""
     n_clusters, n_columns = sums.shape
     # Rounded for the comparison only: 0.1 + 0.2 and 0.3 are one kind of cluster.
@@ -225,7 +190,7 @@ def _drawn_sums(sums: FloatArray, n_draws: int, rng: np.random.Generator, max_by
     # A multinomial count takes about 16 times as long as taking one number.
     if 16 * len(kinds) <= n_clusters * (1 + int((~constant).sum())):
         # How often each kind is drawn is multinomial: the same distribution, at a fraction of the work.
-        step = max(1, max_bytes // (8 * len(kinds)))
+        step = max(1, _MAX_BYTES // (8 * len(kinds)))
         parts = [
             rng.multinomial(n_clusters, kinds / n_clusters, size=min(step, n_draws - start)) @ sums[first]
             for start in range(0, n_draws, step)
@@ -234,7 +199,7 @@ def _drawn_sums(sums: FloatArray, n_draws: int, rng: np.random.Generator, max_by
     totals = np.empty((n_draws, n_columns))
     varying = [np.ascontiguousarray(column) for column in sums[:, ~constant].T]
     totals[:, constant] = sums[0, constant] * n_clusters
-    step = max(1, min(n_draws, max_bytes // (16 * n_clusters)))
+    step = max(1, min(n_draws, _MAX_BYTES // (16 * n_clusters)))
     taken = np.empty((step, n_clusters))
     for start in range(0, n_draws, step):
         chunk = min(step, n_draws - start)
@@ -247,7 +212,7 @@ def _drawn_sums(sums: FloatArray, n_draws: int, rng: np.random.Generator, max_by
 
 
 def _bca_tails(value: float, draws: FloatArray, left_out: FloatArray) -> tuple[float, float]:
-    """Which quantiles of the draws bound the BCa interval; the percentile ones where the jackknife has no spread."""
+    """Quantiles of the draws that bound the BCa interval; the percentile ones if the jackknife has no spread."""
     left_out = left_out[np.isfinite(left_out)]
     # A draw of the very same clusters may differ from the estimate by rounding: it is a tie, not a step to one side.
     # An estimate of 0 is met no closer than the terms that cancel in it allow, hence the spread.
@@ -264,20 +229,3 @@ def _bca_tails(value: float, draws: FloatArray, left_out: FloatArray) -> tuple[f
     z = bias + stats.norm.ppf([0.025, 0.975])
     low, high = stats.norm.cdf(bias + z / (1 - acceleration * z))
     return float(low), float(high)
-
-
-def _ratio(sums: FloatArray) -> FloatArray:
-    """First column's sum over the second's; NaN where the second is 0."""
-    out: FloatArray = np.full(len(sums), np.nan)
-    np.divide(sums[:, 0], sums[:, 1], out=out, where=sums[:, 1] > 0)
-    return out
-
-
-def _finite(values: ArrayLike, name: str) -> FloatArray:
-    array = np.asarray(values, dtype=np.float64)
-    if not array.size:
-        raise DataError(f"no rows: {name} are empty, so nothing can be estimated")
-    bad = int((~np.isfinite(array)).sum())
-    if bad:
-        raise DataError(f"{bad} of {array.size} {name} are NaN or infinite")
-    return array

@@ -1,45 +1,31 @@
-"""Margins that are the same in every pair: they have no spread to take an error from, and their sign has an exact test."""
+"""Effects with prompt-clustered errors: of contrasts, of two groups, of a slope, and of pairs without rewrites of rewrites."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from cda.arrays import FloatArray
+from cda.arrays import BoolArray, FloatArray, finite
 from cda.errors import DataError
 from cda.results.base import Estimate, Missing
 from cda.results.effects import Effect, SameMargin
-from cda.stats.bootstrap import N_DRAWS, Statistic, bootstrap_sums
-from cda.stats.signed_contrasts import BoolArray
+from cda.stats.bootstrap import (
+    N_DRAWS,
+    ROUNDING,
+    Statistic,
+    bootstrap_sums,
+    clustered_error,
+    mean_of_sums,
+)
+from cda.stats.proportions import Z_95
 
-
-def same_in_all(
-    margins: ArrayLike, prompt_ids: Sequence[str], reason: str = "the margin is the same in every pair"
-) -> SameMargin | None:
-    """The margin that all pairs share; None where they differ, or come from one prompt, which shows nothing of others.
-
-    Args:
-        margins: score(perturbed) − score(base), shape (n,).
-        prompt_ids: Cluster of each pair. Length n.
-        reason: Why there is no estimate.
-    """
-    values, n_prompts = np.asarray(margins, dtype=np.float64), len(set(prompt_ids))
-    # A difference of rewards leaves a trace of rounding.
-    if n_prompts < 2 or not np.isfinite(values).all() or np.ptp(values) > 1e-12 * np.abs(values).max():
-        return None
-    value = float(np.median(values))
-    p_value = float(stats.binomtest(n_prompts, n_prompts).pvalue) if value else None
-    return SameMargin(reason=reason, value=value, n=len(values), n_prompts=n_prompts, p_value=p_value)
-
-
-_Z_95 = float(stats.norm.ppf(0.975))
 _FEWEST_FOR_BCA = 5
 _NORMAL = "prompt-clustered normal 95%"
-_STANDARDISED_UNIT = "pooled within-group SD of the originals' rewards"
 Scale = float | Missing
 """What an effect is divided by to be standardised, or why it cannot be."""
 
@@ -66,71 +52,69 @@ class Target:
         return DataError(f"{self.estimand} ({self.estimator}) cannot be estimated: {reason}")
 
 
-def mean_effect(values: FloatArray, prompt_ids: Sequence[str], target: Target, resampling: Resampling | None) -> Effect:
-    """Mean of paired contrasts. The error is that of the differences, not of two unpaired means.
+def same_in_all(
+    margins: ArrayLike, prompt_ids: Sequence[str], reason: str = "the margin is the same in every pair"
+) -> SameMargin | None:
+    """The margin that all pairs share, with an exact test of its sign, as there is no spread to take an error from.
 
     Args:
-        values: Contrasts, shape (n,), with − without the attribute.
-        prompt_ids: Cluster of each row. Length n.
-        target: What this is.
-        resampling: For the BCa interval.
+        margins: score(perturbed) − score(base), shape (n,).
+        prompt_ids: Cluster of each pair. Length n.
+        reason: Why there is no estimate.
+
+    Returns:
+        None if margins differ, or come from one prompt, which shows nothing of others.
+    """
+    values, n_prompts = np.asarray(margins, dtype=np.float64), len(set(prompt_ids))
+    # A difference of rewards leaves a trace of rounding.
+    if n_prompts < 2 or not np.isfinite(values).all() or np.ptp(values) > ROUNDING * np.abs(values).max():
+        return None
+    value = float(np.median(values))
+    p_value = float(stats.binomtest(n_prompts, n_prompts).pvalue) if value else None
+    return SameMargin(reason=reason, value=value, n=len(values), n_prompts=n_prompts, p_value=p_value)
+
+
+def mean_effect(values: FloatArray, prompt_ids: Sequence[str], target: Target, resampling: Resampling | None) -> Effect:
+    """Mean of paired contrasts, with − without the attribute, shape (n,), with the error of the differences.
 
     Raises:
         DataError: Fewer than two prompts, or contrasts that do not vary between prompts.
     """
-    _two_prompts(prompt_ids, target)
+    n_prompts = len(set(prompt_ids))
+    if n_prompts < 2:
+        raise target.cannot(
+            f"its {len(prompt_ids)} triples come from {n_prompts} prompt: the spread between prompts needs two at least"
+        )
     mean = float(values.mean())
     columns = np.column_stack([values, np.ones(len(values))])
     influence = (values - mean) / len(values)
-    return _effect(mean, influence, columns, prompt_ids, _mean, _size(values), target, resampling)
+    return _effect(mean, influence, columns, prompt_ids, mean_of_sums, _size(values), target, resampling)
 
 
 def difference_effect(
-    values: FloatArray,
-    treated: BoolArray,
-    prompt_ids: Sequence[str],
-    target: Target,
-    resampling: Resampling | None,
+    values: FloatArray, treated: BoolArray, prompt_ids: Sequence[str], target: Target, resampling: Resampling | None
 ) -> Effect:
-    """Mean of the treated rows minus mean of the others; rows of one prompt stay together whichever side they are on.
-
-    Args:
-        values: Rewards, shape (n,).
-        treated: Rows with the attribute, shape (n,).
-        prompt_ids: Cluster of each row. Length n.
-        target: What this is.
-        resampling: For the BCa interval.
+    """Mean reward of the treated rows minus that of the others; rows of one prompt stay together on whichever side they are.
 
     Raises:
         DataError: A side is empty or has one prompt only, or rewards do not vary.
     """
     for side, word in ((treated, "with"), (~treated, "without")):
-        found = len({name for name, inside in zip(prompt_ids, side, strict=True) if inside})
-        if found < 2:
-            raise target.cannot(f"prompts with an original {word} the attribute: {found}, two at least are needed")
-    one, other = treated.astype(np.float64), (~treated).astype(np.float64)
-    mean_one, mean_other = float(values[treated].mean()), float(values[~treated].mean())
-    influence = one * (values - mean_one) / one.sum() - other * (values - mean_other) / other.sum()
-    columns = np.column_stack([one * values, one, other * values, other])
-    difference = mean_one - mean_other
+        n_prompts = len(set(compress(prompt_ids, side)))
+        if n_prompts < 2:
+            raise target.cannot(f"prompts with an original {word} the attribute: {n_prompts}, two at least are needed")
+    first, second = treated.astype(np.float64), (~treated).astype(np.float64)
+    mean_first, mean_second = float(values[treated].mean()), float(values[~treated].mean())
+    influence = first * (values - mean_first) / first.sum() - second * (values - mean_second) / second.sum()
+    columns = np.column_stack([first * values, first, second * values, second])
+    difference = mean_first - mean_second
     return _effect(difference, influence, columns, prompt_ids, _difference, _size(values), target, resampling)
 
 
 def slope_effect(
-    values: FloatArray,
-    covariate: FloatArray,
-    prompt_ids: Sequence[str],
-    target: Target,
-    resampling: Resampling | None,
+    values: FloatArray, covariate: FloatArray, prompt_ids: Sequence[str], target: Target, resampling: Resampling | None
 ) -> Effect:
-    """Least-squares slope of paired contrasts on a covariate, per unit of the covariate.
-
-    Args:
-        values: Contrasts, shape (n,).
-        covariate: Shape (n,).
-        prompt_ids: Cluster of each row. Length n.
-        target: What this is.
-        resampling: For the BCa interval.
+    """Least-squares slope of paired contrasts on a covariate, shapes (n,), per unit of the covariate.
 
     Raises:
         DataError: Fewer than three prompts, a covariate that does not vary, or contrasts that lie on the line.
@@ -156,9 +140,85 @@ def pooled_within_group_sd(values: FloatArray, treated: BoolArray) -> Scale:
         return Missing(reason=f"{len(values)} originals are too few for a within-group SD")
     squares = sum(float(((group - group.mean()) ** 2).sum()) for group in groups)
     sd = float(np.sqrt(squares / (len(values) - 2)))
-    if sd <= 1e-12 * float(np.abs(values).max()):
+    if sd <= ROUNDING * _size(values):
         return Missing(reason="the originals' rewards do not vary within the groups: their SD is 0")
     return sd
+
+
+def direct_contrast(
+    perturbed: ArrayLike,
+    base: ArrayLike,
+    prompt_ids: Sequence[str],
+    resampling: Resampling | None = None,
+    unit: str = "reward",
+) -> Effect:
+    """Mean reward of the biased side minus that of the unbiased side of each pair; all else that differs is part of it.
+
+    Args:
+        perturbed: Reward of the side with the bias, shape (n,).
+        base: Reward of the side without it, shape (n,). All 0 if `perturbed` already holds margins.
+        prompt_ids: Cluster of each pair. Length n.
+        resampling: For the BCa interval.
+        unit: Unit of the rewards.
+
+    Raises:
+        DataError: Lengths that differ, a side that is missing, NaN or infinite, one prompt, or nothing varies.
+    """
+    first, second = np.asarray(perturbed, dtype=np.float64), np.asarray(base, dtype=np.float64)
+    if first.shape != second.shape or first.shape != (len(prompt_ids),):
+        raise DataError(f"{first.shape} and {second.shape} rewards for {len(prompt_ids)} pairs: one each is needed")
+    if not len(first):
+        raise DataError("no pairs: nothing can be estimated")
+    bad = ~(np.isfinite(first) & np.isfinite(second))
+    if bad.any():
+        raise DataError(
+            f"{int(bad.sum())} of {len(bad)} pairs lack a side or hold NaN or infinity (first: row {int(np.argmax(bad))})"
+        )
+    scale = Missing(reason="a direct contrast has no originals in two groups to pool an SD from")
+    return mean_effect(first - second, prompt_ids, Target("mean margin", "direct contrast", unit, scale), resampling)
+
+
+def observational_effect(
+    rewards: ArrayLike, attribute: ArrayLike, prompt_ids: Sequence[str], unit: str = "reward"
+) -> Effect:
+    """Mean reward with the attribute minus mean reward without it, within each prompt, averaged over prompts.
+
+    Comparing within prompts takes out what prompts do; whatever else goes along with the attribute stays in. It is a
+    description of data, not an effect of the attribute. Prompts whose answers all have it, or all lack it, say nothing
+    and are left out.
+
+    Args:
+        rewards: Reward of each answer, shape (n,).
+        attribute: Whether the answer has the attribute, 0 or 1, shape (n,).
+        prompt_ids: Prompt of each answer. Length n.
+        unit: Unit of the rewards.
+
+    Raises:
+        DataError: Lengths that differ, rewards that are not finite, fewer than two prompts with answers of both kinds, or
+            differences that do not vary.
+    """
+    values, labels = np.asarray(rewards, dtype=np.float64), np.asarray(attribute, dtype=np.float64)
+    if not np.isin(labels, (0, 1)).all():
+        raise DataError("the attribute of an answer is 0 or 1; leave out answers whose label could not be read")
+    treated = labels == 1
+    if not values.shape == treated.shape == (len(prompt_ids),):
+        raise DataError(
+            f"{values.shape} rewards, {treated.shape} attributes, {len(prompt_ids)} prompts: one each is needed"
+        )
+    finite(values, "rewards")
+    names, codes = np.unique(np.asarray(prompt_ids, dtype=str), return_inverse=True)
+    n_with, n_without = (np.bincount(codes, weights=side, minlength=len(names)) for side in (treated, ~treated))
+    both = (n_with > 0) & (n_without > 0)
+    target = Target("within prompts", "observational", unit, pooled_within_group_sd(values, treated))
+    if int(both.sum()) < 2:
+        raise target.cannot(
+            f"{int(both.sum())} prompts have answers both with and without the attribute, two at least are needed"
+        )
+    sum_with, sum_without = (
+        np.bincount(codes, weights=values * side, minlength=len(names)) for side in (treated, ~treated)
+    )
+    differences = sum_with[both] / n_with[both] - sum_without[both] / n_without[both]
+    return mean_effect(differences, names[both].tolist(), target, None)
 
 
 def _effect(
@@ -171,18 +231,15 @@ def _effect(
     target: Target,
     resampling: Resampling | None,
 ) -> Effect:
-    """Sandwich error: influences summed within prompts, squared, with the factor G/(G − 1) for G prompts."""
-    codes = np.unique(np.asarray(prompt_ids, dtype=str), return_inverse=True)[1]
-    sums = np.bincount(codes, weights=influence)
-    n, n_prompts = len(influence), len(sums)
-    error = float(np.sqrt(n_prompts / (n_prompts - 1) * (sums**2).sum()))
+    n_prompts, error = len(set(prompt_ids)), clustered_error(influence, prompt_ids)
     # Rounding leaves a trace of an error where there is none.
-    if error <= 1e-12 * max(size, float(np.abs(influence).sum()), abs(value)):
+    if error <= ROUNDING * max(size, float(np.abs(influence).sum()), abs(value)):
         raise target.cannot(f"nothing varies between its {n_prompts} prompts, so that its error is unknown")
-    half = _Z_95 * error
-    estimate = Estimate(
-        value=value, low=value - half, high=value + half, n=n, n_prompts=n_prompts, unit=target.unit, method=_NORMAL
+    estimate = Estimate.symmetric(
+        value, Z_95 * error, n=len(influence), n_prompts=n_prompts, unit=target.unit, method=_NORMAL
     )
+    unit, method = "pooled within-group SD of the originals' rewards", _NORMAL + ", SD as known"
+    scale = target.scale
     return Effect(
         estimand=target.estimand,
         estimator=target.estimator,
@@ -190,7 +247,7 @@ def _effect(
         bca=_bca(columns, prompt_ids, statistic, n_prompts, target.unit, resampling),
         standard_error=error,
         p_value=float(2 * stats.norm.sf(abs(value) / error)),
-        standardised=_standardised(estimate, target.scale),
+        standardised=scale if isinstance(scale, Missing) else estimate.over(scale, unit, method),
     )
 
 
@@ -207,41 +264,14 @@ def _bca(
     if n_prompts < _FEWEST_FOR_BCA:
         return Missing(reason=f"{n_prompts} prompts are too few to resample (at least {_FEWEST_FOR_BCA})")
     try:
-        found = bootstrap_sums(columns, prompt_ids, statistic, resampling.rng, n_draws=resampling.n_draws, method="bca")
+        drawn = bootstrap_sums(columns, prompt_ids, statistic, resampling.rng, n_draws=resampling.n_draws, method="bca")
     except DataError as error:
         return Missing(reason=str(error))
-    return found.estimate(unit)
-
-
-def _standardised(estimate: Estimate, sd: Scale) -> Estimate | Missing:
-    if isinstance(sd, Missing):
-        return sd
-    value, low, high = estimate.value / sd, estimate.low / sd, estimate.high / sd
-    return Estimate(
-        value=value,
-        low=low,
-        high=high,
-        n=estimate.n,
-        n_prompts=estimate.n_prompts,
-        unit=_STANDARDISED_UNIT,
-        method=_NORMAL + ", SD as known",
-    )
+    return drawn.estimate(unit)
 
 
 def _size(values: FloatArray) -> float:
     return float(np.abs(values).max())
-
-
-def _two_prompts(prompt_ids: Sequence[str], target: Target) -> None:
-    found = len(set(prompt_ids))
-    if found < 2:
-        raise target.cannot(
-            f"its {len(prompt_ids)} triples come from {found} prompt: the spread between prompts needs two at least"
-        )
-
-
-def _mean(sums: FloatArray) -> FloatArray:
-    return np.asarray(sums[:, 0] / sums[:, 1], dtype=np.float64)
 
 
 def _difference(sums: FloatArray) -> FloatArray:

@@ -12,7 +12,7 @@ from cda.arrays import FloatArray
 from cda.errors import DataError, did_you_mean
 from cda.features import TEXT_FEATURES
 from cda.results.base import Estimate
-from cda.results.effects import BoolArray as BoolArray
+from cda.arrays import BoolArray as BoolArray
 from cda.results.effects import FeatureDrift as FeatureDrift
 from cda.results.effects import Limit as Limit
 from cda.stats.bootstrap import Bootstrapped, bootstrap_mean

@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
+from cda.arrays import FloatArray
 from cda.errors import DataError
 from cda.results.base import Estimate
-from cda.stats.bootstrap import effective_rows
+from cda.stats.bootstrap import ROUNDING, effective_rows
 
 Z_95 = float(stats.norm.ppf(0.975))
 # Where each prompt occurs once, and where prompts repeat.
 _WILSON = "Wilson 95%", "Wilson 95% on the effective number of rows"
 _NEWCOMBE = "Newcombe paired 95%", "Newcombe paired 95% on the effective number of rows"
-_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class ExactTest:
 
 
 def share(hits: ArrayLike, prompt_ids: Sequence[str], answers_a_row: float = 1) -> Estimate:
-    """Share of hits with Wilson's 95% interval on the effective number of rows, without chance.
+    """Share of hits with Wilson's 95% interval on the effective number of rows.
 
     Rows of one prompt that move together are worth fewer (`effective_rows`). Where each prompt occurs once it is Wilson's
     interval, and it goes over into that as prompts repeat less. A share of 0 or 1 keeps a width: there every prompt counts as
@@ -82,7 +82,7 @@ def paired_change(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str]
     # Of one row: its standard deviation before times that after, and how the two go together.
     deviations = effective * math.sqrt(max(0.0, p * (1 - p) * q * (1 - q) / (rows_before * rows_after)))
     phi = 0.0
-    if deviations > _ROUNDING:
+    if deviations > ROUNDING:
         phi = float(((first - p) * (second - q)).mean()) / deviations
         if phi > 0:
             phi = max(0.0, phi - 1 / (2 * effective * deviations))
@@ -90,14 +90,9 @@ def paired_change(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str]
     down_q, up_q, down_p, up_p = q - low_q, high_q - q, p - low_p, high_p - p
     low = difference - math.sqrt(max(0.0, down_q**2 - 2 * phi * down_q * up_p + up_p**2))
     high = difference + math.sqrt(max(0.0, up_q**2 - 2 * phi * up_q * down_p + down_p**2))
+    low, high, method = max(-1.0, low), min(1.0, high), _NEWCOMBE[n_prompts < n]
     return Estimate(
-        value=difference,
-        low=max(-1.0, low),
-        high=min(1.0, high),
-        n=n,
-        n_prompts=n_prompts,
-        unit="share difference",
-        method=_NEWCOMBE[n_prompts < n],
+        value=difference, low=low, high=high, n=n, n_prompts=n_prompts, unit="share difference", method=method
     )
 
 
@@ -119,12 +114,9 @@ def wilson(hits: float, n: float) -> tuple[float, float]:
 def unpaired_change(before: ArrayLike, after: ArrayLike) -> Estimate:
     """Change of a share, after − before, as if the two had been measured on different rows: two-proportion z 95%.
 
-    This is the interval that papers print (√(p₁q₁/n₁ + p₂q₂/n₂), Wald). On the same rows it is wrong, most often too
-    wide, and it treats rows of one prompt as independent; kept to stand beside `paired_change`, never instead of it.
-
-    Args:
-        before: Hits before, shape (n,).
-        after: Hits after, shape (m,).
+    The interval that papers print (√(p₁q₁/n₁ + p₂q₂/n₂), Wald), of hits before, shape (n,), and after, shape (m,). On the same
+    rows it is wrong, most often too wide, and it treats rows of one prompt as independent; shown next to `paired_change`, never
+    instead of it.
 
     Raises:
         DataError: No rows, or values that are not between 0 and 1.
@@ -132,17 +124,8 @@ def unpaired_change(before: ArrayLike, after: ArrayLike) -> Estimate:
     first, second = (_shares(hits) for hits in (before, after))
     p, q = float(first.mean()), float(second.mean())
     half = Z_95 * math.sqrt(p * (1 - p) / len(first) + q * (1 - q) / len(second))
-    n = min(len(first), len(second))
-    low, high = max(-1.0, q - p - half), min(1.0, q - p + half)
-    return Estimate(
-        value=q - p,
-        low=low,
-        high=high,
-        n=n,
-        n_prompts=n,
-        unit="share difference",
-        method="unpaired two-proportion z 95%",
-    )
+    n, method = min(len(first), len(second)), "unpaired two-proportion z 95%"
+    return Estimate.symmetric(q - p, half, n=n, n_prompts=n, unit="share difference", method=method, bound=1.0)
 
 
 def exact_change_test(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str]) -> ExactTest:
@@ -191,23 +174,23 @@ def _sign_flip_p(sums: NDArray[np.int64]) -> float:
     return min(1.0, 2 * float(chances[: (len(chances) - 1 - observed) // 2 + 1].sum()))
 
 
-def _worth(values: NDArray[np.float64], most: float) -> float:
+def _worth(values: FloatArray, most: float) -> float:
     """Independent answers of 0 or 1 that one row is worth: p(1 − p) over the rows' variance, 1 where they do not vary."""
     p, variance = float(values.mean()), float(values.var())
-    return min(float(most), max(1.0, p * (1 - p) / variance)) if variance > _ROUNDING else 1.0
+    return min(float(most), max(1.0, p * (1 - p) / variance)) if variance > ROUNDING else 1.0
 
 
-def _checked(hits: ArrayLike, prompt_ids: Sequence[str]) -> NDArray[np.float64]:
+def _checked(hits: ArrayLike, prompt_ids: Sequence[str]) -> FloatArray:
     shape = np.shape(hits)
     if len(shape) != 1 or shape[0] != len(prompt_ids):
         raise DataError(f"{shape} values for {len(prompt_ids)} prompts: one each is needed")
     return _shares(hits)
 
 
-def _shares(hits: ArrayLike) -> NDArray[np.float64]:
+def _shares(hits: ArrayLike) -> FloatArray:
     values = np.asarray(hits, dtype=np.float64)
     if not len(values):
         raise DataError("no rows: a share of nothing cannot be estimated")
-    if not np.isfinite(values).all() or (values < 0).any() or (values > 1).any():
+    if not ((values >= 0) & (values <= 1)).all():
         raise DataError("a share is estimated from values between 0 and 1")
     return values

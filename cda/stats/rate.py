@@ -13,23 +13,168 @@ ATT(double) − ATT(single) is the rewrite effect at w = 1, ATU(single) − ATU(
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
+from itertools import compress
 from typing import Literal, get_args
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+from cda.arrays import BoolArray, FloatArray, finite
 from cda.errors import DataError
 from cda.results.base import Missing
 from cda.results.effects import Effect
-from cda.results.rate import NotEstimated, RateEffects
-from cda.stats.clustered import Resampling, Scale, Target, difference_effect, mean_effect, pooled_within_group_sd
-from cda.stats.signed_contrasts import BoolArray, Contrasts
+from cda.results.rate import ConditionalEffects, NotEstimated, RateEffects
+from cda.stats.clustered import (
+    Resampling,
+    Scale,
+    Target,
+    difference_effect,
+    mean_effect,
+    pooled_within_group_sd,
+    slope_effect,
+)
 
 Estimand = Literal["ATT", "ATU", "ATE"]
 Estimator = Literal["double", "single", "naive"]
-_ESTIMANDS: tuple[Estimand, ...] = get_args(Estimand)
 ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
+Scores = Sequence[float | None] | FloatArray
+"""One score a row; None or NaN where there is none."""
+Wanted = tuple[str, str, str | None, Callable[[], Effect]]
+"""Estimand, estimator, the reason why the effect is refused (if it is), and the estimate."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contrasts:
+    """One row a triple. Every contrast is the side with the attribute minus the side without it.
+
+    Attributes:
+        attribute: Whether the original has the attribute (w = 1). Shape (n,).
+        prompt_ids: Cluster of each row. Length n.
+        double: Between the two rewrites: rewrite of rewrite − rewrite at w = 1, the reverse at w = 0. Shape (n,).
+        single: Between original and rewrite: original − rewrite at w = 1, the reverse at w = 0. Shape (n,).
+        rewrite_effect: Rewrite of rewrite − original, whatever w: what rewriting alone does. Shape (n,).
+        originals: Rewards of the originals, shape (n,); None for a pairwise judge, which gives no reward.
+        naive: A pairwise judge's margins of an original with the attribute over one without it. Shape (m,).
+        naive_rows: The two rows of each of them, with and without. Shape (m, 2).
+        unit: Unit of all of these.
+    """
+
+    attribute: BoolArray
+    prompt_ids: tuple[str, ...]
+    double: FloatArray
+    single: FloatArray
+    rewrite_effect: FloatArray
+    originals: FloatArray | None
+    naive: FloatArray | None
+    naive_rows: NDArray[np.int64] | None
+    unit: str
+
+    def __len__(self) -> int:
+        return len(self.attribute)
+
+    def of(self, estimator: Estimator) -> FloatArray:
+        return self.double if estimator == "double" else self.single
+
+    def target(self, estimand: str, estimator: str, unit: str | None = None) -> Target:
+        """What is estimated, standardised by the spread of the originals' rewards."""
+        scale: Scale = Missing(reason="a pairwise judge gives preferences, not rewards with a spread of their own")
+        if self.originals is not None:
+            scale = pooled_within_group_sd(self.originals, self.attribute)
+        return Target(estimand, estimator, unit or self.unit, scale)
+
+
+def from_rewards(
+    original: Scores,
+    rewrite: Scores,
+    rewrite_of_rewrite: Scores,
+    attribute: ArrayLike,
+    prompt_ids: Sequence[str],
+    unit: str = "reward",
+) -> Contrasts:
+    """Contrasts of a pointwise reward.
+
+    Args:
+        original: Reward of the response as it is, shape (n,).
+        rewrite: Of the response with the attribute flipped to 1 − w, shape (n,).
+        rewrite_of_rewrite: Of the rewrite flipped back to w, shape (n,).
+        attribute: w of the original, 0 or 1, shape (n,).
+        prompt_ids: Cluster of each row. Length n.
+        unit: Unit of the rewards.
+
+    Raises:
+        DataError: No triples, a triple without one of its sides, NaN or infinite rewards, lengths that differ, or an
+            attribute that is not 0 or 1.
+    """
+    w = _attribute(attribute, prompt_ids)
+    first = _complete("original", original, len(w))
+    flipped = _complete("rewrite", rewrite, len(w))
+    back = _complete("rewrite of rewrite", rewrite_of_rewrite, len(w))
+    sign = np.where(w, 1.0, -1.0)
+    return Contrasts(
+        w, tuple(prompt_ids), sign * (back - flipped), sign * (first - flipped), back - first, first, None, None, unit
+    )
+
+
+def from_preferences(
+    double: Scores,
+    single: Scores,
+    rewrite_effect: Scores,
+    attribute: ArrayLike,
+    prompt_ids: Sequence[str],
+    naive: Scores = (),
+    naive_rows: ArrayLike = (),
+) -> Contrasts:
+    """Contrasts of a pairwise judge (RATE's contrastive form): it compares two versions instead of scoring each.
+
+    A judge need not be additive, so that the identities between single, double and rewrite effect need not hold.
+
+    Args:
+        double: Preference, −1 to 1, for the rewrite with the attribute over the rewrite without it. Shape (n,).
+        single: The same between original and rewrite, whichever has the attribute. Shape (n,).
+        rewrite_effect: Preference for the rewrite of the rewrite over the original. Shape (n,).
+        attribute: w of the original, 0 or 1, shape (n,).
+        prompt_ids: Cluster of each row. Length n.
+        naive: Preference for an original with the attribute over one without it, on the same prompt. Shape (m,).
+        naive_rows: The rows of those two originals, with and without. Shape (m, 2).
+
+    Raises:
+        DataError: As `from_rewards`; a preference outside −1 to 1; naive pairs across prompts or of the wrong sides.
+    """
+    w = _attribute(attribute, prompt_ids)
+    pairs = np.asarray(naive_rows, dtype=np.int64).reshape(-1, 2)
+    named = {
+        "double contrast": double,
+        "single contrast": single,
+        "rewrite effect": rewrite_effect,
+        "naive pair": naive,
+    }
+    values = {}
+    for name, scores in named.items():
+        values[name] = margins = _complete(name, scores, len(pairs) if name == "naive pair" else len(w))
+        if (np.abs(margins) > 1).any():
+            extreme = margins[np.argmax(np.abs(margins))]
+            raise DataError(f"{name}: a judge's preference lies between −1 and 1, found {extreme:g}")
+    if pairs.size and (pairs.min() < 0 or pairs.max() >= len(w)):
+        raise DataError(f"naive pairs name row {pairs.max()} (lowest {pairs.min()}), but there are {len(w)} triples")
+    for row, (treated, control) in enumerate(pairs):
+        if not w[treated] or w[control] or prompt_ids[treated] != prompt_ids[control]:
+            raise DataError(
+                f"naive pair {row}: needs an original with the attribute, then one without it, of the same prompt"
+            )
+    return Contrasts(
+        attribute=w,
+        prompt_ids=tuple(prompt_ids),
+        double=values["double contrast"],
+        single=values["single contrast"],
+        rewrite_effect=values["rewrite effect"],
+        originals=None,
+        naive=values["naive pair"] if len(pairs) else None,
+        naive_rows=pairs if len(pairs) else None,
+        unit="preference",
+    )
 
 
 def rate_effects(
@@ -45,25 +190,26 @@ def rate_effects(
     Raises:
         DataError: Not one effect can be estimated.
     """
+    refused, estimands = refused or {}, get_args(Estimand)
     # One number for all three estimands, so drawn once: another draw would give it another interval.
     naive = cache(partial(effect, contrasts, "ATE", "naive", resampling))
-    wanted: list[tuple[str, str, Callable[[], Effect]]] = [
-        (estimand, estimator, unless(refused, estimand, partial(effect, contrasts, estimand, estimator, resampling)))
-        for estimator in ESTIMATORS
-        for estimand in _ESTIMANDS
-        if estimator != "naive"
+    wanted: list[Wanted] = [
+        (name, by, refused.get(name), partial(effect, contrasts, name, by, resampling))
+        for by in ESTIMATORS
+        for name in estimands
+        if by != "naive"
     ]
-    wanted += [(estimand, "naive", partial(_renamed, naive, estimand)) for estimand in _ESTIMANDS]
+    wanted += [(name, "naive", None, partial(_renamed, naive, name)) for name in estimands]
     groups: tuple[tuple[int, Estimand], ...] = ((1, "ATT"), (0, "ATU"))
     wanted += [
-        (f"w = {w}", "rewrite effect", unless(refused, group, partial(rewrite_effect, contrasts, w, resampling)))
+        (f"w = {w}", "rewrite effect", refused.get(group), partial(rewrite_effect, contrasts, w, resampling))
         for w, group in groups
     ]
-    found, missing = collect(wanted)
-    if not found:
-        raise DataError((refused or {}).get("ATE") or missing[0].reason)
+    effects, missing = collect(wanted)
+    if not effects:
+        raise DataError(refused.get("ATE") or missing[0].reason)
     n_with = int(contrasts.attribute.sum())
-    return RateEffects(effects=found, not_estimated=missing, n_with=n_with, n_without=len(contrasts) - n_with)
+    return RateEffects(effects=effects, not_estimated=missing, n_with=n_with, n_without=len(contrasts) - n_with)
 
 
 def effect(
@@ -85,97 +231,187 @@ def effect(
     Raises:
         DataError: A group that is needed is empty (W is constant), comes from one prompt, or does not vary.
     """
-    target = Target(estimand, estimator, contrasts.unit, scale_of(contrasts))
-    if estimator == "naive":
-        return _naive(contrasts, target, resampling)
-    rows = _group(contrasts, target)
-    values = contrasts.double if estimator == "double" else contrasts.single
-    return mean_effect(values[rows], _prompts(contrasts, rows), target, resampling)
+    target, w = contrasts.target(estimand, estimator), contrasts.attribute
+    if estimator == "naive" and contrasts.originals is None:
+        if contrasts.naive is None or contrasts.naive_rows is None:
+            raise target.cannot(
+                "a judge compares answers to one prompt, and has a verdict on no original with the attribute beside one "
+                "without it"
+            )
+        prompt_ids = [contrasts.prompt_ids[row] for row in contrasts.naive_rows[:, 0]]
+        return mean_effect(contrasts.naive, prompt_ids, target, resampling)
+    rows = {"ATT": w, "ATU": ~w}.get(estimand, np.ones(len(w), dtype=bool))
+    constant = w.all() or not w.any()
+    if not rows.any() or (constant and (estimand == "ATE" or estimator == "naive")):
+        have, missing = ("have", "without") if w.all() else ("lack", "with")
+        raise target.cannot(f"W is constant: all {len(w)} originals {have} the attribute, there is none {missing} it")
+    if estimator == "naive" and contrasts.originals is not None:
+        return difference_effect(contrasts.originals, w, contrasts.prompt_ids, target, resampling)
+    return mean_effect(contrasts.of(estimator)[rows], list(compress(contrasts.prompt_ids, rows)), target, resampling)
 
 
 def rewrite_effect(contrasts: Contrasts, w: int, resampling: Resampling | None = None) -> Effect:
-    """Rewrite of rewrite − original among originals with attribute w: what two rewrites do while W stays as it was.
-
-    Args:
-        contrasts: n triples.
-        w: 1 for originals with the attribute, 0 for those without.
-        resampling: For the BCa interval.
+    """Rewrite of rewrite − original among originals with attribute w, 1 or 0: what two rewrites do while W stays as it was.
 
     Raises:
         DataError: No original has this w, one prompt only, or nothing varies.
     """
-    target = Target(f"w = {w}", "rewrite effect", contrasts.unit, scale_of(contrasts))
+    target = contrasts.target(f"w = {w}", "rewrite effect")
     rows = contrasts.attribute == bool(w)
     if not rows.any():
         raise target.cannot(f"no original has w = {w}: W is constant")
-    return mean_effect(contrasts.rewrite_effect[rows], _prompts(contrasts, rows), target, resampling)
+    return mean_effect(contrasts.rewrite_effect[rows], list(compress(contrasts.prompt_ids, rows)), target, resampling)
 
 
-def scale_of(contrasts: Contrasts) -> Scale:
-    """What standardised effects of these triples are divided by."""
-    if contrasts.originals is None:
-        return Missing(reason="a pairwise judge gives preferences, not rewards with a spread of their own")
-    return pooled_within_group_sd(contrasts.originals, contrasts.attribute)
-
-
-def collect(
-    wanted: list[tuple[str, str, Callable[[], Effect]]],
-) -> tuple[tuple[Effect, ...], tuple[NotEstimated, ...]]:
+def collect(wanted: Sequence[Wanted]) -> tuple[tuple[Effect, ...], tuple[NotEstimated, ...]]:
     """Effects that can be estimated, and the others with their reasons."""
-    found: list[Effect] = []
+    effects: list[Effect] = []
     missing: list[NotEstimated] = []
-    for estimand, estimator, estimate in wanted:
+    for estimand, estimator, refusal, estimate in wanted:
         try:
-            found.append(estimate())
+            if refusal is not None:
+                raise DataError(refusal)
+            effects.append(estimate())
         except DataError as error:
             missing.append(NotEstimated(estimand=estimand, estimator=estimator, reason=str(error)))
-    return tuple(found), tuple(missing)
+    return tuple(effects), tuple(missing)
 
 
-def unless(
-    refused: Mapping[Estimand, str] | None, estimand: Estimand, estimate: Callable[[], Effect]
-) -> Callable[[], Effect]:
-    """The estimate, or one that fails with the reason why its estimand is refused."""
-    if refused is None or estimand not in refused:
-        return estimate
-    reason = refused[estimand]
+def quantile_groups(values: ArrayLike, n_groups: int) -> list[str]:
+    """Labels of about equally filled ranges of a numeric covariate, lowest first: `1/4: 12 to 40`, ….
 
-    def refuse() -> Effect:
-        raise DataError(reason)
+    Equal values stay together, so that ranges may be fewer or uneven.
 
-    return refuse
+    Raises:
+        DataError: A value is missing or not finite, or fewer than two groups can be formed.
+    """
+    x = finite(values)
+    edges = np.unique(np.quantile(x, np.linspace(0, 1, n_groups + 1)[1:-1])) if x.size else np.array([])
+    group = np.searchsorted(edges, x, side="left")
+    present = np.unique(group)
+    if len(present) < 2:
+        raise DataError(f"{x.size} covariate values do not split into {n_groups} ranges: they are (almost) all equal")
+    names = {
+        code: f"{rank}/{len(present)}: {x[group == code].min():g} to {x[group == code].max():g}"
+        for rank, code in enumerate(present.tolist(), 1)
+    }
+    return [names[code] for code in group.tolist()]
+
+
+def conditional_effects(
+    contrasts: Contrasts,
+    groups: Sequence[str],
+    estimator: Estimator = "double",
+    resampling: Resampling | None = None,
+) -> ConditionalEffects:
+    """CATE: the average effect among the triples of each group, standardised by the SD of the whole sample.
+
+    Args:
+        contrasts: n triples.
+        groups: Group of each row; cut a numeric covariate with `quantile_groups` first. Length n.
+        estimator: Which contrast is averaged; `naive` compares the originals of a group.
+        resampling: For BCa intervals.
+
+    Raises:
+        DataError: Lengths that differ, or not one group can be estimated.
+    """
+    if len(groups) != len(contrasts):
+        raise DataError(f"{len(groups)} covariate values for {len(contrasts)} triples: one each is needed")
+    wanted: list[Wanted] = [
+        (f"CATE: {name}", estimator, None, partial(_within, contrasts, groups, name, estimator, resampling))
+        for name in sorted(set(groups))
+    ]
+    effects, missing = collect(wanted)
+    if not effects:
+        raise DataError("; ".join(group.reason for group in missing))
+    return ConditionalEffects(effects=effects, not_estimated=missing)
+
+
+def effect_slope(
+    contrasts: Contrasts,
+    covariate: ArrayLike,
+    estimator: Estimator = "double",
+    resampling: Resampling | None = None,
+    per: str = "unit of the covariate",
+) -> Effect:
+    """How much the effect changes for one unit of a numeric covariate (linear).
+
+    For rewrites the slope of the contrast on the covariate; for the naive estimator the slope of the rewards among
+    originals with the attribute minus the slope among those without.
+
+    Args:
+        contrasts: n triples.
+        covariate: Shape (n,).
+        estimator: Whose effect.
+        resampling: For the BCa interval (not made for the naive estimator).
+        per: One unit of the covariate, in words.
+
+    Raises:
+        DataError: A covariate that is not finite or does not vary, fewer than three prompts, no originals' rewards.
+    """
+    x = np.asarray(covariate, dtype=np.float64)
+    if x.shape != (len(contrasts),) or not np.isfinite(x).all():
+        raise DataError(f"covariate of shape {x.shape} for {len(contrasts)} triples: one finite value each is needed")
+    target = contrasts.target(f"slope per {per}", estimator, f"{contrasts.unit} per {per}")
+    if estimator != "naive":
+        return slope_effect(contrasts.of(estimator), x, contrasts.prompt_ids, target, resampling)
+    if contrasts.originals is None:
+        raise target.cannot("a pairwise judge gives no rewards of originals")
+    # Both groups' lines at once: each row's influence on a slope becomes a contrast whose mean is that slope.
+    n = len(contrasts)
+    pieces, difference = np.zeros(n), 0.0
+    for w, sign in ((True, 1.0), (False, -1.0)):
+        rows = contrasts.attribute == w
+        if not rows.any() or not np.ptp(x[rows]) > 0:
+            raise target.cannot(f"the covariate does not vary among originals with w = {int(w)}")
+        centred, y = x[rows] - x[rows].mean(), contrasts.originals[rows]
+        slope = float(centred @ y / (centred @ centred))
+        residual = y - y.mean() - slope * centred
+        pieces[rows] = sign * n * centred * residual / (centred @ centred)
+        difference += sign * slope
+    return mean_effect(pieces + difference, contrasts.prompt_ids, target, None)
+
+
+def _within(
+    contrasts: Contrasts, groups: Sequence[str], name: str, estimator: Estimator, resampling: Resampling | None
+) -> Effect:
+    rows = np.array([group == name for group in groups], dtype=bool)
+    prompt_ids = list(compress(contrasts.prompt_ids, rows))
+    target = contrasts.target(f"CATE: {name}", estimator)
+    if estimator != "naive":
+        return mean_effect(contrasts.of(estimator)[rows], prompt_ids, target, resampling)
+    if contrasts.originals is None:
+        raise target.cannot("a pairwise judge gives no rewards of originals")
+    return difference_effect(contrasts.originals[rows], contrasts.attribute[rows], prompt_ids, target, resampling)
 
 
 def _renamed(estimate: Callable[[], Effect], estimand: str) -> Effect:
     return estimate().model_copy(update={"estimand": estimand})
 
 
-def _naive(contrasts: Contrasts, target: Target, resampling: Resampling | None) -> Effect:
-    if contrasts.originals is not None:
-        if contrasts.attribute.all() or not contrasts.attribute.any():
-            raise target.cannot(_constant(contrasts))
-        return difference_effect(contrasts.originals, contrasts.attribute, contrasts.prompt_ids, target, resampling)
-    if contrasts.naive is None or contrasts.naive_rows is None:
-        raise target.cannot(
-            "a judge compares answers to one prompt, and has a verdict on no original with the attribute beside one without it"
+def _attribute(attribute: ArrayLike, prompt_ids: Sequence[str]) -> BoolArray:
+    values = np.asarray(attribute, dtype=np.float64)
+    if values.ndim != 1 or len(values) != len(prompt_ids):
+        raise DataError(f"{values.shape} attribute values for {len(prompt_ids)} prompts: one each is needed")
+    if not len(values):
+        raise DataError("no triples: nothing can be estimated")
+    if not np.isin(values, (0, 1)).all():
+        raise DataError(
+            "the attribute of an original is 0 or 1; audit.attribute cuts numbers by a threshold and takes two of several categories"
         )
-    prompt_ids = [contrasts.prompt_ids[row] for row in contrasts.naive_rows[:, 0]]
-    return mean_effect(contrasts.naive, prompt_ids, target, resampling)
+    return np.asarray(values == 1, dtype=bool)
 
 
-def _group(contrasts: Contrasts, target: Target) -> BoolArray:
-    w = contrasts.attribute
-    rows = {"ATT": w, "ATU": ~w}.get(target.estimand, np.ones(len(w), dtype=bool))
-    missing = not rows.any() or (target.estimand == "ATE" and (w.all() or not w.any()))
-    if missing:
-        raise target.cannot(_constant(contrasts))
-    return rows
-
-
-def _constant(contrasts: Contrasts) -> str:
-    found, missing = ("have", "without") if contrasts.attribute.all() else ("lack", "with")
-    return f"W is constant: all {len(contrasts)} originals {found} the attribute, there is none {missing} it"
-
-
-def _prompts(contrasts: Contrasts, rows: BoolArray) -> list[str]:
-    return [name for name, inside in zip(contrasts.prompt_ids, rows, strict=True) if inside]
+def _complete(name: str, scores: Scores, n: int) -> FloatArray:
+    values = np.asarray(scores, dtype=np.float64)
+    if values.shape != (n,):
+        raise DataError(f"{name}: {values.shape} scores for {n} rows: one each is needed")
+    missing = np.isnan(values)
+    if missing.any():
+        raise DataError(
+            f"{name}: {int(missing.sum())} of {n} scores are missing or NaN (first: row {int(np.argmax(missing))}); "
+            "a triple needs all its sides: drop these rows from every estimator and count them"
+        )
+    if not np.isfinite(values).all():
+        raise DataError(f"{name}: {int((~np.isfinite(values)).sum())} of {n} scores are infinite")
+    return values

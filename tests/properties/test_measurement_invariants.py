@@ -21,10 +21,8 @@ from cda.results.base import Estimate, Missing, Result
 from cda.results.effects import Effect
 from cda.stats.adjust import adjusted_effect, identify
 from cda.stats.auc import auc
-from cda.stats.bootstrap import bootstrap_mean, bootstrap_ratio, bootstrap_sums
-from cda.stats.clustered import Resampling
-from cda.stats.covariates import conditional_effects, effect_slope, quantile_groups
-from cda.stats.direct import direct_contrast
+from cda.stats.bootstrap import bootstrap_mean, bootstrap_sums
+from cda.stats.clustered import Resampling, direct_contrast
 from cda.stats.drift import Limit, embedding_similarity, feature_drift, label_drift, measured
 from cda.stats.multiplicity import benjamini_hochberg, holm
 from cda.stats.overlap import OverlapRule, effect, overlap_effect, overlap_of
@@ -38,8 +36,16 @@ from cda.stats.people import (
 )
 from cda.stats.preference import positive_share, positive_share_change
 from cda.stats.proportions import exact_change_test, paired_change, share, unpaired_change, wilson
-from cda.stats.rate import rate_effects, rewrite_effect
-from cda.stats.signed_contrasts import Contrasts, from_preferences, from_rewards
+from cda.stats.rate import (
+    Contrasts,
+    conditional_effects,
+    effect_slope,
+    from_preferences,
+    from_rewards,
+    quantile_groups,
+    rate_effects,
+    rewrite_effect,
+)
 from cda.stats.votes import Majority, agreement, count_votes, majority, noise_ceiling
 
 NAN, INF = float("nan"), float("inf")
@@ -698,7 +704,7 @@ NOTHING: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: chosen_correlation([0, 0], ["a", "b"], rng()),
         "a correlation is undefined",
     ),
-    "groups of NaN": (lambda: quantile_groups([1, NAN], 2), "1 of 2 values are missing"),
+    "groups of NaN": (lambda: quantile_groups([1, NAN], 2), "1 of 2 values are NaN"),
     "covariate of one value": (lambda: quantile_groups([1, 1, 1], 2), "do not split"),
     # Nothing is left.
     "share of nothing": (lambda: share([], []), "no rows"),
@@ -709,7 +715,6 @@ NOTHING: dict[str, tuple[Callable[[], Any], str]] = {
     "unpaired change of nothing": (lambda: unpaired_change([1], []), "no rows"),
     "test of nothing": (lambda: exact_change_test([], [], []), "no rows"),
     "mean of nothing": (lambda: bootstrap_mean([], [], rng()), "no rows"),
-    "ratio to nothing": (lambda: bootstrap_ratio([1, 1], [0, 0], ["a", "b"], rng()), "the ratio is undefined"),
     "statistic of nothing": (
         lambda: bootstrap_sums([[1.0], [2.0]], ["a", "b"], lambda sums: sums[:, 0] * NAN, rng()),
         "undefined on these 2 rows",

@@ -10,9 +10,7 @@ import pytest
 from cda.errors import DataError
 from cda.results.base import Estimate
 from cda.stats.clustered import Resampling
-from cda.stats.covariates import conditional_effects, effect_slope
-from cda.stats.rate import effect
-from cda.stats.signed_contrasts import Contrasts, from_preferences, from_rewards
+from cda.stats.rate import Contrasts, conditional_effects, effect, effect_slope, from_preferences, from_rewards
 
 
 def planted(n: int = 600, seed: int = 3) -> tuple[Contrasts, np.ndarray]:

@@ -8,7 +8,7 @@ from scipy import stats
 
 from cda.errors import DataError
 from cda.results.base import Missing
-from cda.stats.direct import direct_contrast
+from cda.stats.clustered import direct_contrast
 
 
 def test_a_paired_mean_under_its_own_name() -> None:

@@ -6,8 +6,7 @@ import pytest
 
 from cda.errors import DataError
 from cda.results.base import Missing
-from cda.stats.rate import effect, rate_effects
-from cda.stats.signed_contrasts import from_preferences, from_rewards
+from cda.stats.rate import effect, from_preferences, from_rewards, rate_effects
 
 IDS = ["a", "b", "c"]
 GOOD = [1.0, 2.0, 3.0]

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from cda.errors import DataError
-from cda.stats.rate import effect, rate_effects, rewrite_effect
-from cda.stats.signed_contrasts import from_rewards
+from cda.stats.rate import effect, from_rewards, rate_effects, rewrite_effect
 
 ROOT = Path(__file__).parent.parent.parent
 TRIPLES = Path(os.environ.get("CDA_DATA", ROOT.parent / "shared" / "data")) / "rate" / "paper_reward_triples.jsonl"

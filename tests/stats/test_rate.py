@@ -14,8 +14,7 @@ from cda.errors import DataError
 from cda.results.base import Estimate, Missing
 from cda.results.effects import Effect
 from cda.stats.clustered import Resampling
-from cda.stats.rate import Estimand, Estimator, effect, rate_effects, rewrite_effect
-from cda.stats.signed_contrasts import Contrasts, from_rewards
+from cda.stats.rate import Contrasts, Estimand, Estimator, effect, from_rewards, rate_effects, rewrite_effect
 
 # w, original, rewrite, rewrite of rewrite
 ROWS = [(1, 5.0, 2.0, 4.0), (1, 7.0, 3.0, 5.5), (0, 1.0, 4.0, 2.0), (0, 3.0, 3.0, 2.5), (0, 2.0, 6.0, 1.0)]

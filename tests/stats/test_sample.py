@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cda.errors import DataError
-from cda.stats.covariates import quantile_groups
+from cda.stats.rate import quantile_groups
 
 
 def test_quantile_groups_are_about_equally_filled_and_keep_ties() -> None:
