@@ -8,11 +8,11 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import ArrayLike
 
+from cda.arrays import BoolArray as BoolArray
 from cda.arrays import FloatArray
 from cda.errors import DataError, did_you_mean
 from cda.features import TEXT_FEATURES
 from cda.results.base import Estimate
-from cda.arrays import BoolArray as BoolArray
 from cda.results.effects import FeatureDrift as FeatureDrift
 from cda.results.effects import Limit as Limit
 from cda.stats.bootstrap import Bootstrapped, bootstrap_mean
