@@ -15,7 +15,8 @@ from cda.cli import app
 from cda.data.load import load_rows
 from cda.errors import DataError, RecipeError, RunError
 from cda.pipeline.plan import check
-from cda.recipe.load import is_bias_content, load_model_audit, load_recipe, misspelt_model
+from cda.recipe.checks import misspelt_model
+from cda.recipe.load import is_bias_content, load_model_audit, load_recipe
 from cda.resources.artifacts import told_apart
 
 REWARD = "def reward(prompts, responses):\n    return [float(len(one)) for one in responses]\n"

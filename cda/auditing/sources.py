@@ -23,7 +23,7 @@ from cda.llm.money import tokens_of
 from cda.recipe.load import LoadedRecipe
 from cda.records import Contrast, Exclusions, Pair, Prompt, RewriteRequest, Triple, count_reasons, text_key
 from cda.resources.llm_access import llm_access
-from cda.resources.sources import attribute_rule, load_quality_source, rewriter
+from cda.resources.sources import load_quality_source, rewriter
 from cda.resources.spending import Planned
 from cda.results.rate import Flips
 from cda.rewriting.asked import Rewriter
@@ -283,7 +283,7 @@ def own_triples(loaded: LoadedRecipe) -> CleanTriples:
     names, where = [bias.name for bias in loaded.biases], str(audit.triples)
 
     def read() -> CleanTriples:
-        return clean_triples(load_rows(where), names, audit.triple_columns, where, attribute_rule(audit))
+        return clean_triples(load_rows(where), names, audit.triple_columns, where, audit.attribute)
 
     return loaded.opened.once(("triples", *_decides(loaded)), read)
 

@@ -17,12 +17,12 @@ from cda.files.jsonl import read_text, write_jsonl
 from cda.files.paths import place_for, user_path
 from cda.launch import say
 from cda.llm.money import tokens_of
+from cda.recipe.audit import AuditSection
 from cda.recipe.load import LoadedRecipe
-from cda.recipe.schema import AuditSection
 from cda.records import Exclusions, Prompt, Triple, count_reasons, text_key
 from cda.resources.artifacts import prompt_row
 from cda.resources.llm_access import llm_access, llm_client
-from cda.resources.sources import attribute_rule, rewriter
+from cda.resources.sources import rewriter
 from cda.resources.spending import Planned
 from cda.rewriting.labels import exhibits
 from cda.rewriting.questions import Answered, baseline_responses, generate_questions
@@ -127,7 +127,7 @@ def read_responses(
         DataError: A column is missing, or a category that the recipe names; or one response is said to have the attribute
             and to lack it.
     """
-    rule, column = attribute_rule(audit), audit.triple_columns.get("has_attribute", "has_attribute")
+    rule, column = audit.attribute, audit.triple_columns.get("has_attribute", "has_attribute")
     present = {key for row in rows for key in row}
     if missing := sorted({"prompt", "response"} - present):
         raise DataError(

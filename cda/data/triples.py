@@ -5,34 +5,53 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from cda.data.load import Row
 from cda.data.messages import RowError, check_agree, message_text, prompt_of, side_text
 from cda.errors import DataError
 from cda.records import Exclusions, Triple, count_reasons, equal_texts, text_key
 
+Number = Annotated[float, Field(allow_inf_nan=False)]
 SETTING = "audit.attribute"
 _WORDS = {"1": True, "1.0": True, "true": True, "yes": True, "0": False, "0.0": False, "false": False, "no": False}
 
 
-@dataclass(frozen=True, slots=True)
-class AttributeRule:
-    """How a column says whether a response has the attribute; without any of these, by yes and no.
+class AttributeRule(BaseModel):
+    """How a column says whether a response has the attribute: by yes and no, or in one of three other ways."""
 
-    Attributes:
-        above: A number above this has it, any other has not.
-        low: A number up to this has it not, with `high`; rows between the two are left out.
-        high: A number from this on has it.
-        having: The category that has it, with `lacking`; rows of other categories are left out.
-        lacking: The category that has it not.
-    """
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
-    above: float | None = None
-    low: float | None = None
-    high: float | None = None
+    above: Number | None = None
+    """A number above this has it, any other has not."""
+    low: Number | None = None
+    """A number up to this has it not (with high); rows between the two are left out, and counted."""
+    high: Number | None = None
+    """A number from this on has it."""
     having: str | None = None
+    """The category that has it (with lacking); rows of other categories are left out, and counted."""
     lacking: str | None = None
+    """The category that has it not."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> AttributeRule:
+        ways: dict[str, list[float | str | None]] = {
+            "above": [self.above],
+            "low and high": [self.low, self.high],
+            "having and lacking": [self.having, self.lacking],
+        }
+        given = [name for name, values in ways.items() if any(value is not None for value in values)]
+        if len(given) > 1:
+            raise ValueError(f"{' beside '.join(given)}: give one of {', '.join(ways)}")
+        if given and None in ways[given[0]]:
+            raise ValueError(f"{given[0]}: give both")
+        if self.low is not None and self.high is not None and not self.low < self.high:
+            raise ValueError(f"low={self.low:g} is not below high={self.high:g}")
+        if self.having is not None and self.having == self.lacking:
+            raise ValueError(f"'{self.having}' cannot be both having and lacking")
+        return self
 
     def read(self, value: object, column: str = "has_attribute") -> bool:
         """Whether a cell says that the attribute is there.

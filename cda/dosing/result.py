@@ -12,7 +12,7 @@ from cda.auditing.groups import Group, people_of
 from cda.dosing.choice import DoseCurve, dose_response, mixed_curve
 from cda.dosing.held_out import cross_validated_dose
 from cda.errors import DataError
-from cda.recipe.schema import DoseSection
+from cda.recipe.audit import DoseSection
 from cda.records import Exclusions, Pair, count_reasons, prompt_id
 from cda.results.dose import (
     Aim,

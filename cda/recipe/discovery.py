@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from cda.recipe.section import By, Positive, ResponseColumns, Section, Share
 from cda.results.evidence import Correction
 
-Positive = Annotated[int, Field(ge=1)]
-Share = Annotated[float, Field(ge=0, le=1)]
 Size = Literal["5x16", "3x8", "1", "3x8-wide", "1-proposals", "small"]
 
 
@@ -41,22 +40,19 @@ SIZES: dict[Size, SearchSize] = {
     "1-proposals": SearchSize((320, 10), (32,)),
     "small": SearchSize((48, 12, 12, 10), (16, 24, 24)),
 }
-COLUMNS = ("prompt", "responses", "response", "quality")
 
 
-class DiscoverSection(BaseModel):
+class DiscoverSection(Section):
     """`cda discover`: the search for biases that nobody listed."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     judge: str | None = None
     """What the model is held against: a judge, or any other scorer, by the same string as the model. null: judge:<llm.model>
     where an LLM is set, the embedded judge otherwise; with --adapter the model without it."""
-    by: Literal["auto", "llm", "rules"] = "auto"
+    by: By = "auto"
     """Who proposes, rewrites and mutates. auto: the LLM where llm.model is set, rules otherwise."""
     responses: str | None = None
     """`embedded`, or a file of prompts with sampled responses. null: sampled from the policies; without an LLM, embedded."""
-    columns: dict[str, str] = {}
+    columns: ResponseColumns = {}
     """Our name: your name, for the file of responses."""
     split: str = "train"
     """For sources with several."""
@@ -135,14 +131,6 @@ class DiscoverSection(BaseModel):
     def _whole(cls, value: tuple[float, float, float]) -> tuple[float, float, float]:
         if min(value) <= 0 or abs(sum(value) - 1) > 1e-6:
             raise ValueError("three shares above 0 that add up to 1: to search, validate and test on")
-        return value
-
-    @field_validator("columns")
-    @classmethod
-    def _known(cls, value: dict[str, str]) -> dict[str, str]:
-        unknown = [name for name in value if name not in COLUMNS]
-        if unknown:
-            raise ValueError(f"unknown column {', '.join(unknown)}; ours are {', '.join(COLUMNS)}")
         return value
 
     @model_validator(mode="after")

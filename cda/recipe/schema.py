@@ -5,27 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from cda.files.paths import is_reserved, user_path
 from cda.llm.money import Price
+from cda.recipe.audit import AuditSection, DoseSection
 from cda.recipe.discovery import DiscoverSection
 from cda.recipe.scoring import Kind, ScoreSection, kind_of
+from cda.recipe.section import By, ContrastColumns, Count, PairColumns, Positive, Section, Share
 from cda.recipe.train import SEEDS, training_seeds
-
-By = Literal["auto", "llm", "rules"]
-Count = Annotated[int, Field(ge=0)]
-Positive = Annotated[int, Field(ge=1)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Number = Annotated[float, Field(allow_inf_nan=False)]
-TieRule = Literal["drop", "half", "as-released"]
-
-
-PAIR_COLUMNS = ("prompt", "chosen", "rejected")
-CONTRAST_COLUMNS = (
-    "id", "prompt", "base", "perturbed", "response_1", "response_2", "biased", "preferred", "votes", "bias", "direction",
-)  # fmt: skip
-TRIPLE_COLUMNS = ("prompt", "original", "rewrite", "rewrite_of_rewrite", "has_attribute", "bias", "flipped")
 
 
 def _of_a_folder(name: str) -> str:
@@ -36,35 +24,7 @@ def _of_a_folder(name: str) -> str:
     return name
 
 
-def _known_columns(columns: dict[str, str], known: tuple[str, ...]) -> dict[str, str]:
-    unknown = [name for name in columns if name not in known]
-    if unknown:
-        raise ValueError(f"unknown column {', '.join(unknown)}; ours are {', '.join(known)}")
-    return columns
-
-
-def _pair_columns(columns: dict[str, str]) -> dict[str, str]:
-    return _known_columns(columns, PAIR_COLUMNS)
-
-
-def _contrast_columns(columns: dict[str, str]) -> dict[str, str]:
-    return _known_columns(columns, CONTRAST_COLUMNS)
-
-
-def _triple_columns(columns: dict[str, str]) -> dict[str, str]:
-    return _known_columns(columns, TRIPLE_COLUMNS)
-
-
-PairColumns = Annotated[dict[str, str], AfterValidator(_pair_columns)]
-ContrastColumns = Annotated[dict[str, str], AfterValidator(_contrast_columns)]
-TripleColumns = Annotated[dict[str, str], AfterValidator(_triple_columns)]
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class ModelSection(_Section):
+class ModelSection(Section):
     """The reward model: a sequence classifier with one label."""
 
     preset: str | None = None
@@ -95,7 +55,7 @@ class ModelSection(_Section):
         return self.kind == "classifier"
 
 
-class LoraSection(_Section):
+class LoraSection(Section):
     r: Positive = 16
     alpha: Positive = 32
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.05
@@ -104,7 +64,7 @@ class LoraSection(_Section):
     """Several biases: train an adapter for each and add them up, in place of one adapter on all their pairs."""
 
 
-class ObjectiveSection(_Section):
+class ObjectiveSection(Section):
     """One thing that training teaches; a recipe lists as many as it needs, and a kind alone stands for its defaults."""
 
     kind: Literal["pairs", "paired", "neutral", "keep"]
@@ -127,7 +87,7 @@ class ObjectiveSection(_Section):
         return self
 
 
-class DataSection(_Section):
+class DataSection(Section):
     """Preference pairs to debias on."""
 
     preset: str | None = None
@@ -153,7 +113,7 @@ class DataSection(_Section):
     """Take at most this many for each bias, drawn with the seed."""
 
 
-class LabelSection(_Section):
+class LabelSection(Section):
     by: By = "auto"
     """auto: the LLM where llm.model is set, the embedded rules otherwise."""
     ask_again: Count = 2
@@ -164,12 +124,12 @@ class LabelSection(_Section):
     """What the LLM is told: `ours`, `paper`, or the path of a prompt file. Also where the gate labels rewrites."""
 
 
-class RewriteSection(_Section):
+class RewriteSection(Section):
     prompt: str = "ours"
     """What the LLM is told: `ours`, `paper`, or the path of a prompt file. The instruction itself is the bias file's."""
 
 
-class GateSection(_Section):
+class GateSection(Section):
     """The fidelity gate that every rewrite has to pass, by an LLM or by rules: flipped, not identical, no refusal, no answer
     to the user, the same language, layout and about the same length."""
 
@@ -180,7 +140,7 @@ class GateSection(_Section):
     """Largest change of the word count, as a share, for biases that are not length."""
 
 
-class SynthesizeSection(_Section):
+class SynthesizeSection(Section):
     by: By = "auto"
     counterfactuals: Count | dict[str, Count] | None = None
     """How many for each bias: one number, or a number by bias name. Where several are trained together, `joint` is for each
@@ -197,7 +157,7 @@ class SynthesizeSection(_Section):
     """More failed rewrites than this stops the run."""
 
 
-class LlmSection(_Section):
+class LlmSection(Section):
     """Any endpoint that speaks the OpenAI API."""
 
     model: str | None = None
@@ -239,133 +199,12 @@ class LlmSection(_Section):
         return self.model_copy(update={"model": model})
 
 
-class AttributeSection(_Section):
-    """How the column has_attribute of triples and of answers says whether an answer has the bias, where it holds neither yes
-    nor no: one of three ways."""
-
-    above: Number | None = None
-    """A number above this has it, any other has not."""
-    low: Number | None = None
-    """A number up to this has it not (with high); rows between the two are left out, and counted."""
-    high: Number | None = None
-    """A number from this on has it."""
-    having: str | None = None
-    """The category that has it (with lacking); rows of other categories are left out, and counted."""
-    lacking: str | None = None
-    """The category that has it not."""
-
-    @model_validator(mode="after")
-    def _one_way(self) -> AttributeSection:
-        ways: dict[str, list[float | str | None]] = {
-            "above": [self.above],
-            "low and high": [self.low, self.high],
-            "having and lacking": [self.having, self.lacking],
-        }
-        given = [name for name, values in ways.items() if any(value is not None for value in values)]
-        if len(given) > 1:
-            raise ValueError(f"{' beside '.join(given)}: give one of {', '.join(ways)}")
-        if given and None in ways[given[0]]:
-            raise ValueError(f"{given[0]}: give both")
-        if self.low is not None and self.high is not None and not self.low < self.high:
-            raise ValueError(f"low={self.low:g} is not below high={self.high:g}")
-        if self.having is not None and self.having == self.lacking:
-            raise ValueError(f"'{self.having}' cannot be both having and lacking")
-        return self
-
-
-class AuditSection(_Section):
-    """What the model is measured on, before and after."""
-
-    preset: str | None = None
-    """Where the rest of this section came from; recipes/audit/NAME.yaml or a path."""
-    release: str | None = None
-    """Folder of the released data of "Flattery, Fluff, and Fog" in its own layout (a checkout of its repository): pairs with
-    people's votes, triples, LLM verdicts, labels, and the paper's own scores to stand beside. A file of `contrasts` or
-    `triples` goes before it for the biases that it is of."""
-    contrasts: str = "embedded"
-    """`embedded`, or a file of contrasts (prompt, base, perturbed; optionally people's preferences)."""
-    columns: ContrastColumns = {}
-    """Our name: your name, for the contrasts file."""
-    votes: str | None = None
-    """People's votes in a file of their own: rows of id and vote, or of id and votes. `id` is the contrasts' column."""
-    verdicts: str | None = None
-    """Verdicts of LLM judges on the contrasts, in the form of votes: with few votes and many verdicts, human skew and
-    miscalibration are estimated for all contrasts (PPI++)."""
-    ties: TieRule = "drop"
-    """Contrasts on which people tied or split: left out (`drop`), counted `half` for each side, or `as-released`:
-    the column `preferred` as it stands, whatever the votes, and its ties left out (the filter behind Table 6 of "Flattery,
-    Fluff, and Fog")."""
-    labels: str | None = None
-    """File of preference pairs with labels (chosen_<bias> and rejected_<bias>, or what `cda label` wrote): how often the side
-    with the bias was chosen there. For an audit without a training, which has labels of its own."""
-    triples: str | None = "embedded"
-    """RATE triples: `embedded`, a file (prompt, original, rewrite, rewrite_of_rewrite, has_attribute), or null for none
-    but those that `rate` asks for. Biases that the file has none of fall back on those of `release`, then on the embedded ones."""
-    triple_columns: TripleColumns = {}
-    attribute: AttributeSection = AttributeSection()
-    rate: Count | None = None
-    """In place of the embedded triples: how many embedded answers with the bias, and as many without, the recipe's rewriter
-    rewrites and rewrites back. null: 40 where rules rewrite and a bias has no triples of its own, otherwise none."""
-    min_flipped: Share = 0.5
-    """Least share of originals, with the bias and without it, whose rewrites flipped it; below, no RATE effect that rests
-    on them is given, since those that flip may be unlike the others."""
-    max_triple_words: Positive | None = None
-    """Leave out triples of which any version is longer, for every estimator alike; counted."""
-    similarity: bool = False
-    """Measure by the embedded encoder how alike the two sides of the contrasts are; takes a minute for 1,000 texts."""
-    quality: str | None = "embedded"
-    """Held-out preference pairs whose accuracy must not fall: `embedded`, a file, or null for none."""
-    quality_columns: PairColumns = {}
-    quality_split: str = "test"
-    max_contrasts: Positive | None = None
-    """For each bias, drawn with the seed; the report says so."""
-    max_quality: Positive | None = None
-
-
-class DoseSection(_Section):
-    """How much of the adapter to apply: λ times its update, chosen under a limit on quality loss."""
-
-    on: Literal["auto", "yes", "no"] = "auto"
-    """auto: where people voted on enough of the recipe's contrasts to choose by, or the recipe teaches ties alone. `cda
-    dose` always does it."""
-    aim: Literal["auto", "votes", "tie"] = "auto"
-    """What a dose should come near. votes: people's majorities. tie: each side preferred equally often, which is an
-    assumption and nobody's vote. auto: votes where there are enough, otherwise a tie where the recipe teaches that the two
-    sides are worth the same (neutral, without pairs or paired)."""
-    doses: list[Annotated[float, Field(ge=0)]] = [0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 1.75, 2, 2.25, 2.5]
-    """0 is the base model, 1 plain CDA; both are always scored."""
-    repeats: Positive = 50
-    """Of 2-fold cross-validation, split by prompt."""
-    max_quality_loss: Share = 0.01
-    """Accuracy on quality pairs that a dose may lose against the base model."""
-    max_quality: Positive | None = 500
-    """Quality pairs scored at every dose, drawn with the seed."""
-    baselines: bool = True
-    """Beside it: what can be had without training, by measured features and by a direction of the hidden states."""
-    max_baseline_pairs: Positive = 200
-    """Training counterfactuals that these are fitted on, for each bias."""
-
-    @field_validator("on", mode="before")
-    @classmethod
-    def _yaml_words(cls, value: object) -> object:
-        # YAML reads on, off, yes and no as booleans.
-        return {True: "yes", False: "no"}.get(value, value) if isinstance(value, bool) else value
-
-    @field_validator("doses")
-    @classmethod
-    def _ascending(cls, value: list[float]) -> list[float]:
-        found = sorted({*value, 0.0, 1.0})
-        if len(found) < 3:
-            raise ValueError("give at least one dose beside 0 (the base model) and 1 (plain CDA)")
-        return found
-
-
-class RunSection(_Section):
+class RunSection(Section):
     folder: str | None = None
     """null: runs/<recipe name>."""
 
 
-class Recipe(_Section):
+class Recipe(Section):
     """A whole experiment. Everything can be set in the file or as `section.key=value` on the command line."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"), AfterValidator(_of_a_folder)]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from cda.recipe.section import Positive, Section, Share
 from cda.scorers.own_code import is_own
 from cda.scorers.served_options import ServedOptions
 
 Kind = Literal["classifier", "log-ratio", "steered", "judge", "served", "function"]
 PREFIXES: dict[str, Kind] = {"judge:": "judge", "dpo:": "log-ratio", "steered:": "steered", "served:": "served"}
-Positive = Annotated[int, Field(ge=1)]
 
 
 def kind_of(name: str) -> Kind:
@@ -49,11 +49,7 @@ def policy_and_reference(name: str) -> tuple[str, str | None]:
     return policy, reference or None
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class JudgeSection(_Section):
+class JudgeSection(Section):
     ties: bool = True
     """Whether a judge may say that neither answer is better."""
     by_token: bool = False
@@ -67,11 +63,11 @@ class JudgeSection(_Section):
     """both: each comparison is asked with either answer first, and a taste for a place cancels. one: once, with the first
     answer drawn; half the calls, and a taste for a place stays in each margin. null: as the prompt says (`ours`: both,
     `paper`: one)."""
-    max_unread: Annotated[float, Field(ge=0, le=1)] = 0.5
+    max_unread: Share = 0.5
     """Share of comparisons that may be without a readable verdict; with more, nothing is reported of the others."""
 
 
-class LogRatioSection(_Section):
+class LogRatioSection(Section):
     """Of `dpo:` and `steered:`: β · (log π(response | prompt) − log π₀(response | prompt))."""
 
     reference_revision: str | None = None
@@ -91,7 +87,7 @@ class LogRatioSection(_Section):
     strength: float = 1.0
 
 
-class ScoreSection(_Section):
+class ScoreSection(Section):
     batch_tokens: Positive | None = None
     """Padded tokens in a batch at most. null: 1,024 on a CPU, 8,192 elsewhere (4,096 for log-ratios)."""
     over_length: Literal["cut", "drop", "refuse"] = "cut"

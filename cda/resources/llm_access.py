@@ -16,8 +16,7 @@ from cda.llm.money import Budgeted, Purse
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import LLM
 from cda.prompts import Prompts, ours
-from cda.recipe.load import Consent, LoadedRecipe
-from cda.recipe.opened import Opened
+from cda.recipe.load import Consent, LoadedRecipe, Opened
 from cda.recipe.schema import LlmSection
 from cda.resources.spending import Planned, confirm_all, price_of
 from cda.rewriting.asked import Labeller

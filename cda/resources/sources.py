@@ -12,7 +12,6 @@ from cda.biases import Bias
 from cda.data.load import check_columns, load_rows, looks_like_path
 from cda.data.pairs import CleanPairs, clean_pairs
 from cda.data.quality_sets import QualityItem, QualitySet, load_quality_set
-from cda.data.triples import AttributeRule
 from cda.embedded.model import ADAPTERS, embedded_model_folder
 from cda.embedded.model import NAME as EMBEDDED
 from cda.embedded.rules import RuleRewriter
@@ -22,8 +21,8 @@ from cda.files.paths import user_path
 from cda.inert import inert
 from cda.models.load import ModelSpec, best_precision
 from cda.prompts import Prompts
-from cda.recipe.opened import Opened
-from cda.recipe.schema import AuditSection, DataSection, ModelSection, SynthesizeSection
+from cda.recipe.load import Opened
+from cda.recipe.schema import DataSection, ModelSection, SynthesizeSection
 from cda.records import Exclusions
 from cda.resources.artifacts import shown_path
 from cda.resources.llm_access import LlmAccess
@@ -69,11 +68,6 @@ def prompt_name(reference: str, prompt: BaseModel) -> str:
     if not reference.endswith((".yaml", ".yml")):
         return reference
     return f"{shown_path(reference)} ({fingerprint(prompt.model_dump(mode='json'))[:8]})"
-
-
-def attribute_rule(audit: AuditSection) -> AttributeRule:
-    """How a column of the user's files says whether a response has the attribute."""
-    return AttributeRule(**audit.attribute.model_dump())
 
 
 def training_pairs(data: DataSection, opened: Opened) -> CleanPairs:

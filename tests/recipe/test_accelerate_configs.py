@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cda.cli import app
-from cda.recipe.load import recipes_folder
+from cda.recipe.presets import recipes_folder
 
 ROOT = Path(__file__).parent.parent.parent
 FOLDER = recipes_folder() / "accelerate"

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from cda.files.yaml_file import read_yaml_mapping
-from cda.recipe.load import LoadedRecipe, load_recipe, recipes_folder
+from cda.recipe.load import LoadedRecipe, load_recipe
+from cda.recipe.presets import recipes_folder
 from cda.training.arguments import PAPER_DEFAULTS, reward_config
 
 DEFAULTS = ["model=llama-8b", "data=paper", "llm.model=x"]

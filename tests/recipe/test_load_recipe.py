@@ -11,7 +11,8 @@ import pytest
 from cda.counterfactuals.synthesize import wanted
 from cda.errors import RecipeError
 from cda.pipeline.plan import plan
-from cda.recipe.load import find_recipe, load_recipe, recipes_folder
+from cda.recipe.load import find_recipe, load_recipe
+from cda.recipe.presets import recipes_folder
 from cda.recipe.schema import Recipe
 
 BARE = "biases: jargon\nmodel: {name_or_path: some/model}\ndata: {pairs: some/data}\n"

@@ -15,8 +15,8 @@ from cda.counterfactuals import label, synthesize
 from cda.files.jsonl import read_jsonl
 from cda.llm.protocol import Completion, Request
 from cda.recipe.load import load_recipe
-from cda.resources import sources
 from cda.resources.artifacts import read_labelled, read_training
+from cda.resources.llm_access import LlmAccess
 from cda.rewriting.labels import exhibits
 
 BIAS = load_bias("sycophancy")
@@ -47,8 +47,7 @@ class Assistant:
 
 
 def test_an_llm_labels_and_rewrites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (label, sources):
-        monkeypatch.setattr(module, "open_llm", lambda _: Assistant())
+    monkeypatch.setattr(LlmAccess, "client", lambda _: Assistant())
     loaded = load_recipe(
         "recipes/sycophancy.yaml",
         ["model.name_or_path=embedded", "data.pairs=embedded", "data.max_pairs=60", "synthesize.counterfactuals=12",

@@ -15,6 +15,7 @@ from cda.errors import LLMError, RecipeError
 from cda.llm.protocol import Completion, Request
 from cda.recipe.load import LoadedRecipe, load_model_audit
 from cda.records import user_prompt
+from cda.resources.llm_access import LlmAccess
 from cda.resources.scorer_kinds import Subject
 from cda.results.evidence import Verdicts
 from cda.scorers.compared import Rewards, text_id
@@ -43,7 +44,7 @@ def judge(name: str) -> AskedJudge:
 
 
 def by_llm(verdict: Callable[[str, str], str | None], monkeypatch: pytest.MonkeyPatch) -> AskedJudge:
-    monkeypatch.setattr(discover_parts, "open_llm", lambda _: Scripted(verdict))
+    monkeypatch.setattr(LlmAccess, "client", lambda _: Scripted(verdict))
     return judge("judge:scripted")
 
 

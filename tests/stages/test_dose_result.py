@@ -16,7 +16,7 @@ from cda.biases import load_bias
 from cda.dosing.result import result
 from cda.dosing.stage import aimed
 from cda.errors import DataError
-from cda.recipe.schema import DoseSection
+from cda.recipe.audit import DoseSection
 from cda.records import Contrast, Pair, user_prompt
 from cda.results.dose import DoseResult
 from cda.scorers.compared import Rewards, text_id

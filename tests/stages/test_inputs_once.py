@@ -16,8 +16,7 @@ from cda.data import load
 from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.llm.money import Budgeted
 from cda.pipeline import plan
-from cda.recipe.load import load_recipe
-from cda.recipe.opened import Opened
+from cda.recipe.load import Opened, load_recipe
 from cda.resources.llm_access import llm_access, llm_counts
 
 
