@@ -15,44 +15,29 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
-import subprocess
 import time
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from cda.errors import DataError, RunError
 from cda.files.hashes import changed, contents, sha256_of
 from cda.files.jsonl import read_json, write_json
 from cda.files.paths import own_folder, refuse_link
+from cda.provenance import git_commit, versions
 
-_PACKAGES = (
-    "cda",
-    "torch",
-    "transformers",
-    "tokenizers",
-    "trl",
-    "peft",
-    "bitsandbytes",
-    "datasets",
-    "accelerate",
-    "openai",
-    "scipy",
-)
+MANIFEST = "manifest.json"
 _BEGUN, _RECORD = ".begun.json", "stage.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A stage to be made: its name and everything that decides what it will contain."""
+    """A stage to be made: its name and everything that determines its contents."""
 
     name: str
     settings: Mapping[str, Any]
@@ -62,6 +47,11 @@ class Stage:
     @property
     def fingerprint(self) -> str:
         return fingerprint({"name": self.name, "settings": self.settings, "inputs": self.inputs})
+
+    @property
+    def json_settings(self) -> dict[str, Any]:
+        """The settings as `stage.json` holds them."""
+        return dict(json.loads(json.dumps(self.settings, default=str)))
 
 
 def fingerprint(content: object) -> str:
@@ -89,20 +79,20 @@ def file_fingerprint(path: Path) -> str:
 
 def _files_below(folder: Path) -> list[Path]:
     """Every file in a folder, sorted, in linked folders too: what loads a folder follows their links; each folder once."""
-    found: list[Path] = []
+    files: list[Path] = []
     left, seen = [folder], {folder.resolve()}
     while left:
         for path in left.pop().iterdir():
             if path.is_file():
-                found.append(path)
-            elif path.is_dir() and (there := path.resolve()) not in seen:
-                seen.add(there)
+                files.append(path)
+            elif path.is_dir() and (target := path.resolve()) not in seen:
+                seen.add(target)
                 left.append(path)
-    return sorted(found)
+    return sorted(files)
 
 
 class StageRecord(BaseModel):
-    """What `stage.json` says of a finished stage. What was written by hand or by another version may say less."""
+    """Content of `stage.json`, the record of a finished stage. One of another version may hold less."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -112,11 +102,11 @@ class StageRecord(BaseModel):
     output: str | None = None
     """Fingerprint of its contents."""
     settings: dict[str, Any] = {}
-    """That decide its content."""
+    """Those that determine its contents."""
     inputs: dict[str, Any] = {}
     """Name to the fingerprint of what it was made from."""
     counts: dict[str, Any] = {}
-    """What was counted; see `cda.results.facts`."""
+    """See `cda.results.facts`."""
     contents: dict[str, str] = {}
     """File to its size and fingerprint."""
     finished: str = ""
@@ -127,7 +117,19 @@ class StageRecord(BaseModel):
         return bool(self.model_fields_set)
 
 
-NOT_FINISHED = StageRecord()
+class Manifest(BaseModel):
+    """Content of `manifest.json`: what a run was made of. One of another version may hold less."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    recipe: dict[str, Any] = {}
+    """The resolved recipe."""
+    versions: dict[str, str] = {}
+    git: str | None = None
+    """Commit of this package's checkout."""
+    python: str | None = None
+    platform: str | None = None
+    stages: dict[str, StageRecord] = {}
 
 
 class RunFolder:
@@ -178,8 +180,15 @@ class RunFolder:
         return self.path / name
 
     def record(self, name: str) -> StageRecord:
-        """What a finished stage says of itself; false where it has not finished."""
+        """Record of a finished stage; an empty one, which is false, if it has not finished."""
         return _record(self.path / name)
+
+    def manifest(self) -> Manifest:
+        """The run's manifest; an empty one if there is none, or if it is damaged."""
+        try:
+            return Manifest.model_validate(read_json(self.path / MANIFEST))
+        except (DataError, ValidationError):
+            return Manifest()
 
     def is_done(self, stage: Stage) -> bool:
         """Whether the stage is there whole, made from exactly these settings and inputs."""
@@ -198,13 +207,10 @@ class RunFolder:
         old = self.record(stage.name)
         if not old or old.fingerprint == stage.fingerprint:
             return None
-        changes = _differences(old.settings, json.loads(json.dumps(stage.settings, default=str)))
-        before = old.inputs
-        changes += [
-            f"{name} {'is new' if before.get(name) is None else 'is gone' if value is None else 'has changed'}"
-            for name, value in stage.inputs.items()
-            if before.get(name) != value
-        ]
+        changes = _differences(old.settings, stage.json_settings)
+        for name, value in stage.inputs.items():
+            if (before := old.inputs.get(name)) != value:
+                changes.append(f"{name} {'is new' if before is None else 'has changed'}")
         return "; ".join(changes[:6]) or "its definition changed"
 
     def begin(self, stage: Stage) -> Path:
@@ -229,9 +235,7 @@ class RunFolder:
         partial = self.partial(stage.name)
         record = _record(partial)
         (self.stage(stage.name) / _BEGUN).unlink(missing_ok=True)
-        if self.is_done(stage):
-            return False
-        if record.fingerprint != stage.fingerprint:
+        if self.is_done(stage) or record.fingerprint != stage.fingerprint:
             return False
         if not record.contents or changed(partial, record.contents):
             return False
@@ -263,7 +267,7 @@ class RunFolder:
             stage=stage.name,
             fingerprint=stage.fingerprint,
             output=fingerprint(listed),
-            settings=json.loads(json.dumps(stage.settings, default=str)),
+            settings=stage.json_settings,
             inputs=dict(stage.inputs),
             counts=dict(counts),
             contents=listed,
@@ -285,18 +289,16 @@ class RunFolder:
         return output
 
     def write_manifest(self, recipe: Mapping[str, Any], stages: list[str]) -> None:
-        """Write manifest.json: what this run is made of."""
-        write_json(
-            self.path / "manifest.json",
-            {
-                "recipe": recipe,
-                "versions": versions(),
-                "git": git_commit(),
-                "python": platform.python_version(),
-                "platform": platform.platform(),
-                "stages": {name: record.model_dump() for name in stages if (record := self.record(name))},
-            },
+        """Write manifest.json, with the records of those of the stages that have finished."""
+        manifest = Manifest(
+            recipe=dict(recipe),
+            versions=versions(),
+            git=git_commit(),
+            python=platform.python_version(),
+            platform=platform.platform(),
+            stages={name: record for name in stages if (record := self.record(name))},
         )
+        write_json(self.path / MANIFEST, manifest.model_dump())
 
     def retire(self, name: str) -> None:
         """Move a finished stage, where there is one, to `superseded/`: nothing takes its place."""
@@ -320,59 +322,13 @@ class RunFolder:
         folder.replace(aside / f"{name}-{number}")
 
 
-def versions() -> dict[str, str]:
-    """Versions of the packages a result depends on."""
-    found = {}
-    for name in _PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found
-
-
-def git_commit() -> str | None:
-    """Commit of cda's own checkout that this package runs from, `-dirty` where it has changes.
-
-    Returns:
-        None where the package is installed, or copied into a repository of something else: whatever repository encloses a
-        virtual environment says nothing of the code that ran.
-    """
-    package = Path(__file__).resolve().parent
-    top = _git(package, "rev-parse", "--show-toplevel")
-    if top is None or Path(top).resolve() != package.parent or not _is_ours(package.parent / "pyproject.toml"):
-        return None
-    if _git(package, "ls-files", "--error-unmatch", Path(__file__).name) is None:
-        return None
-    commit, status = _git(package, "rev-parse", "HEAD"), _git(package, "status", "--porcelain")
-    return None if commit is None else commit + ("-dirty" if status else "")
-
-
-def _is_ours(project: Path) -> bool:
-    """Whether a pyproject.toml is cda's own: the package may be copied to the top of another project."""
-    try:
-        return bool(tomllib.loads(project.read_text(encoding="utf-8")).get("project", {}).get("name") == "cda")
-    except (OSError, ValueError, AttributeError):
-        return False
-
-
-def _git(folder: Path, *words: str) -> str | None:
-    """What git says in a folder; None where it fails. Variables such as GIT_DIR would have it speak of another repository."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    try:
-        said = subprocess.run(["git", *words], cwd=folder, env=own, capture_output=True, text=True, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return None if said.returncode else said.stdout.strip()
-
-
 def _record(folder: Path) -> StageRecord:
     path = folder / _RECORD
     try:
-        record = StageRecord.model_validate(read_json(path)) if path.is_file() else NOT_FINISHED
+        record = StageRecord.model_validate(read_json(path)) if path.is_file() else StageRecord()
         json.dumps(record.model_dump(), allow_nan=False)  # it is copied into the manifest
     except (DataError, ValueError):
-        return NOT_FINISHED
+        return StageRecord()
     return record
 
 
@@ -384,11 +340,10 @@ def _partial_fingerprint(partial: Path) -> str | None:
 
 
 def _differences(old: object, new: object, path: str = "") -> list[str]:
+    """Settings that differ, as `path: old → new`."""
     if isinstance(old, dict) and isinstance(new, dict):
-        found: list[str] = []
-        for key in sorted({*old, *new}):
-            found += _differences(old.get(key), new.get(key), f"{path}.{key}" if path else key)
-        return found
+        inside = ((key, f"{path}.{key}" if path else key) for key in sorted({*old, *new}))
+        return [line for key, below in inside for line in _differences(old.get(key), new.get(key), below)]
     if _by_name(old) and _by_name(new):
         return _differences(_by_name(old), _by_name(new), path)
     return [] if old == new else [f"{path}: {_short(old)} → {_short(new)}"]
@@ -396,26 +351,25 @@ def _differences(old: object, new: object, path: str = "") -> list[str]:
 
 def _by_name(value: object) -> dict[str, object]:
     """A list of settings that carry a name each, such as bias files and objectives, as a mapping; else empty."""
-    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         return {}
-    names = [str(one.get("name") or one.get("kind") or "") for one in value]
+    names = [str(item.get("name") or item.get("kind") or "") for item in value]
     return dict(zip(names, value, strict=True)) if all(names) and len(set(names)) == len(names) else {}
 
 
 def _short(value: object) -> str:
-    text = _plain(value)
+    text = _in_words(value)
     return text if len(text) <= 40 else text[:39] + "…"
 
 
-def _plain(value: object) -> str:
-    """A setting in words."""
+def _in_words(value: object) -> str:
     if value is None:
         return "not set"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
-        return ", ".join(map(_plain, value)) or "none"
+        return ", ".join(map(_in_words, value)) or "none"
     if isinstance(value, dict):
-        known = value.get("name") or value.get("kind")
-        return str(known) if known else ", ".join(f"{key} {_plain(one)}" for key, one in value.items()) or "none"
+        name = value.get("name") or value.get("kind")
+        return str(name) if name else ", ".join(f"{key} {_in_words(item)}" for key, item in value.items()) or "none"
     return str(value) or "empty"

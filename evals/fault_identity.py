@@ -123,14 +123,14 @@ def enclosing_commit(folder: Path) -> str | None:
     theirs = _repository(folder)
     packages = folder / ".venv" / "lib" / "python3" / "site-packages"
     shutil.copytree(Path(cda.__file__).parent, packages / "cda", ignore=shutil.ignore_patterns("__pycache__"))
-    found = _python("from cda.run import git_commit; print(git_commit())", path=packages)
+    found = _python("from cda.provenance import git_commit; print(git_commit())", path=packages)
     return f"the commit of their repository ({theirs[:8]}) as cda's" if theirs in found else None
 
 
 def commit_by_environment(folder: Path) -> str | None:
     """cda run by a hook of another repository, where git's variables point there."""
     theirs = _repository(folder)
-    found = _python("from cda.run import git_commit; print(git_commit())", GIT_DIR=str(folder / ".git"))
+    found = _python("from cda.provenance import git_commit; print(git_commit())", GIT_DIR=str(folder / ".git"))
     return f"the commit of their repository ({theirs[:8]}) as cda's" if theirs in found else None
 
 

@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cda import run
+from cda import provenance
 from cda.errors import DataError, RunError
 from cda.files.hashes import contents
-from cda.run import RunFolder, Stage, file_fingerprint, fingerprint, git_commit, versions
+from cda.provenance import git_commit, versions
+from cda.run import RunFolder, Stage, file_fingerprint, fingerprint
 
 STAGE = Stage("label", {"seed": 1, "data": {"pairs": "a"}}, {"pairs": "f00"})
 PROJECT = '[project]\nname = "{}"\n'
@@ -246,8 +247,8 @@ def commit(folder: Path) -> str:
 def package_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the package lie in a folder, as far as it knows."""
     (folder / "cda").mkdir(parents=True)
-    (folder / "cda" / "run.py").write_text("", encoding="utf-8")
-    monkeypatch.setattr(run, "__file__", str(folder / "cda" / "run.py"))
+    (folder / "cda" / "provenance.py").write_text("", encoding="utf-8")
+    monkeypatch.setattr(provenance, "__file__", str(folder / "cda" / "provenance.py"))
 
 
 def test_the_repository_around_an_environment_gives_no_commit(
@@ -294,7 +295,7 @@ def test_a_checkout_gives_its_commit_and_says_where_it_was_changed(
     assert git_commit() == here
     monkeypatch.setenv("GIT_DIR", str(repository / ".git"))  # as hooks and `git rebase --exec` set it
     assert git_commit() == here
-    (own / "cda" / "run.py").write_text("changed", encoding="utf-8")
+    (own / "cda" / "provenance.py").write_text("changed", encoding="utf-8")
     assert git_commit() == f"{here}-dirty"
 
 

@@ -39,6 +39,7 @@ from cda.finetuning.applied import NAME as ADAPTER_STAGE
 from cda.finetuning.applied import applied_dose, texts_of_dose
 from cda.finetuning.train import ADAPTER, trainings
 from cda.launch import launch_id, wait_until, world_size
+from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.records import Triple
 from cda.resources.artifacts import prompt_row, read_labelled, training_stages
@@ -49,7 +50,7 @@ from cda.resources.sources import bias_settings, prompt_name, prompt_settings, r
 from cda.results.audit import AuditResult
 from cda.results.base import save
 from cda.results.facts import AuditedBias, RewardModelFacts, Scorer, ScoringCounts, Sources
-from cda.run import RunFolder, Stage, fingerprint, versions
+from cda.run import RunFolder, Stage, fingerprint
 from cda.scorers.compared import Compared, Comparison, Rewards, Text, text_id
 
 RESULT = "audit.json"

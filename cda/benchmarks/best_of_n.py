@@ -23,6 +23,7 @@ from cda.features import TEXT_FEATURES
 from cda.files.jsonl import write_jsonl, write_text
 from cda.finetuning.applied import check_subject
 from cda.launch import is_main
+from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.records import Exclusions, Prompt, count_reasons, prompt_id
 from cda.report.plots import save as save_plot
@@ -32,7 +33,7 @@ from cda.resources.scorers import score, shared_folder
 from cda.results.base import save
 from cda.results.benchmarks import Asked, BestOfResult
 from cda.rewriting.labels import exhibits, measure_of
-from cda.run import file_fingerprint, versions
+from cda.run import file_fingerprint
 from cda.scorers.compared import Text, text_id
 
 BIASES = ("jargon", "length", "structure", "sycophancy", "vagueness")

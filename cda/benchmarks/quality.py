@@ -27,6 +27,7 @@ from cda.files.jsonl import write_json, write_jsonl, write_text
 from cda.files.paths import own_folder, refuse_link, user_path
 from cda.finetuning.applied import asked_subjects, check_subject
 from cda.launch import is_main, say
+from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe, is_recipe, load_model_audit
 from cda.recipe.scoring import bare_name, kind_of, policy_and_reference
 from cda.records import count_reasons, prompt_id
@@ -45,7 +46,7 @@ from cda.resources.sources import load_quality_source, source_fingerprint
 from cda.results.base import save
 from cda.results.benchmarks import AskedLLM, QualityResult, QualityScoring, SetQuality
 from cda.results.facts import Scorer
-from cda.run import file_fingerprint, versions
+from cda.run import file_fingerprint
 from cda.scorers.compared import Compared, Comparison, Rewards
 from cda.stats.accuracy import measure, with_holm
 from cda.stats.accuracy_rules import Ranked, Rule

@@ -15,6 +15,7 @@ from cda.errors import DataError
 from cda.files.jsonl import write_jsonl
 from cda.finetuning.applied import check_subject
 from cda.launch import is_main
+from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.records import Exclusions, count_reasons, prompt_id
 from cda.report.numbers import count, inert, p_value
@@ -26,7 +27,6 @@ from cda.resources.scorers import compare, shared_folder
 from cda.results.base import Test, save
 from cda.results.benchmarks import WinRate, WinRateResult
 from cda.results.facts import JudgeFacts, PanelFacts, RewardModelFacts, Scorer
-from cda.run import versions
 from cda.scorers.compared import Compared, Comparison, Rewards
 from cda.stats.proportions import exact_change_test, share
 

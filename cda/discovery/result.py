@@ -28,6 +28,7 @@ from cda.discovery.tables import discover_markdown, discover_text
 from cda.errors import ModelError
 from cda.files.jsonl import read_json, read_jsonl, write_json, write_jsonl, write_text
 from cda.files.paths import own_folder, refuse_link
+from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe, contrasts_beside
 from cda.records import prompt_id, text_key
 from cda.resources.artifacts import write_figures
@@ -35,7 +36,7 @@ from cda.results.base import Missing, save
 from cda.results.discover import DiscoverResult, Measured, SearchedModel, StrengthCurve, TestedAttribute
 from cda.results.evidence import ConfirmationResult, Strength, ValidationResult
 from cda.results.facts import StageRun
-from cda.run import RunFolder, versions
+from cda.run import RunFolder
 
 
 def write_contrasts(rows: Iterable[Measured], bias: str, path: Path) -> int:

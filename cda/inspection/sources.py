@@ -23,7 +23,7 @@ from cda.results.audit import AuditResult
 from cda.results.base import load
 from cda.results.facts import SynthesizeCounts
 from cda.rewriting.fidelity import WORDS_WITHIN
-from cda.run import RunFolder, StageRecord
+from cda.run import MANIFEST, RunFolder, StageRecord
 
 UNGATED = "The gate is off (synthesize.gate.on=false); what it would say of these rewrites is shown all the same."
 TRAINING, TRIPLES, FRESH = "training pairs", "audit triples", "made now"
@@ -124,7 +124,7 @@ def rewrites_of_run(path: Path) -> Material:
     """
     folder, found = RunFolder(path), _Found()
     stages = [name for name in ("label", "synthesize", "train", "audit") if folder.record(name)]
-    if not stages and not (path / "manifest.json").is_file():
+    if not stages and not (path / MANIFEST).is_file():
         raise RunError(f"{path}: no run in this folder (no manifest.json, no finished stage); give the folder of a run")
     with of_this_version(path, "cda train"):
         if "synthesize" in stages:

@@ -11,8 +11,8 @@ from cda.auditing.report_html import render_html
 from cda.auditing.report_markdown import render_markdown
 from cda.auditing.report_plots import audit_plots
 from cda.auditing.report_summary import summary_table
-from cda.errors import DataError, RunError
-from cda.files.jsonl import read_json, read_jsonl, write_text
+from cda.errors import RunError
+from cda.files.jsonl import read_jsonl, write_text
 from cda.files.paths import is_a_file, own_folder, user_path
 from cda.finetuning.applied import NAME as ADAPTER
 from cda.finetuning.applied import applied_dose, chosen_dose
@@ -158,10 +158,7 @@ def redraw(given: str, words: Sequence[str], figures: str | None = None, dry_run
 
 def _made(run_folder: RunFolder, names: Sequence[str]) -> RunFacts:
     """When, where and for how much these stages were made, as far as the run folder says."""
-    try:
-        manifest = read_json(run_folder.path / "manifest.json")
-    except DataError:  # the report needs none
-        manifest = {}
+    manifest = run_folder.manifest()
     records = {name: run_folder.record(name) for name in names}
     stages = {
         name: StageRun(
@@ -172,6 +169,4 @@ def _made(run_folder: RunFolder, names: Sequence[str]) -> RunFacts:
         for name, one in records.items()
         if one
     }
-    return RunFacts(
-        git=manifest.get("git"), python=manifest.get("python"), platform=manifest.get("platform"), stages=stages
-    )
+    return RunFacts(git=manifest.git, python=manifest.python, platform=manifest.platform, stages=stages)

@@ -15,7 +15,8 @@ from cda.files.sqlite_file import SqliteFile, transaction
 from cda.inert import visible
 from cda.models.load import ModelSpec
 from cda.models.template import Template
-from cda.run import file_fingerprint, fingerprint, versions
+from cda.provenance import versions
+from cda.run import file_fingerprint, fingerprint
 from cda.scorers.protocols import TextScore
 
 _TABLE = """CREATE TABLE IF NOT EXISTS scores (
