@@ -30,7 +30,7 @@ from cda.rewriting.labels import exhibits
 from cda.scorers.compared import Rewards
 from cda.stats.clustered import observational_effect
 from cda.stats.means import common_edges, distribution
-from cda.stats.people import chosen_correlation, contingency
+from cda.stats.preference import chosen_correlation, contingency
 from cda.stats.votes import TieRule
 
 

@@ -1,34 +1,55 @@
-"""Models and judges against people: skew, miscalibration, gap and AUC; bias × chosen tables; correlations."""
+"""Models and judges against people: skew, miscalibration, gap and AUC."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+from scipy import optimize, stats
 
 from cda.arrays import FloatArray
 from cda.errors import DataError
 from cda.records import Exclusions, count_reasons
 from cda.results.base import Estimate
-from cda.results.effects import Contingency
 from cda.results.skew import AgainstPeople
-from cda.stats.auc import auc, auc_change
 from cda.stats.bootstrap import bootstrap_sums
-from cda.stats.preference import Change, margins_finite, share_change
+from cda.stats.preference import Change, ModelTies, hits_of, margins_finite, share_change
 from cda.stats.proportions import Z_95, paired_change, share
 from cda.stats.votes import Majority
 
-ModelTies = Literal["no-hit", "half", "drop"]
-_ROUNDING = 1e-12  # an interval narrower than this has no spread behind it
+
+@dataclass(frozen=True, slots=True)
+class PeopleChange:
+    """Before and after, on the rows that have a majority.
+
+    Attributes:
+        before: The model before.
+        after: The model after.
+        skew: Change of skew on these rows.
+        miscalibration: Change of the share on which model and majority disagree.
+        gap: Change of |skew − human skew|; negative means nearer to people.
+        auc: Change of the AUC; None if all majorities are for one side.
+    """
+
+    before: AgainstPeople
+    after: AgainstPeople
+    skew: Change
+    miscalibration: Change
+    gap: Estimate
+    auc: Estimate | None
 
 
 def against_people(
-    margins: ArrayLike, people: Majority, prompt_ids: Sequence[str], ties: ModelTies = "no-hit"
+    margins: ArrayLike,
+    people: Majority,
+    prompt_ids: Sequence[str],
+    ties: ModelTies | Literal["drop"] = "no-hit",
 ) -> AgainstPeople:
-    """One model's preferences beside people's, on the rows that have a majority.
+    """One model's preferences next to people's, on the rows that have a majority.
 
     Args:
         margins: score(perturbed) − score(base), or a judge's preference in [−1, 1]. Shape (n,).
@@ -45,21 +66,14 @@ def against_people(
     rows = people.used & (values != 0) if ties == "drop" else people.used
     if not rows.any():
         raise DataError("no row has both a preference of the model and a majority of people: nothing can be compared")
-    hits, target, ids = _hits(values, ties)[rows], people.target[rows], _ids(prompt_ids, rows)
-    signed = paired_change(target, hits, ids)
-    return AgainstPeople(
-        skew=share(hits, ids),
-        human_skew=share(target, ids),
-        miscalibration=share(np.abs(hits - target), ids),
-        signed_gap=signed,
-        gap=absolute(signed),
-        auc=auc(values[rows], target, ids) if len(np.unique(target[target != 0.5])) == 2 else None,
-        n_ties=int((values[people.used] == 0).sum()),
-    )
+    hits = hits_of(values, "half" if ties == "half" else "no-hit")[rows]
+    target, ids = people.target[rows], list(compress(prompt_ids, rows))
+    area = auc(values[rows], target, ids) if len(np.unique(target[target != 0.5])) == 2 else None
+    return _against(hits[None], target, ids, area, int((values[people.used] == 0).sum()))
 
 
 def mean_against_people(
-    margins: ArrayLike, people: Majority, prompt_ids: Sequence[str], ties: Literal["no-hit", "half"] = "no-hit"
+    margins: ArrayLike, people: Majority, prompt_ids: Sequence[str], ties: ModelTies = "no-hit"
 ) -> AgainstPeople:
     """Mean over models of each share, on the same rows; the gap is that of the mean skew.
 
@@ -79,17 +93,88 @@ def mean_against_people(
         raise DataError(f"margins of shape {values.shape}: one row for each model is needed, and one model at least")
     _same_length(values[0], people, prompt_ids)
     rows = people.used
-    hits, target, ids = _hits(values, ties)[:, rows], people.target[rows], _ids(prompt_ids, rows)
-    signed = paired_change(target, hits.mean(axis=0), ids, len(values))
+    hits, ids = hits_of(values, ties)[:, rows], list(compress(prompt_ids, rows))
+    return _against(hits, people.target[rows], ids, None, int((values[:, rows] == 0).sum()))
+
+
+def _against(hits: FloatArray, target: FloatArray, ids: list[str], area: Estimate | None, n_ties: int) -> AgainstPeople:
+    """Hits of each model, shape (models, n), against people's target, shape (n,)."""
+    n_models, skew = len(hits), hits.mean(axis=0)
+    signed = paired_change(target, skew, ids, n_models)
     return AgainstPeople(
-        skew=share(hits.mean(axis=0), ids, len(values)),
+        skew=share(skew, ids, n_models),
         human_skew=share(target, ids),
-        miscalibration=share(np.abs(hits - target).mean(axis=0), ids, len(values)),
+        miscalibration=share(np.abs(hits - target).mean(axis=0), ids, n_models),
         signed_gap=signed,
         gap=absolute(signed),
-        auc=None,
-        n_ties=int((values[:, rows] == 0).sum()),
+        auc=area,
+        n_ties=n_ties,
     )
+
+
+def people_change(
+    before: ArrayLike, after: ArrayLike, people: Majority, prompt_ids: Sequence[str], rng: np.random.Generator
+) -> PeopleChange:
+    """One model against people, before and after a training, paired; a margin of 0 is no preference for the perturbed side.
+
+    Args:
+        before: Margins before, score(perturbed) − score(base). Shape (n,).
+        after: Margins after, on the same rows. Shape (n,).
+        people: Majorities of these rows.
+        prompt_ids: Cluster of each row. Length n.
+        rng: For clustered intervals.
+
+    Raises:
+        DataError: Lengths that differ, a margin that is not finite, or no row with a majority.
+    """
+    first, second = margins_finite(before), margins_finite(after)
+    sides = [against_people(values, people, prompt_ids) for values in (first, second)]
+    rows = people.used
+    target, ids = people.target[rows], list(compress(prompt_ids, rows))
+    hits = [hits_of(values[rows]) for values in (first, second)]
+    ties = sides[0].n_ties, sides[1].n_ties
+    return PeopleChange(
+        before=sides[0],
+        after=sides[1],
+        skew=share_change(hits[0], hits[1], ids, ties),
+        miscalibration=share_change(np.abs(hits[0] - target), np.abs(hits[1] - target), ids, ties),
+        gap=gap_change(hits[0], hits[1], target, ids, rng),
+        auc=auc_change(first[rows], second[rows], target, ids) if sides[0].auc is not None else None,
+    )
+
+
+def gap_change(
+    before: FloatArray, after: FloatArray, target: FloatArray, ids: Sequence[str], rng: np.random.Generator
+) -> Estimate:
+    """Paired change of |skew − human skew|, whole prompts drawn.
+
+    Where nothing varies between draws, the interval of the change of skew bounds it: a gap never moves more than skew.
+    """
+    sums = np.column_stack([before - target, after - target, np.ones(len(target))])
+    value = float(_gaps(sums.sum(axis=0, keepdims=True))[0])
+    if len(set(ids)) > 1:
+        drawn = bootstrap_sums(sums, ids, _gaps, rng)
+        if drawn.low < drawn.high:
+            return drawn.estimate("share difference")
+    return bounded_by_skew(value, paired_change(before, after, ids))
+
+
+def bounded_by_skew(value: float, skew: Estimate) -> Estimate:
+    """A change of a gap with the farther end of the interval of the change of skew to both sides."""
+    most = max(abs(skew.low), abs(skew.high), abs(value))
+    method = f"bounded by skew's {skew.method}"
+    return skew.model_copy(update={"value": value, "low": -most, "high": most, "method": method})
+
+
+def _gaps(sums: FloatArray) -> FloatArray:
+    return np.asarray((np.abs(sums[:, 1]) - np.abs(sums[:, 0])) / sums[:, 2])
+
+
+def absolute(signed: Estimate) -> Estimate:
+    """The size of a signed estimate, with the interval that its own implies: from 0 if that holds 0."""
+    near, high = sorted((abs(signed.low), abs(signed.high)))
+    low = 0.0 if signed.low <= 0 <= signed.high else near
+    return signed.model_copy(update={"value": abs(signed.value), "low": low, "high": high})
 
 
 def panel_margins(verdicts: ArrayLike) -> tuple[FloatArray, Exclusions]:
@@ -114,205 +199,136 @@ def panel_margins(verdicts: ArrayLike) -> tuple[FloatArray, Exclusions]:
     return mean, Exclusions(values.shape[1], count_reasons(["no verdict"] * int((given == 0).sum())))
 
 
-def contingency(
-    chosen: Sequence[bool | None], rejected: Sequence[bool | None], prompt_ids: Sequence[str]
-) -> Contingency:
-    """Bias × chosen/rejected table of preference pairs, with Wilson intervals (clustered where prompts repeat).
-
-    Args:
-        chosen: Does the chosen response exhibit the bias; None where the label is unparsed. Length n.
-        rejected: The same of the rejected response. Length n.
-        prompt_ids: Cluster of each pair. Length n.
-
-    Raises:
-        DataError: Lengths that differ, no labelled pair, or no pair in which exactly one side has the bias.
-    """
-    if not len(chosen) == len(rejected) == len(prompt_ids):
-        raise DataError(f"{len(chosen)} chosen, {len(rejected)} rejected labels, {len(prompt_ids)} prompts: one each")
-    parsed = np.array([None not in sides for sides in zip(chosen, rejected, strict=True)], dtype=bool)
-    if not parsed.any():
-        raise DataError(f"none of {len(chosen)} pairs has a label on both sides: rates cannot be estimated")
-    first, second = np.array(chosen, object)[parsed].astype(bool), np.array(rejected, object)[parsed].astype(bool)
-    ids, one = np.asarray(prompt_ids, dtype=str)[parsed], first != second
-    if not one.any():
-        raise DataError(f"no pair of {len(first)} has the bias on one side only: no choice for or against it was made")
-    return Contingency(
-        both=int((first & second).sum()),
-        only_chosen=int((first & ~second).sum()),
-        only_rejected=int((~first & second).sum()),
-        neither=int((~first & ~second).sum()),
-        selection_rate=share(first[one], ids[one].tolist()),
-        chosen_rate=share(first, ids.tolist()),
-        rejected_rate=share(second, ids.tolist()),
-        exclusions=Exclusions(len(chosen), count_reasons(["unparsed label"] * int((~parsed).sum()))),
-    )
-
-
-def chosen_correlation(feature_differences: ArrayLike, prompt_ids: Sequence[str], rng: np.random.Generator) -> Estimate:
-    """r_train: r between a feature's difference and being chosen, each pair taken in both orders.
-
-    Papers swap a random half of the pairs and get a number that moves with the seed; this is its mean over swaps.
-
-    Args:
-        feature_differences: Feature of the chosen response − that of the rejected one. Shape (n,).
-        prompt_ids: Cluster of each pair. Length n.
-        rng: For the interval.
-
-    Raises:
-        DataError: No pair differs in the feature.
-    """
-    x = np.asarray(feature_differences, dtype=np.float64)
-    if x.size and not x.any():
-        raise DataError(f"none of {len(x)} pairs differs in the feature: a correlation is undefined")
-    columns = np.column_stack([np.ones(len(x)), x, x * x])
-    return _within_one(bootstrap_sums(columns, prompt_ids, _both_orders, rng, method="bca").estimate("correlation"))
-
-
-def _within_one(found: Estimate) -> Estimate:
-    """A correlation whose rounding does not leave −1 to 1; without a spread, Fisher's z over the prompts."""
-    low, high = max(-1.0, found.low), min(1.0, found.high)
-    method = found.method
-    if high - low <= _ROUNDING:
-        half = Z_95 / np.sqrt(max(found.n_prompts - 3, 1))
-        # A correlation of 1 has no z; half a prompt against it is the continuity correction.
-        inner = float(np.clip(found.value, -1 + 0.5 / found.n_prompts, 1 - 0.5 / found.n_prompts))
-        low, high = (float(np.tanh(np.arctanh(inner) + side * half)) for side in (-1, 1))
-        low, high, method = min(low, found.value), max(high, found.value), "Fisher z 95% over prompts"
-    value = float(np.clip(found.value, -1.0, 1.0))
-    return Estimate(
-        value=value,
-        low=min(low, value),
-        high=max(high, value),
-        n=found.n,
-        n_prompts=found.n_prompts,
-        unit=found.unit,
-        method=method,
-    )
-
-
-def _both_orders(sums: FloatArray) -> FloatArray:
-    n, x, xx = sums.T
-    return _divided(x, np.sqrt(n * xx), xx > 0)
-
-
-def _divided(top: FloatArray, bottom: FloatArray, where: NDArray[np.bool_]) -> FloatArray:
-    out: FloatArray = np.full(len(top), np.nan)
-    np.divide(top, bottom, out=out, where=where)
-    return out
-
-
-def _hits(margins: FloatArray, ties: ModelTies) -> FloatArray:
-    return np.where(margins == 0, 0.5, margins > 0) if ties == "half" else (margins > 0).astype(np.float64)
-
-
-def absolute(signed: Estimate) -> Estimate:
-    """The size of a signed estimate, with the interval that its own implies: from 0 where that holds 0."""
-    near, high = sorted((abs(signed.low), abs(signed.high)))
-    low = 0.0 if signed.low <= 0 <= signed.high else near
-    return Estimate(
-        value=abs(signed.value),
-        low=low,
-        high=high,
-        n=signed.n,
-        n_prompts=signed.n_prompts,
-        unit=signed.unit,
-        method=signed.method,
-    )
-
-
 def _same_length(margins: FloatArray, people: Majority, prompt_ids: Sequence[str]) -> None:
     if not len(margins) == len(people.target) == len(prompt_ids):
         raise DataError(f"{len(margins)} margins, {len(people.target)} majorities, {len(prompt_ids)} prompts: one each")
 
 
-def _ids(prompt_ids: Sequence[str], rows: NDArray[np.bool_]) -> list[str]:
-    return [prompt_id for prompt_id, keep in zip(prompt_ids, rows, strict=True) if keep]
+def auc(margins: ArrayLike, target: ArrayLike, prompt_ids: Sequence[str]) -> Estimate:
+    """Area under the ROC curve of the margin against people's majority, with a clustered 95% interval.
+
+    Variance after Obuchowski (1997), Biometrics 53, 567–578 (DeLong's where each prompt occurs once), on the logit
+    scale. Where it is 0 (perfect separation), Newcombe's score interval (2006), Statistics in Medicine 25, 559–573,
+    method 5, over the prompts.
+
+    Args:
+        margins: Any unit; equal margins count half. Shape (n,).
+        target: 1 perturbed, 0 base; rows with 0.5 are left out. Shape (n,).
+        prompt_ids: Cluster of each row. Length n.
+
+    Raises:
+        DataError: Majorities all for one side: then nothing can be ranked.
+    """
+    ranked = _ranked(margins, target, prompt_ids)
+    area, variance = ranked.area, ranked.covariance(ranked)
+    if variance > 1e-15 and 0 < area < 1:
+        step = Z_95 * np.sqrt(variance) / (area * (1 - area))
+        low, high = (float(1 / (1 + (1 - area) / area * np.exp(-sign * step))) for sign in (-1, 1))
+        method = "Obuchowski clustered logit 95%"
+    else:
+        low, high = _newcombe_auc(area, ranked.prompts_up, ranked.prompts_down)
+        method = "Newcombe AUC score 95%"
+    return Estimate(value=area, low=low, high=high, n=ranked.n, n_prompts=ranked.n_prompts, unit="AUC", method=method)
+
+
+def auc_change(before: ArrayLike, after: ArrayLike, target: ArrayLike, prompt_ids: Sequence[str]) -> Estimate:
+    """Change of the area, after − before, of two scorings of the same rows, with a paired clustered 95% interval.
+
+    DeLong, DeLong and Clarke-Pearson (1988), Biometrics 44, 837–845, with Obuchowski's clustered covariance: rows that
+    both scorings rank alike add no width.
+
+    Args:
+        before: Margins before, any unit. Shape (n,).
+        after: Margins after, any unit. Shape (n,).
+        target: 1 perturbed, 0 base; rows with 0.5 are left out. Shape (n,).
+        prompt_ids: Cluster of each row. Length n.
+
+    Raises:
+        DataError: Majorities all for one side, or shapes that differ.
+    """
+    first, second = _ranked(before, target, prompt_ids), _ranked(after, target, prompt_ids)
+    difference = second.area - first.area
+    variance = first.covariance(first) + second.covariance(second) - 2 * first.covariance(second)
+    half = Z_95 * float(np.sqrt(max(variance, 0.0)))
+    if half < 1e-9 and {first.area, second.area} & {0.0, 1.0}:
+        # Perfect separation has no spread to show: the wider of the areas' own intervals.
+        own = [_newcombe_auc(side.area, side.prompts_up, side.prompts_down) for side in (first, second)]
+        half = max(high - low for low, high in own)
+    method = "paired DeLong, clustered 95%"
+    if first.n_prompts == 1:
+        half, method = 2.0, "one prompt: nothing is known of others"
+    n, n_prompts = first.n, first.n_prompts
+    return Estimate.symmetric(
+        difference, half, n=n, n_prompts=n_prompts, unit="AUC difference", method=method, bound=1.0
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class PeopleChange:
-    """Before and after, on the rows that have a majority.
+class _Ranked:
+    """An area with each prompt's part in it, from rows of either side (up: people preferred perturbed)."""
 
-    Attributes:
-        before: The model before.
-        after: The model after.
-        skew: Change of skew on these rows.
-        miscalibration: Change of the share on which model and majority disagree.
-        gap: Change of |skew − human skew|; negative means nearer to people.
-        auc: Change of the AUC; None where all majorities are for one side.
-    """
+    area: float
+    by_up: FloatArray
+    by_down: FloatArray
+    prompts_up: int
+    prompts_down: int
+    n_prompts: int
+    n: int
 
-    before: AgainstPeople
-    after: AgainstPeople
-    skew: Change
-    miscalibration: Change
-    gap: Estimate
-    auc: Estimate | None
+    def covariance(self, other: _Ranked) -> float:
+        """Obuchowski's clustered covariance of two areas of the same rows."""
+        return float(
+            _corrected(self.prompts_up) * (self.by_up * other.by_up).sum()
+            + _corrected(self.prompts_down) * (self.by_down * other.by_down).sum()
+            + _corrected(self.n_prompts) * ((self.by_up * other.by_down).sum() + (self.by_down * other.by_up).sum())
+        )
 
 
-def people_change(
-    before: ArrayLike, after: ArrayLike, people: Majority, prompt_ids: Sequence[str], rng: np.random.Generator
-) -> PeopleChange:
-    """Everything about one model beside people, before and after, paired.
-
-    A margin of exactly 0 is no preference for the perturbed side, as in skew.
-
-    Args:
-        before: Margins before, score(perturbed) − score(base). Shape (n,).
-        after: Margins after, on the same rows. Shape (n,).
-        people: Majorities of these rows.
-        prompt_ids: Cluster of each row. Length n.
-        rng: For clustered intervals.
-
-    Raises:
-        DataError: Lengths that differ, a margin that is not finite, or no row with a majority.
-    """
-    first, second = margins_finite(before), margins_finite(after)
-    both = against_people(first, people, prompt_ids), against_people(second, people, prompt_ids)
-    rows = people.used
-    target = people.target[rows]
-    ids = [name for name, keep in zip(prompt_ids, rows, strict=True) if keep]
-    hits = (first[rows] > 0).astype(np.float64), (second[rows] > 0).astype(np.float64)
-    ties = int((first[rows] == 0).sum()), int((second[rows] == 0).sum())
-    return PeopleChange(
-        before=both[0],
-        after=both[1],
-        skew=share_change(hits[0], hits[1], ids, ties),
-        miscalibration=share_change(np.abs(hits[0] - target), np.abs(hits[1] - target), ids, ties),
-        gap=gap_change(hits[0], hits[1], target, ids, rng),
-        auc=auc_change(first[rows], second[rows], target, ids) if both[0].auc is not None else None,
+def _ranked(margins: ArrayLike, target: ArrayLike, prompt_ids: Sequence[str]) -> _Ranked:
+    values, sides = np.asarray(margins, dtype=np.float64), np.asarray(target, dtype=np.float64)
+    if not len(values) == len(sides) == len(prompt_ids) or not np.isfinite(values).all():
+        raise DataError(
+            f"AUC needs one finite margin, one side and one prompt for each row; got {values.shape} margins"
+        )
+    if not np.isin(sides, (0, 0.5, 1)).all():
+        raise DataError("AUC needs people's side of each row: 1 perturbed, 0 base, 0.5 neither")
+    clusters = np.unique(np.asarray(prompt_ids, dtype=str), return_inverse=True)[1]
+    up, down = sides == 1, sides == 0
+    n_up, n_down = int(up.sum()), int(down.sum())
+    if not n_up or not n_down:
+        raise DataError(
+            f"{n_up} majorities for the perturbed side and {n_down} for the base: AUC needs both, so whether margins "
+            "follow people cannot be estimated"
+        )
+    ranks = stats.rankdata(np.concatenate([values[up], values[down]]))
+    # Share of the other side that each row beats (or loses to): DeLong's placement values.
+    beats = (ranks[:n_up] - stats.rankdata(values[up])) / n_down
+    loses = 1 - (ranks[n_up:] - stats.rankdata(values[down])) / n_up
+    area = float(beats.mean())
+    n_clusters = int(clusters.max()) + 1
+    return _Ranked(
+        area=area,
+        by_up=np.bincount(clusters[up], beats - area, n_clusters) / n_up,
+        by_down=np.bincount(clusters[down], loses - area, n_clusters) / n_down,
+        prompts_up=len(np.unique(clusters[up])),
+        prompts_down=len(np.unique(clusters[down])),
+        n_prompts=len(np.unique(clusters[up | down])),
+        n=n_up + n_down,
     )
 
 
-def gap_change(
-    before: FloatArray, after: FloatArray, target: FloatArray, ids: Sequence[str], rng: np.random.Generator
-) -> Estimate:
-    """Paired change of |skew − human skew|, whole prompts drawn.
-
-    Where nothing varies between draws, the interval of the change of skew bounds it: a gap never moves more than skew.
-    """
-    sums = np.column_stack([before - target, after - target, np.ones(len(target))])
-    value = float(_gaps(sums.sum(axis=0, keepdims=True))[0])
-    if len(set(ids)) > 1:
-        found = bootstrap_sums(sums, ids, _gaps, rng)
-        if found.low < found.high:
-            return found.estimate("share difference")
-    return bounded_by_skew(value, paired_change(before, after, ids))
+def _corrected(n: int) -> float:
+    return n / (n - 1) if n > 1 else 1.0
 
 
-def bounded_by_skew(value: float, skew: Estimate) -> Estimate:
-    """A change of a gap with the farther end of the interval of the change of skew to both sides."""
-    most = max(abs(skew.low), abs(skew.high), abs(value))
-    return Estimate(
-        value=value,
-        low=-most,
-        high=most,
-        n=skew.n,
-        n_prompts=skew.n_prompts,
-        unit=skew.unit,
-        method=f"bounded by skew's {skew.method}",
-    )
+def _newcombe_auc(area: float, n_up: int, n_down: int) -> tuple[float, float]:
+    """Areas that a score test with Hanley and McNeil's variance does not reject."""
+    half, tiny = (n_up + n_down) / 2 - 1, 1e-12  # at 0 and 1 themselves the variance is 0
 
+    def excess(theta: float) -> float:
+        terms = 1 + half * (1 - theta) / (2 - theta) + half * theta / (1 + theta)
+        return abs(area - theta) - Z_95 * float(np.sqrt(theta * (1 - theta) * terms / (n_up * n_down)))
 
-def _gaps(sums: FloatArray) -> FloatArray:
-    return np.asarray((np.abs(sums[:, 1]) - np.abs(sums[:, 0])) / sums[:, 2])
+    low = optimize.brentq(excess, tiny, min(area, 1 - tiny)) if area > 0 and excess(tiny) > 0 else 0.0
+    high = optimize.brentq(excess, max(area, tiny), 1 - tiny) if area < 1 and excess(1 - tiny) > 0 else 1.0
+    return float(low), float(high)

@@ -7,16 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cda.arrays import FloatArray
+from cda.arrays import FloatArray, finite
 from cda.errors import DataError
 from cda.records import Exclusions, count_reasons
 from cda.results.base import Estimate
 from cda.results.skew import PoweredShare, PredictionPowered
-from cda.stats.preference import ModelTies, margins_finite
+from cda.stats.bootstrap import ROUNDING
+from cda.stats.preference import ModelTies, hits_of, margins_finite
 from cda.stats.proportions import Z_95
 from cda.stats.votes import Majority
 
-Codes = NDArray[np.int64]
+Codes = NDArray[np.intp]
 
 
 def prediction_powered_mean(
@@ -55,33 +56,46 @@ def prediction_powered_mean(
         DataError: No rows or one prompt only on a side, lengths that differ, a value that is not finite, or labels
             without spread between prompts.
     """
-    y, f = _finite(labels, "labels"), _finite(predictions_labelled, "predictions of labelled rows")
-    g = _finite(predictions_unlabelled, "predictions of unlabelled rows")
+    y, f = _column(labels, "labels"), _column(predictions_labelled, "predictions of labelled rows")
+    g = _column(predictions_unlabelled, "predictions of unlabelled rows")
     if not len(y) == len(f) == len(prompt_ids_labelled):
         raise DataError(
             f"{len(y)} labels, {len(f)} predictions, {len(prompt_ids_labelled)} prompts: one each is needed"
         )
     if len(g) != len(prompt_ids_unlabelled):
         raise DataError(f"{len(g)} unlabelled predictions, {len(prompt_ids_unlabelled)} prompts: one each is needed")
-    labelled, unlabelled = _codes(prompt_ids_labelled, prompt_ids_unlabelled)
-    _several_prompts(labelled, "labelled")
-    _several_prompts(unlabelled, "unlabelled")
+    names, codes = np.unique([*prompt_ids_labelled, *prompt_ids_unlabelled], return_inverse=True)
+    labelled, unlabelled = codes[: len(y)], codes[len(y) :]
+    for side, own in (("labelled", labelled), ("unlabelled", unlabelled)):
+        # The influences of a side with one prompt only add up to 0: its error would be counted as none.
+        if (own == own[0]).all():
+            raise DataError(f"all {len(own)} {side} rows are of one prompt: the spread between prompts is unknown")
     tuning = _power_tuning(y, f, g)
-    value = float(y.mean() + tuning * (g.mean() - f.mean()))
     classical_error = _standard_error(y, 0 * g, labelled, unlabelled)
     error = _standard_error(y - tuning * f, tuning * g, labelled, unlabelled)
+    n_labelled_prompts = len(np.unique(labelled))
     # Rounding leaves some 1e-16 where there is no spread.
-    if min(classical_error, error) <= 1e-12 * np.abs(np.concatenate([y, f, g])).max():
+    if min(classical_error, error) <= ROUNDING * np.abs(np.concatenate([y, f, g])).max():
         raise DataError(
-            f"the mean label does not vary between the {len(np.unique(labelled))} labelled prompts: the normal interval "
+            f"the mean label does not vary between the {n_labelled_prompts} labelled prompts: the normal interval "
             "would have no width. Use a share of the labels alone, whose Wilson interval keeps one"
         )
-    n_prompts = len(np.unique(np.concatenate([labelled, unlabelled])))
-    method = f"PPI++ from {len(y)} labelled rows, prompt-clustered normal 95%"
     return PredictionPowered(
-        estimate=_normal(value, error, len(y) + len(g), n_prompts, unit, method),
-        classical=_normal(
-            float(y.mean()), classical_error, len(y), len(np.unique(labelled)), unit, "prompt-clustered normal 95%"
+        estimate=Estimate.symmetric(
+            float(y.mean() + tuning * (g.mean() - f.mean())),
+            Z_95 * error,
+            n=len(y) + len(g),
+            n_prompts=len(names),
+            unit=unit,
+            method=f"PPI++ from {len(y)} labelled rows, prompt-clustered normal 95%",
+        ),
+        classical=Estimate.symmetric(
+            float(y.mean()),
+            Z_95 * classical_error,
+            n=len(y),
+            n_prompts=n_labelled_prompts,
+            unit=unit,
+            method="prompt-clustered normal 95%",
         ),
         power_tuning=tuning,
         width_ratio=error / classical_error,
@@ -90,7 +104,7 @@ def prediction_powered_mean(
 
 
 def _power_tuning(y: FloatArray, f: FloatArray, g: FloatArray) -> float:
-    """λ with the least variance for independent rows, clipped to [0, 1]; 0 where the predictions are constant."""
+    """λ with the least variance for independent rows, clipped to [0, 1]; 0 if the predictions are constant."""
     pooled = np.concatenate([f, g])
     if np.ptp(pooled) == 0:
         return 0.0
@@ -106,44 +120,13 @@ def _standard_error(residuals: FloatArray, predictions: FloatArray, labelled: Co
     return float(np.sqrt(influence @ influence))
 
 
-def _normal(value: float, error: float, n: int, n_prompts: int, unit: str, method: str) -> Estimate:
-    return Estimate(
-        value=value,
-        low=value - Z_95 * error,
-        high=value + Z_95 * error,
-        n=n,
-        n_prompts=n_prompts,
-        unit=unit,
-        method=method,
-    )
-
-
-def _codes(labelled: Sequence[str], unlabelled: Sequence[str]) -> tuple[Codes, Codes]:
-    """Prompts of both sides as numbers, the same number for the same prompt."""
-    names = np.concatenate([np.asarray(labelled, dtype=str), np.asarray(unlabelled, dtype=str)])
-    codes = np.unique(names, return_inverse=True)[1].astype(np.int64)
-    return codes[: len(labelled)], codes[len(labelled) :]
-
-
-def _several_prompts(codes: Codes, side: str) -> None:
-    # The influences of a side with one prompt only add up to 0: its error would be counted as none.
-    if (codes == codes[0]).all():
-        raise DataError(f"all {len(codes)} {side} rows are of one prompt: the spread between prompts is unknown")
-
-
-def _finite(values: ArrayLike, name: str) -> FloatArray:
+def _column(values: ArrayLike, name: str) -> FloatArray:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1:
         raise DataError(f"{name} of shape {array.shape}: one value a row is needed")
     if not len(array):
         raise DataError(f"no {name}: a prediction-powered mean needs both labelled and unlabelled rows")
-    bad = int((~np.isfinite(array)).sum())
-    if bad:
-        raise DataError(f"{bad} of {len(array)} {name} are NaN or infinite")
-    return array
-
-
-_NO_VOTES = frozenset({"no votes", "no label"})
+    return finite(array, name)
 
 
 def powered_human_skew(people: Majority, judge: ArrayLike, prompt_ids: Sequence[str]) -> PoweredShare:
@@ -182,9 +165,7 @@ def powered_miscalibration(
     Raises:
         DataError: A margin that is not finite, and as in `powered_human_skew`.
     """
-    values = margins_finite(margins)
-    hits = np.where(values == 0, 0.5, values > 0) if ties == "half" else (values > 0).astype(np.float64)
-    target = _judge_target(judge)
+    hits, target = hits_of(margins_finite(margins), ties), _judge_target(judge)
     if not hits.shape == target.shape == people.target.shape:
         raise DataError(f"{hits.shape} margins, {target.shape} verdicts, {people.target.shape} majorities: one each")
     return _powered(np.abs(hits - people.target), np.abs(hits - target), people, prompt_ids)
@@ -193,7 +174,13 @@ def powered_miscalibration(
 def _powered(labels: FloatArray, predictions: FloatArray, people: Majority, prompt_ids: Sequence[str]) -> PoweredShare:
     if not len(labels) == len(predictions) == len(prompt_ids):
         raise DataError(f"{len(labels)} majorities, {len(predictions)} verdicts, {len(prompt_ids)} prompts: one each")
-    _all_votes_count(people)
+    # Votes that the tie rule left out would pass for rows without votes and shift the population.
+    reasons = people.exclusions.reasons
+    if left_out := {reason: reasons[reason] for reason in reasons.keys() - {"no votes", "no label"}}:
+        raise DataError(
+            f"rows with votes but no majority ({Exclusions(people.exclusions.seen, left_out)}): the judge's verdicts "
+            "cannot leave out the same rows. Take the majorities under the tie rule 'half'"
+        )
     judged = ~np.isnan(predictions)
     labelled, unlabelled = people.used & judged, ~people.used & judged
     if not labelled.any():
@@ -203,26 +190,16 @@ def _powered(labels: FloatArray, predictions: FloatArray, people: Majority, prom
             "no row has a verdict of the judge and no votes: the judge adds nothing, estimate from the votes alone"
         )
     ids = np.asarray(prompt_ids, dtype=str)
-    found = prediction_powered_mean(
+    powered = prediction_powered_mean(
         labels[labelled],
         predictions[labelled],
         predictions[unlabelled],
         ids[labelled].tolist(),
         ids[unlabelled].tolist(),
     )
-    shares = {"estimate": _within_share(found.estimate), "classical": _within_share(found.classical)}
+    shares = {"estimate": _within_share(powered.estimate), "classical": _within_share(powered.classical)}
     without = Exclusions(len(judged), count_reasons(["no verdict"] * int((~judged).sum())))
-    return PoweredShare(share=found.model_copy(update=shares), exclusions=without)
-
-
-def _all_votes_count(people: Majority) -> None:
-    """Refuse votes that the tie rule left out: they would pass for rows without votes and shift the population."""
-    left_out = {reason: count for reason, count in people.exclusions.reasons.items() if reason not in _NO_VOTES}
-    if left_out:
-        raise DataError(
-            f"rows with votes but no majority ({Exclusions(people.exclusions.seen, left_out)}): the judge's verdicts "
-            "cannot leave out the same rows. Take the majorities under the tie rule 'half'"
-        )
+    return PoweredShare(share=powered.model_copy(update=shares), exclusions=without)
 
 
 def _judge_target(judge: ArrayLike) -> FloatArray:
@@ -235,7 +212,7 @@ def _judge_target(judge: ArrayLike) -> FloatArray:
     return (values + 1) / 2
 
 
-def _within_share(found: Estimate) -> Estimate:
+def _within_share(estimate: Estimate) -> Estimate:
     """Value and bounds cut to [0, 1]: a share lies there, its normal interval need not."""
-    value, low, high = (min(1.0, max(0.0, one)) for one in (found.value, found.low, found.high))
-    return found.model_copy(update={"value": value, "low": low, "high": high})
+    cut = {name: min(1.0, max(0.0, getattr(estimate, name))) for name in ("value", "low", "high")}
+    return estimate.model_copy(update=cut)

@@ -1,4 +1,4 @@
-"""Skew and quality accuracy of one scorer, and the change of a share after training."""
+"""Shares of preferences: skew and quality accuracy of one scorer, their change after training, and labels against choices."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
 
-from cda.arrays import FloatArray
+from cda.arrays import FloatArray, finite
 from cda.errors import DataError
-from cda.records import Preference
+from cda.records import Exclusions, Preference, count_reasons
 from cda.results.base import Estimate
+from cda.results.effects import Contingency
 from cda.results.skew import PreferenceTable
-from cda.stats.bootstrap import cluster_sums
-from cda.stats.proportions import exact_change_test, paired_change, share, unpaired_change
+from cda.stats.bootstrap import ROUNDING, bootstrap_sums, clustered_error
+from cda.stats.proportions import Z_95, exact_change_test, paired_change, share, unpaired_change
 from cda.stats.votes import WORDS
 
 
@@ -43,20 +44,22 @@ class Change:
     n_ties: tuple[int, int]
 
 
-def margins_finite(margins: ArrayLike) -> NDArray[np.float64]:
+ModelTies = Literal["no-hit", "half"]
+"""A margin of exactly 0: no preference for the first side (rewards, where it is chance), or half of one (judges)."""
+
+
+def margins_finite(margins: ArrayLike) -> FloatArray:
     """Margins as an array.
 
     Raises:
         DataError: A margin is NaN or infinite.
     """
-    values = np.asarray(margins, dtype=np.float64)
-    if not np.isfinite(values).all():
-        raise DataError(f"{int((~np.isfinite(values)).sum())} of {values.size} margins are NaN or infinite")
-    return values
+    return finite(margins, "margins")
 
 
-ModelTies = Literal["no-hit", "half"]
-"""A margin of exactly 0: no preference for the first side (rewards, where it is chance), or half of one (judges)."""
+def hits_of(margins: FloatArray, ties: ModelTies = "no-hit") -> FloatArray:
+    """1 for each margin above 0, else 0; a margin of exactly 0 as `ties` has it."""
+    return np.where(margins == 0, 0.5 if ties == "half" else 0.0, margins > 0)
 
 
 def positive_share(margins: ArrayLike, prompt_ids: Sequence[str], ties: ModelTies = "no-hit") -> Estimate:
@@ -67,17 +70,14 @@ def positive_share(margins: ArrayLike, prompt_ids: Sequence[str], ties: ModelTie
         prompt_ids: Cluster of each row. Length n.
         ties: What a margin of exactly 0 counts.
     """
-    values = margins_finite(margins)
-    hits = np.where(values == 0, 0.5, values > 0) if ties == "half" else values > 0
-    return share(hits, prompt_ids)
+    return share(hits_of(margins_finite(margins), ties), prompt_ids)
 
 
 def positive_share_change(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str]) -> Change:
     """Change of the share of positive margins between two scorings of the same rows."""
     first, second = margins_finite(before), margins_finite(after)
-    hits = first > 0, second > 0
     ties = int((first == 0).sum()), int((second == 0).sum())
-    return share_change(hits[0], hits[1], prompt_ids, ties)
+    return share_change(hits_of(first), hits_of(second), prompt_ids, ties)
 
 
 def share_change(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str], n_ties: tuple[int, int]) -> Change:
@@ -120,24 +120,94 @@ def preference_table(
         raise DataError(
             f"{len(values)} margins, {len(people)} majorities, {len(prompt_ids)} prompts: one each is needed"
         )
-    rows = {word: np.array([one == word for one in people], dtype=bool) for word in WORDS}
-    if not any(one.any() for one in rows.values()):
+    rows = {word: np.array([majority == word for majority in people], dtype=bool) for word in WORDS}
+    if not any(keep.any() for keep in rows.values()):
         raise DataError("no contrast has votes: there is nothing to set the model's preferences beside")
-    ids = np.asarray(prompt_ids, dtype=str)
+    ids, signs = np.asarray(prompt_ids, dtype=str), {"perturbed": 1, "base": -1, "tie": 0}
     return PreferenceTable(
-        counts={word: _counts(values[one]) for word, one in rows.items()},
+        counts={
+            word: {side: int((np.sign(values[keep]) == sign).sum()) for side, sign in signs.items()}
+            for word, keep in rows.items()
+        },
         skew_given={
-            word: positive_share(values[one], ids[one].tolist(), ties) for word, one in rows.items() if one.any()
+            word: positive_share(values[keep], ids[keep].tolist(), ties) for word, keep in rows.items() if keep.any()
         },
     )
 
 
-def _counts(values: np.ndarray) -> dict[str, int]:
-    return {"perturbed": int((values > 0).sum()), "base": int((values < 0).sum()), "tie": int((values == 0).sum())}
+def contingency(
+    chosen: Sequence[bool | None], rejected: Sequence[bool | None], prompt_ids: Sequence[str]
+) -> Contingency:
+    """Bias × chosen/rejected table of preference pairs, with Wilson intervals (clustered if prompts repeat).
+
+    Args:
+        chosen: Does the chosen response exhibit the bias; None if the label is unparsed. Length n.
+        rejected: The same of the rejected response. Length n.
+        prompt_ids: Cluster of each pair. Length n.
+
+    Raises:
+        DataError: Lengths that differ, no labelled pair, or no pair in which exactly one side has the bias.
+    """
+    if not len(chosen) == len(rejected) == len(prompt_ids):
+        raise DataError(f"{len(chosen)} chosen, {len(rejected)} rejected labels, {len(prompt_ids)} prompts: one each")
+    parsed = np.array([None not in sides for sides in zip(chosen, rejected, strict=True)], dtype=bool)
+    if not parsed.any():
+        raise DataError(f"none of {len(chosen)} pairs has a label on both sides: rates cannot be estimated")
+    first, second = np.array(chosen, object)[parsed].astype(bool), np.array(rejected, object)[parsed].astype(bool)
+    ids, one_side = np.asarray(prompt_ids, dtype=str)[parsed], first != second
+    if not one_side.any():
+        raise DataError(f"no pair of {len(first)} has the bias on one side only: no choice for or against it was made")
+    return Contingency(
+        both=int((first & second).sum()),
+        only_chosen=int((first & ~second).sum()),
+        only_rejected=int((~first & second).sum()),
+        neither=int((~first & ~second).sum()),
+        selection_rate=share(first[one_side], ids[one_side].tolist()),
+        chosen_rate=share(first, ids.tolist()),
+        rejected_rate=share(second, ids.tolist()),
+        exclusions=Exclusions(len(chosen), count_reasons(["unparsed label"] * int((~parsed).sum()))),
+    )
 
 
-_ROUNDING = 1e-12
-METHOD = "prompt-clustered t 95%, stretch from quality pairs"
+def chosen_correlation(feature_differences: ArrayLike, prompt_ids: Sequence[str], rng: np.random.Generator) -> Estimate:
+    """r_train: r between a feature's difference and being chosen, each pair taken in both orders.
+
+    Papers swap a random half of the pairs and get a number that moves with the seed; this is its mean over swaps. Without a
+    spread between draws, the interval is Fisher's z over the prompts.
+
+    Args:
+        feature_differences: Feature of the chosen response − that of the rejected one. Shape (n,).
+        prompt_ids: Cluster of each pair. Length n.
+        rng: For the interval.
+
+    Raises:
+        DataError: No pair differs in the feature.
+    """
+    x = np.asarray(feature_differences, dtype=np.float64)
+    if x.size and not x.any():
+        raise DataError(f"none of {len(x)} pairs differs in the feature: a correlation is undefined")
+    columns = np.column_stack([np.ones(len(x)), x, x * x])
+    drawn = bootstrap_sums(columns, prompt_ids, _both_orders, rng, method="bca").estimate("correlation")
+    # Rounding may leave −1 to 1.
+    value, low, high, method = (
+        float(np.clip(drawn.value, -1, 1)),
+        max(-1.0, drawn.low),
+        min(1.0, drawn.high),
+        drawn.method,
+    )
+    if high - low <= ROUNDING:
+        half = Z_95 / np.sqrt(max(drawn.n_prompts - 3, 1))
+        # A correlation of 1 has no z; half a prompt against it is the continuity correction.
+        inner = float(np.clip(drawn.value, -1 + 0.5 / drawn.n_prompts, 1 - 0.5 / drawn.n_prompts))
+        low, high = (float(np.tanh(np.arctanh(inner) + side * half)) for side in (-1, 1))
+        method = "Fisher z 95% over prompts"
+    bounds = {"low": min(low, value), "high": max(high, value)}
+    return drawn.model_copy(update={"value": value, **bounds, "method": method})
+
+
+def _both_orders(sums: FloatArray) -> FloatArray:
+    n, x, xx = sums.T
+    return np.asarray(np.divide(x, np.sqrt(n * xx), out=np.full(len(sums), np.nan), where=xx > 0))
 
 
 def beyond_noise(
@@ -179,7 +249,7 @@ def beyond_noise(
         raise DataError("fewer than two prompts of contrasts or of quality pairs: their spread is unknown")
     (was, now), (scale, new_scale) = own.mean(axis=0), pairs.mean(axis=0)
     t = float(stats.t.ppf(0.975, n_prompts - 1))
-    if scale - t * _error((pairs[:, 0] - scale) / len(pairs), quality_prompt_ids) <= 0:
+    if scale - t * clustered_error((pairs[:, 0] - scale) / len(pairs), quality_prompt_ids) <= 0:
         raise DataError(
             "the model before has no mean margin on quality pairs that is shown to be above 0, the yardstick for stretched rewards"
         )
@@ -187,20 +257,7 @@ def beyond_noise(
     value = float(now - stretch * was)
     of_contrasts = ((own[:, 1] - now) - stretch * (own[:, 0] - was)) / len(own)
     of_pairs = -was / scale * ((pairs[:, 1] - new_scale) - stretch * (pairs[:, 0] - scale)) / len(pairs)
-    half = t * _error(np.concatenate([of_contrasts, of_pairs]), [*prompt_ids, *quality_prompt_ids])
-    half = max(half, _ROUNDING * max(abs(now), abs(stretch * was)))  # traces of rounding are no change
-    return Estimate(
-        value=value,
-        low=value - half,
-        high=value + half,
-        n=len(own),
-        n_prompts=len(set(prompt_ids)),
-        unit="reward",
-        method=METHOD,
-    )
-
-
-def _error(influences: FloatArray, prompt_ids: Sequence[str]) -> float:
-    """Standard error of a sum of influences whose prompts are independent (the sandwich, with factor G/(G − 1))."""
-    sums = cluster_sums(influences[:, None], prompt_ids)[:, 0]
-    return float(np.sqrt(len(sums) / (len(sums) - 1) * (sums**2).sum()))
+    half = t * clustered_error(np.concatenate([of_contrasts, of_pairs]), [*prompt_ids, *quality_prompt_ids])
+    half = max(half, ROUNDING * max(abs(now), abs(stretch * was)))  # traces of rounding are no change
+    method = "prompt-clustered t 95%, stretch from quality pairs"
+    return Estimate.symmetric(value, half, n=len(own), n_prompts=len(set(prompt_ids)), unit="reward", method=method)

@@ -20,21 +20,13 @@ from cda.errors import DataError
 from cda.results.base import Estimate, Missing, Result
 from cda.results.effects import Effect
 from cda.stats.adjust import adjusted_effect, identify
-from cda.stats.auc import auc
 from cda.stats.bootstrap import bootstrap_mean, bootstrap_sums
 from cda.stats.clustered import Resampling, direct_contrast
 from cda.stats.drift import Limit, embedding_similarity, feature_drift, label_drift, measured
 from cda.stats.multiplicity import benjamini_hochberg, holm
 from cda.stats.overlap import OverlapRule, effect, overlap_effect, overlap_of
-from cda.stats.people import (
-    ModelTies,
-    against_people,
-    chosen_correlation,
-    contingency,
-    mean_against_people,
-    panel_margins,
-)
-from cda.stats.preference import positive_share, positive_share_change
+from cda.stats.people import against_people, auc, mean_against_people, panel_margins
+from cda.stats.preference import chosen_correlation, contingency, positive_share, positive_share_change
 from cda.stats.proportions import exact_change_test, paired_change, share, unpaired_change, wilson
 from cda.stats.rate import (
     Contrasts,
@@ -149,7 +141,7 @@ def groups(rows: Rows) -> list[str]:
     return ["long" if total > 200 else "short" for total in both_words(rows)]
 
 
-def against(ties: ModelTies) -> Callable[[Rows], Any]:
+def against(ties: Literal["no-hit", "half", "drop"]) -> Callable[[Rows], Any]:
     return lambda rows: against_people(margins(rows), people(rows), prompts(rows), ties)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from cda.errors import DataError
-from cda.stats.auc import auc, auc_change
+from cda.stats.people import auc, auc_change
 from cda.stats.proportions import Z_95
 
 rows = st.lists(st.tuples(st.integers(-4, 4), st.booleans(), st.integers(0, 9)), min_size=2, max_size=30).filter(

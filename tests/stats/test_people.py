@@ -10,8 +10,8 @@ from scipy import stats
 
 from cda.errors import DataError
 from cda.records import Preference
-from cda.stats.people import against_people, chosen_correlation, contingency, mean_against_people, panel_margins
-from cda.stats.preference import positive_share
+from cda.stats.people import against_people, mean_against_people, panel_margins
+from cda.stats.preference import chosen_correlation, contingency, positive_share
 from cda.stats.proportions import paired_change, unpaired_change, wilson
 from cda.stats.votes import Majority, count_votes, majority
 
