@@ -26,10 +26,9 @@ from release import Item, margins, score_files
 from cda.biases import builtin_names, load_bias
 from cda.files.jsonl import read_jsonl
 from cda.results.base import Missing
-from cda.results.effects import Adjusted, Identification, PairsEffect
-from cda.stats.adjust import identify
-from cda.stats.drift import DEFAULT_LIMITS, FeatureDrift, feature_drift, measured
-from cda.stats.overlap import effect, overlap_effect, within_limits
+from cda.results.effects import Adjusted, FeatureDrift, Identification, PairsEffect
+from cda.stats.drift import DEFAULT_LIMITS, feature_drift, measured
+from cda.stats.identification import effect, identify, overlap_effect, within_limits
 
 FloatArray = NDArray[np.float64]
 WORDS = {"words": DEFAULT_LIMITS["words"]}

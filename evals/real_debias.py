@@ -57,7 +57,7 @@ from cda.results.effects import PairsEffect
 from cda.run import fingerprint
 from cda.scorers.compared import text_id
 from cda.stats.drift import DEFAULT_LIMITS, measured
-from cda.stats.overlap import overlap_effect, within_limits
+from cda.stats.identification import overlap_effect, within_limits
 from cda.stats.people import people_change
 from cda.stats.preference import positive_share_change
 from cda.stats.votes import Majority, count_votes, majority

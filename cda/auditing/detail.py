@@ -27,10 +27,10 @@ from cda.results.effects import (
 )
 from cda.results.facts import Example
 from cda.rewriting.labels import exhibits
-from cda.stats.adjust import identify
 from cda.stats.bootstrap import bootstrap_mean
 from cda.stats.clustered import Resampling, direct_contrast, same_in_all
 from cda.stats.drift import embedding_similarity, feature_drift, label_drift, measured
+from cda.stats.identification import identify
 
 Encode = Callable[[Sequence[str]], FloatArray]
 _MARKERS = "markers_per_100_words"

@@ -22,13 +22,13 @@ from cda.resources.artifacts import shown_target
 from cda.resources.scorer_kinds import Subject
 from cda.resources.scorers import compare
 from cda.results.base import Estimate, Missing
-from cda.results.effects import FeatureDrift
+from cda.results.effects import FeatureDrift, Limit
 from cda.results.inspect import FeatureChange, LostRewrites, PhraseAdded, RewriteLabel, RewriteShown, RewriteSummary
 from cda.rewriting.added_phrases import added_phrases
 from cda.rewriting.fidelity import ENFORCED, violations
 from cda.scorers.compared import Comparison, Rewards
 from cda.stats.bootstrap import bootstrap_mean
-from cda.stats.drift import DEFAULT_LIMITS, Limit, feature_drift, measured
+from cda.stats.drift import DEFAULT_LIMITS, feature_drift, measured
 from cda.stats.proportions import share
 from cda.stats.streams import Stream, generator
 

@@ -14,7 +14,8 @@ from cda.biases.load import Tolerance
 from cda.data.language import STOP_WORDS, same_language
 from cda.features import OWN_FEATURES, n_list_lines, n_words, sentences, words
 from cda.records import RewriteRequest
-from cda.stats.drift import DEFAULT_LIMITS, Limit
+from cda.results.effects import Limit
+from cda.stats.drift import DEFAULT_LIMITS
 
 Check = Literal["identical", "refusal", "answer", "language", "words", "list_lines", "flipped", "drift", "other_bias"]
 ENFORCED: frozenset[Check] = frozenset({"identical", "refusal", "answer", "language", "words", "list_lines", "flipped"})

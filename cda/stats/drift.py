@@ -8,14 +8,12 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cda.arrays import BoolArray as BoolArray
 from cda.arrays import FloatArray
 from cda.errors import DataError, did_you_mean
 from cda.features import TEXT_FEATURES
 from cda.results.base import Estimate
-from cda.results.effects import FeatureDrift as FeatureDrift
-from cda.results.effects import Limit as Limit
-from cda.stats.bootstrap import Bootstrapped, bootstrap_mean
+from cda.results.effects import FeatureDrift, Limit
+from cda.stats.bootstrap import bootstrap_mean
 from cda.stats.proportions import paired_change, share
 
 Encoder = Callable[[Sequence[str]], FloatArray]
@@ -74,26 +72,26 @@ def feature_drift(
         DataError: No pairs, one prompt, sides that differ in features or length, or values that are not finite.
     """
     sides = paired_features(perturbed, base, len(prompt_ids))
-    found = []
+    drifts = []
     for name, (first, second) in sides.items():
-        drawn = bootstrap_mean(first - second, prompt_ids, rng)
+        drawn = bootstrap_mean(first - second, prompt_ids, rng).estimate(name)
         spread = float(np.sqrt((first.var() + second.var()) / 2))
         both = (first > 0) & (second > 0)
         limit = limits.get(name)
-        found.append(
+        drifts.append(
             FeatureDrift(
                 feature=name,
                 is_treatment=name in treatment,
                 perturbed_mean=float(first.mean()),
                 base_mean=float(second.mean()),
-                difference=drawn.estimate(name),
-                standardised=_scaled(drawn, spread) if spread > 0 else None,
+                difference=drawn,
+                standardised=drawn.over(spread, "standard deviations", drawn.method) if spread > 0 else None,
                 median_ratio=float(np.median(first[both] / second[both])) if both.any() else None,
                 beyond=share(~limit.holds(first, second), prompt_ids) if limit else None,
                 limit=limit,
             )
         )
-    return found
+    return drifts
 
 
 def label_drift(
@@ -164,20 +162,7 @@ def paired_features(
         for side in pair:
             if side.shape != (n,):
                 raise DataError(f"{name}: shape {side.shape} for {n} pairs: one value a pair and side is needed")
-            if not np.isfinite(side).all():
-                raise DataError(f"{name}: {int((~np.isfinite(side)).sum())} of {n} values are NaN or infinite")
+            if bad := int((~np.isfinite(side)).sum()):
+                raise DataError(f"{name}: {bad} of {n} values are NaN or infinite")
         sides[name] = pair
     return sides
-
-
-def _scaled(drawn: Bootstrapped, by: float) -> Estimate:
-    found = drawn.estimate("standard deviations")
-    return Estimate(
-        value=found.value / by,
-        low=found.low / by,
-        high=found.high / by,
-        n=found.n,
-        n_prompts=found.n_prompts,
-        unit=found.unit,
-        method=found.method,
-    )

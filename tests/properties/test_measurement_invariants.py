@@ -18,13 +18,12 @@ from hypothesis import strategies as st
 
 from cda.errors import DataError
 from cda.results.base import Estimate, Missing, Result
-from cda.results.effects import Effect
-from cda.stats.adjust import adjusted_effect, identify
+from cda.results.effects import Effect, Limit
 from cda.stats.bootstrap import bootstrap_mean, bootstrap_sums
 from cda.stats.clustered import Resampling, direct_contrast
-from cda.stats.drift import Limit, embedding_similarity, feature_drift, label_drift, measured
+from cda.stats.drift import embedding_similarity, feature_drift, label_drift, measured
+from cda.stats.identification import OverlapRule, adjusted_effect, effect, identify, overlap_effect, overlap_of
 from cda.stats.multiplicity import benjamini_hochberg, holm
-from cda.stats.overlap import OverlapRule, effect, overlap_effect, overlap_of
 from cda.stats.people import against_people, auc, mean_against_people, panel_margins
 from cda.stats.preference import chosen_correlation, contingency, positive_share, positive_share_change
 from cda.stats.proportions import exact_change_test, paired_change, share, unpaired_change, wilson

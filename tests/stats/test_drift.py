@@ -12,15 +12,8 @@ from hypothesis import strategies as st
 from cda.arrays import FloatArray
 from cda.errors import DataError
 from cda.features import TEXT_FEATURES
-from cda.stats.drift import (
-    DEFAULT_LIMITS,
-    Limit,
-    embedding_similarity,
-    feature_drift,
-    label_drift,
-    measured,
-    paired_features,
-)
+from cda.results.effects import Limit
+from cda.stats.drift import DEFAULT_LIMITS, embedding_similarity, feature_drift, label_drift, measured, paired_features
 
 counts = st.lists(st.tuples(st.integers(0, 300), st.integers(0, 300)), min_size=2, max_size=30)
 

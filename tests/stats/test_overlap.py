@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from cda.errors import DataError
 from cda.results.base import Missing
-from cda.results.effects import PairsEffect, SameMargin
-from cda.stats.drift import Limit
-from cda.stats.overlap import OverlapRule, effect, overlap_effect, overlap_of, within_limits
+from cda.results.effects import Limit, PairsEffect, SameMargin
+from cda.stats.identification import OverlapRule, effect, overlap_effect, overlap_of, within_limits
 
 LIMITS = {"words": Limit(ratio=1.15), "list_lines": Limit(difference=0)}
 PERTURBED = {"words": [110, 200, 100, 300], "list_lines": [0, 0, 4, 5]}

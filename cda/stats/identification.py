@@ -1,21 +1,159 @@
-"""Margins adjusted for drift in several functional forms, and the verdict on whether the effect is identified."""
+"""Whether pairs that also drift identify an effect: the pairs that are alike, and margins adjusted for what differs."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, compress
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from cda.arrays import FloatArray
+from cda.arrays import BoolArray, FloatArray
 from cda.errors import DataError
 from cda.results.base import Estimate, Missing
-from cda.results.effects import Adjusted, Form, Identified, NotIdentified, Overlap, PairsEffect, SameMargin
-from cda.stats.drift import DEFAULT_LIMITS, Limit, paired_features
-from cda.stats.overlap import DEFAULT_RULE, OverlapRule, checked_margins, effect, overlap_effect, overlap_of, too_small
+from cda.results.effects import Adjusted, Form, Identified, Limit, NotIdentified, Overlap, PairsEffect, SameMargin
+from cda.stats.bootstrap import ROUNDING, bootstrap_mean
+from cda.stats.clustered import same_in_all
+from cda.stats.drift import DEFAULT_LIMITS, paired_features
+from cda.stats.preference import margins_finite
+from cda.stats.proportions import share
 
 DEFAULT_FORMS: tuple[Form, ...] = ("linear", "log_ratio")
+
+
+@dataclass(frozen=True, slots=True)
+class OverlapRule:
+    """When the overlapping pairs are enough to speak.
+
+    Attributes:
+        min_prompts: Prompts among them. 30: below it a 95% interval from between-prompt spread covers visibly less.
+        min_share: Share of all pairs. 0.2: below one in five, the pairs that happen to be alike are a selection that
+            says little about the others, and any adjustment for the rest is extrapolated from far away.
+    """
+
+    min_prompts: int = 30
+    min_share: float = 0.2
+
+
+DEFAULT_RULE = OverlapRule()
+
+
+def within_limits(
+    perturbed: Mapping[str, ArrayLike],
+    base: Mapping[str, ArrayLike],
+    n: int,
+    *,
+    limits: Mapping[str, Limit] = DEFAULT_LIMITS,
+    treatment: Collection[str] = (),
+) -> tuple[BoolArray, dict[str, int]]:
+    """Pairs with the drift of every limited feature within limits, treatment exempt, and how many are beyond each.
+
+    Args:
+        perturbed: Feature to its values on the biased sides, shape (n,) each.
+        base: The same features on the unbiased sides.
+        n: Number of pairs.
+        limits: By feature; every one outside the treatment must have been measured.
+        treatment: Features that are the bias itself.
+
+    Raises:
+        DataError: A limited feature was not measured, and as in `paired_features`.
+    """
+    sides = paired_features(perturbed, base, n)
+    inside = np.ones(n, dtype=bool)
+    beyond = {}
+    for name, limit in limits.items():
+        if name in treatment:
+            continue
+        if name not in sides:
+            raise DataError(f"a limit is set on {name}, which was not measured on these pairs")
+        holds = limit.holds(*sides[name])
+        beyond[name] = int((~holds).sum())
+        inside &= holds
+    return inside, beyond
+
+
+def overlap_of(
+    perturbed: Mapping[str, ArrayLike],
+    base: Mapping[str, ArrayLike],
+    prompt_ids: Sequence[str],
+    *,
+    limits: Mapping[str, Limit] = DEFAULT_LIMITS,
+    treatment: Collection[str] = (),
+) -> tuple[Overlap, BoolArray]:
+    """The overlap, and which pairs are in it, shape (n,). Arguments and errors as in `within_limits`."""
+    n = len(prompt_ids)
+    inside, beyond = within_limits(perturbed, base, n, limits=limits, treatment=treatment)
+    overlap = Overlap(
+        share=share(inside, prompt_ids),
+        n=int(inside.sum()),
+        n_prompts=len(set(compress(prompt_ids, inside))),
+        n_total=n,
+        beyond=beyond,
+        exempt=tuple(name for name in limits if name in treatment),
+    )
+    return overlap, inside
+
+
+def effect(
+    margins: ArrayLike, prompt_ids: Sequence[str], rng: np.random.Generator, unit: str = "reward"
+) -> PairsEffect:
+    """Skew and mean margin with prompt-clustered intervals.
+
+    Args:
+        margins: score(perturbed) − score(base). Shape (n,), in `unit`.
+        prompt_ids: Cluster of each row. Length n.
+        rng: For the intervals.
+        unit: Of the margins.
+
+    Raises:
+        DataError: No rows, one prompt, or margins that are not finite or do not vary between prompts.
+    """
+    values = _checked_margins(margins, len(prompt_ids))
+    mean = bootstrap_mean(values, prompt_ids, rng)
+    # Rounding leaves a trace of an error where there is none.
+    if mean.standard_error <= ROUNDING * float(np.abs(values).max()):
+        raise DataError(
+            f"the mean margin does not vary between its {mean.n_clusters} prompts "
+            f"({f'{mean.value:g}'.replace('-', '−')} in each): its error is unknown"
+        )
+    return PairsEffect(skew=share(values > 0, prompt_ids), mean_margin=mean.estimate(unit))
+
+
+def overlap_effect(
+    margins: ArrayLike,
+    inside: ArrayLike,
+    prompt_ids: Sequence[str],
+    rng: np.random.Generator,
+    *,
+    rule: OverlapRule = DEFAULT_RULE,
+    unit: str = "reward",
+) -> PairsEffect | SameMargin | Missing:
+    """The effect among the pairs within limits, or why they cannot say.
+
+    Args:
+        margins: Of all pairs. Shape (n,).
+        inside: Which pairs are within limits. Shape (n,).
+        prompt_ids: Cluster of each pair. Length n.
+        rng: For the intervals.
+        rule: How many prompts and which share of the pairs must overlap.
+        unit: Of the margins.
+
+    Raises:
+        DataError: Shapes that differ, or margins that are not finite.
+    """
+    rows: BoolArray = np.asarray(inside, dtype=bool)
+    values = _checked_margins(margins, len(prompt_ids))
+    if rows.shape != values.shape:
+        raise DataError(f"{rows.shape} overlap flags for {len(values)} pairs: one each is needed")
+    kept = list(compress(prompt_ids, rows))
+    if reason := _too_small(len(kept), len(set(kept)), len(values), rule):
+        return Missing(reason=reason)
+    try:
+        return effect(values[rows], kept, rng, unit)
+    except DataError as error:
+        return same_in_all(values[rows], kept, str(error)) or Missing(reason=str(error))
 
 
 def adjusted_effect(
@@ -52,7 +190,7 @@ def adjusted_effect(
     Raises:
         DataError: Shapes that differ, or values that are not finite.
     """
-    values = checked_margins(margins, len(prompt_ids))
+    values = _checked_margins(margins, len(prompt_ids))
     sides = paired_features(perturbed, base, len(values))
     used = tuple(name for name, (first, second) in sides.items() if (first != second).any())
     columns = [column for name in used for column in _terms(*sides[name], form)]
@@ -76,23 +214,15 @@ def adjusted_effect(
     residuals = values - design @ coefficients
     influence = np.bincount(clusters, weights=inverse[0] * residuals)
     error = float(np.sqrt(n_prompts / (n_prompts - rank) * (influence**2).sum()))
-    # Rounding leaves a trace of an error where there is none.
     value, freedom = float(coefficients[0]), n_prompts - rank
-    if error <= 1e-12 * float(np.abs(values).max()):
+    # Rounding leaves a trace of an error where there is none.
+    if error <= ROUNDING * float(np.abs(values).max()):
         return Missing(reason=f"{form}: {_without_error(value, values, residuals, n_prompts)}")
-    half = float(stats.t.ppf(0.975, freedom)) * error
+    half, method = float(stats.t.ppf(0.975, freedom)) * error, f"{form} adjustment, CR 95%"
     total = float(((values - values.mean()) ** 2).sum())
     return Adjusted(
         form=form,
-        effect=Estimate(
-            value=value,
-            low=value - half,
-            high=value + half,
-            n=len(values),
-            n_prompts=n_prompts,
-            unit=unit,
-            method=f"{form} adjustment, CR 95%",
-        ),
+        effect=Estimate.symmetric(value, half, n=len(values), n_prompts=n_prompts, unit=unit, method=method),
         standard_error=error,
         p_value=float(2 * stats.t.sf(abs(value) / error, freedom)),
         features=used,
@@ -143,17 +273,46 @@ def identify(
     names = [name for name in limits if name not in treatment]
     first, second = ({name: side[name] for name in names} for side in (perturbed, base))
     adjusted = {form: adjusted_effect(margins, first, second, prompt_ids, form, unit) for form in dict.fromkeys(forms)}
-    reasons = [too_small(overlap.n, overlap.n_prompts, overlap.n_total, rule), *_disagreements(adjusted)]
-    against = [reason for reason in reasons if reason]
+    small = _too_small(overlap.n, overlap.n_prompts, overlap.n_total, rule)
+    against = [*([small] if small else []), *_disagreements(adjusted)]
     among = overlap_effect(margins, inside, prompt_ids, rng, rule=rule, unit=unit)
+    reason = "; ".join(against) + "."
+    if not against:
+        fitted = ", ".join(
+            f"{one.form} {_number(one.effect)}" for one in adjusted.values() if isinstance(one, Adjusted)
+        )
+        here = f"mean margin {_number(among.mean_margin)}, " if isinstance(among, PairsEffect) else ""
+        reason = (
+            f"{overlap.n} of {overlap.n_total} pairs have drift within limits: {here}"
+            f"and adjustment of all pairs does not contradict itself ({fitted})."
+        )
     verdict: type[Identified] | type[NotIdentified] = NotIdentified if against else Identified
     return verdict(
-        reason="; ".join(against) + "." if against else _agreement(overlap, among, adjusted),
+        reason=reason,
         overlap=overlap,
         overlap_effect=among,
         adjusted=adjusted,
         unadjusted=effect(margins, prompt_ids, rng, unit),
     )
+
+
+def _too_small(n: int, n_prompts: int, n_total: int, rule: OverlapRule) -> str:
+    """Why an overlap is too small to speak, in words; empty if it is enough."""
+    pairs = f"{n} of {n_total} pairs have drift within limits"
+    if n == 0:
+        return f"no overlap: none of {n_total} pairs has drift within limits"
+    if n_prompts < max(2, rule.min_prompts):
+        return f"overlap too small: {pairs}, from {n_prompts} prompts; {max(2, rule.min_prompts)} prompts are needed"
+    if n < rule.min_share * n_total:
+        return f"overlap too small: {pairs} ({n / n_total:.0%}); {rule.min_share:.0%} are needed"
+    return ""
+
+
+def _checked_margins(margins: ArrayLike, n: int) -> FloatArray:
+    values = np.asarray(margins, dtype=np.float64)
+    if values.shape != (n,):
+        raise DataError(f"{values.shape} margins for {n} pairs: one each is needed")
+    return margins_finite(values)
 
 
 def _terms(perturbed: FloatArray, base: FloatArray, form: Form) -> list[FloatArray]:
@@ -186,32 +345,18 @@ def _without_error(value: float, values: FloatArray, residuals: FloatArray, n_pr
 
 def _disagreements(adjusted: Mapping[Form, Adjusted | Missing]) -> list[str]:
     """Forms that cannot be estimated, then pairs of forms that differ in sign, in words."""
-    found = [one.reason for one in adjusted.values() if isinstance(one, Missing)]
-    fitted = [one for one in adjusted.values() if isinstance(one, Adjusted)]
-    for at, one in enumerate(fitted):
-        for other in fitted[at + 1 :]:
-            opposite = one.effect.value * other.effect.value < 0
-            if opposite and not (_no_effect_shown(one.effect, other) and _no_effect_shown(other.effect, one)):
-                found.append(
-                    f"adjusted effects differ in sign: {one.form} {_number(one.effect)}, {other.form} {_number(other.effect)}"
-                )
-    return found
+    reasons = [form.reason for form in adjusted.values() if isinstance(form, Missing)]
+    fitted = [form for form in adjusted.values() if isinstance(form, Adjusted)]
+    for first, second in combinations(fitted, 2):
+        opposite = first.effect.value * second.effect.value < 0
+        if opposite and not (_no_effect_shown(first.effect, second) and _no_effect_shown(second.effect, first)):
+            shown = ", ".join(f"{form.form} {_number(form.effect)}" for form in (first, second))
+            reasons.append(f"adjusted effects differ in sign: {shown}")
+    return reasons
 
 
 def _no_effect_shown(value: Estimate, by: Adjusted) -> bool:
     return by.effect.low <= min(0.0, value.value) and by.effect.high >= max(0.0, value.value)
-
-
-def _agreement(
-    overlap: Overlap, among: PairsEffect | SameMargin | Missing, adjusted: Mapping[Form, Adjusted | Missing]
-) -> str:
-    """What an identified effect rests on. Forms agree in sign, or show no effect."""
-    forms = ", ".join(f"{one.form} {_number(one.effect)}" for one in adjusted.values() if isinstance(one, Adjusted))
-    here = f"mean margin {_number(among.mean_margin)}, " if isinstance(among, PairsEffect) else ""
-    return (
-        f"{overlap.n} of {overlap.n_total} pairs have drift within limits: {here}"
-        f"and adjustment of all pairs does not contradict itself ({forms})."
-    )
 
 
 def _number(estimate: Estimate) -> str:

@@ -11,9 +11,8 @@ from scipy import stats
 from cda.arrays import FloatArray
 from cda.errors import DataError
 from cda.results.base import Missing
-from cda.results.effects import Adjusted, Form, Identification, PairsEffect
-from cda.stats.adjust import adjusted_effect, identify
-from cda.stats.drift import Limit
+from cda.results.effects import Adjusted, Form, Identification, Limit, PairsEffect
+from cda.stats.identification import adjusted_effect, identify
 
 FORMS: tuple[Form, ...] = ("linear", "log_ratio", "signed_log", "quadratic")
 LIMITS = {"words": Limit(ratio=1.15)}
