@@ -41,7 +41,7 @@ from cda.recipe.discovery import SIZES, SearchSize
 from cda.records import Direction, content_id
 from cda.results.discover import Measured, SearchSettings
 from cda.results.evidence import Validation
-from cda.stats.one_sided import clustered_t_test
+from cda.stats.means import clustered_t_test
 
 SEARCHES: dict[str, SearchSize] = {
     "5x16": SIZES["5x16"],

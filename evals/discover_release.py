@@ -31,8 +31,7 @@ from cda.errors import CdaError, DataError
 from cda.records import user_prompt
 from cda.results.discover import Measured
 from cda.results.evidence import Confirmation, ConfirmSettings, Validation
-from cda.stats.one_sided import clustered_t_test
-from cda.stats.over_seeds import inside_fences
+from cda.stats.means import clustered_t_test, inside_fences
 from cda.stats.proportions import share, wilson
 
 REFERENCE = "topic4_validation"

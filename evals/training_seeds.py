@@ -20,7 +20,7 @@ from outcome import Check, finish
 from pydantic_core import to_jsonable_python
 from scipy import stats
 
-from cda.stats.over_seeds import change_over_seeds, share_over_seeds
+from cda.stats.means import change_over_seeds, share_over_seeds
 from cda.stats.proportions import share
 
 SEED, N_AUDITS = 20261123, 2000

@@ -25,7 +25,7 @@ from cda.results.rate import BiasRate
 from cda.results.skew import OverSeeds, Plain, Seeds
 from cda.run import RunFolder
 from cda.scorers.compared import Comparison
-from cda.stats.over_seeds import change_over_seeds, mean_over_seeds, over_seeds, share_over_seeds
+from cda.stats.means import change_over_seeds, over_seeds, share_over_seeds
 from cda.stats.proportions import share
 from cda.stats.votes import TieRule
 
@@ -166,8 +166,8 @@ def _rewards(read: Read) -> OverSeeds | Missing:
         return Missing(reason=str(error))
     return OverSeeds(
         before=float(before.mean()),
-        after=mean_over_seeds(every, "reward"),
-        change=mean_over_seeds(moved, "reward"),
+        after=every.estimate("reward"),
+        change=moved.estimate("reward"),
         sd=every.sd,
         by_seed=tuple(every.by_seed),
     )

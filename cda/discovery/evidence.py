@@ -15,8 +15,7 @@ from cda.records import prompt_id
 from cda.results.base import Estimate
 from cda.results.discover import Measured, RunStrength, StrengthTerm
 from cda.results.evidence import ByRewriter, Strength, TrimmedMean
-from cda.stats.one_sided import clustered_t_test
-from cda.stats.over_seeds import inside_fences, iqr_trimmed_mean
+from cda.stats.means import clustered_t_test, inside_fences, iqr_trimmed_mean
 from cda.stats.proportions import share, wilson
 
 Failures = Mapping[str, Mapping[str, int]]

@@ -13,8 +13,8 @@ from cda.discovery.records import Candidate, Standing
 from cda.errors import DataError
 from cda.results.discover import Measured
 from cda.results.evidence import Confirmation, ConfirmSettings, Strength, Validation
+from cda.stats.means import smallest_detectable
 from cda.stats.multiplicity import corrected, partial_conjunction
-from cda.stats.one_sided import smallest_detectable
 
 
 def cut_by_reward(standings: Sequence[Standing], share: float, at_least: int, min_rewrites: int = 1) -> list[Standing]:

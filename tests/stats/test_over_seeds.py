@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from cda.errors import DataError
-from cda.stats.over_seeds import change_over_seeds, over_seeds, share_over_seeds
+from cda.stats.means import change_over_seeds, over_seeds, share_over_seeds
 from cda.stats.proportions import paired_change, share, wilson
 
 IDS = ["a", "a", "b", "c", "c", "d"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cda.errors import DataError
-from cda.stats.over_seeds import inside_fences, iqr_trimmed_mean
+from cda.stats.means import inside_fences, iqr_trimmed_mean
 
 
 def test_known_fences() -> None:
