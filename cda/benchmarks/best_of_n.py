@@ -1,13 +1,14 @@
-"""Best-of-n: score sampled responses before and after a training, follow attributes through the picks, write the result."""
+"""`cda best-of`: score sampled responses before and after a training, follow attributes through the picks, write the result."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from cda.arrays import FloatArray
 from cda.benchmarks.best_of_n_report import (
     best_of_n_markdown,
     best_of_n_page,
@@ -25,13 +26,14 @@ from cda.finetuning.applied import check_subject
 from cda.launch import is_main
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
-from cda.records import Exclusions, Prompt, count_reasons, prompt_id
+from cda.records import Exclusions, count_reasons, prompt_id
 from cda.report.plots import save as save_plot
 from cda.resources.artifacts import checked_form, out_folder, shown_path, shown_target, write_figures
 from cda.resources.scorer_kinds import Subject
 from cda.resources.scorers import score, shared_folder
 from cda.results.base import save
 from cda.results.benchmarks import Asked, BestOfResult
+from cda.results.facts import Scorer
 from cda.rewriting.labels import exhibits, measure_of
 from cda.run import file_fingerprint
 from cda.scorers.compared import Text, text_id
@@ -40,14 +42,6 @@ BIASES = ("jargon", "length", "structure", "sycophancy", "vagueness")
 FEATURES = ("words", "list_lines", "long_word_share")
 RESULT, SCORES, REPORT, FIGURE = "best_of_n.json", "scores.jsonl", "best_of_n.md", "best_of_n.svg"
 PAGE = "report.html"
-
-
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """Rewards by `text_id`, and how they were made."""
-
-    by_text: Mapping[str, float]
-    asked: Asked
 
 
 def run_best_of_n(
@@ -63,16 +57,16 @@ def run_best_of_n(
     split: str = "train",
     figures: str | None = None,
 ) -> tuple[BestOfResult, str]:
-    """How prevalent each attribute is among the best of n, as n grows, before and after a training.
+    """Prevalence of each attribute among the best of n, as n grows, before and after a training.
 
-    Writes into `out`: best_of_n.json (all numbers), scores.jsonl (a row a response), report.html, best_of_n.md and
+    Writes into `out`: best_of_n.json (all numbers), scores.jsonl (a row per response), report.html, best_of_n.md and
     best_of_n.svg (all curves).
 
     Args:
         responses: Sampled responses, as `load_sampled` reads them.
-        subjects: One, of which nothing is compared; or two: a model before and after an adapter, or two models.
-        loaded: Settings of how they are asked.
-        out: Folder; made where it is not there.
+        subjects: One model; or two to compare: a model before and after an adapter, or two models.
+        loaded: Settings by which they are asked.
+        out: Folder; made if there is none.
         biases: Names or files. A bias with an absolute measure is followed as the share of picks that exhibit it; one
             whose measure is relative to another response (length) by the mean of its feature.
         features: Names of `TEXT_FEATURES`, followed by their mean.
@@ -82,16 +76,17 @@ def run_best_of_n(
         figures: Also write every figure as a file of this format (svg, pdf) into figures/.
 
     Returns:
-        The result; and tables and sentences for a terminal, with what was written.
+        The result; and tables and sentences for a terminal, with the names of the files written.
 
     Raises:
-        RecipeError: A bias is unknown or cannot be measured, or a feature is unknown; all of them are listed. Or another format of figures.
+        RecipeError: A bias is unknown or cannot be measured, or a feature is unknown; all of them are listed. Or another
+            format of figures.
         DataError: The file cannot be used, or too few prompts reach an n.
         ModelError: A model cannot be loaded, or gives a reward that is not finite.
     """
     if figures is not None:
         checked_form(figures)
-    followed = _followed(biases, features)
+    shares, means = _followed(biases, features)
     sampled = load_sampled(responses, columns, split)
     for subject in subjects:
         if subject.section.is_judge:
@@ -100,22 +95,29 @@ def run_best_of_n(
             )
         check_subject(subject, loaded)
     out = out_folder(out, RESULT, "cda best-of")
-    texts = [(one.prompt, text) for one in sampled.prompts for text in one.responses]
-    numbers = [number for one in sampled.prompts for number in one.quality] if sampled.has_quality else None
-    scored = {subject.label: rewards_of(subject, texts, loaded) for subject in subjects}
+    texts = [(row.prompt, text) for row in sampled.prompts for text in row.responses]
+    scored: dict[str, Mapping[str, float]] = {}
+    models = {}
+    for subject in subjects:
+        scores, facts = score(subject, texts, loaded, shared_folder(loaded))
+        scored[subject.label], models[subject.label] = scores.rewards, _asked(subject, facts)
     kept, unscored = _with_rewards(texts, scored)
     if not kept:
         raise DataError(f"{responses}: no response has a reward by every scoring; responses: {unscored}")
+    quality = None
+    if sampled.has_quality:
+        grades = [grade for row in sampled.prompts for grade in row.quality]
+        values = np.array([grades[row] for row in kept], dtype=np.float64)  # None becomes NaN
+        quality = Attribute("quality", "mean", "quality", values, "the reference quality that stands in the file")
     texts = [texts[row] for row in kept]
-    rewards = {label: [scored[label].by_text[text_id(*text)] for text in texts] for label in scored}
-    attributes = [_attribute(one, texts) for one in followed]
-    quality = None if numbers is None else _quality([numbers[row] for row in kept])
-    found = best_of_n(rewards, attributes, [prompt_id(prompt) for prompt, _ in texts], sizes, quality)
+    rewards = {label: [by_text[text_id(*text)] for text in texts] for label, by_text in scored.items()}
+    attributes = _attributes(shares, means, [text for _, text in texts])
+    curves = best_of_n(rewards, attributes, [prompt_id(prompt) for prompt, _ in texts], sizes, quality)
     result = BestOfResult(
-        **dict(found),
+        **dict(curves),
         responses=shown_path(responses),
         scorings=tuple(scored),
-        models={label: one.asked for label, one in scored.items()},
+        models=models,
         n_repeated=sampled.n_repeated,
         excluded={
             "rows": sampled.rows,
@@ -137,87 +139,73 @@ def run_best_of_n(
     return result, f"{best_of_n_text(result)}\nWritten: {out / PAGE}, {REPORT}, {FIGURE}, {RESULT}, {SCORES}{written}"
 
 
-def rewards_of(subject: Subject, texts: Sequence[Text], loaded: LoadedRecipe) -> Scored:
-    """Reward of every distinct text by one subject; none of a text that is too long and dropped.
-
-    Raises:
-        ModelError: The model cannot be loaded, a reward is not finite, or it compares and does not score.
-    """
-    scores, facts = score(subject, texts, loaded, shared_folder(loaded))
-    adapter, content = None, None
-    if subject.adapter is not None:
-        adapter, content = shown_path(subject.adapter), file_fingerprint(subject.adapter)
-    name = shown_target(subject.name)
-    shown = facts.model_copy(update={"name": name})
-    asked = Asked(model=name, adapter=adapter, adapter_content=content, dose=subject.dose, facts=shown)
-    return Scored(scores.rewards, asked)
+def _asked(subject: Subject, facts: Scorer) -> Asked:
+    name, adapter = shown_target(subject.name), subject.adapter
+    return Asked(
+        model=name,
+        adapter=None if adapter is None else shown_path(adapter),
+        adapter_content=None if adapter is None else file_fingerprint(adapter),
+        dose=subject.dose,
+        facts=facts.model_copy(update={"name": name}),
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class _Followed:
-    """An attribute to measure: a bias's label, or a feature where there is no bias."""
-
-    name: str
-    definition: str
-    bias: Bias | None
-
-
-def _followed(biases: Sequence[str], features: Sequence[str]) -> list[_Followed]:
-    """Biases that a response exhibits or not by itself, then features; each once."""
+def _followed(names: Sequence[str], features: Sequence[str]) -> tuple[list[Bias], list[str]]:
+    """Biases that a response exhibits or not by itself, and names of the features to average; each once."""
     problems: list[str] = []
-    loaded: list[Bias] = []
-    for name in dict.fromkeys(biases):
+    biases: list[Bias] = []
+    for name in dict.fromkeys(names):
         try:
             bias = load_bias(name)
             measure_of(bias)
-            loaded.append(bias)
+            biases.append(bias)
         except RecipeError as error:
             problems += error.problems
-    shares = [bias for bias in loaded if bias.measure and not bias.measure.relative]
-    means = [*(bias.measure.feature for bias in loaded if bias.measure and bias.measure.relative), *features]
+    shares = [bias for bias in biases if bias.measure and not bias.measure.relative]
+    relative = [bias.measure.feature for bias in biases if bias.measure and bias.measure.relative]
+    means = list(dict.fromkeys([*relative, *features]))
     problems += [
         f"feature '{name}' is not one of a text alone.{did_you_mean(name, TEXT_FEATURES)} Known: {', '.join(TEXT_FEATURES)}"
-        for name in dict.fromkeys(means)
+        for name in means
         if name not in TEXT_FEATURES
     ]
-    names = [bias.name for bias in loaded]
+    own = [bias.name for bias in biases]
     problems += [
         f"two things are called '{name}': rename one of the biases"
-        for name in sorted({name for name in names if names.count(name) > 1 or name in {*means, "quality"}})
+        for name in sorted({name for name in own if own.count(name) > 1 or name in {*means, "quality"}})
     ]
     if not (shares or means):
         problems.append("nothing to follow: name a bias or a feature")
     if problems:
         raise RecipeError(problems)
-    return [
-        *(_Followed(bias.name, f"share of picks that exhibit it, that is {_rule(bias)}", bias) for bias in shares),
-        *(_Followed(name, f"mean of the feature {name} among the picks", None) for name in dict.fromkeys(means)),
-    ]
+    return shares, means
 
 
-def _rule(bias: Bias) -> str:
-    rule = measure_of(bias)
-    if rule.present_above is not None:
-        return f"{rule.feature} above {rule.present_above:g}"
-    return f"{rule.feature} below {rule.present_below:g}"
+def _attributes(shares: Sequence[Bias], means: Sequence[str], texts: Sequence[str]) -> list[Attribute]:
+    """Shares of biases, then means of features; each is measured once per distinct text."""
+
+    def values(measure: Callable[[str], float]) -> FloatArray:
+        by_text = {text: float(measure(text)) for text in dict.fromkeys(texts)}
+        return np.array([by_text[text] for text in texts])
+
+    attributes = []
+    for bias in shares:
+        rule = measure_of(bias)
+        above = rule.present_above is not None
+        limit = f"above {rule.present_above:g}" if above else f"below {rule.present_below:g}"
+        words = f"share of picks that exhibit it, that is {rule.feature} {limit}"
+        attributes.append(Attribute(bias.name, "share", "share", values(partial(exhibits, bias=bias)), words))
+    for name in means:
+        words = f"mean of the feature {name} among the picks"
+        attributes.append(Attribute(name, "mean", name, values(TEXT_FEATURES[name]), words))
+    return attributes
 
 
-def _attribute(one: _Followed, texts: Sequence[tuple[Prompt, str]]) -> Attribute:
-    """Measured on each distinct text once."""
-    distinct = dict.fromkeys(text for _, text in texts)
-    if one.bias is None:
-        feature = TEXT_FEATURES[one.name]
-        value = {text: float(feature(text)) for text in distinct}
-        return Attribute(one.name, "mean", one.name, np.array([value[text] for _, text in texts]), one.definition)
-    value = {text: float(exhibits(text, one.bias)) for text in distinct}
-    return Attribute(one.name, "share", "share", np.array([value[text] for _, text in texts]), one.definition)
-
-
-def _with_rewards(texts: Sequence[tuple[Prompt, str]], scored: Mapping[str, Scored]) -> tuple[list[int], Exclusions]:
+def _with_rewards(texts: Sequence[Text], scored: Mapping[str, Mapping[str, float]]) -> tuple[list[int], Exclusions]:
     """Rows that every scoring has a reward for, so that both pick from the same responses; and the others, counted."""
     kept, reasons = [], []
     for row, text in enumerate(texts):
-        without = [label for label, one in scored.items() if text_id(*text) not in one.by_text]
+        without = [label for label, rewards in scored.items() if text_id(*text) not in rewards]
         if without:
             reasons.append(f"too long for a reward ({' and '.join(without)})")
         else:
@@ -225,25 +213,18 @@ def _with_rewards(texts: Sequence[tuple[Prompt, str]], scored: Mapping[str, Scor
     return kept, Exclusions(len(texts), count_reasons(reasons))
 
 
-def _quality(numbers: Sequence[float | None]) -> Attribute:
-    values = np.array([np.nan if number is None else number for number in numbers])
-    return Attribute("quality", "mean", "quality", values, "the reference quality that stands in the file")
-
-
 def _rows(
-    texts: Sequence[tuple[Prompt, str]],
+    texts: Sequence[Text],
     rewards: Mapping[str, Sequence[float]],
     attributes: Sequence[Attribute],
     quality: Attribute | None,
-) -> list[dict[str, object]]:
-    """A row a response, from which every number can be made again."""
-    rows = []
+) -> Iterator[dict[str, object]]:
+    """A row per response, from which every number can be made again."""
     for at, (prompt, text) in enumerate(texts):
         row: dict[str, object] = {"prompt_id": prompt_id(prompt), "response_id": text_id(prompt, text)}
         row |= {f"reward_{label}": values[at] for label, values in rewards.items()}
-        row["attributes"] = {one.name: float(one.values[at]) for one in attributes}
+        row["attributes"] = {attribute.name: float(attribute.values[at]) for attribute in attributes}
         if quality is not None:
-            number = float(quality.values[at])
-            row["quality"] = None if np.isnan(number) else number
-        rows.append(row)
-    return rows
+            grade = float(quality.values[at])
+            row["quality"] = None if np.isnan(grade) else grade
+        yield row

@@ -1,4 +1,4 @@
-"""Names in the results of `cda quality`: of each file's set, and of each scorer by its kind and its policy."""
+"""`cda quality`: accuracy on sets of preferences by section, of one model, of two, or before and after an adapter."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ from cda.finetuning.applied import asked_subjects, check_subject
 from cda.launch import is_main, say
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe, is_recipe, load_model_audit
-from cda.recipe.scoring import bare_name, kind_of, policy_and_reference
+from cda.recipe.schema import Recipe
+from cda.recipe.scoring import ScoreSection, bare_name, kind_of, policy_and_reference
 from cda.records import count_reasons, prompt_id
 from cda.resources.artifacts import (
     checked_form,
@@ -51,119 +52,24 @@ from cda.scorers.compared import Compared, Comparison, Rewards
 from cda.stats.accuracy import measure, with_holm
 from cda.stats.accuracy_rules import Ranked, Rule
 
-_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
-
-
-def named_sets(sets: Sequence[QualitySet]) -> list[QualitySet]:
-    """Sets under names of their own, also as folders: files of the same name are told apart by a number."""
-    taken: set[str] = set()
-    named = []
-    for one in sets:
-        name, number = one.name, 1
-        while _as_folder(name) in taken:
-            number += 1
-            name = f"{one.name}-{number}"
-        taken.add(_as_folder(name))
-        named.append(replace(one, name=name))
-    return named
-
-
-def public_names(subjects: Sequence[Subject], loaded: LoadedRecipe) -> dict[str, str]:
-    """Names for readers and for RewardBench's folders, by label, each another."""
-    found: dict[str, str] = {}
-    for one in subjects:
-        name = public_name(one.name, loaded)
-        if one.adapter is not None:
-            name += "-after" if one.dose == 1 else f"-after-dose-{one.dose:g}"
-        found[one.label] = f"{name}-2" if name in found.values() else name
-    return found
-
-
-def public_name(target: str, loaded: LoadedRecipe) -> str:
-    """Two parts, as RewardBench's folders have them, without a path of this machine.
-
-    A classifier has its organisation and name (`local` for a folder, which is named by its last part). Any other scorer has
-    its kind and what it is made of: `judge/…` the model that is asked, `log-ratio/…` and `steered/…` the policy,
-    `served/…` the address and the model there, `function/…` the module and function.
-    """
-    kind = kind_of(target)
-    if kind == "classifier":
-        return target if _is_hub_id(target) else f"local/{_last_part(target)}"
-    if kind == "judge":
-        return f"judge/{_word(bare_name(target))}"
-    if kind == "served":
-        return f"served/{_word(' '.join([_address(bare_name(target)), loaded.recipe.score.served.model or '']))}"
-    if kind == "function":
-        return f"function/{_word(target.rpartition('/')[2])}"
-    policy = policy_and_reference(target)[0]
-    return f"{kind}/{_word(policy) if _is_hub_id(policy) else _last_part(policy)}"
-
-
-def quality_scoring(subject: Subject, model: str, unit: str, facts: Scorer, loaded: LoadedRecipe) -> QualityScoring:
-    """What was asked and how: the target and its kind, and the settings that say which model it is.
-
-    Files and folders go by name, and what they hold by a fingerprint: a result names no machine's path.
-    """
-    recipe, kind = loaded.recipe, subject.section.kind
-    given, adapter = recipe.score.log_ratio, subject.adapter
-    files = {name: path and shown_path(path) for name, path in (("adapter", given.adapter), ("vector", given.vector))}
-    return QualityScoring(
-        label=subject.label,
-        model=model,
-        unit=unit,
-        target=shown_target(subject.name),
-        target_kind=kind,
-        revision=subject.section.revision,
-        adapter=None if adapter is None else shown_path(adapter),
-        adapter_content=None if adapter is None else file_fingerprint(adapter),
-        dose=None if adapter is None else subject.dose,
-        facts=facts.model_copy(update={"name": model}),
-        llm=AskedLLM(model=bare_name(subject.name), base_url=recipe.llm.base_url) if kind == "judge" else None,
-        served_model=recipe.score.served.model if kind == "served" else None,
-        log_ratio=given.model_dump(mode="json") | files if kind in ("log-ratio", "steered") else None,
-    )
-
-
-def _is_hub_id(name: str) -> bool:
-    return _HUB_ID.fullmatch(name) is not None and not Path(name).exists()
-
-
-def _last_part(name: str) -> str:
-    return _word(user_path(name).resolve().name)
-
-
-def _address(url: str) -> str:
-    """Host, port and path; never a user's name and password."""
-    parts = urlsplit(url if "//" in url else f"//{url}")
-    return f"{parts.netloc.rpartition('@')[2]}{parts.path}"
-
-
-def _word(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-") or "model"
-
-
-def _as_folder(name: str) -> str:
-    """As RewardBench's files are laid out; some disks take upper for lower case."""
-    return name.replace("/", "-").casefold()
-
-
 RESULT, SCORES, REWARDBENCH = "quality.json", "scores.jsonl", "rewardbench"
 PAGE, TABLES = "report.html", "quality.md"
-TOO_LONG, SAME = "a text is too long for the model", "both sides read the same after the cut"
-NO_VERDICT, NO_PARTNER = "no readable verdict", "its partner in Ties has no score"
+_TOO_LONG, _SAME = "a text is too long for the model", "both sides read the same after the cut"
+_NO_VERDICT, _NO_PARTNER = "no readable verdict", "its partner in Ties has no score"
 _RULES: Mapping[str, Rule] = {"rewardbench-2": "best-of", "rm-bench": "styles"}
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class QualityOptions:
-    """What `cda quality` was asked for.
+    """Options of `cda quality`.
 
     Attributes:
         adapter: Folder of an adapter, or of a finished run.
         against: A second model.
         dose: How much of the adapter; None for all of it.
         out: Folder for the results; None for runs/quality-<model>, followed by what was asked for.
-        confirmed: Whether the user agreed beforehand to what asking an LLM will cost.
+        confirmed: The user agreed beforehand to the cost of an LLM.
         figures: Also write every figure as a file of this format (svg, pdf) into figures/.
     """
 
@@ -176,7 +82,7 @@ class QualityOptions:
 
 
 def quality_of_words(model: str, words: Sequence[str], options: QualityOptions) -> tuple[QualityResult, str]:
-    """`measure_quality` of what stands on the command line: files, and settings of the form section.key=value.
+    """`measure_quality` of the words of a command line: files, and settings of the form section.key=value.
 
     Raises:
         RecipeError: Options that do not go together, or a wrong setting.
@@ -192,7 +98,7 @@ def quality_of_words(model: str, words: Sequence[str], options: QualityOptions) 
         raise RecipeError(problems)
     loaded = load_model_audit(model, {"run": {"folder": options.out}} if options.out else {}, settings)
     # What is kept of an unfinished call lies beside its results, and nothing of another call does.
-    run = loaded.recipe.run.model_copy(update={"folder": _folder(loaded, files, options, settings)})
+    run = loaded.recipe.run.model_copy(update={"folder": _folder(loaded.recipe, files, options, settings)})
     recipe = loaded.recipe.model_copy(update={"run": run})
     return measure_quality(replace(loaded, recipe=recipe, confirmed=options.confirmed), files, options)
 
@@ -200,7 +106,7 @@ def quality_of_words(model: str, words: Sequence[str], options: QualityOptions) 
 def measure_quality(loaded: LoadedRecipe, files: Sequence[str], options: QualityOptions) -> tuple[QualityResult, str]:
     """Check everything, score, measure and write.
 
-    Every process of a launch may call this and finds the same; the main one writes.
+    Every process of a launch may call this and computes the same; the main one writes.
 
     Args:
         loaded: Settings: model, score.batch_tokens, audit.quality_split, audit.quality_columns, seed.
@@ -208,7 +114,7 @@ def measure_quality(loaded: LoadedRecipe, files: Sequence[str], options: Quality
         options: What to compare with, and where results go.
 
     Returns:
-        The result, and tables for a terminal with what was written.
+        The result, and tables for a terminal with the names of the files written.
 
     Raises:
         DataError: A file cannot be used.
@@ -220,27 +126,28 @@ def measure_quality(loaded: LoadedRecipe, files: Sequence[str], options: Quality
         checked_form(options.figures)
     recipe = loaded.recipe
     split, columns = recipe.audit.quality_split, recipe.audit.quality_columns
-    sets = named_sets([load_quality_source(one, split, columns) for one in files])
+    sets = _named_sets([load_quality_source(file, split, columns) for file in files])
     # Now, while the files are what was read: scoring may take hours.
-    sources = {one.name: source_fingerprint(file, "quality") for one, file in zip(sets, files, strict=True)}
+    sources = {each.name: source_fingerprint(file, "quality") for each, file in zip(sets, files, strict=True)}
     subjects = asked_subjects(recipe.model, options.adapter, options.against, options.dose)
     for subject in subjects:
         check_subject(subject, loaded)
-    out = out_folder(_folder(loaded, files, options), RESULT, "cda quality")
-    comparisons = [one for each in sets for item in each.items for one in _comparisons(item)]
+    out = out_folder(_folder(recipe, files, options), RESULT, "cda quality")
+    comparisons = [comparison for each in sets for item in each.items for comparison in _comparisons(item)]
     for each in sets:
         say(f"{each.name}: {len(each.items)} items, read as {each.format}; {each.exclusions}")
-    names = public_names(subjects, loaded)
+    names = public_names(subjects, recipe.score.served.model)
     scored: dict[str, Compared] = {}
     scorings = []
     for subject in subjects:
         compared, facts = compare(subject, comparisons, loaded, shared_folder(loaded))
         scored[subject.label] = compared
-        scorings.append(quality_scoring(subject, names[subject.label], compared.unit, facts, loaded))
+        name = names[subject.label]
+        scorings.append(quality_scoring(subject, name, compared.unit, facts, recipe.score, recipe.llm.base_url))
     measured, rows = _measured(sets, scored, recipe.seed)
     result = QualityResult(
         scorings=tuple(scorings),
-        n_tests=sum(len(one.sections) for one in measured) if len(scored) == 2 else 0,
+        n_tests=sum(len(each.sections) for each in measured) if len(scored) == 2 else 0,
         sets=tuple(measured),
         seed=recipe.seed,
         versions=versions(),
@@ -255,13 +162,101 @@ def measure_quality(loaded: LoadedRecipe, files: Sequence[str], options: Quality
     return result, f"{quality_summary(result)}\nWritten: {files_written}"
 
 
-def _folder(loaded: LoadedRecipe, files: Sequence[str], options: QualityOptions, settings: Sequence[str] = ()) -> str:
+def _folder(recipe: Recipe, files: Sequence[str], options: QualityOptions, settings: Sequence[str] = ()) -> str:
     """The folder for the results: another one for other files or settings, another adapter, dose or second model."""
-    if given := options.out or loaded.recipe.run.folder:
+    if given := options.out or recipe.run.folder:
         return given
     beside = {"on": sorted(files), "with": options.adapter, "at": options.dose, "against": options.against}
-    name = loaded.recipe.name.removeprefix("audit-")
-    return f"runs/quality-{name}{told_apart(loaded.recipe.model.name_or_path, beside, settings)}"
+    name = recipe.name.removeprefix("audit-")
+    return f"runs/quality-{name}{told_apart(recipe.model.name_or_path, beside, settings)}"
+
+
+def _named_sets(sets: Sequence[QualitySet]) -> list[QualitySet]:
+    """Sets under distinct names, also as folders: files of the same name are told apart by a number."""
+
+    def as_folder(name: str) -> str:
+        return name.replace("/", "-").casefold()  # some disks take upper for lower case
+
+    taken: set[str] = set()
+    named = []
+    for each in sets:
+        name, number = each.name, 1
+        while as_folder(name) in taken:
+            number += 1
+            name = f"{each.name}-{number}"
+        taken.add(as_folder(name))
+        named.append(replace(each, name=name))
+    return named
+
+
+def public_names(subjects: Sequence[Subject], served_model: str | None) -> dict[str, str]:
+    """Distinct names for readers and for RewardBench's folders, by label."""
+    names: dict[str, str] = {}
+    for subject in subjects:
+        name = public_name(subject.name, served_model)
+        if subject.adapter is not None:
+            name += "-after" if subject.dose == 1 else f"-after-dose-{subject.dose:g}"
+        names[subject.label] = f"{name}-2" if name in names.values() else name
+    return names
+
+
+def public_name(target: str, served_model: str | None) -> str:
+    """Two parts, as RewardBench's folders have them, without a path of this machine.
+
+    A classifier has its organisation and name (`local` for a folder, which is named by its last part). Any other scorer has
+    its kind and what it is made of: `judge/…` the model that is asked, `log-ratio/…` and `steered/…` the policy,
+    `served/…` the address and the model there, `function/…` the module and function.
+    """
+
+    def word(text: str) -> str:
+        return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-") or "model"
+
+    def is_hub_id(name: str) -> bool:
+        return _HUB_ID.fullmatch(name) is not None and not Path(name).exists()
+
+    def last_part(name: str) -> str:
+        return word(user_path(name).resolve().name)
+
+    kind = kind_of(target)
+    if kind == "classifier":
+        return target if is_hub_id(target) else f"local/{last_part(target)}"
+    if kind == "judge":
+        return f"judge/{word(bare_name(target))}"
+    if kind == "served":
+        url = bare_name(target)
+        parts = urlsplit(url if "//" in url else f"//{url}")
+        address = f"{parts.netloc.rpartition('@')[2]}{parts.path}"  # without a user's name and password
+        return f"served/{word(' '.join([address, served_model or '']))}"
+    if kind == "function":
+        return f"function/{word(target.rpartition('/')[2])}"
+    policy = policy_and_reference(target)[0]
+    return f"{kind}/{word(policy) if is_hub_id(policy) else last_part(policy)}"
+
+
+def quality_scoring(
+    subject: Subject, model: str, unit: str, facts: Scorer, score: ScoreSection, base_url: str | None
+) -> QualityScoring:
+    """The scorer as it was asked: the target and its kind, and the settings that say which model it is.
+
+    Files and folders go by name, and their content by a fingerprint: a result names no machine's path.
+    """
+    kind, given, adapter = subject.section.kind, score.log_ratio, subject.adapter
+    files = {name: path and shown_path(path) for name, path in (("adapter", given.adapter), ("vector", given.vector))}
+    return QualityScoring(
+        label=subject.label,
+        model=model,
+        unit=unit,
+        target=shown_target(subject.name),
+        target_kind=kind,
+        revision=subject.section.revision,
+        adapter=None if adapter is None else shown_path(adapter),
+        adapter_content=None if adapter is None else file_fingerprint(adapter),
+        dose=None if adapter is None else subject.dose,
+        facts=facts.model_copy(update={"name": model}),
+        llm=AskedLLM(model=bare_name(subject.name), base_url=base_url) if kind == "judge" else None,
+        served_model=score.served.model if kind == "served" else None,
+        log_ratio=given.model_dump(mode="json") | files if kind in ("log-ratio", "steered") else None,
+    )
 
 
 def _comparisons(item: QualityItem) -> list[Comparison]:
@@ -274,42 +269,41 @@ def _comparisons(item: QualityItem) -> list[Comparison]:
 def _measured(
     sets: Sequence[QualitySet], scored: Mapping[str, Compared], seed: int
 ) -> tuple[list[SetQuality], list[dict[str, object]]]:
+    """Accuracy of every set, and a row for each item."""
     half_ties = next(iter(scored.values())).unit == "preference"
     results, rows = [], []
-    for one in sets:
+    for each in sets:
         margins = {
-            label: [compared.margins(_comparisons(item)) for item in one.items] for label, compared in scored.items()
+            label: [compared.margins(_comparisons(item)) for item in each.items] for label, compared in scored.items()
         }
-        unread = _unread(one, scored, margins)
+        unread = _unread(each, scored, margins)
         if None not in unread:
             why = "; ".join(f"{n} × {reason}" for reason, n in count_reasons(list(filter(None, unread))).items())
-            raise DataError(f"{one.source}: no item could be scored ({why})")
+            raise DataError(f"{each.source}: no item could be scored ({why})")
         kept = {
-            label: [
-                _ranked(*each) for each, why in zip(zip(one.items, found, strict=True), unread, strict=True) if not why
-            ]
-            for label, found in margins.items()
+            label: [_ranked(item, own) for item, own, why in zip(each.items, by_item, unread, strict=True) if not why]
+            for label, by_item in margins.items()
         }
-        found = measure(kept, _RULES.get(one.format, "pair"), one.weights, seed, half_ties)
-        results.append(set_quality(one, found, [why for why in unread if why]))
-        for at, item in enumerate(one.items):
-            own = {label: found[at] for label, found in margins.items()}
-            rows.append(_score_row(one, item, scored, own, unread[at]))
+        accuracies = measure(kept, _RULES.get(each.format, "pair"), each.weights, seed, half_ties)
+        results.append(set_quality(each, accuracies, [why for why in unread if why]))
+        for at, item in enumerate(each.items):
+            own = {label: by_item[at] for label, by_item in margins.items()}
+            rows.append({"set": each.name} | _score_row(item, scored, own, unread[at]))
     return with_holm(results), rows
 
 
 def _unread(
-    one: QualitySet, scored: Mapping[str, Compared], margins: Mapping[str, Sequence[FloatArray]]
+    each: QualitySet, scored: Mapping[str, Compared], margins: Mapping[str, Sequence[FloatArray]]
 ) -> list[str | None]:
-    """Why each item is left out of all scorings, None where it is not."""
-    found = [
-        next(filter(None, (_why(item, margins[label][at], each) for label, each in scored.items())), None)
-        for at, item in enumerate(one.items)
+    """Why each item is left out of all scorings; None if it is not."""
+    reasons = [
+        next(filter(None, (_why(item, margins[label][at], compared) for label, compared in scored.items())), None)
+        for at, item in enumerate(each.items)
     ]
-    numbers = {item.tied[1] for item, why in zip(one.items, found, strict=True) if item.tied and why}
+    numbers = {item.tied[1] for item, why in zip(each.items, reasons, strict=True) if item.tied and why}
     return [
-        NO_PARTNER if item.tied and item.tied[1] in numbers and not why else why
-        for item, why in zip(one.items, found, strict=True)
+        _NO_PARTNER if item.tied and item.tied[1] in numbers and not why else why
+        for item, why in zip(each.items, reasons, strict=True)
     ]
 
 
@@ -318,15 +312,15 @@ def _why(item: QualityItem, margins: FloatArray, compared: Compared) -> str | No
     if np.isfinite(margins).all():
         return None
     if not isinstance(compared, Rewards):
-        return NO_VERDICT
+        return _NO_VERDICT
     without = [_reward(compared, item, text) is None for text in (*item.chosen, *item.rejected)]
-    return TOO_LONG if any(without) else SAME
+    return _TOO_LONG if any(without) else _SAME
 
 
 def _reward(rewards: Rewards, item: QualityItem, text: str) -> float | None:
-    """Reward of a response; None where it was too long to have one."""
-    found = rewards.of(item.prompt, text)
-    return float(found) if np.isfinite(found) else None
+    """Reward of a response; None if it was too long to have one."""
+    reward = float(rewards.of(item.prompt, text))
+    return reward if np.isfinite(reward) else None
 
 
 def _ranked(item: QualityItem, margins: FloatArray) -> Ranked:
@@ -337,14 +331,10 @@ def _ranked(item: QualityItem, margins: FloatArray) -> Ranked:
 
 
 def _score_row(
-    one: QualitySet,
-    item: QualityItem,
-    scored: Mapping[str, Compared],
-    margins: Mapping[str, FloatArray],
-    left_out: str | None,
+    item: QualityItem, scored: Mapping[str, Compared], margins: Mapping[str, FloatArray], left_out: str | None
 ) -> dict[str, object]:
     row: dict[str, object] = {
-        "set": one.name, "row": item.row, "id": item.name, "subset": item.subset, "section": item.section,
+        "row": item.row, "id": item.name, "subset": item.subset, "section": item.section,
         "used": left_out is None, "left_out": left_out,
         "prompt": prompt_row(item.prompt), "chosen": list(item.chosen), "rejected": list(item.rejected),
     }  # fmt: skip
@@ -353,7 +343,7 @@ def _score_row(
             sides = {"chosen": item.chosen, "rejected": item.rejected}
             row[label] = {side: [_reward(compared, item, text) for text in texts] for side, texts in sides.items()}
         else:
-            row[label] = {"margins": [float(one) if np.isfinite(one) else None for one in margins[label]]}
+            row[label] = {"margins": [float(x) if np.isfinite(x) else None for x in margins[label]]}
     return row
 
 
@@ -377,6 +367,6 @@ def _write(out: Path, result: QualityResult, rows: Sequence[Mapping[str, object]
             write_json(file, content)
     refuse_link(out / REWARDBENCH)
     rmtree(out / REWARDBENCH, ignore_errors=True)  # of an earlier call, perhaps on other files
-    for path in sorted(new.iterdir(), key=lambda one: one.name == RESULT):  # it last: by it the others are known
+    for path in sorted(new.iterdir(), key=lambda path: path.name == RESULT):  # it last: by it the others are known
         path.replace(out / path.name)
     rmtree(new)

@@ -1,4 +1,4 @@
-"""What `cda quality` found: a terminal table and a Markdown page."""
+"""Results of `cda quality` for a terminal, in Markdown, as a page with figures, and as RewardBench's own files."""
 
 from __future__ import annotations
 
@@ -25,10 +25,26 @@ from cda.report.accuracy import (
 )
 from cda.report.numbers import clipped, count, few_prompts, inert, share
 from cda.report.page import Entry, Headline, Page, Section, plots_of, render_page
-from cda.report.plots import AFTER, BEFORE, FAINT, INK, LINE, PAGE, Plot, across, key, named, percent_axis, rows
+from cda.report.plots import (
+    AFTER,
+    BEFORE,
+    FAINT,
+    INK,
+    LINE,
+    PAGE,
+    SCORING_MARKS,
+    Plot,
+    across,
+    key,
+    lane_shifts,
+    lanes,
+    named,
+    percent_axis,
+    rows,
+)
 from cda.report.tables import Table, escaped, markdown_table, plain_table
 from cda.results.base import Estimate
-from cda.results.benchmarks import Accuracy, AccuracyGroup, AccuracyShift, QualityResult, QualityScoring, SetQuality
+from cda.results.benchmarks import Accuracy, AccuracyGroup, AccuracyShift, QualityResult, SetQuality
 from cda.results.facts import RewardModelFacts
 
 if TYPE_CHECKING:
@@ -42,19 +58,19 @@ _MAX_NAME = 14
 def quality_summary(result: QualityResult) -> str:
     """Sections and overall of every set, flags and what they mean: at most 100 columns."""
     parts = []
-    for one in result.sets:
-        table = _brief_table(one)
-        said = [*set_notes(one, result.scorings[0].unit), few_prompts(_prompts_of(one))]
-        notes = [line for note in said for line in textwrap.wrap(inert(note), MAX_COLUMNS)]
-        parts.append("\n".join([*(clipped(line, MAX_COLUMNS) for line in plain_table(table).splitlines()), *notes]))
-    end = [*how_scored(result), *([FLAGS] if len(result.labels) > 1 else [])]
-    parts.append("\n".join(line for text in end for line in textwrap.wrap(inert(text), MAX_COLUMNS)))
-    return "\n\n".join(parts)
+    for each in result.sets:
+        n_prompts = {
+            group.name: min(score.estimate.n_prompts for score in group.scores.values()) for group in each.shown
+        }
+        notes = [*set_notes(each, result.scorings[0].unit), few_prompts(n_prompts)]
+        table = [clipped(line, MAX_COLUMNS) for line in plain_table(_brief_table(each)).splitlines()]
+        parts.append([*table, *_wrapped(notes)])
+    parts.append(_wrapped([*how_scored(result), *([FLAGS] if len(result.labels) > 1 else [])]))
+    return "\n\n".join("\n".join(lines) for lines in parts)
 
 
-def _prompts_of(one: SetQuality) -> dict[str, int]:
-    """Prompts behind each section that is shown."""
-    return {group.name: min(score.estimate.n_prompts for score in group.scores.values()) for group in one.shown}
+def _wrapped(texts: Sequence[str]) -> list[str]:
+    return [line for text in texts for line in textwrap.wrap(inert(text), MAX_COLUMNS)]
 
 
 def quality_markdown(result: QualityResult) -> str:
@@ -62,32 +78,28 @@ def quality_markdown(result: QualityResult) -> str:
     lines = ["# Quality", "", *(f"- {escaped(line)}" for line in how_scored(result)), ""]
     if len(result.labels) > 1:
         lines += [escaped(FLAGS), ""]
-    for one in result.sets:
-        lines += [f"## {escaped(one.name)}", "", escaped(MEANINGS[one.format]), ""]
-        for table in set_tables(one):
+    for each in result.sets:
+        lines += [f"## {escaped(each.name)}", "", escaped(MEANINGS[each.format]), ""]
+        for table in set_tables(each):
             lines += markdown_table(table)
-        lines += [f"- {escaped(note)}" for note in set_notes(one, result.scorings[0].unit)]
+        lines += [f"- {escaped(note)}" for note in set_notes(each, result.scorings[0].unit)]
         lines.append("")
     return "\n".join(lines).strip() + "\n"
 
 
-def _brief_table(one: SetQuality) -> Table:
-    two = len(one.labels) > 1
-    caption = f"{one.name} ({FORMATS[one.format]}): accuracy in %, ±1 SE [95% interval]"
-    header = ("section", "n", *(label if two else "accuracy" for label in one.labels))
+def _brief_table(each: SetQuality) -> Table:
+    two = len(each.labels) > 1
+    caption = f"{each.name} ({FORMATS[each.format]}): accuracy in %, ±1 SE [95% interval]"
+    header = ("section", "n", *(label if two else "accuracy" for label in each.labels))
     if two:
         header = (*header, "change (points)", "flag", "p Holm")
-    rows = []
-    for group in one.shown:
-        cells = [
-            clipped(inert(group.name), _MAX_NAME),
-            str(n_of(group)),
-            *map(_brief, group.scores.values()),
-        ]
+    body = []
+    for group in each.shown:
+        cells = [clipped(inert(group.name), _MAX_NAME), str(n_of(group)), *map(_brief, group.scores.values())]
         if (shift := group.shift) is not None:
             cells += [tenth_points(shift.estimate), flag(shift), holm_cell(shift)]
-        rows.append(tuple(cells))
-    return Table(clipped(inert(caption), MAX_COLUMNS), header, tuple(rows))
+        body.append(tuple(cells))
+    return Table(clipped(inert(caption), MAX_COLUMNS), header, tuple(body))
 
 
 def _brief(score: Accuracy) -> str:
@@ -111,81 +123,64 @@ def rewardbench_files(result: QualityResult, rows: Sequence[ScoreRow]) -> dict[s
         rows: As in scores.jsonl.
     """
     files: dict[str, object] = {}
-    for one in result.sets:
-        own = [row for row in rows if row["set"] == one.name and row["used"]]
-        folder = as_part(one.name)
+    for each in result.sets:
+        own = [row for row in rows if row["set"] == each.name and row["used"]]
         for scoring in result.scorings:
-            label = scoring.label
-            if one.format == "rm-bench" or not all("chosen" in row[label] for row in own):
+            label, model = scoring.label, scoring.model
+            if each.format == "rm-bench" or not all("chosen" in row[label] for row in own):
                 continue  # another benchmark's three by three, or a judge that scores no single text
-            place, head = "/".join(map(as_part, scoring.model.split("/"))), _head(scoring)
-            if one.format in ("rewardbench", "rewardbench-2"):
-                accuracies = {group.name: _value(group, label) for group in one.subsets}
-                columns = _best_of_columns if one.format == "rewardbench-2" else _pair_columns
-                files[f"{folder}/eval-set/{place}.json"] = {**head, **accuracies}
-                files[f"{folder}/eval-set-scores/{place}.json"] = {**head, **columns(own, label)}
-            if one.format != "rewardbench-2":
-                files[f"{folder}/{place}.json"] = _summary_file(one, own, scoring)
-                files[f"{folder}/{place}_outputs.jsonl"] = _output_rows(own, label)
+            form = scoring.facts.form if isinstance(scoring.facts, RewardModelFacts) else None
+            template = "tokenizer" if form == "chat template" else form
+            head = {"model": model, "model_type": "Seq. Classifier" if form else "Custom", "chat_template": template}
+            folder, place = as_part(each.name), "/".join(map(as_part, model.split("/")))
+            subsets = {group.name: group.scores[label].estimate.value for group in each.subsets}
+            best_of, outputs = each.format == "rewardbench-2", _output_rows(own, label)
+            if each.format in ("rewardbench", "rewardbench-2"):
+                columns = _best_of_columns(own, label) if best_of else _columns(outputs, _PAIR_COLUMNS)
+                files[f"{folder}/eval-set/{place}.json"] = head | subsets
+                files[f"{folder}/eval-set-scores/{place}.json"] = head | columns
+            if not best_of:
+                files[f"{folder}/{place}.json"] = {
+                    "accuracy": sum(row["results"] for row in outputs) / len(outputs), "num_prompts": len(outputs),
+                    "model": model, "ref_model": None, "tokenizer": model, "chat_template": template, "extra_results": subsets,
+                }  # fmt: skip
+                files[f"{folder}/{place}_outputs.jsonl"] = outputs
     return files
 
 
-def _head(scoring: QualityScoring) -> dict[str, object]:
-    form = scoring.facts.form if isinstance(scoring.facts, RewardModelFacts) else None
-    template = "tokenizer" if form == "chat template" else form
-    return {"model": scoring.model, "model_type": "Seq. Classifier" if form else "Custom", "chat_template": template}
+_PAIR_COLUMNS = ("text_chosen", "text_rejected", "results", "subset", "id", "scores_chosen", "scores_rejected")
+_BEST_OF_COLUMNS = ("text", "scores", "results", "subset", "id", "num_correct")
 
 
-def _pair_columns(rows: Sequence[ScoreRow], label: str) -> dict[str, list[object]]:
-    lines = _output_rows(rows, label)
-    names = ("text_chosen", "text_rejected", "results", "subset", "id", "scores_chosen", "scores_rejected")
-    return {name: [line[name] for line in lines] for name in names}
+def _columns(rows: Sequence[ScoreRow], names: Sequence[str]) -> dict[str, list[object]]:
+    return {name: [row[name] for row in rows] for name in names}
 
 
 def _output_rows(rows: Sequence[ScoreRow], label: str) -> list[dict[str, Any]]:
-    found = []
+    lines = []
     for row in rows:
         chosen, rejected = row[label]["chosen"][0], row[label]["rejected"][0]
-        found.append({
+        lines.append({
             "prompt": row["prompt"], "results": int(chosen > rejected), "scores_chosen": chosen, "scores_rejected": rejected,
             "text_chosen": _conversation(row, row["chosen"][0]), "text_rejected": _conversation(row, row["rejected"][0]),
             "subset": row["subset"], "id": _own_id(row),
         })  # fmt: skip
-    return found
+    return lines
 
 
 def _best_of_columns(rows: Sequence[ScoreRow], label: str) -> dict[str, list[object]]:
     """RewardBench 2's columns: right answers first; Ties have no result of single prompts."""
-    columns: dict[str, list[object]] = {
-        "text": [],
-        "scores": [],
-        "results": [],
-        "subset": [],
-        "id": [],
-        "num_correct": [],
-    }
+    lines = []
     for row in rows:
         chosen, rejected = row[label]["chosen"], row[label]["rejected"]
-        most = max(*chosen, *rejected)
-        shared = [*chosen, *rejected].count(most)
-        values = {
-            "text": [_conversation(row, text) for text in [*row["chosen"], *row["rejected"]]],
-            "scores": [*chosen, *rejected],
-            "results": None if row["subset"].lower() == "ties" else chosen.count(most) / shared,
+        scores = [*chosen, *rejected]
+        share = chosen.count(max(scores)) / scores.count(max(scores))
+        lines.append({
+            "text": [_conversation(row, text) for text in [*row["chosen"], *row["rejected"]]], "scores": scores,
+            "results": None if row["subset"].lower() == "ties" else share,
             "subset": row["subset"], "id": _own_id(row), "num_correct": len(chosen),
-        }  # fmt: skip
-        for name, value in values.items():
-            columns[name].append(value)
-    return columns
-
-
-def _summary_file(one: SetQuality, rows: Sequence[ScoreRow], scoring: QualityScoring) -> dict[str, object]:
-    hits = [line["results"] for line in _output_rows(rows, scoring.label)]
-    subsets = {group.name: _value(group, scoring.label) for group in one.subsets}
-    return {
-        "accuracy": sum(hits) / len(hits), "num_prompts": len(hits), "model": scoring.model, "ref_model": None,
-        "tokenizer": scoring.model, "chat_template": _head(scoring)["chat_template"], "extra_results": subsets,
-    }  # fmt: skip
+        })  # fmt: skip
+    return _columns(lines, _BEST_OF_COLUMNS)
 
 
 def _conversation(row: ScoreRow, response: str) -> list[dict[str, str]]:
@@ -197,57 +192,48 @@ def _own_id(row: ScoreRow) -> int | str:
     return int(name) if name.isdecimal() else name
 
 
-def _value(group: AccuracyGroup, label: str) -> float:
-    return group.scores[label].estimate.value
-
-
 MOST_ROWS = 24
 _NAME = 18
-_COLORS = (BEFORE, AFTER)
 _FALL = -1.0
 _STYLES = ("concise", "detailed", "Markdown")
 
 
-def quality_plots(one: SetQuality, place: int) -> Iterator[Plot]:
+def quality_plots(each: SetQuality, place: int) -> Iterator[Plot]:
     """Figures of one set; `place` is its number on the page, for the anchors."""
-    groups, labels = one.shown[:MOST_ROWS], one.labels
+    groups, labels, name = each.shown[:MOST_ROWS], each.labels, named(each.name, 40)
     height = 0.8 + len(groups) * (0.2 + 0.14 * len(labels))
     words = " ".join(
         f"{group.name}: " + ", ".join(f"{share(score.estimate)} {label}" for label, score in group.scores.items()) + "."
         for group in groups
     )
-    cut = f" (the first {len(groups)} of {len(one.shown)})" if len(groups) < len(one.shown) else ""
-    title = f"{named(one.name, 40)}: accuracy by section{cut}; thin 95% intervals, thick ± 1 standard error"
-    yield Plot(f"accuracy-{place}", title, words, partial(_accuracy, groups, labels), height)
+    cut = f" (the first {len(groups)} of {len(each.shown)})" if len(groups) < len(each.shown) else ""
+    title = f"{name}: accuracy by section{cut}; thin 95% intervals, thick ± 1 standard error"
+    yield Plot(f"accuracy-{place}", title, words, partial(_draw_accuracy, groups, labels), height)
     moved = [(group.name, group.shift) for group in groups if group.shift is not None]
     if len(moved) == len(groups):
-        words = " ".join(f"{name}: {tenth_points(shift.estimate)} {flag(shift)}." for name, shift in moved)
-        title = f"{named(one.name, 40)}: paired change; flagged where it falls by more than 1 point (dashed)"
-        yield Plot(f"change-{place}", title, words, partial(_change, moved), height)
-    if one.cells:
+        words = " ".join(f"{group}: {tenth_points(shift.estimate)} {flag(shift)}." for group, shift in moved)
+        title = f"{name}: paired change; flagged where it falls by more than 1 point (dashed)"
+        yield Plot(f"change-{place}", title, words, partial(_draw_change, moved), height)
+    if each.cells:
         for at, label in enumerate(labels):
-            shown = {group.name: group.scores[label].estimate for group in one.cells}
-            words = " ".join(f"style {name}: {share(estimate)}." for name, estimate in shown.items())
-            title = f"{named(one.name, 40)}: styles, {named(label, 30)} (intervals in the table)"
-            yield Plot(f"styles-{place}-{at + 1}", title, words, partial(_matrix, shown), 2.6)
+            shown = {group.name: group.scores[label].estimate for group in each.cells}
+            words = " ".join(f"style {style}: {share(estimate)}." for style, estimate in shown.items())
+            title = f"{name}: styles, {named(label, 30)} (intervals in the table)"
+            yield Plot(f"styles-{place}-{at + 1}", title, words, partial(_draw_styles, shown), 2.6)
 
 
-def _accuracy(groups: Sequence[AccuracyGroup], labels: Sequence[str], axes: Axes) -> None:
+def _draw_accuracy(groups: Sequence[AccuracyGroup], labels: Sequence[str], axes: Axes) -> None:
     for row, group in enumerate(groups):
-        for place, label in enumerate(labels):
-            y = row if len(labels) == 1 else row + (-0.18, 0.18)[place]
-            score, color = group.scores[label], _COLORS[place]
-            _error(axes, y, score.estimate.value, score.standard_error, color)
-            across(axes, y, score.estimate, color, "os"[place], bool(place) or len(labels) == 1)
-    rows(axes, [_marked(group.name, group.shift) for group in groups])
-    axes.grid(axis="x", color=LINE)
+        for (color, *_), shift, label in zip(SCORING_MARKS, lane_shifts(len(labels)), labels, strict=False):
+            score = group.scores[label]
+            _error(axes, row + shift, score.estimate.value, score.standard_error, color)
+    names = [_marked(group.name, group.shift) for group in groups]
+    lanes(axes, names, labels, [[group.scores[label].estimate for label in labels] for group in groups])
     axes.set_xlabel("accuracy")
     percent_axis(axes)
-    if len(labels) > 1:
-        key(axes, [(named(label, 20), _COLORS[place], "os"[place], bool(place)) for place, label in enumerate(labels)])
 
 
-def _change(moved: Sequence[tuple[str, AccuracyShift]], axes: Axes) -> None:
+def _draw_change(moved: Sequence[tuple[str, AccuracyShift]], axes: Axes) -> None:
     axes.axvline(0, color=FAINT, linewidth=0.8)
     axes.axvline(_FALL, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)))
     for row, (_, shift) in enumerate(moved):
@@ -261,8 +247,8 @@ def _change(moved: Sequence[tuple[str, AccuracyShift]], axes: Axes) -> None:
     fell = [shift for _, shift in moved if shift.fell]
     key(axes, [
         *([("no fall of a point", AFTER, "s", True)] if len(fell) < len(moved) else []),
-        *([("fell*", BEFORE, "v", True)] if any(one.excludes_0 for one in fell) else []),
-        *([("fell", BEFORE, "v", False)] if not all(one.excludes_0 for one in fell) else []),
+        *([("fell*", BEFORE, "v", True)] if any(shift.excludes_0 for shift in fell) else []),
+        *([("fell", BEFORE, "v", False)] if not all(shift.excludes_0 for shift in fell) else []),
     ], 3)  # fmt: skip
 
 
@@ -276,7 +262,7 @@ def _marked(name: str, shift: AccuracyShift | None) -> str:
     return f"{named(name, _NAME)}{f' ({flag(shift)})' if shift is not None and shift.fell else ''}"
 
 
-def _matrix(shown: Mapping[str, Estimate], axes: Axes) -> None:
+def _draw_styles(shown: Mapping[str, Estimate], axes: Axes) -> None:
     """Chosen style down, rejected style across; the fuller a cell, the more often the chosen one wins."""
     from matplotlib.patches import Rectangle
 
@@ -312,14 +298,9 @@ _CHANGE_TERMS = (
 def quality_page(result: QualityResult) -> str:
     """The whole result as a self-contained page; text from outside is escaped."""
     models = " and ".join(dict.fromkeys(map(with_adapter, result.scorings)))
-    names = ", ".join(one.name for one in result.sets)
+    subtitle = f"Accuracy on {', '.join(each.name for each in result.sets)}."
     return render_page(
-        Page(
-            f"Quality of {clipped(models, 120)}",
-            f"Accuracy on {names}.",
-            tuple(findings(result)),
-            tuple(_sections(result)),
-        )
+        Page(f"Quality of {clipped(models, 120)}", subtitle, tuple(_headlines(result)), tuple(_sections(result)))
     )
 
 
@@ -328,62 +309,52 @@ def quality_page_plots(result: QualityResult) -> list[Plot]:
     return plots_of(_sections(result))
 
 
-def findings(result: QualityResult) -> Iterator[Headline]:
+def _headlines(result: QualityResult) -> Iterator[Headline]:
     """Each set in a sentence: accuracy, change, and the sections that fell."""
     two = len(result.labels) > 1
-    for one in result.sets:
-        overall = one.overall
-        n = count(overall.scores[result.labels[0]].estimate)
-        shown = ", ".join(
-            f"{accuracy(score.estimate)}{f' {label}' if two else ''}" for label, score in overall.scores.items()
-        )
-        if overall.shift is None:
-            yield Headline(f"{one.name}:", f"accuracy {shown} (n = {n}).")
+    for each in result.sets:
+        scores, shift = each.overall.scores, each.overall.shift
+        n = count(scores[result.labels[0]].estimate)
+        shown = ", ".join(f"{accuracy(score.estimate)}{f' {label}' if two else ''}" for label, score in scores.items())
+        if shift is None:
+            yield Headline(f"{each.name}:", f"accuracy {shown} (n = {n}).")
             continue
-        change = tenth_points(overall.shift.estimate)
-        yield Headline(
-            f"{one.name}:", f"accuracy {shown}; change {change} points (n = {n}). {_fallen(one)}", _kind(one)
-        )
+        change = tenth_points(shift.estimate)
+        text = f"accuracy {shown}; change {change} points (n = {n}). {_fallen(each)}"
+        yield Headline(f"{each.name}:", text, _kind(each))
 
 
-def _fallen(one: SetQuality) -> str:
-    """Which sections fell; the overall where it is the one section."""
-    fell = [(group.name, group.shift) for group in one.sections if group.shift is not None and group.shift.fell]
+def _fallen(each: SetQuality) -> str:
+    fell = [(group.name, group.shift) for group in each.sections if group.shift is not None and group.shift.fell]
     if not fell:
-        return f"None of {len(one.sections)} sections fell by more than 1 point."
-    told = ", ".join(f"{name} {tenth_points(shift.estimate)}{'*' if shift.excludes_0 else ''}" for name, shift in fell)
+        return f"None of {len(each.sections)} sections fell by more than 1 point."
+    listed = ", ".join(
+        f"{name} {tenth_points(shift.estimate)}{'*' if shift.excludes_0 else ''}" for name, shift in fell
+    )
     star = " (*: and the 95% interval lies below 0)" if any(shift.excludes_0 for _, shift in fell) else ""
-    return f"Fell by more than 1 point: {told}{star}."
+    return f"Fell by more than 1 point: {listed}{star}."
 
 
-def _kind(one: SetQuality) -> Literal["good", "bad", "none"]:
-    """Bad where a fall is shown, good where one is ruled out for every section, else neither."""
-    shifts = [group.shift for group in one.shown if group.shift is not None]
+def _kind(each: SetQuality) -> Literal["good", "bad", "none"]:
+    """Bad if a fall is shown, good if one is ruled out for every section, else neither."""
+    shifts = [group.shift for group in each.shown if group.shift is not None]
     if any(shift.fell and shift.excludes_0 for shift in shifts):
         return "bad"
     return "good" if all(shift.rules_out_fall for shift in shifts) else "none"
 
 
 def _sections(result: QualityResult) -> Iterator[Section]:
-    for place, one in enumerate(result.sets, 1):
-        rule = f"Read as {FORMATS[one.format]}. {MEANINGS[one.format]}"
-        notes = tuple(set_notes(one, result.scorings[0].unit))
-        yield Section(
-            f"set-{place}",
-            one.name,
-            (rule, *notes),
-            tuple(set_tables(one)),
-            tuple(quality_plots(one, place)),
-        )
-    yield Section("scoring", "How it was scored", tuple(how_scored(result)), facts=tuple(_facts(result)))
     two = len(result.labels) > 1
+    for place, each in enumerate(result.sets, 1):
+        rule = f"Read as {FORMATS[each.format]}. {MEANINGS[each.format]}"
+        notes = (rule, *set_notes(each, result.scorings[0].unit))
+        yield Section(f"set-{place}", each.name, notes, tuple(set_tables(each)), tuple(quality_plots(each, place)))
+    facts = (
+        ("files", "; ".join(f"{each.name}: {each.source}" for each in result.sets)),
+        *((("tests", f"{result.n_tests} sections; Holm's p allows for all of them"),) if two else ()),
+        ("seed", str(result.seed)),
+        ("versions", ", ".join(f"{name} {version}" for name, version in result.versions.items())),
+    )
+    yield Section("scoring", "How it was scored", tuple(how_scored(result)), facts=facts)
     terms = (*_TERMS, *_CHANGE_TERMS) if two else _TERMS
     yield Section("meaning", "What the numbers mean", (FLAGS,) if two else (), entries=terms)
-
-
-def _facts(result: QualityResult) -> Iterator[tuple[str, str]]:
-    yield "files", "; ".join(f"{one.name}: {one.source}" for one in result.sets)
-    if len(result.labels) > 1:
-        yield "tests", f"{result.n_tests} sections; Holm's p allows for all of them"
-    yield "seed", str(result.seed)
-    yield "versions", ", ".join(f"{name} {version}" for name, version in result.versions.items())

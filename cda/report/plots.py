@@ -353,6 +353,35 @@ def key(axes: Axes, entries: Sequence[tuple[str, str, str, bool]], columns: int 
         figure.legend(handles=handles, loc="outside lower center", ncols=min(columns, len(handles)), labelcolor=FAINT)
 
 
+SCORING_MARKS = ((BEFORE, "o", False), (AFTER, "s", True))
+"""Colour, shape and filling of two scorings, first and second."""
+
+
+def lanes(
+    axes: Axes, names: Sequence[str], labels: Sequence[str], values: Sequence[Sequence[Measured]], factor: float = 1.0
+) -> None:
+    """A row per name with a lying mark for each scoring (one, or two and their key); one unit of a value is drawn as `factor`."""
+    for row, measured in enumerate(values):
+        for (color, shape, filled), shift, value in zip(
+            SCORING_MARKS, lane_shifts(len(labels)), measured, strict=False
+        ):
+            across(axes, row + shift, value, color, shape, filled or len(labels) == 1, factor)
+    rows(axes, names)
+    axes.grid(axis="x", color=LINE)
+    scorings_key(axes, labels)
+
+
+def lane_shifts(n_scorings: int) -> tuple[float, ...]:
+    """Distance of each scoring's mark from the middle of its row."""
+    return (0.0,) if n_scorings == 1 else (-0.18, 0.18)
+
+
+def scorings_key(axes: Axes, labels: Sequence[str]) -> None:
+    """A key of two scorings; none if there is one."""
+    if len(labels) == 2:
+        key(axes, [(named(label, 20), *mark) for label, mark in zip(labels, SCORING_MARKS, strict=True)])
+
+
 def percent_axis(axes: Axes, which: str = "x") -> None:
     """Shares from 0 to 1 as percentages."""
     from matplotlib.ticker import PercentFormatter
