@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from cda.biases import Bias
 from cda.data.pairs import split_by_prompt
@@ -14,9 +13,10 @@ from cda.launch import say
 from cda.llm.money import request_tokens
 from cda.prompts import LabelPrompt
 from cda.recipe.load import LoadedRecipe
+from cda.recipe.schema import Recipe
 from cda.records import Exclusions, LabelledPair, Pair, Side, Split, count_reasons, prompt_id
 from cda.resources.artifacts import labelled_row
-from cda.resources.llm_access import llm_access, llm_settings
+from cda.resources.llm_access import LlmAccess, llm_access, llm_settings
 from cda.resources.sources import (
     bias_settings,
     prompt_name,
@@ -27,7 +27,7 @@ from cda.resources.sources import (
 )
 from cda.resources.spending import Planned
 from cda.results.facts import Asked, LabelCounts, LabelTally, Loaded
-from cda.rewriting.labels import SIDES, PairLabel, label_pair, label_pairs, pair_request
+from cda.rewriting.labels import SIDES, PairLabel, label_pair, label_pairs, measure_of, pair_request
 from cda.run import Stage
 from cda.stats.streams import Stream, drawn, generator
 
@@ -37,13 +37,10 @@ _BARE_LABEL_TOKENS = 25
 """The same where no reasons are asked for."""
 PAIRS = "pairs.jsonl"
 SUPPLEMENT = "supplement.jsonl"
-Labels = list[dict[Side, bool | None]]
-Details = list[dict[str, PairLabel]]
-"""Of each pair, by bias: what an LLM was asked beside the label."""
 
 
 def stage(loaded: LoadedRecipe) -> Stage:
-    """What decides the labels."""
+    """The settings and inputs that determine the labels."""
     recipe = loaded.recipe
     settings = {
         "data": recipe.data.model_dump(
@@ -63,122 +60,114 @@ def stage(loaded: LoadedRecipe) -> Stage:
 
 def run(loaded: LoadedRecipe, folder: Path) -> LabelCounts:
     """Write the labelled pairs (and the labelled supplement) and return what was counted."""
-    recipe = loaded.recipe
-    cleaned = training_pairs(loaded.recipe.data, loaded.opened)
+    recipe, biases, llm = loaded.recipe, loaded.biases, llm_access(loaded)
+    cleaned = training_pairs(recipe.data, loaded.opened)
     say(f"  {len(cleaned.pairs)} pairs ({cleaned.exclusions})")
-    pairs = tuple(drawn(cleaned.pairs, recipe.data.max_pairs, recipe.seed, Stream.PAIRS))
+    pairs = drawn(cleaned.pairs, recipe.data.max_pairs, recipe.seed, Stream.PAIRS)
     if len(pairs) < len(cleaned.pairs):
         say(f"  {len(pairs)} of them drawn (data.max_pairs)")
-    rows, details, labels = _labelled(pairs, loaded, {})
-    write_jsonl(folder / PAIRS, map(_row, rows, details))
-    counts = LabelCounts(pairs=_count(cleaned.exclusions, len(cleaned.pairs), len(pairs)), labels=labels)
+    rows, labels = _write_labelled(folder / PAIRS, pairs, {}, recipe, biases, llm)
+    counts = LabelCounts(pairs=_loaded(cleaned.exclusions, len(cleaned.pairs), len(pairs)), labels=labels)
     if recipe.data.supplement is None:
         return counts
-    extra = supplementary_pairs(loaded.recipe.data, loaded.opened)
+    extra = supplementary_pairs(recipe.data, loaded.opened)
     say(f"  {len(extra.pairs)} supplementary pairs ({extra.exclusions})")
-    extra_rows, details, labels = _labelled(
-        extra.pairs, loaded, {prompt_id(row.pair.prompt): row.split for row in rows}
-    )
-    write_jsonl(folder / SUPPLEMENT, map(_row, extra_rows, details))
-    loaded_too = _count(extra.exclusions, len(extra.pairs))
-    return counts.model_copy(update={"supplement": loaded_too, "supplement_labels": labels})
+    splits = {prompt_id(row.pair.prompt): row.split for row in rows}
+    _, labels = _write_labelled(folder / SUPPLEMENT, extra.pairs, splits, recipe, biases, llm)
+    supplement = _loaded(extra.exclusions, len(extra.pairs))
+    return counts.model_copy(update={"supplement": supplement, "supplement_labels": labels})
 
 
-def _labelled(
-    pairs: tuple[Pair, ...], loaded: LoadedRecipe, known: Mapping[str, Split]
-) -> tuple[list[LabelledPair], Details, dict[str, LabelTally]]:
-    """Split and label; a prompt whose side is known already (from the other corpus) stays on it."""
-    recipe = loaded.recipe
+def _write_labelled(
+    file: Path,
+    pairs: Sequence[Pair],
+    splits: Mapping[str, Split],
+    recipe: Recipe,
+    biases: Sequence[Bias],
+    llm: LlmAccess,
+) -> tuple[list[LabelledPair], dict[str, LabelTally]]:
+    """Split, label and write; a prompt whose side is known already (from the other corpus) stays on it."""
     in_validation = split_by_prompt(
         pairs, recipe.data.validation_share, generator(recipe.seed, Stream.VALIDATION_SPLIT)
     )
-    labels: list[dict[str, dict[Side, bool | None]]] = [{} for _ in pairs]
-    details: Details = [{} for _ in pairs]
-    counts: dict[str, LabelTally] = {}
-    for bias in loaded.biases:
+    labels_by_bias: list[dict[str, Mapping[Side, bool | None]]] = [{} for _ in pairs]
+    details: list[dict[str, object]] = [{} for _ in pairs]
+    tallies = {}
+    for bias in biases:
         if recipe.labels_by_llm and bias.label_by == "ask":
-            told = loaded.prompts.label
-            llm_access(loaded).confirm(planned_calls(pairs, bias, told))
-            asked = label_pairs(pairs, bias, llm_access(loaded).client(), recipe.seed, recipe.label.ask_again, told)
-            found = [one.labels for one in asked]
-            counts[bias.name] = _tally(found, bias, recipe.llm.model).model_copy(
-                update={"prompt": prompt_name(recipe.label.prompt, told), "asked": _asked(asked, bias)}
+            prompt = llm.prompts.label
+            llm.confirm(planned_labels(pairs, bias, prompt))
+            answers = label_pairs(pairs, bias, llm.client(), recipe.seed, llm.label_again, prompt)
+            labels = [answer.labels for answer in answers]
+            for detail, answer in zip(details, answers, strict=True):
+                detail[bias.name] = answer.details()
+            tally = _tally(labels, str(recipe.llm.model)).model_copy(
+                update={"prompt": prompt_name(recipe.label.prompt, prompt), "asked": _asked(answers, bias)}
             )
-            for detail, one in zip(details, asked, strict=True):
-                detail[bias.name] = one
         else:
-            found = [label_pair(pair, bias) for pair in pairs]
-            counts[bias.name] = _tally(found, bias, None)
-        _check_unparsed(counts[bias.name], bias.name, recipe.label.max_unparsed)
-        say(f"  {bias.name}: {_sentence(counts[bias.name])}")
-        for row, label in zip(labels, found, strict=True):
-            row[bias.name] = label
+            labels = [label_pair(pair, bias) for pair in pairs]
+            tally = _tally(labels, f"measured {measure_of(bias).feature}")
+        _check_unparsed(tally, bias.name, recipe.label.max_unparsed)
+        say(f"  {bias.name}: {_sentence(tally)}")
+        tallies[bias.name] = tally
+        for by_bias, label in zip(labels_by_bias, labels, strict=True):
+            by_bias[bias.name] = label
     rows = [
-        LabelledPair(pair, known.get(prompt_id(pair.prompt), "validation" if held else "train"), label)
-        for pair, held, label in zip(pairs, in_validation, labels, strict=True)
+        LabelledPair(pair, splits.get(prompt_id(pair.prompt), "validation" if held else "train"), by_bias)
+        for pair, held, by_bias in zip(pairs, in_validation, labels_by_bias, strict=True)
     ]
-    return rows, details, counts
+    with_details = zip(rows, details, strict=True)
+    write_jsonl(file, (labelled_row(row) | ({"details": detail} if detail else {}) for row, detail in with_details))
+    return rows, tallies
 
 
-def planned_calls(pairs: tuple[Pair, ...], bias: Bias, told: LabelPrompt) -> Planned:
+def planned_labels(pairs: Sequence[Pair], bias: Bias, prompt: LabelPrompt) -> Planned:
     """One call a pair; tokens from an even sample of them."""
     sample = pairs[:: max(1, len(pairs) // 200)]
-    mean = sum(request_tokens(pair_request(bias, pair, "chosen", told=told)) for pair in sample) / len(sample)
-    return Planned(f"labelling {bias.name}", len(pairs), mean, label_tokens(told))
+    mean = sum(request_tokens(pair_request(bias, pair, "chosen", told=prompt)) for pair in sample) / len(sample)
+    return Planned(f"labelling {bias.name}", len(pairs), mean, label_tokens(prompt))
 
 
-def label_tokens(told: LabelPrompt) -> int:
+def label_tokens(prompt: LabelPrompt) -> int:
     """Output of one labelling answer, estimated."""
-    return _BARE_LABEL_TOKENS if told.reasons == "none" else LABEL_TOKENS
+    return _BARE_LABEL_TOKENS if prompt.reasons == "none" else LABEL_TOKENS
 
 
-def _row(row: LabelledPair, details: dict[str, PairLabel]) -> dict[str, Any]:
-    if not details:
-        return labelled_row(row)
-    return {**labelled_row(row), "details": {name: one.details() for name, one in details.items()}}
-
-
-def _asked(labels: list[PairLabel], bias: Bias) -> Asked:
-    """What an LLM's answers say about themselves: position, repeats, agreement with the bias's measure."""
-    sides = [
-        (one.labels[side], one.measured[side])
-        for one in labels
-        if one.measured is not None
+def _asked(answers: Sequence[PairLabel], bias: Bias) -> Asked:
+    """Facts about an LLM's answers: position, repeats, agreement with the bias's measure."""
+    first = [answer.labels[answer.shown_first] for answer in answers]
+    second = [answer.labels["rejected" if answer.shown_first == "chosen" else "chosen"] for answer in answers]
+    alike = [
+        answer.labels[side] == answer.measured[side]
+        for answer in answers
+        if answer.measured is not None
         for side in SIDES
-        if one.labels[side] is not None
+        if answer.labels[side] is not None
     ]
     return Asked(
-        chosen_shown_first=sum(one.shown_first == "chosen" for one in labels),
-        first_labelled=sum(one.labels[one.shown_first] is True for one in labels),
-        second_labelled=sum(one.labels[_other(one.shown_first)] is True for one in labels),
-        asked_again=sum(one.n_asked > 1 for one in labels),
+        chosen_shown_first=sum(answer.shown_first == "chosen" for answer in answers),
+        first_labelled=first.count(True),
+        second_labelled=second.count(True),
+        asked_again=sum(answer.n_asked > 1 for answer in answers),
         query_asked=bias.query_question is not None,
-        query_calls_for_it=sum(one.query is True for one in labels),
-        query_answered=sum(one.query is not None for one in labels),
-        unparsed_reasons=count_reasons([one.reason for one in labels if one.reason is not None]),
-        sides_measured_too=len(sides),
-        sides_measured_alike=sum(asked == measured for asked, measured in sides),
+        query_calls_for_it=sum(answer.query is True for answer in answers),
+        query_answered=sum(answer.query is not None for answer in answers),
+        unparsed_reasons=count_reasons([answer.reason for answer in answers if answer.reason is not None]),
+        sides_measured_too=len(alike),
+        sides_measured_alike=sum(alike),
     )
 
 
-def _other(side: Side) -> Side:
-    return "rejected" if side == "chosen" else "chosen"
-
-
-def _tally(labels: Labels, bias: Bias, llm: str | None) -> LabelTally:
-    def count(chosen: bool, rejected: bool) -> int:
-        return sum(label == {"chosen": chosen, "rejected": rejected} for label in labels)
-
-    rule = bias.measure
-    by = llm or (f"measured {rule.feature}" if rule else "rules")
+def _tally(labels: Sequence[Mapping[Side, bool | None]], by: str) -> LabelTally:
+    sides = [(label["chosen"], label["rejected"]) for label in labels]
     return LabelTally(
         by=by,
-        n=len(labels),
-        both=count(True, True),
-        chosen_only=count(True, False),
-        rejected_only=count(False, True),
-        neither=count(False, False),
-        unparsed=sum(None in label.values() for label in labels),
+        n=len(sides),
+        both=sides.count((True, True)),
+        chosen_only=sides.count((True, False)),
+        rejected_only=sides.count((False, True)),
+        neither=sides.count((False, False)),
+        unparsed=sum(None in pair for pair in sides),
     )
 
 
@@ -202,5 +191,5 @@ def _check_unparsed(tally: LabelTally, name: str, limit: float) -> None:
         )
 
 
-def _count(exclusions: Exclusions, kept: int, used: int | None = None) -> Loaded:
+def _loaded(exclusions: Exclusions, kept: int, used: int | None = None) -> Loaded:
     return Loaded(seen=exclusions.seen, kept=kept, dropped=dict(exclusions.reasons), used=used)

@@ -25,27 +25,23 @@ from cda.rewriting.asked import Rewriter
 from cda.rewriting.fidelity import is_unchanged
 from cda.rewriting.labels import exhibits
 
-_BATCH = 500
+BATCH = 500
 _ENOUGH_TO_JUDGE = 50
 _MOST_TRIES_PER_PAIR = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Counterfactuals:
-    """What was made for one bias.
+    """Counterfactual pairs of one bias.
 
     Attributes:
-        pairs: Counterfactual pairs, in the order they were drawn.
-        requested: How many were asked for; None for every eligible pair.
+        pairs: The pairs, in the order they were drawn.
         eligible: How many pairs could become one.
-        tried: How many were rewritten.
-        exclusions: Failed rewrites by reason.
+        exclusions: Failed rewrites by reason, of all that were tried.
     """
 
     pairs: tuple[TrainingPair, ...]
-    requested: int | None
     eligible: int
-    tried: int
     exclusions: Exclusions
 
 
@@ -66,7 +62,7 @@ def make_counterfactuals(
     *,
     specific_chosen: bool = False,
     stop_above: float = 1.0,
-    batch_size: int | None = _BATCH,
+    batch_size: int | None = BATCH,
 ) -> Counterfactuals:
     """Draw eligible pairs, rewrite their rejected side, keep what really carries the bias.
 
@@ -96,67 +92,67 @@ def make_counterfactuals(
         missing = most if requested is None else requested - len(made)
         batch = order[tried : min(tried + min(missing, batch_size or missing), most)]
         tried += len(batch)
-        for row, (pair, reason) in zip(
-            batch, _counterfactuals(batch, bias, rewriter, check_measure, specific_chosen), strict=True
-        ):
-            if pair is None:
-                reasons.append(reason)
+        for row, result in zip(batch, _rewritten(batch, bias, rewriter, check_measure, specific_chosen), strict=True):
+            if isinstance(result, str):
+                reasons.append(result)
             else:
-                made.append(TrainingPair(TrainingExample(pair), row.split, "counterfactual", bias.name, row.pair.id))
+                made.append(TrainingPair(TrainingExample(result), row.split, "counterfactual", bias.name, row.pair.id))
         if tried >= _ENOUGH_TO_JUDGE and len(reasons) > stop_above * tried:
             break
-    return Counterfactuals(tuple(made), requested, len(pool), tried, Exclusions(tried, count_reasons(reasons)))
+    return Counterfactuals(tuple(made), len(pool), Exclusions(tried, count_reasons(reasons)))
 
 
-def _counterfactuals(
+def _rewritten(
     batch: Sequence[LabelledPair], bias: Bias, rewriter: Rewriter, check_measure: bool, specific_chosen: bool
-) -> list[tuple[Pair | None, str]]:
-    """The counterfactual of each pair, or None and why there is none."""
+) -> list[Pair | str]:
+    """The counterfactual of each pair, or the reason why there is none."""
     requests = [RewriteRequest(row.pair.prompt, row.pair.rejected, "add", row.pair.chosen) for row in batch]
-    found: list[tuple[Pair | None, str]] = []
-    for row, rewrite in zip(batch, rewriter.rewrite(requests, bias), strict=True):
-        text, reason = _accepted(row.pair, rewrite, bias, check_measure)
-        found.append((None if text is None else Pair(row.pair.prompt, row.pair.chosen, text), reason))
-    if not specific_chosen:
-        return found
-    left = [number for number, (pair, _) in enumerate(found) if pair is not None]
-    chosen = [
-        RewriteRequest(batch[number].pair.prompt, batch[number].pair.chosen, "remove", flips=False) for number in left
+    results = [
+        _counterfactual(row.pair, rewrite, bias, check_measure)
+        for row, rewrite in zip(batch, rewriter.rewrite(requests, bias), strict=True)
     ]
-    for number, request, rewrite in zip(left, chosen, rewriter.rewrite(chosen, bias), strict=True):
-        pair = found[number][0]
-        if rewrite.text is None or pair is None:
-            found[number] = None, f"chosen side: {rewrite.reason}"
-        elif any(is_unchanged(rewrite.text, one, bias) for one in (request.response, pair.rejected)):
-            found[number] = None, "chosen side: unchanged"
+    if not specific_chosen:
+        return results
+    kept = [(number, pair) for number, pair in enumerate(results) if isinstance(pair, Pair)]
+    chosen = [RewriteRequest(pair.prompt, pair.chosen, "remove", flips=False) for _, pair in kept]
+    for (number, pair), rewrite in zip(kept, rewriter.rewrite(chosen, bias), strict=True):
+        if rewrite.text is None:
+            results[number] = f"chosen side: {rewrite.reason}"
+        elif any(is_unchanged(rewrite.text, side, bias) for side in (pair.chosen, pair.rejected)):
+            results[number] = "chosen side: unchanged"
         elif check_measure and bias.shows(rewrite.text, pair.rejected):
-            found[number] = None, "chosen side: exhibits the bias"
+            results[number] = "chosen side: exhibits the bias"
         else:
-            found[number] = Pair(pair.prompt, rewrite.text, pair.rejected), ""
-    return found
+            results[number] = Pair(pair.prompt, rewrite.text, pair.rejected)
+    return results
 
 
-def _accepted(pair: Pair, rewrite: Rewrite, bias: Bias, check_measure: bool) -> tuple[str | None, str]:
-    """The rewritten text, or None and why it cannot be used."""
+def _counterfactual(pair: Pair, rewrite: Rewrite, bias: Bias, check_measure: bool) -> Pair | str:
+    """The pair with its rejected side rewritten, or the reason why the rewrite cannot be used."""
     if rewrite.text is None:
-        return None, rewrite.reason or "no text"
-    if any(is_unchanged(rewrite.text, one, bias) for one in (pair.rejected, pair.chosen)):
-        return None, "unchanged"
+        return rewrite.reason or "no text"
+    if any(is_unchanged(rewrite.text, side, bias) for side in (pair.rejected, pair.chosen)):
+        return "unchanged"
     ratio = bias.min_words_of_chosen
     if ratio is not None and n_words(rewrite.text) < ratio * n_words(pair.chosen):
-        return None, f"shorter than {ratio:g} times the chosen side"
+        return f"shorter than {ratio:g} times the chosen side"
     if check_measure and bias.measure is not None and not exhibits(rewrite.text, bias, pair.chosen):
-        return None, "bias not measurable in the rewrite"
-    return rewrite.text, ""
+        return "bias not measurable in the rewrite"
+    return Pair(pair.prompt, pair.chosen, rewrite.text)
 
 
 Combination = tuple[bool, bool]
 
 
+def _combination(row: LabelledPair, bias: Bias) -> tuple[bool | None, bool | None]:
+    labels = row.labels[bias.name]
+    return labels["chosen"], labels["rejected"]
+
+
 def label_frequencies(rows: Sequence[LabelledPair], bias: Bias) -> dict[Combination, int]:
     """Count of each (chosen exhibits, rejected exhibits); unparsed labels are left out."""
-    counts = Counter((row.labels[bias.name]["chosen"], row.labels[bias.name]["rejected"]) for row in rows)
-    return {(a, b): counts.get((a, b), 0) for a in (True, False) for b in (True, False)}
+    counts = Counter(_combination(row, bias) for row in rows)
+    return {(a, b): counts[a, b] for a in (True, False) for b in (True, False)}
 
 
 def proportional_quota(frequencies: dict[Combination, int], total: int) -> dict[Combination, int]:
@@ -176,7 +172,7 @@ def proportional_quota(frequencies: dict[Combination, int], total: int) -> dict[
     return quota
 
 
-def supplementary_pairs(
+def draw_supplementary(
     source: Sequence[LabelledPair],
     bias: Bias,
     frequencies: dict[Combination, int],
@@ -195,14 +191,14 @@ def supplementary_pairs(
         rng: Decides which.
     """
     drawn: list[TrainingPair] = []
-    for combination, wanted in proportional_quota(frequencies, requested).items():
+    for combination, quota in proportional_quota(frequencies, requested).items():
         pool = [
             row
             for row in source
-            if (row.labels[bias.name]["chosen"], row.labels[bias.name]["rejected"]) == combination
+            if _combination(row, bias) == combination
             and text_key(row.pair.prompt, row.pair.chosen, row.pair.rejected) not in taken
         ]
-        for index in rng.permutation(len(pool))[:wanted]:
+        for index in rng.permutation(len(pool))[:quota]:
             row = pool[index]
             drawn.append(TrainingPair(TrainingExample(row.pair), row.split, "supplementary", bias.name, row.pair.id))
     return drawn

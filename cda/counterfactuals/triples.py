@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,14 +22,16 @@ from cda.recipe.audit import AuditSection
 from cda.recipe.load import LoadedRecipe
 from cda.records import Exclusions, Prompt, Triple, count_reasons, text_key
 from cda.resources.artifacts import prompt_row
-from cda.resources.llm_access import llm_access, llm_client
+from cda.resources.llm_access import LlmAccess, llm_access, llm_client
 from cda.resources.sources import rewriter
 from cda.resources.spending import Planned
+from cda.rewriting.asked import Labeller, Rewriter
 from cda.rewriting.labels import exhibits
 from cda.rewriting.questions import Answered, baseline_responses, generate_questions
 from cda.rewriting.triples import Original, make_triples, triples_of_responses
 
-Kind = Literal["opinion", "technical"]
+LabelledAnswer = tuple[Answered, bool | None]
+"""An answer, and whether it has the attribute; None if nobody says."""
 _ANSWER_TOKENS = 300
 """Of a baseline response, estimated."""
 
@@ -49,7 +52,7 @@ class PairsSource:
     queries: str | None = None
     topics: str | None = None
     responses: str | None = None
-    kind: Kind = "technical"
+    kind: Literal["opinion", "technical"] = "technical"
     per_topic: int = 5
     most: int | None = None
 
@@ -67,7 +70,7 @@ def make_pairs(loaded: LoadedRecipe, source: PairsSource, out: Path) -> int:
         raise RecipeError(
             [f"give exactly one of --queries, --topics and --responses; found {', '.join(given) or 'none'}"]
         )
-    recipe = loaded.recipe
+    recipe, llm = loaded.recipe, llm_access(loaded)
     if recipe.llm.model is None and not source.responses:
         raise RecipeError([f"--{given[0]}: answers have to be written first, which needs an LLM: set llm.model=..."])
     asks = not source.responses or recipe.labels_by_llm or recipe.rewrites_by_llm
@@ -75,13 +78,16 @@ def make_pairs(loaded: LoadedRecipe, source: PairsSource, out: Path) -> int:
         raise RecipeError(problems)
     place_for(out)
     triples: list[Triple] = []
-    texts, exclusions = _texts(loaded, source)
+    texts, exclusions = _texts(source, recipe.audit, llm)
     say(f"  {len(texts)} to make triples of ({exclusions})")
+    by = rewriter(recipe.synthesize, loaded.biases, recipe.seed, llm)
     for bias in loaded.biases:
-        made, failed = _triples(texts, bias, loaded)
-        say(
-            f"  {bias.name}: {len(made)} triples, {sum(one.has_attribute for one in made)} of answers with it ({failed})"
-        )
+        labelled_by_llm = recipe.labels_by_llm and bias.label_by == "ask"
+        if recipe.rewrites_by_llm:
+            llm.confirm(_planned(texts, bias, labelled_by_llm, recipe.synthesize.gate.on))
+        made, failed = _triples(texts, bias, by, llm.labeller() if labelled_by_llm else _measured)
+        with_bias = sum(triple.has_attribute for triple in made)
+        say(f"  {bias.name}: {len(made)} triples, {with_bias} of answers with it ({failed})")
         triples += made
     if not triples:
         raise DataError("no triple was made; the reasons are above")
@@ -90,17 +96,16 @@ def make_pairs(loaded: LoadedRecipe, source: PairsSource, out: Path) -> int:
     return len(triples)
 
 
-def _texts(loaded: LoadedRecipe, source: PairsSource) -> tuple[list[tuple[Answered, bool | None]], Exclusions]:
+def _texts(source: PairsSource, audit: AuditSection, llm: LlmAccess) -> tuple[list[LabelledAnswer], Exclusions]:
     """Responses with their prompts, and whether they exhibit the bias, where a file says so."""
     if source.responses:
-        rows = load_rows(source.responses)[: source.most]
-        return read_responses(rows, source.responses, loaded.recipe.audit)
-    llm = llm_access(loaded).client()
+        return read_responses(load_rows(source.responses)[: source.most], source.responses, audit)
+    client = llm.client()
     if source.topics:
         topics = [line.strip() for line in read_text(user_path(source.topics)).splitlines() if line.strip()]
         if not topics:
             raise DataError(f"{source.topics}: holds no topic; write one a line")
-        generated = generate_questions(topics, source.kind, llm, source.per_topic)
+        generated = generate_questions(topics, source.kind, client, source.per_topic)
         queries: Sequence[str] = generated.queries[: source.most]
         say(f"  {len(queries)} {source.kind} questions on {len(topics)} topics ({generated.exclusions})")
     else:
@@ -108,14 +113,12 @@ def _texts(loaded: LoadedRecipe, source: PairsSource) -> tuple[list[tuple[Answer
         queries = cleaned.queries[: source.most]
         say(f"  {len(cleaned.queries)} clean questions in {source.queries} ({cleaned.exclusions})")
     mean = sum(map(tokens_of, queries)) / max(1, len(queries))
-    llm_access(loaded).confirm(Planned("answering the queries", len(queries), mean + 50, _ANSWER_TOKENS))
-    answered, unanswered = baseline_responses(queries, llm)
-    return [(one, None) for one in answered], unanswered
+    llm.confirm(Planned("answering the queries", len(queries), mean + 50, _ANSWER_TOKENS))
+    answered, unanswered = baseline_responses(queries, client)
+    return [(answer, None) for answer in answered], unanswered
 
 
-def read_responses(
-    rows: Sequence[Row], where: str, audit: AuditSection
-) -> tuple[list[tuple[Answered, bool | None]], Exclusions]:
+def read_responses(rows: Sequence[Row], where: str, audit: AuditSection) -> tuple[list[LabelledAnswer], Exclusions]:
     """Rows of prompt, response and, where known, has_attribute; what could not be used is counted.
 
     Args:
@@ -163,28 +166,23 @@ def read_responses(
     return texts, Exclusions(len(rows), count_reasons(reasons))
 
 
+def _planned(texts: Sequence[LabelledAnswer], bias: Bias, labelled: bool, gated: bool) -> Planned:
+    """Two rewrites, a label of each where the gate asks, and one of the response where it has none."""
+    unlabelled = sum(label is None for _, label in texts)
+    calls = len(texts) * (4 if labelled and gated else 2) + (unlabelled if labelled else 0)
+    mean = sum(tokens_of(answer.response) for answer, _ in texts) / len(texts)
+    return Planned(f"labelling and rewriting for {bias.name}", calls, mean + 300, mean)
+
+
 def _triples(
-    texts: Sequence[tuple[Answered, bool | None]], bias: Bias, loaded: LoadedRecipe
+    texts: Sequence[LabelledAnswer], bias: Bias, by: Rewriter, labeller: Labeller
 ) -> tuple[tuple[Triple, ...], Exclusions]:
-    recipe, by = (
-        loaded.recipe,
-        rewriter(loaded.recipe.synthesize, loaded.biases, loaded.recipe.seed, llm_access(loaded)),
-    )
-    known = [Original(one.prompt, one.response, label) for one, label in texts if label is not None]
-    unknown = [one for one, label in texts if label is None]
-    asked = recipe.labels_by_llm and bias.label_by == "ask"
-    labeller = llm_access(loaded).labeller() if asked else _measured
-    if recipe.rewrites_by_llm:
-        # Two rewrites, a label of each where the gate asks, and one of the response where it has none.
-        calls = len(texts) * (4 if asked and recipe.synthesize.gate.on else 2) + (len(unknown) if asked else 0)
-        mean = sum(tokens_of(one.response) for one, _ in texts) / len(texts)
-        llm_access(loaded).confirm(Planned(f"labelling and rewriting for {bias.name}", calls, mean + 300, mean))
+    known = [Original(answer.prompt, answer.response, label) for answer, label in texts if label is not None]
+    unknown = [answer for answer, label in texts if label is None]
     made, failed = make_triples(known, bias, by) if known else ((), Exclusions(0, {}))
     more, also = triples_of_responses(unknown, bias, labeller, by) if unknown else ((), Exclusions(0, {}))
-    reasons = {
-        name: failed.reasons.get(name, 0) + also.reasons.get(name, 0) for name in {*failed.reasons, *also.reasons}
-    }
-    return (*made, *more), Exclusions(failed.seen + also.seen, reasons)
+    reasons = Counter(failed.reasons) + Counter(also.reasons)
+    return (*made, *more), Exclusions(failed.seen + also.seen, dict(reasons))
 
 
 def _measured(prompts: Sequence[Prompt], responses: Sequence[str], bias: Bias) -> list[bool | None]:  # noqa: ARG001

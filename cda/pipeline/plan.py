@@ -21,9 +21,8 @@ from cda.auditing.sources import (
     released,
     taught_contrasts,
 )
-from cda.counterfactuals.label import planned_calls as label_calls
-from cda.counterfactuals.synthesize import planned_calls as rewrite_calls
-from cda.counterfactuals.synthesize import wanted
+from cda.counterfactuals.label import planned_labels
+from cda.counterfactuals.synthesize import number_for, planned_rewrites
 from cda.data.load import looks_like_path
 from cda.dosing import stage as dose
 from cda.embedded.model import NAME as EMBEDDED
@@ -212,8 +211,8 @@ def plan(loaded: LoadedRecipe) -> str:
     names = ", ".join(bias.name for bias in loaded.biases)
     by_llm = recipe.labels_by_llm, recipe.rewrites_by_llm
     counts = "; ".join(
-        f"{bias.name} {_amount(wanted(recipe.synthesize.counterfactuals, bias, len(loaded.biases)))}"
-        f" + {wanted(recipe.synthesize.supplementary, bias, len(loaded.biases)) or 0} unchanged"
+        f"{bias.name} {_amount(number_for(bias, recipe.synthesize.counterfactuals, len(loaded.biases)))}"
+        f" + {number_for(bias, recipe.synthesize.supplementary, len(loaded.biases)) or 0} unchanged"
         for bias in loaded.biases
     )
     train = recipe.train
@@ -292,9 +291,19 @@ def _spending(loaded: LoadedRecipe) -> list[str]:
         return [*lines, "            what it costs is said, and asked, once the pairs are loaded"]
     pairs = training_pairs(loaded.recipe.data, loaded.opened).pairs[: recipe.data.max_pairs]
     planned = [
-        label_calls(pairs, bias, loaded.prompts.label) for bias in loaded.biases if labels and bias.label_by == "ask"
+        planned_labels(pairs, bias, loaded.prompts.label) for bias in loaded.biases if labels and bias.label_by == "ask"
     ]
-    planned += [rewrite_calls(pairs, bias, loaded) for bias in loaded.biases if rewrites]
+    planned += [
+        planned_rewrites(
+            pairs,
+            bias,
+            number_for(bias, recipe.synthesize.counterfactuals, len(loaded.biases)),
+            recipe.synthesize,
+            loaded.prompts.rewrite,
+        )
+        for bias in loaded.biases
+        if rewrites
+    ]
     return [*lines, *(f"            {sentence(one, llm)}" for one in planned)]
 
 

@@ -77,7 +77,7 @@ def test_length_takes_pairs_whose_chosen_side_is_longer_whatever_the_labels() ->
 def test_every_eligible_pair_is_used_when_no_number_is_asked() -> None:
     rows = [row(number) for number in range(6)]
     made = make(rows, Scripted(), None)
-    assert (made.requested, made.eligible, made.tried, len(made.pairs)) == (None, 6, 6, 6)
+    assert (made.eligible, made.exclusions.seen, len(made.pairs)) == (6, 6, 6)
     by_source = {one.pair.id: one for one in rows}
     for one in made.pairs:
         source = by_source[one.source_id]
@@ -98,21 +98,20 @@ def test_failed_rewrites_are_replaced_by_further_pairs_and_counted(seed: int) ->
     rows = [row(number) for number in range(10)]
     made = make(rows, Scripted(failing=(1, 2, 3)), 7, seed)
     assert len(made.pairs) == 7
-    assert made.tried == 7 + made.exclusions.dropped
+    assert made.exclusions.seen == 7 + made.exclusions.dropped
     assert set(made.exclusions.reasons) <= {"refused"}
-    assert made.exclusions.seen == made.tried
     assert len({one.source_id for one in made.pairs}) == 7
 
 
 def test_where_pairs_run_out_fewer_are_made() -> None:
     made = make([row(number) for number in range(5)], Scripted(failing=(0, 1)), 4)
-    assert (len(made.pairs), made.tried, dict(made.exclusions.reasons)) == (3, 5, {"refused": 2})
+    assert (len(made.pairs), made.exclusions.seen, dict(made.exclusions.reasons)) == (3, 5, {"refused": 2})
 
 
 def test_no_more_is_rewritten_than_needed() -> None:
     rewriter = Scripted()
     made = make([row(number) for number in range(50)], rewriter, 3)
-    assert len(made.pairs) == made.tried == len(rewriter.requests) == 3
+    assert len(made.pairs) == made.exclusions.seen == len(rewriter.requests) == 3
     assert made.eligible == 50
 
 
@@ -153,7 +152,7 @@ def test_a_longer_rewrite_must_reach_its_multiple_of_the_chosen_side() -> None:
 def test_a_rewriter_that_mostly_fails_does_not_go_through_the_whole_corpus() -> None:
     rewriter = Scripted(failing=range(1000))
     made = make([row(number) for number in range(1000)], rewriter, 40)
-    assert (len(made.pairs), made.tried, made.eligible) == (0, 120, 1000)
+    assert (len(made.pairs), made.exclusions.seen, made.eligible) == (0, 120, 1000)
     assert made.exclusions.seen == made.exclusions.dropped == len(rewriter.requests) == 120
 
 
@@ -163,7 +162,7 @@ def test_too_many_failures_stop_it_after_a_batch() -> None:
     assert (
         make_counterfactuals(
             rows, load_bias("structure"), broken, None, np.random.default_rng(0), True, stop_above=0.5
-        ).tried
+        ).exclusions.seen
         == len(broken.requests)
         == 500
     )
@@ -171,7 +170,7 @@ def test_too_many_failures_stop_it_after_a_batch() -> None:
     assert (
         make_counterfactuals(
             rows, load_bias("structure"), once, None, np.random.default_rng(0), True, stop_above=0.5, batch_size=None
-        ).tried
+        ).exclusions.seen
         == len(once.requests)
         == 1300
     )
@@ -179,7 +178,7 @@ def test_too_many_failures_stop_it_after_a_batch() -> None:
     made = make_counterfactuals(
         rows, load_bias("structure"), fair, None, np.random.default_rng(0), True, stop_above=0.5
     )
-    assert (made.tried, len(made.pairs)) == (1300, 866)
+    assert (made.exclusions.seen, len(made.pairs)) == (1300, 866)
 
 
 @dataclass
@@ -214,7 +213,7 @@ def test_the_chosen_side_can_be_made_more_specific() -> None:
         rows, load_bias("vagueness"), rewriter, None, np.random.default_rng(0), True, specific_chosen=True
     )
     assert dict(made.exclusions.reasons) == {"chosen side: refused": 1, "chosen side: unchanged": 1}
-    assert len(made.pairs) == 4 and made.tried == 6
+    assert len(made.pairs) == 4 and made.exclusions.seen == 6
     sources = {one.pair.id: one.pair for one in rows}
     for one in made.pairs:
         source = sources[one.source_id]
@@ -243,7 +242,7 @@ def test_failed_chosen_sides_are_replaced_by_further_pairs() -> None:
         specific_chosen=True,
     )
     assert len(made.pairs) == 8
-    assert made.tried == 8 + made.exclusions.dropped
+    assert made.exclusions.seen == 8 + made.exclusions.dropped
 
 
 @pytest.mark.parametrize("measured", [True, False])

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cda.biases import load_bias
-from cda.counterfactuals.pairs import label_frequencies, proportional_quota, supplementary_pairs
+from cda.counterfactuals.pairs import draw_supplementary, label_frequencies, proportional_quota
 from cda.records import LabelledPair, Pair, text_key, user_prompt
 
 KEYS = [(a, b) for a in (True, False) for b in (True, False)]
@@ -52,7 +52,7 @@ def test_quotas_sum_to_the_total_and_stay_within_one_of_exact(counts: list[int],
 def test_drawn_pairs_are_unchanged_and_in_proportion() -> None:
     source = rows({(True, False): 20, (False, False): 60})
     bias = load_bias("jargon")
-    drawn = supplementary_pairs(source, bias, label_frequencies(source, bias), 8, set(), np.random.default_rng(0))
+    drawn = draw_supplementary(source, bias, label_frequencies(source, bias), 8, set(), np.random.default_rng(0))
     labels = {row.pair.id: tuple(row.labels["jargon"].values()) for row in source}
     assert sorted(labels[row.source_id] for row in drawn) == [(False, False)] * 6 + [(True, False)] * 2
     pairs = {row.pair.id: row.pair for row in source}
@@ -65,6 +65,6 @@ def test_pairs_taken_as_counterfactuals_are_not_drawn_again() -> None:
     bias = load_bias("jargon")
     # As another file may store them.
     taken = {text_key(row.pair.prompt, f"{row.pair.chosen}\r\n", row.pair.rejected) for row in source[:3]}
-    drawn = supplementary_pairs(source, bias, label_frequencies(source, bias), 5, taken, np.random.default_rng(0))
+    drawn = draw_supplementary(source, bias, label_frequencies(source, bias), 5, taken, np.random.default_rng(0))
     assert {row.source_id for row in drawn} == {row.pair.id for row in source[3:]}
-    assert supplementary_pairs(source, bias, label_frequencies(source, bias), 0, set(), np.random.default_rng(0)) == []
+    assert draw_supplementary(source, bias, label_frequencies(source, bias), 0, set(), np.random.default_rng(0)) == []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cda.counterfactuals.synthesize import wanted
+from cda.counterfactuals.synthesize import number_for
 from cda.errors import RecipeError
 from cda.pipeline.plan import plan
 from cda.recipe.load import find_recipe, load_recipe
@@ -93,9 +93,9 @@ def test_the_paper_s_numbers_of_pairs() -> None:
 def test_a_number_for_one_of_several_biases_goes_before_joint() -> None:
     loaded = load_recipe("joint", ["data=paper", "synthesize.counterfactuals.length=100"])
     synthesize = loaded.recipe.synthesize
-    counts = {bias.name: wanted(synthesize.counterfactuals, bias, 3) for bias in loaded.biases}
+    counts = {bias.name: number_for(bias, synthesize.counterfactuals, 3) for bias in loaded.biases}
     assert counts == {"length": 100, "jargon": 500, "vagueness": 500}
-    assert [wanted(synthesize.supplementary, bias, 3) for bias in loaded.biases] == [0, 0, 0]
+    assert [number_for(bias, synthesize.supplementary, 3) for bias in loaded.biases] == [0, 0, 0]
 
 
 @pytest.mark.parametrize(
