@@ -31,7 +31,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -41,11 +41,13 @@ import numpy as np
 from memory import peak_bytes, restart_peak
 from outcome import DATA, Check, finish
 
+from cda.arrays import FloatArray
 from cda.embedded.model import embedded_model_folder, encoder_folder
 from cda.files.jsonl import read_jsonl
-from cda.models.load import ModelSpec, load_reward_model
+from cda.models.load import ModelSpec, RewardModel, load_reward_model
 from cda.records import prompt_text, user_prompt
-from cda.scorers.classifier import ClassifierScorer, characters
+from cda.scorers.batching import Batch, characters
+from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.compared import Text
 from cda.scorers.engine import score_texts
 from cda.scorers.workers import WorkerPool
@@ -153,13 +155,25 @@ def best_peers(folder: Path, texts: Sequence[Text]) -> tuple[dict[str, Peer], di
     return best, seconds
 
 
+class Pooled(ClassifierScorer):
+    """A classifier whose batches are computed by workers that have loaded the model already."""
+
+    def __init__(self, reward_model: RewardModel, pool: WorkerPool) -> None:
+        super().__init__(reward_model)
+        self.pool = pool
+
+    def _computed(self, batches: Iterable[Batch], n_characters: int) -> Iterator[tuple[Batch, FloatArray]]:  # noqa: ARG002
+        return self.pool.compute(batches)
+
+
 def ours(scorer: ClassifierScorer, pool: WorkerPool | None, texts: Sequence[Text]) -> Callable[[], Any]:
     """Our batches, in workers that have loaded the model, or in this process."""
     prompts, responses = [prompt for prompt, _ in texts], [response for _, response in texts]
+    shared = scorer if pool is None else Pooled(scorer.reward_model, pool)
 
     def score() -> list[float]:
         found = np.full(len(texts), np.nan)
-        for finished in scorer.in_batches(prompts, responses, compute=pool.compute if pool else None):
+        for finished in shared.in_batches(prompts, responses):
             for row, one in finished:
                 found[row] = one.reward
         return found.tolist()

@@ -30,7 +30,8 @@ from cda.embedded.model import encoder_folder
 from cda.models.load import ModelSpec, Precision, free_memory, load_reward_model
 from cda.quiet import quiet_libraries
 from cda.records import prompt_text
-from cda.scorers.classifier import ClassifierScorer, characters
+from cda.scorers.batching import characters
+from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.compared import Text
 
 N_TEXTS, N_TRIED, N_ROUNDS, SHAPE = 128, 48, 3, "Llama-3.1-8B"

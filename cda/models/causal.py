@@ -13,17 +13,25 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from cda.errors import DataError, ModelError
-from cda.files.jsonl import read_json
+from cda.errors import ModelError
 from cda.inert import sendable
-from cda.models.load import ModelSpec, load_template, read_weights
-from cda.models.refusals import first_line, folder_problems, refuse_passed_over, why_not_loadable
+from cda.models.load import (
+    ModelSpec,
+    adapter_task,
+    for_scoring,
+    load_template,
+    read_config,
+    read_weights,
+    with_adapter,
+)
+from cda.models.refusals import folder_problems, refuse_passed_over
 from cda.models.template import Encoded, Template, single_bos
 from cda.records import Prompt, prompt_text
 
 # Parts of architecture names whose models give no probability of a next token.
 _NOT_CAUSAL = ("Classification", "MaskedLM", "QuestionAnswering", "MultipleChoice", "RewardModel")
 _SHOWN = 40  # characters of a rendering in an error
+_CAUSAL = "a causal language model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +45,7 @@ class CausalModel:
 
     @property
     def name(self) -> str:
-        """Folder or hub id, with the adapter's folder where there is one."""
+        """Folder or hub id, with the adapter's folder if there is one."""
         return self.spec.name_or_path if self.adapter is None else f"{self.spec.name_or_path} + {self.adapter}"
 
 
@@ -55,7 +63,7 @@ class ResponseSpan:
 
     @property
     def n_tokens(self) -> int:
-        """Tokens of the response that were left; at least 1."""
+        """Tokens of the response that are left; at least 1."""
         return len(self.encoded.ids) - self.start
 
 
@@ -65,25 +73,18 @@ def load_causal_config(spec: ModelSpec) -> object:
     Raises:
         ModelError: Not found, pickle weights only, another kind of model, or needs code of its own.
     """
-    from transformers import AutoConfig
-
     problems = folder_problems(spec.name_or_path)
     if (Path(spec.name_or_path) / "adapter_config.json").is_file() and problems:
         problems = [f"{spec.name_or_path}: is an adapter. Name its base as the model and this folder as the adapter"]
     if problems:
         raise ModelError("\n".join(problems))
-    try:
-        config = AutoConfig.from_pretrained(
-            spec.name_or_path, revision=spec.revision, trust_remote_code=spec.trust_remote_code
-        )
-    except Exception as error:  # transformers raises many kinds here
-        raise ModelError(why_not_loadable(spec.name_or_path, "a causal language model", error)) from None
+    config = read_config(spec, _CAUSAL)
     _check_architecture(spec, config)
     return config
 
 
 def load_causal_model(spec: ModelSpec, adapter: Path | None = None) -> CausalModel:
-    """Load a causal language model, with an adapter where one is given, ready to give log-probabilities.
+    """Load a causal language model, with its adapter if one is given, ready to give log-probabilities.
 
     Args:
         spec: Base model and precision.
@@ -101,12 +102,12 @@ def load_causal_model(spec: ModelSpec, adapter: Path | None = None) -> CausalMod
         )
     model = _load_base(spec, config)
     if adapter is not None:
-        model = _with_adapter(model, adapter)
-    text_config = model.config.get_text_config()
-    if hasattr(text_config, "use_cache"):
-        text_config.use_cache = False
-    model.eval()
-    return CausalModel(model, template, spec, adapter)
+        _check_adapter(adapter)
+        with warnings.catch_warnings():
+            # An adapter whose names do not match would change nothing, and only a warning would say so.
+            warnings.filterwarnings("error", message=".*missing adapter keys.*")
+            model = with_adapter(model, adapter)
+    return CausalModel(for_scoring(model), template, spec, adapter)
 
 
 def response_spans(
@@ -117,7 +118,7 @@ def response_spans(
     A token that joins the prompt's end with the response's start counts as the response's.
 
     Returns:
-        Length n; None where the prompt alone fills max_length_tokens, so that nothing of the response is left to score.
+        Length n; None if the prompt alone fills max_length_tokens, so that nothing of the response is left to score.
 
     Raises:
         ModelError: The chat template renders the prompt otherwise once a response follows, or nothing precedes it.
@@ -134,7 +135,7 @@ def response_spans(
 
 
 def span_notes(template: Template) -> list[str]:
-    """What the user should know about where responses begin: the template's fallbacks, and headers that count."""
+    """Sentences for the user on where responses begin: the template's fallbacks, and headers that count."""
     notes = template.notes()
     if template.form == "chat template":
         messages = [{"role": "user", "content": "a"}]
@@ -169,7 +170,7 @@ def _check_prefix(prompt: str, full: str) -> None:
 
 
 def _n_same(first: Sequence[object], second: Sequence[object]) -> int:
-    """How many items two sequences share from the start."""
+    """Number of items that two sequences share from the start."""
     return sum(1 for _ in takewhile(lambda both: both[0] == both[1], zip(first, second, strict=False)))
 
 
@@ -219,11 +220,8 @@ def _check_architecture(spec: ModelSpec, config: Any) -> None:
 def _load_base(spec: ModelSpec, config: Any) -> Any:
     from transformers import AutoModelForCausalLM
 
-    try:
-        # The output layer stays out of 8-bit by default: a log-probability needs its logits.
-        model, missing = read_weights(AutoModelForCausalLM, spec, config, None)
-    except Exception as error:  # transformers raises many kinds here
-        raise ModelError(why_not_loadable(spec.name_or_path, "a causal language model", error)) from None
+    # The output layer stays out of 8-bit by default: a log-probability needs its logits.
+    model, missing = read_weights(AutoModelForCausalLM, spec, config, _CAUSAL, None)
     if missing:
         raise ModelError(
             f"{spec.name_or_path}: its weights lack {len(missing)} tensors of a causal language model (first: {missing[0]}), "
@@ -232,31 +230,9 @@ def _load_base(spec: ModelSpec, config: Any) -> Any:
     return model
 
 
-def _with_adapter(model: object, adapter: Path) -> object:
-    from peft import PeftModel
-
-    _check_adapter(adapter)
-    try:
-        with warnings.catch_warnings():
-            # An adapter whose names do not match would change nothing, and only a warning would say so.
-            warnings.filterwarnings("error", message=".*missing adapter keys.*")
-            return PeftModel.from_pretrained(model, str(adapter), is_trainable=False)
-    except (RuntimeError, ValueError, TypeError, UserWarning) as error:
-        raise ModelError(f"{adapter}: does not fit this model ({first_line(error)})") from None
-
-
 def _check_adapter(adapter: Path) -> None:
     """Refuse pickle, adapters of classifiers, and those that put tokens of their own before the text."""
-    file, weights = adapter / "adapter_config.json", adapter / "adapter_model.safetensors"
-    if not file.is_file() or not weights.is_file():
-        raise ModelError(
-            f"{adapter}: not an adapter folder; it needs adapter_config.json and adapter_model.safetensors"
-        )
-    try:
-        config = read_json(file)
-        task, kind = config.get("task_type"), str(config.get("peft_type"))
-    except (DataError, AttributeError) as error:
-        raise ModelError(f"{file}: cannot be read ({first_line(error)}); was it saved completely?") from None
+    task, kind = adapter_task(adapter)
     if task not in (None, "CAUSAL_LM"):
         raise ModelError(f"{adapter}: its task_type is {task}; needed is one of a causal language model (CAUSAL_LM)")
     if "PROMPT" in kind or kind in ("P_TUNING", "PREFIX_TUNING"):

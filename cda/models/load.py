@@ -1,6 +1,7 @@
-"""The score head in float32 over a base in bf16 or 8-bit: a reward that is rounded takes its margins with it.
+"""Load reward models at one precision, with adapter and tokenizer.
 
-Around a reward of 16 neighbouring numbers of bf16 lie 0.125 apart, so that smaller margins would read as no preference.
+The score head computes in float32 over a base in bf16 or 8-bit: around a reward of 16 neighbouring numbers of bf16 lie 0.125
+apart, so that smaller margins would read as no preference.
 """
 
 from __future__ import annotations
@@ -25,16 +26,14 @@ from cda.models.refusals import (
 )
 from cda.models.template import Template, add_segments, wants_segments
 
+_CLASSIFIER = "a sequence classifier"
+
 
 def compute_in_float32(model: Any, heads: Sequence[str]) -> None:
-    """Keep a model's head in float32, and have it compute in that, in scoring and under a trainer's autocast alike.
+    """Have a model's head stay and compute in float32, in scoring and under a trainer's autocast alike.
 
     The head's class is replaced by one that does so and is otherwise the same: hooks, weights and their names stay, and
     the copy that an adapter trains is of that class too.
-
-    Args:
-        model: As loaded; changed in place.
-        heads: Names of the modules that turn hidden states into the score.
     """
     for name in heads:
         head = model.get_submodule(name).float()
@@ -42,14 +41,13 @@ def compute_in_float32(model: Any, heads: Sequence[str]) -> None:
 
 
 class _InFloat32:
-    """Before a module's own class: its inputs in float32, and no autocast."""
+    """Comes before a module's own class: inputs in float32, and no autocast."""
 
     def forward(self, *inputs: object, **named: object) -> object:
         import torch
 
         with torch.autocast(next(self.parameters()).device.type, enabled=False):  # type: ignore[attr-defined]
-            exact = {key: _exact(value) for key, value in named.items()}
-            return super().forward(*map(_exact, inputs), **exact)  # type: ignore[misc]
+            return super().forward(*map(_exact, inputs), **{key: _exact(value) for key, value in named.items()})  # type: ignore[misc]
 
 
 def _exact(value: Any) -> Any:
@@ -61,7 +59,7 @@ Precision = Literal["8bit", "bf16", "fp32"]
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """What decides every score of a model, apart from its adapter."""
+    """The settings that decide every score of a model, apart from its adapter."""
 
     name_or_path: str
     precision: Precision = "8bit"
@@ -72,7 +70,7 @@ class ModelSpec:
 
 @dataclass(frozen=True, slots=True)
 class RewardModel:
-    """A loaded sequence classifier with one label."""
+    """A loaded sequence classifier with one label; `head_names` are the modules that turn hidden states into the score."""
 
     model: Any
     template: Template
@@ -86,17 +84,9 @@ def load_config(spec: ModelSpec) -> object:
     Raises:
         ModelError: Not found, no weights, more than one label, or needs code of its own.
     """
-    from transformers import AutoConfig
-
-    problems = folder_problems(spec.name_or_path)
-    if problems:
+    if problems := folder_problems(spec.name_or_path):
         raise ModelError("\n".join(problems))
-    try:
-        config = AutoConfig.from_pretrained(
-            spec.name_or_path, revision=spec.revision, trust_remote_code=spec.trust_remote_code
-        )
-    except Exception as error:  # transformers raises many kinds here
-        raise ModelError(why_not_loadable(spec.name_or_path, "a sequence classifier", error)) from None
+    config = read_config(spec, _CLASSIFIER)
     refuse_passed_over(spec.name_or_path, config, "AutoModelForSequenceClassification", spec.trust_remote_code)
     architectures = getattr(config, "architectures", None) or []
     if config.num_labels != 1:
@@ -107,8 +97,20 @@ def load_config(spec: ModelSpec) -> object:
     return config
 
 
+def read_config(spec: ModelSpec, what: str) -> Any:
+    """The configuration in a model's files; ModelError names `what` it was to be loaded as."""
+    from transformers import AutoConfig
+
+    try:
+        return AutoConfig.from_pretrained(
+            spec.name_or_path, revision=spec.revision, trust_remote_code=spec.trust_remote_code
+        )
+    except Exception as error:  # transformers raises many kinds here
+        raise ModelError(why_not_loadable(spec.name_or_path, what, error)) from None
+
+
 def load_reward_model(spec: ModelSpec, adapter: Path | None = None, sharded: bool = False) -> RewardModel:
-    """Load a reward model, with an adapter where one is given, ready to score.
+    """Load a reward model, with its adapter if one is given, ready to score.
 
     Args:
         spec: Base model and precision.
@@ -127,15 +129,21 @@ def load_reward_model(spec: ModelSpec, adapter: Path | None = None, sharded: boo
     if spec.precision != "fp32" and not sharded:  # sharding casts weights by itself, and in blocks
         compute_in_float32(model, heads)
     if adapter is not None:
-        model = _with_adapter(model, adapter, heads)
+        check_adapter(adapter, heads)
+        model = with_adapter(model, adapter)
     text_config = model.config.get_text_config()
     # Sequence classifiers find the last real token by this id.
     text_config.pad_token_id = template.pad_token_id
     model.config.pad_token_id = template.pad_token_id
+    return RewardModel(for_scoring(model), template, spec, heads)
+
+
+def for_scoring(model: Any) -> Any:
+    """The model without dropout and without a cache of keys and values."""
+    text_config = model.config.get_text_config()
     if hasattr(text_config, "use_cache"):
         text_config.use_cache = False
-    model.eval()
-    return RewardModel(model, template, spec, heads)
+    return model.eval()
 
 
 def best_precision() -> Precision:
@@ -146,7 +154,7 @@ def best_precision() -> Precision:
 
 
 def free_memory() -> None:
-    """Give back what dropped models held, before the next is loaded: trainers keep themselves alive in cycles."""
+    """Free the memory of dropped models before the next is loaded: trainers keep themselves alive in cycles."""
     import gc
 
     import torch
@@ -162,7 +170,7 @@ def free_memory() -> None:
 
 
 def load_template(spec: ModelSpec, config: Any = None) -> Template:
-    """The model's tokenizer, as the path from text to token ids; `config` tells the model's padding token.
+    """The model's tokenizer as a template, from text to token ids; `config` tells the model's padding token.
 
     Raises:
         ModelError: No usable tokenizer, or one with code of its own that would not be run.
@@ -181,22 +189,27 @@ def load_template(spec: ModelSpec, config: Any = None) -> Template:
         why = f"{spec.name_or_path}: its tokenizer cannot be loaded ({first_line(error)})"
         raise ModelError(own_code_needed(f"{spec.name_or_path}: its tokenizer") if own_code else why) from None
     check_its_class(spec.name_or_path, "tokenizer", tokenizer, own_class)
-    text_config = config.get_text_config() if config is not None else None
+    if len(tokenizer) <= len(tokenizer.all_special_ids):  # as of a folder without tokenizer files
+        raise ModelError(
+            f"{spec.name_or_path}: its tokenizer knows {len(tokenizer)} tokens, all of them special, so every word would be unknown. "
+            "Are its files (tokenizer.json, tokenizer_config.json) missing? tokenizer.save_pretrained(FOLDER) writes them"
+        )
+    return template_of(tokenizer, config.get_text_config() if config is not None else None, spec.max_length_tokens)
+
+
+def template_of(tokenizer: Any, text_config: Any, max_length_tokens: int) -> Template:
+    """A template that cuts texts at the given length, or at the model's or tokenizer's own if that is shorter."""
     # Learned positions end where the table ends (RoBERTa's is two longer than its texts may be: the tokenizer knows).
-    limits = [
-        spec.max_length_tokens,
-        int(getattr(text_config, "max_position_embeddings", None) or spec.max_length_tokens),
-    ]
-    limits.append(min(int(tokenizer.model_max_length), spec.max_length_tokens))
-    _check_vocabulary(tokenizer, spec)
+    positions = getattr(text_config, "max_position_embeddings", None) or max_length_tokens
+    limit = int(min(max_length_tokens, positions, tokenizer.model_max_length))
     pad = getattr(text_config, "pad_token_id", None)
-    return Template(tokenizer, min(limits), pad, wants_segments(tokenizer, text_config))
+    return Template(tokenizer, limit, pad, wants_segments(tokenizer, text_config))
 
 
 def _own_tokenizer(spec: ModelSpec, config: Any) -> object:
-    """The tokenizer class that a model brings along, as its files name it; None where there is none.
+    """The tokenizer class that a model brings along, as its files name it; None if there is none.
 
-    Transformers passes over it where it knows the kind of model and code is not allowed, and always where config.json names it.
+    Transformers passes over it if it knows the kind of model and code is not allowed, and always if config.json names it.
     """
     from transformers.models.auto.tokenization_auto import get_tokenizer_config
 
@@ -206,20 +219,6 @@ def _own_tokenizer(spec: ModelSpec, config: Any) -> object:
         return None
     of_tokenizer = named.get("AutoTokenizer") if isinstance(named, dict) else named
     return of_tokenizer or (getattr(config, "auto_map", None) or {}).get("AutoTokenizer")
-
-
-def _check_vocabulary(tokenizer: Any, spec: ModelSpec) -> None:
-    """A folder without tokenizer files gives a tokenizer that knows its special tokens alone, and every text is unknown.
-
-    Raises:
-        ModelError: No word is known.
-    """
-    if len(tokenizer) > len(tokenizer.all_special_ids):
-        return
-    raise ModelError(
-        f"{spec.name_or_path}: its tokenizer knows {len(tokenizer)} tokens, all of them special, so every word would be unknown. "
-        "Are its files (tokenizer.json, tokenizer_config.json) missing? tokenizer.save_pretrained(FOLDER) writes them"
-    )
 
 
 def head_names(config: object, spec: ModelSpec) -> tuple[str, ...]:
@@ -234,7 +233,7 @@ def head_names(config: object, spec: ModelSpec) -> tuple[str, ...]:
         with torch.device("meta"):
             skeleton = AutoModelForSequenceClassification.from_config(config, trust_remote_code=spec.trust_remote_code)
     except Exception as error:  # a model's own code raises whatever its author wrote
-        raise ModelError(why_not_loadable(spec.name_or_path, "a sequence classifier", error)) from None
+        raise ModelError(why_not_loadable(spec.name_or_path, _CLASSIFIER, error)) from None
     names = tuple(
         name
         for name, module in skeleton.named_children()
@@ -246,7 +245,7 @@ def head_names(config: object, spec: ModelSpec) -> tuple[str, ...]:
 
 
 def read_weights(
-    auto: Any, spec: ModelSpec, config: Any, skip: Sequence[str] | None, sharded: bool = False
+    auto: Any, spec: ModelSpec, config: Any, what: str, skip: Sequence[str] | None, sharded: bool = False
 ) -> tuple[Any, list[str]]:
     """A model of a Transformers auto class at the precision of its spec, and the names of weights that its files lack.
 
@@ -254,11 +253,9 @@ def read_weights(
         auto: `AutoModelFor…`.
         spec: Base model and precision.
         config: Its configuration.
+        what: Kind of model in words, for the ModelError if it cannot be loaded.
         skip: Modules that stay out of 8-bit; None for the library's own choice (the output layer).
         sharded: As in `load_reward_model`.
-
-    Raises:
-        Exception: Whatever Transformers raises, which is of many kinds.
     """
     import torch
     from transformers import BitsAndBytesConfig
@@ -272,26 +269,26 @@ def read_weights(
     if torch.cuda.is_available() and not sharded:
         # One full copy a process: the only layout in which 8-bit weights train under several processes.
         options["device_map"] = {"": int(os.environ.get("LOCAL_RANK", "0"))}
-    with _quiet_loading():
-        model, report = auto.from_pretrained(
-            spec.name_or_path,
-            config=config,
-            revision=spec.revision,
-            trust_remote_code=spec.trust_remote_code,
-            use_safetensors=True,
-            output_loading_info=True,
-            **options,
-        )
+    try:
+        with _quiet_loading():
+            model, report = auto.from_pretrained(
+                spec.name_or_path,
+                config=config,
+                revision=spec.revision,
+                trust_remote_code=spec.trust_remote_code,
+                use_safetensors=True,
+                output_loading_info=True,
+                **options,
+            )
+    except Exception as error:  # transformers raises many kinds here
+        raise ModelError(why_not_loadable(spec.name_or_path, what, error)) from None
     return model, sorted(report["missing_keys"])
 
 
 def _load_base(spec: ModelSpec, config: Any, heads: tuple[str, ...], sharded: bool) -> Any:
     from transformers import AutoModelForSequenceClassification
 
-    try:
-        model, missing = read_weights(AutoModelForSequenceClassification, spec, config, heads, sharded)
-    except Exception as error:  # transformers raises many kinds here
-        raise ModelError(why_not_loadable(spec.name_or_path, "a sequence classifier", error)) from None
+    model, missing = read_weights(AutoModelForSequenceClassification, spec, config, _CLASSIFIER, heads, sharded)
     fresh = [key for key in missing if key.split(".")[0] in heads]
     if fresh:
         raise ModelError(
@@ -306,13 +303,13 @@ def _load_base(spec: ModelSpec, config: Any, heads: tuple[str, ...], sharded: bo
     return model
 
 
-def _with_adapter(model: object, adapter: Path, heads: tuple[str, ...]) -> object:
+def with_adapter(model: object, adapter: Path) -> Any:
+    """The model as a PeftModel with its adapter active; ModelError if the adapter does not fit."""
     from peft import PeftModel
 
-    check_adapter(adapter, heads)
     try:
         return PeftModel.from_pretrained(model, str(adapter), is_trainable=False)
-    except (RuntimeError, ValueError, TypeError) as error:
+    except (RuntimeError, ValueError, TypeError, UserWarning) as error:
         raise ModelError(f"{adapter}: does not fit this model ({first_line(error)})") from None
 
 
@@ -324,12 +321,14 @@ def check_adapter(adapter: Path, heads: tuple[str, ...]) -> None:
     """
     from safetensors import SafetensorError, safe_open
 
-    weights = adapter / "adapter_model.safetensors"
-    if not (adapter / "adapter_config.json").is_file() or not weights.is_file():
+    task, _ = adapter_task(adapter)
+    if task not in (None, "SEQ_CLS"):
+        made_for = "a causal language model (text generation)" if task == "CAUSAL_LM" else "another kind of model"
         raise ModelError(
-            f"{adapter}: not an adapter folder; it needs adapter_config.json and adapter_model.safetensors"
+            f"{adapter}: its task_type is {task}: an adapter of {made_for}. Needed is one that was trained on a reward model "
+            "(a sequence classifier with one label), saved with task_type SEQ_CLS and its score head"
         )
-    _check_task(adapter)
+    weights = adapter / "adapter_model.safetensors"
     try:
         with safe_open(weights, framework="pt") as opened:
             keys = list(opened.keys())
@@ -343,25 +342,23 @@ def check_adapter(adapter: Path, heads: tuple[str, ...]) -> None:
         )
 
 
-def _check_task(adapter: Path) -> None:
-    """An adapter trained for another task changed the base for that task, whatever head is found beside it."""
+def adapter_task(adapter: Path) -> tuple[str | None, str]:
+    """Task and kind of an adapter as PEFT names them; ModelError if its files are not there or cannot be read."""
     file = adapter / "adapter_config.json"
+    if not file.is_file() or not (adapter / "adapter_model.safetensors").is_file():
+        raise ModelError(
+            f"{adapter}: not an adapter folder; it needs adapter_config.json and adapter_model.safetensors"
+        )
     try:
-        task = read_json(file).get("task_type")
+        config = read_json(file)
+        return config.get("task_type"), str(config.get("peft_type"))
     except (DataError, AttributeError) as error:
         raise ModelError(f"{file}: cannot be read ({first_line(error)}); was it saved completely?") from None
-    if task in (None, "SEQ_CLS"):
-        return
-    made_for = "a causal language model (text generation)" if task == "CAUSAL_LM" else "another kind of model"
-    raise ModelError(
-        f"{adapter}: its task_type is {task}: an adapter of {made_for}. Needed is one that was trained on a reward model "
-        "(a sequence classifier with one label), saved with task_type SEQ_CLS and its score head"
-    )
 
 
 @contextmanager
 def _quiet_loading() -> Iterator[None]:
-    """Library chatter off while loading: what matters in it is checked here and raised."""
+    """Silence the library while loading: the part of its output that matters is checked here and raised."""
     from transformers.utils import logging
 
     before = logging.get_verbosity()

@@ -1,8 +1,7 @@
-"""Why a name cannot be loaded as a model, in words for the user."""
+"""Reasons why a name cannot be loaded as a model, in words for the user."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from cda.errors import ModelError
@@ -12,7 +11,7 @@ _WEIGHT_FILES = ("*.safetensors", "*.safetensors.index.json")
 
 
 def folder_problems(name_or_path: str) -> list[str]:
-    """Why a local name cannot be a model folder with safetensors weights; empty for one, and for a hub id."""
+    """Reasons why a local name is no model folder with safetensors weights; empty for one, and for a hub id."""
     path = Path(name_or_path)
     if not is_there(path):
         if name_or_path.startswith(("/", ".", "~")) or name_or_path.count("/") > 1:
@@ -36,7 +35,7 @@ def folder_problems(name_or_path: str) -> list[str]:
 
 
 def own_code_needed(name_or_path: str) -> str:
-    """That a model comes with code, which nobody has allowed."""
+    """The error of a model that comes with code, which nobody has allowed."""
     return (
         f"{name_or_path}: needs code of its own. That code runs with your rights; read it, "
         "then allow it with model.trust_remote_code=true"
@@ -44,28 +43,32 @@ def own_code_needed(name_or_path: str) -> str:
 
 
 def refuse_passed_over(name_or_path: str, config: object, auto: str, trusted: bool) -> bool:
-    """Code of a model's own for its configuration or for itself is run where that is allowed, and never passed over.
+    """Refuse a model whose own code would not be run, and return whether it brings a class for `auto`.
 
-    Where Transformers knows its `model_type` it would load its own class in silence, which computes other scores.
+    If Transformers knows its `model_type` it would load its own class in silence, which computes other scores.
 
     Args:
         name_or_path: The model.
         config: Its configuration, as loaded.
         auto: The model's auto class, such as `AutoModelForSequenceClassification`.
-        trusted: Whether its code may run.
-
-    Returns:
-        Whether the model brings a class for `auto`.
+        trusted: Its code may run.
 
     Raises:
         ModelError: There is code that would not be run.
     """
+    import transformers
+
     named = getattr(config, "auto_map", None) or {}
     if not trusted and (auto in named or "AutoConfig" in named):
         raise ModelError(own_code_needed(name_or_path))
     check_its_class(name_or_path, "configuration", config, named.get("AutoConfig"))
-    others = {_class_name(one): other for other, one in named.items() if other.startswith("AutoModel")}
-    passed_over = [one for one in getattr(config, "architectures", None) or [] if one in others or _is_own(one, others)]
+    others = {_class_name(reference): other for other, reference in named.items() if other.startswith("AutoModel")}
+    # A class that Transformers has not, of a model that brings code for other auto classes, is the model's own too.
+    passed_over = [
+        name
+        for name in getattr(config, "architectures", None) or []
+        if name in others or (others and not hasattr(transformers, name))
+    ]
     if passed_over and auto not in named:
         named_for = f"{others[passed_over[0]]} alone" if passed_over[0] in others else "no auto class"
         raise ModelError(
@@ -75,26 +78,16 @@ def refuse_passed_over(name_or_path: str, config: object, auto: str, trusted: bo
     return auto in named
 
 
-def _is_own(architecture: str, others: Mapping[str, str]) -> bool:
-    """Whether a model that brings code for other auto classes is of a class that Transformers has not."""
-    import transformers
-
-    return bool(others) and not hasattr(transformers, architecture)
-
-
 def check_its_class(name_or_path: str, part: str, loaded: object, named: object) -> None:
-    """The loaded class must be the one that the model's files name.
+    """Raise ModelError if the class of a loaded part is not the one that the model's files name.
 
     Args:
         name_or_path: The model.
         part: In words, such as `tokenizer`.
-        loaded: What was loaded.
-        named: The entry of `auto_map`, such as `file.Class`, `owner/name--file.Class` or a list of them; None where there is none.
-
-    Raises:
-        ModelError: It is another one.
+        loaded: The configuration or tokenizer.
+        named: The entry of `auto_map`, such as `file.Class`, `owner/name--file.Class` or a list of them; None if there is none.
     """
-    names = [_class_name(one) for one in (named if isinstance(named, list | tuple) else [named]) if one]
+    names = [_class_name(entry) for entry in (named if isinstance(named, list | tuple) else [named]) if entry]
     if names and type(loaded).__name__ not in names:
         raise ModelError(
             f"{name_or_path}: its {part} is of a class of its own ({names[0]}), but Transformers loaded its own class "
@@ -107,13 +100,7 @@ def _class_name(reference: object) -> str:
 
 
 def why_not_loadable(name_or_path: str, what: str, error: Exception) -> str:
-    """What an error of Transformers means for the user.
-
-    Args:
-        name_or_path: The model.
-        what: What it was to be loaded as, such as `a sequence classifier`.
-        error: As raised.
-    """
+    """An error of Transformers in words for the user; `what` it was to be loaded as, such as `a sequence classifier`."""
     text = str(error)
     if "trust_remote_code" in text:
         return own_code_needed(name_or_path)
@@ -123,5 +110,5 @@ def why_not_loadable(name_or_path: str, what: str, error: Exception) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """What an error says, short enough for a message."""
+    """The first line of an error, short enough for a message."""
     return (str(error) or type(error).__name__).splitlines()[0][:300]

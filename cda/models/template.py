@@ -1,14 +1,14 @@
-"""Segment ids of text pairs: BERT's kin tell the prompt from the response by a second embedding, where they learned it.
+"""The one way from prompt and response to token ids: chat template, text pair or plain text.
 
-A tokenizer whose `model_input_names` hold `token_type_ids` gives them with every pair, so a model trained on its output
-knows them; one without was trained on none. They follow from the token ids (all that comes after the first separator), so
-they are added where the model looks them up: scores and training then agree, through wrappers that pass token ids alone.
+Segment ids of text pairs: models like BERT tell the prompt from the response by a second embedding, if they learned it. A
+tokenizer whose `model_input_names` hold `token_type_ids` gives them with every pair, so a model trained on its output knows
+them; one without was trained on none. They follow from the token ids (all that comes after the first separator), so they are
+added where the model looks them up: scores and training then agree, through wrappers that pass token ids alone.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal
@@ -19,12 +19,12 @@ from cda.records import Prompt, prompt_text
 
 
 def wants_segments(tokenizer: Any, config: Any) -> bool:
-    """Whether a model tells the two texts of a pair apart, and its tokenizer says so."""
+    """True if a model tells the two texts of a pair apart, and its tokenizer says so."""
     return (getattr(config, "type_vocab_size", None) or 0) > 1 and "token_type_ids" in tokenizer.model_input_names
 
 
 def add_segments(model: Any, separator: int) -> list[Any]:
-    """Have a model's embeddings look up segment 1 for what comes after the first separator, and 0 before.
+    """Have a model's embeddings look up segment 1 for all tokens after the first separator, and 0 before.
 
     Args:
         model: Changed in place, before anything wraps it.
@@ -106,17 +106,13 @@ class Template:
             ids.append(eos)
         return Encoded(ids[: self.max_length_tokens], len(ids) > self.max_length_tokens)
 
-    def encode_all(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> list[Encoded]:
-        """Encode many; see `encode`."""
-        return [self.encode(prompt, response) for prompt, response in zip(prompts, responses, strict=True)]
-
     def has_marks(self, prompt: Prompt, response: str) -> bool:
-        """Whether a text holds marks of the chat template, which are then broken up with a space."""
+        """True if a text holds marks of the chat template, which are then broken up with a space."""
         texts = (response, *(message.content for message in prompt))
         return self._marks is not None and any(self._marks.search(text) for text in texts)
 
     def messages(self, prompt: Prompt, response: str | None) -> list[dict[str, str]]:
-        """The conversation as the chat template gets it, without a response where there is none: no mark of a turn in it."""
+        """The conversation as the chat template gets it: no text in it holds a mark of a turn."""
         said = [(message.role, message.content) for message in prompt]
         said += [] if response is None else [("assistant", response)]
         marks = self._marks
@@ -162,7 +158,7 @@ def _form(tokenizer: Any) -> Form:
 
 
 def _marks(tokenizer: Any) -> re.Pattern[str] | None:
-    """Finds the tokenizer's special tokens and the turns that its template writes as text; None where there are none."""
+    """A pattern of the tokenizer's special tokens and of the turns that its template writes as text; None without any."""
     added = getattr(tokenizer, "added_tokens_decoder", {}).values()
     special = {*map(str, tokenizer.all_special_tokens), *(str(token) for token in added if token.special)}
     templates = tokenizer.chat_template
@@ -177,7 +173,8 @@ def _frame(tokenizer: Any) -> tuple[list[int], list[int], list[int]]:
     encoded = tokenizer("a", "a", return_special_tokens_mask=True, verbose=False)
     ids, special = list(encoded["input_ids"]), list(encoded["special_tokens_mask"])
     runs = [
-        (mark, [id_ for id_, _ in run]) for mark, run in groupby(zip(ids, special, strict=True), lambda one: one[1])
+        (mark, [token for token, _ in run])
+        for mark, run in groupby(zip(ids, special, strict=True), lambda token_and_mark: token_and_mark[1])
     ]
     if [mark for mark, _ in runs] != [1, 0, 1, 0, 1]:  # a tokenizer that marks no pairs
         return [tokenizer.cls_token_id], [tokenizer.sep_token_id], [tokenizer.sep_token_id]
@@ -200,7 +197,7 @@ def _pad_token_id(tokenizer: Any, of_model: int | None) -> int:
 
 
 def single_bos(ids: list[int], bos: int | None) -> list[int]:
-    """The ids with one BOS at most at their start."""
+    """The ids with at most one BOS at their start."""
     while bos is not None and len(ids) > 1 and ids[0] == bos and ids[1] == bos:
         ids = ids[1:]
     return ids

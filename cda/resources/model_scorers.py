@@ -19,10 +19,10 @@ from cda.recipe.scoring import policy_and_reference
 from cda.resources.sources import model_source, model_spec
 from cda.run import file_fingerprint, fingerprint
 from cda.scorers.cache import ScoreCache, scope_of
+from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.compared import Text
 from cda.scorers.engine import Scores, score_texts
 from cda.scorers.log_ratio import LogRatioScorer, Policy, adapter_off
-from cda.scorers.many import ManyTextsScorer
 from cda.scorers.protocols import OverLength
 from cda.scorers.steering import Steering, read_vector, steered
 from cda.training.dose import DosedModel
@@ -61,7 +61,7 @@ def classifier_scores(
     path = cache_file(loaded) if on_one_machine() else None
     with ScoreCache(path) if path else nullcontext() as cache:
         return score_texts(
-            ManyTextsScorer(
+            ClassifierScorer(
                 reward_model,
                 settings.batch_tokens,
                 label,

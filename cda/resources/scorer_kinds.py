@@ -35,7 +35,7 @@ from cda.results.facts import JudgeFacts, RewardModelFacts, Scorer
 from cda.run import fingerprint
 from cda.scorers.cache import ScoreCache
 from cda.scorers.compared import Compared, Comparison, Preferences, Text, compare_distinct, distinct_texts
-from cda.scorers.engine import Scores, one_reward_each, score_texts
+from cda.scorers.engine import Scores, joined, score_texts
 from cda.scorers.judge import LLMJudge
 from cda.scorers.own import OwnPairwise, OwnScorer, own_scorer
 from cda.scorers.protocols import TextScorer
@@ -189,7 +189,7 @@ class Classifier(NamedScorer):
         notes = self_check(reward_model) if self.loaded.recipe.score.self_check else []
         first, apart = launch.together, set(launch.together)
         sets = [list(first), [text for text in texts if text not in apart]] if first else [list(texts)]
-        scores = _joined(
+        scores = joined(
             [
                 classifier_scores(
                     reward_model,
@@ -370,16 +370,6 @@ def unfinished_scores(subject: Subject, loaded: LoadedRecipe) -> Path | None:
         return None
     folder = loaded.recipe.run_path
     return folder.parent / f".{folder.name}-{fingerprint([subject.label, subject.name])}.sqlite"
-
-
-def _joined(parts: Sequence[Scores]) -> Scores:
-    """Scores of several sets of texts as those of one."""
-    rewards = {name: reward for one in parts for name, reward in one.rewards.items()}
-    read = {name: cut for one in parts for name, cut in one.read.items()}
-    dropped = tuple(name for one in parts for name in one.dropped)
-    tokens = {name: read for one in parts for name, read in one.tokens.items()}
-    n_cached = sum(one.n_cached for one in parts)
-    return Scores(one_reward_each(rewards, tokens), read, dropped, n_cached, tokens)
 
 
 def verdict_facts(judge: LLMJudge | OwnPairwise, name: str, preferences: Preferences) -> JudgeFacts:

@@ -22,15 +22,15 @@ from cda.scorers.protocols import TextScore
 _TABLE = """CREATE TABLE IF NOT EXISTS scores (
     scope TEXT NOT NULL, text TEXT NOT NULL, reward REAL NOT NULL, read TEXT, tokens TEXT, PRIMARY KEY (scope, text)
 ) WITHOUT ROWID"""
-"""Not `rewards`, as versions before named theirs: it has no column for tokens, and older ones can go on with it."""
+"""Not `rewards`, the table of earlier versions: it has no column for tokens, and they can go on with it."""
 _ASKED_AT_ONCE = 5000
 _SCHEME = 3
 """Raised when the same settings come to mean another score."""
 _DECIDING = ("torch", "transformers", "tokenizers", "peft", "bitsandbytes")
 
 
-class Loaded(Protocol):
-    """A model as it was loaded, with the path from text to its tokens: a RewardModel, or a CausalModel."""
+class LoadedModel(Protocol):
+    """A RewardModel or a CausalModel."""
 
     @property
     def model(self) -> Any: ...
@@ -41,35 +41,34 @@ class Loaded(Protocol):
 
 
 def scope_of(
-    reward_model: Loaded,
+    loaded: LoadedModel,
     adapter: Path | None = None,
     dose: float = 1.0,
     extra: Mapping[str, Any] | None = None,
 ) -> str:
     """Name of everything but the text that decides a reward: model and adapter content, precision, template, truncation.
 
-    Batches are no part of it; `score_texts` adds them where a score depends on them.
+    Batches are no part of it; `score_texts` adds them if a score depends on them.
 
     Args:
-        reward_model: As loaded.
+        loaded: The model.
         adapter: Folder it was loaded with.
-        dose: At which the adapter is applied.
-        extra: What else changes its scores, as a direction that is taken out of its states; JSON.
+        dose: Dose at which the adapter is applied.
+        extra: Other causes of another score, such as a direction that is removed from its states; JSON.
 
     Raises:
         ModelError: A hub model whose commit is unknown: the same name may hold other weights tomorrow.
         DataError: A folder cannot be read.
     """
-    spec, template = reward_model.spec, reward_model.template
+    spec, template = loaded.spec, loaded.template
     tokenizer = template.tokenizer
     return fingerprint(
         {
             "scheme": _SCHEME,
-            "model": _content(reward_model),
-            "own code": spec.trust_remote_code
-            and _own_code(reward_model),  # the same files may be another class with it
+            "model": _content(spec),
+            "own code": spec.trust_remote_code and _own_code(loaded),  # the same files may be another class with it
             "adapter": None if adapter is None else [file_fingerprint(adapter), dose],
-            "precision": [spec.precision, str(reward_model.model.dtype), reward_model.model.device.type],
+            "precision": [spec.precision, str(loaded.model.dtype), loaded.model.device.type],
             "template": [
                 template.form,
                 template.segments,
@@ -90,12 +89,11 @@ class ScoreCache:
 
     Holds hashes and numbers, no text. A file that cannot be read is moved aside as `.corrupt-N`.
 
-    Args:
-        path: Made with its folder where it is not there.
-        say: Told where a file was moved aside.
+    RunError if it cannot be opened, read or written.
 
-    Raises:
-        RunError: Cannot be opened.
+    Args:
+        path: Made with its folder if it is missing.
+        say: Called with a message if a file was moved aside.
     """
 
     def __init__(self, path: Path | str, say: Callable[[str], None] | None = None) -> None:
@@ -131,43 +129,35 @@ class ScoreCache:
         return True
 
     def lookup(self, scope: str, text_ids: Sequence[str]) -> dict[str, TextScore]:
-        """The scores that are there, by `text_id`.
-
-        Raises:
-            RunError: The file cannot be read.
-        """
-        found: dict[str, TextScore] = {}
+        """The kept scores by `text_id`."""
+        scores: dict[str, TextScore] = {}
         for start in range(0, len(text_ids), _ASKED_AT_ONCE):
             asked = text_ids[start : start + _ASKED_AT_ONCE]
             marks = ",".join("?" * len(asked))
             query = f"SELECT text, reward, read, tokens FROM scores WHERE scope = ? AND text IN ({marks})"
             with self._file.explained(), self._lock:
                 rows = self._connection.execute(query, [scope, *asked]).fetchall()
-            found |= {text: TextScore(*score) for text, *score in rows}
-        return found
+            scores |= {text: TextScore(*score) for text, *score in rows}
+        return scores
 
     def keep(self, scope: str, scores: Iterable[tuple[str, TextScore]]) -> None:
-        """Write scores by `text_id`; when it returns, no kill can take them back. Texts without a reward are not kept.
-
-        Raises:
-            RunError: Cannot be written.
-        """
-        rows = [(scope, text, one.reward, one.read, one.tokens) for text, one in scores if one.reward is not None]
+        """Write scores by `text_id`; when it returns, no kill can take them back. Texts without a reward are not kept."""
+        rows = [
+            (scope, text, score.reward, score.read, score.tokens) for text, score in scores if score.reward is not None
+        ]
         with self._file.explained(), self._lock, transaction(self._connection):
             # Another process may have scored the same meanwhile: the first score stays.
             self._connection.executemany("INSERT OR IGNORE INTO scores VALUES (?, ?, ?, ?, ?)", rows)
 
     def close(self) -> None:
-        """Close the file."""
         with self._lock:
             self._connection.close()
 
 
-def _content(reward_model: Loaded) -> str:
+def _content(spec: ModelSpec) -> str:
     """Fingerprint of a model folder; name and commit of a model from a hub."""
     from transformers.utils.hub import cached_file, extract_commit_hash
 
-    spec = reward_model.spec
     path = Path(spec.name_or_path)
     if path.is_dir():
         return file_fingerprint(path)
@@ -183,12 +173,12 @@ def _content(reward_model: Loaded) -> str:
     return f"{spec.name_or_path}@{commit}"
 
 
-def _own_code(reward_model: Loaded) -> str | bool:
-    """Fingerprint of the code that the model brought along, which may be another repository's; True where none was run."""
-    model = reward_model.model.get_base_model() if hasattr(reward_model.model, "get_base_model") else reward_model.model
-    run = {type(one).__module__ for one in (model, model.config, reward_model.template.tokenizer)}
-    files = {Path(str(sys.modules[name].__file__)) for name in run if name.startswith("transformers_modules.")}
-    code = {
-        file.name: file_fingerprint(file) for folder in {one.parent for one in files} for file in folder.glob("*.py")
+def _own_code(loaded: LoadedModel) -> str | bool:
+    """Fingerprint of the code that the model brought along, which may be another repository's; True if none was run."""
+    model = loaded.model.get_base_model() if hasattr(loaded.model, "get_base_model") else loaded.model
+    modules = {type(part).__module__ for part in (model, model.config, loaded.template.tokenizer)}
+    folders = {
+        Path(str(sys.modules[name].__file__)).parent for name in modules if name.startswith("transformers_modules.")
     }
+    code = {file.name: file_fingerprint(file) for folder in folders for file in folder.glob("*.py")}
     return fingerprint(code) if code else True

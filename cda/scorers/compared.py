@@ -1,4 +1,4 @@
-"""Scores each distinct (prompt, response) once, however often it is asked for."""
+"""Margins of comparisons that were scored beforehand, by rewards or by preferences."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from cda.stats.people import panel_margins
 
 Text = tuple[Prompt, str]
 """A prompt with its response."""
+Comparison = tuple[Prompt, str, str]
+"""A prompt with two responses."""
 
 
 def text_id(prompt: Prompt, response: str) -> str:
@@ -23,11 +25,8 @@ def text_id(prompt: Prompt, response: str) -> str:
 
 
 def distinct_texts(texts: Iterable[Text]) -> dict[str, Text]:
-    """Every distinct text by its `text_id`, in the order of their first appearance."""
+    """Every distinct text by its `text_id`, in order of first appearance."""
     return {text_id(prompt, response): (prompt, response) for prompt, response in texts}
-
-
-Comparison = tuple[Prompt, str, str]
 
 
 class Compared(Protocol):
@@ -39,7 +38,7 @@ class Compared(Protocol):
         ...
 
     def margins(self, comparisons: Sequence[Comparison]) -> FloatArray:
-        """Of the first text over the second, shape (n,); NaN where there is none."""
+        """Margins of the first text over the second, shape (n,); NaN if there is none."""
         ...
 
 
@@ -49,10 +48,10 @@ class Rewards:
 
     Attributes:
         by_text: Reward of every text.
-        same_input: `text_id` to a name of what the model really read, for texts that were cut: two that differ after the
+        same_input: `text_id` of each text that was cut, to a name of what the model read of it: texts that differ after the
             cut only are the same to it.
-        unit: Of the rewards.
-        tokens: `text_id` to a name of all that the model read, where that is known: texts of the same name are a tie.
+        unit: Unit of the rewards.
+        tokens: `text_id` to a name of all that the model read, if that is known: texts of the same name are a tie.
     """
 
     by_text: Mapping[str, float]
@@ -61,8 +60,8 @@ class Rewards:
     tokens: Mapping[str, str] = field(default_factory=dict)
 
     def margins(self, comparisons: Sequence[Comparison]) -> FloatArray:
-        """reward(first) − reward(second); 0 where both are the same token ids, NaN where cutting left both sides the same."""
-        return np.array([self._margin(*one) for one in comparisons])
+        """reward(first) − reward(second); 0 if both are the same token ids, NaN if cutting left both sides the same."""
+        return np.array([self._margin(*comparison) for comparison in comparisons])
 
     def _margin(self, prompt: Prompt, first: str, second: str) -> float:
         names = [text_id(prompt, text) for text in (first, second)]
@@ -86,7 +85,7 @@ class Preferences:
     Attributes:
         by_comparison: Preference of every comparison.
         unit: Always `preference`.
-        judges: Of a panel, what each judge said by itself; empty for one judge.
+        judges: Preferences of each judge of a panel; empty for one judge.
     """
 
     by_comparison: Mapping[str, float]
@@ -95,7 +94,9 @@ class Preferences:
 
     def margins(self, comparisons: Sequence[Comparison]) -> FloatArray:
         """Preference for the first, −1 to 1."""
-        return np.array([self.by_comparison[comparison_id(*one)] for one in comparisons], dtype=np.float64)
+        return np.array(
+            [self.by_comparison[comparison_id(*comparison)] for comparison in comparisons], dtype=np.float64
+        )
 
 
 def as_panel(judges: Mapping[str, Preferences]) -> Preferences:
@@ -116,7 +117,7 @@ def comparison_id(prompt: Prompt, first: str, second: str) -> str:
 
 def compare_distinct(scorer: PairwiseScorer, comparisons: Sequence[Comparison]) -> Preferences:
     """Preference of every distinct comparison, each asked for once."""
-    distinct = {comparison_id(*one): one for one in comparisons}
-    prompts, first, second = ([one[at] for one in distinct.values()] for at in range(3))
-    found = scorer.margin(prompts, first, second)  # type: ignore[arg-type]
-    return Preferences(dict(zip(distinct, map(float, found), strict=True)))
+    distinct = {comparison_id(*comparison): comparison for comparison in comparisons}
+    prompts, first, second = ([comparison[at] for comparison in distinct.values()] for at in range(3))
+    preferences = scorer.margin(prompts, first, second)  # type: ignore[arg-type]
+    return Preferences(dict(zip(distinct, map(float, preferences), strict=True)))

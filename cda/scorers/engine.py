@@ -11,27 +11,26 @@ from pathlib import Path
 from cda.launch import rank, world_size
 from cda.records import Prompt
 from cda.run import fingerprint
+from cda.scorers.batching import characters
 from cda.scorers.cache import ScoreCache
-from cda.scorers.classifier import characters, not_finite
 from cda.scorers.compared import Rewards, Text, distinct_texts, text_id
-from cda.scorers.protocols import TextScore, TextScorer
+from cda.scorers.protocols import TextScore, TextScorer, not_finite
 from cda.scorers.workers import Exchange, dealt
 
-_Found = tuple[str, TextScore, bool]
-"""`text_id`, what it scored, and whether that was known before."""
+_NamedScore = tuple[str, TextScore, bool]
+"""`text_id`, its score, and whether that was known before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """What the texts scored.
+    """Scores of texts, and how they came about.
 
     Attributes:
         rewards: `text_id` to reward, in the order in which the texts were first given.
         read: `text_id` of each scored text that was cut, to a name of what was left of it.
-        dropped: `text_id` of each text that was too long, where these are dropped or nothing of the response would be left.
+        dropped: `text_id` of each text that was too long, if these are dropped or nothing of the response would be left.
         n_cached: Texts whose reward was found in the cache, here or by the other processes of the launch.
-        tokens: `text_id` to a name of all that the model read, where the scorer knows. Texts of the same name have one
-            reward.
+        tokens: `text_id` to a name of all that the model read, if the scorer knows. Texts of the same name have one reward.
     """
 
     rewards: Mapping[str, float]
@@ -53,22 +52,38 @@ class Scores:
     @property
     def n_alike(self) -> int:
         """Texts that the model reads whole, and as the same tokens as one that was given before."""
-        whole = [read for name, read in self.tokens.items() if name not in self.read]
+        whole = [tokens for name, tokens in self.tokens.items() if name not in self.read]
         return len(whole) - len(set(whole))
 
     def times(self, factor: float) -> Scores:
-        """The same in another unit, which is so many times finer."""
+        """The same in another unit."""
         return replace(self, rewards={name: factor * reward for name, reward in self.rewards.items()})
 
     def compared(self) -> Rewards:
-        """For margins: a text that was left out has none, and is counted wherever margins are."""
+        """The rewards for margins: a text that was left out has none, and is counted wherever margins are."""
         rewards = dict(self.rewards) | dict.fromkeys(self.dropped, math.nan)
         return Rewards(rewards, self.read, tokens=self.tokens)
 
     def of(self, prompt: Prompt, response: str) -> float | None:
-        """Reward of one text; None where it was dropped. KeyError where it was not among the texts."""
+        """Reward of one text; None if it was dropped, KeyError if it was not among the texts."""
         name = text_id(prompt, response)
         return self.rewards[name] if name not in self.dropped else None
+
+
+def joined(parts: Iterable[Scores]) -> Scores:
+    """Scores of several sets of texts as those of one; texts of the same tokens get the first one's reward."""
+    rewards: dict[str, float] = {}
+    read: dict[str, str] = {}
+    tokens: dict[str, str] = {}
+    dropped: tuple[str, ...] = ()
+    n_cached = 0
+    for part in parts:
+        rewards |= part.rewards
+        read |= part.read
+        tokens |= part.tokens
+        dropped += part.dropped
+        n_cached += part.n_cached
+    return Scores(_one_reward_each(rewards, tokens), read, dropped, n_cached, tokens)
 
 
 def score_texts(
@@ -84,12 +99,12 @@ def score_texts(
     Beyond the texts and a reward for each, memory does not grow with their number.
 
     Args:
-        scorer: What scores, and what it does with texts that are too long.
+        scorer: Scores, and decides on texts that are too long.
         texts: Prompt and response; repeats are allowed.
-        cache: Keeps each batch before the next one is scored, and is asked first.
+        cache: Keeps each batch before the next one is scored, and is looked up first.
         scope: Name of everything else that decides a reward (`scope_of`); needed with `cache` and with `launched`.
-        launched: Folder in which all processes of this launch hand each other what they found, so that each scores its
-            share and returns the whole. None: this process scores everything, as it does where it is the only one.
+        launched: Folder in which all processes of this launch share their scores, so that each scores its share and returns
+            the whole. None: this process scores everything, as it does if it is the only one.
 
     Raises:
         ModelError: A reward is NaN or infinite (the others are in the cache then), a worker failed, or texts are too long.
@@ -100,93 +115,85 @@ def score_texts(
     distinct = distinct_texts(texts)
     if scorer.over_length == "refuse":
         scorer.refuse_long(list(distinct.values()))
-    work = _Work(scorer, cache, scope or "")
     if launched is None or world_size() == 1:
-        return _whole(distinct, work.done(distinct))
+        return _in_order(distinct, _scored(scorer, distinct, cache, scope or ""))
     names = list(distinct)
     # By their lengths and not by what the cache lacks: that may change between the looks of two processes.
     share = dealt([characters(*text) for text in distinct.values()], world_size())[rank()]
     own = {names[row]: distinct[names[row]] for row in share}
     rows = Exchange(launched, fingerprint([scope, scorer.over_length, names])).gathered(
         lambda: (
-            {"text": name, "reward": one.reward, "read": one.read, "tokens": one.tokens, "known": known}
-            for name, one, known in work.done(own)
+            {"text": name, "reward": score.reward, "read": score.read, "tokens": score.tokens, "known": known}
+            for name, score, known in _scored(scorer, own, cache, scope or "")
         )
     )
-    return _whole(
+    return _in_order(
         distinct, ((row["text"], TextScore(row["reward"], row["read"], row["tokens"]), row["known"]) for row in rows)
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """How texts are scored: see `score_texts`."""
+def _scored(
+    scorer: TextScorer, texts: Mapping[str, Text], cache: ScoreCache | None, scope: str
+) -> Iterator[_NamedScore]:
+    """Every text: first the known ones, then the others as they are scored and kept.
 
-    scorer: TextScorer
-    cache: ScoreCache | None
-    scope: str
-
-    def done(self, texts: Mapping[str, Text]) -> Iterator[_Found]:
-        """Every text: first the known ones, then the others as they are scored and kept.
-
-        Below fp32 a score moves with the texts it shares a batch with. There only scores of the same set of texts are
-        taken from the cache, and what is left is scored in the batches of the whole set: a run that was killed ends with
-        the scores of one that was not. For the same reason the size of the batches counts there; in fp32 it counts where
-        each text is scored alone, which is what a model needs whose scores depend on padding.
-        """
-        batch_tokens, drops = self.scorer.batch_tokens, self.scorer.over_length == "drop"
-        whole_set = self.scorer.precision not in (None, "fp32")
-        company: list[object] = []
-        if batch_tokens is not None and (whole_set or batch_tokens == 1):
-            company.append(f"batches of {batch_tokens}")
-        if whole_set:
-            company.append(list(texts))
-        scope = fingerprint([self.scope, *company]) if company else self.scope
-        known = self.cache.lookup(scope, list(texts)) if self.cache is not None else {}
-        for name, one in known.items():
-            yield name, TextScore(None) if drops and one.read is not None else one, True
-        left = list(texts) if whole_set else [name for name in texts if name not in known]
-        skip = frozenset(row for row, name in enumerate(left) if name in known)
-        if len(skip) == len(left):
-            return
-        broken: list[str] = []
-        prompts, responses = [texts[name][0] for name in left], [texts[name][1] for name in left]
-        by_tokens = {one.tokens: one.reward for one in known.values() if one.tokens and one.reward is not None}
-        computed = self.scorer.in_batches(prompts, responses, skip=skip, known=by_tokens)
-        with contextlib.closing(computed):
-            for finished in computed:
-                named = [(left[row], one) for row, one in finished if row not in skip]
-                broken += [name for name, one in named if one.reward is not None and not math.isfinite(one.reward)]
-                whole = [(name, one) for name, one in named if one.reward is None or math.isfinite(one.reward)]
-                if self.cache is not None:
-                    self.cache.keep(scope, whole)
-                yield from ((name, one, False) for name, one in whole)
-        if broken:
-            first = f"response {texts[broken[0]][1][:60]!r}"
-            raise not_finite(self.scorer.name, len(broken), len(left) - len(skip), first)
+    Below fp32 a score moves with the texts it shares a batch with. There only scores of the same set of texts are
+    taken from the cache, and what is left is scored in the batches of the whole set: a run that was killed ends with
+    the scores of one that was not. For the same reason the size of the batches counts there; in fp32 it counts if
+    each text is scored alone, which is what a model needs whose scores depend on padding.
+    """
+    batch_tokens, drops = scorer.batch_tokens, scorer.over_length == "drop"
+    whole_set = scorer.precision not in (None, "fp32")
+    company: list[object] = []
+    if batch_tokens is not None and (whole_set or batch_tokens == 1):
+        company.append(f"batches of {batch_tokens}")
+    if whole_set:
+        company.append(list(texts))
+    scope = fingerprint([scope, *company]) if company else scope
+    known = cache.lookup(scope, list(texts)) if cache is not None else {}
+    for name, score in known.items():
+        yield name, TextScore(None) if drops and score.read is not None else score, True
+    left = list(texts) if whole_set else [name for name in texts if name not in known]
+    skip = frozenset(row for row, name in enumerate(left) if name in known)
+    if len(skip) == len(left):
+        return
+    broken: list[str] = []
+    prompts, responses = [texts[name][0] for name in left], [texts[name][1] for name in left]
+    by_tokens = {score.tokens: score.reward for score in known.values() if score.tokens and score.reward is not None}
+    with contextlib.closing(scorer.in_batches(prompts, responses, skip=skip, known=by_tokens)) as computed:
+        for finished in computed:
+            whole: list[tuple[str, TextScore]] = []
+            for row, score in finished:
+                if row in skip:
+                    continue
+                if score.reward is None or math.isfinite(score.reward):
+                    whole.append((left[row], score))
+                else:
+                    broken.append(left[row])
+            if cache is not None:
+                cache.keep(scope, whole)
+            yield from ((name, score, False) for name, score in whole)
+    if broken:
+        first = f"response {texts[broken[0]][1][:60]!r}"
+        raise not_finite(scorer.name, len(broken), len(left) - len(skip), first)
 
 
-def _whole(distinct: Mapping[str, Text], found: Iterable[_Found]) -> Scores:
-    """All that was found, in the order of the texts."""
+def _in_order(distinct: Mapping[str, Text], scored: Iterable[_NamedScore]) -> Scores:
+    """All scores, in the order of the texts."""
     by_name: dict[str, TextScore] = {}
     n_cached = 0
-    for name, one, known in found:
-        by_name[name] = one
+    for name, score, known in scored:
+        by_name[name] = score
         n_cached += known
     rewards = {name: reward for name in distinct if (reward := by_name[name].reward) is not None}
     read = {name: cut for name in rewards if (cut := by_name[name].read) is not None}
     tokens = {name: seen for name in rewards if (seen := by_name[name].tokens) is not None}
     dropped = tuple(name for name in distinct if name not in rewards)
-    return Scores(one_reward_each(rewards, tokens), read, dropped, n_cached, tokens)
+    return Scores(_one_reward_each(rewards, tokens), read, dropped, n_cached, tokens)
 
 
-def one_reward_each(rewards: Mapping[str, float], tokens: Mapping[str, str]) -> dict[str, float]:
-    """The rewards, the first one for all texts that are the same to the model: processes and runs score in other batches.
-
-    Args:
-        rewards: By `text_id`.
-        tokens: `text_id` to a name of what the model read.
-    """
+def _one_reward_each(rewards: Mapping[str, float], tokens: Mapping[str, str]) -> dict[str, float]:
+    """The first reward for all texts that are the same to the model: processes and runs score in other batches."""
     first: dict[str, float] = {}
     return {
         name: first.setdefault(tokens[name], reward) if name in tokens else reward for name, reward in rewards.items()

@@ -1,10 +1,10 @@
-"""log π(response | prompt) of a causal language model, batch by batch, in bounded memory."""
+"""Rewards by causal language models: β · (log π(response | prompt) − log π₀(response | prompt)), in bounded memory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,8 +13,7 @@ from cda.arrays import FloatArray
 from cda.errors import ModelError
 from cda.models.causal import CausalModel, ResponseSpan, response_spans, span_notes
 from cda.records import Prompt, content_id
-from cda.scorers.classifier import SameTokens, batch_budget, batches, characters, not_finite
-from cda.scorers.progress import TextBar
+from cda.scorers.batching import SameTokens, TextBar, batch_budget, batches, characters
 from cda.scorers.protocols import Finished, TextScore, TextScorer
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def log_probabilities(
     causal: CausalModel,
     spans: Sequence[ResponseSpan],
     batch_tokens: int | None = None,
-    told: Callable[[Sequence[int]], object] = lambda _: None,
+    done: Callable[[Sequence[int]], object] = lambda _: None,
 ) -> FloatArray:
     """log π(response | prompt) of each text, summed over the response's tokens.
 
@@ -37,10 +36,10 @@ def log_probabilities(
     their log-sum-exp in fp32 and the sums in fp64.
 
     Args:
-        causal: Model, in the state in which it is asked.
+        causal: Model, in its present state.
         spans: Texts, as `response_spans` gives them.
         batch_tokens: Padded tokens in a batch at most; None for 1,024 on a CPU, else 4,096.
-        told: Called with the rows of each batch that is done.
+        done: Called with the rows of each finished batch.
 
     Returns:
         Natural logarithms, shape (n,), at most 0; NaN and infinity are handed on as they are.
@@ -51,13 +50,13 @@ def log_probabilities(
     import torch
 
     _check_token_ids(causal, spans)
-    found = np.full(len(spans), np.nan)
+    sums = np.full(len(spans), np.nan)
     budget = batch_budget(batch_tokens, causal.model.device.type, _ELSEWHERE_TOKENS)
     with torch.inference_mode():
         for rows in batches([span.encoded for span in spans], budget):
-            found[rows] = _summed(causal.model, [spans[row] for row in rows])
-            told(rows)
-    return found
+            sums[rows] = _summed(causal.model, [spans[row] for row in rows])
+            done(rows)
+    return sums
 
 
 def _summed(model: Any, spans: Sequence[ResponseSpan]) -> FloatArray:
@@ -116,7 +115,7 @@ def _check_token_ids(causal: CausalModel, spans: Sequence[ResponseSpan]) -> None
 
 
 _CHUNK = 256
-"""Texts whose scores come together: what a kill may lose."""
+"""Texts whose scores come together, and may be lost by a kill."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +163,9 @@ class LogRatioScorer(TextScorer):
         reference: π₀; None for π₀ = 1, plain log-probability, which favours short responses where it is summed.
         beta: β; DPO's default is 0.1. It sets the unit of the reward and changes no sign and no rank.
         per_token: Divide by the response's number of tokens.
-        batch_tokens: Padded tokens in a batch at most; None for 1,024 on a CPU, else 4,096. The largest array is (response tokens of a batch, vocabulary),
-            in the model's precision: 4096 tokens of 128,000 words take 1 GiB in bf16.
-        label: Shown beside the progress bar; None for no bar.
+        batch_tokens: As in `log_probabilities`. The largest array is (response tokens of a batch, vocabulary), in the model's
+            precision: 4,096 tokens of 128,000 words take 1 GiB in bf16.
+        label: Shown next to the progress bar; None for no bar.
 
     Raises:
         ModelError: β is not a positive number, or policy and reference cannot read the same tokens.
@@ -178,12 +177,6 @@ class LogRatioScorer(TextScorer):
     per_token: bool = False
     batch_tokens: int | None = None
     label: str | None = None
-    n_truncated: int = field(default=0, init=False)
-    """How many of the texts scored last were cut at max_length_tokens."""
-    n_too_long: int = field(default=0, init=False)
-    """How many of them have no reward, since the prompt alone fills max_length_tokens."""
-    read: list[str | None] = field(default_factory=list, init=False)
-    """Of each text scored last: a name of the tokens that were left of it, where it was cut."""
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.beta) and self.beta > 0):
@@ -193,17 +186,15 @@ class LogRatioScorer(TextScorer):
 
     @property
     def name(self) -> str:
-        """Policy against reference."""
         return f"{self.policy.name} against {self.reference.name}" if self.reference else self.policy.name
 
     @property
     def precision(self) -> str:
-        """Of the policy's weights."""
         return self.policy.causal.spec.precision
 
     @property
     def unit(self) -> str:
-        """What a reward is, for reports; with no reference it is named a log-probability."""
+        """Unit of a reward, for reports; without a reference it is named a log-probability."""
         what = "log-ratio" if self.reference else "log-probability"
         return f"{self.beta:g} × {what} ({'mean per token' if self.per_token else 'sum over tokens'}, nats)"
 
@@ -223,24 +214,6 @@ class LogRatioScorer(TextScorer):
             )
         return notes
 
-    def score(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> FloatArray:
-        """Rewards, shape (n,); positive: the policy makes the response likelier than the reference does.
-
-        NaN where the prompt alone fills max_length_tokens; such texts are counted in `n_too_long`.
-
-        Raises:
-            ModelError: A log-probability is NaN or infinite, or the chat template does not show where responses begin.
-        """
-        found = dict(one for finished in self.in_batches(prompts, responses) for one in finished)
-        scored = [found[row] for row in range(len(prompts))]
-        self.read = [one.read for one in scored]
-        self.n_truncated = sum(name is not None for name in self.read)
-        self.n_too_long = sum(one.reward is None for one in scored)
-        broken = [row for row, one in enumerate(scored) if one.reward is not None and not np.isfinite(one.reward)]
-        if broken:
-            raise not_finite(self.name, len(broken), len(scored), f"text {broken[0]}")
-        return np.array([np.nan if one.reward is None else one.reward for one in scored])
-
     def in_batches(
         self,
         prompts: Sequence[Prompt],
@@ -248,17 +221,9 @@ class LogRatioScorer(TextScorer):
         skip: frozenset[int] = frozenset(),
         known: Mapping[str, float] | None = None,
     ) -> Generator[Finished, None, None]:
-        """Rewards as they come, some hundred texts at a time; NaN and infinity are handed on as they are.
+        """Rewards some hundred texts at a time; positive: the policy makes the response likelier than the reference does.
 
-        Args:
-            prompts: Length n.
-            responses: Length n.
-            skip: Rows that are known. A group of nothing else is left out; the others keep all of their texts, so that
-                nobody's batch-mates change.
-            known: Log-ratios by `TextScore.tokens`, of texts scored before.
-
-        Yields:
-            Row and score of every text of a group; without a reward where the prompt alone fills max_length_tokens.
+        NaN and infinity are handed on as they are; there is no reward if the prompt alone fills max_length_tokens.
 
         Raises:
             ModelError: The chat template does not show where responses begin, or the tokenizer is another model's.
@@ -267,16 +232,17 @@ class LogRatioScorer(TextScorer):
         asked = [rows for rows in groups if not skip.issuperset(rows)]
         same = SameTokens(skip, known or {})
         left = frozenset(row for rows in asked for row in rows)
-        n, n_policies = len(prompts), len(self._policies)
+        n, n_policies = len(prompts), 1 if self.reference is None else 2
         done = frozenset(row for row in range(n * n_policies) if row % n not in left)
         sizes = [characters(*text) for text in zip(prompts, responses, strict=True)]
-        with TextBar(sizes * n_policies, done, self._shown) as bar:
+        label = f"{self.label} (policy and reference)" if self.label and self.reference else self.label
+        with TextBar(sizes * n_policies, done, label) as bar:
 
-            def told(policy: int, rows: Sequence[int]) -> None:
+            def scored(policy: int, rows: Sequence[int]) -> None:
                 bar.scored([policy * n + row for row in rows])
 
             for rows in asked:
-                yield self._group(rows, [prompts[row] for row in rows], [responses[row] for row in rows], same, told)
+                yield self._group(rows, [prompts[row] for row in rows], [responses[row] for row in rows], same, scored)
 
     def _group(
         self,
@@ -284,47 +250,36 @@ class LogRatioScorer(TextScorer):
         prompts: Sequence[Prompt],
         responses: Sequence[str],
         same: SameTokens,
-        told: Callable[[int, list[int]], None],
-    ) -> list[tuple[int, TextScore]]:
-        spans = response_spans(self.policy.causal.template, prompts, responses)
-        whole = {
+        done: Callable[[int, list[int]], None],
+    ) -> Finished:
+        spans = dict(zip(rows, response_spans(self.policy.causal.template, prompts, responses), strict=True))
+        computed = {
             row: span
-            for row, span in zip(rows, spans, strict=True)
-            if span is not None and same.is_first(row, _name_of(span), span.encoded.truncated)
+            for row, span in spans.items()
+            # The same tokens with the response beginning elsewhere have another probability.
+            if span is not None
+            and same.is_first(row, content_id("read", span.encoded.ids, span.start), span.encoded.truncated)
         }
-        kept, left = list(whole), list(whole.values())
-        for number in range(len(self._policies)):
-            told(number, [row for row in rows if row not in whole])
-        log_ratio = self._log_probabilities(self.policy, left, lambda done: told(0, [kept[at] for at in done]))
+        kept = list(computed)
+
+        def log_probability(number: int, policy: Policy) -> FloatArray:
+            done(number, [row for row in rows if row not in computed])
+            with policy.state():
+                return log_probabilities(
+                    policy.causal,
+                    list(computed.values()),
+                    self.batch_tokens,
+                    lambda batch: done(number, [kept[at] for at in batch]),
+                )
+
+        log_ratio = log_probability(0, self.policy)
         if self.reference is not None:
-            of_reference = self._log_probabilities(
-                self.reference, left, lambda done: told(1, [kept[at] for at in done])
-            )
-            log_ratio = log_ratio - of_reference
+            log_ratio = log_ratio - log_probability(1, self.reference)
         if self.per_token:
-            log_ratio = log_ratio / np.array([span.n_tokens for span in left], dtype=np.float64)
-        scored = same.finished(zip(whole, map(float, self.beta * log_ratio), strict=True))
-        too_long = [(row, TextScore(None)) for row, span in zip(rows, spans, strict=True) if span is None]
-        return sorted([*scored, *too_long], key=lambda one: one[0])
-
-    def _log_probabilities(
-        self, policy: Policy, spans: Sequence[ResponseSpan], told: Callable[[Sequence[int]], None]
-    ) -> FloatArray:
-        with policy.state():
-            return log_probabilities(policy.causal, spans, self.batch_tokens, told)
-
-    @property
-    def _policies(self) -> list[Policy]:
-        return [self.policy] if self.reference is None else [self.policy, self.reference]
-
-    @property
-    def _shown(self) -> str | None:
-        return self.label if self.label is None or self.reference is None else f"{self.label} (policy and reference)"
-
-
-def _name_of(span: ResponseSpan) -> str:
-    """Of all that is read: the same tokens with the response beginning elsewhere have another probability."""
-    return content_id("read", span.encoded.ids, span.start)
+            log_ratio = log_ratio / np.array([span.n_tokens for span in computed.values()], dtype=np.float64)
+        scored = same.finished(zip(computed, map(float, self.beta * log_ratio), strict=True))
+        too_long = [(row, TextScore(None)) for row, span in spans.items() if span is None]
+        return sorted([*scored, *too_long], key=lambda row_and_score: row_and_score[0])
 
 
 def _check_same_tokens(policy: CausalModel, reference: CausalModel) -> None:

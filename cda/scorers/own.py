@@ -1,9 +1,9 @@
-"""A model and its tokenizer that are in memory already, as a scorer."""
+"""Scorers of the user: a model that is already in memory, or a function that rewards or compares."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,13 +12,13 @@ import numpy as np
 
 from cda.arrays import FloatArray
 from cda.errors import ModelError
-from cda.models.load import ModelSpec, RewardModel
-from cda.models.template import Template, add_segments, wants_segments
+from cda.models.load import ModelSpec, RewardModel, template_of
+from cda.models.template import add_segments
 from cda.records import Prompt
 from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.judge import BothOrders, of_both_orders
 from cda.scorers.own_code import OwnCode, code_in_memory, load_code
-from cda.scorers.protocols import StreamingScorer
+from cda.scorers.protocols import Finished, TextScorer, rewards_only
 
 
 @dataclass
@@ -29,18 +29,13 @@ class InMemoryModel(ClassifierScorer):
     """Nothing tells its weights from those of another object, so no two take each other's scores."""
 
     @property
-    def name(self) -> str:
-        """For artifacts."""
-        return self.reward_model.spec.name_or_path
-
-    @property
     def settings(self) -> Mapping[str, Any]:
-        """What decides its answers."""
+        """Settings that decide its answers."""
         return {"scorer": self.name, "in memory": self.mark}
 
     @property
     def how(self) -> str:
-        """How it scores, for reports."""
+        """Sentence for reports."""
         template, dtype = self.reward_model.template, self.reward_model.model.dtype
         return (
             f"Scored by {self.name} as it was in memory, in {str(dtype).removeprefix('torch.')}; {template.form}, at most "
@@ -50,16 +45,10 @@ class InMemoryModel(ClassifierScorer):
 
 @contextmanager
 def model_in_memory(model: Any, tokenizer: Any, name: str, max_length_tokens: int) -> Iterator[InMemoryModel]:
-    """Have a model score as one that is loaded from its folder does, and leave it as it was.
-
-    Args:
-        model: Sequence classifier with one label, on any device.
-        tokenizer: Its tokenizer.
-        name: For messages and reports.
-        max_length_tokens: Prompt and response together; longer texts are cut and counted.
+    """Have a sequence classifier, on any device, score as one that is loaded from its folder does; leave it as it was.
 
     Raises:
-        ModelError: It has several labels, or the tokenizer cannot be used.
+        ModelError: It has not exactly one label, or the tokenizer cannot be used.
     """
     config = getattr(model, "config", None)
     labels = getattr(config, "num_labels", None)
@@ -69,14 +58,12 @@ def model_in_memory(model: Any, tokenizer: Any, name: str, max_length_tokens: in
             "Transformers with num_labels=1. Anything else can be given as a function (prompts, responses) -> rewards"
         )
     text_config = config.get_text_config()
-    limits = [max_length_tokens, int(getattr(text_config, "max_position_embeddings", None) or max_length_tokens)]
-    limits.append(int(min(tokenizer.model_max_length, max_length_tokens)))
-    template = Template(tokenizer, min(limits), text_config.pad_token_id, wants_segments(tokenizer, text_config))
-    was_training, before = model.training, [(one, one.pad_token_id) for one in (config, text_config)]
+    template = template_of(tokenizer, text_config, max_length_tokens)
+    was_training, before = model.training, [(part, part.pad_token_id) for part in (config, text_config)]
     use_cache = getattr(text_config, "use_cache", None)
     hooks = add_segments(model, tokenizer.sep_token_id) if template.segments else []
-    for one, _ in before:
-        one.pad_token_id = template.pad_token_id  # sequence classifiers find the last real token by this id
+    for part, _ in before:
+        part.pad_token_id = template.pad_token_id  # sequence classifiers find the last real token by this id
     if use_cache is not None:
         text_config.use_cache = False
     model.eval()
@@ -86,70 +73,62 @@ def model_in_memory(model: Any, tokenizer: Any, name: str, max_length_tokens: in
     finally:
         for hook in hooks:
             hook.remove()
-        for one, pad in before:
-            one.pad_token_id = pad
+        for part, pad in before:
+            part.pad_token_id = pad
         if use_cache is not None:
             text_config.use_cache = use_cache
         model.train(was_training)
 
 
-Scored = tuple[list[int], FloatArray]
-"""Rows, and the number of each."""
-
-
 @dataclass
-class OwnPointwise(StreamingScorer):
-    """A scorer over a user's function.
-
-    Args:
-        code: The function.
-        batch_rows: Rows in a call.
-    """
+class OwnPointwise(TextScorer):
+    """A scorer over a user's function, which is called with `batch_rows` texts at a time."""
 
     code: OwnCode
     batch_rows: int = 256
 
     @property
     def name(self) -> str:
-        """For artifacts."""
         return self.code.name
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """What decides its answers."""
+        """Settings that decide its answers."""
         return self.code.settings
 
     @property
     def how(self) -> str:
-        """How it scores, for reports."""
+        """Sentence for reports."""
         return f"Scored by {self.name}"
 
-    def stream(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> Iterator[Scored]:
-        """Rows and their rewards, call by call, so that they can be kept before a later call fails.
-
-        Raises:
-            ModelError: The function fails, or a reward is NaN or infinite.
-        """
+    def in_batches(
+        self,
+        prompts: Sequence[Prompt],
+        responses: Sequence[str],
+        skip: frozenset[int] = frozenset(),  # noqa: ARG002
+        known: Mapping[str, float] | None = None,  # noqa: ARG002
+    ) -> Generator[Finished, None, None]:
+        """Scores call by call; ModelError if the function fails, or a reward is NaN or infinite."""
         for rows in _batches(len(prompts), self.batch_rows):
-            found = self.code.numbers(rows, prompts, responses)
-            broken = np.flatnonzero(~np.isfinite(found))
+            rewards = self.code.numbers(rows, prompts, responses)
+            broken = np.flatnonzero(~np.isfinite(rewards))
             if broken.size:
                 raise ModelError(
                     f"{self.name}: {broken.size} of {len(rows)} rewards are NaN or infinite (first: text "
                     f"{rows[broken[0]] + 1:,}); every text needs a reward"
                 )
-            yield list(rows), found
+            yield rewards_only(rows, rewards)
 
 
 @dataclass
 class OwnPairwise:
     """A PairwiseScorer over a user's function, which is asked in both orders as an LLM judge is.
 
-    Args:
+    Attributes:
         code: The function.
         batch_rows: Comparisons in a call; those in the other order are another call.
         both_orders: A comparison with a verdict in one order only has no margin; otherwise that order alone counts.
-        orders: What the two orders of the last comparisons came to; unread is where the function gave NaN.
+        orders: Counts of the last comparisons; unread where the function gave NaN.
         reasons: As those of an LLM judge; a function gives none.
     """
 
@@ -161,19 +140,15 @@ class OwnPairwise:
 
     @property
     def name(self) -> str:
-        """For artifacts."""
         return self.code.name
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What decides its answers."""
+        """Settings that decide its answers."""
         return self.code.settings
 
     def margin(self, prompts: Sequence[Prompt], first: Sequence[str], second: Sequence[str]) -> FloatArray:
-        """Preference for the first text, (f(first, second) − f(second, first)) / 2, −1 to 1.
-
-        Returns:
-            Shape (n,); NaN where the function has no verdict in either order.
+        """Preference for the first text, (f(first, second) − f(second, first)) / 2; NaN without a verdict in either order.
 
         Raises:
             ModelError: The function fails, or a preference is outside −1 to 1.
@@ -181,50 +156,28 @@ class OwnPairwise:
         values = np.full((len(prompts), 2), np.nan)
         for rows in _batches(len(prompts), self.batch_rows):
             for order, texts in enumerate(((first, second), (second, first))):
-                values[rows, order] = self._asked(rows, prompts, *texts)
+                values[rows, order] = preferences = self.code.numbers(rows, prompts, *texts)
+                outside = np.flatnonzero(np.abs(preferences) > 1)
+                if outside.size:
+                    at = outside[0]
+                    raise ModelError(
+                        f"{self.name}: the preference of comparison {rows[at] + 1:,} is {preferences[at]:g}; it must lie between "
+                        "−1 (the second) and 1 (the first). For rewards take the two parameters (prompts, responses)"
+                    )
         margins, self.orders = of_both_orders(values, self.both_orders)
         return margins
-
-    def _asked(self, rows: range, prompts: Sequence[Prompt], shown: Sequence[str], beside: Sequence[str]) -> FloatArray:
-        """Preference for what is shown first, of some rows in one order."""
-        found = self.code.numbers(rows, prompts, shown, beside)
-        outside = np.flatnonzero(np.abs(found) > 1)
-        if outside.size:
-            at = outside[0]
-            raise ModelError(
-                f"{self.name}: the preference of comparison {rows[at] + 1:,} is {found[at]:g}; it must lie between "
-                "−1 (the second) and 1 (the first). For rewards take the two parameters (prompts, responses)"
-            )
-        return found
 
 
 OwnScorer = OwnPointwise | OwnPairwise | InMemoryModel
 
 
 def own_scorer(name: str, batch_rows: int = 256) -> OwnPointwise | OwnPairwise:
-    """Load and check a user's scorer; this runs its module, see `load_code`.
-
-    Args:
-        name: `package.module:function` or `path/to/file.py:function`.
-        batch_rows: Rows in a call of the function.
-
-    Raises:
-        ModelError: As `load_code`.
-    """
+    """Load and check a user's scorer by its name; this runs its module, see `load_code`."""
     return _scorer(load_code(name), batch_rows)
 
 
 def scorer_in_memory(function: Callable[..., object], name: str, batch_rows: int = 256) -> OwnPointwise | OwnPairwise:
-    """A function that is already there as a scorer.
-
-    Args:
-        function: Of two or three parameters, see above.
-        name: For messages and reports.
-        batch_rows: Rows in a call of the function.
-
-    Raises:
-        ModelError: It takes neither two nor three parameters.
-    """
+    """A function in memory as a scorer; ModelError if it takes neither two nor three parameters."""
     return _scorer(code_in_memory(function, name), batch_rows)
 
 

@@ -1,4 +1,4 @@
-"""The files of a user's own that a Python file imports, and those that these import: all of them decide what it computes."""
+"""A user's function as a scorer: finding, loading, checking and calling it, and a fingerprint of its code."""
 
 from __future__ import annotations
 
@@ -26,14 +26,11 @@ _INSTALLED = ("site-packages", "dist-packages")
 
 
 def own_files(file: Path, module: str | None = None) -> list[Path]:
-    """A file first, and then the files that it imports from its own folder or package, sorted; no installed packages.
+    """A Python file, followed by the files that it imports from its own folder or package, sorted; no installed packages.
 
     Args:
         file: Python file.
-        module: Dotted name under which it was imported; None where it was run as a file.
-
-    Raises:
-        OSError: Cannot be read.
+        module: Dotted name under which it was imported; None if it was run as a file.
     """
     root = file.parent
     if module is not None:
@@ -51,24 +48,24 @@ def own_files(file: Path, module: str | None = None) -> list[Path]:
 
 
 def _imported(file: Path, root: Path) -> Iterator[Path]:
-    """Files below a folder that a file's import statements name, wherever in it they stand."""
+    """Files below a folder that a file's import statements name, anywhere in it."""
     try:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError, RecursionError):
         return  # running it says what is wrong
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            for one in node.names:
-                yield from _files_of(root, one.name.split("."))
+            for alias in node.names:
+                yield from _files_of(root, alias.name.split("."))
         elif isinstance(node, ast.ImportFrom):
             start = root if node.level == 0 else file.parents[node.level - 1]
             parts = node.module.split(".") if node.module else []
-            for one in node.names:
-                yield from _files_of(start, [*parts, one.name])
+            for alias in node.names:
+                yield from _files_of(start, [*parts, alias.name])
 
 
 def _files_of(folder: Path, parts: list[str]) -> Iterator[Path]:
-    """The module of a dotted name and the packages that it is in, as far as they are files there."""
+    """The files of a dotted name's module and of the packages that it is in."""
     for n in range(len(parts) + 1):
         place = folder.joinpath(*parts[:n])
         if n and (file := place.with_suffix(".py")).is_file():
@@ -89,11 +86,11 @@ class OwnCode:
     """A loaded function.
 
     Attributes:
-        name: As the user named it.
-        function: What is called.
-        file: Where it stands; None where Python does not say.
+        name: The user's name of it.
+        function: The callable.
+        file: Its file; None if Python does not say.
         n_columns: 2 for rewards, 3 for preferences.
-        in_memory: Name of this very object, where it was handed over in memory and not loaded by its name.
+        in_memory: Unique name of an object that was handed over in memory, not loaded by its name.
     """
 
     name: str
@@ -104,40 +101,36 @@ class OwnCode:
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """Name, a hash of the file and of what it imports from its own folder or package, and how it is asked.
+        """Name, number of orders, and a hash of the file and of its imports from its own folder or package.
 
-        What it imports from installed packages, or loads from data files, may change without a trace here.
+        Its imports from installed packages, and data files that it loads, may change without a trace here.
         """
         if self.in_memory is not None:
             return {"scorer": self.name, "in memory": self.in_memory}
         source = self.name.rpartition(":")[0]
         module = None if source.endswith(".py") else source
         files = [] if self.file is None or self.file.suffix != ".py" else own_files(self.file, module)
-        texts = [one.read_bytes() for one in files]
-        text = b"".join([texts[0], *(hashlib.sha256(one).digest() for one in texts[1:])]) if texts else b""
-        # Preferences were once asked for in one order: what was made of those is another result.
+        contents = [path.read_bytes() for path in files]
+        text = b"".join([*contents[:1], *(hashlib.sha256(content).digest() for content in contents[1:])])
+        # Preferences were once asked for in one order, which is another result.
         asked = {"orders": "both"} if self.n_columns == 3 else {}
         return {"scorer": self.name, "code": hashlib.sha256(text).hexdigest()[:16]} | asked
 
     def numbers(self, rows: range, prompts: Sequence[Prompt], *texts: Sequence[str]) -> FloatArray:
-        """What the function makes of some rows, shape (len(rows),).
-
-        Raises:
-            ModelError: It raises, or gives something else than one number a row.
-        """
+        """The function's numbers for some rows, shape (len(rows),); ModelError if it raises or gives anything else."""
         where = f"{self.name}, texts {rows.start + 1:,} to {rows.stop:,}"
         conversations = [
             [{"role": message.role, "content": message.content} for message in prompts[row]] for row in rows
         ]
         try:
-            found = self.function(conversations, *([column[row] for row in rows] for column in texts))
+            returned = self.function(conversations, *([column[row] for row in rows] for column in texts))
         except (Exception, SystemExit) as error:
             raise ModelError(f"{_place(error, self.file)}: {_said(error)} ({where})") from error
-        return _as_numbers(found, len(rows), where)
+        return _as_numbers(returned, len(rows), where)
 
 
 def is_own(name: str) -> bool:
-    """Whether a name has the form of a user's scorer.
+    """True if a name has the form of a user's scorer.
 
     >>> is_own("mine.py:score"), is_own("pkg.mod:score"), is_own("org/model"), is_own("http://localhost:8000")
     (True, True, False, False)
@@ -149,12 +142,9 @@ def is_own(name: str) -> bool:
 
 
 def load_code(name: str) -> OwnCode:
-    """Find, load and check a user's function; this runs its module.
+    """Find, load and check the function of a name such as `package.module:function` or `path/to/file.py:function`.
 
-    A file's own folder, or for a module the current one, is put at the end of Python's search path.
-
-    Args:
-        name: `package.module:function` or `path/to/file.py:function`.
+    This runs its module. A file's own folder, or for a module the current one, is put at the end of Python's search path.
 
     Raises:
         ModelError: No such module, file or function, it fails while it is loaded, or it takes neither two nor three
@@ -167,7 +157,9 @@ def load_code(name: str) -> OwnCode:
     function: Any = module
     for part in attribute.split("."):
         if not hasattr(function, part):
-            known = [one for one, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
+            known = [
+                other for other, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__
+            ]
             raise ModelError(
                 f"{source} has no '{attribute}'.{did_you_mean(attribute, known)} "
                 f"It has: {', '.join(sorted(known)) or 'no functions'}"
@@ -178,11 +170,7 @@ def load_code(name: str) -> OwnCode:
 
 
 def code_in_memory(function: Callable[..., object], name: str) -> OwnCode:
-    """Check a function that is already there. What it does may change unseen, so no two calls take each other's scores.
-
-    Raises:
-        ModelError: It takes neither two nor three parameters.
-    """
+    """Check a function that is already there. Its code may change unseen, so no two calls take each other's scores."""
     file = getattr(inspect.getmodule(function), "__file__", None)
     return OwnCode(name, function, Path(file) if file else None, _n_columns(name, function), uuid.uuid4().hex)
 
@@ -238,35 +226,39 @@ def _n_columns(name: str, function: object) -> int:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         raise ModelError(f"{name}: Python does not tell its parameters; wrap it in a function of your own") from None
+    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     needed = [
-        one for one in parameters if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+        parameter for parameter in parameters if parameter.default is parameter.empty and parameter.kind not in optional
     ]
-    if len(needed) not in (2, 3) or any(one.kind is one.KEYWORD_ONLY for one in needed):
-        names = ", ".join(one.name for one in needed)
+    if len(needed) not in (2, 3) or any(parameter.kind is parameter.KEYWORD_ONLY for parameter in needed):
+        names = ", ".join(parameter.name for parameter in needed)
         raise ModelError(
             f"{name} needs the parameters ({names}); it must need two, {_POINTWISE}, or three, {_PAIRWISE}; others need a default"
         )
     return len(needed)
 
 
-def _as_numbers(found: Any, count: int, where: str) -> FloatArray:
-    if hasattr(found, "detach"):  # a torch tensor may be on another device, in a type that numpy lacks
-        found = found.detach().double().cpu().numpy()
+def _as_numbers(returned: Any, count: int, where: str) -> FloatArray:
+    if hasattr(returned, "detach"):  # a torch tensor may be on another device, in a type that numpy lacks
+        returned = returned.detach().double().cpu().numpy()
     wanted = f"it must return {count} numbers, one for each text"
-    if found is None:
+    if returned is None:
         raise ModelError(f"{where}: the function returned nothing; {wanted}")
-    if isinstance(found, str | bytes) or not (isinstance(found, Sequence) or hasattr(found, "__array__")):
-        raise ModelError(f"{where}: the function returned a {type(found).__name__}; {wanted}, in a list or array")
+    if isinstance(returned, str | bytes) or not (isinstance(returned, Sequence) or hasattr(returned, "__array__")):
+        raise ModelError(f"{where}: the function returned a {type(returned).__name__}; {wanted}, in a list or array")
     try:
-        array = np.asarray(found)
+        array = np.asarray(returned)
     except Exception as error:  # lists of different lengths, tensors that are part of a graph, …
         raise ModelError(f"{where}: what the function returned cannot be read ({error}); {wanted}") from error
     if array.shape != (count,):
         shape = f"{len(array):,} values" if array.ndim == 1 else f"an array of shape {array.shape}"
         raise ModelError(f"{where}: the function returned {shape}; {wanted}")
     if array.dtype.kind not in "fiu":
-        odd = next((row for row, one in enumerate(found) if isinstance(one, bool) or not isinstance(one, _NUMBER)), 0)
-        raise ModelError(f"{where}: value {odd + 1} is {found[odd]!r:.40}, no number; {wanted}")
+        no_number = (
+            row for row, value in enumerate(returned) if isinstance(value, bool) or not isinstance(value, _NUMBER)
+        )
+        odd = next(no_number, 0)
+        raise ModelError(f"{where}: value {odd + 1} is {returned[odd]!r:.40}, no number; {wanted}")
     return array.astype(np.float64)
 
 
@@ -274,16 +266,19 @@ _NUMBER = (int, float, np.integer, np.floating)
 
 
 def _place(error: BaseException, file: Path | None) -> str:
-    """File and line of the user's code where it failed: its last frame there, else the first frame that is not ours."""
+    """File and line of the failure: its last frame in the user's folder, else the first frame that is not ours."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
     ours = (__file__, importlib.__file__)
-    frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename not in ours]
-    frames = [one for one in frames if not one.filename.startswith("<frozen importlib")]
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename not in ours and not frame.filename.startswith("<frozen importlib")
+    ]
     if not frames:
         return str(file) if file is not None else "your scorer"
     folder = (file or Path(frames[0].filename)).resolve().parent
-    theirs = [one for one in frames if Path(one.filename).resolve().parent == folder]
+    theirs = [frame for frame in frames if Path(frame.filename).resolve().parent == folder]
     last = theirs[-1] if theirs else frames[0]
     return f"{last.filename}:{last.lineno}"
 

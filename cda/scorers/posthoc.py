@@ -20,25 +20,21 @@ MAX_CONDITION = 1000.0
 """Of the scaled features' products; two that correlate at 0.99 give 199, a feature given twice infinity."""
 
 
-def bias_direction(
-    perturbed_states: ArrayLike,
-    base_states: ArrayLike,
-    prompt_ids: Sequence[str] | None = None,
-    fewest_pairs: int = FEWEST_PAIRS,
-) -> FloatArray:
+def bias_direction(perturbed_states: ArrayLike, base_states: ArrayLike, prompt_ids: Sequence[str]) -> FloatArray:
     """The direction in which a bias moves the head's input: the mean difference of contrast pairs, normalised.
 
-    v = d / |d| with d = mean over pairs of (h_perturbed − h_base). Which side is which does not matter to a projection,
-    but v · h grows with the bias. Mean differences of pairs are the simplest of the concept directions that INLP and LEACE
-    remove (see `ProjectedScorer`); nothing here sees a reward, so v may well be a direction that the head ignores.
-    Without v, a linear head gives the very pairs it was made from a mean margin of exactly 0, whatever the bias is: only
-    other pairs, of other prompts, show what was removed.
+    v = d / |d| with d = mean over pairs of (h_perturbed − h_base), each prompt counting once. The sides may be exchanged in a
+    projection, but v · h grows with the bias. Mean differences of pairs are the simplest of the concept directions that
+    iterative nullspace projection (INLP; Ravfogel et al., 2020) and least-squares concept erasure (LEACE; Belrose et al.,
+    2023) remove; nothing here sees a reward, so v may well be a direction that the head ignores.
+    A head that reads h − strength · (h · v) v loses all that lies along v at strength 1, whatever else it is. If it is linear,
+    the very pairs that v was made from then have a mean margin of exactly 0, whatever the bias is: only other pairs, of other
+    prompts, show what was removed.
 
     Args:
         perturbed_states: Head inputs of the biased sides. Shape (n, h).
-        base_states: Of the unbiased sides, row by row. Shape (n, h).
-        prompt_ids: Where given, each prompt counts once however many pairs it has; else each pair. Length n.
-        fewest_pairs: Pairs needed, at least 1.
+        base_states: Head inputs of the unbiased sides, row by row. Shape (n, h).
+        prompt_ids: Prompt of each pair. Length n.
 
     Returns:
         Shape (h,), of length 1.
@@ -52,8 +48,8 @@ def bias_direction(
     differences = perturbed - base
     if not np.isfinite(differences).all():
         raise DataError(f"{int((~np.isfinite(differences)).any(axis=1).sum())} of {len(base)} states are not finite")
-    if len(differences) < max(fewest_pairs, 1):
-        raise DataError(f"{len(differences)} pairs: a bias direction needs at least {max(fewest_pairs, 1)}")
+    if len(differences) < FEWEST_PAIRS:
+        raise DataError(f"{len(differences)} pairs: a bias direction needs at least {FEWEST_PAIRS}")
     weights = _prompt_weights(prompt_ids, len(differences))
     mean = weights @ differences
     length, typical = float(np.linalg.norm(mean)), float(weights @ np.linalg.norm(differences, axis=1))
@@ -67,19 +63,19 @@ def bias_direction(
 
 @dataclass(frozen=True, slots=True)
 class FeatureCorrection:
-    """What measured features add to a reward, fitted on contrasts, ready to be taken off others.
+    """The part of a reward that measured features account for, fitted on contrasts, ready to be taken off others.
 
     A reward less β · features(text) has exactly the margin less β · Δfeatures, so that a fit on differences alone corrects
     single texts too: `corrected` serves both, and best-of-n and pairs agree.
 
     Attributes:
         beta: Feature to reward per unit of it, with a prompt-clustered t interval.
-        left_out: Features that were given and not used, with the reason.
+        left_out: Features that were not used, with the reason.
         r_squared: 1 − Σ residual² / Σ margin², on the contrasts it was fitted on: no claim about others.
-        ridge: Penalty that was used, on features scaled to a root mean square of 1; 0 is plain least squares.
+        ridge: Penalty, on features scaled to a root mean square of 1; 0 is plain least squares.
         n: Contrasts it was fitted on.
         n_prompts: Their distinct prompts.
-        unit: Of the margins.
+        unit: Unit of the margins.
     """
 
     beta: Mapping[str, Estimate]
@@ -90,28 +86,6 @@ class FeatureCorrection:
     n_prompts: int
     unit: str
 
-    @property
-    def features(self) -> tuple[str, ...]:
-        """Features that are corrected for."""
-        return tuple(self.beta)
-
-    def removed(self, features: Mapping[str, ArrayLike]) -> FloatArray:
-        """β · features, what is taken off at strength 1. Shape (n,), in `unit`.
-
-        Args:
-            features: Differences perturbed − base for margins, or a text's own values for rewards; shape (n,) each.
-                Others than the fitted ones are not looked at.
-
-        Raises:
-            DataError: A fitted feature is missing, shapes that differ, or values not finite.
-        """
-        if missing := [name for name in self.features if name not in features]:
-            raise DataError(f"the correction was fitted on {', '.join(missing)}, not measured here: measure them too")
-        n = np.size(features[self.features[0]])
-        columns = [_column(name, features[name], n) for name in self.features]
-        beta = np.array([one.value for one in self.beta.values()])
-        return np.column_stack(columns) @ beta  # type: ignore[no-any-return]
-
     def corrected(self, values: ArrayLike, features: Mapping[str, ArrayLike], strength: float = 1.0) -> FloatArray:
         """Margins less strength · β · differences, or rewards less strength · β · the texts' features. Shape (n,).
 
@@ -119,14 +93,19 @@ class FeatureCorrection:
 
         Args:
             values: Margins, or rewards of single texts. Shape (n,).
-            features: Differences for margins, the texts' own values for rewards; see `removed`.
+            features: Differences perturbed − base for margins, the texts' own values for rewards; shape (n,) each. Others
+                than the fitted ones are ignored.
             strength: 0 leaves the values as they are, 1 takes off all that was fitted.
 
         Raises:
-            DataError: As `removed`, or values of another length.
+            DataError: A fitted feature is missing, shapes that differ, or values not finite.
         """
-        removed = self.removed(features)
-        return _shaped("values", values, len(removed)) - strength * removed
+        if missing := [name for name in self.beta if name not in features]:
+            raise DataError(f"the correction was fitted on {', '.join(missing)}, not measured here: measure them too")
+        n = np.size(values)
+        columns = [_shaped(f"feature '{name}'", features[name], n) for name in self.beta]
+        removed: FloatArray = np.column_stack(columns) @ np.array([price.value for price in self.beta.values()])
+        return _shaped("values", values, n) - strength * removed
 
     def to_json(self) -> dict[str, object]:
         return dict(to_jsonable_python(self))
@@ -140,16 +119,16 @@ def feature_correction(
     ridge: float | None = None,
     unit: str = "reward",
 ) -> FeatureCorrection:
-    """How much of the margins measured features account for: margin ≈ Σ βⱼ · Δfeatureⱼ, through the origin.
+    """Regress margins on the differences of measured features: margin ≈ Σ βⱼ · Δfeatureⱼ, through the origin.
 
     Fit on other contrasts than those that are reported on, split by prompt. There is no intercept, because swapping the
     sides of a pair turns every sign, and a reward has no term for "is the perturbed side". So a pair whose features do not
-    differ keeps its margin, and whatever goes with a feature in these contrasts goes into its β: a bias that is not
+    differ keeps its margin, and all that goes with a feature in these contrasts goes into its β: a bias that is not
     measured, or quality (longer answers that say more). β is a price to take off, not a causal effect.
     For several biases, give the contrasts of all of them together; the features of each are then held fixed for the others.
 
     The length-controlled win rate of AlpacaEval (Dubois et al., 2024) is the same idea for one feature, on a logistic scale
-    and with the model and the instruction beside it.
+    and with terms for the model and the instruction.
 
     Each difference is divided by its root mean square r (no centring: there is no intercept), and b minimises
     mean (margin − Zb)² + ridge · |b|²; β = b / r. Intervals are cluster-robust by prompt, times G/(G − k) for G prompts and
@@ -162,7 +141,7 @@ def feature_correction(
         prompt_ids: Cluster of each contrast; the same prompt under several biases is one cluster. Length n.
         ridge: Penalty, 0 or more. None: as little as brings the condition number of the features down to MAX_CONDITION,
             which is 0 unless they are nearly collinear.
-        unit: Of the margins.
+        unit: Unit of the margins.
 
     Raises:
         DataError: Shapes that differ, values not finite, a negative ridge, margins all zero, not one feature that differs,
@@ -170,7 +149,7 @@ def feature_correction(
     """
     n = len(prompt_ids)
     values = _shaped("margins", margins, n)
-    columns = {name: _column(name, column, n) for name, column in differences.items()}
+    columns = {name: _shaped(f"feature '{name}'", column, n) for name, column in differences.items()}
     left_out = {name: "its sides do not differ in any contrast" for name in columns if not columns[name].any()}
     used = {name: column for name, column in columns.items() if name not in left_out}
     clusters = np.unique(np.asarray(prompt_ids, dtype=str), return_inverse=True)[1]
@@ -178,9 +157,9 @@ def feature_correction(
     _check_enough(values, tuple(used), left_out, n_prompts)
     design = np.column_stack(list(used.values()))
     scale = np.sqrt((design**2).mean(axis=0))
-    fit = _through_origin(values, design / scale, clusters, ridge)
-    half = float(stats.t.ppf(0.975, n_prompts - len(used))) * fit.errors
-    ends = [(end / scale).tolist() for end in (fit.coefficients, fit.coefficients - half, fit.coefficients + half)]
+    coefficients, errors, r_squared, penalty = _through_origin(values, design / scale, clusters, ridge)
+    half = float(stats.t.ppf(0.975, n_prompts - len(used))) * errors
+    ends = [(end / scale).tolist() for end in (coefficients, coefficients - half, coefficients + half)]
     beta = {
         name: Estimate(
             value=value,
@@ -193,29 +172,7 @@ def feature_correction(
         )
         for name, value, low, high in zip(used, *ends, strict=True)
     }
-    return FeatureCorrection(beta, left_out, fit.r_squared, fit.ridge, n, n_prompts, unit)
-
-
-def strength_curve(margins: ArrayLike, removed: ArrayLike, strengths: Sequence[float]) -> FloatArray:
-    """Margins at each strength of a removal that is linear in it: margin − strength · removed.
-
-    For features, `removed` is `FeatureCorrection.removed`. For a projection it is the margin at strength 0 less the margin
-    at strength 1, which holds at all strengths only where the head is linear (see `ProjectedScorer`).
-
-    Args:
-        margins: Shape (n,).
-        removed: What strength 1 takes off, same unit. Shape (n,).
-        strengths: Length k.
-
-    Returns:
-        Shape (k, n).
-
-    Raises:
-        DataError: Shapes that differ, or values not finite.
-    """
-    n = np.size(margins)
-    values, taken = _shaped("margins", margins, n), _shaped("removed", removed, n)
-    return values - np.asarray(strengths, dtype=np.float64)[:, None] * taken
+    return FeatureCorrection(beta, left_out, r_squared, penalty, n, n_prompts, unit)
 
 
 def _check_enough(values: FloatArray, used: Sequence[str], left_out: Mapping[str, str], n_prompts: int) -> None:
@@ -233,18 +190,10 @@ def _check_enough(values: FloatArray, used: Sequence[str], left_out: Mapping[str
         raise DataError(f"all {len(values)} margins are zero: there is nothing to correct")
 
 
-@dataclass(frozen=True, slots=True)
-class _Fit:
-    """Coefficients and their cluster-robust standard errors, shape (k,) each, of scaled features."""
-
-    coefficients: FloatArray
-    errors: FloatArray
-    r_squared: float
-    ridge: float
-
-
-def _through_origin(values: FloatArray, design: FloatArray, clusters: NDArray[np.intp], ridge: float | None) -> _Fit:
-    """Ridge regression without intercept; errors take whole prompts at a time (Liang and Zeger, 1986)."""
+def _through_origin(
+    values: FloatArray, design: FloatArray, clusters: NDArray[np.intp], ridge: float | None
+) -> tuple[FloatArray, FloatArray, float, float]:
+    """Coefficients, cluster-robust standard errors (Liang and Zeger, 1986), R² and penalty of a ridge without intercept."""
     n, k = design.shape
     penalty = _ridge_needed(design) if ridge is None else ridge
     if not 0 <= penalty < np.inf:
@@ -257,34 +206,28 @@ def _through_origin(values: FloatArray, design: FloatArray, clusters: NDArray[np
     n_prompts = len(sums)
     errors = np.sqrt(n_prompts / (n_prompts - k) * (sums**2).sum(axis=0))
     r_squared = 1 - float((residuals**2).sum() / (values**2).sum())
-    return _Fit(coefficients, errors, r_squared, float(penalty))
+    return coefficients, errors, r_squared, float(penalty)
 
 
 def _ridge_needed(design: FloatArray) -> float:
-    """The least penalty p with (largest + p) ≤ MAX_CONDITION · (smallest + p), of the eigenvalues; 0 where none is needed."""
+    """The least penalty p with (largest + p) ≤ MAX_CONDITION · (smallest + p), of the eigenvalues; 0 if none is needed."""
     eigenvalues = np.linalg.eigvalsh(design.T @ design / len(design))
     smallest, largest = max(float(eigenvalues[0]), 0.0), float(eigenvalues[-1])
     return max(0.0, (largest - MAX_CONDITION * smallest) / (MAX_CONDITION - 1))
 
 
-def _prompt_weights(prompt_ids: Sequence[str] | None, n: int) -> FloatArray:
-    """Weights of the pairs, shape (n,), that sum to 1."""
-    if prompt_ids is None:
-        return np.full(n, 1 / n)
+def _prompt_weights(prompt_ids: Sequence[str], n: int) -> FloatArray:
+    """Weights of the pairs, shape (n,), that sum to 1; each prompt has the same."""
     if len(prompt_ids) != n:
         raise DataError(f"{len(prompt_ids)} prompt ids for {n} pairs: one each is needed")
     _, clusters, counts = np.unique(np.asarray(prompt_ids, dtype=str), return_inverse=True, return_counts=True)
     return 1 / (counts[clusters] * len(counts))
 
 
-def _column(name: str, values: ArrayLike, n: int) -> FloatArray:
-    return _shaped(f"feature '{name}'", values, n)
-
-
 def _shaped(what: str, values: ArrayLike, n: int) -> FloatArray:
-    found = np.asarray(values, dtype=np.float64)
-    if found.shape != (n,):
-        raise DataError(f"{what}: shape {found.shape} where ({n},) is needed, one value a row")
-    if not np.isfinite(found).all():
-        raise DataError(f"{what}: {int((~np.isfinite(found)).sum())} of {n} values are NaN or infinite; leave them out")
-    return found
+    array = np.asarray(values, dtype=np.float64)
+    if array.shape != (n,):
+        raise DataError(f"{what}: shape {array.shape} where ({n},) is needed, one value a row")
+    if not np.isfinite(array).all():
+        raise DataError(f"{what}: {int((~np.isfinite(array)).sum())} of {n} values are NaN or infinite; leave them out")
+    return array

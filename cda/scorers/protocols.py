@@ -1,29 +1,31 @@
-"""What a scorer is."""
+"""The protocols of scorers: rewards of texts batch by batch, or a preference between two responses."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+import math
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import numpy as np
 
 from cda.arrays import FloatArray
+from cda.errors import ModelError
 from cda.records import Prompt
 
 OverLength = Literal["cut", "drop", "refuse"]
-"""What becomes of texts that are too long: cut at the end and counted; left out and counted; or refused, all together, before any is
-scored."""
+"""Treatment of texts that are too long: cut at the end and counted; left out and counted; or refused, all together, before any
+is scored."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextScore:
-    """What scoring says of one text.
+    """The score of one text.
 
     Attributes:
-        reward: In the model's units; None where the text was too long and is dropped.
-        read: Where the text was cut, a name of the tokens that were left: texts of the same name are the same to the model.
-        tokens: A name of all that the model read, of cut texts and of others; None where the scorer does not know.
+        reward: In the model's units; None if the text was too long and is dropped.
+        read: If the text was cut, a name of the tokens that were left: texts of the same name are the same to the model.
+        tokens: A name of all that the model read, of cut texts and of others; None if the scorer does not know.
     """
 
     reward: float | None
@@ -32,14 +34,11 @@ class TextScore:
 
 
 Finished = list[tuple[int, TextScore]]
-"""Rows with what they scored."""
+"""Rows with their scores."""
 
 
 class TextScorer(Protocol):
-    """Gives each text a reward, batch by batch, so that each batch can be kept: what `score_texts` asks.
-
-    A scorer that derives from this class has what is said here, where it does not say otherwise.
-    """
+    """Gives each text a reward, batch by batch, so that each batch can be kept: the scorers that `score_texts` takes."""
 
     @property
     def name(self) -> str:
@@ -48,17 +47,17 @@ class TextScorer(Protocol):
 
     @property
     def precision(self) -> str | None:
-        """Of a local model's weights; None where there is no such thing."""
+        """Of a local model's weights; None if there are none."""
         return None
 
     @property
     def batch_tokens(self) -> int | None:
-        """Padded tokens in a batch at most; None where the scorer chooses."""
+        """Padded tokens in a batch at most; None if the scorer chooses."""
         return None
 
     @property
     def over_length(self) -> OverLength:
-        """What becomes of texts that are too long; `cut` too where the scorer has settings of its own for them."""
+        """Treatment of texts that are too long; `cut` too if the scorer has settings of its own for them."""
         return "cut"
 
     def in_batches(
@@ -68,51 +67,50 @@ class TextScorer(Protocol):
         skip: frozenset[int] = frozenset(),
         known: Mapping[str, float] | None = None,
     ) -> Generator[Finished, None, None]:
-        """Rows and their scores as they come, in any order.
+        """Rows and their scores as they come, each row once, in any order.
 
         Args:
             prompts: Length n.
             responses: Length n.
-            skip: Rows that are known. A batch of nothing else may be left out.
+            skip: Rows that are known. A batch of nothing else may be left out; the others keep all of their texts.
             known: Rewards by `TextScore.tokens`, of texts scored before.
         """
         ...
 
+    def score(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> FloatArray:
+        """Rewards, shape (n,); NaN for a text that has none. An error loses what was scored before it; see `in_batches`.
+
+        Raises:
+            ModelError: A reward is NaN or infinite.
+        """
+        scores = dict(row for finished in self.in_batches(prompts, responses) for row in finished)
+        rewards = [scores[row].reward for row in range(len(prompts))]
+        broken = [row for row, reward in enumerate(rewards) if reward is not None and not math.isfinite(reward)]
+        if broken:
+            raise not_finite(self.name, len(broken), len(rewards), f"text {broken[0]}")
+        return np.array([np.nan if reward is None else reward for reward in rewards], dtype=np.float64)
+
     def refuse_long(self, texts: Sequence[tuple[Prompt, str]]) -> None:  # noqa: ARG002
-        """Where `over_length` is `refuse`: raise ModelError if any of the texts is too long."""
+        """Raise ModelError if any of the texts is too long; called if `over_length` is `refuse`."""
         return
 
 
-class StreamingScorer(TextScorer, Protocol):
-    """A scorer of texts that gives rewards alone, as they come."""
+def rewards_only(rows: Sequence[int], rewards: FloatArray) -> Finished:
+    """Scores of a scorer that knows rewards alone; NaN for a text that has none."""
+    scores = [TextScore(None if np.isnan(reward) else float(reward)) for reward in rewards]
+    return list(zip(rows, scores, strict=True))
 
-    def stream(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> Iterator[tuple[list[int], FloatArray]]:
-        """Rows and their rewards in the model's own units, each row once, in any order; NaN for a text that has none."""
-        ...
 
-    def score(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> FloatArray:
-        """Rewards, shape (n,); NaN for a text that has none. An error loses what was scored before it; see `stream`."""
-        rewards = np.full(len(prompts), np.nan)
-        for rows, found in self.stream(prompts, responses):
-            rewards[rows] = found
-        return rewards
-
-    def in_batches(
-        self,
-        prompts: Sequence[Prompt],
-        responses: Sequence[str],
-        skip: frozenset[int] = frozenset(),  # noqa: ARG002
-        known: Mapping[str, float] | None = None,  # noqa: ARG002
-    ) -> Generator[Finished, None, None]:
-        """What `stream` hands out, as scores."""
-        for rows, rewards in self.stream(prompts, responses):
-            scores = [TextScore(None if np.isnan(one) else float(one)) for one in rewards]
-            yield list(zip(rows, scores, strict=True))
+def not_finite(name: str, n_broken: int, n: int, first: str) -> ModelError:
+    """The error of NaN or infinite rewards."""
+    return ModelError(
+        f"{name}: {n_broken} of {n} rewards are NaN or infinite (first: {first}). Try model.precision=fp32"
+    )
 
 
 class PairwiseScorer(Protocol):
     """Says which of two responses to a prompt it prefers."""
 
     def margin(self, prompts: Sequence[Prompt], first: Sequence[str], second: Sequence[str]) -> FloatArray:
-        """Preference for the first, −1 to 1, shape (n,); 0 is a tie, NaN where there is no readable verdict."""
+        """Preference for the first, −1 to 1, shape (n,); 0 is a tie, NaN if there is no readable verdict."""
         ...

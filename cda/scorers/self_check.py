@@ -10,8 +10,9 @@ from cda.arrays import FloatArray
 from cda.models.load import Precision, RewardModel
 from cda.models.template import Template
 from cda.records import user_prompt
-from cda.scorers.classifier import check_known, forward, not_finite
+from cda.scorers.batching import check_known, forward
 from cda.scorers.compared import Text
+from cda.scorers.protocols import not_finite
 
 PROBES: tuple[Text, ...] = tuple(
     (user_prompt(prompt), response)

@@ -6,7 +6,7 @@ One text a request, many at once: the server forms its own batches, and a text t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -15,34 +15,33 @@ import numpy as np
 from cda.arrays import FloatArray
 from cda.errors import CdaError, LLMError, ModelError
 from cda.llm.asking import Answers, answered, with_progress
-from cda.llm.protocol import Completion
 from cda.records import Prompt
-from cda.scorers.protocols import StreamingScorer
+from cda.scorers.protocols import Finished, TextScorer, rewards_only
 from cda.scorers.served_client import Render, ServedClient
 from cda.scorers.served_options import ServedOptions
 
-Scored = tuple[list[int], FloatArray]
-"""Rows, and the reward of each."""
+_Rewards = tuple[list[int], FloatArray]
+"""Rows, and the reward of each; NaN for a text that the model cannot read as a whole."""
 
 _CHUNK = 16
 _PROBED = 8
 
 
 @dataclass(eq=False)
-class ServedScorer(StreamingScorer):
+class ServedScorer(TextScorer):
     """A scorer that asks a server.
 
     Args:
-        url: Of an endpoint (`http://host:8000/pooling`), or of the server, which then means its `/classify`. `/score` reads
-            prompt and response as a text pair, as cross-encoders without a chat template need it.
-        options: How it is asked.
+        url: Address of an endpoint (`http://host:8000/pooling`), or of the server, which then means its `/classify`. `/score`
+            reads prompt and response as a text pair, as cross-encoders without a chat template need it.
+        options: The recipe's `score.served`.
         render: With `form=text`, makes the text, or its token ids, of prompt and response; the server adds special tokens to
-            a text and none to ids, so that `lambda *one: template.encode(*one).ids` scores exactly what a local model would
+            a text and none to ids, so that `lambda *text: template.encode(*text).ids` scores exactly what a local model would
             read. None: the prompt, a blank line and the response.
-        timeout_s: For one attempt from start to end.
-        retries: For one text after 408, 409, 5xx, timeouts, lost connections and broken answers, with growing pauses.
+        timeout_s: Limit of one attempt from start to end.
+        retries: Further tries of a text after 408, 409, 5xx, timeouts, lost connections and broken answers.
         backoff_s: Longest first pause; doubles with each try.
-        label: Shown beside the progress bar; None for no bar.
+        label: Shown next to the progress bar; None for no bar.
 
     Raises:
         ModelError: No address of a server, or an option that its endpoint does not have.
@@ -55,10 +54,8 @@ class ServedScorer(StreamingScorer):
     retries: int = 6
     backoff_s: float = 0.5
     label: str | None = None
-    n_too_long: int = field(default=0, init=False)
-    """Texts scored last that the model cannot read as a whole, and that have no reward."""
     n_truncated: int = field(default=0, init=False)
-    """Texts scored last that were cut at `truncate_tokens`, or are exactly that long; 0 where the server counts no tokens."""
+    """Texts scored last that were cut at `truncate_tokens`, or are exactly that long; 0 if the server counts no tokens."""
 
     def __post_init__(self) -> None:
         self._client = ServedClient(self.url, self.options, self.render, self.timeout_s, self.retries, self.backoff_s)
@@ -66,27 +63,25 @@ class ServedScorer(StreamingScorer):
 
     @property
     def name(self) -> str:
-        """Model name, for artifacts."""
         return self._client.name
 
     @property
-    def served_model(self) -> str | None:
-        """Name that the server's answers carry; None before the first."""
-        return self._client.served_model
-
-    @property
     def settings(self) -> Mapping[str, object]:
-        """What decides a reward apart from the text. The weights behind the name may change without a trace here."""
+        """The settings that decide a reward. The weights behind the name may change without a trace here."""
         return self._client.settings
 
     def check(self, timeout_s: float = 10.0) -> list[str]:
-        """What is missing or wrong before a text can be scored; empty where nothing is. Asks for the models' names."""
+        """Problems that can be found before a text is scored. Asks for the models' names, which are part of the settings."""
         return self._client.check(timeout_s)
 
-    def stream(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> Iterator[Scored]:
+    def in_batches(
+        self,
+        prompts: Sequence[Prompt],
+        responses: Sequence[str],
+        skip: frozenset[int] = frozenset(),  # noqa: ARG002
+        known: Mapping[str, float] | None = None,  # noqa: ARG002
+    ) -> Generator[Finished, None, None]:
         """Rows and their rewards as they come, in any order; each row once.
-
-        Keep what is yielded, and after an error call again with the rows that are left.
 
         Raises:
             LLMError: The server cannot be reached (any more), refuses the key or the request, or gave no answer to a text
@@ -95,13 +90,13 @@ class ServedScorer(StreamingScorer):
             ModelError: The model has more than one output, a reward is NaN or infinite, a text is too long, or the server
                 answers with a sigmoid.
         """
-        self.n_too_long = self.n_truncated = 0
+        self.n_truncated = 0
         texts = list(zip(prompts, responses, strict=True))
         done = 0
         try:
-            for chunk in self._in_chunks(texts):
-                done += len(chunk[0])
-                yield chunk
+            for rows, rewards in self._in_chunks(texts):
+                done += len(rows)
+                yield rewards_only(rows, rewards)
         except LLMError as error:
             if not done:
                 raise
@@ -110,7 +105,7 @@ class ServedScorer(StreamingScorer):
                 "same command goes on with the rest"
             ) from None
 
-    def _in_chunks(self, texts: Sequence[tuple[Prompt, str]]) -> Iterator[Scored]:
+    def _in_chunks(self, texts: Sequence[tuple[Prompt, str]]) -> Iterator[_Rewards]:
         probed = 0 if self._is_raw else min(_PROBED, len(texts))
         if probed:
             rows, rewards = _all(self._chunks(texts, range(probed), activation=False))
@@ -119,14 +114,11 @@ class ServedScorer(StreamingScorer):
         yield from self._chunks(texts, range(probed, len(texts)), self.options.sigmoid, self.label)
 
     def _check_raw(self, texts: Sequence[tuple[Prompt, str]], rows: list[int], rewards: FloatArray) -> None:
-        """Make sure that the server follows `use_activation: false`, which asks for the reward itself.
+        """Raise ModelError unless the server follows `use_activation: false`, which asks for the reward itself.
 
         With one output vLLM applies a sigmoid unless told otherwise, older versions know the option under other names and
         ignore this one, and others apply a softmax, which makes every reward 1. A value outside 0 to 1 settles it; else the
         same texts are asked again with the sigmoid on, and the answers must be the sigmoids of the first ones.
-
-        Raises:
-            ModelError: They are not: the first ones came with the activation too.
         """
         first = {row: float(reward) for row, reward in zip(rows, rewards, strict=True) if np.isfinite(reward)}
         if first and all(0 <= reward <= 1 for reward in first.values()):
@@ -144,7 +136,7 @@ class ServedScorer(StreamingScorer):
 
     def _chunks(
         self, texts: Sequence[tuple[Prompt, str]], asked: Sequence[int], activation: bool, label: str | None = None
-    ) -> Iterator[Scored]:
+    ) -> Iterator[_Rewards]:
         """Rewards of some rows in small groups; the last group comes before an error does."""
         requests = ((row, self._client.request(row, *texts[row], activation)) for row in asked)
         answers: Answers = answered(self._client, requests)
@@ -164,8 +156,11 @@ class ServedScorer(StreamingScorer):
                     break
                 rows.append(row)
                 rewards.append(float(answer.text) if answer.text is not None else float("nan"))
-                if activation == self.options.sigmoid:  # else it is the raw check, which asks for known texts again
-                    self._count(answer)
+                cut = self.options.truncate_tokens
+                if (
+                    activation == self.options.sigmoid and cut is not None
+                ):  # else the raw check asks for known texts again
+                    self.n_truncated += answer.input_tokens >= cut
                 if len(rows) == _CHUNK:
                     yield rows, np.array(rewards)
                     rows, rewards = [], []
@@ -174,13 +169,9 @@ class ServedScorer(StreamingScorer):
         if failed is not None:
             raise failed
 
-    def _count(self, answer: Completion) -> None:
-        self.n_too_long += answer.text is None
-        self.n_truncated += (
-            self.options.truncate_tokens is not None and answer.input_tokens >= self.options.truncate_tokens
-        )
 
-
-def _all(chunks: Iterable[Scored]) -> Scored:
-    found = list(chunks)
-    return [row for rows, _ in found for row in rows], np.concatenate([np.empty(0), *(rewards for _, rewards in found)])
+def _all(chunks: Iterable[_Rewards]) -> _Rewards:
+    groups = list(chunks)
+    return [row for rows, _ in groups for row in rows], np.concatenate(
+        [np.empty(0), *(rewards for _, rewards in groups)]
+    )

@@ -1,4 +1,4 @@
-"""What a reward server's address and its answers say: which endpoint, and the one reward in an answer."""
+"""The client of a reward server: its endpoint, a request for each text, and the one reward in an answer."""
 
 from __future__ import annotations
 
@@ -66,20 +66,15 @@ def endpoint_of(url: str) -> tuple[str, Kind]:
 
 
 def reward_in(items: Sequence[object], kind: Kind, last_token: bool = False) -> float:
-    """The one reward in an answer's `data`.
-
-    Args:
-        items: One object for each text that was sent, which is one.
-        kind: Where it holds its numbers: `probs` of `/classify`, `data` of `/pooling`, `score` of `/score`.
-        last_token: Take the last of one number a token.
+    """The one reward in an answer's `data`; with `last_token`, the last of one number a token.
 
     Raises:
         ModelError: Not one text, not one number, or a number that is NaN or infinite.
     """
     if len(items) != 1:
         raise ModelError(f"{len(items)} results came for one text")
-    found = items[0].get(_FIELDS[kind]) if isinstance(items[0], dict) else None
-    values = found if isinstance(found, list) else [found]
+    content = items[0].get(_FIELDS[kind]) if isinstance(items[0], dict) else None
+    values = content if isinstance(content, list) else [content]
     if values and isinstance(values[-1], list):
         if not last_token:
             raise ModelError(
@@ -117,24 +112,12 @@ _THROTTLED_AT_MOST = 30
 _LONGER = re.compile(r"longer than the (maximum model|model's context) length", re.IGNORECASE)
 
 Render = Callable[[Prompt, str], str | Sequence[int]]
-"""Makes one text, or its token ids, of prompt and response."""
+"""Turns prompt and response into one text, or its token ids."""
 
 
 @dataclass(eq=False)
 class ServedClient:
-    """An Asker of a reward server.
-
-    Args:
-        url: As in `ServedScorer`, like all the others.
-        options: How it is asked.
-        render: Makes the text of `form=text`.
-        timeout_s: For one attempt from start to end.
-        retries: For one text.
-        backoff_s: Longest first pause.
-
-    Raises:
-        ModelError: No address of a server, or an option that its endpoint does not have.
-    """
+    """An Asker of a reward server; its arguments and errors are those of `ServedScorer`."""
 
     url: str
     options: ServedOptions
@@ -143,9 +126,9 @@ class ServedClient:
     retries: int = 6
     backoff_s: float = 0.5
     served_model: str | None = field(default=None, init=False)
-    """Name that the server's answers carry."""
+    """Model name in the server's answers; None before the first."""
     listed: tuple[str, ...] = field(default=(), init=False)
-    """Names that the server offers, once `check` has asked."""
+    """Models that the server offers, once `check` has asked."""
 
     def __post_init__(self) -> None:
         if problem := variable_problem(self.options.api_key_env):
@@ -158,23 +141,21 @@ class ServedClient:
 
     @property
     def name(self) -> str:
-        """Model name, for artifacts."""
         return self.options.model or self.served_model or self.address
 
     @property
     def address(self) -> str:
-        """The server for messages: whatever stands before the host may be a credential."""
+        """The server for messages, without credentials before the host."""
         parts = urlsplit(self._root)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
     @property
     def concurrency(self) -> int:
-        """Requests under way at once, at most."""
         return self.options.concurrency
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """What decides a reward apart from the text. The weights behind the name may change without a trace here."""
+        """See `ServedScorer.settings`."""
         return {
             "url": f"{self._root}/{self._kind}",
             "model": self.options.model or self.listed,
@@ -192,7 +173,7 @@ class ServedClient:
         return
 
     def check(self, timeout_s: float = 10.0) -> list[str]:
-        """What is missing or wrong before a text can be scored; empty where nothing is. Asks for the models' names."""
+        """See `ServedScorer.check`."""
         import openai
 
         from cda.llm.connection import Bounds, opened, own_error
@@ -220,7 +201,7 @@ class ServedClient:
         ]
 
     def request(self, row: int, prompt: Prompt, response: str, activation: bool) -> Request:
-        """The question that asks for a text's reward; `activation`: for its sigmoid."""
+        """The request for a text's reward; `activation`: for its sigmoid."""
         body: dict[str, object] = {"use_activation": activation}
         if self.options.model is not None:
             body["model"] = self.options.model
@@ -237,17 +218,17 @@ class ServedClient:
             return {"text_1": first, "text_2": second}
         if self.options.form == "messages":
             # The server's tokenizer would read a mark of a turn in a text as one.
-            said = [*((one.role, one.content) for one in prompt), ("assistant", response)]
-            messages = [{"role": role, "content": without_turns(sendable(text))} for role, text in said]
-            # Said and not left to defaults: some versions add the start of another answer, and the template writes the BOS.
+            turns = [*((message.role, message.content) for message in prompt), ("assistant", response)]
+            messages = [{"role": role, "content": without_turns(sendable(text))} for role, text in turns]
+            # Stated and not left to defaults: some versions add the start of another answer, and the template writes the BOS.
             return {"messages": messages, "add_generation_prompt": False, "add_special_tokens": False}
         joined = without_turns(f"{prompt_text(prompt)}\n\n{response}")
-        made = self.render(prompt, response) if self.render is not None else joined
-        return {"input": sendable(made) if isinstance(made, str) else [int(one) for one in made]}
+        rendered = self.render(prompt, response) if self.render is not None else joined
+        return {"input": sendable(rendered) if isinstance(rendered, str) else list(map(int, rendered))}
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Ask]:
-        """Open connections in the running event loop; gives the function that asks one question."""
+        """Open connections in the running event loop; gives the function that sends one request."""
         from cda.llm.connection import opened_async
 
         # A server without a key asks for none, but the package wants one. Retries are ours: a 429 concerns all workers.
@@ -262,7 +243,7 @@ class ServedClient:
             yield ask
 
     async def _send(self, http: object, request: Request) -> Completion:
-        """One text, tried until it is answered; see `stream` for what is raised."""
+        """One text, tried until it is answered; see `ServedScorer.in_batches` for errors."""
         body = json.loads(request.user)
         tries = throttled = 0
         while True:
@@ -315,9 +296,9 @@ class ServedClient:
 
     def _of_status(self, response: Any, text: str) -> Outcome:
         if response.status_code == 404:
-            said = " ".join(self._endpoint.hide(response.text).split())[:160]
+            message = " ".join(self._endpoint.hide(response.text).split())[:160]
             raise LLMError(
-                f"{self.address}: /{self._kind} answers 404 ({said}). vLLM has /classify and /pooling where it serves a "
+                f"{self.address}: /{self._kind} answers 404 ({message}). vLLM has /classify and /pooling where it serves a "
                 "model with --runner pooling, /score where that has one output; check the model's name too"
             )
         outcome = of_status(response.status_code, response.headers, response.content, self._endpoint)
@@ -334,11 +315,7 @@ class ServedClient:
         )
 
     def _of_content(self, content: str | bytes, body: Mapping[str, object], text: str) -> Outcome:
-        """The reward in an answer with status 200, as the text of a completion.
-
-        Raises:
-            ModelError: It is an answer, and no reward; see `reward_in`.
-        """
+        """The reward in an answer with status 200, as the text of a completion; ModelError if it holds none."""
         try:
             answer = json.loads(content)
             items, model = answer["data"], answer.get("model")

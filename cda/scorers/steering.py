@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,13 +21,10 @@ from cda.errors import DataError, ModelError
 from cda.models.causal import CausalModel
 from cda.scorers.log_ratio import Policy
 
-if TYPE_CHECKING:
-    import torch
-
 
 @dataclass(frozen=True, slots=True)
 class Steering:
-    """What is added where.
+    """A vector, the layer after which it is added, and its factor.
 
     Attributes:
         vector: In the model's own units, shape (hidden size,); it is not normalised.
@@ -41,14 +38,7 @@ class Steering:
 
 
 def read_vector(path: Path, tensor: str | None = None) -> FloatArray:
-    """A steering vector from a .npy or .safetensors file; pickle is never read.
-
-    Args:
-        path: File.
-        tensor: Name of the tensor in a .safetensors file that holds several.
-
-    Returns:
-        Shape (hidden size,).
+    """A steering vector, shape (hidden size,), from a .npy or .safetensors file; pickle is never read.
 
     Raises:
         DataError: No such file, another format, several tensors and none named, or no vector of finite numbers.
@@ -72,7 +62,7 @@ def read_vector(path: Path, tensor: str | None = None) -> FloatArray:
 
 
 def steered(causal: CausalModel, steering: Steering) -> Policy:
-    """The model while it is steered.
+    """A policy of the steered model.
 
     Raises:
         ModelError: The vector does not fit the model, there is no such layer, or the strength is no number.
@@ -85,21 +75,16 @@ def steered(causal: CausalModel, steering: Steering) -> Policy:
 
 @contextmanager
 def steer(causal: CausalModel, steering: Steering) -> Iterator[None]:
-    """The model is steered inside this block, and as it was after it, whatever happens.
-
-    Raises:
-        ModelError: As `steered`.
-    """
+    """The model is steered inside this block, and as it was after it, whatever happens."""
     import torch
 
-    _check(causal, steering)
     shift = torch.from_numpy(np.asarray(steering.vector, dtype=np.float64) * steering.strength).float()
 
     def add(_module: Any, _inputs: Any, output: Any) -> Any:
         # Some layers return more than the hidden states.
         if isinstance(output, tuple):
-            return (_shifted(output[0], shift), *output[1:])
-        return _shifted(output, shift)
+            return (add(_module, _inputs, output[0]), *output[1:])
+        return output + shift.to(output.device, output.dtype)
 
     hook = decoder_layers(causal)[steering.layer].register_forward_hook(add)
     try:
@@ -109,11 +94,7 @@ def steer(causal: CausalModel, steering: Steering) -> Iterator[None]:
 
 
 def decoder_layers(causal: CausalModel) -> Any:
-    """The model's list of decoder layers, first to last.
-
-    Raises:
-        ModelError: None can be found.
-    """
+    """The model's list of decoder layers, first to last; ModelError if none can be found."""
     import torch
 
     model = causal.model.get_base_model() if causal.adapter is not None else causal.model
@@ -122,10 +103,6 @@ def decoder_layers(causal: CausalModel) -> Any:
         if isinstance(module, torch.nn.ModuleList) and len(module) == depth:
             return module
     raise ModelError(f"{causal.name}: no list of its {depth} decoder layers was found; this model cannot be steered")
-
-
-def _shifted(hidden: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
-    return hidden + shift.to(hidden.device, hidden.dtype)
 
 
 def _check(causal: CausalModel, steering: Steering) -> None:

@@ -1,4 +1,4 @@
-"""Work shared out: a pool of processes of our own that compute batches, or the processes of one launch.
+"""Scoring in several processes: a pool of our own that computes batches, or the processes of one launch.
 
 On a CPU several processes of few threads multiply more matrices in a second than one process of many threads.
 """
@@ -24,12 +24,12 @@ from cda.files.jsonl import read_json, read_jsonl, write_json, write_jsonl
 from cda.launch import launch_id, made_in_this_launch, rank, world_size
 from cda.models.load import Precision, RewardModel
 from cda.records import user_prompt
-from cda.scorers.classifier import Batch, forward
+from cda.scorers.batching import Batch, forward
 
 Load = Callable[[], RewardModel]
-"""Makes the same model again in another process: picklable, as `functools.partial(load_reward_model, spec, adapter)` is."""
+"""Loads the same model in another process; picklable, as `functools.partial(load_reward_model, spec, adapter)` is."""
 
-# Of 1 or the score: how far two runs of one model may lie apart.
+# Largest difference between two runs of one model, as a share of 1 or the score.
 _SAME: Mapping[Precision, float] = {"fp32": 1e-4, "8bit": 2e-2, "bf16": 2e-2}
 
 
@@ -40,13 +40,11 @@ class WorkerPool:
 
     Args:
         load: Makes the model, once in each.
-        n: How many, at least 1.
-        threads: Of each.
+        n: Number of processes.
+        threads: Torch threads of each.
     """
 
     def __init__(self, load: Load, n: int, threads: int = 1) -> None:
-        if n < 1 or threads < 1:
-            raise ValueError(f"{n} workers of {threads} threads: at least one of each is needed")
         self._arguments = (load, threads)
         self._n = n
         self._workers: dict[Connection, BaseProcess] = {}
@@ -69,16 +67,12 @@ class WorkerPool:
         self.close()
 
     def compute(self, batches: Iterable[Batch]) -> Iterator[tuple[Batch, FloatArray]]:
-        """Rewards of every batch, as they come.
-
-        Raises:
-            ModelError: A worker failed or ended.
-        """
+        """Rewards of every batch, as they come; ModelError if a worker failed or ended."""
         left = iter(batches)
         idle = list(self._workers)
         running: dict[Connection, Batch] = {}
         while True:
-            # No worker has more than one: so much is lost by a kill.
+            # No worker has more than one batch: so much is lost by a kill.
             while idle and (batch := next(left, None)) is not None:
                 connection = idle.pop()
                 self._send(connection, batch.ids)
@@ -92,11 +86,7 @@ class WorkerPool:
                 yield running.pop(ready), rewards
 
     def check_same(self, reward_model: RewardModel) -> None:
-        """Make sure that they scored with the model of this process, adapter and dose included.
-
-        Raises:
-            ModelError: One of them scores a text otherwise.
-        """
+        """Raise ModelError unless the workers score a text as the model of this process does, adapter and dose included."""
         ids = reward_model.template.encode(user_prompt("How are you?"), "I am well, thank you.").ids
         here = float(forward(reward_model, [ids])[0])
         for connection in self._workers:
@@ -111,7 +101,7 @@ class WorkerPool:
                 )
 
     def close(self) -> None:
-        """End all of them, whatever they do."""
+        """End all workers, whatever they do."""
         for connection, process in self._workers.items():
             connection.close()
             process.terminate()
@@ -159,29 +149,29 @@ class WorkerPool:
 
 
 def dealt(sizes: Sequence[int], n: int) -> list[list[int]]:
-    """Rows for each of n processes: as many, and as much in sum, as can be had without looking closer.
+    """Rows for each of n processes, even in number and in size; every process finds the same shares by itself.
 
-    By size, dealt to and fro. Sums differ by no more than the largest size, also by any other measure that rises with
-    `sizes`: characters stand for tokens here, cut texts included, and every process finds the same rows by itself.
+    Sorted by size and dealt to and fro, so that sums differ by no more than the largest size, also by any other measure that
+    rises with `sizes`: characters stand for tokens here, cut texts included.
     """
     order = sorted(range(len(sizes)), key=lambda row: (-sizes[row], row))
-    hands: list[list[int]] = [[] for _ in range(n)]
+    shares: list[list[int]] = [[] for _ in range(n)]
     for at, row in enumerate(order):
         lap, seat = divmod(at, n)
-        hands[seat if lap % 2 == 0 else n - 1 - seat].append(row)
-    return hands
+        shares[seat if lap % 2 == 0 else n - 1 - seat].append(row)
+    return shares
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What each process of a launch found, for all of them, by files: no collective that would wait for a failed process.
+    """Rows of each process of a launch, shared by files: no collective that would wait for a failed process.
 
-    The files stay, named by what they hold: a process that finds its own from an earlier launch need not work again.
+    The files stay, named by their content: a process that finds its own from an earlier launch need not work again.
 
     Args:
         folder: Seen by all processes, on every machine.
         name: Of the content, the same in all processes: a fingerprint of everything that decides it.
-        poll_s: Between two looks.
+        poll_s: Pause between two looks.
     """
 
     folder: Path
@@ -189,14 +179,7 @@ class Exchange:
     poll_s: float = 0.2
 
     def gathered(self, own: Callable[[], Iterable[object]]) -> Iterator[dict[str, Any]]:
-        """Rows of all processes, in the order of their ranks.
-
-        Args:
-            own: Finds the rows of this process.
-
-        Raises:
-            RunError: Another process failed.
-        """
+        """Rows of all processes in the order of their ranks; `own` computes those of this one. RunError if another one failed."""
         part = self._file("rows.jsonl")
         self._file("failed.json").unlink(missing_ok=True)
         if not part.is_file():
@@ -208,17 +191,17 @@ class Exchange:
                     write_json(self._file("failed.json"), {"launch": launch_id(), "error": described(error)})
                 raise
         parts = [self._file("rows.jsonl", number) for number in range(world_size())]
-        for number, one in enumerate(parts):
-            while not one.is_file():
+        for number, path in enumerate(parts):
+            while not path.is_file():
                 self._check(number)
                 time.sleep(self.poll_s)
-        return (row for one in parts for row in read_jsonl(one))
+        return (row for path in parts for row in read_jsonl(path))
 
     def _check(self, waited_for: int) -> None:
         for number in range(world_size()):
             marker = self._file("failed.json", number)
             with contextlib.suppress(DataError, OSError):
-                # One of an earlier launch says nothing of this one.
+                # The failure of an earlier launch says nothing of this one.
                 if made_in_this_launch(marker) and (content := read_json(marker))["launch"] == launch_id():
                     raise RunError(
                         f"process {number} of {world_size()} failed while process {rank()} waited for process {waited_for}: "
@@ -231,13 +214,13 @@ class Exchange:
 
 
 def described(error: BaseException) -> str:
-    """An error in one line: our own as it stands, others with their kind."""
+    """An error in one line: our own as it stands, others with their class."""
     text = str(error)
     return text if isinstance(error, CdaError) else f"{type(error).__name__}: {text}".removesuffix(": ")
 
 
 def _work(connection: Connection, load: Load, threads: int) -> None:
-    """What a worker does: load, say so, then answer each batch with its rewards until nobody is there."""
+    """The main function of a worker: load, say so, then answer each batch with its rewards until nobody is there."""
     from cda.quiet import quiet_libraries
 
     try:
@@ -258,7 +241,7 @@ def _work(connection: Connection, load: Load, threads: int) -> None:
 
 @contextlib.contextmanager
 def _no_interrupts() -> Iterator[None]:
-    """Processes started meanwhile do not hear Ctrl-C: this one does, and ends them without a traceback of each."""
+    """Have processes that are started meanwhile ignore Ctrl-C: this process ends them, without a traceback of each."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,9 +14,9 @@ from cda.errors import ModelError
 from cda.models.load import ModelSpec, RewardModel, load_reward_model
 from cda.models.template import Encoded
 from cda.records import user_prompt
-from cda.scorers import classifier
-from cda.scorers.classifier import ClassifierScorer, batches, token_batches, windows
-from cda.scorers.many import ManyTextsScorer
+from cda.scorers import batching
+from cda.scorers.batching import TextBar, batches, token_batches, windows
+from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.protocols import TextScore
 
 if TYPE_CHECKING:
@@ -104,15 +104,6 @@ def test_scores_do_not_depend_on_order_or_neighbours(llama: Path, texts: Texts, 
     np.testing.assert_allclose(two, [reference[0], reference[-1]], atol=TOLERANCE, rtol=0)
 
 
-def test_the_number_of_cut_texts_is_counted_anew_each_time(llama: Path, words: Callable[..., str]) -> None:
-    scorer = ClassifierScorer(load(llama, max_length_tokens=12))
-    prompt = user_prompt(words(2))  # with BOS and four marks, five words of response fit
-    scorer.score([prompt] * 3, [words(5), words(6), words(9)])
-    assert scorer.n_truncated == 2
-    scorer.score([prompt], [words(5)])
-    assert scorer.n_truncated == 0
-
-
 def test_texts_that_differ_only_past_the_cut_score_the_same(llama: Path, words: Callable[..., str]) -> None:
     scorer = ClassifierScorer(load(llama, max_length_tokens=12))
     prompt = user_prompt(words(2))
@@ -185,7 +176,7 @@ def test_plain_text_with_an_end_mark_is_read_at_that_mark_as_the_stock_model_doe
 def test_windows_hold_a_limited_number_of_characters_longest_first(
     llama: Path, words: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(classifier, "WINDOW_CHARACTERS", 500)
+    monkeypatch.setattr(batching, "WINDOW_CHARACTERS", 500)
     template = load(llama).template
     prompts = [user_prompt("w1 w2")] * 6
     responses = [words(count) for count in (1, 90, 70, 2, 60, 200)]
@@ -200,7 +191,7 @@ def test_no_more_than_three_windows_are_held_at_once(
     llama: Path, words: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beside the window that is scored, one is being tokenized; a third may have just been used up."""
-    monkeypatch.setattr(classifier, "WINDOW_CHARACTERS", 400)
+    monkeypatch.setattr(batching, "WINDOW_CHARACTERS", 400)
     template, encoded = load(llama).template, list[int]()
     real = template.encode
     monkeypatch.setattr(template, "encode", lambda *text: encoded.append(1) or real(*text))
@@ -225,7 +216,7 @@ def test_scores_are_the_same_however_small_the_windows(
 ) -> None:
     scorer = ClassifierScorer(load(llama), 100)
     for size in (1, 300, 1000):
-        monkeypatch.setattr(classifier, "WINDOW_CHARACTERS", size)
+        monkeypatch.setattr(batching, "WINDOW_CHARACTERS", size)
         np.testing.assert_allclose(scorer.score(texts.prompts, texts.responses), reference, atol=TOLERANCE, rtol=0)
 
 
@@ -236,7 +227,7 @@ def test_a_text_that_cannot_be_encoded_is_one_clear_error(llama_maker: ModelMake
 
 
 def test_long_texts_are_left_out_on_demand_and_come_last(llama: Path, words: Callable[..., str]) -> None:
-    scorer = ManyTextsScorer(load(llama, max_length_tokens=12), over_length="drop")
+    scorer = ClassifierScorer(load(llama, max_length_tokens=12), over_length="drop")
     prompts, responses = [user_prompt(words(2))] * 3, [words(5), words(6), words(1)]
     found = dict(itertools.chain(*(finished := list(scorer.in_batches(prompts, responses)))))
     assert finished[-1] == [(1, TextScore(None))]
@@ -245,11 +236,20 @@ def test_long_texts_are_left_out_on_demand_and_come_last(llama: Path, words: Cal
     assert all(one.read is None for one in found.values())
 
 
-def test_batches_can_be_computed_elsewhere(llama: Path, texts: Texts) -> None:
-    def lengths(batches: object) -> Iterator[object]:
-        return ((batch, np.array([float(len(one)) for one in batch.ids])) for batch in reversed(list(batches)))
+def test_long_texts_weigh_more_and_known_ones_are_behind_it() -> None:
+    with TextBar([100, 10, 10, 80], frozenset({3}), "scoring") as bar:
+        assert (bar.n, bar.total, bar.format_dict["texts"]) == (80, 200, "1/4 texts")
+        bar.scored([0, 3])  # the known one once more, with its batch-mates
+        assert (bar.n, bar.format_dict["texts"]) == (180, "2/4 texts")
+        bar.scored([1, 2])
+        assert (bar.n, bar.format_dict["texts"]) == (200, "4/4 texts")
 
-    scorer = ClassifierScorer(load(llama), 100)
-    found = dict(itertools.chain(*scorer.in_batches(texts.prompts, texts.responses, compute=lengths)))
-    encoded = scorer.reward_model.template.encode_all(texts.prompts, texts.responses)
-    assert [found[row].reward for row in range(12)] == [len(one.ids) for one in encoded]
+
+def test_a_resumed_scoring_starts_behind_what_is_known_and_ends_at_all(
+    llama: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scorer = ClassifierScorer(load_reward_model(ModelSpec(str(llama), "fp32", 64)), batch_tokens=16, label="scoring")
+    responses = [" ".join(["good"] * n) for n in range(1, 9)]
+    list(scorer.in_batches([user_prompt("w1")] * 8, responses, skip=frozenset({6, 7})))
+    shown = capsys.readouterr().err
+    assert "2/8 texts" in shown and "8/8 texts" in shown and "0/8 texts" not in shown

@@ -22,14 +22,12 @@ from cda.models.load import ModelSpec, Precision, RewardModel, load_reward_model
 from cda.models.template import Encoded
 from cda.records import Prompt, user_prompt
 from cda.run import fingerprint
-from cda.scorers import classifier, engine
-from cda.scorers import many as many_texts
+from cda.scorers import batching, classifier
 from cda.scorers.cache import ScoreCache, scope_of
-from cda.scorers.classifier import ClassifierScorer
+from cda.scorers.classifier import ClassifierScorer, n_workers
 from cda.scorers.compared import Rewards, Text, distinct_texts, text_id
-from cda.scorers.engine import score_texts
-from cda.scorers.many import ManyTextsScorer, n_workers
-from cda.scorers.protocols import StreamingScorer, TextScore
+from cda.scorers.engine import Scores, joined, score_texts
+from cda.scorers.protocols import Finished, TextScore, TextScorer
 
 if TYPE_CHECKING:
     from conftest import Texts
@@ -37,7 +35,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent.parent
 BIN = Path(sys.executable).parent
 TOLERANCE = 1e-4
-ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), str(ROOT)])}
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +56,7 @@ def asked(texts: Texts) -> list[Text]:
     return [*rows, rows[3], rows[8]]
 
 
-class Counting(ManyTextsScorer):
+class Counting(ClassifierScorer):
     """Counts the texts that really go through the model."""
 
     n_computed = 0
@@ -90,8 +88,7 @@ def test_it_says_what_its_scorer_says(reward_model: RewardModel, asked: list[Tex
     rewards = dict(zip(distinct, map(float, values), strict=True))
     found = score_texts(ClassifierScorer(reward_model), asked)
     assert found.rewards == rewards
-    assert found.read == {name: cut for name, cut in zip(rewards, scorer.read, strict=True) if cut is not None}
-    assert found.n_truncated == scorer.n_truncated == 8 and found.n_cached == 0
+    assert found.n_truncated == 8 and found.n_cached == 0
 
 
 def test_a_cache_hit_computes_nothing_and_loses_nothing(
@@ -209,7 +206,7 @@ def test_long_texts_are_refused_before_any_is_scored(
     reward_model: RewardModel, asked: list[Text], cache: ScoreCache
 ) -> None:
     with pytest.raises(ModelError) as error:
-        score_texts(ManyTextsScorer(reward_model, over_length="refuse"), asked, cache=cache, scope="s")
+        score_texts(ClassifierScorer(reward_model, over_length="refuse"), asked, cache=cache, scope="s")
     # The longest: a prompt of 6 words, a response of 45, five marks of the template.
     assert str(error.value).endswith(
         ": 8 of 12 texts are longer than 24 tokens, the longest has 56. Raise model.max_length_tokens where the model reads "
@@ -217,7 +214,7 @@ def test_long_texts_are_refused_before_any_is_scored(
     )
     assert len(cache) == 0
     short = [text for text in asked if len(text[1].split()) < 10]
-    assert score_texts(ManyTextsScorer(reward_model, over_length="refuse"), short).n_texts == 3
+    assert score_texts(ClassifierScorer(reward_model, over_length="refuse"), short).n_texts == 3
 
 
 @pytest.mark.parametrize(("longest", "n_long"), [(128, 0), (127, 1)])
@@ -226,10 +223,10 @@ def test_lengths_are_those_of_the_pair_form_too(
 ) -> None:
     reward_model = load_reward_model(ModelSpec(str(bert), "fp32", longest))
     texts = [(user_prompt(words(25)), words(100)), (user_prompt(words(1)), words(1))]  # with three marks 128 tokens
-    assert len(score_texts(ManyTextsScorer(reward_model, over_length="drop"), texts).dropped) == n_long
+    assert len(score_texts(ClassifierScorer(reward_model, over_length="drop"), texts).dropped) == n_long
     if n_long:
         with pytest.raises(ModelError, match="1 of 2 texts are longer than 127 tokens, the longest has 128"):
-            score_texts(ManyTextsScorer(reward_model, over_length="refuse"), texts)
+            score_texts(ClassifierScorer(reward_model, over_length="refuse"), texts)
 
 
 def test_rewards_that_are_no_numbers_are_refused_and_the_others_kept(
@@ -250,7 +247,7 @@ def test_rewards_that_are_no_numbers_are_refused_and_the_others_kept(
 
 
 def test_no_texts_give_no_rewards(reward_model: RewardModel, cache: ScoreCache) -> None:
-    found = score_texts(ManyTextsScorer(reward_model, workers=2, load=_never), [], cache=cache, scope="s")
+    found = score_texts(ClassifierScorer(reward_model, workers=2, load=_never), [], cache=cache, scope="s")
     assert (found.n_texts, found.n_truncated, found.n_cached) == (0, 0, 0)
 
 
@@ -258,7 +255,7 @@ def _never() -> RewardModel:
     raise AssertionError("there is nothing to load a model for")
 
 
-class Served(StreamingScorer):
+class Served(TextScorer):
     """A scorer that hands out rewards out of order, has none for a text that is too long, and once fails."""
 
     name = "served"
@@ -266,11 +263,11 @@ class Served(StreamingScorer):
     def __init__(self, fails_after: int = 99) -> None:
         self.fails_after = fails_after
 
-    def stream(self, prompts: Sequence[Prompt], responses: Sequence[str]) -> Iterator[tuple[list[int], FloatArray]]:
+    def in_batches(self, prompts: Sequence[Prompt], responses: Sequence[str], **_: object) -> Iterator[Finished]:  # type: ignore[override]
         for done, row in enumerate(reversed(range(len(prompts)))):
             if done == self.fails_after:
                 raise ModelError("the server is gone")
-            yield [row], np.array([float(len(responses[row])) if len(responses[row]) < 5 else np.nan])
+            yield [(row, TextScore(float(len(responses[row])) if len(responses[row]) < 5 else None))]
 
 
 def test_rewards_that_come_out_of_order_find_their_texts_and_outlive_a_failure(cache: ScoreCache) -> None:
@@ -290,13 +287,13 @@ def test_memory_does_not_grow_with_the_number_of_texts(monkeypatch: pytest.Monke
         def encode(self, prompt: Prompt, response: str) -> Encoded:  # noqa: ARG002
             return Encoded([1000 + at for at in range(200)], False)
 
-    monkeypatch.setattr(classifier, "WINDOW_CHARACTERS", 20_000)
+    monkeypatch.setattr(batching, "WINDOW_CHARACTERS", 20_000)
     prompt = user_prompt("p" * 200)
 
     def peak_bytes(n: int) -> int:
         tracemalloc.start()
-        found = classifier.windows(Template(), [prompt] * n, ["r" * 200] * n)  # type: ignore[arg-type]
-        assert sum(len(batch.rows) for batch in classifier.token_batches(found, 2000)) == n
+        found = batching.windows(Template(), [prompt] * n, ["r" * 200] * n)  # type: ignore[arg-type]
+        assert sum(len(batch.rows) for batch in batching.token_batches(found, 2000)) == n
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return peak
@@ -312,16 +309,16 @@ def test_the_number_of_workers(reward_model: RewardModel, monkeypatch: pytest.Mo
 
     many = 10**12
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
-    monkeypatch.setattr(many_texts, "_free_bytes", lambda: None)
+    monkeypatch.setattr(classifier, "_free_bytes", lambda: None)
     assert n_workers("auto", reward_model, many) == 4
     assert n_workers("auto", reward_model, 10_000) == 1  # would take less long than loading
     assert n_workers(3, reward_model, 1) == 3
     model_bytes = sum(one.numel() * 4 for one in reward_model.model.parameters())
-    monkeypatch.setattr(many_texts, "_free_bytes", lambda: 5 * model_bytes)
+    monkeypatch.setattr(classifier, "_free_bytes", lambda: 5 * model_bytes)
     assert n_workers("auto", reward_model, many) == 2
-    monkeypatch.setattr(many_texts, "_free_bytes", lambda: model_bytes)
+    monkeypatch.setattr(classifier, "_free_bytes", lambda: model_bytes)
     assert n_workers("auto", reward_model, many) == 1
-    monkeypatch.setattr(many_texts, "_free_bytes", lambda: None)
+    monkeypatch.setattr(classifier, "_free_bytes", lambda: None)
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert n_workers("auto", reward_model, many) == 1
     monkeypatch.delenv("WORLD_SIZE")
@@ -332,7 +329,7 @@ def test_the_number_of_workers(reward_model: RewardModel, monkeypatch: pytest.Mo
 
 
 def test_free_memory_is_read() -> None:
-    free = many_texts._free_bytes()
+    free = classifier._free_bytes()
     assert free is None or 2**20 < free < 2**50
 
 
@@ -498,11 +495,10 @@ def test_a_text_gets_the_kept_reward_of_one_that_is_the_same_to_the_model(
 
 def test_rewards_of_two_processes_are_one_where_the_tokens_are_the_same() -> None:
     """Each process scores its share; what they have in common is the first one's."""
-    assert engine.one_reward_each({"a": 1.0, "b": 2.0, "c": 3.0}, {"a": "x", "c": "x"}) == {
-        "a": 1.0,
-        "b": 2.0,
-        "c": 1.0,
-    }
+    first, second = Scores({"a": 1.0, "b": 2.0}, {}, (), 0, {"a": "x"}), Scores({"c": 3.0}, {}, ("d",), 1, {"c": "x"})
+    whole = joined([first, second])
+    assert whole.rewards == {"a": 1.0, "b": 2.0, "c": 1.0}
+    assert (whole.dropped, whole.n_cached) == (("d",), 1)
     rewards = Rewards({text_id(user_prompt("q"), "a"): 1.0, text_id(user_prompt("q"), "b"): 1.5},
                       tokens={text_id(user_prompt("q"), "a"): "x", text_id(user_prompt("q"), "b"): "x"})  # fmt: skip
     assert rewards.margins([(user_prompt("q"), "a", "b")]).tolist() == [0.0]

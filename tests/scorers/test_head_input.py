@@ -1,4 +1,4 @@
-"""What enters the head, checked against the head's own arithmetic, and scores with a direction taken out of it."""
+"""Head inputs, checked against the head's own arithmetic, and scores with a direction removed from them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cda.errors import DataError, ModelError
 from cda.models.load import ModelSpec, Precision, RewardModel, load_reward_model
 from cda.records import user_prompt
 from cda.scorers.classifier import ClassifierScorer
-from cda.scorers.head_input import ProjectedScorer, direction_removed, head_inputs, head_scores, score_head
+from cda.scorers.head_input import head_inputs, head_scores, score_head
 
 if TYPE_CHECKING:
     from conftest import ModelMaker, Texts, Trained
@@ -160,7 +160,7 @@ def test_each_distinct_text_is_read_once_and_lands_in_every_row(llama: Path, tex
 
 
 @pytest.mark.parametrize("precision", ["fp32", "8bit", "bf16"])
-def test_an_adapters_own_head_is_the_one_that_is_read_and_projected(
+def test_an_adapters_own_head_is_the_one_that_is_read(
     precision: Precision, llama: Path, trained_fp32: Trained, texts: Texts
 ) -> None:
     reward_model = load(llama, precision, trained_fp32.result.adapter)
@@ -172,9 +172,6 @@ def test_an_adapters_own_head_is_the_one_that_is_read_and_projected(
     assert np.abs(states @ (weights - base_weights)).max() > 0.05
     np.testing.assert_allclose(states @ weights, scores, atol=tolerance, rtol=0)
     np.testing.assert_allclose(head_scores(reward_model, states), scores, atol=tolerance, rtol=0)
-    v = direction()
-    projected = ProjectedScorer(reward_model, v, 1.0).score(texts.prompts, texts.responses)
-    np.testing.assert_allclose(projected, scores - (states @ v) * (weights @ v), atol=tolerance, rtol=0)
 
 
 @pytest.mark.parametrize("which", ["llama", "bert"])
@@ -186,74 +183,14 @@ def test_projected_scores_are_the_analytic_ones_and_linear_in_strength(
     weights, _ = linear_head(score_head(reward_model))
     removed = (states @ v) * (weights @ v)
     assert np.ptp(removed) > 0.05
-    for strength in (0.5, 1.0, 2.0):
-        projected = ProjectedScorer(reward_model, v, strength).score(texts.prompts, texts.responses)
+    for strength in (0.0, 0.5, 1.0, 2.0):
+        projected = head_scores(reward_model, states - strength * np.outer(states @ v, v))
         np.testing.assert_allclose(projected, scores - strength * removed, atol=EXACT, rtol=0)
-    unchanged = ProjectedScorer(reward_model, v, 0.0).score(texts.prompts, texts.responses)
-    np.testing.assert_array_equal(unchanged, scores)
-
-
-@pytest.mark.parametrize("which", ["llama", "bert", "roberta"])
-def test_at_strength_1_nothing_along_the_direction_reaches_the_score(
-    which: str, texts: Texts, request: pytest.FixtureRequest
-) -> None:
-    """Another amount of v in every state before the projection gives the same scores after it."""
-    reward_model = load(request.getfixturevalue(which))
-    scorer = ProjectedScorer(reward_model, direction(), 1.0)
-    expected = scorer.score(texts.prompts, texts.responses)
-
-    def add(_: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        import torch
-
-        return (inputs[0] + 3 * torch.as_tensor(direction()).to(inputs[0]),)
-
-    handle = score_head(reward_model).register_forward_pre_hook(add)  # runs before the projection, which comes later
-    moved = scores_of(reward_model, texts)
-    found = scorer.score(texts.prompts, texts.responses)
-    handle.remove()
-    assert np.abs(moved - scores_of(reward_model, texts)).max() > 0.05
-    np.testing.assert_allclose(found, expected, atol=EXACT, rtol=0)
-
-
-def test_a_roberta_head_is_projected_before_its_hidden_layer(roberta: Path, texts: Texts) -> None:
-    reward_model, v = load(roberta), direction()
-    states = states_of(reward_model, texts)
-    found = ProjectedScorer(reward_model, v, 1.0).score(texts.prompts, texts.responses)
-    expected = head_scores(reward_model, states - np.outer(states @ v, v))
-    np.testing.assert_allclose(found, expected, atol=EXACT, rtol=0)
-    half = ProjectedScorer(reward_model, v, 0.5).score(texts.prompts, texts.responses)
-    # Not linear in strength, as the docstring says of it.
-    assert np.abs(half - (scores_of(reward_model, texts) + found) / 2).max() > 1e-3
-
-
-def test_what_was_cut_is_told_as_the_classifier_tells_it(llama: Path, texts: Texts) -> None:
-    reward_model = load_reward_model(ModelSpec(str(llama), "fp32", 20))
-    plain, projected = ClassifierScorer(reward_model), ProjectedScorer(reward_model, direction())
-    plain.score(texts.prompts, texts.responses)
-    projected.score(texts.prompts, texts.responses)
-    assert projected.scorer.n_truncated == plain.n_truncated > 0
-    assert projected.scorer.read == plain.read
-
-
-def test_no_hook_stays_behind(llama: Path, texts: Texts) -> None:
-    reward_model = load(llama)
-    before = scores_of(reward_model, texts)
-    states_of(reward_model, texts)
-    ProjectedScorer(reward_model, direction(), 1.0).score(texts.prompts, texts.responses)
-    with direction_removed(reward_model, direction(), 1.0):
-        assert n_hooks(reward_model) == 1
-    assert n_hooks(reward_model) == 0
-    np.testing.assert_array_equal(scores_of(reward_model, texts), before)
 
 
 def test_no_hook_stays_behind_after_an_error(llama: Path, texts: Texts) -> None:
     reward_model = load(llama)
-    with pytest.raises(ModelError) as error:
-        ProjectedScorer(reward_model, direction(48)).score(texts.prompts, texts.responses)
-    assert str(error.value) == (
-        f"{llama}: its head reads 64 numbers, the direction has 48. "
-        "It was made from another model; make it from this one"
-    )
+    states_of(reward_model, texts)
     assert n_hooks(reward_model) == 0
     reward_model.model.get_input_embeddings().register_forward_pre_hook(_fail)
     with pytest.raises(IndexError, match="inside"):
@@ -263,12 +200,6 @@ def test_no_hook_stays_behind_after_an_error(llama: Path, texts: Texts) -> None:
 
 def _fail(*_: Any) -> None:
     raise IndexError("inside")
-
-
-@pytest.mark.parametrize("wrong", [np.zeros(64), np.ones(64), np.full(64, np.nan), np.eye(64)])
-def test_a_direction_that_is_not_of_length_1_is_refused(llama: Path, wrong: FloatArray) -> None:
-    with pytest.raises(DataError, match="a vector of length 1 is needed"):
-        ProjectedScorer(load(llama), wrong)
 
 
 def test_nothing_to_read_is_an_error(llama: Path) -> None:

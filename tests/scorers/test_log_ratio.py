@@ -17,8 +17,8 @@ from cda.models.causal import CausalModel, load_causal_model
 from cda.models.load import ModelSpec, Precision
 from cda.records import Prompt, user_prompt
 from cda.scorers import log_ratio
-from cda.scorers import log_ratio as log_probability
 from cda.scorers.cache import ScoreCache
+from cda.scorers.compared import text_id
 from cda.scorers.engine import score_texts
 from cda.scorers.log_ratio import LogRatioScorer, Policy, adapter_off
 
@@ -170,7 +170,7 @@ def test_slices_of_the_logits_change_nothing(
     policy: CausalModel, texts: Texts, expected: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vocabulary = policy.model.lm_head.weight.shape[0]
-    monkeypatch.setattr(log_probability, "_SLICE_LOGITS", 7 * vocabulary)
+    monkeypatch.setattr(log_ratio, "_SLICE_LOGITS", 7 * vocabulary)
     scores = LogRatioScorer(Policy(policy), None, beta=1.0).score(texts.prompts, texts.responses)
     np.testing.assert_allclose(scores, expected, atol=TOLERANCE, rtol=0)
 
@@ -293,19 +293,16 @@ def test_rewards_are_those_that_trl_logs_for_the_same_pairs(
     assert logged["eval_loss"] == pytest.approx(np.log1p(np.exp(-margins)).mean(), abs=TOLERANCE)
 
 
-def test_the_number_of_cut_texts_is_counted_anew_and_what_was_read_is_named(
-    causal_maker: ModelMaker, words: Callable[..., str]
-) -> None:
+def test_cut_texts_are_named_by_what_was_read(causal_maker: ModelMaker, words: Callable[..., str]) -> None:
     causal = load(causal_maker("cut"), limit=12)
-    scorer = LogRatioScorer(Policy(causal), None)
     prompt = user_prompt(words(2))  # six tokens before the response; five words and the closing mark fit
-    first, second, other, _ = scorer.score([prompt] * 4, [words(8), words(9), words(8, start=20), words(5)])
-    assert scorer.n_truncated == 3
+    texts = [(prompt, text) for text in (words(8), words(9), words(8, start=20), words(5))]
+    scores = score_texts(LogRatioScorer(Policy(causal), None), texts)
+    first, second, other, _ = scores.rewards.values()
     assert first == second != other
-    assert scorer.read[0] == scorer.read[1] != scorer.read[2]
-    assert scorer.read[3] is None
-    scorer.score([prompt], [words(5)])
-    assert (scorer.n_truncated, scorer.read) == (0, [None])
+    first_read, second_read, other_read = scores.read.values()
+    assert first_read == second_read != other_read
+    assert text_id(*texts[3]) not in scores.read
 
 
 def test_a_prompt_that_fills_everything_costs_its_own_text_alone(
@@ -321,7 +318,7 @@ def test_a_prompt_that_fills_everything_costs_its_own_text_alone(
     alone = scorer.score([prompts[0], prompts[2], prompts[4]], [words(3)] * 3)
     found = scorer.score(prompts, [words(3)] * 5)
     np.testing.assert_allclose(found[[0, 2, 4]], alone, atol=TOLERANCE)
-    assert np.isnan(found[[1, 3]]).all() and (scorer.n_too_long, scorer.n_truncated) == (2, 0)
+    assert np.isnan(found[[1, 3]]).all()
     texts = [(prompt, words(3)) for prompt in prompts]
     with ScoreCache(tmp_path / "scores.sqlite") as cache:
         scores = score_texts(scorer, texts, cache=cache, scope="s")

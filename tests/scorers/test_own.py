@@ -177,10 +177,10 @@ def test_calls_hold_so_many_rows_and_keep_what_came_before_an_error(tmp_path: Pa
         return [len(responses)] * len(responses)
     """
     scorer = pointwise(tmp_path, code, batch_rows=2)
-    kept: dict[int, float] = {}
+    kept: dict[int, float | None] = {}
     with pytest.raises(ModelError, match=r"mine\.py:4: ValueError: no such word \(.*texts 5 to 5\)"):
-        for rows, rewards in scorer.stream([PROMPTS[0]] * 5, ["a", "b", "c", "d", "bad"]):
-            kept |= dict(zip(rows, rewards.tolist(), strict=True))
+        for finished in scorer.in_batches([PROMPTS[0]] * 5, ["a", "b", "c", "d", "bad"]):
+            kept |= {row: score.reward for row, score in finished}
     assert kept == {0: 2.0, 1: 2.0, 2: 2.0, 3: 2.0}
 
 

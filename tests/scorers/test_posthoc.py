@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +12,8 @@ from cda.arrays import FloatArray
 from cda.errors import DataError
 from cda.models.load import ModelSpec, load_reward_model
 from cda.scorers.classifier import ClassifierScorer
-from cda.scorers.head_input import ProjectedScorer, head_inputs
-from cda.scorers.posthoc import MAX_CONDITION, bias_direction, feature_correction, strength_curve
+from cda.scorers.head_input import head_inputs, head_scores
+from cda.scorers.posthoc import MAX_CONDITION, bias_direction, feature_correction
 
 if TYPE_CHECKING:
     from conftest import Texts
@@ -45,15 +44,15 @@ def test_a_planted_direction_is_found_whatever_the_subjects() -> None:
     planted[5] = -1.0
     base = rng.normal(size=(400, 32))
     perturbed = base + np.outer(rng.uniform(1, 3, 400), planted) + rng.normal(0, 0.1, (400, 32))
-    found = bias_direction(perturbed, base)
+    found = bias_direction(perturbed, base, ids(400))
     assert np.linalg.norm(found) == pytest.approx(1)
     assert found @ planted > 0.999
-    np.testing.assert_allclose(bias_direction(base, perturbed), -found)
+    np.testing.assert_allclose(bias_direction(base, perturbed, ids(400)), -found)
 
 
 def test_with_prompt_ids_each_prompt_counts_once() -> None:
     differences = np.array([[1.0, 0.0]] * 9 + [[0.0, 1.0]])
-    each_pair = bias_direction(differences, np.zeros((10, 2)))
+    each_pair = bias_direction(differences, np.zeros((10, 2)), ids(10))
     np.testing.assert_allclose(each_pair, np.array([9, 1]) / np.sqrt(82))
     each_prompt = bias_direction(differences, np.zeros((10, 2)), ["a"] * 9 + ["b"])
     np.testing.assert_allclose(each_prompt, np.array([1, 1]) / np.sqrt(2))
@@ -72,7 +71,7 @@ def test_with_prompt_ids_each_prompt_counts_once() -> None:
 )
 def test_pairs_without_a_direction_are_refused(perturbed: FloatArray, base: FloatArray, message: str) -> None:
     with pytest.raises(DataError, match=message):
-        bias_direction(perturbed, base)
+        bias_direction(perturbed, base, ids(10))
 
 
 def test_in_a_real_model_the_mean_margin_of_the_directions_own_pairs_is_gone_and_the_rest_follows_the_curve(
@@ -84,27 +83,24 @@ def test_in_a_real_model_the_mean_margin_of_the_directions_own_pairs_is_gone_and
     biased = [f"{text} good good good" for text in base]
     fitted = np.arange(24) % 2 == 0
     states = [head_inputs(reward_model, prompts, side) for side in (biased, base)]
-    v = bias_direction(states[0][fitted], states[1][fitted], fewest_pairs=12)
+    v = bias_direction(states[0][fitted], states[1][fitted], ids(12))
 
     def margins(strength: float) -> FloatArray:
-        scorer = ProjectedScorer(reward_model, v, strength)
-        return scorer.score(prompts, biased) - scorer.score(prompts, base)
+        first, second = (head_scores(reward_model, side - strength * np.outer(side @ v, v)) for side in states)
+        return first - second
 
     plain = ClassifierScorer(reward_model)
     before = plain.score(prompts, biased) - plain.score(prompts, base)
-    curve = strength_curve(before, before - margins(1.0), [0.0, 0.5, 1.0, 1.5])
     assert abs(before[fitted].mean()) > 0.5
-    np.testing.assert_allclose(
-        curve[:, fitted].mean(axis=1), before[fitted].mean() * np.array([1, 0.5, 0, -0.5]), atol=1e-5
-    )
-    for strength, expected in zip((0.0, 0.5, 1.0, 1.5), curve, strict=True):
-        np.testing.assert_allclose(margins(strength), expected, atol=1e-5)
+    for strength, left in ((0.0, 1.0), (0.5, 0.5), (1.0, 0.0), (1.5, -0.5)):
+        assert margins(strength)[fitted].mean() == pytest.approx(left * before[fitted].mean(), abs=1e-5)
+        np.testing.assert_allclose(margins(strength), before - strength * (before - margins(1.0)), atol=1e-5)
 
 
 def test_planted_prices_are_found_and_taken_off_contrasts_not_fitted_on() -> None:
     margins, differences = contrasts(300, seed=0)
     correction = feature_correction(margins, differences, ids(300))
-    assert correction.features == tuple(BETA)
+    assert tuple(correction.beta) == tuple(BETA)
     for name, true in BETA.items():
         found = correction.beta[name]
         assert found.low < true < found.high
@@ -158,7 +154,7 @@ def test_a_margin_that_no_feature_stands_behind_is_left_alone() -> None:
 def test_a_feature_that_never_differs_is_left_out_and_said() -> None:
     margins, differences = contrasts(60, seed=3)
     correction = feature_correction(margins, {"headers": np.zeros(60), **differences}, ids(60))
-    assert correction.features == tuple(BETA)
+    assert tuple(correction.beta) == tuple(BETA)
     assert correction.left_out == {"headers": "its sides do not differ in any contrast"}
     plain = feature_correction(margins, differences, ids(60))
     assert correction.beta == plain.beta
@@ -188,7 +184,7 @@ def test_units_of_a_feature_do_not_matter() -> None:
         one, other = (feature_correction(margins, given, ids(80), ridge=ridge) for given in (differences, hundreds))
         assert other.beta["words"].value == pytest.approx(100 * one.beta["words"].value)
         assert other.beta["words"].high == pytest.approx(100 * one.beta["words"].high)
-        np.testing.assert_allclose(other.removed(hundreds), one.removed(differences))
+        np.testing.assert_allclose(other.corrected(margins, hundreds), one.corrected(margins, differences), atol=1e-9)
 
 
 def test_nearly_collinear_features_are_ridged_just_enough_and_share_the_price() -> None:
@@ -201,7 +197,7 @@ def test_nearly_collinear_features_are_ridged_just_enough_and_share_the_price() 
     assert (2 + correction.ridge) / correction.ridge == pytest.approx(MAX_CONDITION)
     assert correction.beta["words"].value == pytest.approx(0.01, rel=0.02)
     assert correction.beta["characters"].value == pytest.approx(0.01 / 6, rel=0.02)
-    np.testing.assert_allclose(correction.removed(twins), 0.02 * words, rtol=0.02)
+    np.testing.assert_allclose(-correction.corrected(np.zeros(200), twins), 0.02 * words, rtol=0.02)
 
 
 def test_a_stated_ridge_shrinks_as_it_should() -> None:
@@ -241,22 +237,8 @@ def test_a_correction_needs_the_features_that_it_was_fitted_on() -> None:
     margins, differences = contrasts(50, seed=6)
     correction = feature_correction(margins, differences, ids(50))
     with pytest.raises(DataError, match="fitted on jargon, not measured here"):
-        correction.removed({name: differences[name] for name in ("words", "list_lines")})
-    with pytest.raises(DataError, match=r"values: shape \(49,\) where \(50,\) is needed"):
+        correction.corrected(margins, {name: differences[name] for name in ("words", "list_lines")})
+    with pytest.raises(DataError, match=r"shape \(50,\) where \(49,\) is needed"):
         correction.corrected(margins[1:], differences)
     others = {**differences, "headers": np.ones(50)}
-    np.testing.assert_array_equal(correction.removed(others), correction.removed(differences))
-
-
-def test_a_correction_is_written_as_json_in_full() -> None:
-    margins, differences = contrasts(50, seed=7)
-    written = json.loads(json.dumps(feature_correction(margins, differences, ids(50)).to_json()))
-    assert set(written) == {"beta", "left_out", "r_squared", "ridge", "n", "n_prompts", "unit"}
-    assert set(written["beta"]["words"]) == {"value", "low", "high", "n", "n_prompts", "unit", "method"}
-
-
-def test_a_strength_curve_is_one_row_a_strength() -> None:
-    curve = strength_curve([1.0, 2.0, -1.0], [1.0, 0.0, 2.0], [0.0, 1.0, 2.5])
-    np.testing.assert_array_equal(curve, [[1, 2, -1], [0, 2, -3], [-1.5, 2, -6]])
-    with pytest.raises(DataError, match="removed: shape"):
-        strength_curve([1.0, 2.0], [1.0], [0.0])
+    np.testing.assert_array_equal(correction.corrected(margins, others), correction.corrected(margins, differences))

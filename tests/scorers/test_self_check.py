@@ -14,7 +14,8 @@ from cda.embedded.model import embedded_model_folder
 from cda.errors import ModelError
 from cda.models.load import ModelSpec, Precision, RewardModel, load_reward_model
 from cda.records import user_prompt
-from cda.scorers.classifier import ClassifierScorer, forward
+from cda.scorers.batching import forward
+from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.compared import Text
 from cda.scorers.self_check import PROBES, _alone, self_check
 

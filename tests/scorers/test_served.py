@@ -196,7 +196,7 @@ def test_each_response_goes_as_a_conversation_and_its_reward_comes_back_to_its_r
         ],
     }
     assert len(server.bodies) == 41  # one a text: a value outside 0 to 1 spares the raw check its questions
-    assert (model.name, model.served_model) == ("rm", "rm")
+    assert model.name == "rm"
 
 
 def test_pooling_and_score_have_their_own_shapes(serve: Serve) -> None:
@@ -385,25 +385,26 @@ def test_a_server_that_dies_and_comes_back_is_waited_for(serve: Serve) -> None:
         server.start()
 
     down = threading.Thread(target=restart)
-    found = np.full(200, np.nan)
-    for rows, rewards in scorer(server, concurrency=4, retries=20, backoff_s=0.1).stream(prompts(200), ["a" * 9] * 200):
-        found[rows] = rewards
+    found: dict[int, float | None] = {}
+    asked = scorer(server, concurrency=4, retries=20, backoff_s=0.1)
+    for finished in asked.in_batches(prompts(200), ["a" * 9] * 200):
+        found |= {row: score.reward for row, score in finished}
         if not down.ident:
             down.start()
             time.sleep(0.1)
     down.join()
-    assert found.tolist() == [5.5] * 200
+    assert found == dict.fromkeys(range(200), 5.5)
 
 
 def test_a_server_that_stays_away_loses_nothing_and_a_second_call_asks_for_the_rest(serve: Serve) -> None:
     server = serve(length)
     responses = [f"{number:03d}" + "x" * (number % 7 + 4) for number in range(100)]
-    kept: dict[int, float] = {}
+    kept: dict[int, float | None] = {}
     with pytest.raises(
         LLMError, match=r"no answer after .*connection.* (\d+) of 100 texts were scored before"
     ) as caught:
-        for rows, rewards in scorer(server, concurrency=4).stream(prompts(100), responses):
-            kept |= dict(zip(rows, rewards.tolist(), strict=True))
+        for finished in scorer(server, concurrency=4).in_batches(prompts(100), responses):
+            kept |= {row: score.reward for row, score in finished}
             if len(kept) >= 32:
                 server.stop()
     assert 32 <= len(kept) < 100
@@ -469,7 +470,6 @@ def test_texts_that_are_too_long_are_refused_or_counted(serve: Serve, said: str)
     found = model.score(prompts(3), responses)
     assert np.isnan(found[1])
     assert found[[0, 2]].tolist() == [5.5, 6.5]
-    assert model.n_too_long == 1
 
 
 def test_texts_are_cut_by_the_server_and_counted(serve: Serve) -> None:
@@ -481,7 +481,7 @@ def test_texts_are_cut_by_the_server_and_counted(serve: Serve) -> None:
     server = serve(cut)
     model = scorer(server, truncate_tokens=8)
     assert model.score(prompts(3), ["a" * 3, "b" * 20, "c" * 9]).tolist() == [0.3, 0.8, 0.8]
-    assert (model.n_truncated, model.n_too_long) == (2, 0)
+    assert model.n_truncated == 2
     assert {body["truncation_side"] for body in server.bodies} == {"right"}
 
 
@@ -545,9 +545,9 @@ def test_a_server_that_changes_its_model_is_not_believed(serve: Serve) -> None:
 
 def test_whoever_stops_early_ends_the_calls(serve: Serve) -> None:
     server = serve(lambda body: (time.sleep(0.01), length(body))[1])
-    stream = scorer(server, concurrency=2).stream(prompts(10_000), ["a" * 9] * 10_000)
+    stream = scorer(server, concurrency=2).in_batches(prompts(10_000), ["a" * 9] * 10_000)
     next(stream)
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
     asked = len(server.bodies)
     time.sleep(0.1)
     assert len(server.bodies) <= asked + 2 < 100
