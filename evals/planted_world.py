@@ -18,10 +18,10 @@ from cda.discovery.held_out import HeldOut, rewrite_all
 from cda.discovery.mined import MinedProposer
 from cda.discovery.mined_rules import Phrasing, phrase_bias, symbol_bias
 from cda.discovery.mutations import RuleMutator
-from cda.discovery.parts import RULE_SHARES
 from cda.discovery.prompts import split_prompts
 from cda.discovery.records import Candidate, PromptSamples, Rated, Text
 from cda.discovery.search import Parts, draw_originals
+from cda.discovery.setup import RULE_SHARES
 from cda.embedded.rules import RuleRewriter
 from cda.embedded.texts import authored_pairs, authored_responses
 from cda.recipe.discovery import SIZES
@@ -141,7 +141,7 @@ def split(
 ) -> dict[str, list[PromptSamples]]:
     """Rated responses by part; `held_out` prompts to validate and as many to test on."""
     share = held_out / len(rows)
-    parts = split_prompts([prompt for prompt, _ in rows], (1 - 2 * share, share, share), seed)
+    parts, _ = split_prompts([prompt for prompt, _ in rows], (1 - 2 * share, share, share), seed)
     by_id = {prompt_id(prompt): texts for prompt, texts in rows}
 
     def rated(prompt: Prompt) -> PromptSamples:
@@ -149,8 +149,7 @@ def split(
         rewards = world.reward([(prompt, text) for text in texts])
         return PromptSamples(prompt, tuple(Rated(text, float(one)) for text, one in zip(texts, rewards, strict=True)))
 
-    named = {"train": parts.train, "validation": parts.validation, "test": parts.test}
-    return {name: [rated(prompt) for prompt in prompts] for name, prompts in named.items()}
+    return {name: [rated(prompt) for prompt in prompts] for name, prompts in parts.items()}
 
 
 def parts_of(world: World, samples: Sequence[PromptSamples], seed: int) -> Parts:

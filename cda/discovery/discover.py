@@ -17,40 +17,33 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from cda.discovery.held_out import FILE as REVIEW
 from cda.discovery.held_out import (
+    REVIEW,
     HeldOut,
-    held_out_originals,
-    pairs_stage,
     read_result,
     reviewed,
     rewrite_all,
-    run_confirmation,
-    run_pairs,
-    run_validation,
-    validation_originals,
+    save_confirmation,
+    save_pairs,
+    save_validation,
     write_review,
 )
-from cda.discovery.history import held_out_stage, material_stage, save_generation, saved_generations, search_stage
-from cda.discovery.material import Material, make_material, read_material
-from cda.discovery.measure import Original
-from cda.discovery.parts import (
-    Asked,
-    grouper_of,
-    judge_of,
-    mutator_of,
-    proposer_of,
-    reward_of,
-    rewriters,
-    search_settings,
+from cda.discovery.history import (
+    held_out_stage,
+    material_stage,
+    pairs_stage,
+    save_generation,
+    saved_generations,
+    search_stage,
 )
+from cda.discovery.material import Material, make_material, read_material
 from cda.discovery.plan import AT_MOST, checked, plan, planned_calls
 from cda.discovery.records import Candidate, PromptSamples
-from cda.discovery.result import STAGES, Found, discover_result, save_repairs, write_result
-from cda.discovery.search import Generation, Parts, search
+from cda.discovery.result import STAGES, Finished, discover_result, save_repairs, write_result
+from cda.discovery.search import Generation, Parts, draw_originals, search
 from cda.discovery.sentences import short
+from cda.discovery.setup import Asked, AskedJudge, Setup, reward_of, setup_of
 from cda.errors import RunError
 from cda.launch import say, world_size
 from cda.pipeline.plan import run_folder
@@ -61,11 +54,12 @@ from cda.resources.spending import confirm_all
 from cda.results.discover import DiscoverResult
 from cda.results.evidence import ConfirmationResult, Validation, ValidationResult
 from cda.run import RunFolder, Stage
+from cda.stats.streams import Stream, generator
 
 
 @dataclass(frozen=True, slots=True)
 class DiscoverOptions:
-    """What the command line says beside the recipe.
+    """Settings of the command line next to the recipe's.
 
     Attributes:
         adapter: Search the model with this adapter; it is held against the model without it unless another judge is named.
@@ -88,12 +82,7 @@ class DiscoverOptions:
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """What a command has to say.
-
-    Attributes:
-        summary: For a terminal.
-        result: None where nothing was measured to the end: of a dry run, or where a person has to look first.
-    """
+    """A summary for a terminal, and the result; None of a dry run, and if a person has to look first."""
 
     summary: str
     result: DiscoverResult | None = None
@@ -109,25 +98,20 @@ def run_discover(loaded: LoadedRecipe, options: DiscoverOptions) -> Discovered:
         raise RunError(f"{world_size()} processes would each search by themselves; start one")
     if options.figures is not None:
         checked_form(options.figures)
-    about = checked(loaded, options.attributes, options.formats, options.adapter, options.dose)
-    given, model, judge = about.given, about.model, about.judge
-    folder = run_folder(loaded)
+    given, model, judge = checked(loaded, options.attributes, options.formats, options.adapter, options.dose)
+    folder, setup = run_folder(loaded), setup_of(loaded)
     if options.dry_run:
-        return Discovered(plan(loaded, folder, model, judge, given))
+        return Discovered(plan(setup, folder, model, judge, given))
     with folder.lock():
-        calls = planned_calls(loaded, folder, model, judge, len(given))
+        calls = planned_calls(setup, folder, model, judge, len(given))
         if calls:
             say(f"  {AT_MOST}")
         confirm_all(calls, loaded.consent)
         # Agreed to once, for all of it.
-        agreed = replace(loaded, confirmed=True)
-        run = _Run(
-            agreed,
-            folder,
-            replace(model, loaded=agreed),
-            replace(judge, loaded=replace(judge.loaded, confirmed=True)),
-            options.figures,
-        )
+        loaded = replace(loaded, confirmed=True)
+        model = replace(model, loaded=loaded)
+        judge = replace(judge, loaded=replace(judge.loaded, confirmed=True))
+        run = _Run(loaded, setup_of(loaded), folder, model, judge, options.figures)
         return run.given(given) if given else run.searched(options.review)
 
 
@@ -136,16 +120,17 @@ class _Run:
     """One discovery in its folder."""
 
     loaded: LoadedRecipe
+    setup: Setup
     folder: RunFolder
     model: Asked
     judge: Asked
-    figures: str | None = None
+    figures: str | None
 
     def searched(self, review: bool) -> Discovered:
         material = self._material()
-        generations = self._search(material)
-        finalists = [one.candidate for one in generations[-1].survivors] if generations else []
-        passed = self._validated(finalists, material) if finalists else []
+        generations = self._search(material.parts["train"])
+        finalists = [survivor.candidate for survivor in generations[-1].survivors] if generations else []
+        passed = self._validated(finalists, material.parts["validation"]) if finalists else []
         kept = self._reviewed(passed, review)
         if kept is None:
             return Discovered(
@@ -153,80 +138,88 @@ class _Run:
             )
         if kept:
             self._confirmed(kept, material.parts["test"])
-        return self._finished(self._found(material, generations, finalists, kept))
+        return self._finished(material, generations, finalists, kept)
 
     def given(self, candidates: Sequence[Candidate]) -> Discovered:
         material = self._material()
         # Nothing was selected on any of them, so that all prompts may be used.
         self._confirmed(candidates, material.everything())
-        return self._finished(self._found(material, [], [], candidates))
+        return self._finished(material, [], [], candidates)
 
-    def _finished(self, found: Found) -> Discovered:
-        result = discover_result(found)
-        return Discovered(write_result(found, result, self.figures), result)
+    def _finished(
+        self,
+        material: Material,
+        generations: Sequence[Generation],
+        finalists: Sequence[Candidate],
+        tested: Sequence[Candidate],
+    ) -> Discovered:
+        name, setup, folder = self.loaded.recipe.name, self.setup, self.folder
+        finished = Finished(name, setup, folder, self.model, self.judge, material, generations, finalists, tested)
+        result = discover_result(finished)
+        return Discovered(write_result(finished, result, self.figures), result)
 
     def _make(self, stage: Stage, produce: Produce) -> None:
         run_stage(stage, produce, self.folder, self.loaded)
         self.folder.write_manifest(self.loaded.recipe.model_dump(mode="json"), list(STAGES))
 
     def _material(self) -> Material:
-        stage = material_stage(self.loaded, self.model)
-        self._make(stage, lambda out: make_material(self.loaded, reward_of(self.model), out).model_dump())
+        stage = material_stage(self.setup, self.model)
+        self._make(stage, lambda out: make_material(self.setup, reward_of(self.model), out).model_dump())
         return read_material(self.folder.stage(stage.name))
 
-    def _search(self, material: Material) -> list[Generation]:
-        stage = search_stage(self.loaded, self.folder, self.judge)
-        self._make(stage, lambda out: self._make_search(material, out))
+    def _search(self, samples: Sequence[PromptSamples]) -> list[Generation]:
+        stage = search_stage(self.setup, self.folder, self.judge)
+        self._make(stage, lambda out: self._make_search(samples, out))
         return saved_generations(self.folder.stage(stage.name))
 
-    def _make_search(self, material: Material, out: Path) -> dict[str, Any]:
-        train = material.parts["train"]
-        parts = Parts(
-            proposer_of(self.loaded),
-            mutator_of(self.loaded),
-            grouper_of(self.loaded, train),
-            rewriters(self.loaded)[0],
-            reward_of(self.model),
-            judge_of(self.judge),
-        )
-
+    def _make_search(self, samples: Sequence[PromptSamples], out: Path) -> dict[str, object]:
+        setup = self.setup
+        grouper, rewriter, reward = setup.grouper(samples), setup.rewriters()[0], reward_of(self.model)
+        parts = Parts(setup.proposer(), setup.mutator(), grouper, rewriter, reward, AskedJudge(self.judge))
         repairs: Mapping[str, int] = {}
 
         def saved(generation: Generation) -> None:
             nonlocal repairs
             # First: a generation that is made again after a kill writes its repairs again, too.
-            repairs = save_repairs(parts.grouper, repairs, generation.index, out)
+            repairs = save_repairs(grouper, repairs, generation.index, out)
             save_generation(generation, out)
-            say(f"  {_told(generation)}")
+            survivors = generation.survivors
+            best = (
+                f", the best {survivors[0].reward:+.3f}: {short(survivors[0].candidate.attribute)}" if survivors else ""
+            )
+            say(
+                f"  generation {generation.index + 1}: {len(generation.standings)} candidates on {generation.n_prompts} prompts, "
+                f"{len(survivors)} kept{best}"
+            )
 
         finished = saved_generations(out)
         if finished:
             say(f"  {len(finished)} generations were finished before")
-        generations = search(train, parts, search_settings(self.loaded), finished, saved)
+        generations = search(samples, parts, setup.search, finished, saved)
         return {
             "generations": len(generations),
-            "candidates": len({one.candidate.id for each in generations for one in each.standings}),
+            "candidates": len({standing.candidate.id for each in generations for standing in each.standings}),
             "survivors": len(generations[-1].survivors) if generations else 0,
         }
 
-    def _validated(self, finalists: Sequence[Candidate], material: Material) -> list[Candidate]:
-        stage = held_out_stage("validate", self.loaded, self.folder, self.judge, finalists)
+    def _validated(self, finalists: Sequence[Candidate], samples: Sequence[PromptSamples]) -> list[Candidate]:
+        stage = held_out_stage("validate", self.setup, self.folder, self.judge, finalists)
+        n, stream = self.setup.section.max_validation, Stream.VALIDATION_RESPONSES
 
-        def produce(out: Path) -> dict[str, Any]:
-            originals = validation_originals(material.parts["validation"], self.loaded)
-            return run_validation(self._rewritten(finalists, originals), self.loaded, out)
+        def produce(out: Path) -> dict[str, int]:
+            return save_validation(self._rewritten(finalists, samples, n, stream), self.setup.strictness, out)
 
         self._make(stage, produce)
         results = self._validations()
-        return [one for one in finalists if results[one.id].passed]
+        return [finalist for finalist in finalists if results[finalist.id].passed]
 
     def _validations(self) -> dict[str, Validation]:
         """By candidate `id`."""
-        found = read_result(ValidationResult, self.folder.stage("validate"))
-        return {one.candidate: one for one in found.results}
+        validation = read_result(ValidationResult, self.folder.stage("validate"))
+        return {result.candidate: result for result in validation.results}
 
     def _reviewed(self, passed: Sequence[Candidate], review: bool) -> list[Candidate] | None:
-        """What goes on to the test; None where a person has to look first."""
+        """The candidates that go on to the test; None if a person has to look first."""
         path = self.folder.path / REVIEW
         kept = reviewed(path, passed)
         if kept is not None:
@@ -234,57 +227,28 @@ class _Run:
             return kept
         if not review or not passed:
             return list(passed)
-        results = self._validations()
-        write_review(path, passed, results)
+        write_review(path, passed, self._validations())
         return None
 
     def _confirmed(self, candidates: Sequence[Candidate], samples: Sequence[PromptSamples]) -> None:
-        stage = held_out_stage("confirm", self.loaded, self.folder, self.judge, candidates)
+        stage = held_out_stage("confirm", self.setup, self.folder, self.judge, candidates)
+        n, stream = self.setup.section.max_test, Stream.TEST_RESPONSES
 
-        def produce(out: Path) -> dict[str, Any]:
-            originals = held_out_originals(samples, self.loaded)
-            return run_confirmation(self._rewritten(candidates, originals), self.loaded, out)
+        def produce(out: Path) -> dict[str, int]:
+            return save_confirmation(self._rewritten(candidates, samples, n, stream), self.setup.strictness, out)
 
         self._make(stage, produce)
         results = read_result(ConfirmationResult, self.folder.stage("confirm")).results
-        confirmed = {one.candidate for one in results if one.confirmed}
-        looked_at = [one for one in candidates if one.id in confirmed or one.origin == "given"]
-        pairs = pairs_stage(self.loaded, self.folder, looked_at)
-        self._make(pairs, lambda out: run_pairs(self.loaded, self.folder, looked_at, out))
+        confirmed = {result.candidate for result in results if result.confirmed}
+        looked_at = [candidate for candidate in candidates if candidate.id in confirmed or candidate.origin == "given"]
+        pairs = pairs_stage(self.setup, self.folder, looked_at)
+        self._make(pairs, lambda out: dict(save_pairs(self.setup, self.folder, looked_at, out)))
 
-    def _rewritten(self, candidates: Sequence[Candidate], originals: Sequence[Original]) -> HeldOut:
-        return rewrite_all(
-            candidates,
-            originals,
-            rewriters(self.loaded),
-            reward_of(self.model),
-            judge_of(self.judge),
-            search_settings(self.loaded).directions,
-        )
-
-    def _found(
-        self,
-        material: Material,
-        generations: Sequence[Generation],
-        finalists: Sequence[Candidate],
-        tested: Sequence[Candidate],
-    ) -> Found:
-        return Found(
-            self.loaded,
-            self.folder,
-            self.model,
-            self.judge,
-            material,
-            tuple(generations),
-            tuple(finalists),
-            tuple(tested),
-        )
-
-
-def _told(generation: Generation) -> str:
-    survivors = generation.survivors
-    best = f", the best {survivors[0].reward:+.3f}: {short(survivors[0].candidate.attribute)}" if survivors else ""
-    return (
-        f"generation {generation.index + 1}: {len(generation.standings)} candidates on {generation.n_prompts} prompts, "
-        f"{len(survivors)} kept{best}"
-    )
+    def _rewritten(
+        self, candidates: Sequence[Candidate], samples: Sequence[PromptSamples], n: int | None, stream: Stream
+    ) -> HeldOut:
+        """Rewrites of responses to n of the prompts, or to all, drawn with the seed."""
+        setup, rng = self.setup, generator(self.setup.seed, stream)
+        originals = draw_originals(samples, len(samples) if n is None else n, rng, setup.responses_each)
+        reward, judge = reward_of(self.model), AskedJudge(self.judge)
+        return rewrite_all(candidates, originals, setup.rewriters(), reward, judge, setup.search.directions)

@@ -1,18 +1,17 @@
-"""Generations of a search on disk: a JSON file each, and the rewrites behind it as JSON Lines."""
+"""Generations of a search on disk, and the settings and inputs that each stage of a discovery depends on."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from cda.data.messages import RowError, prompt_of
-from cda.discovery.parts import Asked, by_llm, responses_each, rewriters, search_settings
 from cda.discovery.records import Candidate, Standing
 from cda.discovery.search import Generation
+from cda.discovery.setup import Asked, Setup
 from cda.errors import DataError
 from cda.files.jsonl import read_jsonl, write_jsonl
-from cda.recipe.load import LoadedRecipe
 from cda.resources.artifacts import prompt_row
 from cda.resources.llm_access import llm_settings
 from cda.resources.scorers import open_scorer
@@ -26,7 +25,7 @@ from cda.results.discover import (
     SavedGeneration,
     StandingRecord,
 )
-from cda.results.evidence import HeldOutResult
+from cda.results.evidence import HeldOutResult, PairQualities
 from cda.run import RunFolder, Stage, file_fingerprint
 
 
@@ -44,21 +43,22 @@ def saved_generations(folder: Path) -> list[Generation]:
     Raises:
         DataError: A file is not what `save_generation` wrote.
     """
-    found: list[Generation] = []
-    while (path := folder / f"generation-{len(found)}.json").is_file():
+    generations: list[Generation] = []
+    while (path := folder / f"generation-{len(generations)}.json").is_file():
         saved = load(SavedGeneration, path, "cda discover")
-        one = saved.generation
+        record = saved.generation
         try:
             rows = tuple(measured_of(row) for row in read_jsonl(path.with_suffix(".jsonl")))
-            standings = tuple(_standing(row, of) for row, of in zip(one.standings, saved.candidates, strict=True))
+            standings = tuple(_standing(row, of) for row, of in zip(record.standings, saved.candidates, strict=True))
         except (KeyError, TypeError, ValueError, RowError) as error:
             raise DataError(f"{path}: not a generation of this version of cda ({error}); delete the folder") from None
-        found.append(Generation(one.index, standings, rows, one.n_prompts, one.proposed, one.n_merged))
-    return found
+        generations.append(
+            Generation(record.index, standings, rows, record.n_prompts, record.proposed, record.n_merged)
+        )
+    return generations
 
 
 def generation_record(generation: Generation) -> GenerationRecord:
-    """What a result says of a generation."""
     return GenerationRecord(
         index=generation.index,
         n_prompts=generation.n_prompts,
@@ -69,12 +69,10 @@ def generation_record(generation: Generation) -> GenerationRecord:
 
 
 def candidate_record(one: Candidate) -> CandidateRecord:
-    """What a result says of a candidate."""
     return CandidateRecord(id=one.id, origin=one.origin, generation=one.generation, parents=one.parents, bias=one.bias)
 
 
 def standing_record(one: Standing) -> StandingRecord:
-    """What a result says of a standing."""
     return StandingRecord(
         candidate=one.candidate.id,
         n=one.n,
@@ -101,7 +99,7 @@ def measured_row(row: Measured) -> dict[str, Any]:
 
 
 def measured_of(row: Mapping[str, Any]) -> Measured:
-    """What `measured_row` wrote."""
+    """Read what `measured_row` wrote."""
     return Measured(**{**row, "prompt": prompt_of(row["prompt"])})
 
 
@@ -129,17 +127,21 @@ _CONFIRM = (
 )  # fmt: skip
 
 
-def material_stage(loaded: LoadedRecipe, model: Asked) -> Stage:
+_COUNTING = 3
+"""Raised when rewrites, verdicts or tests are counted otherwise, so that what was confirmed by the old counts is made anew."""
+
+
+def material_stage(setup: Setup, model: Asked) -> Stage:
     """Prompts, responses, rewards."""
-    section = loaded.recipe.discover
+    section = setup.section
     settings = {
         "discover": section.model_dump(mode="json", include=set(_MATERIAL)),
         "schema_version": MaterialCounts.current_schema(),
         "model": _asked_settings(model),
-        "seed": loaded.recipe.seed,
+        "seed": setup.seed,
     }
-    if by_llm(loaded):
-        settings["llm"] = llm_settings(loaded.recipe.llm)
+    if setup.by_llm:
+        settings["llm"] = llm_settings(setup.llm.settings)
     inputs = {"model": _asked_source(model)} | {
         name: source_fingerprint(value)
         for name, value in (("responses", section.responses), ("prompts", section.prompts), ("topics", section.topics))
@@ -148,42 +150,52 @@ def material_stage(loaded: LoadedRecipe, model: Asked) -> Stage:
     return Stage("material", settings, inputs)
 
 
-def search_stage(loaded: LoadedRecipe, run_folder: RunFolder, judge: Asked) -> Stage:
+def search_stage(setup: Setup, run_folder: RunFolder, judge: Asked) -> Stage:
     """Generations."""
     settings = {
-        "search": search_settings(loaded).model_dump(),
+        "search": setup.search.model_dump(),
         "schema_version": SavedGeneration.current_schema(),
-        "by": "llm" if by_llm(loaded) else "rules",
-        "rewriter": rewriters(loaded)[0].name,
-        "judge": _asked_settings(judge),
-        "seed": loaded.recipe.seed,
+        "by": "llm" if setup.by_llm else "rules",
+        "rewriter": setup.rewriters()[0].name,
     }
-    if by_llm(loaded):
-        settings |= {"llm": llm_settings(loaded.recipe.llm), "prompts": prompt_settings(loaded.prompts, "rewrite")}
-    return Stage("search", settings, {"material": run_folder.output_of("material"), "judge": _asked_source(judge)})
-
-
-_COUNTING = 3
-"""Raised when rewrites, verdicts or tests are counted otherwise, so that what was confirmed by the old counts is made anew."""
+    return _judged_stage("search", settings, setup, run_folder, judge)
 
 
 def held_out_stage(
-    name: str, loaded: LoadedRecipe, run_folder: RunFolder, judge: Asked, candidates: Sequence[Candidate]
+    name: str, setup: Setup, run_folder: RunFolder, judge: Asked, candidates: Sequence[Candidate]
 ) -> Stage:
     """`validate` or `confirm`: these candidates, all rewriters."""
     settings = {
-        "discover": loaded.recipe.discover.model_dump(mode="json", include=set(_CONFIRM)),
-        "responses_each": responses_each(loaded),
-        "rewriters": [one.name for one in rewriters(loaded)],
-        "candidates": [one.id for one in candidates],
+        "discover": setup.section.model_dump(mode="json", include=set(_CONFIRM)),
+        "responses_each": setup.responses_each,
+        "rewriters": [rewriter.name for rewriter in setup.rewriters()],
+        "candidates": [candidate.id for candidate in candidates],
         "counting": _COUNTING,
         "schema_version": HeldOutResult.current_schema(),
-        "judge": _asked_settings(judge),
-        "seed": loaded.recipe.seed,
     }
-    if by_llm(loaded):
-        settings |= {"llm": llm_settings(loaded.recipe.llm), "prompts": prompt_settings(loaded.prompts, "rewrite")}
+    return _judged_stage(name, settings, setup, run_folder, judge)
+
+
+def pairs_stage(setup: Setup, run_folder: RunFolder, candidates: Sequence[Candidate]) -> Stage:
+    """The rewrites of the confirmation, and who looks at them."""
+    settings = {
+        "candidates": [candidate.id for candidate in candidates],
+        "asked": setup.asks_about_pairs,
+        "schema_version": PairQualities.current_schema(),
+        "seed": setup.seed,
+    }
+    settings |= _llm(setup, "label") if setup.asks_about_pairs else {}
+    return Stage("pairs", settings, {"confirm": run_folder.output_of("confirm")})
+
+
+def _judged_stage(name: str, settings: dict[str, object], setup: Setup, run_folder: RunFolder, judge: Asked) -> Stage:
+    settings = {**settings, "judge": _asked_settings(judge), "seed": setup.seed}
+    settings |= _llm(setup, "rewrite") if setup.by_llm else {}
     return Stage(name, settings, {"material": run_folder.output_of("material"), "judge": _asked_source(judge)})
+
+
+def _llm(setup: Setup, kind: Literal["label", "rewrite"]) -> dict[str, object]:
+    return {"llm": llm_settings(setup.llm.settings), "prompts": prompt_settings(setup.llm.prompts, kind)}
 
 
 def _asked_settings(asked: Asked) -> dict[str, object]:

@@ -1,171 +1,275 @@
-"""Stage `material` of a discovery: prompts, responses to them, and what the model gives these; split by prompt."""
+"""Stage `material` of a discovery: prompts, responses to them and their rewards, split by prompt."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+
+import numpy as np
 
 from cda.data.load import load_rows, looks_like_path
 from cda.data.messages import RowError, prompt_of
-from cda.discovery.parts import by_llm, warm_llm
-from cda.discovery.prompts import generated_prompts, load_topics, own_topics, split_prompts
+from cda.data.sampled import load_outputs
+from cda.discovery.prompts import PARTS, generated_prompts, load_topics, own_topics, split_prompts
 from cda.discovery.records import PromptSamples, Rated, Reward
-from cda.discovery.sampling import PromptTexts, Sampling, Written, rated, responses_in, sampled_responses
+from cda.discovery.setup import Setup
 from cda.embedded.model import NAME as EMBEDDED
 from cda.embedded.texts import authored_responses
 from cda.errors import DataError
 from cda.files.jsonl import read_jsonl, read_text, write_jsonl
 from cda.files.paths import user_path
+from cda.inert import without_turns
 from cda.launch import say
 from cda.llm.money import tokens_of
-from cda.recipe.load import LoadedRecipe
+from cda.llm.protocol import EMPTY, LLM, Completion, Request, without_thoughts
+from cda.recipe.discovery import DiscoverSection
 from cda.recipe.schema import LlmSection
 from cda.records import Exclusions, Prompt, count_reasons, prompt_id, prompt_text, user_prompt
 from cda.resources.artifacts import prompt_row
 from cda.resources.spending import Planned
 from cda.results.base import load, save
 from cda.results.discover import Made, MaterialCounts, Part, Repeated
+from cda.scorers.compared import distinct_texts, text_id
 
-PARTS: tuple[Part, ...] = ("train", "validation", "test")
 SAMPLES, COUNTS = "samples.jsonl", "material.json"
 NARROW = "embedded-narrow"
 """Embedded responses to questions of one topic."""
+CUT_OFF_THINKING = "cut off while thinking"
+NO_REWARD = "no reward"
 _SAMPLED = "sampled"
 _SCENARIO_TOKENS, _PROMPT_TOKENS, _RESPONSE_TOKENS = 300, 250, 350
+_CHAT_SYSTEM = "You are the assistant in a chat. Reply to the user's message as you would to anybody's."
+_TURNS_SYSTEM = (
+    "You are the assistant in a chat. You are shown the conversation so far, each turn after the name of who speaks. Write "
+    "the assistant's next turn and nothing else, without a name before it."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """Responses by prompt, not rated yet, and what became of the rest.
+
+    Attributes:
+        samples: Each distinct prompt that has a response, in the order given; responses policy by policy, then by number.
+        exclusions: Source to the responses asked for or found there, and those left out, by reason.
+        n_unanswered: Distinct prompts without any response.
+    """
+
+    samples: tuple[PromptSamples, ...]
+    exclusions: Mapping[str, Exclusions]
+    n_unanswered: int = 0
+
+
+def sampled_responses(prompts: Sequence[Prompt], policies: Mapping[str, LLM], n_samples: int = 4) -> Sampling:
+    """So many responses of every policy to every prompt; a prompt that comes twice is answered once.
+
+    Left out and counted are answers that the server reports as cut off, filtered, refused or empty: a response that is not
+    whole, or says nothing, is nothing to rewrite. One that declines in words is a response like any other.
+
+    Raises:
+        LLMError: A policy cannot be asked.
+        ValueError: No policy, or n_samples below 1.
+    """
+    if not policies or n_samples < 1:
+        raise ValueError(f"{len(policies)} policies and {n_samples} samples: 1 or more of each is needed")
+    distinct = list({prompt_id(prompt): prompt for prompt in prompts}.values())
+    responses: list[list[Rated]] = [[] for _ in distinct]
+    exclusions = {}
+    for policy, llm in policies.items():
+        requests = (response_request(prompt, sample) for prompt in distinct for sample in range(n_samples))
+        answers: list[tuple[str | None, str | None]] = [(None, "no answer")] * (len(distinct) * n_samples)
+        for position, completion in llm.answers(requests, f"responses of {policy}", len(answers)):
+            answers[position] = _response(completion)
+        for position, (text, _) in enumerate(answers):
+            if text is not None:
+                responses[position // n_samples].append(Rated(text, source=policy))
+        exclusions[policy] = Exclusions(len(answers), count_reasons([reason for _, reason in answers if reason]))
+    samples = [PromptSamples(prompt, tuple(own)) for prompt, own in zip(distinct, responses, strict=True) if own]
+    return Sampling(tuple(samples), exclusions, len(distinct) - len(samples))
+
+
+def responses_in(reference: str, columns: Mapping[str, str] | None = None, split: str = "train") -> Sampling:
+    """Responses of a file, folder or hub id; layouts and columns as of `cda.data.sampled`.
+
+    A prompt with one response is kept. Rows that cannot be used at all are counted with the responses, as `row: <reason>`.
+
+    Raises:
+        DataError: A column is unknown, missing or ambiguous, or no response can be used.
+    """
+    outputs = load_outputs(reference, columns, split)
+    texts = {
+        name: tuple(Rated(output.text, source=reference) for output in placed.outputs if output.text is not None)
+        for name, placed in outputs.by_prompt.items()
+    }
+    samples = tuple(PromptSamples(outputs.by_prompt[name].prompt, own) for name, own in texts.items() if own)
+    rows = {f"row: {reason}": count for reason, count in outputs.rows.reasons.items()}
+    counted = Exclusions(outputs.responses.seen + outputs.rows.dropped, {**outputs.responses.reasons, **rows})
+    return Sampling(samples, {reference: counted}, len(texts) - len(samples))
+
+
+def rated(samples: Sequence[PromptSamples], reward: Reward) -> tuple[list[PromptSamples], Exclusions]:
+    """The responses with their rewards; each distinct text is scored once, and a text that was sampled twice stays twice.
+
+    Returns:
+        Prompts with at least one rated response, and the responses left out because the model gave no finite reward.
+
+    Raises:
+        ValueError: The number of rewards is not that of the texts.
+    """
+    distinct = distinct_texts((sample.prompt, response.text) for sample in samples for response in sample.responses)
+    values = np.asarray(reward(list(distinct.values())) if distinct else [], dtype=np.float64)
+    if values.shape != (len(distinct),):
+        raise ValueError(f"rewards of shape {values.shape} for {len(distinct)} texts: one each is needed")
+    rewards = dict(zip(distinct, values.tolist(), strict=True))
+    kept = []
+    for sample in samples:
+        scored = [
+            replace(response, reward=rewards[text_id(sample.prompt, response.text)]) for response in sample.responses
+        ]
+        finite = tuple(response for response in scored if math.isfinite(response.reward))
+        if finite:
+            kept.append(PromptSamples(sample.prompt, finite))
+    n_seen, n_kept = (sum(len(sample.responses) for sample in some) for some in (samples, kept))
+    return kept, Exclusions(n_seen, {NO_REWARD: n_seen - n_kept} if n_kept < n_seen else {})
+
+
+def response_request(prompt: Prompt, sample: int = 0) -> Request:
+    """The request for one response: a single message as it is, a conversation as a transcript to be continued.
+
+    A system message that opens the prompt stands where system messages stand. Marks of turns within texts are broken up.
+    """
+    system = without_turns(prompt[0].content) if prompt[0].role == "system" and len(prompt) > 1 else ""
+    turns = prompt[1:] if system else prompt
+    if len(turns) == 1:
+        return Request(system or _CHAT_SYSTEM, without_turns(turns[0].content), sample=sample)
+    return Request(f"{_TURNS_SYSTEM}\n\n{system}".strip(), without_turns(prompt_text(turns)), sample=sample)
+
+
+def _response(completion: Completion) -> tuple[str | None, str | None]:
+    """The response, or the reason why there is none."""
+    if completion.text is None:
+        return None, completion.reason or "no answer"
+    text = without_thoughts(completion.text)
+    return (text, None) if text else (None, CUT_OFF_THINKING if text is None else EMPTY)
 
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What a search works on.
-
-    Attributes:
-        parts: Rated responses by part.
-        topics: `prompt_id` to the topic it was written for, where there is one.
-    """
+    """The rated responses that a search works on, by part, and the topics of prompts that were written for one."""
 
     parts: Mapping[Part, tuple[PromptSamples, ...]]
     topics: Mapping[str, str]
 
     def everything(self) -> tuple[PromptSamples, ...]:
         """All parts together."""
-        return tuple(one for part in PARTS for one in self.parts[part])
+        return tuple(sample for part in PARTS for sample in self.parts[part])
 
 
-def make_material(loaded: LoadedRecipe, reward: Reward, folder: Path) -> MaterialCounts:
+def make_material(setup: Setup, reward: Reward, folder: Path) -> MaterialCounts:
     """Write samples.jsonl and material.json, and return what was counted.
 
     Raises:
         CdaError: Nothing to search in, or it cannot be made.
     """
-    sampling, topics, made = _responses(loaded)
-    found = rated(sampling.prompts, reward)
-    if not found.samples:
-        raise DataError(f"no response has a reward; responses: {found.exclusions}")
-    section = loaded.recipe.discover
-    split = split_prompts([one.prompt for one in found.samples], section.parts, loaded.recipe.seed)
-    by_id = {prompt_id(one.prompt): one for one in found.samples}
-    kept = {part: [by_id[prompt_id(one)] for one in getattr(split, part)] for part in PARTS}
+    sampling, topics, made = _responses(setup)
+    samples, exclusions = rated(sampling.samples, reward)
+    if not samples:
+        raise DataError(f"no response has a reward; responses: {exclusions}")
+    split, n_repeated = split_prompts([sample.prompt for sample in samples], setup.section.parts, setup.seed)
+    by_id = {prompt_id(sample.prompt): sample for sample in samples}
+    kept = {part: [by_id[prompt_id(prompt)] for prompt in prompts] for part, prompts in split.items()}
     rows = [
         {
             "part": part,
             "topic": topics.get(prompt_id(sample.prompt)),
             "prompt": prompt_row(sample.prompt),
-            "responses": [asdict(one) for one in sample.responses],
+            "responses": [asdict(response) for response in sample.responses],
         }
         for part in PARTS
         for sample in kept[part]
     ]
     write_jsonl(folder / SAMPLES, rows)
-    sizes = [len(one.responses) for part in PARTS for one in kept[part]]
-    n_rated = sum(len(one.responses) for one in found.samples)
+    sizes = [len(sample.responses) for part in PARTS for sample in kept[part]]
+    n_rated = exclusions.seen - exclusions.dropped
     counts = MaterialCounts(
         made=made,
         prompts={part: len(kept[part]) for part in PARTS},
         responses=sum(sizes),
-        repeated=Repeated(prompts=split.n_repeated, responses=n_rated - sum(sizes)),
+        repeated=Repeated(prompts=n_repeated, responses=n_rated - sum(sizes)),
         single=sizes.count(1),
         unanswered=sampling.n_unanswered,
-        unrated=found.n_unrated,
+        unrated=len(sampling.samples) - len(samples),
         sampled=dict(sampling.exclusions),
-        rewards=found.exclusions,
+        rewards=exclusions,
     )
     save(counts, folder / COUNTS)
-    say(f"  {_sentence(counts)}")
+    prompts = counts.prompts
+    say(
+        f"  {counts.responses} responses to {sum(prompts.values())} prompts ({prompts['train']} to search on, "
+        f"{prompts['validation']} to validate, {prompts['test']} to test); {counts.left_out} responses left out"
+    )
     return counts
 
 
 def read_material(folder: Path) -> Material:
-    """What `make_material` wrote."""
+    """The material that `make_material` wrote."""
     parts: dict[Part, list[PromptSamples]] = {part: [] for part in PARTS}
     topics: dict[str, str] = {}
     for row in read_jsonl(folder / SAMPLES):
         prompt = prompt_of(row["prompt"])
-        parts[row["part"]].append(PromptSamples(prompt, tuple(Rated(**one) for one in row["responses"])))
+        parts[row["part"]].append(PromptSamples(prompt, tuple(Rated(**response) for response in row["responses"])))
         if row["topic"]:
             topics[prompt_id(prompt)] = row["topic"]
-    return Material({part: tuple(found) for part, found in parts.items()}, topics)
+    return Material({part: tuple(samples) for part, samples in parts.items()}, topics)
 
 
 def material_counts(folder: Path) -> MaterialCounts:
-    """What was counted when it was made."""
+    """The counts that `make_material` wrote."""
     return load(MaterialCounts, folder / COUNTS, "cda discover")
 
 
-def parts_at_most(loaded: LoadedRecipe) -> dict[Part, int]:
-    """Prompts of each part, where none turns out to be unusable, unanswered or said twice.
+def parts_at_most(setup: Setup) -> dict[Part, int]:
+    """Prompts of each part if none turns out to be unusable, unanswered or said twice.
 
     Raises:
         DataError: A file that is named cannot be used.
     """
-    section = loaded.recipe.discover
-    source = _source(loaded)
+    section, source = setup.section, _source(setup)
     if source in (EMBEDDED, NARROW):
-        n = len(_embedded(source)[0].prompts)
+        n = len(_embedded(source)[0].samples)
     elif source is not None:
-        n = len(responses_in(source, section.columns, section.split).prompts)
+        n = len(responses_in(source, section.columns, section.split).samples)
     elif section.prompts is not None:
         n = len(prompts_in(section.prompts)[0])
     else:
-        n = len(_topics(loaded)) * section.scenarios * section.prompts_each
+        n = len(_topics(section)) * section.scenarios * section.prompts_each
     # Parts are cut by largest remainder: none is larger than its share rounded up.
     return {part: math.ceil(n * share - 1e-9) for part, share in zip(PARTS, section.parts, strict=True)}
 
 
-def planned_material(loaded: LoadedRecipe) -> list[tuple[LlmSection, Planned]]:
+def planned_material(setup: Setup) -> list[tuple[LlmSection, Planned]]:
     """Model and calls of every step that asks an LLM."""
-    section, llm = loaded.recipe.discover, loaded.recipe.llm
-    if not by_llm(loaded) or section.responses is not None:
+    section, llm = setup.section, setup.llm.settings
+    if not setup.by_llm or section.responses is not None:
         return []
     planned = []
     if section.prompts is None:
-        n_topics = len(_topics(loaded))
-        n_scenarios = n_topics * section.scenarios
-        n_prompts = n_scenarios * section.prompts_each
+        n_scenarios = len(_topics(section)) * section.scenarios
+        n_prompts, tokens = n_scenarios * section.prompts_each, 60.0
         planned += [
-            (llm, Planned("writing scenarios", n_topics, 250, _SCENARIO_TOKENS)),
+            (llm, Planned("writing scenarios", len(_topics(section)), 250, _SCENARIO_TOKENS)),
             (llm, Planned("writing prompts", n_scenarios, 300, _PROMPT_TOKENS)),
         ]
-        mean = 60.0
     else:
         prompts = prompts_in(section.prompts)[0]
-        n_prompts = len(prompts)
-        mean = sum(tokens_of(prompt_text(one)) for one in prompts) / n_prompts
-    planned += [
-        (
-            loaded.recipe.llm.named(name),
-            Planned(f"responses of {name}", n_prompts * section.samples, mean + 40, _RESPONSE_TOKENS),
-        )
-        for name in policies(loaded)
+        n_prompts, tokens = len(prompts), sum(tokens_of(prompt_text(prompt)) for prompt in prompts) / len(prompts)
+    n_calls = n_prompts * section.samples
+    return planned + [
+        (llm.named(name), Planned(f"responses of {name}", n_calls, tokens + 40, _RESPONSE_TOKENS))
+        for name in setup.policies
     ]
-    return planned
-
-
-def policies(loaded: LoadedRecipe) -> list[str]:
-    """Models that answer."""
-    return loaded.recipe.discover.policies or [loaded.recipe.llm.model or ""]
 
 
 def prompts_in(reference: str) -> tuple[list[Prompt], Exclusions]:
@@ -175,10 +279,10 @@ def prompts_in(reference: str) -> tuple[list[Prompt], Exclusions]:
         DataError: None can be used.
     """
     if looks_like_path(reference) and Path(reference).suffix == ".txt":
-        values: list[Any] = [line for line in read_text(user_path(reference)).splitlines() if line.strip()]
+        values: list[object] = [line for line in read_text(user_path(reference)).splitlines() if line.strip()]
     else:
         values = [row.get("prompt") for row in load_rows(reference)]
-    found: dict[str, Prompt] = {}
+    prompts: dict[str, Prompt] = {}
     reasons = []
     for value in values:
         try:
@@ -186,63 +290,56 @@ def prompts_in(reference: str) -> tuple[list[Prompt], Exclusions]:
         except RowError as error:
             reasons.append(str(error))
             continue
-        if prompt_id(prompt) in found:
+        if prompt_id(prompt) in prompts:
             reasons.append("duplicate")
-        found.setdefault(prompt_id(prompt), prompt)
+        prompts.setdefault(prompt_id(prompt), prompt)
     exclusions = Exclusions(len(values), count_reasons(reasons))
-    if not found:
+    if not prompts:
         raise DataError(f"{reference}: no usable prompt; {exclusions}. Write one a line, or rows with `prompt`")
-    return list(found.values()), exclusions
+    return list(prompts.values()), exclusions
 
 
-def _responses(loaded: LoadedRecipe) -> tuple[Sampling, dict[str, str], Made]:
+def _responses(setup: Setup) -> tuple[Sampling, dict[str, str], Made]:
     """Responses by prompt, the prompts' topics, and how they came about."""
-    section = loaded.recipe.discover
-    source = _source(loaded)
+    section, source = setup.section, _source(setup)
     if source in (EMBEDDED, NARROW):
         return _embedded(source)
     if source is not None:
         return responses_in(source, section.columns, section.split), {}, Made(responses=source)
-    prompts, topics, made = _prompts(loaded)
-    llms = {name: warm_llm(loaded, name, section.max_response_tokens) for name in policies(loaded)}
+    topics: dict[str, str] = {}
+    if section.prompts is not None:
+        prompts, exclusions = prompts_in(section.prompts)
+        made = Made(responses=_SAMPLED, prompts=section.prompts, rows=exclusions)
+    else:
+        names = _topics(section)
+        written = generated_prompts(names, setup.warm_llm(), section.scenarios, section.prompts_each)
+        prompts = [prompt for prompt, _ in written.prompts]
+        topics = {prompt_id(prompt): topic for prompt, topic in written.prompts}
+        made = Made(
+            responses=_SAMPLED,
+            prompts="written",
+            topics=len(names),
+            scenarios=written.scenarios,
+            written=written.written,
+        )
+    llms = {name: setup.warm_llm(name, section.max_response_tokens) for name in setup.policies}
     return sampled_responses(prompts, llms, section.samples), topics, made
 
 
-def _source(loaded: LoadedRecipe) -> str | None:
-    """Where the responses stand; None where policies are asked for them."""
-    return loaded.recipe.discover.responses or (None if by_llm(loaded) else EMBEDDED)
+def _source(setup: Setup) -> str | None:
+    """The responses' file or embedded set; None if policies are asked for them."""
+    return setup.section.responses or (None if setup.by_llm else EMBEDDED)
 
 
 def _embedded(source: str) -> tuple[Sampling, dict[str, str], Made]:
     rows = authored_responses("responses" if source == EMBEDDED else "narrow")
-    prompts = tuple(PromptTexts(row.prompt, tuple(Written(text, EMBEDDED) for text in row.responses)) for row in rows)
+    samples = tuple(
+        PromptSamples(row.prompt, tuple(Rated(text, source=EMBEDDED) for text in row.responses)) for row in rows
+    )
     n = sum(len(row.responses) for row in rows)
     topics = {prompt_id(row.prompt): row.domain for row in rows}
-    return Sampling(prompts, {source: Exclusions(n, {})}, 0), topics, Made(responses=source)
+    return Sampling(samples, {source: Exclusions(n, {})}), topics, Made(responses=source)
 
 
-def _prompts(loaded: LoadedRecipe) -> tuple[list[Prompt], dict[str, str], Made]:
-    section = loaded.recipe.discover
-    if section.prompts is not None:
-        prompts, exclusions = prompts_in(section.prompts)
-        return prompts, {}, Made(responses=_SAMPLED, prompts=section.prompts, rows=exclusions)
-    topics = _topics(loaded)
-    made = generated_prompts(topics, warm_llm(loaded), section.scenarios, section.prompts_each)
-    written = Made(
-        responses=_SAMPLED, prompts="written", topics=len(topics), scenarios=made.scenarios, written=made.written
-    )
-    of = {prompt_id(one.prompt): one.topic for one in made.prompts}
-    return [one.prompt for one in made.prompts], of, written
-
-
-def _topics(loaded: LoadedRecipe) -> Sequence[str]:
-    named = loaded.recipe.discover.topics
-    return own_topics() if named is None else load_topics(user_path(named))
-
-
-def _sentence(counts: MaterialCounts) -> str:
-    prompts = counts.prompts
-    return (
-        f"{counts.responses} responses to {sum(prompts.values())} prompts ({prompts['train']} to search on, "
-        f"{prompts['validation']} to validate, {prompts['test']} to test); {counts.left_out} responses left out"
-    )
+def _topics(section: DiscoverSection) -> Sequence[str]:
+    return own_topics() if section.topics is None else load_topics(user_path(section.topics))

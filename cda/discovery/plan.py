@@ -1,21 +1,20 @@
-"""Before a discovery: attributes given by the user, every problem at once, and how many calls it will make."""
+"""Checks and costs before a discovery: attributes given by the user, every problem at once, and the calls that it will make."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 
 from cda.biases import Bias, builtin_names, load_bias
 from cda.data.load import looks_like_path
 from cda.discovery.attribute import described, distinct_names, format_biases, trouble_with
 from cda.discovery.history import material_stage
-from cda.discovery.material import NARROW, material_counts, parts_at_most, planned_material, prompts_in
-from cda.discovery.parts import Asked, by_llm, judge_subject, party_problems, responses_each, rewriters, search_settings
+from cda.discovery.material import NARROW, material_counts, parts_at_most, planned_material, prompts_in, responses_in
 from cda.discovery.prompts import load_topics
 from cda.discovery.records import Candidate
-from cda.discovery.sampling import responses_in
+from cda.discovery.setup import Asked, Setup, judge_subject, setup_of
 from cda.embedded.model import NAME as EMBEDDED
 from cda.errors import CdaError, RecipeError
 from cda.files.paths import user_path
@@ -24,7 +23,7 @@ from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import LlmSection
 from cda.resources.llm_access import llm_client
 from cda.resources.spending import Planned, sentence
-from cda.results.discover import Part
+from cda.results.discover import Part, SearchSettings
 from cda.run import RunFolder
 
 
@@ -43,7 +42,12 @@ def given_candidates(attributes: Sequence[str], formats: bool, llm: bool) -> lis
     biases: list[Bias] = list(format_biases()) if formats else []
     for text in attributes:
         try:
-            biases.append(_bias(text))
+            if text.endswith((".yaml", ".yml")) or text in builtin_names():
+                biases.append(load_bias(text))
+            elif reason := trouble_with(text):
+                problems.append(f"--attribute {text[:80]!r}: {reason}; one sentence is needed")
+            else:
+                biases.append(described(text))
         except RecipeError as error:
             problems += error.problems
     if not llm:
@@ -56,39 +60,13 @@ def given_candidates(attributes: Sequence[str], formats: bool, llm: bool) -> lis
     if problems:
         raise RecipeError(problems)
     candidates = [Candidate(bias, "given") for bias in distinct_names(biases)]
-    return list({one.id: one for one in candidates}.values())
-
-
-def _bias(text: str) -> Bias:
-    if text.endswith((".yaml", ".yml")) or text in builtin_names():
-        return load_bias(text)
-    if reason := trouble_with(text):
-        raise RecipeError([f"--attribute {text[:80]!r}: {reason}; one sentence is needed"])
-    return described(text)
-
-
-_T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """What a discovery is about, with nothing known to be wrong with it.
-
-    Attributes:
-        given: Attributes to be measured without a search; mostly none.
-        model: What is searched.
-        judge: What it is held against.
-    """
-
-    given: tuple[Candidate, ...]
-    model: Asked
-    judge: Asked
+    return list({candidate.id: candidate for candidate in candidates}.values())
 
 
 def checked(
     loaded: LoadedRecipe, attributes: Sequence[str], formats: bool, adapter: str | None, dose: float | None
-) -> Checked:
-    """Look at the settings, every file that is named, the model and the judge.
+) -> tuple[list[Candidate], Asked, Asked]:
+    """The given attributes, the model and the judge, after a look at the settings and at every file that is named.
 
     Args:
         loaded: The recipe.
@@ -100,54 +78,53 @@ def checked(
     Raises:
         RecipeError: Everything that is wrong, a line each.
     """
-    problems = party_problems(loaded)
+    setup = setup_of(loaded)
+    section, llm = setup.section, setup.llm.settings
+    problems = setup.problems()
 
-    def attempt(action: Callable[[], _T]) -> _T | None:
+    @contextmanager
+    def noted() -> Iterator[None]:
         try:
-            return action()
+            yield
         except CdaError as error:
             problems.extend(str(error).splitlines())
-            return None
 
-    given = attempt(lambda: given_candidates(attributes, formats, by_llm(loaded)))
-    for action in _file_checks(loaded):
-        attempt(action)
-    subjects = attempt(lambda: asked_subjects(loaded.recipe.model, adapter, None, dose))
-    model = None if subjects is None else Asked(replace(subjects[-1], label="model"), loaded)
-    before = subjects[0] if subjects and adapter else None
+    given: list[Candidate] = []
+    model = judge = before = None
+    with noted():
+        given = given_candidates(attributes, formats, setup.by_llm)
+    with noted():
+        if section.topics is not None:
+            load_topics(user_path(section.topics))
+    with noted():
+        if section.prompts is not None and looks_like_path(section.prompts):
+            prompts_in(section.prompts)
+    with noted():
+        if section.responses not in (None, EMBEDDED, NARROW) and looks_like_path(str(section.responses)):
+            responses_in(str(section.responses), section.columns, section.split)
+    with noted():
+        subjects = asked_subjects(loaded.recipe.model, adapter, None, dose)
+        model = Asked(replace(subjects[-1], label="model"), loaded)
+        before = subjects[0] if adapter else None
     # Without a name there is no LLM to look at either, which is said already.
-    nameless = by_llm(loaded) and loaded.recipe.llm.model is None
-    judge = None if nameless else attempt(lambda: judge_subject(loaded, before))
+    nameless = setup.by_llm and llm.model is None
+    with noted():
+        judge = None if nameless else judge_subject(loaded, before)
     for asked in (model, judge):
-        if asked is not None:
-            attempt(lambda asked=asked: check_subject(asked.subject, asked.loaded))  # type: ignore[misc]
+        with noted():
+            if asked is not None:
+                check_subject(asked.subject, asked.loaded)
     if judge is not None and judge.subject.section.is_judge and loaded.prompts.judge.orders == "one":
         problems.append(
             "score.judge.orders: one order is asked, but a discovery counts only verdicts that were read in both; set "
             "score.judge.orders=both"
         )
-    if by_llm(loaded) and not nameless:
-        problems += llm_client(loaded.recipe.llm).check()
-    if problems or given is None or model is None or judge is None:
+    if setup.by_llm and not nameless:
+        problems += llm_client(llm).check()
+    if problems or model is None or judge is None:
         # The same key may be missing to the judge and to whoever proposes.
         raise RecipeError(dict.fromkeys(problems))
-    return Checked(tuple(given), model, judge)
-
-
-def _file_checks(loaded: LoadedRecipe) -> list[Callable[[], object]]:
-    """A look into each file that the recipe names and a discovery reads."""
-    section = loaded.recipe.discover
-    checks: list[Callable[[], object]] = []
-    if section.topics is not None:
-        topics = user_path(section.topics)
-        checks.append(lambda: load_topics(topics))
-    if section.prompts is not None and looks_like_path(section.prompts):
-        prompts = section.prompts
-        checks.append(lambda: prompts_in(prompts))
-    if section.responses not in (None, EMBEDDED, NARROW) and looks_like_path(str(section.responses)):
-        responses = str(section.responses)
-        checks.append(lambda: responses_in(responses, section.columns, section.split))
-    return checks
+    return given, model, judge
 
 
 AT_MOST = "calls of LLMs, at most; more only where an answer has to be asked for again:"
@@ -162,77 +139,71 @@ _RESPONSE_TOKENS = 350
 
 
 def planned_calls(
-    loaded: LoadedRecipe, folder: RunFolder, model: Asked, judge: Asked, n_given: int
+    setup: Setup, folder: RunFolder, model: Asked, judge: Asked, n_given: int
 ) -> list[tuple[LlmSection, Planned]]:
     """LLM and calls of every step: no more than these, but for answers that have to be asked for again.
 
     Nothing is counted out that is only likely, such as candidates let go before the judge is asked.
 
     Args:
-        loaded: The recipe.
-        folder: Its run; where the material is made already, its prompts are counted.
-        model: What is searched.
-        judge: What it is held against.
-        n_given: Attributes that are given; 0 where they are searched for.
+        setup: The settings.
+        folder: The run; if the material is made already, its prompts are counted.
+        model: The model that is searched.
+        judge: The scorer that it is held against.
+        n_given: Attributes that are given; 0 if they are searched for.
     """
-    section, llm, is_judge = loaded.recipe.discover, loaded.recipe.llm, judge.subject.section.is_judge
-    if not by_llm(loaded) and not is_judge:
+    section, llm, is_judge = setup.section, setup.llm.settings, judge.subject.section.is_judge
+    if not setup.by_llm and not is_judge:
         return []
-    searched, validated, tested = _rewrites(loaded, n_given, _prompts(loaded, folder, model))
-    held_out, n_rewriters = validated + tested, len(rewriters(loaded))
-    steps = planned_material(loaded)
-    if by_llm(loaded):
+    material = material_stage(setup, model)
+    is_made = folder.is_done(material)
+    prompts = material_counts(folder.stage(material.name)).prompts if is_made else parts_at_most(setup)
+    searched, validated, tested = _rewrites(setup, n_given, prompts)
+    held_out, n_rewriters = validated + tested, len(setup.rewriters())
+    steps = planned_material(setup)
+    if setup.by_llm:
         if not n_given:
-            steps.append((llm, Planned("proposing, mutating, grouping", _thoughts(loaded), 1600, 250)))
+            steps.append((llm, Planned("proposing, mutating, grouping", _questions(setup.search), 1600, 250)))
         for place, name in enumerate(section.rewriters):
             calls = held_out + (searched if place == 0 else 0)
             what = f"rewriting by {name}"
-            steps.append((loaded.recipe.llm.named(name), Planned(what, calls, 2 * _RESPONSE_TOKENS, _REWRITE_TOKENS)))
+            steps.append((llm.named(name), Planned(what, calls, 2 * _RESPONSE_TOKENS, _REWRITE_TOKENS)))
     if is_judge:
         calls = 2 * (searched + n_rewriters * held_out)
-        steps.append(
-            (judge.loaded.recipe.llm, Planned("judging in both orders", calls, 3 * _RESPONSE_TOKENS, _VERDICT_TOKENS))
-        )
-    if by_llm(loaded) and section.pair_quality:
+        judging = Planned("judging in both orders", calls, 3 * _RESPONSE_TOKENS, _VERDICT_TOKENS)
+        steps.append((judge.loaded.recipe.llm, judging))
+    if setup.asks_about_pairs:
         # Of each pair both sides are labelled and the edit graded; of each candidate guesses are made and compared with it.
-        n_candidates = n_given or search_settings(loaded).populations[-1]
+        n_candidates = n_given or setup.search.populations[-1]
         calls = 3 * n_rewriters * tested + 2 * _GUESSES * n_candidates
         steps.append((llm, Planned("looking at the rewrites", calls, 2 * _RESPONSE_TOKENS, _LOOK_TOKENS)))
     return steps
 
 
-def plan(loaded: LoadedRecipe, folder: RunFolder, model: Asked, judge: Asked, given: Sequence[Candidate]) -> str:
-    """What a discovery would do, and what it would cost, in a few lines."""
-    settings, names = search_settings(loaded), ", ".join(one.name for one in rewriters(loaded))
+def plan(setup: Setup, folder: RunFolder, model: Asked, judge: Asked, given: Sequence[Candidate]) -> str:
+    """Work and cost of a discovery, in a few lines."""
+    settings, names = setup.search, ", ".join(rewriter.name for rewriter in setup.rewriters())
     against = f"{model.subject.name} against {judge.subject.name}"
     if given:
         lines = [f"measure {len(given)} attributes in {against}, rewritten by {names}:"]
-        lines += [f"  {one.attribute}" for one in given]
+        lines += [f"  {candidate.attribute}" for candidate in given]
     else:
         lines = [
             f"search {against}: {settings.n_generations} generations, at most {settings.n_candidates} candidates",
             f"confirm with {names}",
         ]
-    steps = [step for step in planned_calls(loaded, folder, model, judge, len(given)) if step[1].calls]
+    steps = [step for step in planned_calls(setup, folder, model, judge, len(given)) if step[1].calls]
     return "\n".join([*lines, *([AT_MOST] if steps else []), *(sentence(planned, llm) for llm, planned in steps)])
 
 
-def _prompts(loaded: LoadedRecipe, folder: RunFolder, model: Asked) -> Mapping[Part, int]:
-    """Prompts of each part: as they are where the material is made, at most so many where it is not."""
-    stage = material_stage(loaded, model)
-    if folder.is_done(stage):
-        return dict(material_counts(folder.stage(stage.name)).prompts)
-    return parts_at_most(loaded)
-
-
-def _rewrites(loaded: LoadedRecipe, n_given: int, prompts: Mapping[Part, int]) -> tuple[int, int, int]:
+def _rewrites(setup: Setup, n_given: int, prompts: Mapping[Part, int]) -> tuple[int, int, int]:
     """Rewrites by one rewriter for the search, the validation and the test."""
-    section, settings = loaded.recipe.discover, search_settings(loaded)
+    section, settings = setup.section, setup.search
     n_directions = len(settings.directions)
 
     def held_out(n_candidates: int, most: int | None, n_prompts: int) -> int:
         drawn = n_prompts if most is None else min(most, n_prompts)
-        return n_candidates * drawn * responses_each(loaded) * n_directions
+        return n_candidates * drawn * setup.responses_each * n_directions
 
     if n_given:
         return 0, 0, held_out(n_given, section.max_test, sum(prompts.values()))
@@ -246,9 +217,8 @@ def _rewrites(loaded: LoadedRecipe, n_given: int, prompts: Mapping[Part, int]) -
     )
 
 
-def _thoughts(loaded: LoadedRecipe) -> int:
+def _questions(settings: SearchSettings) -> int:
     """Questions for attributes, for their variations, and for their groups in every generation."""
-    settings = search_settings(loaded)
     first, *survivors, _ = settings.populations
     proposing = math.ceil(_WANTED_FOR_EACH * first / _NAMED_AT_ONCE)
     varying = first if settings.variations else 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -16,16 +17,10 @@ from cda.results.discover import Fate, Measured, Origin
 
 @dataclass(frozen=True, slots=True)
 class Rated:
-    """A response and what the searched model gives it.
-
-    Attributes:
-        text: The response.
-        reward: In the model's own units; higher is better.
-        source: The policy that wrote it, or the file it stands in.
-    """
+    """A response, its reward in the model's own units (NaN until it is scored), and the policy or file it comes from."""
 
     text: str
-    reward: float
+    reward: float = math.nan
     source: str = ""
 
 

@@ -1,37 +1,34 @@
-"""Contrasts that a discovery leaves for training: its rewrites of validation responses, on which nothing is reported."""
+"""The result of a discovery: what is reported, its files, a bias file for each confirmed attribute, contrasts for training."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from pydantic import JsonValue
 
-from cda.biases import Bias
 from cda.data.messages import prompt_of
 from cda.discovery.attribute import bias_yaml
 from cda.discovery.evidence import evidence, strength_curve
 from cda.discovery.grouping import LLMGrouper
-from cda.discovery.held_out import ROWS, confirm_settings, counted_rows, read_pairs, read_result, read_rows
+from cda.discovery.held_out import ROWS, counted_rows, read_pairs, read_result, read_rows
 from cda.discovery.history import candidate_record, generation_record, measured_row, standing_record
 from cda.discovery.material import Material, material_counts
 from cda.discovery.page import discover_page, discover_plots
-from cda.discovery.parts import Asked, by_llm, rewriters, search_settings
 from cda.discovery.records import Candidate, Grouper
-from cda.discovery.search import Generation, lineage
+from cda.discovery.search import Generation, candidates_by_id, lineage, most_telling
 from cda.discovery.sentences import rewriters_shown
+from cda.discovery.setup import Asked, Setup
 from cda.discovery.tables import discover_markdown, discover_text
 from cda.errors import ModelError
 from cda.files.jsonl import read_json, read_jsonl, write_json, write_jsonl, write_text
 from cda.files.paths import own_folder, refuse_link
 from cda.provenance import versions
-from cda.recipe.load import LoadedRecipe, contrasts_beside
+from cda.recipe.load import contrasts_beside
 from cda.records import prompt_id, text_key
-from cda.resources.artifacts import write_figures
+from cda.resources.artifacts import prompt_row, write_figures
 from cda.results.base import Missing, save
 from cda.results.discover import DiscoverResult, Measured, SearchedModel, StrengthCurve, TestedAttribute
 from cda.results.evidence import ConfirmationResult, Strength, ValidationResult
@@ -40,21 +37,24 @@ from cda.run import RunFolder
 
 
 def write_contrasts(rows: Iterable[Measured], bias: str, path: Path) -> int:
-    """Write each pair of sides once, and return how many there are.
+    """Write each pair of sides once for training, and return the number of pairs.
 
     Args:
         rows: Rewrites of validation responses in either direction. Those of the test prompts must stay unseen.
         bias: Name of the bias.
         path: JSONL file.
     """
-    found: dict[tuple[str, ...], dict[str, Any]] = {}
-    for row in rows:
-        perturbed, base = row.with_attribute, row.without_attribute
-        prompt = [{"role": turn.role, "content": turn.content} for turn in row.prompt]
-        one = {"bias": bias, "prompt": prompt, "perturbed": perturbed, "base": base}
-        found.setdefault(text_key(row.prompt, perturbed, base), one)
-    write_jsonl(path, found.values())
-    return len(found)
+    contrasts = {
+        text_key(row.prompt, row.with_attribute, row.without_attribute): {
+            "bias": bias,
+            "prompt": prompt_row(row.prompt),
+            "perturbed": row.with_attribute,
+            "base": row.without_attribute,
+        }
+        for row in rows
+    }
+    write_jsonl(path, contrasts.values())
+    return len(contrasts)
 
 
 STAGES = ("material", "search", "validate", "confirm", "pairs")
@@ -62,52 +62,45 @@ _SUPERSEDED = "superseded"
 
 
 def finished_stages(folder: RunFolder, searched: bool, validated: bool, tested: bool) -> dict[str, StageRun]:
-    """The stages that took part, with their time and what they asked of LLMs.
-
-    Args:
-        folder: The run.
-        searched: Whether the result is that of a search; a folder may hold stages of an earlier command.
-        validated: Whether anybody entered the validation.
-        tested: Whether anybody entered the test.
-    """
-    took_part = dict(zip(STAGES, (True, searched, validated, tested, tested), strict=True))
-    records = {name: folder.record(name) for name in STAGES if took_part[name]}
+    """The stages that took part, with their time and what they asked of LLMs; a folder may hold stages of an earlier command."""
+    took_part = zip(STAGES, (True, searched, validated, tested, tested), strict=True)
+    records = {name: folder.record(name) for name, took in took_part if took}
     return {
-        name: StageRun(seconds=one.seconds, finished=one.finished, llm=one.counts.get("llm", {}))
-        for name, one in records.items()
-        if one
+        name: StageRun(seconds=record.seconds, finished=record.finished, llm=record.counts.get("llm", {}))
+        for name, record in records.items()
+        if record
     }
 
 
 def grouping_repairs(folder: RunFolder) -> dict[str, int]:
-    """What had to be mended in an LLM's groups, over all generations, by reason."""
-    found: Counter[str] = Counter()
+    """Repairs of an LLM's groups over all generations, by reason."""
+    repairs: Counter[str] = Counter()
     for path in sorted(folder.stage("search").glob("repairs-*.json")):
-        found.update(read_json(path))
-    return dict(sorted(found.items()))
+        repairs.update(read_json(path))
+    return dict(sorted(repairs.items()))
 
 
 def earlier_tests(folder: RunFolder) -> int:
     """Confirmations of this folder that tested on any of the prompts of the present one, with other settings or candidates.
 
-    What was made twice alike, such as after a file was damaged, is one test.
+    Confirmations with one fingerprint, such as one made again after a file was damaged, are one test.
     """
     now, prompts = folder.record("confirm"), _prompts(folder.stage("confirm"))
     aside = RunFolder(folder.path / _SUPERSEDED)
-    found = set()
+    earlier = set()
     for path in aside.path.glob("confirm-[0-9]*"):
-        made = aside.record(path.name).fingerprint
-        if made not in (None, now.fingerprint) and prompts & _prompts(path):
-            found.add(made)
-    return len(found)
+        fingerprint = aside.record(path.name).fingerprint
+        if fingerprint not in (None, now.fingerprint) and prompts & _prompts(path):
+            earlier.add(fingerprint)
+    return len(earlier)
 
 
 def save_repairs(grouper: Grouper, before: Mapping[str, int], index: int, folder: Path) -> Mapping[str, int]:
-    """Write what had to be mended in the groups of a generation, and return all there was so far.
+    """Write the repairs of the groups of one generation, and return all repairs so far.
 
     Args:
-        grouper: Who grouped; only an LLM's answers have to be mended.
-        before: What this had returned for the generation before.
+        grouper: Only an LLM's answers have to be repaired.
+        before: The repairs returned for the generation before.
         index: Of the generation.
         folder: Of the search.
     """
@@ -130,40 +123,53 @@ _EXAMPLES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Finished:
     """A finished discovery.
 
     Attributes:
-        loaded: The recipe.
+        name: Of the recipe.
+        setup: Its settings.
         folder: Its stages.
-        model: What was searched.
-        judge: What it was held against.
+        model: The model that was searched.
+        judge: The scorer that it was held against.
         material: Prompts and responses.
-        generations: Of the search; empty where the attributes were given.
+        generations: Of the search; empty if the attributes were given.
         finalists: Candidates that entered the validation.
         tested: Candidates that entered the test.
     """
 
-    loaded: LoadedRecipe
+    name: str
+    setup: Setup
     folder: RunFolder
     model: Asked
     judge: Asked
     material: Material
-    generations: tuple[Generation, ...]
-    finalists: tuple[Candidate, ...]
-    tested: tuple[Candidate, ...]
+    generations: Sequence[Generation]
+    finalists: Sequence[Candidate]
+    tested: Sequence[Candidate]
 
 
-def write_result(found: Found, result: DiscoverResult, figures: str | None = None) -> str:
+def write_result(finished: Finished, result: DiscoverResult, figures: str | None = None) -> str:
     """Write every file but those of the biases into the run folder, and with `figures` (svg, pdf) every figure into figures/.
 
     Returns:
         A table for a terminal.
     """
-    out = found.folder.path
-    rows = read_rows(found.folder.stage("confirm")) if found.tested else []
+    out = finished.folder.path
+    rows = read_rows(finished.folder.stage("confirm")) if finished.tested else []
     save(result, out / RESULT)
-    write_jsonl(out / LINEAGE, _lineage_rows(found))
+    write_jsonl(
+        out / LINEAGE,
+        (
+            {
+                "generation": generation.index,
+                **standing_record(standing).model_dump(),
+                "candidate": candidate_record(standing.candidate).model_dump(mode="json"),
+            }
+            for generation in finished.generations
+            for standing in generation.standings
+        ),
+    )
     write_jsonl(out / PAIRS, (measured_row(row) for row in rows))
     write_text(out / REPORT, discover_markdown(result))
     write_text(out / PAGE, discover_page(result))
@@ -173,48 +179,46 @@ def write_result(found: Found, result: DiscoverResult, figures: str | None = Non
     return f"{discover_text(result)}\n{written}"
 
 
-def discover_result(found: Found) -> DiscoverResult:
+def discover_result(finished: Finished) -> DiscoverResult:
     """Everything that a report shows; writes a bias file for each confirmed attribute."""
-    return _with_files(found, _result(found), found.folder.path / BIASES)
-
-
-def _result(found: Found) -> DiscoverResult:
-    loaded, recipe, folder = found.loaded, found.loaded.recipe, found.folder
-    validation = read_result(ValidationResult, folder.stage("validate")) if found.finalists else None
-    test = read_result(ConfirmationResult, folder.stage("confirm")) if found.tested else None
-    everyone = {one.id: one for one in (*found.finalists, *found.tested)}
-    everyone |= {one.candidate.id: one.candidate for each in found.generations for one in each.standings}
-    searched = bool(found.generations)
-    return DiscoverResult(
-        name=recipe.name,
-        given=not searched and bool(found.tested),
-        model=_searched(found.model),
-        judge=_searched(found.judge),
-        by=(recipe.llm.model or "") if by_llm(loaded) else "rules",
-        rewriters=tuple(one.name for one in rewriters(loaded)),
+    setup, folder, generations = finished.setup, finished.folder, finished.generations
+    finalists, tested = finished.finalists, finished.tested
+    validation = read_result(ValidationResult, folder.stage("validate")) if finalists else None
+    test = read_result(ConfirmationResult, folder.stage("confirm")) if tested else None
+    candidates = {candidate.id: candidate for candidate in (*finalists, *tested)} | candidates_by_id(generations)
+    searched = bool(generations)
+    result = DiscoverResult(
+        name=finished.name,
+        given=not searched and bool(tested),
+        model=_searched(finished.model),
+        judge=_searched(finished.judge),
+        by=(setup.llm.settings.model or "") if setup.by_llm else "rules",
+        rewriters=tuple(rewriter.name for rewriter in setup.rewriters()),
         # One rule engine, at several strengths.
-        n_rewriters=len(rewriters(loaded)) if by_llm(loaded) else 1,
-        settings=recipe.discover.model_dump(mode="json"),
-        strictness=confirm_settings(loaded),
-        search=search_settings(loaded),
+        n_rewriters=len(setup.rewriters()) if setup.by_llm else 1,
+        settings=setup.section.model_dump(mode="json"),
+        strictness=setup.strictness,
+        search=setup.search,
         material=material_counts(folder.stage("material")),
-        generations=tuple(map(generation_record, found.generations)),
-        candidates={name: candidate_record(one) for name, one in everyone.items()},
+        generations=tuple(map(generation_record, generations)),
+        candidates={name: candidate_record(candidate) for name, candidate in candidates.items()},
         validation=validation,
-        tested=() if test is None else _tested(found, test),
+        tested=() if test is None else _tested(finished, test),
         n_test_prompts=test.n_prompts if test else 0,
         already=test.already if test else {},
         verdicts=test.verdicts if test else None,
         cut_for_judge=test.cut_for_judge if test else 0,
         pairs=read_pairs(folder.stage("pairs")) if test else {},
-        strength=_strength(found, validation),
-        lineage={one.id: tuple(each.candidate.id for each in lineage(one, found.generations)) for one in found.tested},
-        seed=recipe.seed,
+        strength=None if validation is None else _strength(finalists, validation, setup.section.penalty),
+        lineage={one.id: tuple(each.candidate.id for each in lineage(one, generations)) for one in tested},
+        seed=setup.seed,
         versions=versions(),
-        stages=finished_stages(folder, searched, bool(found.finalists), bool(found.tested)),
+        stages=finished_stages(folder, searched, bool(finalists), bool(tested)),
         grouping=grouping_repairs(folder) if searched else {},
-        earlier_tests=earlier_tests(folder) if found.tested else 0,
+        earlier_tests=earlier_tests(folder) if tested else 0,
     )
+    validated = counted_rows(read_rows(folder.stage("validate")), validation) if validation else {}
+    return _with_files(result, tested, validated, folder.path / BIASES)
 
 
 def _searched(asked: Asked) -> SearchedModel:
@@ -226,10 +230,11 @@ def _searched(asked: Asked) -> SearchedModel:
     )
 
 
-def _tested(found: Found, test: ConfirmationResult) -> tuple[TestedAttribute, ...]:
+def _tested(finished: Finished, test: ConfirmationResult) -> tuple[TestedAttribute, ...]:
     """Results of the test, the strongest first, with examples and the mean of each topic by the rewriters that count."""
-    rows, by_id = counted_rows(read_rows(found.folder.stage("confirm")), test), {one.id: one for one in found.tested}
-    trim = found.loaded.recipe.discover.trim
+    rows = counted_rows(read_rows(finished.folder.stage("confirm")), test)
+    by_id = {candidate.id: candidate for candidate in finished.tested}
+    topics, trim = finished.material.topics, finished.setup.section.trim
     tested = [
         TestedAttribute(
             **dict(result),
@@ -237,7 +242,7 @@ def _tested(found: Found, test: ConfirmationResult) -> tuple[TestedAttribute, ..
             name=by_id[result.candidate].bias.name,
             same_by_all=_same_by_all(rows[result.candidate]),
             examples=_examples(rows[result.candidate]),
-            topics=_by_topic(rows[result.candidate], found.material, trim),
+            topics=_by_topic(rows[result.candidate], topics, trim),
         )
         for result in test.results
     ]
@@ -247,70 +252,70 @@ def _tested(found: Found, test: ConfirmationResult) -> tuple[TestedAttribute, ..
 
 
 def _same_by_all(rows: Sequence[Measured]) -> float | None:
-    """Share of the responses that several rewriters rewrote, all of them to the same text; None where there is no such response."""
+    """Share of the responses with several rewrites that all rewriters rewrote to the same text; None without such a response."""
     texts: dict[tuple[str, str, str], list[str]] = {}
     for row in rows:
         texts.setdefault((row.prompt_id, row.original, row.direction), []).append(row.rewrite)
-    several = [one for one in texts.values() if len(one) > 1]
-    return sum(len(set(one)) == 1 for one in several) / len(several) if several else None
+    several = [own for own in texts.values() if len(own) > 1]
+    return sum(len(set(own)) == 1 for own in several) / len(several) if several else None
 
 
 def _examples(rows: Sequence[Measured]) -> tuple[Measured, ...]:
     """Rewrites that show the disagreement best, and one that does not show it."""
-    ranked = sorted(rows, key=lambda row: (row.preference if row.preference is not None else 0.5, -row.margin))
+    ranked = most_telling(rows)
     return (*ranked[:_EXAMPLES], *ranked[_EXAMPLES:][-1:])
 
 
-def _by_topic(rows: Sequence[Measured], material: Material, trim: bool) -> dict[str, Strength | Missing]:
-    """Numbers by topic, where prompts have one; topics on which too little was measured say so."""
-    topics = sorted({topic for row in rows if (topic := material.topics.get(row.prompt_id))})
+def _by_topic(rows: Sequence[Measured], topic_of: Mapping[str, str], trim: bool) -> dict[str, Strength | Missing]:
+    """Numbers by topic, if prompts have one; topics on which too little was measured say so."""
+    topics = sorted({topic for row in rows if (topic := topic_of.get(row.prompt_id))})
     if len(topics) < 2:
         return {}
-    found: dict[str, Strength | Missing] = {}
+    strengths: dict[str, Strength | Missing] = {}
     for topic in topics:
-        own = evidence([row for row in rows if material.topics.get(row.prompt_id) == topic], {}, 1.0, trim)
-        found[topic] = own.pooled or Missing(reason=own.untested or "not measured")
-    return found
+        own = evidence([row for row in rows if topic_of.get(row.prompt_id) == topic], {}, 1.0, trim)
+        strengths[topic] = own.pooled or Missing(reason=own.untested or "not measured")
+    return strengths
 
 
-def _strength(found: Found, validation: ValidationResult | None) -> StrengthCurve | Missing | None:
+def _strength(
+    finalists: Sequence[Candidate], validation: ValidationResult, penalty: float
+) -> StrengthCurve | Missing | None:
     """Of the finalists by their validation numbers, on which none of them was selected."""
-    pooled = [(one.candidate, one.pooled) for one in validation.results if one.pooled] if validation else []
+    pooled = [(result.candidate, result.pooled) for result in validation.results if result.pooled]
     if not pooled:
         return None
-    by_id = {one.id: one for one in found.finalists}
-    penalty = found.loaded.recipe.discover.penalty
+    attributes = {finalist.id: finalist.attribute for finalist in finalists}
     try:
         from cda.embedded.model import encode_sentences
 
-        embeddings = encode_sentences([by_id[name].attribute for name, _ in pooled])
+        embeddings = encode_sentences([attributes[name] for name, _ in pooled])
     except ModelError as error:
         return Missing(reason=str(error))
-    rewards, judges = [one.reward.value for _, one in pooled], [one.judge.value for _, one in pooled]
+    rewards, judges = [own.reward.value for _, own in pooled], [own.judge.value for _, own in pooled]
     curve = strength_curve(rewards, judges, embeddings, _THRESHOLDS, penalty)
     return StrengthCurve(penalty=penalty, n=len(pooled), curve=tuple(curve))
 
 
-def _with_files(found: Found, result: DiscoverResult, folder: Path) -> DiscoverResult:
-    """Write a file for each confirmed attribute, and its contrasts beside it, and name it; files of an earlier result go."""
+def _with_files(
+    result: DiscoverResult, tested: Sequence[Candidate], validated: Mapping[str, Sequence[Measured]], folder: Path
+) -> DiscoverResult:
+    """Write a file for each confirmed attribute, and its contrasts next to it, and name it; files of an earlier result go."""
     refuse_link(folder)
     for old in (*folder.glob("*.yaml"), *folder.glob("*.contrasts.jsonl")):
         old.unlink()
-    rows: Mapping[str, Sequence[Measured]] = {}
-    if result.validation:
-        rows = counted_rows(read_rows(found.folder.stage("validate")), result.validation)
-    by_id = {one.id: one for one in found.tested}
+    biases = {candidate.id: candidate.bias for candidate in tested}
     named = []
-    for one in result.tested:
-        if one.confirmed:
+    for attribute in result.tested:
+        if attribute.confirmed:
             own_folder(folder)
-            bias: Bias = by_id[one.candidate].bias
+            bias = biases[attribute.candidate]
             file = folder / f"{bias.name}.yaml"
-            write_text(file, bias_yaml(bias, _comment(one, result)))
-            if own := rows.get(one.candidate):
+            write_text(file, bias_yaml(bias, _comment(attribute, result)))
+            if own := validated.get(attribute.candidate):
                 write_contrasts(own, bias.name, contrasts_beside(file))
-            one = one.model_copy(update={"file": f"{BIASES}/{bias.name}.yaml"})
-        named.append(one)
+            attribute = attribute.model_copy(update={"file": f"{BIASES}/{bias.name}.yaml"})
+        named.append(attribute)
     return result.model_copy(update={"tested": tuple(named)})
 
 
@@ -330,11 +335,3 @@ def _comment(one: TestedAttribute, result: DiscoverResult) -> str:
         f"{numbers}"
         "Debias with: cda train THIS_FILE model.name_or_path=... data.pairs=..."
     )
-
-
-def _lineage_rows(found: Found) -> Iterator[dict[str, JsonValue]]:
-    """Every standing of every candidate, in the order of the search."""
-    for generation in found.generations:
-        for one in generation.standings:
-            candidate = candidate_record(one.candidate).model_dump(mode="json")
-            yield {"generation": generation.index, **standing_record(one).model_dump(), "candidate": candidate}

@@ -131,6 +131,11 @@ def lineage(candidate: Candidate, generations: Sequence[Generation]) -> list[Sta
     )
 
 
+def most_telling(rows: Sequence[Measured]) -> list[Measured]:
+    """Rewrites that the model liked more than the judge did, the clearest first."""
+    return sorted(rows, key=lambda row: (0.5 if row.preference is None else row.preference, -row.margin))
+
+
 def draw_originals(samples: Sequence[PromptSamples], n: int, rng: np.random.Generator, each: int = 1) -> list[Original]:
     """Responses to n prompts (to all where there are fewer), at most `each` of a prompt, drawn without replacement."""
     usable = [one for one in samples if one.responses]
@@ -181,7 +186,12 @@ def _next(
     """Survivors of the last generation and their mutations, one of each meaning."""
     last = generations[-1]
     parents = [
-        Parent(one, tuple(lineage(one.candidate, generations)), _telling(one, last.rows)) for one in last.survivors
+        Parent(
+            one,
+            tuple(lineage(one.candidate, generations)),
+            tuple(most_telling([row for row in last.rows if row.candidate == one.candidate.id])[:_EXAMPLES]),
+        )
+        for one in last.survivors
     ]
     tried = {one.candidate.id for generation in generations for one in generation.standings}
     return _varied(parents, parts, settings.mutations, last.index + 1, tried, rng)
@@ -256,19 +266,12 @@ def _and(exclusions: Exclusions, left_out: Mapping[str, int], seen: int = 0) -> 
     return Exclusions(exclusions.seen + seen, dict(sorted(reasons.items())))
 
 
-def _telling(one: Standing, rows: Sequence[Measured]) -> tuple[Measured, ...]:
-    """Rewrites that the model liked more than the judge did, the clearest first."""
-    own = [row for row in rows if row.candidate == one.candidate.id]
-    ranked = sorted(own, key=lambda row: (row.preference if row.preference is not None else 0.5, -row.margin))
-    return tuple(ranked[:_EXAMPLES])
-
-
 def _named(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Names are files and words of recipes in the end: no two may be alike, nor one a built-in bias's."""
     biases = distinct_names([one.bias for one in candidates], builtin_names())
     return [replace(one, bias=bias) for one, bias in zip(candidates, biases, strict=True)]
 
 
-def candidates_by_id(generations: Sequence[Generation]) -> Mapping[str, Candidate]:
+def candidates_by_id(generations: Sequence[Generation]) -> dict[str, Candidate]:
     """Every candidate that was measured."""
     return {one.candidate.id: one.candidate for generation in generations for one in generation.standings}

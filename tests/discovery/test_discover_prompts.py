@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from pathlib import Path
@@ -20,7 +21,7 @@ from cda.discovery.prompts import (
 )
 from cda.errors import CdaError, DataError, LLMError
 from cda.llm.protocol import Request
-from cda.records import Message, prompt_id, user_prompt
+from cda.records import Message, user_prompt
 
 
 def between(request: Request, name: str) -> str | None:
@@ -79,10 +80,8 @@ def test_topic_files_that_are_none_say_what_is_wrong(tmp_path: Path, name: str, 
 def test_prompts_of_two_levels_come_in_the_order_of_the_topics() -> None:
     llm = ScriptedLLM(two_each)
     made = generated_prompts(["tea", "rain", " tea "], llm, n_scenarios=2, n_prompts=2)
-    assert [(one.topic, one.scenario) for one in made.prompts[::2]] == [
-        ("tea", "tea at home"), ("tea", "tea at work"), ("rain", "rain at home"), ("rain", "rain at work"),
-    ]  # fmt: skip
-    assert made.prompts[1].prompt == user_prompt("Explain tea at home!")
+    assert [topic for _, topic in made.prompts[::2]] == ["tea", "tea", "rain", "rain"]
+    assert made.prompts[1][0] == user_prompt("Explain tea at home!")
     assert (made.scenarios.requested, made.scenarios.kept) == (4, 4)
     assert (made.written.requested, made.written.kept) == (8, 8)
     assert made.written.calls.seen == 4 and made.written.calls.dropped == made.written.items.dropped == 0
@@ -99,7 +98,7 @@ def test_what_falls_short_is_asked_for_again_with_what_is_there_and_counted() ->
 
     llm = ScriptedLLM(answer)
     made = generated_prompts(["tea"], llm, n_scenarios=1, n_prompts=2)
-    assert [one.prompt for one in made.prompts] == [user_prompt("Is it good?"), user_prompt("Is it bad?")]
+    assert [prompt for prompt, _ in made.prompts] == [user_prompt("Is it good?"), user_prompt("Is it bad?")]
     assert dict(made.written.items.reasons) == {
         "a blank to be filled in": 1, "a line without a number": 1, "duplicate": 2, "no words": 1, "not a text": 1,
     }  # fmt: skip
@@ -118,8 +117,10 @@ def test_a_prompt_that_another_scenario_has_is_a_duplicate_whatever_the_order_of
         )
 
     made = generated_prompts(["tea"], ScriptedLLM(answer), n_scenarios=2, n_prompts=1)
-    assert [one.scenario for one in made.prompts] == ["At home", "At work"]
-    assert made.prompts[0].prompt == user_prompt("Is it good?")
+    assert [prompt for prompt, _ in made.prompts] == [
+        user_prompt("Is it good?"),
+        user_prompt("Is it good at number At work?"),
+    ]
     assert dict(made.written.items.reasons) == {"duplicate": 1}
 
 
@@ -132,7 +133,7 @@ def test_calls_without_a_list_are_counted_by_reason_after_three_tries() -> None:
         ]
 
     made = generated_prompts(["tea", "rain", "snow", "hail"], ScriptedLLM(answer), n_scenarios=2, n_prompts=2)
-    assert {one.topic for one in made.prompts} == {"tea"}
+    assert {topic for _, topic in made.prompts} == {"tea"}
     assert (made.scenarios.requested, made.scenarios.kept) == (8, 2)
     assert made.scenarios.calls.seen == 1 + 3 * 3
     assert dict(made.scenarios.calls.reasons) == {"no list in the asked form": 6, "refused": 3}
@@ -184,40 +185,39 @@ def test_numbers_below_one_and_no_topics_are_refused() -> None:
 
 def test_a_split_is_whole_disjoint_and_of_the_asked_sizes() -> None:
     prompts = [user_prompt(f"Question {number}?") for number in range(20)]
-    parts = split_prompts(prompts, seed=7)
-    assert (len(parts.train), len(parts.validation), len(parts.test)) == (10, 5, 5)
-    assert {*parts.train, *parts.validation, *parts.test} == set(prompts) and parts.n_repeated == 0
-    assert split_prompts(prompts, seed=8).train != parts.train
+    parts, n_repeated = split_prompts(prompts, seed=7)
+    assert {part: len(own) for part, own in parts.items()} == {"train": 10, "validation": 5, "test": 5}
+    assert set(itertools.chain(*parts.values())) == set(prompts) and n_repeated == 0
+    assert split_prompts(prompts, seed=8)[0]["train"] != parts["train"]
 
 
 def test_a_reordered_file_is_split_alike() -> None:
     prompts = [user_prompt(f"Question {number}?") for number in range(30)]
     prompts += [user_prompt("question 3"), (Message("user", "a"), Message("assistant", "b"), Message("user", "c"))]
-    parts = split_prompts(prompts)
+    split = split_prompts(prompts)
     for seed in range(5):
-        mixed = random.Random(seed).sample(prompts, len(prompts))
-        assert split_prompts(mixed) == parts
-    assert parts.n_repeated == 1
+        assert split_prompts(random.Random(seed).sample(prompts, len(prompts))) == split
+    assert split[1] == 1
 
 
 def test_prompts_that_say_the_same_are_never_in_two_parts() -> None:
     prompts = [user_prompt(text) for number in range(12) for text in (f"Is {number} odd?", f"is  {number} odd")]
-    parts = split_prompts(prompts)
-    kept = [*parts.train, *parts.validation, *parts.test]
-    assert len(kept) == 12 and parts.n_repeated == 12
+    parts, n_repeated = split_prompts(prompts)
+    kept = list(itertools.chain(*parts.values()))
+    assert len(kept) == 12 and n_repeated == 12
     assert len({message.content.lower().replace("  ", " ").rstrip("?") for (message,) in kept}) == 12
 
 
 def test_three_prompts_are_enough_and_two_are_not() -> None:
     prompts = [user_prompt(text) for text in ("a", "b", "c")]
-    parts = split_prompts(prompts)
-    assert len(parts.train) == len(parts.validation) == len(parts.test) == 1
-    assert len({prompt_id(one) for one in (*parts.train, *parts.validation, *parts.test)}) == 3
+    parts, _ = split_prompts(prompts)
+    assert [len(own) for own in parts.values()] == [1, 1, 1]
+    assert set(itertools.chain(*parts.values())) == set(prompts)
     with pytest.raises(DataError, match=r"2 distinct prompts cannot be split 50% / 25% / 25% .* at least 3 are needed"):
         split_prompts(prompts[:2])
     with pytest.raises(DataError, match=r"3 distinct .* at least 13 are needed"):
         split_prompts(prompts, shares=(0.89, 0.055, 0.055))
-    assert len(split_prompts([user_prompt(str(n)) for n in range(13)], shares=(0.89, 0.055, 0.055)).test) == 1
+    assert len(split_prompts([user_prompt(str(n)) for n in range(13)], shares=(0.89, 0.055, 0.055))[0]["test"]) == 1
     for shares in [(0.5, 0.5, 0.0), (0.5, 0.3, 0.3)]:
         with pytest.raises(ValueError, match="sum 1"):
             split_prompts(prompts, shares=shares)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from cda.arrays import FloatArray
-from cda.discovery.records import Rated, Text
-from cda.discovery.sampling import PromptTexts, Written, rated, response_request, responses_in, sampled_responses
+from cda.discovery.material import rated, response_request, responses_in, sampled_responses
+from cda.discovery.records import PromptSamples, Rated, Text
 from cda.errors import DataError
 from cda.llm.protocol import CUT_OFF, EMPTY, REFUSED, Completion, Request
 from cda.records import Message, Prompt, user_prompt
@@ -49,16 +49,16 @@ def lengths(texts: Sequence[Text]) -> FloatArray:
     return np.array([float(len(response)) for _, response in texts])
 
 
-def texts_of(prompt: Prompt, *texts: str) -> PromptTexts:
-    return PromptTexts(prompt, tuple(Written(text, "file") for text in texts))
+def texts_of(prompt: Prompt, *texts: str) -> PromptSamples:
+    return PromptSamples(prompt, tuple(Rated(text, source="file") for text in texts))
 
 
 def test_every_policy_answers_every_prompt_in_order() -> None:
     made = sampled_responses([TEA, RAIN, TEA], {"a": numbered("A"), "b": numbered("B")}, n_samples=2)
-    assert [one.prompt for one in made.prompts] == [TEA, RAIN]
-    assert made.prompts[1].responses == (
-        Written("A 0 to Rain?", "a"), Written("A 1 to Rain?", "a"),
-        Written("B 0 to Rain?", "b"), Written("B 1 to Rain?", "b"),
+    assert [one.prompt for one in made.samples] == [TEA, RAIN]
+    assert made.samples[1].responses == (
+        Rated("A 0 to Rain?", source="a"), Rated("A 1 to Rain?", source="a"),
+        Rated("B 0 to Rain?", source="b"), Rated("B 1 to Rain?", source="b"),
     )  # fmt: skip
     assert [made.exclusions[name].seen for name in ("a", "b")] == [4, 4] and made.n_unanswered == 0
 
@@ -81,9 +81,9 @@ def test_truncated_refused_and_empty_ones_are_counted_by_policy_and_reason() -> 
     }  # fmt: skip
     assert made.exclusions["bad"].seen == 14 and made.exclusions["good"].dropped == 0
     # Declining in words is a response.
-    assert [one.text for one in made.prompts[0].responses if one.source == "bad"] == ["Yes.", faults[6].text]
+    assert [one.text for one in made.samples[0].responses if one.source == "bad"] == ["Yes.", faults[6].text]
     alone = sampled_responses([TEA, RAIN], {"bad": bad}, n_samples=1)
-    assert alone.prompts == () and alone.n_unanswered == 2
+    assert alone.samples == () and alone.n_unanswered == 2
 
 
 def test_a_conversation_is_continued_and_a_system_message_stays_one() -> None:
@@ -118,9 +118,9 @@ def test_responses_of_a_file_with_rows_and_texts_that_are_of_no_use(tmp_path: Pa
     ]
     path.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
     made = responses_in(str(path))
-    assert made.prompts == (
-        PromptTexts(TEA, (Written("Yes.", str(path)), Written("No.", str(path)))),
-        PromptTexts(RAIN, (Written("One alone.", str(path)),)),
+    assert made.samples == (
+        PromptSamples(TEA, (Rated("Yes.", source=str(path)), Rated("No.", source=str(path)))),
+        PromptSamples(RAIN, (Rated("One alone.", source=str(path)),)),
     )
     counted = made.exclusions[str(path)]
     assert dict(counted.reasons) == {"empty response": 2, "row: empty prompt": 1} and counted.seen == 6
@@ -136,25 +136,23 @@ def test_every_distinct_text_is_scored_once() -> None:
         seen.extend(texts)
         return lengths(texts)
 
-    found = rated([texts_of(TEA, "aa", "b", "aa"), texts_of(RAIN, "aa")], reward)
-    assert seen == [(TEA, "aa"), (TEA, "b"), (RAIN, "aa")] and found.n_distinct == 3
-    assert found.samples[0].responses == (Rated("aa", 2.0, "file"), Rated("b", 1.0, "file"), Rated("aa", 2.0, "file"))
-    assert (found.n_single, found.n_unrated, found.exclusions.dropped) == (1, 0, 0)
+    samples, exclusions = rated([texts_of(TEA, "aa", "b", "aa"), texts_of(RAIN, "aa")], reward)
+    assert seen == [(TEA, "aa"), (TEA, "b"), (RAIN, "aa")]
+    assert samples[0].responses == (Rated("aa", 2.0, "file"), Rated("b", 1.0, "file"), Rated("aa", 2.0, "file"))
+    assert (exclusions.seen, exclusions.dropped) == (4, 0)
 
 
 def test_texts_without_a_reward_are_left_out_and_counted() -> None:
     def reward(texts: Sequence[Text]) -> FloatArray:
         return np.array([{"x": np.nan, "y": np.inf}.get(response, 1.0) for _, response in texts])
 
-    found = rated(
-        [texts_of(TEA, "x", "a", "x", "b"), texts_of(RAIN, "y"), texts_of(user_prompt("?"), "x", "a")], reward
-    )
-    assert [len(one.responses) for one in found.samples] == [2, 1]
-    assert (found.exclusions.seen, dict(found.exclusions.reasons)) == (7, {"no reward": 4})
-    assert (found.n_unrated, found.n_single) == (1, 1)
+    given = [texts_of(TEA, "x", "a", "x", "b"), texts_of(RAIN, "y"), texts_of(user_prompt("?"), "x", "a")]
+    samples, exclusions = rated(given, reward)
+    assert [len(sample.responses) for sample in samples] == [2, 1]
+    assert (exclusions.seen, dict(exclusions.reasons)) == (7, {"no reward": 4})
 
 
 def test_no_texts_are_no_call_and_a_wrong_number_of_rewards_is_an_error() -> None:
-    assert rated([], lambda _: pytest.fail("asked for nothing")).samples == ()
+    assert rated([], lambda _: pytest.fail("asked for nothing"))[0] == []
     with pytest.raises(ValueError, match="one each is needed"):
         rated([texts_of(TEA, "a")], lambda _: np.zeros(2))

@@ -10,7 +10,7 @@ import pytest
 
 TESTS = Path(__file__).parent.parent
 # The scripted LLM of the discoveries, and the simulated participants of studies.
-sys.path += [str(TESTS / "stages"), str(TESTS / "studies")]
+sys.path += [str(TESTS / "discovery"), str(TESTS / "studies")]
 
 from bench import Bench  # noqa: E402
 

@@ -101,8 +101,8 @@ def test_bias_files_of_a_discovery(tmp_path: Path) -> None:
         examples=(), topics={},
     )  # fmt: skip
     result = discovered(tested=(confirmed,), model=SearchedModel(name="../m\n- x", adapter=None, dose=None))
-    found: Any = SimpleNamespace(finalists=(), tested=[SimpleNamespace(id="c", bias=bias)])
-    (named,) = _with_files(found, result, tmp_path / "out" / "biases").tested
+    tested: Any = [SimpleNamespace(id="c", bias=bias)]
+    (named,) = _with_files(result, tested, {}, tmp_path / "out" / "biases").tested
     assert named.file == f"biases/{bias.name}.yaml"
     assert [file.name for file in tmp_path.rglob("*.yaml")] == ["attribute-con.yaml"]
     assert load_bias(str(tmp_path / "out" / "biases" / "attribute-con.yaml")) == bias
@@ -112,7 +112,7 @@ def test_bias_files_of_a_discovery(tmp_path: Path) -> None:
     (mine / "own.yaml").write_text("x", encoding="utf-8")
     (tmp_path / "linked").symlink_to(mine)
     with pytest.raises(RunError, match="a link"):
-        _with_files(found, result, tmp_path / "linked")
+        _with_files(result, tested, {}, tmp_path / "linked")
     assert [file.name for file in mine.iterdir()] == ["own.yaml"]
 
 

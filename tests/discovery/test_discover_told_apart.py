@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cda.discovery.attribute import described
-from cda.discovery.held_out import rewrite_all, told_apart
+from cda.discovery.held_out import failed_or_already, rewrite_all
 from cda.discovery.measure import ALREADY, UNCHANGED, Rewritten
 from cda.discovery.records import Candidate
 from cda.records import Rewrite, RewriteRequest, user_prompt
@@ -31,20 +31,20 @@ def rewritten(unchanged: Iterable[int] = (), changed: Iterable[int] = (), **reas
 
 
 def test_what_all_hand_back_is_so_already() -> None:
-    failed, already = told_apart({"ada": rewritten(range(7), refused=1), "bob": rewritten(range(7))}, "c")
+    failed, already = failed_or_already({"ada": rewritten(range(7), refused=1), "bob": rewritten(range(7))}, "c")
     assert (failed, already) == ({"ada": {"refused": 1}, "bob": {}}, {"ada": 7, "bob": 7})
 
 
 def test_as_many_others_handed_back_excuse_nothing() -> None:
     """Two that each leave the half alone that the other changes: equal counts, and not one response in common."""
-    failed, already = told_apart({"a": rewritten(FIRST, SECOND), "b": rewritten(SECOND, FIRST)}, "c")
+    failed, already = failed_or_already({"a": rewritten(FIRST, SECOND), "b": rewritten(SECOND, FIRST)}, "c")
     assert failed == {"a": {LAZY: 32}, "b": {LAZY: 32}} and already == {"a": 0, "b": 0}
 
 
 def test_who_hands_back_more_than_the_others_fails() -> None:
     bob = rewritten(range(40), range(40, 64))
     found = {"ada": rewritten(range(2), range(2, 64)), "bob": bob, "cy": rewritten(range(4), range(4, 64))}
-    failed, already = told_apart(found, "c")
+    failed, already = failed_or_already(found, "c")
     # Half of the others are enough: of responses 2 and 3, ada is the only one to have changed them.
     assert failed == {"ada": {}, "bob": {LAZY: 36}, "cy": {}}
     assert already == {"ada": 2, "bob": 4, "cy": 4}
@@ -61,18 +61,18 @@ def test_who_hands_back_more_than_the_others_fails() -> None:
     ids=["half", "a third", "those that answered", "nobody answered"],
 )
 def test_half_of_the_others_that_answered_have_to_agree(others: list[Rewritten], believed: bool) -> None:
-    failed, already = told_apart({"me": rewritten([0])} | dict(zip("xyz", others, strict=False)), "c")
+    failed, already = failed_or_already({"me": rewritten([0])} | dict(zip("xyz", others, strict=False)), "c")
     assert (failed["me"], already["me"]) == (({}, 1) if believed else ({LAZY: 1}, 0))
 
 
 def test_a_response_drawn_twice_counts_twice() -> None:
-    failed, already = told_apart({"a": rewritten([0, 0, 1, 1]), "b": rewritten([0, 0], [1, 1])}, "c")
+    failed, already = failed_or_already({"a": rewritten([0, 0, 1, 1]), "b": rewritten([0, 0], [1, 1])}, "c")
     assert failed == {"a": {LAZY: 2}, "b": {}} and already == {"a": 2, "b": 2}
 
 
 def test_a_rewriter_alone_is_believed_and_what_was_measured_to_be_so_is_nobodys_failure() -> None:
     found = {"rules": rewritten(range(3), **{ALREADY: 9})}
-    assert told_apart(found, "c") == ({"rules": {}}, {"rules": 12})
+    assert failed_or_already(found, "c") == ({"rules": {}}, {"rules": 12})
 
 
 class Half:

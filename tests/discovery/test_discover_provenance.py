@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,9 +14,13 @@ from cda.discovery.grouping import LLMGrouper
 from cda.discovery.held_out import ROWS
 from cda.discovery.material import SAMPLES, make_material
 from cda.discovery.result import earlier_tests, finished_stages, save_repairs
+from cda.discovery.setup import Setup
 from cda.files.jsonl import read_json, read_jsonl, write_jsonl
+from cda.recipe.discovery import DiscoverSection
+from cda.recipe.schema import LlmSection
 from cda.records import user_prompt
 from cda.resources.artifacts import prompt_row
+from cda.resources.llm_access import LlmAccess
 from cda.results.facts import LLMUse
 from cda.run import RunFolder, Stage
 
@@ -84,11 +87,9 @@ def test_prompts_that_repeat_go_with_their_responses_and_are_counted(tmp_path: P
     rows = [{"prompt": f"Question {n}?", "responses": ["One.", f"Two {n}."]} for n in range(10)]
     rows += [{"prompt": "question 3", "responses": ["One.", "Two.", "Three."]}]
     write_jsonl(tmp_path / "rows.jsonl", rows)
-    section = SimpleNamespace(
-        responses=str(tmp_path / "rows.jsonl"), columns={}, split="train", parts=(0.4, 0.3, 0.3), by="rules"
-    )
-    loaded: Any = SimpleNamespace(recipe=SimpleNamespace(discover=section, seed=1, llm=None))
-    counts = make_material(loaded, lambda texts: np.arange(len(texts), dtype=np.float64), tmp_path)
+    section = DiscoverSection(responses=str(tmp_path / "rows.jsonl"), parts=(0.4, 0.3, 0.3), by="rules")
+    setup = Setup(section, LlmAccess(LlmSection(), tmp_path / "cache"), 1)
+    counts = make_material(setup, lambda texts: np.arange(len(texts), dtype=np.float64), tmp_path)
     kept = [len(row["responses"]) for row in read_jsonl(tmp_path / SAMPLES)]
     assert counts.repeated.prompts == 1 and counts.repeated.responses in (2, 3)
     assert counts.responses == sum(kept) == 23 - counts.repeated.responses

@@ -12,11 +12,11 @@ import pytest
 from cda.discovery import plan as discover_calls
 from cda.discovery import search
 from cda.discovery.grouping import _MAX_ROUNDS, LLMGrouper
-from cda.discovery.pair_quality import pair_quality
-from cda.discovery.parts import Asked, judge_subject
+from cda.discovery.pair_questions import guessed_attribute
 from cda.discovery.plan import AT_MOST, plan, planned_calls
 from cda.discovery.proposals import LLMProposer
-from cda.recipe.load import LoadedRecipe, load_model_audit
+from cda.discovery.setup import Asked, Setup, judge_subject, setup_of
+from cda.recipe.load import load_model_audit
 from cda.recipe.schema import ModelSection
 from cda.resources.scorer_kinds import Subject
 from cda.run import RunFolder
@@ -37,11 +37,11 @@ def rows(tmp_path: Path) -> Path:
 
 
 def calls(folder: Path, *words: str, n_given: int = 0) -> dict[str, int]:
-    loaded, model, judge = parties(folder, *words)
-    return {one.what: one.calls for _, one in planned_calls(loaded, RunFolder(folder / "run"), model, judge, n_given)}
+    setup, model, judge = parties(folder, *words)
+    return {one.what: one.calls for _, one in planned_calls(setup, RunFolder(folder / "run"), model, judge, n_given)}
 
 
-def parties(folder: Path, *words: str) -> tuple[LoadedRecipe, Asked, Asked]:
+def parties(folder: Path, *words: str) -> tuple[Setup, Asked, Asked]:
     settings = {"run": {"folder": str(folder / "run")}}
     loaded = load_model_audit("embedded", settings, [*SMALL, *words])
     section = ModelSection.model_validate(
@@ -49,7 +49,7 @@ def parties(folder: Path, *words: str) -> tuple[LoadedRecipe, Asked, Asked]:
     )
     (folder / "reward.py").write_text("def reward(prompts, responses):\n    return [0.0] * len(responses)\n")
     section = section.model_copy(update={"name_or_path": f"{folder / 'reward.py'}:reward"})
-    return loaded, Asked(Subject("model", section), loaded), judge_subject(loaded)
+    return setup_of(loaded), Asked(Subject("model", section), loaded), judge_subject(loaded)
 
 
 def test_every_call_is_counted_and_nothing_that_is_only_likely_is_left_out(tmp_path: Path, rows: Path) -> None:
@@ -123,8 +123,8 @@ def test_a_size_brings_its_own_variations_unless_they_are_set(tmp_path: Path, ro
 
 
 def test_the_plan_says_at_most(tmp_path: Path, rows: Path) -> None:
-    loaded, model, judge = parties(tmp_path, f"discover.responses={rows}")
-    assert AT_MOST in plan(loaded, RunFolder(tmp_path / "run"), model, judge, ()).splitlines() and "at most" in AT_MOST
+    setup, model, judge = parties(tmp_path, f"discover.responses={rows}")
+    assert AT_MOST in plan(setup, RunFolder(tmp_path / "run"), model, judge, ()).splitlines() and "at most" in AT_MOST
 
 
 def test_the_counts_are_those_of_the_parts() -> None:
@@ -132,4 +132,4 @@ def test_the_counts_are_those_of_the_parts() -> None:
     assert {one.name: one.default for one in fields(LLMProposer)}["k"] == discover_calls._NAMED_AT_ONCE
     assert {one.name: one.default for one in fields(LLMGrouper)}["chunk"] == discover_calls._GROUPED_AT_ONCE
     assert _MAX_ROUNDS == discover_calls._GROUPING_ROUNDS
-    assert inspect.signature(pair_quality).parameters["n_guesses"].default == discover_calls._GUESSES
+    assert inspect.signature(guessed_attribute).parameters["n_guesses"].default == discover_calls._GUESSES

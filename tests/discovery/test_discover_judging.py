@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cda.discovery import parts as discover_parts
-from cda.discovery.parts import Asked, AskedJudge, judge_subject, party_problems
+from cda.discovery import setup as discover_setup
+from cda.discovery.setup import Asked, AskedJudge, judge_subject, setup_of
 from cda.errors import LLMError, RecipeError
 from cda.llm.protocol import Completion, Request
 from cda.recipe.load import LoadedRecipe, load_model_audit
@@ -90,7 +90,7 @@ def test_a_side_that_the_judge_read_in_part_gives_no_preference(
 ) -> None:
     rewards = {text_id(PROMPT, text): float(len(text)) for text in ("a", "bb", "ccc")}
     cut = {text_id(PROMPT, "ccc"): "what was left"}
-    monkeypatch.setattr(discover_parts, "compare", lambda *_: (Rewards(rewards, cut), {}))
+    monkeypatch.setattr(discover_setup, "compare", lambda *_: (Rewards(rewards, cut), {}))
     asked = judge("some/reward-model")
     found = asked(
         [(PROMPT, "bb", "a"), (PROMPT, "ccc", "a"), (PROMPT, "a", "ccc"), (PROMPT, "a", "bb"), (PROMPT, "a", "a")]
@@ -105,8 +105,8 @@ def offline(*overrides: str) -> LoadedRecipe:
 
 
 def test_more_rewriters_than_there_are_cannot_be_required(tmp_path: Path) -> None:
-    assert party_problems(offline("discover.required_rewriters=3")) == []
-    (problem,) = party_problems(offline("discover.required_rewriters=4"))
+    assert setup_of(offline("discover.required_rewriters=3")).problems() == []
+    (problem,) = setup_of(offline("discover.required_rewriters=4")).problems()
     assert problem.startswith(
         "discover.required_rewriters is 4: without an LLM there is one rule engine at 3 strengths"
     )

@@ -16,15 +16,15 @@ from cda.discovery.held_out import (
     read_pairs,
     read_result,
     read_rows,
-    run_confirmation,
-    run_pairs,
+    save_confirmation,
+    save_pairs,
 )
 from cda.discovery.history import measured_row
 from cda.discovery.material import Material
-from cda.discovery.parts import Asked
 from cda.discovery.records import Candidate
-from cda.discovery.result import Found, _tested
+from cda.discovery.result import Finished, _tested
 from cda.discovery.selection import confirm
+from cda.discovery.setup import Asked, setup_of
 from cda.files.jsonl import write_jsonl
 from cda.recipe.load import load_model_audit
 from cda.records import user_prompt
@@ -65,8 +65,8 @@ def shown(trim: bool, folder: Path) -> TestedAttribute:
     run, nobody = RunFolder(folder), cast(Asked, None)
     run.stage("confirm").mkdir(parents=True, exist_ok=True)
     write_jsonl(run.stage("confirm") / "rewrites.jsonl", map(measured_row, ROWS))
-    found = Found(loaded, run, nobody, nobody, material(), (), (), (CANDIDATE,))
-    (one,) = _tested(found, result_of(trim))
+    finished = Finished("run", setup_of(loaded), run, nobody, nobody, material(), (), (), (CANDIDATE,))
+    (one,) = _tested(finished, result_of(trim))
     return one
 
 
@@ -106,7 +106,7 @@ def test_pairs_are_those_that_count_and_say_who_labelled_them(tmp_path: Path) ->
         folder.mkdir()
     save(result_of(), confirmed / "result.json")
     write_jsonl(confirmed / "rewrites.jsonl", map(measured_row, ROWS))
-    run_pairs(load_model_audit("embedded", {}, []), run, [CANDIDATE], out)
+    save_pairs(setup_of(load_model_audit("embedded", {}, [])), run, [CANDIDATE], out)
     pairs = read_pairs(out)[CANDIDATE.id]
     assert pairs.n == 16 and set(pairs.fidelity_by_rewriter) == {"good", "fine"}
     assert pairs.labelled_by == "measure"
@@ -115,7 +115,7 @@ def test_pairs_are_those_that_count_and_say_who_labelled_them(tmp_path: Path) ->
 def test_verdicts_are_written(tmp_path: Path) -> None:
     verdicts = Verdicts(asked=24, unread=2, reasons={"no answer": 5}, half_read=1, flipped=3, position_bias=0.25)
     held_out = HeldOut({CANDIDATE.id: tuple(ROWS)}, FAILED, {CANDIDATE.id: {}}, 8, verdicts, 4)
-    run_confirmation(held_out, load_model_audit("embedded", {}, []), tmp_path)
+    save_confirmation(held_out, ConfirmSettings(), tmp_path)
     result = read_result(ConfirmationResult, tmp_path)
     assert result.cut_for_judge == 4 and len(read_rows(tmp_path)) == 24
     assert result.verdicts == verdicts and result.failed == FAILED
@@ -134,7 +134,7 @@ def test_the_recipe_says_how_the_test_is_corrected_also_for_attributes_that_were
     for words in ((), ("discover.correct=holm",), ("discover.correct=none",)):
         folder = tmp_path / "-".join(words or ("default",))
         folder.mkdir()
-        run_confirmation(held, load_model_audit("embedded", {}, list(words)), folder)
+        save_confirmation(held, setup_of(load_model_audit("embedded", {}, list(words))).strictness, folder)
         found[words] = read_result(ConfirmationResult, folder).results[0]
     default, holm, none = found.values()
     assert none.p_value is not None and 0.01 / 3 < none.p_value < 0.01

@@ -1,0 +1,291 @@
+"""Settings and participants of a discovery: the model and the judge as functions, rewriters, proposers, the LLMs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from cda.arrays import FloatArray
+from cda.discovery.grouping import EmbeddedGrouper, LLMGrouper, PresenceGrouper
+from cda.discovery.mined import MinedProposer
+from cda.discovery.mutations import LLMMutator, RuleMutator
+from cda.discovery.proposals import LLMProposer
+from cda.discovery.records import Grouper, Mutator, PromptSamples, Proposer, Reward, Text
+from cda.embedded.model import JUDGE as EMBEDDED_JUDGE
+from cda.embedded.rules import RuleRewriter
+from cda.errors import LLMError, ModelError, RecipeError
+from cda.launch import say
+from cda.llm.protocol import LLM
+from cda.recipe.discovery import SIZES, DiscoverSection, SearchSize
+from cda.recipe.load import LoadedRecipe
+from cda.recipe.scoring import judges_of
+from cda.resources.llm_access import LlmAccess, llm_access
+from cda.resources.scorer_kinds import Function, Subject
+from cda.resources.scorers import compare, open_scorer, score
+from cda.results.discover import SearchSettings
+from cda.results.evidence import ConfirmSettings, Verdicts
+from cda.rewriting.asked import LLMRewriter, Rewriter
+from cda.scorers.compared import Comparison, Rewards, compare_distinct, text_id
+from cda.scorers.judge import LLMJudge
+from cda.scorers.own import OwnPairwise
+
+RULE_SHARES = (1.0, 0.75, 0.5)
+"""Without an LLM: the rules at every place, at most of them, at half of them. One rule engine and one rewriter: where these agree, it
+is no evidence that another one would."""
+_EACH_BY_RULES = 4
+"""Responses to a held-out prompt: rewriting costs nothing, and prompts are few."""
+_WARM = 1.0
+"""Temperature of what has to vary: prompts, responses, proposals, mutations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """The settings of a discovery, its access to an LLM, and the seed of everything drawn."""
+
+    section: DiscoverSection
+    llm: LlmAccess
+    seed: int
+
+    @property
+    def by_llm(self) -> bool:
+        """Whether an LLM proposes and rewrites, or rules do."""
+        return self.llm.settings.used_for(self.section.by)
+
+    @property
+    def policies(self) -> list[str]:
+        """Models that answer."""
+        return self.section.policies or [self.llm.settings.model or ""]
+
+    @property
+    def asks_about_pairs(self) -> bool:
+        """Whether an LLM looks at the rewrites of what is confirmed."""
+        return self.by_llm and self.section.pair_quality
+
+    @property
+    def responses_each(self) -> int:
+        """Responses to each held-out prompt that are rewritten."""
+        return self.section.responses_each or (1 if self.by_llm else _EACH_BY_RULES)
+
+    @property
+    def search(self) -> SearchSettings:
+        """The size of the search: the named one, or the given populations, with the given numbers of variations."""
+        section = self.section
+        size = SIZES[section.size or ("5x16" if self.by_llm else "small")]
+        if section.populations is not None and section.batches is not None:
+            size = SearchSize(tuple(section.populations), tuple(section.batches))
+        removes = not self.by_llm if section.removing is None else section.removing
+        return SearchSettings(
+            populations=size.populations,
+            prompts=size.batches,
+            mutations=size.mutations if section.mutations is None else section.mutations,
+            variations=size.variations if section.variations is None else section.variations,
+            reward_cut=section.reward_cut,
+            judge_cut=section.judge_cut,
+            directions=("add", "remove") if removes else ("add",),
+            seed=self.seed,
+            families=section.families,
+        )
+
+    @property
+    def strictness(self) -> ConfirmSettings:
+        """How strict the confirmation is."""
+        section = self.section
+        return ConfirmSettings(
+            validation_alpha=section.validation_alpha,
+            test_alpha=section.test_alpha,
+            correct=section.correct,
+            r=section.required_rewriters,
+            max_failed=section.max_failed,
+            trim=section.trim,
+        )
+
+    def warm_llm(self, model: str | None = None, max_tokens: int | None = None) -> LLM:
+        """An LLM whose answers vary."""
+        settings = self.llm.settings
+        tokens = max_tokens or settings.max_tokens
+        return self.llm.named(model or settings.model or "", temperature=_WARM, max_tokens=tokens).client()
+
+    def proposer(self) -> Proposer:
+        return LLMProposer(self.warm_llm()) if self.by_llm else MinedProposer()
+
+    def mutator(self) -> Mutator:
+        return LLMMutator(self.warm_llm()) if self.by_llm else RuleMutator()
+
+    def grouper(self, samples: Sequence[PromptSamples]) -> Grouper:
+        """The LLM, or embeddings if it does not answer; without an LLM, what rules do to the responses."""
+        if not self.by_llm:
+            return PresenceGrouper([response.text for sample in samples for response in sample.responses])
+        from cda.embedded.model import encode_sentences
+
+        return LLMGrouper(self.llm.client(), EmbeddedGrouper(encode_sentences))
+
+    def rewriters(self) -> list[Rewriter]:
+        """The first one searches, all of them confirm."""
+        if not self.by_llm:
+            return [RuleRewriter(self.seed + n, share=share) for n, share in enumerate(RULE_SHARES)]
+        told = self.llm.prompts.rewrite
+        return [LLMRewriter(self.llm.named(name).client(), told=told) for name in self.section.rewriters]
+
+    def problems(self) -> list[str]:
+        """Settings that do not go together with having or lacking an LLM, or that another setting makes pointless."""
+        section, llm = self.section, self.llm.settings.model
+        problems = []
+        if self.by_llm:
+            if llm is None:
+                problems.append("discover.by is llm, but llm.model is not set")
+            if len(set(section.rewriters)) < 2:
+                problems.append(
+                    "discover.rewriters: findings are confirmed with two rewriters or more; name the models, such as "
+                    "'discover.rewriters=[gpt-5-mini, claude-haiku-4.5, grok-4.1-fast]'"
+                )
+            return problems + _unused(section)
+        why = "needs an LLM (llm.model=...)" if llm is None else f"asks an LLM, but discover.by is {section.by}"
+        if section.required_rewriters > len(RULE_SHARES):
+            problems.append(
+                f"discover.required_rewriters is {section.required_rewriters}: without an LLM there is one rule engine at "
+                f"{len(RULE_SHARES)} strengths; require no more than these"
+            )
+        return problems + [
+            f"discover.{name}: {why}; without one, responses come from discover.responses"
+            for name in ("policies", "rewriters", "prompts", "topics")
+            if getattr(section, name)
+        ]
+
+
+def _unused(section: DiscoverSection) -> list[str]:
+    if section.responses is not None:
+        return [
+            f"discover.{name}: says nothing beside discover.responses, where answers are given; leave one of them out"
+            for name in ("policies", "prompts", "topics")
+            if getattr(section, name)
+        ]
+    if section.prompts is not None and section.topics is not None:
+        return ["discover.topics: says nothing beside discover.prompts, which are given; leave one of them out"]
+    return []
+
+
+def setup_of(loaded: LoadedRecipe) -> Setup:
+    """The settings of a recipe's discovery."""
+    return Setup(loaded.recipe.discover, llm_access(loaded), loaded.recipe.seed)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A subject and the settings it is asked with, which for a judge name another LLM."""
+
+    subject: Subject
+    loaded: LoadedRecipe
+
+
+def judge_subject(loaded: LoadedRecipe, before: Subject | None = None) -> Asked:
+    """The scorer that the model is held against: the recipe's choice, or the model before its adapter.
+
+    Raises:
+        RecipeError: The choice cannot be asked.
+    """
+    recipe = loaded.recipe
+    name = recipe.discover.judge
+    if name is None and before is not None:
+        return Asked(replace(before, label="judge"), loaded)
+    if name is None:
+        name = f"judge:{recipe.llm.model}" if setup_of(loaded).by_llm else EMBEDDED_JUDGE
+    section = recipe.model.model_copy(update={"name_or_path": name, "revision": None, "trust_remote_code": False})
+    if section.is_judge:
+        first, *others = judges_of(name)
+        if others:
+            raise RecipeError([f"{name}: a panel of judges; a discovery is held against one, such as judge:{first}"])
+        loaded = replace(loaded, recipe=recipe.model_copy(update={"llm": recipe.llm.named(first)}))
+    return Asked(Subject("judge", section), loaded)
+
+
+def reward_of(asked: Asked) -> Reward:
+    """The model as a function of texts; NaN for those that are too long for it, of which it may not have read the change."""
+
+    def reward(texts: Sequence[Text]) -> FloatArray:
+        scores, _ = score(asked.subject, texts, asked.loaded)
+        whole = {name: reward for name, reward in scores.rewards.items() if name not in scores.read}
+        return np.array([whole.get(text_id(*text), np.nan) for text in texts])
+
+    return reward
+
+
+@dataclass
+class AskedJudge:
+    """The judge as a function of comparisons.
+
+    Two verdicts, in both orders, are averaged; one in one order alone could be for the place, and gives no preference. Of
+    rewards the sign decides; what was cut gives no preference, as it gives no reward in `reward_of`.
+
+    Attributes:
+        asked: The judge.
+        verdicts: Of the latest call, if the judge compares.
+        n_cut: Comparisons of the latest call with a side that was cut, if it is another scorer.
+    """
+
+    asked: Asked
+    verdicts: Verdicts | None = field(default=None, init=False)
+    n_cut: int = field(default=0, init=False)
+
+    def __call__(self, comparisons: Sequence[Comparison]) -> FloatArray:
+        """Preferences for the first text: 1, 0.5 or 0, or between them; NaN where there is none. Shape (n,)."""
+        self.verdicts, self.n_cut = None, 0
+        if not comparisons:
+            return np.zeros(0)
+        if (judge := _pairwise(self.asked)) is not None:
+            margins, self.verdicts = _verdicts(judge, comparisons)
+            return (margins + 1) / 2
+        compared, _ = compare(self.asked.subject, comparisons, self.asked.loaded)
+        preferences = compared.margins(comparisons)
+        if isinstance(compared, Rewards):
+            preferences = np.sign(preferences)
+            cut = [
+                text_id(prompt, first) in compared.same_input or text_id(prompt, second) in compared.same_input
+                for prompt, first, second in comparisons
+            ]
+            preferences[cut] = np.nan
+            self.n_cut = sum(cut)
+            if self.n_cut:
+                say(f"  {self.n_cut} comparisons without a preference: the judge has read a side in part only")
+        return np.asarray((preferences + 1) / 2, dtype=np.float64)
+
+
+def _pairwise(asked: Asked) -> LLMJudge | OwnPairwise | None:
+    """The judge itself if it compares: then a comparison counts that was read in both orders."""
+    if asked.subject.section.is_judge:
+        options = asked.loaded.recipe.score.judge
+        llm, told = llm_access(asked.loaded).client(), asked.loaded.prompts.judge
+        return LLMJudge(llm, ties=options.ties, by_token=options.by_token, both_orders=True, told=told)
+    scorer = open_scorer(asked.subject.section, asked.loaded)
+    function = scorer.own if isinstance(scorer, Function) else None
+    return replace(function, both_orders=True) if isinstance(function, OwnPairwise) else None
+
+
+def _verdicts(judge: LLMJudge | OwnPairwise, comparisons: Sequence[Comparison]) -> tuple[FloatArray, Verdicts]:
+    """Preferences for the first text, −1 to 1, without a word on costs, which were said for the whole discovery.
+
+    Raises:
+        LLMError, ModelError: Not one can be read in both orders.
+    """
+    compared = compare_distinct(judge, comparisons)
+    why = ", ".join(f"{count} × {reason}" for reason, count in judge.reasons.items())
+    if judge.orders.n_unread or judge.orders.n_half_read or why:
+        say(
+            f"  {judge.orders.n_unread} comparisons without a readable verdict, {judge.orders.n_half_read} with one in one "
+            f"order alone, which does not count{f' ({why})' if why else ''}"
+        )
+    margins = compared.margins(comparisons)
+    if np.isnan(margins).all():
+        error = LLMError if isinstance(judge, LLMJudge) else ModelError
+        raise error(
+            f"{judge.name}: no verdict readable in both orders on any of {len(comparisons)} comparisons ({why or 'NaN'})"
+        )
+    return margins, Verdicts(
+        asked=len(compared.by_comparison),
+        unread=judge.orders.n_unread,
+        reasons=dict(judge.reasons),
+        half_read=judge.orders.n_half_read,
+        flipped=judge.orders.n_flipped or 0,
+        position_bias=judge.orders.position_bias,
+    )
