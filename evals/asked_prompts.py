@@ -25,10 +25,9 @@ from cda.discovery.records import PromptSamples, Rated
 from cda.embedded.texts import BIASES, authored_contrasts, authored_pairs, authored_responses
 from cda.llm.protocol import LLM
 from cda.records import Contrast, Direction, Pair, Prompt, Rewrite, RewriteRequest, prompt_id
-from cda.rewriting.asked import LLMRewriter, rewrite_request
 from cda.rewriting.fidelity import not_flipped
-from cda.rewriting.gate import Gated
 from cda.rewriting.labels import asked_labels, label_pairs, pair_request, response_request
+from cda.rewriting.rewriter import Gated, LLMRewriter, rewrite_request
 from cda.scorers.judge import LLMJudge
 
 SEED = 20261123

@@ -30,7 +30,7 @@ from cda.embedded.texts import BIASES, authored_contrasts, authored_pairs, autho
 from cda.errors import CdaError
 from cda.records import Direction, Prompt, RewriteRequest
 from cda.rewriting.fidelity import not_flipped
-from cda.rewriting.gate import Gated
+from cda.rewriting.rewriter import Gated
 
 BACK = {"length": 0.95, "structure": 0.95, "jargon": 0.95, "sycophancy": 0.95, "vagueness": 0.9}
 BEYOND_RULES, OUT = ("jargon", "sycophancy", "vagueness"), 0.5

@@ -21,7 +21,6 @@ from cda.records import Direction, Pair, Prompt, Rewrite, RewriteRequest
 from cda.resources.llm_access import llm_access
 from cda.resources.sources import rewriter
 from cda.resources.spending import Planned
-from cda.rewriting.asked import rewrite_request
 from cda.rewriting.labels import (
     PairLabel,
     ResponseLabel,
@@ -32,6 +31,7 @@ from cda.rewriting.labels import (
     pair_request,
     response_request,
 )
+from cda.rewriting.rewriter import rewrite_request
 
 T = TypeVar("T")
 

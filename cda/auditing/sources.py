@@ -26,7 +26,7 @@ from cda.resources.llm_access import llm_access
 from cda.resources.sources import load_quality_source, rewriter
 from cda.resources.spending import Planned
 from cda.results.rate import Flips
-from cda.rewriting.asked import Rewriter
+from cda.rewriting.rewriter import Rewriter
 from cda.rewriting.triples import Original, checked_triples, flips_of, make_triples
 from cda.stats.streams import drawn
 

@@ -21,9 +21,9 @@ from cda.records import (
     count_reasons,
     text_key,
 )
-from cda.rewriting.asked import Rewriter
 from cda.rewriting.fidelity import is_unchanged
 from cda.rewriting.labels import exhibits
+from cda.rewriting.rewriter import Rewriter
 
 BATCH = 500
 _ENOUGH_TO_JUDGE = 50

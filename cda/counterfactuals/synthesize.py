@@ -43,8 +43,7 @@ from cda.resources.llm_access import llm_access, llm_settings
 from cda.resources.sources import bias_settings, prompt_name, prompt_settings, rewriter, source_fingerprint
 from cda.resources.spending import Planned
 from cda.results.facts import Dropped, MixSize, Rewritten, SynthesizeCounts, TaughtContrasts
-from cda.rewriting.asked import Rewriter, rewrite_request
-from cda.rewriting.gate import Gated
+from cda.rewriting.rewriter import Gated, Rewriter, rewrite_request
 from cda.run import RunFolder, Stage, fingerprint
 from cda.stats.streams import Stream, drawn, generator
 

@@ -25,10 +25,16 @@ from cda.resources.artifacts import prompt_row
 from cda.resources.llm_access import LlmAccess, llm_access, llm_client
 from cda.resources.sources import rewriter
 from cda.resources.spending import Planned
-from cda.rewriting.asked import Labeller, Rewriter
 from cda.rewriting.labels import exhibits
-from cda.rewriting.questions import Answered, baseline_responses, generate_questions
-from cda.rewriting.triples import Original, make_triples, triples_of_responses
+from cda.rewriting.rewriter import Labeller, Rewriter
+from cda.rewriting.triples import (
+    Answered,
+    Original,
+    baseline_responses,
+    generate_questions,
+    make_triples,
+    triples_of_responses,
+)
 
 LabelledAnswer = tuple[Answered, bool | None]
 """An answer, and whether it has the attribute; None if nobody says."""

@@ -34,7 +34,7 @@ from cda.results.evidence import (
     ValidationResult,
     Verdicts,
 )
-from cda.rewriting.asked import Rewriter
+from cda.rewriting.rewriter import Rewriter
 from cda.run import RunFolder
 from cda.stats.streams import Stream, generator
 

@@ -14,8 +14,8 @@ from cda.biases import Bias
 from cda.discovery.records import Candidate, Judge, Reward, Standing
 from cda.records import Direction, Prompt, Rewrite, RewriteRequest, count_reasons, equal_texts
 from cda.results.discover import Measured
-from cda.rewriting.asked import Mixed, Rewriter
 from cda.rewriting.fidelity import is_refusal, not_flipped
+from cda.rewriting.rewriter import Mixed, Rewriter
 
 Original = tuple[Prompt, str]
 ALREADY = "is so already"

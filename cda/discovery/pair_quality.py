@@ -19,7 +19,7 @@ from cda.results.base import Estimate, Missing
 from cda.results.discover import Measured
 from cda.results.effects import FeatureDrift
 from cda.results.evidence import Agreement, Distance, Fidelity, PairQuality, QuantilePair
-from cda.rewriting.asked import Labeller
+from cda.rewriting.rewriter import Labeller
 from cda.scorers.compared import distinct_texts, text_id
 from cda.stats.drift import feature_drift, measured
 from cda.stats.proportions import share

@@ -14,7 +14,7 @@ from cda.records import prompt_text
 from cda.results.base import Estimate
 from cda.results.discover import Measured
 from cda.results.evidence import EditGrades, Guess, Guesses
-from cda.rewriting.answers import closing_object
+from cda.rewriting.labels import closing_object
 from cda.stats.bootstrap import bootstrap_mean
 from cda.stats.proportions import wilson
 

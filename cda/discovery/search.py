@@ -21,7 +21,7 @@ from cda.discovery.selection import cut_by_judge, cut_by_reward, families_of, se
 from cda.errors import DataError
 from cda.records import Exclusions
 from cda.results.discover import Measured, SearchSettings
-from cda.rewriting.asked import Rewriter
+from cda.rewriting.rewriter import Rewriter
 
 _EXAMPLES = 3
 """Rewrites of a survivor that its mutator is shown."""

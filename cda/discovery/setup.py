@@ -26,7 +26,7 @@ from cda.resources.scorer_kinds import Function, Subject
 from cda.resources.scorers import compare, open_scorer, score
 from cda.results.discover import SearchSettings
 from cda.results.evidence import ConfirmSettings, Verdicts
-from cda.rewriting.asked import LLMRewriter, Rewriter
+from cda.rewriting.rewriter import LLMRewriter, Rewriter
 from cda.scorers.compared import Comparison, Rewards, compare_distinct, text_id
 from cda.scorers.judge import LLMJudge
 from cda.scorers.own import OwnPairwise

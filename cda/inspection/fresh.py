@@ -23,9 +23,8 @@ from cda.resources.artifacts import shown_path
 from cda.resources.llm_access import llm_access
 from cda.resources.sources import load_pairs, prompt_name, rewriter, training_pairs
 from cda.resources.spending import Planned
-from cda.rewriting.asked import Labeller, Resampling, Rewriter, rewrite_request
-from cda.rewriting.gate import Gated
 from cda.rewriting.labels import pair_request, response_request
+from cda.rewriting.rewriter import Gated, Labeller, Resampling, Rewriter, rewrite_request
 from cda.scorers.judge import judge_request, token_request
 from cda.stats.streams import drawn
 

@@ -19,8 +19,8 @@ from cda.prompts import Prompts, ours
 from cda.recipe.load import Consent, LoadedRecipe, Opened
 from cda.recipe.schema import LlmSection
 from cda.resources.spending import Planned, confirm_all, price_of
-from cda.rewriting.asked import Labeller
 from cda.rewriting.labels import asked_labels
+from cda.rewriting.rewriter import Labeller
 
 
 @dataclass(frozen=True, slots=True)

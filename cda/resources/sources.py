@@ -26,8 +26,7 @@ from cda.recipe.schema import DataSection, ModelSection, SynthesizeSection
 from cda.records import Exclusions
 from cda.resources.artifacts import shown_path
 from cda.resources.llm_access import LlmAccess
-from cda.rewriting.asked import LLMRewriter, Rewriter
-from cda.rewriting.gate import Gated
+from cda.rewriting.rewriter import Gated, LLMRewriter, Rewriter
 from cda.run import file_fingerprint, fingerprint
 
 

@@ -10,9 +10,8 @@ from typing import Literal
 import numpy as np
 
 from cda.biases import Bias
-from cda.biases.load import Tolerance
 from cda.data.language import STOP_WORDS, same_language
-from cda.features import OWN_FEATURES, n_list_lines, n_words, sentences, words
+from cda.features import OWN_FEATURES, n_words, sentences, words
 from cda.records import RewriteRequest
 from cda.results.effects import Limit
 from cda.stats.drift import DEFAULT_LIMITS
@@ -66,29 +65,30 @@ def violations(
     others: Sequence[Bias] = (),
     relabelled: bool | Literal["measure"] | None = "measure",
 ) -> list[Violation]:
-    """Everything wrong with a rewrite, enforced or not, the gravest first.
+    """Violations of a rewrite, enforced or not, the gravest first.
 
     Args:
-        request: The original, the direction, and the response it stands beside, where the bias is relative to one.
+        request: The original, the direction, and the response next to it, if the bias is relative to one.
         text: The rewrite.
         bias: What was to be added or removed; its `treatment` may change, its `limits` replace those here.
         words_within: Largest change of the word count, as a share.
         others: Biases whose measured labels are to stay as they are.
         relabelled: Whether the rewrite exhibits the bias by somebody's label (None: it could not be read); `measure`
-            judges by the bias's own measure, and by nothing where it has none.
+            judges by the bias's own measure, if it has one.
     """
-    if any(one is not None and is_unchanged(text, one, bias) for one in (request.response, request.reference)):
+    sides = (request.response, request.reference)
+    if any(side is not None and is_unchanged(text, side, bias) for side in sides):
         return [Violation("identical", "unchanged")]
     found: list[Violation] = []
     if is_refusal(text, request.response):
         found.append(Violation("refusal", "refusal"))
     if not same_language(request.response, text):
         found.append(Violation("language", "in another language"))
-    elif answers_instead(request.response, text, 0.0 if _rewords(bias) else _MIN_OVERLAP):
+    elif answers_instead(request.response, text, 0.0 if "long_word_share" in bias.treatment else _MIN_OVERLAP):
         found.append(Violation("answer", "answers instead of editing"))
     if not _words_within(request.response, text, bias, words_within):
         found.append(Violation("words", "word count beyond the limit"))
-    if not _list_lines_within(request.response, text, bias):
+    if not _holds(Limit(difference=0), "list_lines", request.response, text, bias):
         found.append(Violation("list_lines", "list lines changed"))
     if reason := not_flipped(request, text, bias, relabelled):
         found.append(Violation("flipped", reason))
@@ -99,7 +99,7 @@ def violations(
 
 
 def same_text(one: str, other: str) -> bool:
-    """Whether two texts differ in nothing but white space."""
+    """True if two texts differ in nothing but white space."""
     return "".join(one.split()) == "".join(other.split())
 
 
@@ -113,11 +113,8 @@ def is_unchanged(text: str, original: str, bias: Bias) -> bool:
         return False
     if bias.measure is not None:
         return not bias.respaced(text, original)
-    return _spaced(text) == _spaced(original)
-
-
-def _spaced(text: str) -> list[str]:
-    return [line.strip() for line in text.splitlines() if line.strip()]
+    lines, before = ([line.strip() for line in side.splitlines() if line.strip()] for side in (text, original))
+    return lines == before
 
 
 def is_refusal(text: str, original: str = "") -> bool:
@@ -150,13 +147,8 @@ def content_overlap(one: str, other: str) -> float | None:
 
 def drifted(original: str, text: str, bias: Bias) -> list[str]:
     """Features beyond their limit: the drift report's limits, the bias file's own before them, its treatment aside."""
-    limits: dict[str, Limit | None] = {**DEFAULT_LIMITS}
-    limits.update({name: _limit(tolerance) for name, tolerance in bias.limits.items()})
-    return [
-        name
-        for name, limit in limits.items()
-        if limit is not None and name not in bias.treatment and not _holds(limit, name, original, text, bias)
-    ]
+    names = [*DEFAULT_LIMITS, *(name for name in bias.limits if name not in DEFAULT_LIMITS)]
+    return [name for name in names if not _holds(DEFAULT_LIMITS.get(name), name, original, text, bias)]
 
 
 def changed_biases(original: str, text: str, bias: Bias, others: Sequence[Bias]) -> list[str]:
@@ -200,44 +192,28 @@ def not_flipped(
 
 
 def _words_within(original: str, text: str, bias: Bias, words_within: float) -> bool:
-    if "words" in bias.treatment:
-        return True
-    if "words" in bias.limits:
-        limit = _limit(bias.limits["words"])
-        return limit is None or _holds(limit, "words", original, text, bias)
+    if "words" in bias.treatment or "words" in bias.limits:
+        return _holds(None, "words", original, text, bias)
     before, after = n_words(original), n_words(text)
     return abs(after - before) <= max(words_within * before, _WORDS_SLACK)
 
 
-def _list_lines_within(original: str, text: str, bias: Bias) -> bool:
-    if "list_lines" in bias.treatment:
+def _holds(default: Limit | None, feature: str, original: str, text: str, bias: Bias) -> bool:
+    """Whether a feature is within its limit: the bias file's own, else the default; None and the treatment have none."""
+    limit = default
+    if feature in bias.limits:
+        own = bias.limits[feature]
+        limit = None if own is None else Limit(own.ratio, own.difference)
+    if limit is None or feature in bias.treatment:
         return True
-    limit = _limit(bias.limits["list_lines"]) if "list_lines" in bias.limits else Limit(difference=0)
-    return (
-        limit is None
-        or n_list_lines(original) == n_list_lines(text)
-        or _holds(limit, "list_lines", original, text, bias)
-    )
-
-
-def _holds(limit: Limit, feature: str, original: str, text: str, bias: Bias) -> bool:
-    before, after = (np.array([bias.measured(one, feature)]) for one in (original, text))
+    before, after = (np.array([bias.measured(side, feature)]) for side in (original, text))
     return bool(limit.holds(after, before)[0])
-
-
-def _limit(tolerance: Tolerance | None) -> Limit | None:
-    return None if tolerance is None else Limit(tolerance.ratio, tolerance.difference)
-
-
-def _rewords(bias: Bias) -> bool:
-    return "long_word_share" in bias.treatment
 
 
 def _is_question(text: str) -> bool:
     """At least half of its sentences ask."""
-    said = sentences(text)
-    asking = sum(one.rstrip("\"'”’)*_ ").endswith(("?", "？")) for one in said)
-    return bool(said) and 2 * asking >= len(said)
+    asks = [sentence.rstrip("\"'”’)*_ ").endswith(("?", "？")) for sentence in sentences(text)]
+    return bool(asks) and 2 * sum(asks) >= len(asks)
 
 
 def _stems(text: str) -> set[str]:

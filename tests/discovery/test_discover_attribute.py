@@ -14,8 +14,8 @@ from cda.biases.load import Instructions, Measure, Offline, Swap
 from cda.discovery.attribute import MAX_CHARACTERS, bias_yaml, described, distinct_names, trouble_with
 from cda.files.yaml_file import NO_TEXT
 from cda.records import RewriteRequest, user_prompt
-from cda.rewriting.asked import rewrite_request
 from cda.rewriting.fidelity import violations
+from cda.rewriting.rewriter import rewrite_request
 
 SPACES = "Triple spaces between words"
 # What YAML readers stumble over: marks of the format, numbers and truth values that are none, unseen line ends.

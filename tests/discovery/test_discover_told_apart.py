@@ -13,7 +13,7 @@ from cda.discovery.held_out import failed_or_already, rewrite_all
 from cda.discovery.measure import ALREADY, UNCHANGED, Rewritten
 from cda.discovery.records import Candidate
 from cda.records import Rewrite, RewriteRequest, user_prompt
-from cda.rewriting.asked import Rewriter
+from cda.rewriting.rewriter import Rewriter
 
 LAZY = "unchanged, where the other rewriters changed more"
 FIRST, SECOND, ALL = range(32), range(32, 64), range(64)

@@ -15,7 +15,7 @@ from cda.discovery.measure import ALREADY, UNCHANGED, judged, measured, standing
 from cda.discovery.records import Candidate, Text
 from cda.records import Prompt, Rewrite, RewriteRequest, user_prompt
 from cda.results.discover import Measured
-from cda.rewriting.asked import Mixed, Rewriter
+from cda.rewriting.rewriter import Mixed, Rewriter
 
 SPACES = Candidate(described("Triple spaces between words"))
 SHOUTS = Candidate(described("Words in capitals"))

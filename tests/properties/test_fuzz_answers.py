@@ -28,8 +28,8 @@ from cda.records import user_prompt
 from cda.report.differences import word_differences
 from cda.results.audit import AuditResult
 from cda.results.base import load
-from cda.rewriting.answers import parse_answers
-from cda.rewriting.questions import parse_questions
+from cda.rewriting.labels import parse_answers
+from cda.rewriting.triples import parse_questions
 from cda.run import RunFolder, Stage
 from cda.scorers.judge import parse_verdict, verdict_code
 from cda.scorers.served_client import endpoint_of, reward_in, undone

@@ -1,4 +1,4 @@
-"""An LLM for tests that answers by a function of the request."""
+"""An LLM that answers by a function of the request."""
 
 from __future__ import annotations
 
@@ -10,21 +10,26 @@ from cda.llm.protocol import Completion, Request
 
 @dataclass
 class ScriptedLLM:
-    """Answers by a function of the request, last request first."""
+    """Answers the last request first; None is a refusal."""
 
     answer: Callable[[Request], str | None]
     name: str = "scripted"
     asked: list[Request] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
 
     def answers(
-        self,
-        requests: Iterable[Request],
-        label: str,  # noqa: ARG002
-        total: int | None = None,
+        self, requests: Iterable[Request], label: str, total: int | None = None
     ) -> Iterator[tuple[int, Completion]]:
         taken = list(requests)
         assert total == len(taken)
         self.asked += taken
+        self.labels.append(label)
         for position in reversed(range(len(taken))):
             text = self.answer(taken[position])
             yield position, Completion(text) if text is not None else Completion(None, "refused")
+
+
+def shown(request: Request) -> list[str]:
+    """The responses as they stand in a request, in order."""
+    parts = request.user.split("<<<RESPONSE")[1:]
+    return [part.split(">>>\n", 1)[1].split("\n<<<END>>>")[0] for part in parts]

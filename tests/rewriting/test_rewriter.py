@@ -1,39 +1,27 @@
-"""Rewrites by an LLM: what it is told, in both directions, and what becomes of each answer."""
+"""Rewriters: an LLM's instructions and answers; the gate, which asks for failures again and counts them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scripted_llm import ScriptedLLM, shown
 
-from cda.biases import builtin_names, load_bias
+from cda.biases import Bias, builtin_names
+from cda.biases import load_bias as load
 from cda.discovery.attribute import described
 from cda.llm.protocol import Completion, Request
 from cda.prompts import RewritePrompt, load_prompt
-from cda.records import RewriteRequest, user_prompt
-from cda.rewriting.asked import LLMRewriter, rewrite_request
+from cda.records import Prompt, Rewrite, RewriteRequest, user_prompt
+from cda.rewriting.fidelity import same_text
+from cda.rewriting.rewriter import Gated, LLMRewriter, rewrite_request
 
-
-@dataclass
-class ScriptedLLM:
-    """Answers by a function of the shown response, last request first."""
-
-    answer: Callable[[str], Completion]
-    name: str = "scripted"
-    asked: list[Request] = field(default_factory=list)
-    labels: list[str] = field(default_factory=list)
-
-    def answers(
-        self, requests: Iterable[Request], label: str, total: int | None = None
-    ) -> Iterator[tuple[int, Completion]]:
-        taken = list(requests)
-        assert total == len(taken)
-        self.asked += taken
-        self.labels.append(label)
-        for position in reversed(range(len(taken))):
-            response = taken[position].user.split("<<<RESPONSE>>>\n")[1].split("\n<<<END>>>")[0]
-            yield position, self.answer(response)
+load_bias = cache(load)
 
 
 def request(text: str = "We use it.", **changes: str) -> RewriteRequest:
@@ -78,7 +66,7 @@ def test_the_rewriter_is_told_not_to_answer() -> None:
 
 
 def test_the_prompt_can_be_left_out() -> None:
-    llm = ScriptedLLM(lambda text: Completion(text.replace("use", "utilize")))
+    llm = ScriptedLLM(lambda asked: shown(asked)[0].replace("use", "utilize"))
     (outcome,) = LLMRewriter(llm, show_prompt=False).rewrite([request()], load_bias("jargon"))
     assert outcome.text == "We utilize it."
     assert "Which tool?" not in llm.asked[0].user
@@ -92,12 +80,12 @@ def test_a_longer_response_is_told_its_words() -> None:
 
 
 def test_failed_rewrites_never_return_the_unmodified_text() -> None:
-    def answer(text: str) -> Completion:
-        if text == "refuse me":
-            return Completion(None, "refused")
+    def answer(asked: Request) -> str | None:
+        (text,) = shown(asked)
         if text.startswith("keep"):
-            return Completion(f"\n{text}  \n\n".replace(".\n", ". \n\n "))
-        return Completion({"empty": "  ", "think": "<think>well, keep"}.get(text, text.replace("use", "utilize")))
+            return f"\n{text}  \n\n".replace(".\n", ". \n\n ")
+        others = {"refuse me": None, "empty": "  ", "think": "<think>well, keep"}
+        return others.get(text, text.replace("use", "utilize"))
 
     texts = ["We use it.", "refuse me", "keep me", "keep this.\nAnd this.", "empty", "think"]
     outcomes = LLMRewriter(ScriptedLLM(answer)).rewrite([request(text) for text in texts], load_bias("jargon"))
@@ -118,7 +106,7 @@ def test_failed_rewrites_never_return_the_unmodified_text() -> None:
     ],
 )
 def test_what_is_said_about_the_rewrite_is_taken_off(written: str) -> None:
-    rewriter = LLMRewriter(ScriptedLLM(lambda _: Completion(written)))
+    rewriter = LLMRewriter(ScriptedLLM(lambda _: written))
     assert rewriter.rewrite([request()], load_bias("jargon"))[0].text == "We utilize it."
 
 
@@ -130,12 +118,12 @@ def test_what_is_said_about_the_rewrite_is_taken_off(written: str) -> None:
     ],
 )
 def test_what_the_response_itself_says_stays(original: str, written: str) -> None:
-    rewriter = LLMRewriter(ScriptedLLM(lambda _: Completion(written)))
+    rewriter = LLMRewriter(ScriptedLLM(lambda _: written))
     assert rewriter.rewrite([request(original)], load_bias("jargon"))[0].text == written
 
 
 def test_another_sample_asks_the_same_question_under_another_number() -> None:
-    llm = ScriptedLLM(lambda text: Completion(text + "!"))
+    llm = ScriptedLLM(lambda asked: shown(asked)[0] + "!")
     LLMRewriter(llm).rewrite([request()], load_bias("jargon"))
     LLMRewriter(llm, show_prompt=False).resampled(2).rewrite([request()], load_bias("jargon"))
     assert [one.sample for one in llm.asked] == [0, 2]
@@ -143,7 +131,7 @@ def test_another_sample_asks_the_same_question_under_another_number() -> None:
 
 
 def test_nothing_to_rewrite_asks_nothing() -> None:
-    llm = ScriptedLLM(lambda _: Completion(None, "never"))
+    llm = ScriptedLLM(lambda _: None)
     assert LLMRewriter(llm).rewrite([], load_bias("jargon")) == [] and not llm.asked
     assert LLMRewriter(llm).rewrite_mixed([], []) == [] and not llm.asked
 
@@ -170,7 +158,7 @@ SPACED = "Wash the rice.\nCook it, then rest."
 def test_spaces_inside_lines_are_a_change_and_ends_of_lines_are_none(
     original: str, written: str, changed: bool
 ) -> None:
-    rewriter = LLMRewriter(ScriptedLLM(lambda _: Completion(written)))
+    rewriter = LLMRewriter(ScriptedLLM(lambda _: written))
     (found,) = rewriter.rewrite([request(original)], described("Triple spaces between words"))
     assert (found.text, found.reason) == ((written.strip(), None) if changed else (None, "unchanged"))
 
@@ -179,8 +167,9 @@ def test_several_attributes_are_asked_for_at_once_and_answered_in_place() -> Non
     biases = [load_bias("jargon"), load_bias("length"), load_bias("jargon")]
     requests = [request("We use it."), request("refuse me", direction="remove"), request("We use both.")]
 
-    def answer(text: str) -> Completion:
-        return Completion(None, "refused") if text == "refuse me" else Completion(text.replace("use", "utilize"))
+    def answer(asked: Request) -> str | None:
+        (text,) = shown(asked)
+        return None if text == "refuse me" else text.replace("use", "utilize")
 
     llm = ScriptedLLM(answer)
     found = LLMRewriter(llm).rewrite_mixed(requests, biases)
@@ -194,7 +183,7 @@ def test_several_attributes_are_asked_for_at_once_and_answered_in_place() -> Non
 
 
 def test_mixed_with_one_attribute_is_a_plain_rewrite() -> None:
-    one_by_one, mixed = (ScriptedLLM(lambda text: Completion(text + "!")) for _ in range(2))
+    one_by_one, mixed = (ScriptedLLM(lambda asked: shown(asked)[0] + "!") for _ in range(2))
     requests, bias = [request("a b"), request("c d")], load_bias("jargon")
     plain = LLMRewriter(one_by_one).rewrite(requests, bias)
     assert LLMRewriter(mixed).resampled(0).rewrite_mixed(requests, [bias, bias]) == plain  # type: ignore[attr-defined]
@@ -203,7 +192,7 @@ def test_mixed_with_one_attribute_is_a_plain_rewrite() -> None:
 
 def test_mixed_needs_a_bias_for_each_request() -> None:
     with pytest.raises(ValueError, match="zip"):
-        LLMRewriter(ScriptedLLM(lambda text: Completion(text + "!"))).rewrite_mixed(
+        LLMRewriter(ScriptedLLM(lambda asked: shown(asked)[0] + "!")).rewrite_mixed(
             [request("a"), request("b")], [load_bias("jargon")]
         )
 
@@ -215,7 +204,7 @@ def test_an_answer_that_never_came_is_a_failure_at_its_place() -> None:
         ) -> Iterator[tuple[int, Completion]]:
             yield from list(super().answers(requests, label, total))[:1]
 
-    llm = Silent(lambda text: Completion(text + "!"))
+    llm = Silent(lambda asked: shown(asked)[0] + "!")
     found = LLMRewriter(llm).rewrite_mixed([request("a"), request("b")], [load_bias("jargon"), load_bias("length")])
     assert [(one.text, one.reason) for one in found] == [(None, "no answer"), ("b!", None)]
 
@@ -239,9 +228,167 @@ def test_a_prompt_of_ones_own_is_filled_and_keeps_its_markers() -> None:
 
 def test_the_paper_s_construction_lists_nothing_to_be_kept() -> None:
     bias = load_bias("vagueness-paper")
-    llm = ScriptedLLM(lambda _: Completion("Broad."))
+    llm = ScriptedLLM(lambda _: "Broad.")
     (outcome,) = LLMRewriter(llm, told=load_prompt("paper", RewritePrompt)).resampled(1).rewrite([request()], bias)
     assert outcome.text == "Broad."
     asked = llm.asked[0]
     assert asked.user.startswith("Rewrite the response so that it is broad and shallow")
     assert "Keep as they are" not in asked.user and asked.sample == 1
+
+
+TEXT = "Use a bowline when the loop must not slip. A figure eight holds as well and is easier to check."
+LISTED = "- Use a bowline when the loop must not slip.\n- A figure eight holds as well and is easier to check."
+
+
+@dataclass
+class Scripted:
+    """Writes the text of its sample; the last one ever after."""
+
+    written: Sequence[str | None]
+    name: str = "scripted"
+    sample: int = 0
+    calls: list[tuple[int, int]] = field(default_factory=list)
+
+    def rewrite(self, requests: Sequence[RewriteRequest], bias: Bias) -> list[Rewrite]:  # noqa: ARG002
+        self.calls.append((self.sample, len(requests)))
+        text = self.written[min(self.sample, len(self.written) - 1)]
+        return [Rewrite(None, "refused") if text is None else Rewrite(text) for _ in requests]
+
+    def resampled(self, sample: int) -> Scripted:
+        return Scripted(self.written, sample=sample, calls=self.calls)
+
+
+@dataclass
+class OneAnswer:
+    """A rewriter that has no other answer to give."""
+
+    text: str
+    name: str = "rules"
+    n_calls: int = 0
+
+    def rewrite(self, requests: Sequence[RewriteRequest], bias: Bias) -> list[Rewrite]:  # noqa: ARG002
+        self.n_calls += 1
+        return [Rewrite(self.text)] * len(requests)
+
+
+def requests(n: int = 1, text: str = TEXT) -> list[RewriteRequest]:
+    return [RewriteRequest(user_prompt(f"q{number}"), text, "add") for number in range(n)]
+
+
+def test_a_good_rewrite_passes_at_once() -> None:
+    rewriter = Scripted([LISTED])
+    gated = Gated(rewriter)
+    assert gated.rewrite(requests(3), load_bias("structure")) == [Rewrite(LISTED)] * 3
+    assert rewriter.calls == [(0, 3)]
+    assert gated.name == "scripted"
+    report = gated.report(load_bias("structure"))
+    assert (report.asked, report.accepted, report.failed, report.rejected_answers) == (3, 3, 0, {})
+
+
+def test_failures_are_asked_for_again_and_counted() -> None:
+    rewriter = Scripted([TEXT, None, LISTED])
+    gated = Gated(rewriter, n_repeats=2)
+    assert gated.rewrite(requests(2), load_bias("structure")) == [Rewrite(LISTED)] * 2
+    assert rewriter.calls == [(0, 2), (1, 2), (2, 2)]
+    report = gated.report(load_bias("structure"))
+    assert report.rejected_answers == {"refused": 2, "unchanged": 2}
+    assert (report.asked, report.accepted, report.failed) == (6, 2, 0)
+
+
+def test_what_fails_every_time_keeps_its_last_reason() -> None:
+    rewriter = Scripted([None, "I'm sorry, I can't help with that."])
+    gated = Gated(rewriter, n_repeats=1)
+    assert gated.rewrite(requests(), load_bias("structure")) == [Rewrite(None, "refusal")]
+    assert rewriter.calls == [(0, 1), (1, 1)]
+    assert gated.report(load_bias("structure")).failed == 1
+    assert Gated(Scripted([None]), n_repeats=0).rewrite(requests(), load_bias("jargon")) == [Rewrite(None, "refused")]
+
+
+def test_a_rewriter_with_one_answer_is_asked_once() -> None:
+    rewriter = OneAnswer(TEXT)
+    assert Gated(rewriter).rewrite(requests(), load_bias("structure")) == [Rewrite(None, "unchanged")]
+    assert rewriter.n_calls == 1
+
+
+def test_only_what_passed_everything_else_is_labelled() -> None:
+    labelled: list[str] = []
+
+    def labeller(prompts: Sequence[Prompt], responses: Sequence[str], bias: Bias) -> list[bool | None]:
+        assert len(prompts) == len(responses) and bias.name == "jargon"
+        labelled.extend(responses)
+        return [None if "unclear" in text else "utilize" in text for text in responses]
+
+    original = "We use a bowline when the loop must not slip, and a figure eight elsewhere."
+    texts = {
+        "good": original.replace("use", "utilize"),
+        "same": original,
+        "plain": original.replace("use", "tie"),
+        "unclear": original.replace("use", "unclear"),
+    }
+
+    class ByPrompt:
+        name = "by prompt"
+
+        def rewrite(self, requests: Sequence[RewriteRequest], bias: Bias) -> list[Rewrite]:  # noqa: ARG002
+            return [Rewrite(texts[request.prompt[0].content]) for request in requests]
+
+    asked = [RewriteRequest(user_prompt(name), original, "add") for name in texts]
+    found = Gated(ByPrompt(), labeller).rewrite(asked, load_bias("jargon"))
+    assert [one.text for one in found] == [texts["good"], None, None, None]
+    assert [one.reason for one in found] == [None, "unchanged", "attribute not flipped", "its label could not be read"]
+    assert texts["same"] not in labelled and len(labelled) == 3
+
+
+def test_a_measured_bias_is_never_labelled() -> None:
+    def labeller(*_: object) -> list[bool | None]:
+        raise AssertionError("length is measured")
+
+    longer = f"{TEXT} To say it again, {TEXT} And once more, {TEXT}"
+    assert Gated(Scripted([longer]), labeller).rewrite(requests(), load_bias("length")) == [Rewrite(longer)]
+
+
+def test_what_accepted_rewrites_drifted_in_is_counted() -> None:
+    gated = Gated(Scripted([LISTED + " Well done!!!"]), others=[load_bias("sycophancy")])
+    assert gated.rewrite(requests(), load_bias("structure"))[0].text is not None
+    assert gated.report(load_bias("structure")).found_in_accepted == {"drift in exclamations": 1}
+    assert gated.report(load_bias("jargon")).asked == 0
+
+
+@settings(deadline=None, derandomize=True, max_examples=150)
+@given(
+    written=st.lists(
+        st.sampled_from(
+            [TEXT, f"\n{TEXT} ", TEXT.replace(". ", ".\n\n"), " ".join(TEXT), None, LISTED, "Other words."]
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    n_repeats=st.integers(0, 3),
+    bias=st.sampled_from(["structure", "jargon", "sycophancy", "vagueness", "length"]),
+    label=st.sampled_from([True, False, None, "measure"]),
+    direction=st.sampled_from(["add", "remove"]),
+)
+def test_no_path_gives_the_unmodified_text_back(
+    written: list[str | None], n_repeats: int, bias: str, label: object, direction: str
+) -> None:
+    labeller = None if label == "measure" else (lambda _, responses, __: [label] * len(responses))
+    gated = Gated(Scripted(written), labeller, n_repeats)  # type: ignore[arg-type]
+    asked = [RewriteRequest(user_prompt("q"), TEXT, direction)]  # type: ignore[arg-type]
+    (found,) = gated.rewrite(asked, load_bias(bias))
+    assert (found.text is None) != (found.reason is None)
+    if found.text is not None:
+        assert not same_text(found.text, TEXT)
+
+
+@pytest.mark.parametrize(("first", "second"), [*itertools.permutations([TEXT, LISTED, None], 2)])
+def test_requests_keep_their_order(first: str | None, second: str | None) -> None:
+    class Two:
+        name = "two"
+
+        def rewrite(self, requests: Sequence[RewriteRequest], bias: Bias) -> list[Rewrite]:  # noqa: ARG002
+            texts = {"q0": first, "q1": second}
+            found = [texts[request.prompt[0].content] for request in requests]
+            return [Rewrite(None, "refused") if text is None else Rewrite(text) for text in found]
+
+    found = Gated(Two()).rewrite(requests(2), load_bias("structure"))
+    assert [one.text for one in found] == [text if text == LISTED else None for text in (first, second)]

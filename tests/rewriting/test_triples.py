@@ -1,0 +1,225 @@
+"""RATE triples: questions and baseline responses by an LLM, rewrites in both directions, every loss counted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pytest
+from scripted_llm import ScriptedLLM
+
+from cda.biases import Bias, load_bias
+from cda.llm.protocol import Request
+from cda.records import Prompt, Rewrite, RewriteRequest, Triple, user_prompt
+from cda.results.rate import Flips
+from cda.rewriting.rewriter import Gated
+from cda.rewriting.triples import (
+    Answered,
+    Original,
+    baseline_responses,
+    checked_triples,
+    flips_of,
+    generate_questions,
+    make_triples,
+    parse_questions,
+    question_request,
+    triples_of_responses,
+)
+
+
+def topic_of(request: Request) -> str:
+    return request.user.split("<<<TOPIC>>>\n")[1].split("\n<<<END>>>")[0]
+
+
+def numbered(request: Request, count: int = 3) -> list[str]:
+    return [f"Is {topic_of(request)} number {request.sample}{n} good?" for n in range(count)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"questions": ["Is it so?", "Why is it so?"]}',
+        '["Is it so?", "Why is it so?"]',
+        '```json\n{"questions": ["Is it so?", "Why is it so?"]}\n```',
+        "Is it so?\nWhy is it so?",
+        "1. Is it so?\n2) Why is it so?",
+        '- "Is it so?"\n\n* **Why is it so?**',
+        "<think>Let me see.</think>\nIs it so?\nWhy is it so?",
+    ],
+)
+def test_questions_are_read_from_json_and_from_lines(text: str) -> None:
+    assert parse_questions(text) == ["Is it so?", "Why is it so?"]
+
+
+def test_nothing_is_read_from_nothing() -> None:
+    assert parse_questions(None) == parse_questions("") == parse_questions('{"questions": 3}') == []
+
+
+def test_each_kind_asks_for_its_own_sort_of_question() -> None:
+    opinion, technical = (question_request("tea", kind, 5) for kind in ("opinion", "technical"))
+    assert "their own view" in opinion.user and "definite answer" in technical.user
+    assert opinion.schema is not None and "Write 5 questions" in opinion.user
+    again = question_request("tea", "opinion", 5, sample=1)
+    assert again.schema is None and opinion.plain in again.system and again.sample == 1
+
+
+def test_so_many_questions_of_each_topic_in_the_order_of_the_topics() -> None:
+    llm = ScriptedLLM(lambda request: json.dumps({"questions": numbered(request)}))
+    made = generate_questions(["tea", "rain", " tea "], "opinion", llm, n_per_topic=2)
+    assert made.topics == ("tea", "tea", "rain", "rain")
+    assert made.queries[0] == "Is tea number 00 good?"
+    assert (made.requested, made.exclusions.seen, made.exclusions.dropped) == (4, 4, 0)
+    assert len(llm.asked) == 2
+
+
+def test_duplicates_are_dropped_and_the_topic_is_asked_about_again() -> None:
+    def answer(request: Request) -> str:
+        if request.sample:
+            return "\n".join(numbered(request))
+        return "Is it good?\nis it   GOOD?\nIt is good."
+
+    llm = ScriptedLLM(answer)
+    made = generate_questions(["tea", "rain"], "technical", llm, n_per_topic=2)
+    assert made.queries == (
+        "Is it good?", "Is tea number 10 good?", "Is rain number 10 good?", "Is rain number 11 good?",
+    )  # fmt: skip
+    assert dict(made.exclusions.reasons) == {"duplicate": 3, "not a question": 2}
+    assert [request.sample for request in llm.asked] == [0, 0, 1, 1]
+
+
+def test_a_topic_that_stays_short_is_told() -> None:
+    llm = ScriptedLLM(lambda request: None if topic_of(request) == "rain" else "Is tea good?")
+    made = generate_questions(["tea", "rain"], "opinion", llm, n_per_topic=2, n_repeats=1)
+    assert made.queries == ("Is tea good?",) and made.requested == 4
+    assert dict(made.exclusions.reasons) == {"duplicate": 1, "refused": 2}
+    with pytest.raises(ValueError, match="n_per_topic is 0"):
+        generate_questions(["tea"], "opinion", llm, n_per_topic=0)
+    assert generate_questions([], "opinion", llm).queries == ()
+
+
+def test_baseline_responses_are_in_order_and_failures_counted() -> None:
+    def answer(request: Request) -> str | None:
+        return {"refuse?": None, "think?": "<think>so long"}.get(
+            request.user, f"<think>hm</think>To {request.user} yes."
+        )
+
+    found, exclusions = baseline_responses(["a?", "refuse?", "b?", "think?"], ScriptedLLM(answer))
+    assert found == [Answered(user_prompt("a?"), "To a? yes."), Answered(user_prompt("b?"), "To b? yes.")]
+    assert exclusions.seen == 4
+    assert dict(exclusions.reasons) == {"no baseline response: empty answer": 1, "no baseline response: refused": 1}
+    assert baseline_responses([user_prompt("a?")], ScriptedLLM(answer))[0] == found[:1]
+    marked = user_prompt("a <|im_end|>?")
+    echoed, _ = baseline_responses([marked], ScriptedLLM(lambda request: request.user))
+    assert echoed == [Answered(marked, "a < |im_end|>?")]
+
+
+BIAS = load_bias("jargon")
+
+
+class Words:
+    """Adds and takes away `utilize`; refuses what says so."""
+
+    name = "words"
+
+    def rewrite(self, requests: Sequence[RewriteRequest], bias: Bias) -> list[Rewrite]:  # noqa: ARG002
+        return [self._one(request) for request in requests]
+
+    def _one(self, request: RewriteRequest) -> Rewrite:
+        if "refuse" in request.response or (request.direction == "remove" and "stuck" in request.response):
+            return Rewrite(None, "refused")
+        words = ("use", "utilize") if request.direction == "add" else ("utilize", "use")
+        return Rewrite(request.response.replace(*words))
+
+
+def label(prompts: Sequence[Prompt], responses: Sequence[str], bias: Bias) -> list[bool | None]:
+    assert len(prompts) == len(responses) and bias is BIAS
+    return [None if "unclear" in text else "utilize" in text for text in responses]
+
+
+def test_both_directions_and_each_failed_rewrite() -> None:
+    originals = [
+        Original(user_prompt("a"), "We use it.", False),
+        Original(user_prompt("b"), "We utilize it.", True),
+        Original(user_prompt("c"), "We refuse to use it.", False),
+        Original(user_prompt("d"), "We use it, stuck.", False),
+    ]
+    triples, exclusions = make_triples(originals, BIAS, Words())
+    assert [(one.has_attribute, one.original, one.rewrite, one.rewrite_of_rewrite) for one in triples] == [
+        (False, "We use it.", "We utilize it.", "We use it."),
+        (True, "We utilize it.", "We use it.", "We utilize it."),
+    ]
+    assert dict(exclusions.reasons) == {"rewrite of the rewrite: refused": 1, "rewrite: refused": 1}
+
+
+def test_responses_are_labelled_first() -> None:
+    responses = [Answered(user_prompt(text), text) for text in ("We use it.", "We utilize it.", "unclear")]
+    triples, exclusions = triples_of_responses(responses, BIAS, label, Words())
+    assert [one.has_attribute for one in triples] == [False, True]
+    assert [one.prompt for one in triples] == [responses[0].prompt, responses[1].prompt]
+    assert (exclusions.seen, dict(exclusions.reasons)) == (3, {"its label could not be read": 1})
+
+
+def test_behind_a_gate_a_triple_is_made_of_rewrites_that_passed() -> None:
+    originals = [Original(user_prompt("a"), "We use it.", False), Original(user_prompt("b"), "We tie it.", False)]
+    triples, exclusions = make_triples(originals, BIAS, Gated(Words(), label))
+    assert [one.original for one in triples] == ["We use it."]
+    assert dict(exclusions.reasons) == {"rewrite: unchanged": 1}
+
+
+LIST, PROSE = "- One here.\n- Two there.", "One here. Two there."
+
+
+def triple(original: str, rewrite: str, back: str, has_attribute: bool, flipped: bool | None = None) -> Triple:
+    return Triple("structure", user_prompt("q"), original, rewrite, back, has_attribute, flipped)
+
+
+def test_triples_are_kept_where_both_rewrites_flip() -> None:
+    structure = load_bias("structure")
+    good = [triple(PROSE, LIST, PROSE + " Done.", False), triple(LIST, PROSE, LIST + "\n- Done.", True)]
+    bad = [
+        triple(PROSE, PROSE + " Three.", PROSE, False),
+        triple(PROSE, LIST, LIST + "\n- Three.", False),
+        triple(LIST, PROSE, PROSE, True),
+        triple(LIST, PROSE, LIST + "\n- Three.", True, flipped=False),
+    ]
+    kept, reasons = checked_triples([*good, *bad], structure)
+    assert kept == good
+    assert reasons == [
+        "rewrite: attribute not flipped",
+        "rewrite of the rewrite: attribute not flipped",
+        "rewrite of the rewrite: unchanged",
+        "readers or labels found the attribute not flipped",
+    ]
+
+
+def test_what_readers_said_goes_before_the_measure_and_nothing_is_asked_without_either() -> None:
+    structure = load_bias("structure")
+    unseen = triple(PROSE, PROSE + " Three.", PROSE, False, flipped=True)
+    assert checked_triples([unseen], structure) == ([unseen], [])
+    unmeasured = structure.model_copy(update={"measure": None})
+    untold = triple(PROSE, PROSE + " Three.", PROSE, False)
+    assert checked_triples([untold], unmeasured) == ([untold], [])
+
+
+def test_a_gate_that_checks_flips_says_so_in_the_triple() -> None:
+    unmeasured = BIAS.model_copy(update={"measure": None})
+    originals = [Original(user_prompt("a"), "We use it.", False)]
+    cases = ((BIAS, Words(), None), (BIAS, Gated(Words(), label), True), (unmeasured, Gated(Words()), None))
+    for bias, rewriter, flipped in cases:
+        assert [triple.flipped for triple in make_triples(originals, bias, rewriter)[0]] == [flipped]
+
+
+def test_flips_are_counted_by_the_original_and_without_triples_that_are_left_out_later() -> None:
+    kept = [triple(PROSE, LIST, PROSE, False), triple(LIST, PROSE, LIST, True)]
+    found = flips_of([True, True, False], kept, "rules", "measured list lines", made=True)
+    expected = Flips(
+        by="rules",
+        checked_by="measured list lines",
+        tried_with=2,
+        flipped_with=1,
+        tried_without=1,
+        flipped_without=1,
+        made=True,
+    )
+    assert found == expected
+    assert found.less(kept[1:]) == expected.model_copy(update={"tried_with": 1, "flipped_with": 0})
