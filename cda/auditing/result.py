@@ -22,8 +22,7 @@ from cda.results.effects import BiasEffects
 from cda.results.rate import BiasRate
 from cda.results.skew import BiasSkew, PlainSkew, Quality, TripleSkew, UnseenPhrases, VotedBias
 from cda.scorers.compared import Compared, Rewards
-from cda.stats.accuracy import measure, with_holm
-from cda.stats.accuracy_rules import Ranked
+from cda.stats.accuracy import Ranked, measure, with_holm
 from cda.stats.multiplicity import benjamini_hochberg, holm
 from cda.stats.preference import Change, ModelTies, beyond_noise, positive_share, positive_share_change
 from cda.stats.streams import Stream, generator

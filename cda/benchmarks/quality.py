@@ -49,8 +49,7 @@ from cda.results.benchmarks import AskedLLM, QualityResult, QualityScoring, SetQ
 from cda.results.facts import Scorer
 from cda.run import file_fingerprint
 from cda.scorers.compared import Compared, Comparison, Rewards
-from cda.stats.accuracy import measure, with_holm
-from cda.stats.accuracy_rules import Ranked, Rule
+from cda.stats.accuracy import Ranked, Rule, measure, with_holm
 
 RESULT, SCORES, REWARDBENCH = "quality.json", "scores.jsonl", "rewardbench"
 PAGE, TABLES = "report.html", "quality.md"

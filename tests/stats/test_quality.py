@@ -13,8 +13,7 @@ import pytest
 from cda.data.quality_sets import N_PAIRS, SECTIONS, WEIGHTS
 from cda.errors import DataError
 from cda.results.benchmarks import Accuracies, AccuracyGroup
-from cda.stats.accuracy import measure, with_holm
-from cda.stats.accuracy_rules import Ranked, tied_value
+from cda.stats.accuracy import Ranked, measure, tied_value, with_holm
 from cda.stats.proportions import wilson
 
 ROOT = Path(__file__).parent.parent.parent
