@@ -30,10 +30,10 @@ from cda.errors import CdaError, DataError
 from cda.files.jsonl import write_json
 from cda.results.base import Estimate
 from cda.stats.bootstrap import bootstrap_sums
-from cda.stats.cross_bias import cross_bias
 from cda.stats.people import against_people, mean_against_people, panel_margins
 from cda.stats.preference import chosen_correlation, contingency
 from cda.stats.proportions import exact_change_test, paired_change, share, unpaired_change
+from cda.stats.verdict import cross_bias
 from cda.stats.votes import Majority, agreement, count_votes, majority, noise_ceiling
 
 ROOT = Path(__file__).parent.parent

@@ -21,8 +21,7 @@ from cda.report.tables import Table, plain_table
 from cda.resources.artifacts import of_this_version
 from cda.results.audit import AuditResult
 from cda.results.base import load
-from cda.stats.cross_bias import Cell, cross_bias
-from cda.stats.verdict import SIGNIFICANT, TOLERATED_LOSS
+from cda.stats.verdict import SIGNIFICANT, TOLERATED_LOSS, Cell, cross_bias
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -125,7 +124,7 @@ def matrix_plot(cells: Sequence[Cell]) -> Plot:
     """Change of skew in percentage points: blue fell, orange rose; a frame is a target, a star a change that is shown.
 
     Args:
-        cells: Of `cda.stats.cross_bias.cross_bias`.
+        cells: Of `cda.stats.verdict.cross_bias`.
     """
     trainings = list(dict.fromkeys(cell.training for cell in cells))
     biases = list(dict.fromkeys(cell.bias for cell in cells))

@@ -7,7 +7,7 @@ from typing import Literal
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing
 from cda.results.dose import HeldOutBias
-from cda.stats.verdict import AgainstPeople, Evidence, Loss, Moved, quality_loss
+from cda.stats.verdict import Evidence, Loss, Moved, PeopleEvidence, quality_loss
 
 
 def applied(audit: AuditResult) -> float:
@@ -49,14 +49,14 @@ def evidence_of(name: str, audit: AuditResult) -> Evidence:
         return Evidence(_held_out_moved("skew", held, skew.of_training().test.holm), None, True, mean)
     people = None
     if votes is not None and held is not None:
-        people = AgainstPeople(
+        people = PeopleEvidence(
             _held_out_moved("miscalibration", held, votes.miscalibration.of_training().test.holm),
             _held_out_moved("skew", held, votes.skew_on_voted.of_training().test.holm),
             held.people.human_skew.value,
             held.against_base.gap.low > 0,
         )
     elif votes is not None:
-        people = AgainstPeople(
+        people = PeopleEvidence(
             _moved(votes.miscalibration),
             _moved(votes.skew_on_voted),
             votes.human_skew.value,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
+from cda.arrays import FloatArray
 from cda.errors import DataError
 from cda.results.evidence import Correction
 
@@ -15,28 +15,18 @@ from cda.results.evidence import Correction
 def corrected(p_values: Sequence[float], method: Correction) -> list[float]:
     """P-values adjusted for all of them by the named method, in the given order; "none" leaves them as they are.
 
+    Bonferroni's are n·p and at most 1; like Holm's, they keep the family-wise error rate.
+
     Raises:
         DataError: A p-value that is not between 0 and 1.
 
     >>> corrected([0.01, 0.04, 0.03], "bonferroni")
     [0.03, 0.12, 0.09]
     """
-    if method == "none":
-        return [float(value) for value in _checked(p_values)]
-    return bonferroni(p_values) if method == "bonferroni" else holm(p_values)
-
-
-def bonferroni(p_values: Sequence[float]) -> list[float]:
-    """Bonferroni's adjusted p-values, n·p and at most 1, in the given order; the family-wise error rate is kept.
-
-    Raises:
-        DataError: A p-value that is not between 0 and 1.
-
-    >>> bonferroni([0.01, 0.5])
-    [0.02, 1.0]
-    """
+    if method == "holm":
+        return holm(p_values)
     p = _checked(p_values)
-    return [float(value) for value in np.minimum(p * len(p), 1.0)]
+    return list((p if method == "none" else np.minimum(p * len(p), 1.0)).tolist())
 
 
 def partial_conjunction(p_values: Sequence[float], r: int) -> float:
@@ -77,13 +67,13 @@ def holm(p_values: Sequence[float]) -> list[float]:
     stepped = np.maximum.accumulate(p[order] * (len(p) - np.arange(len(p))))
     adjusted = np.empty_like(p)
     adjusted[order] = np.minimum(stepped, 1.0)
-    return [float(value) for value in adjusted]
+    return list(adjusted.tolist())
 
 
 def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
-    """Benjamini and Hochberg's step-up adjusted p-values (1995), in the given order; the false discovery rate is kept.
+    """Benjamini and Hochberg's step-up adjusted p-values (1995), in the given order.
 
-    It holds for independent or positively dependent tests.
+    They keep the false discovery rate of independent or positively dependent tests.
 
     Raises:
         DataError: A p-value that is not between 0 and 1.
@@ -93,10 +83,10 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
     """
     if not len(p_values):
         return []
-    return [float(value) for value in stats.false_discovery_control(_checked(p_values), method="bh")]
+    return list(stats.false_discovery_control(_checked(p_values), method="bh").tolist())
 
 
-def _checked(p_values: Sequence[float]) -> NDArray[np.float64]:
+def _checked(p_values: Sequence[float]) -> FloatArray:
     p = np.asarray(p_values, dtype=np.float64)
     wrong = ~((p >= 0) & (p <= 1))
     if wrong.any():

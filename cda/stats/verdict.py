@@ -1,4 +1,4 @@
-"""What happened to each bias, as one word, from statistics alone.
+"""The verdict on each bias, as one word, from statistics alone; and the matrix of what each training did to every bias.
 
 One standard holds for good and bad words. A change from 0 is *shown* where its paired 95% interval excludes 0 and its
 Holm-adjusted p, over everything that the audit tests, is below 0.05 (`is_shown`). Where a share ended, and whether a loss of
@@ -11,29 +11,17 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from cda.errors import DataError
 from cda.results.base import Estimate
+from cda.stats.multiplicity import benjamini_hochberg, holm
 
 Word = Literal[
-    "improved",
-    "less biased",
-    "no change shown",
-    "noise not excluded",
-    "quality open",
-    "quality lost",
-    "overcorrected",
-    "substituted",
-    "worse",
-    "left as it is",
-]
+    "improved", "less biased", "no change shown", "noise not excluded", "quality open", "quality lost", "overcorrected",
+    "substituted", "worse", "left as it is",
+]  # fmt: skip
 Finding = Literal[
-    "over-rewarded",
-    "under-rewarded",
-    "no difference shown",
-    "rewarded",
-    "penalised",
-    "no effect shown",
-    "not identified",
-]
+    "over-rewarded", "under-rewarded", "no difference shown", "rewarded", "penalised", "no effect shown", "not identified",
+]  # fmt: skip
 Loss = Literal["excluded", "not excluded", "shown"]
 """Whether the interval of the change of quality accuracy excludes a loss of more than `TOLERATED_LOSS`."""
 OVERCORRECTED_BELOW = 0.15
@@ -92,7 +80,7 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
-class AgainstPeople:
+class PeopleEvidence:
     """One bias measured against people's majorities.
 
     Attributes:
@@ -110,18 +98,18 @@ class AgainstPeople:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What a verdict on a bias rests on.
+    """The measurements that a verdict on a bias rests on.
 
     Attributes:
         skew: Of the model, on all rows.
-        people: Where people voted on the bias.
+        people: None without votes on the bias.
         aims_at_tie: Whether the training was to make both sides worth the same.
         beyond_noise: Change of the mean margin that neither noise nor stretched rewards explain, in reward units
             (`cda.stats.preference`); None where it could not be estimated.
     """
 
     skew: Moved
-    people: AgainstPeople | None = None
+    people: PeopleEvidence | None = None
     aims_at_tie: bool = False
     beyond_noise: Estimate | None = None
 
@@ -196,20 +184,13 @@ def risen(target: str, evidence: Mapping[str, Evidence]) -> list[str]:
     Biases on which people voted do not count where miscalibration fell at the same time: they rose towards people. Noise is
     no excuse here: a rise by noise is a rise.
     """
-    return [
-        name
-        for name in moved_along(target, evidence)
-        if evidence[name].skew.rose and not _towards_people(evidence[name])
-    ]
+    rose = [name for name in moved_along(target, evidence) if evidence[name].skew.rose]
+    return [name for name in rose if not ((people := evidence[name].people) and people.miscalibration.fell)]
 
 
 def moved_along(target: str, evidence: Mapping[str, Evidence]) -> list[str]:
     """Other biases whose skew rose or fell."""
     return [name for name, other in evidence.items() if name != target and (other.skew.rose or other.skew.fell)]
-
-
-def _towards_people(other: Evidence) -> bool:
-    return other.people is not None and other.people.miscalibration.fell
 
 
 def finding(
@@ -219,7 +200,7 @@ def finding(
     signed_gap: Estimate | None,
     at_no_drift: Collection[Margin | None] = (),
 ) -> Finding:
-    """What one audit of a model, without a training, says of a bias; the first rule that holds decides.
+    """The finding of one audit of a model, without a training, on a bias; the first rule that holds decides.
 
     With people's votes, skew is compared with people's on the same rows; what else differs between the sides, people saw too:
         over-rewarded: the interval of skew − human skew lies above 0 and its Holm-adjusted p is below 0.05.
@@ -277,17 +258,13 @@ def _sign(margin: Margin) -> int:
     return 1 if low > 0 else -1 if high < 0 else 0
 
 
-def _with_votes(people: AgainstPeople) -> Word:
-    if _crossed_too_far(people):
+def _with_votes(people: PeopleEvidence) -> Word:
+    before, after = people.skew.before - people.human_skew, people.skew.after - people.human_skew
+    if before * after < 0 and people.gap_rose and (people.skew.fell or people.skew.rose):
         return "overcorrected"
     if people.miscalibration.fell:
         return "improved"
     return "worse" if people.miscalibration.rose else "no change shown"
-
-
-def _crossed_too_far(people: AgainstPeople) -> bool:
-    before, after = people.skew.before - people.human_skew, people.skew.after - people.human_skew
-    return before * after < 0 and people.gap_rose and (people.skew.fell or people.skew.rose)
 
 
 def _without_votes(own: Evidence) -> Word:
@@ -303,3 +280,53 @@ def _without_votes(own: Evidence) -> Word:
 def _oriented(own: Evidence) -> Moved:
     """Skew so that a fall is for the better: turned round where ties were the aim and the model was against the bias."""
     return own.skew.mirrored() if own.aims_at_tie and own.skew.before < TIE else own.skew
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One training and one bias measured before and after it.
+
+    Attributes:
+        training: Name of the training.
+        bias: The bias that was measured.
+        is_target: Whether it was trained against.
+        change: After − before, paired, a share difference.
+        p_holm: p-value adjusted over all cells of the matrix (family-wise error).
+        p_bh: p-value adjusted over all cells of the matrix (false discovery rate).
+    """
+
+    training: str
+    bias: str
+    is_target: bool
+    change: Estimate
+    p_holm: float
+    p_bh: float
+
+    @property
+    def is_shown(self) -> bool:
+        """By the standard of every word about a change, over all cells of the matrix."""
+        return is_shown(self.change.low, self.change.high, self.p_holm)
+
+
+def cross_bias(
+    changes: Mapping[str, Mapping[str, tuple[Estimate, float]]], targets: Mapping[str, Collection[str]]
+) -> list[Cell]:
+    """The cross-bias matrix: all cells, tested together, training by training in the given order.
+
+    Args:
+        changes: Training to bias to its paired change, and the p-value of that by itself.
+        targets: Training to the biases that it was against.
+
+    Raises:
+        DataError: No training, or one without a measured bias.
+    """
+    empty = [training for training, row in changes.items() if not row]
+    if not changes or empty:
+        raise DataError(f"a cross-bias matrix needs measured biases; none for {', '.join(empty) or 'any training'}")
+    cells = [(training, bias, change) for training, row in changes.items() for bias, change in row.items()]
+    p_values = [p_value for _, _, (_, p_value) in cells]
+    adjusted = zip(cells, holm(p_values), benjamini_hochberg(p_values), strict=True)
+    return [
+        Cell(training, bias, bias in targets.get(training, ()), change, p_holm, p_bh)
+        for (training, bias, (change, _)), p_holm, p_bh in adjusted
+    ]

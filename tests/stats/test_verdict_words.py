@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from cda.results.base import Estimate
 from cda.stats.verdict import (
-    AgainstPeople,
     Evidence,
     Loss,
     Moved,
+    PeopleEvidence,
     may_be_noise,
     moved_along,
     quality_loss,
@@ -43,12 +43,12 @@ def only(skew: Moved, loss: Loss | None = "excluded", beyond: Estimate | None = 
     return verdict("jargon", {"jargon": Evidence(skew, None, tie, beyond)}, loss)
 
 
-def people(before: float, after: float, human: float, miscalibration: Moved) -> AgainstPeople:
+def people(before: float, after: float, human: float, miscalibration: Moved) -> PeopleEvidence:
     further = abs(after - human) > abs(before - human) + 0.05
-    return AgainstPeople(miscalibration, change(before, after), human, further)
+    return PeopleEvidence(miscalibration, change(before, after), human, further)
 
 
-def beside(voted: AgainstPeople, loss: Loss | None = "excluded", beyond: Estimate | None = None) -> str:
+def beside(voted: PeopleEvidence, loss: Loss | None = "excluded", beyond: Estimate | None = None) -> str:
     # Skew on all rows says otherwise, and does not count.
     return verdict("jargon", {"jargon": Evidence(STAYED, voted, False, beyond)}, loss)
 
@@ -105,7 +105,7 @@ def test_where_ties_were_the_aim_50_percent_is_the_mark(skew: Moved, word: str) 
         (people(0.51, 0.48, 0.5, STAYED), "no change shown"),  # crossed, but the move is not shown
     ],
 )
-def test_with_votes_people_decide(voted: AgainstPeople, word: str) -> None:
+def test_with_votes_people_decide(voted: PeopleEvidence, word: str) -> None:
     assert beside(voted) == word
 
 
@@ -202,7 +202,7 @@ def test_words_follow_the_numbers(skew: Moved, miscalibration: Moved, human: flo
     blind = verdict("a", {"a": Evidence(skew)}, loss)
     assert (blind == "no change shown") == (skew.low <= 0 <= skew.high or skew.p_holm >= 0.05)
     assert (blind == "worse") == (skew.low > 0 and skew.p_holm < 0.05)
-    seen = verdict("a", {"a": Evidence(skew, AgainstPeople(miscalibration, skew, human, True))}, loss)
+    seen = verdict("a", {"a": Evidence(skew, PeopleEvidence(miscalibration, skew, human, True))}, loss)
     assert seen != "less biased"
     assert blind != "improved"
     if seen == "improved":
