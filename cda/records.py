@@ -14,6 +14,8 @@ Direction = Literal["add", "remove"]
 Side = Literal["chosen", "rejected"]
 Split = Literal["train", "validation"]
 Preference = Literal["perturbed", "base", "tie"]
+TieRule = Literal["drop", "half", "as-released"]
+"""Items on which people tied or split: left out, counted half for each side, or as their publisher states them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,8 @@ from pydantic_core import to_jsonable_python
 from cda.dosing.choice import DOSES, REPEATS, DoseCurve, half_gaps, mixed_curve, out_of_fold
 from cda.dosing.held_out import cross_validated_dose, held_out_mean
 from cda.dosing.resampled import Measures, draw_prompts, resampled_choices
-from cda.stats.votes import Majority, TieRule, count_votes, majority
+from cda.records import TieRule
+from cda.stats.votes import Majority, count_votes, majority
 
 FloatArray = NDArray[np.float64]
 PROCEDURES = ("base", "plain", "dose")

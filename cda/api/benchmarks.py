@@ -20,7 +20,7 @@ from cda.errors import DataError, RecipeError
 from cda.files.paths import user_path
 from cda.finetuning.applied import asked_subjects
 from cda.recipe.load import LoadedRecipe
-from cda.stats.votes import TieRule
+from cda.records import TieRule
 
 S = TypeVar("S", Quality, BestOf, WinRate)
 

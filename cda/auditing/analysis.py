@@ -13,7 +13,7 @@ from cda.auditing.groups import Group, Scorings, before_and_after, estimated, pe
 from cda.auditing.result import per_scoring, rng
 from cda.biases import Bias
 from cda.data.pairs import PairLabels
-from cda.records import Pair, Triple, prompt_id
+from cda.records import Pair, TieRule, Triple, prompt_id
 from cda.results.base import Estimate, Missing, PerScoring
 from cda.results.effects import (
     BiasAnalysis,
@@ -31,7 +31,6 @@ from cda.scorers.compared import Rewards
 from cda.stats.clustered import observational_effect
 from cda.stats.means import common_edges, distribution
 from cda.stats.preference import chosen_correlation, contingency
-from cda.stats.votes import TieRule
 
 
 def analysis(

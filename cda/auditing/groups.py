@@ -11,10 +11,10 @@ import numpy as np
 from cda.arrays import FloatArray
 from cda.biases import Bias
 from cda.errors import DataError
-from cda.records import Contrast, Preference, prompt_id
+from cda.records import Contrast, Preference, TieRule, prompt_id
 from cda.results.base import Missing
 from cda.scorers.compared import Compared
-from cda.stats.votes import Counts, Majority, TieRule, count_votes, leading_words, majority
+from cda.stats.votes import Counts, Majority, count_votes, leading_words, majority
 
 T = TypeVar("T")
 Scorings = Mapping[str, Compared]

@@ -27,13 +27,13 @@ from cda.data.release import (
 )
 from cda.embedded.model import NAME as EMBEDDED
 from cda.recipe.load import LoadedRecipe
-from cda.records import Preference, prompt_id
+from cda.records import Preference, TieRule, prompt_id
 from cda.results.audit import PaperBias, PaperJudge, PaperModel, PaperOutcome, PaperPeople, PaperShare
 from cda.results.base import Estimate, Missing, Test
 from cda.stats.people import against_people, mean_against_people, people_change
 from cda.stats.preference import Change
 from cda.stats.proportions import paired_change
-from cda.stats.votes import Majority, TieRule
+from cda.stats.votes import Majority
 
 _NO_SCORES = Missing(reason="no scores")
 _VERDICT: Mapping[Preference | None, float] = {"perturbed": 1.0, "tie": 0.0, "base": -1.0, None: float("nan")}

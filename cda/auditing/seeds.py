@@ -18,7 +18,7 @@ from cda.errors import DataError
 from cda.finetuning.applied import applied_dose
 from cda.finetuning.train import Training, trainings
 from cda.recipe.load import LoadedRecipe
-from cda.records import Triple, prompt_id
+from cda.records import TieRule, Triple, prompt_id
 from cda.results.base import Missing
 from cda.results.effects import Effect
 from cda.results.rate import BiasRate
@@ -27,7 +27,6 @@ from cda.run import RunFolder
 from cda.scorers.compared import Comparison
 from cda.stats.means import change_over_seeds, over_seeds, share_over_seeds
 from cda.stats.proportions import share
-from cda.stats.votes import TieRule
 
 
 def plain(groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, rule: TieRule, seed: int) -> Plain | None:

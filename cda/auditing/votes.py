@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from cda.arrays import FloatArray
 from cda.auditing.groups import Group, People, Scorings, estimated, people_of, sides_of
 from cda.auditing.result import measured_change, per_scoring, rng, ties_of
+from cda.records import TieRule
 from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring, Test
 from cda.results.skew import AgainstPeople, BiasPanel, JudgedBias, PoweredVotes, PreferenceTable, VotedBias, VotesMoved
 from cda.scorers.compared import Preferences
@@ -20,7 +21,7 @@ from cda.stats.people import against_people, mean_against_people, people_change
 from cda.stats.prediction_powered import powered_human_skew, powered_miscalibration
 from cda.stats.preference import positive_share, preference_table
 from cda.stats.proportions import exact_change_test, share
-from cda.stats.votes import Majority, TieRule, agreement, noise_ceiling
+from cda.stats.votes import Majority, agreement, noise_ceiling
 
 
 def panels(groups: Sequence[Group], scorings: Scorings, rule: TieRule) -> dict[str, BiasPanel]:

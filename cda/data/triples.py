@@ -110,6 +110,7 @@ def _number(word: str, column: str) -> float:
 
 
 _TEXTS = ("original", "rewrite", "rewrite_of_rewrite")
+COLUMNS = ("prompt", *_TEXTS, "has_attribute", "bias", "flipped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,7 @@ def clean_triples(
     Raises:
         DataError: A column is missing, no row is usable, or one response is said to have the attribute and to lack it.
     """
-    names = {name: columns.get(name, name) for name in ("prompt", *_TEXTS, "has_attribute", "bias", "flipped")}
+    names = {name: columns.get(name, name) for name in COLUMNS}
     present = {key for row in rows for key in row}
     needed = [name for name in names if name != "flipped" and (name != "bias" or len(biases) > 1)]
     problems = [

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from cda.arrays import FloatArray
 from cda.biases import Bias
 from cda.discovery.records import Candidate, Judge, Reward, Standing
 from cda.records import Direction, Prompt, Rewrite, RewriteRequest, count_reasons, equal_texts
-from cda.results.discover import Measured
+from cda.results.discover import Fate, Measured
 from cda.rewriting.fidelity import is_refusal, not_flipped
 from cda.rewriting.rewriter import Mixed, Rewriter
 
@@ -22,7 +21,6 @@ ALREADY = "is so already"
 """Reason for not rewriting a response that has the attribute before it is added, or lacks it before it is removed."""
 UNCHANGED = "unchanged"
 """Reason of a rewriter that handed a response back as it was."""
-Fate = Literal["kept", "too few rewrites", "reward", "judge", "front"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,12 @@ from cda.dosing.choice import DOSES, MAX_QUALITY_LOSS, REPEATS, dose_response, m
 from cda.dosing.held_out import cross_validated_dose
 from cda.errors import DataError
 from cda.files.paths import place_for, user_path
-from cda.records import Exclusions
+from cda.records import Exclusions, TieRule
 from cda.report.numbers import NOT_ESTIMATED, decimals, distance, inert, percent, points, share
 from cda.report.tables import Table, plain_table
 from cda.results.base import save
 from cda.results.dose import DoseFilesResult, DosePoint, HeldOutChange, HeldOutDose
-from cda.stats.votes import Majority, TieRule, count_votes, majority
+from cda.stats.votes import Majority, count_votes, majority
 
 NOTE = (
     "Two scores are mixed here, margin(λ) = (1 − λ)·before + λ·after. Scaling the adapter's weights by λ gives another\n"

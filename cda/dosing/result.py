@@ -13,7 +13,7 @@ from cda.dosing.choice import DoseCurve, dose_response, mixed_curve
 from cda.dosing.held_out import cross_validated_dose
 from cda.errors import DataError
 from cda.recipe.audit import DoseSection
-from cda.records import Exclusions, Pair, count_reasons, prompt_id
+from cda.records import Exclusions, Pair, TieRule, count_reasons, prompt_id
 from cda.results.dose import (
     Aim,
     BestWay,
@@ -29,7 +29,7 @@ from cda.results.dose import (
 from cda.scorers.compared import Rewards
 from cda.stats.proportions import paired_change
 from cda.stats.streams import Stream, generator
-from cda.stats.votes import Majority, TieRule, assumed_ties
+from cda.stats.votes import Majority, assumed_ties
 
 Curve = Mapping[float, Rewards]
 MIXING = "mixing"

@@ -8,8 +8,7 @@ from pydantic import Field, field_validator
 
 from cda.data.triples import AttributeRule
 from cda.recipe.section import ContrastColumns, Count, PairColumns, Positive, Section, Share, TripleColumns
-
-TieRule = Literal["drop", "half", "as-released"]
+from cda.records import TieRule
 
 
 class AuditSection(Section):

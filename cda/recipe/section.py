@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from cda.data import contrasts, sampled, triples
+
 By = Literal["auto", "llm", "rules"]
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
@@ -29,24 +31,6 @@ def _columns_of(*known: str) -> AfterValidator:
 
 # Our name of a column to the user's.
 PairColumns = Annotated[dict[str, str], _columns_of("prompt", "chosen", "rejected")]
-ContrastColumns = Annotated[
-    dict[str, str],
-    _columns_of(
-        "id",
-        "prompt",
-        "base",
-        "perturbed",
-        "response_1",
-        "response_2",
-        "biased",
-        "preferred",
-        "votes",
-        "bias",
-        "direction",
-    ),
-]
-TripleColumns = Annotated[
-    dict[str, str],
-    _columns_of("prompt", "original", "rewrite", "rewrite_of_rewrite", "has_attribute", "bias", "flipped"),
-]
-ResponseColumns = Annotated[dict[str, str], _columns_of("prompt", "responses", "response", "quality")]
+ContrastColumns = Annotated[dict[str, str], _columns_of(*contrasts.COLUMNS)]
+TripleColumns = Annotated[dict[str, str], _columns_of(*triples.COLUMNS)]
+ResponseColumns = Annotated[dict[str, str], _columns_of(*sampled.COLUMNS)]

@@ -4,35 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
-from cda.arrays import FloatArray
+from cda.arrays import BoolArray, FloatArray
 from cda.errors import DataError
-from cda.records import Exclusions, Preference, count_reasons
+from cda.records import Exclusions, Preference, TieRule, count_reasons
 from cda.results.base import Estimate, Missing
 from cda.results.skew import Agreement, Leading, Level, NoiseCeiling
-from cda.stats.bootstrap import bootstrap_sums
+from cda.stats.bootstrap import ROUNDING, bootstrap_sums
 from cda.stats.proportions import share, wilson
 
 Counts = NDArray[np.int64]
 """Votes of each item in the order of `WORDS`. Shape (n, 3)."""
 
 WORDS: tuple[Preference, ...] = ("perturbed", "base", "tie")
-TieRule = Literal["drop", "half", "as-released"]
 _PERTURBED, _BASE, _TIE = range(3)
 _ALPHA_DRAWS = 1_000
 _CEILING_DRAWS = 4_000
-_ROUNDING = 1e-12  # an interval narrower than this has no spread behind it
 _CORRELATIONS = np.arange(0.005, 1.0, 0.01)  # grid of how alike two votes on one item are
 
 
 @dataclass(frozen=True, slots=True)
 class Majority:
-    """What most people preferred, item by item.
+    """Preference of most people, item by item.
 
     Attributes:
         target: 1 perturbed, 0 base, 0.5 neither (rule `half` only); 0.5 as a filler where `used` is False. Shape (n,).
@@ -42,7 +40,7 @@ class Majority:
     """
 
     target: FloatArray
-    used: NDArray[np.bool_]
+    used: BoolArray
     rule: TieRule
     exclusions: Exclusions
 
@@ -56,19 +54,18 @@ def count_votes(votes: Sequence[Sequence[str]]) -> Counts:
     if not len(votes):
         raise DataError("no items: without votes nothing about people can be estimated")
     counts = np.zeros((len(votes), len(WORDS)), dtype=np.int64)
-    column = {word: at for at, word in enumerate(WORDS)}
     for item, words in enumerate(votes):
         for word in words:
-            if word not in column:
+            if word not in WORDS:
                 raise DataError(f"item {item}: vote '{word}' is none of {', '.join(WORDS)}")
-            counts[item, column[word]] += 1
+            counts[item, WORDS.index(word)] += 1
     if not counts.any():
         raise DataError(f"no votes on any of {len(votes)} items: human skew and miscalibration cannot be estimated")
     return counts
 
 
 def majority(counts: Counts, rule: TieRule, released: Sequence[Preference | None] | None = None) -> Majority:
-    """Most frequent word of each item; where it is `tie`, or two words lead together (a split), the rule decides.
+    """Most frequent word of each item; if it is `tie`, or two words lead together (a split), the rule decides.
 
     Args:
         counts: From `count_votes`. Shape (n, 3).
@@ -82,13 +79,13 @@ def majority(counts: Counts, rule: TieRule, released: Sequence[Preference | None
     if rule == "as-released":
         if released is None or len(released) != len(counts):
             raise DataError(f"the tie rule as-released needs one released label for each of {len(counts)} items")
-        words: Sequence[str] = [one or "no label" for one in released]
+        words: Sequence[str] = [label or "no label" for label in released]
     else:
         words = leading_words(counts)
     target = np.array([{"perturbed": 1.0, "base": 0.0}.get(word, 0.5) for word in words])
     sided = np.isin(words, ("perturbed", "base"))
     used = sided | np.isin(words, ("tie", "split")) if rule == "half" else sided
-    exclusions = Exclusions(len(words), count_reasons([w for w, keep in zip(words, used, strict=True) if not keep]))
+    exclusions = Exclusions(len(words), count_reasons(list(compress(words, ~used))))
     if not sided.any():
         raise DataError(
             f"no item has a majority for one side ({exclusions}): whom people prefer, and whether a model agrees, "
@@ -98,18 +95,18 @@ def majority(counts: Counts, rule: TieRule, released: Sequence[Preference | None
 
 
 def assumed_ties(n: int) -> Majority:
-    """Where nobody voted: both sides of every item are taken to be worth the same. An assumption, and no one's opinion."""
+    """Ties throughout, if nobody voted: an assumption that both sides are worth the same, and no one's opinion."""
     return Majority(np.full(n, 0.5), np.ones(n, dtype=bool), "half", Exclusions(n, {}))
 
 
 def leading_words(counts: Counts) -> list[Leading]:
     """Most frequent word of each item: one of `WORDS`, `split` where two lead together, or `no votes`."""
     top = counts.max(axis=1)
-    leaders = (counts == top[:, None]).sum(axis=1)
+    splits = (counts == top[:, None]).sum(axis=1) > 1
     best = counts.argmax(axis=1)
     return [
-        "no votes" if not top[item] else "split" if leaders[item] > 1 else WORDS[best[item]]
-        for item in range(len(counts))
+        "no votes" if not most else "split" if split else WORDS[word]
+        for most, split, word in zip(top, splits, best, strict=True)
     ]
 
 
@@ -117,7 +114,7 @@ def agreement(counts: Counts, item_ids: Sequence[str], rng: np.random.Generator,
     """Mean majority share with Wilson's 95% interval, and Krippendorff's alpha with one from resampled clusters of items.
 
     Alpha is Krippendorff's (2011, "Computing Krippendorff's alpha-reliability"); its interval takes the draws in which alpha
-    is defined. Where the votes give it none, `alpha` says why; the majority share stands.
+    is defined. If the votes give it none, `alpha` says why; the majority share stands.
 
     Args:
         counts: From `count_votes`. Shape (n, 3).
@@ -154,7 +151,7 @@ def _estimated_alpha(used: Counts, ids: NDArray[np.str_], rng: np.random.Generat
     members = [np.flatnonzero(item_clusters == cluster) for cluster in range(len(names))]
     draws = []
     for _ in range(_ALPHA_DRAWS):
-        picked = np.concatenate([members[one] for one in rng.integers(0, len(names), len(names))])
+        picked = np.concatenate([members[cluster] for cluster in rng.integers(0, len(names), len(names))])
         if (used[picked].sum(axis=0) > 0).sum() > 1:
             draws.append(_alpha(used[picked], level))
     if len(draws) < 0.99 * _ALPHA_DRAWS:
@@ -162,26 +159,21 @@ def _estimated_alpha(used: Counts, ids: NDArray[np.str_], rng: np.random.Generat
             f"{len(names)} prompts, in which too few votes differ: drawn again, they often hold one word alone, so that "
             "Krippendorff's alpha has no interval"
         )
-    value, (low, high) = _alpha(used, level), np.quantile(draws, (0.025, 0.975))
-    bounds, method = (min(value, float(low)), max(value, float(high))), "prompt-clustered bootstrap 95%"
-    agreed = _agreeing_pairs(used)
-    if float(np.ptp(agreed)) <= _ROUNDING:
+    value, (low, high) = _alpha(used, level), np.quantile(draws, (0.025, 0.975)).tolist()
+    low, high, method = min(value, low), max(value, high), "prompt-clustered bootstrap 95%"
+    totals = used.sum(axis=1)
+    agreed = (used * (used - 1)).sum(axis=1) / (
+        totals * (totals - 1)
+    )  # pairs of votes on an item that are the same word
+    if float(np.ptp(agreed)) <= ROUNDING:
         # Every item is as split as every other, or none is: alpha in proportion, if as many pairs of votes disagreed as
         # Wilson's interval of their share allows. Of items that all agree, those that did not would do so by chance.
         rate = share(agreed, ids.tolist())
         expected = float(1 - ((used.sum(axis=0) / used.sum()) ** 2).sum())
         by_rate = (1 - value) / (1 - rate.value) if rate.value < 1 else 1 / expected
-        bounds = max(-1.0, 1 - by_rate * (1 - rate.low)), max(value, 1 - by_rate * (1 - rate.high))
+        low, high = max(-1.0, 1 - by_rate * (1 - rate.low)), max(value, 1 - by_rate * (1 - rate.high))
         method = "from Wilson 95% over prompts"
-    return Estimate(
-        value=value, low=bounds[0], high=bounds[1], n=len(used), n_prompts=len(names), unit="alpha", method=method
-    )
-
-
-def _agreeing_pairs(counts: Counts) -> FloatArray:
-    """Share of the pairs of votes on each item that are the same word. Shape (n,)."""
-    totals = counts.sum(axis=1)
-    return np.asarray((counts * (counts - 1)).sum(axis=1) / (totals * (totals - 1)))
+    return Estimate(value=value, low=low, high=high, n=len(used), n_prompts=len(names), unit="alpha", method=method)
 
 
 def noise_ceiling(
@@ -237,21 +229,15 @@ def noise_ceiling(
         compared[rows] = chance @ counted
         disagreed[rows] = chance @ (counted * np.abs(second - pattern[3] / 2))
     columns = np.hstack([likelihood, disagreed, compared])
-    found = bootstrap_sums(columns, item_ids, _ceiling, rng, n_draws=_CEILING_DRAWS)
-    low, high = min(found.low, found.value), max(found.high, found.value)
-    method = "Dirichlet-multinomial vote model, prompt-clustered bootstrap 95%"
-    if high - low <= _ROUNDING:
+    drawn = bootstrap_sums(columns, item_ids, _ceiling, rng, n_draws=_CEILING_DRAWS)
+    value, n_prompts, model = drawn.value, drawn.n_clusters, "Dirichlet-multinomial vote model"
+    low, high, method = min(drawn.low, value), max(drawn.high, value), f"{model}, prompt-clustered bootstrap 95%"
+    if high - low <= ROUNDING:
         # Every item has the same votes: no draw differs, which does not show that no other prompt would.
-        low, high = wilson(found.value * found.n_clusters, found.n_clusters)
-        method = "Dirichlet-multinomial vote model, Wilson 95% over prompts"
+        low, high = wilson(value * n_prompts, n_prompts)
+        method = f"{model}, Wilson 95% over prompts"
     estimate = Estimate(
-        value=found.value,
-        low=low,
-        high=high,
-        n=int(keep.sum()),
-        n_prompts=found.n_clusters,
-        unit="share",
-        method=method,
+        value=value, low=low, high=high, n=int(keep.sum()), n_prompts=n_prompts, unit="share", method=method
     )
     correlation = float(_posterior(likelihood.sum(axis=0)) @ _CORRELATIONS)
     return NoiseCeiling(miscalibration=estimate, vote_correlation=correlation, n_votes=n_votes)
@@ -268,9 +254,8 @@ def _ceiling(sums: FloatArray) -> FloatArray:
     log_likelihood, disagreed, compared = np.split(sums, 3, axis=1)
     posterior = _posterior(log_likelihood)
     weight = (posterior * compared).sum(axis=1)
-    value: FloatArray = np.full(len(sums), np.nan)
-    np.divide((posterior * disagreed).sum(axis=1), weight, out=value, where=weight > 0)
-    return value
+    undefined = np.full(len(sums), np.nan)
+    return np.asarray(np.divide((posterior * disagreed).sum(axis=1), weight, out=undefined, where=weight > 0))
 
 
 def _posterior(log_likelihood: FloatArray) -> FloatArray:
@@ -302,14 +287,10 @@ def _alpha(counts: Counts, level: Level) -> float:
     weighted = ordered / (ordered.sum(axis=1, keepdims=True) - 1)
     coincidences = ordered.T @ weighted - np.diag(weighted.sum(axis=0))
     totals = coincidences.sum(axis=0)
-    distance = _distances(totals, level)
+    # Squared distance of each two words: 1 for any two (nominal), or by the votes that lie between them (ordinal).
+    distance = 1 - np.eye(len(totals))
+    if level == "ordinal":
+        below = np.cumsum(totals) - totals / 2
+        distance = (below[:, None] - below[None, :]) ** 2
     expected = (np.outer(totals, totals) * distance).sum() / (totals.sum() - 1)
     return float(1 - (coincidences * distance).sum() / expected)
-
-
-def _distances(totals: FloatArray, level: Level) -> FloatArray:
-    """Squared distance of each two words: 1 for any two (nominal), or by the votes that lie between them (ordinal)."""
-    if level == "nominal":
-        return 1 - np.eye(len(totals))
-    below = np.cumsum(totals) - totals / 2
-    return np.asarray((below[:, None] - below[None, :]) ** 2)

@@ -23,7 +23,7 @@ from cda.auditing.groups import Group
 from cda.biases import Bias, load_bias
 from cda.data.pairs import training_labels
 from cda.data.quality_sets import quality_set
-from cda.records import Contrast, Exclusions, LabelledPair, Pair, Triple, user_prompt
+from cda.records import Contrast, Exclusions, LabelledPair, Pair, TieRule, Triple, user_prompt
 from cda.results.audit import AuditResult, PaperBias, PaperJudge, PaperModel, PaperOutcome, PaperPeople, PaperShare
 from cda.results.base import Estimate, Measure, Missing, PerScoring
 from cda.results.benchmarks import SetQuality
@@ -49,7 +49,6 @@ from cda.results.skew import Quality, TripleSkew, UnseenPhrases, VotedBias
 from cda.rewriting.triples import flips_of
 from cda.scorers.compared import Preferences, Rewards, as_panel, comparison_id, text_id
 from cda.stats.preference import beyond_noise, positive_share, positive_share_change
-from cda.stats.votes import TieRule
 
 Audit = dict[str, Any]
 MakeAudit = Callable[..., AuditResult]
