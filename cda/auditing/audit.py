@@ -44,8 +44,8 @@ from cda.recipe.load import LoadedRecipe
 from cda.records import Triple
 from cda.resources.artifacts import prompt_row, read_labelled, training_stages
 from cda.resources.llm_access import llm_access, llm_settings
-from cda.resources.scorer_kinds import Subject, texts_of
-from cda.resources.scorers import compare, open_scorer
+from cda.resources.named_scorer import Subject, scorer_settings, texts_of
+from cda.resources.scorers import open_scorer
 from cda.resources.sources import bias_settings, prompt_name, prompt_settings, rewriter, source_fingerprint
 from cda.results.audit import AuditResult
 from cda.results.base import save
@@ -76,10 +76,11 @@ def what_is_measured(loaded: LoadedRecipe) -> tuple[dict[str, Any], dict[str, st
     """Settings and inputs of what an audit measures; of a training without what was trained."""
     recipe = loaded.recipe
     judged = recipe.model.is_judge
+    scorer = open_scorer(Subject("model", recipe.model), scorer_settings(loaded))
     settings = {
         "audit": recipe.audit.model_dump(mode="json", exclude={"preset"}),
         "model": recipe.model.model_dump(mode="json", exclude={"preset", "precision"}),
-        "score": open_scorer(recipe.model, loaded).settings(),
+        "score": scorer.deciding_settings(),
         "biases": bias_settings(loaded.biases),
         "seed": recipe.seed,
     }
@@ -102,7 +103,7 @@ def what_is_measured(loaded: LoadedRecipe) -> tuple[dict[str, Any], dict[str, st
         "embedded contrasts, removed": source_fingerprint(EMBEDDED, "shown"),
     }
     if loaded.only_audit and not judged:
-        inputs["model"] = open_scorer(recipe.model, loaded).source()
+        inputs["model"] = scorer.source()
     return settings, inputs
 
 
@@ -254,7 +255,8 @@ def _asked(loaded: LoadedRecipe, run_folder: RunFolder, comparisons: Sequence[Co
         if subject is None:  # at dose 0 the result is the model before
             scorings[label], counted[label] = scorings["before"], counted["before"]
             continue
-        scorings[label], own = compare(subject, comparisons, loaded, run_folder.path / "scoring", together)
+        scorer = open_scorer(subject, scorer_settings(loaded))
+        scorings[label], own = scorer.compare(comparisons, run_folder.path / "scoring", together)
         notes += own.notes
         counted[label] = _counts(own)
         facts = own if label in MAIN else facts

@@ -29,8 +29,8 @@ from cda.recipe.load import LoadedRecipe
 from cda.records import Exclusions, count_reasons, prompt_id
 from cda.report.plots import save as save_plot
 from cda.resources.artifacts import checked_form, out_folder, shown_path, shown_target, write_figures
-from cda.resources.scorer_kinds import Subject
-from cda.resources.scorers import score, shared_folder
+from cda.resources.named_scorer import Subject, scorer_settings
+from cda.resources.scorers import open_scorer
 from cda.results.base import save
 from cda.results.benchmarks import Asked, BestOfResult
 from cda.results.facts import Scorer
@@ -98,8 +98,9 @@ def run_best_of_n(
     texts = [(row.prompt, text) for row in sampled.prompts for text in row.responses]
     scored: dict[str, Mapping[str, float]] = {}
     models = {}
+    settings = scorer_settings(loaded)
     for subject in subjects:
-        scores, facts = score(subject, texts, loaded, shared_folder(loaded))
+        scores, facts = open_scorer(subject, settings).score(texts, settings.shared_folder)
         scored[subject.label], models[subject.label] = scores.rewards, _asked(subject, facts)
     kept, unscored = _with_rewards(texts, scored)
     if not kept:

@@ -41,8 +41,8 @@ from cda.resources.artifacts import (
     told_apart,
     write_figures,
 )
-from cda.resources.scorer_kinds import Subject
-from cda.resources.scorers import compare, shared_folder
+from cda.resources.named_scorer import Subject, scorer_settings
+from cda.resources.scorers import open_scorer
 from cda.resources.sources import load_quality_source, source_fingerprint
 from cda.results.base import save
 from cda.results.benchmarks import AskedLLM, QualityResult, QualityScoring, SetQuality
@@ -138,8 +138,9 @@ def measure_quality(loaded: LoadedRecipe, files: Sequence[str], options: Quality
     names = public_names(subjects, recipe.score.served.model)
     scored: dict[str, Compared] = {}
     scorings = []
+    settings = scorer_settings(loaded)
     for subject in subjects:
-        compared, facts = compare(subject, comparisons, loaded, shared_folder(loaded))
+        compared, facts = open_scorer(subject, settings).compare(comparisons, settings.shared_folder)
         scored[subject.label] = compared
         name = names[subject.label]
         scorings.append(quality_scoring(subject, name, compared.unit, facts, recipe.score, recipe.llm.base_url))

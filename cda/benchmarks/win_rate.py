@@ -20,8 +20,8 @@ from cda.report.numbers import count, inert, p_value
 from cda.report.numbers import share as shown_share
 from cda.report.scoring import scored_line
 from cda.resources.artifacts import out_folder, prompt_row
-from cda.resources.scorer_kinds import Subject
-from cda.resources.scorers import compare, shared_folder
+from cda.resources.named_scorer import Subject, scorer_settings
+from cda.resources.scorers import open_scorer
 from cda.results.base import Test, save
 from cda.results.benchmarks import WinRate, WinRateResult
 from cda.results.facts import JudgeFacts, PanelFacts, RewardModelFacts, Scorer
@@ -104,7 +104,8 @@ def run_win_rate(
             f"outputs: {alone}; pairs of them: {pairs}"
         )
     out = out_folder(out, RESULT, "cda win-rate")
-    compared, facts = compare(subject, comparisons, loaded, shared_folder(loaded))
+    settings = scorer_settings(loaded)
+    compared, facts = open_scorer(subject, settings).compare(comparisons, settings.shared_folder)
     margins = compared.margins(comparisons)
     reasons = [_undecided(*row, compared) for row in zip(comparisons, margins.tolist(), strict=True)]
     undecided = Exclusions(len(comparisons), count_reasons([reason for reason in reasons if reason]))

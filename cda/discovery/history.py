@@ -14,6 +14,7 @@ from cda.errors import DataError
 from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.resources.artifacts import prompt_row
 from cda.resources.llm_access import llm_settings
+from cda.resources.named_scorer import scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.resources.sources import prompt_settings, source_fingerprint
 from cda.results.base import load, save
@@ -211,5 +212,5 @@ def _asked_settings(asked: Asked) -> dict[str, object]:
 
 
 def _asked_source(asked: Asked) -> str:
-    source = open_scorer(asked.subject.section, asked.loaded).source()
+    source = open_scorer(asked.subject, scorer_settings(asked.loaded)).source()
     return source if asked.subject.adapter is None else f"{source}+{file_fingerprint(asked.subject.adapter)}"

@@ -22,8 +22,8 @@ from cda.recipe.discovery import SIZES, DiscoverSection, SearchSize
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.scoring import judges_of
 from cda.resources.llm_access import LlmAccess, llm_access
-from cda.resources.scorer_kinds import Function, Subject
-from cda.resources.scorers import compare, open_scorer, score
+from cda.resources.named_scorer import Subject, scorer_settings
+from cda.resources.scorers import open_scorer
 from cda.results.discover import SearchSettings
 from cda.results.evidence import ConfirmSettings, Verdicts
 from cda.rewriting.rewriter import LLMRewriter, Rewriter
@@ -204,7 +204,7 @@ def reward_of(asked: Asked) -> Reward:
     """The model as a function of texts; NaN for those that are too long for it, of which it may not have read the change."""
 
     def reward(texts: Sequence[Text]) -> FloatArray:
-        scores, _ = score(asked.subject, texts, asked.loaded)
+        scores, _ = open_scorer(asked.subject, scorer_settings(asked.loaded)).score(texts)
         whole = {name: reward for name, reward in scores.rewards.items() if name not in scores.read}
         return np.array([whole.get(text_id(*text), np.nan) for text in texts])
 
@@ -233,10 +233,12 @@ class AskedJudge:
         self.verdicts, self.n_cut = None, 0
         if not comparisons:
             return np.zeros(0)
-        if (judge := _pairwise(self.asked)) is not None:
-            margins, self.verdicts = _verdicts(judge, comparisons)
+        scorer = open_scorer(self.asked.subject, scorer_settings(self.asked.loaded))
+        if scorer.compares:
+            # A comparison counts only if it was read in both orders.
+            margins, self.verdicts = _verdicts(replace(scorer.pairwise(), both_orders=True), comparisons)
             return (margins + 1) / 2
-        compared, _ = compare(self.asked.subject, comparisons, self.asked.loaded)
+        compared, _ = scorer.compare(comparisons)
         preferences = compared.margins(comparisons)
         if isinstance(compared, Rewards):
             preferences = np.sign(preferences)
@@ -249,17 +251,6 @@ class AskedJudge:
             if self.n_cut:
                 say(f"  {self.n_cut} comparisons without a preference: the judge has read a side in part only")
         return np.asarray((preferences + 1) / 2, dtype=np.float64)
-
-
-def _pairwise(asked: Asked) -> LLMJudge | OwnPairwise | None:
-    """The judge itself if it compares: then a comparison counts that was read in both orders."""
-    if asked.subject.section.is_judge:
-        options = asked.loaded.recipe.score.judge
-        llm, told = llm_access(asked.loaded).client(), asked.loaded.prompts.judge
-        return LLMJudge(llm, ties=options.ties, by_token=options.by_token, both_orders=True, told=told)
-    scorer = open_scorer(asked.subject.section, asked.loaded)
-    function = scorer.own if isinstance(scorer, Function) else None
-    return replace(function, both_orders=True) if isinstance(function, OwnPairwise) else None
 
 
 def _verdicts(judge: LLMJudge | OwnPairwise, comparisons: Sequence[Comparison]) -> tuple[FloatArray, Verdicts]:

@@ -15,7 +15,8 @@ from cda.launch import say
 from cda.models.load import ModelSpec, RewardModel, free_memory, load_reward_model
 from cda.recipe.load import LoadedRecipe
 from cda.records import prompt_id
-from cda.resources.model_scorers import classifier_scores, told_cached
+from cda.resources.model_scorers import classifier_scores
+from cda.resources.named_scorer import scorer_settings, told_cached
 from cda.resources.sources import model_spec
 from cda.scorers.compared import Comparison, Rewards, Text, text_id
 from cda.scorers.head_input import head_inputs, head_scores
@@ -75,7 +76,7 @@ def _scored(
     dose: float,
     label: str,
 ) -> Rewards:
-    scores = classifier_scores(reward_model, texts, loaded, label, adapter=adapter, dose=dose)
+    scores = classifier_scores(reward_model, texts, scorer_settings(loaded), label, adapter=adapter, dose=dose)
     if scores.n_cached:
         say(f"{label}: {told_cached(scores.n_cached, scores.n_texts)}")
     return scores.compared()

@@ -19,13 +19,12 @@ from cda.models.load import check_adapter, head_names, load_config
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import ModelSection
 from cda.recipe.scoring import bare_name, kind_of
-from cda.resources.scorer_kinds import Function, Subject
+from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.resources.sources import model_spec
 from cda.results.base import load
 from cda.results.dose import DoseResult
 from cda.run import RunFolder, Stage
-from cda.scorers.own import OwnPairwise
 from cda.training.adapter import adapter_config
 from cda.training.dose import check_dose, export_dose, read_head
 
@@ -169,13 +168,13 @@ def check_subject(subject: Subject, loaded: LoadedRecipe) -> None:
     Raises:
         CdaError: The model or adapter cannot be used, or a setting is missing.
     """
-    scorer = open_scorer(subject.section, loaded)
+    scorer = open_scorer(subject, scorer_settings(loaded))
     if problems := scorer.problems():
         raise RunError("\n".join(problems))
     is_classifier = subject.section.is_trainable
     if not is_classifier and world_size() > 1:
         raise RunError(f"{subject.name}: {world_size()} processes would each ask it everything; start one")
-    if isinstance(scorer, Function) and subject.label in ("first", "second") and isinstance(scorer.own, OwnPairwise):
+    if subject.label in ("first", "second") and scorer.compares:
         raise RunError(
             f"{subject.name}: compares two answers, so that it cannot stand beside another scorer; ask it alone"
         )

@@ -18,6 +18,7 @@ from cda.recipe.train import sharded_by
 from cda.records import TrainingExample, TrainingPair
 from cda.resources.artifacts import read_training
 from cda.resources.model_scorers import classifier_scores
+from cda.resources.named_scorer import scorer_settings
 from cda.resources.sources import model_source, model_spec
 from cda.results.facts import TrainCounts
 from cda.run import RunFolder, Stage
@@ -209,7 +210,8 @@ def _base_rewards(
 ) -> Mapping[str, float]:
     label = "  base preferences" if is_main() else None
     # Long texts are cut whatever score.over_length says: so they are in training, and every example needs its target.
-    return classifier_scores(reward_model, texts, loaded, label, over_length="cut", launched=launched).rewards
+    settings = scorer_settings(loaded)
+    return classifier_scores(reward_model, texts, settings, label, over_length="cut", launched=launched).rewards
 
 
 def _counts(result: TrainingResult, form: str, notes: Sequence[str]) -> TrainCounts:

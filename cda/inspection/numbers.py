@@ -19,8 +19,8 @@ from cda.recipe.load import LoadedRecipe, load_model_audit
 from cda.recipe.scoring import kind_of
 from cda.records import RewriteRequest, count_reasons, prompt_id, prompt_text
 from cda.resources.artifacts import shown_target
-from cda.resources.scorer_kinds import Subject
-from cda.resources.scorers import compare
+from cda.resources.named_scorer import Subject, scorer_settings
+from cda.resources.scorers import open_scorer
 from cda.results.base import Estimate, Missing
 from cda.results.effects import FeatureDrift, Limit
 from cda.results.inspect import FeatureChange, LostRewrites, PhraseAdded, RewriteLabel, RewriteShown, RewriteSummary
@@ -333,7 +333,7 @@ def with_rewards(rows: Sequence[Looked], asked: Asked) -> tuple[list[Looked], st
     if not comparisons:
         return list(rows), "reward"
     asked.loaded.recipe.run_path.parent.mkdir(parents=True, exist_ok=True)
-    compared, _ = compare(asked.subject, comparisons, asked.loaded)
+    compared, _ = open_scorer(asked.subject, scorer_settings(asked.loaded)).compare(comparisons)
     scored = {}
     for one, (prompt, rewrite, original), margin in zip(
         written, comparisons, compared.margins(comparisons), strict=True

@@ -37,6 +37,7 @@ from cda.recipe.schema import ModelSection, Recipe
 from cda.recipe.scoring import judges_of
 from cda.recipe.train import check_launch, sharded_by
 from cda.resources.llm_access import llm_client
+from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.resources.sources import model_spec, supplementary_pairs, training_pairs
 from cda.resources.spending import sentence
@@ -91,7 +92,7 @@ def check(loaded: LoadedRecipe) -> None:
                 f"{loaded.path}: audit.labels: a training takes the labels of its own pairs; leave it out, or audit a model "
                 "by itself (`cda audit MODEL audit.labels=...`)"
             )
-    attempt(lambda: problems.extend(open_scorer(recipe.model, loaded).problems()))
+    attempt(lambda: problems.extend(open_scorer(Subject("model", recipe.model), scorer_settings(loaded)).problems()))
     if recipe.dose.on == "yes" and not loaded.only_audit and not problems:
         attempt(lambda: dose.check(loaded))
     training_asks = recipe.labels_by_llm or recipe.rewrites_by_llm

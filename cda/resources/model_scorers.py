@@ -1,37 +1,94 @@
-"""Sequence classifiers and causal models of a recipe: what they need, and their scores."""
+"""Scorers over local models: a sequence classifier, or a causal model against another or against itself."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from cda.data.load import looks_like_path
+from cda.embedded.model import ADAPTERS, encoder_folder
 from cda.errors import CdaError, ModelError
 from cda.files.paths import user_path
 from cda.launch import on_one_machine
-from cda.models.load import ModelSpec, RewardModel, load_reward_model
-from cda.recipe.load import LoadedRecipe
-from cda.recipe.schema import ModelSection
-from cda.recipe.scoring import policy_and_reference
+from cda.models.load import ModelSpec, RewardModel, free_memory, load_config, load_reward_model, load_template
+from cda.recipe.scoring import LogRatioSection, policy_and_reference
+from cda.resources.named_scorer import NamedScorer, Rewarded, ScorerSettings, counts, marks_note
 from cda.resources.sources import model_source, model_spec
+from cda.results.facts import RewardModelFacts
 from cda.run import file_fingerprint, fingerprint
 from cda.scorers.cache import ScoreCache, scope_of
 from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.compared import Text
-from cda.scorers.engine import Scores, score_texts
+from cda.scorers.engine import Scores, joined, score_texts
 from cda.scorers.log_ratio import LogRatioScorer, Policy, adapter_off
 from cda.scorers.protocols import OverLength
+from cda.scorers.self_check import self_check
 from cda.scorers.steering import Steering, read_vector, steered
 from cda.training.dose import DosedModel
+
+
+class Classifier(NamedScorer):
+    """A sequence classifier: hub id, folder, or `embedded`."""
+
+    def source(self) -> str:
+        return fingerprint([model_source(self.section), model_spec(self.section).precision])
+
+    def deciding_settings(self) -> dict[str, Any]:
+        return self.settings.score.model_dump(mode="json", include={"batch_tokens", "over_length"})
+
+    def problems(self) -> list[str]:
+        return self.missing()
+
+    def missing(self) -> list[str]:
+        if self.name in ADAPTERS:
+            encoder_folder()
+        elif looks_like_path(self.name):
+            spec = model_spec(self.section)
+            load_template(spec, load_config(spec))
+        return []
+
+    def rewards(self, texts: Sequence[Text], launched: Path | None, together: Sequence[Text]) -> Rewarded:
+        spec, subject = model_spec(self.section), self.subject
+        reward_model = load_dosed(spec, subject.adapter, subject.dose)
+        notes = self_check(reward_model) if self.settings.score.self_check else []
+        apart = set(together)
+        sets = (list(together), [text for text in texts if text not in apart]) if together else (list(texts),)
+        scores = joined(
+            classifier_scores(
+                reward_model,
+                part,
+                self.settings,
+                f"  scoring {subject.label}",
+                adapter=subject.adapter,
+                dose=subject.dose,
+                launched=launched,
+            )
+            for part in sets
+            if part
+        )
+        template = reward_model.template
+        facts = RewardModelFacts(
+            name=self.name,
+            kind="reward model",
+            precision=spec.precision,
+            form=template.form,
+            max_length_tokens=template.max_length_tokens,
+            **counts(scores),
+            notes=(*notes, *marks_note(texts, template.has_marks)),
+        )
+        del reward_model
+        free_memory()
+        return scores, facts
 
 
 def classifier_scores(
     reward_model: RewardModel,
     texts: Iterable[Text],
-    loaded: LoadedRecipe,
+    settings: ScorerSettings,
     label: str | None,
     *,
     adapter: Path | None = None,
@@ -39,34 +96,34 @@ def classifier_scores(
     over_length: OverLength | None = None,
     launched: Path | None = None,
 ) -> Scores:
-    """Reward of every distinct text, as `score.*` of the recipe says; what was scored before is taken from the cache.
+    """Reward of every distinct text, as `score.*` of the recipe says; earlier scores are taken from the cache.
 
     Args:
         reward_model: As loaded, its adapter at the dose.
         texts: Prompt and response; repeats are allowed.
-        loaded: The recipe.
-        label: Shown beside the progress bar; None for no bar.
+        settings: Of the run.
+        label: Shown next to the progress bar; None for no bar.
         adapter: Folder it was loaded with.
-        dose: At which the adapter is applied.
-        over_length: What becomes of texts that are too long; None for what the recipe says.
-        launched: Folder in which the processes of a launch hand each other their shares. All of them have to call this
-            then, with the same texts.
+        dose: Dose of the adapter.
+        over_length: Treatment of texts that are too long, in place of the recipe's.
+        launched: Folder in which the processes of a launch share scores. All of them have to call this then, with the same
+            texts.
 
     Raises:
-        ModelError: A reward is NaN or infinite, or texts are too long where these are refused.
+        ModelError: A reward is NaN or infinite, or texts are too long and these are refused.
         RunError: The cache cannot be used, or another process of the launch failed.
     """
-    settings = loaded.recipe.score
-    # Several machines share no SQLite file; what a launch has scored is kept by its own files.
-    path = cache_file(loaded) if on_one_machine() else None
+    score = settings.score
+    # Several machines share no SQLite file; the scores of a launch are kept by its own files.
+    path = settings.cache if on_one_machine() else None
     with ScoreCache(path) if path else nullcontext() as cache:
         return score_texts(
             ClassifierScorer(
                 reward_model,
-                settings.batch_tokens,
+                score.batch_tokens,
                 label,
-                over_length=over_length or settings.over_length,
-                workers=settings.workers,
+                over_length=over_length or score.over_length,
+                workers=score.workers,
                 load=partial(load_dosed, reward_model.spec, adapter, dose),
             ),
             texts,
@@ -84,135 +141,146 @@ def load_dosed(spec: ModelSpec, adapter: Path | None, dose: float) -> RewardMode
     return reward_model
 
 
-def told_cached(n_cached: int, n_texts: int) -> str:
-    """How many scores are from before, as part of a line for the terminal.
+class LogRatio(NamedScorer):
+    """`dpo:POLICY,REFERENCE` or `steered:MODEL`: a causal language model against another, or against itself."""
 
-    >>> told_cached(3, 8)
-    '3 of 8 texts were scored before'
-    """
-    if n_cached < n_texts:
-        return f"{n_cached} of {n_texts} texts were scored before"
-    return f"all {n_texts} texts were scored before, and no score is new; score.cache=none scores them again"
+    @property
+    def options(self) -> LogRatioSection:
+        return self.settings.score.log_ratio
 
+    def specs(self) -> tuple[ModelSpec, ModelSpec | None]:
+        """The policy, and the reference if one is named; the model's revision is the policy's alone."""
+        policy, reference = policy_and_reference(self.name)
+        if reference is None:
+            return self._spec(policy), None
+        return self._spec(policy), replace(self._spec(reference), revision=self.options.reference_revision)
 
-def cache_file(loaded: LoadedRecipe) -> Path | None:
-    """File of scores: one for all runs that lie beside each other; None where the recipe wants none."""
-    named = loaded.recipe.score.cache
-    if named == "none":
-        return None
-    return user_path(named) if named else loaded.recipe.run_path.parent / "score-cache.sqlite"
-
-
-def specs(section: ModelSection, loaded: LoadedRecipe) -> tuple[ModelSpec, ModelSpec | None]:
-    """The policy, and the reference where one is named; the model's revision is the policy's alone."""
-    policy, reference = policy_and_reference(section.name_or_path)
-    own = model_spec(section.model_copy(update={"name_or_path": policy}))
-    if reference is None:
-        return own, None
-    revision = loaded.recipe.score.log_ratio.reference_revision
-    return own, replace(model_spec(section.model_copy(update={"name_or_path": reference})), revision=revision)
-
-
-def log_ratio_scorer(section: ModelSection, loaded: LoadedRecipe) -> LogRatioScorer:
-    """Load what `dpo:` or `steered:` stands for.
-
-    Raises:
-        ModelError: Settings are missing, or a model or adapter cannot be used.
-        DataError: The vector cannot be used.
-    """
-    from cda.models.causal import load_causal_model
-
-    if problems := log_ratio_problems(section, loaded):
-        raise ModelError("\n".join(problems))
-    settings = loaded.recipe.score.log_ratio
-    own, other = specs(section, loaded)
-    adapter = _path(settings.adapter)
-    causal = load_causal_model(own, adapter)
-    policy, reference = Policy(causal), None
-    if section.kind == "steered":
-        vector = read_vector(user_path(str(settings.vector)), settings.tensor)
-        policy, reference = steered(causal, Steering(vector, int(settings.layer or 0), settings.strength)), policy
-    elif other is not None:
-        reference = Policy(load_causal_model(other))
-    elif adapter is not None and not settings.no_reference:
-        reference = adapter_off(causal)
-    batch_tokens = loaded.recipe.score.batch_tokens
-    return LogRatioScorer(policy, reference, settings.beta, settings.per_token, batch_tokens, "  scoring")
-
-
-def log_ratio_scope(scorer: LogRatioScorer, section: ModelSection, loaded: LoadedRecipe) -> str:
-    """Name in the score cache of everything but the text and β that decides a log-ratio.
-
-    β is a factor of the reward, so that what is kept is without it and serves every β. Files count by their content.
-    """
-    settings = loaded.recipe.score.log_ratio
-    models = [one.causal for one in (scorer.policy, scorer.reference) if one is not None]
-    return fingerprint(
-        {
-            "kind": section.kind,
-            "models": [scope_of(one, one.adapter) for one in models],
-            "settings": settings.model_dump(mode="json", include={"per_token", "tensor", "layer", "strength"}),
-            "vector": _content(settings.vector),
-        }
-    )
-
-
-def log_ratio_sources(section: ModelSection, loaded: LoadedRecipe) -> dict[str, object]:
-    """What decides an audit of a log-ratio, as far as it is known before anything is loaded."""
-    settings = loaded.recipe.score.log_ratio
-    named = [one for one in specs(section, loaded) if one is not None]
-    return {
-        "kind": section.kind,
-        "models": [
-            [model_source(section.model_copy(update={"name_or_path": one.name_or_path})), one.revision, one.precision]
-            for one in named
-        ],
-        "settings": settings.model_dump(mode="json"),
-        "files": [_content(settings.adapter), _content(settings.vector)],
-    }
-
-
-def log_ratio_problems(section: ModelSection, loaded: LoadedRecipe) -> list[str]:
-    """Settings that are missing or contradict each other, and files that are not there."""
-    settings, name = loaded.recipe.score.log_ratio, section.name_or_path
-    policy, reference = policy_and_reference(name)
-    if not policy:
-        return [f"{name}: names no model"]
-    problems = []
-    if section.kind == "steered":
-        missing = [one for one in ("vector", "layer") if getattr(settings, one) is None]
-        problems += [f"{name}: needs score.log_ratio.{one}=…" for one in missing]
-        if reference is not None:
-            problems.append(f"{name}: takes one model, which is compared with itself unsteered")
-    elif reference is None and settings.adapter is None and not settings.no_reference:
-        problems.append(
-            f"{name}: against what? Name a reference ({name},REFERENCE), give the policy as an adapter "
-            "(score.log_ratio.adapter=FOLDER), or ask for plain log-probability (score.log_ratio.no_reference=true)"
+    def source(self) -> str:
+        models = [
+            [
+                model_source(self.section.model_copy(update={"name_or_path": spec.name_or_path})),
+                spec.revision,
+                spec.precision,
+            ]
+            for spec in self.specs()
+            if spec is not None
+        ]
+        return fingerprint(
+            {
+                "kind": self.section.kind,
+                "models": models,
+                "settings": self.options.model_dump(mode="json"),
+                "files": [_content(self.options.adapter), _content(self.options.vector)],
+            }
         )
-    if reference is not None and settings.no_reference:
-        problems.append(f"{name}: names a reference, and score.log_ratio.no_reference=true wants none; leave one out")
-    adapter, vector = _path(settings.adapter), _path(settings.vector)
-    if adapter is not None and not (adapter / "adapter_config.json").is_file():
-        problems.append(f"score.log_ratio.adapter: {settings.adapter}: no adapter here (adapter_config.json)")
-    if vector is not None:
-        try:
-            read_vector(vector, settings.tensor)
-        except CdaError as error:
-            problems.append(f"score.log_ratio.vector: {error}")
-    return problems
 
+    def deciding_settings(self) -> dict[str, Any]:
+        return self.settings.score.model_dump(mode="json", include={"batch_tokens", "log_ratio"})
 
-def check_configs(section: ModelSection, loaded: LoadedRecipe) -> None:
-    """Local models must be causal language models.
+    def problems(self) -> list[str]:
+        from cda.models.causal import load_causal_config
 
-    Raises:
-        ModelError: One is not.
-    """
-    from cda.models.causal import load_causal_config
+        found = super().problems()
+        for spec in () if found else self.specs():
+            if spec is not None and looks_like_path(spec.name_or_path):
+                load_causal_config(spec)
+        return found
 
-    for spec in specs(section, loaded):
-        if spec is not None and looks_like_path(spec.name_or_path):
-            load_causal_config(spec)
+    def missing(self) -> list[str]:
+        """Settings that are missing or contradict each other, and files that are not there."""
+        options, name = self.options, self.name
+        policy, reference = policy_and_reference(name)
+        if not policy:
+            return [f"{name}: names no model"]
+        problems = []
+        if self.section.kind == "steered":
+            problems += [
+                f"{name}: needs score.log_ratio.{setting}=…"
+                for setting in ("vector", "layer")
+                if getattr(options, setting) is None
+            ]
+            if reference is not None:
+                problems.append(f"{name}: takes one model, which is compared with itself unsteered")
+        elif reference is None and options.adapter is None and not options.no_reference:
+            problems.append(
+                f"{name}: against what? Name a reference ({name},REFERENCE), give the policy as an adapter "
+                "(score.log_ratio.adapter=FOLDER), or ask for plain log-probability (score.log_ratio.no_reference=true)"
+            )
+        if reference is not None and options.no_reference:
+            problems.append(
+                f"{name}: names a reference, and score.log_ratio.no_reference=true wants none; leave one out"
+            )
+        adapter, vector = _path(options.adapter), _path(options.vector)
+        if adapter is not None and not (adapter / "adapter_config.json").is_file():
+            problems.append(f"score.log_ratio.adapter: {options.adapter}: no adapter here (adapter_config.json)")
+        if vector is not None:
+            try:
+                read_vector(vector, options.tensor)
+            except CdaError as error:
+                problems.append(f"score.log_ratio.vector: {error}")
+        return problems
+
+    def rewards(self, texts: Sequence[Text], launched: Path | None, together: Sequence[Text]) -> Rewarded:  # noqa: ARG002
+        scorer, path = self._loaded(), self.settings.cache
+        causal = scorer.policy.causal
+        with ScoreCache(path) if path else nullcontext() as cache:
+            scope = self._scope(scorer) if path else None
+            scores = score_texts(replace(scorer, beta=1.0), texts, cache=cache, scope=scope).times(scorer.beta)
+        facts = RewardModelFacts(
+            name=self.name,
+            kind="reward model",
+            how=f"Scored as {scorer.unit}: {scorer.name}, in {causal.spec.precision}",
+            max_length_tokens=causal.template.max_length_tokens,
+            unit=scorer.unit,
+            **counts(scores),
+            notes=(*scorer.notes(), *marks_note(texts, causal.template.has_marks)),
+        )
+        del scorer, causal
+        free_memory()
+        return scores, facts
+
+    def _loaded(self) -> LogRatioScorer:
+        """Load the models.
+
+        Raises:
+            ModelError: Settings are missing, or a model or adapter cannot be used.
+            DataError: The vector cannot be used.
+        """
+        from cda.models.causal import load_causal_model
+
+        if problems := self.missing():
+            raise ModelError("\n".join(problems))
+        options, (own, other) = self.options, self.specs()
+        adapter = _path(options.adapter)
+        causal = load_causal_model(own, adapter)
+        policy, reference = Policy(causal), None
+        if self.section.kind == "steered":
+            vector = read_vector(user_path(str(options.vector)), options.tensor)
+            policy, reference = steered(causal, Steering(vector, int(options.layer or 0), options.strength)), policy
+        elif other is not None:
+            reference = Policy(load_causal_model(other))
+        elif adapter is not None and not options.no_reference:
+            reference = adapter_off(causal)
+        batch_tokens = self.settings.score.batch_tokens
+        return LogRatioScorer(policy, reference, options.beta, options.per_token, batch_tokens, "  scoring")
+
+    def _scope(self, scorer: LogRatioScorer) -> str:
+        """Name in the score cache of everything but the text and β that decides a log-ratio.
+
+        β is a factor of the reward, so that rewards are kept without it and serve every β. Files count by their content.
+        """
+        models = [policy.causal for policy in (scorer.policy, scorer.reference) if policy is not None]
+        return fingerprint(
+            {
+                "kind": self.section.kind,
+                "models": [scope_of(causal, causal.adapter) for causal in models],
+                "settings": self.options.model_dump(mode="json", include={"per_token", "tensor", "layer", "strength"}),
+                "vector": _content(self.options.vector),
+            }
+        )
+
+    def _spec(self, name: str) -> ModelSpec:
+        return model_spec(self.section.model_copy(update={"name_or_path": name}))
 
 
 def _path(given: str | None) -> Path | None:

@@ -1,30 +1,26 @@
-"""`judge:NAME` and `judge:NAME,NAME`: an LLM that compares two answers, or a panel of several."""
+"""Scorers of other people's making, as servers, functions and LLM judges; and the registry of what a model's name stands for."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from cda.errors import LLMError, ModelError
 from cda.launch import say
 from cda.llm.money import request_tokens
-from cda.recipe.load import LoadedRecipe
-from cda.recipe.schema import ModelSection
-from cda.recipe.scoring import JudgeSection, Kind, judges_of
-from cda.resources.llm_access import LlmAccess, llm_access, llm_client
-from cda.resources.scorer_kinds import (
-    ALONE,
-    Classifier,
-    Function,
-    Launch,
-    LogRatio,
+from cda.recipe.scoring import Kind, bare_name, judges_of
+from cda.resources.llm_access import LlmAccess, llm_client
+from cda.resources.model_scorers import Classifier, LogRatio
+from cda.resources.named_scorer import (
     NamedScorer,
     Rewarded,
-    Served,
+    ScorerSettings,
     Subject,
+    counts,
     has_turns,
     marks_note,
     texts_of,
@@ -32,126 +28,237 @@ from cda.resources.scorer_kinds import (
 )
 from cda.resources.sources import prompt_name
 from cda.resources.spending import Planned
-from cda.results.facts import JudgeFacts, PanelFacts, Scorer
+from cda.results.facts import JudgeFacts, PanelFacts, RewardModelFacts, Scorer
+from cda.run import fingerprint
+from cda.scorers.cache import ScoreCache
 from cda.scorers.compared import Compared, Comparison, Preferences, Text, as_panel, compare_distinct
+from cda.scorers.engine import Scores, score_texts
 from cda.scorers.judge import LLMJudge
+from cda.scorers.own import OwnPairwise, OwnScorer, own_scorer
+from cda.scorers.protocols import TextScorer
+from cda.scorers.served import ServedScorer
 
 _VERDICT_TOKENS = {"before": 80, "after": 80, "none": 6}
-"""Output of one written verdict, estimated, by where its reasons stand."""
+"""Estimated output of one written verdict, by the place of its reasons."""
+
+
+class Served(NamedScorer):
+    """`served:URL` or an http address: a reward model behind a server."""
+
+    elsewhere: ClassVar = {
+        "over_length": "; score.served.too_long says it of a server",
+        "workers": "; score.served.concurrency says how many texts a server is asked at once",
+    }
+
+    def source(self) -> str:
+        scorer = self._opened()
+        scorer.check()  # asks for the models' names, which are part of the settings
+        return fingerprint(scorer.settings)
+
+    def deciding_settings(self) -> dict[str, Any]:
+        served = self.settings.score.served
+        return {"served": served.model_dump(mode="json", exclude={"concurrency", "api_key_env", "check_raw"})}
+
+    def missing(self) -> list[str]:
+        return self._opened().check()
+
+    def rewards(self, texts: Sequence[Text], launched: Path | None, together: Sequence[Text]) -> Rewarded:  # noqa: ARG002
+        scorer = self._opened()
+        scorer.check()  # as in `source`
+        scores = _kept_until_done(self, scorer, scorer.settings, texts)
+        counted = counts(scores)
+        counted["truncated"] = max(counted["truncated"], scorer.n_truncated)
+        return scores, RewardModelFacts(
+            name=self.name,
+            kind="reward model",
+            how=f"Scored by {bare_name(self.name)}",
+            **counted,
+            notes=tuple(marks_note(texts, has_turns)),
+        )
+
+    def _opened(self) -> ServedScorer:
+        return ServedScorer(bare_name(self.name), self.settings.score.served, label="  scoring")
+
+
+class Function(NamedScorer):
+    """`package.module:function` or `file.py:function`: the user's own; also one that was handed over in memory."""
+
+    @property
+    def own(self) -> OwnScorer:
+        """The scorer in memory, or the function of this name, whose file runs once in a run."""
+        return self.settings.llm.opened.once(("scorer", self.name), lambda: own_scorer(self.name))
+
+    @property
+    def compares(self) -> bool:
+        return isinstance(self.own, OwnPairwise)
+
+    def pairwise(self) -> OwnPairwise:
+        assert isinstance(self.own, OwnPairwise)
+        return self.own
+
+    def source(self) -> str:
+        return fingerprint(self.own.settings)
+
+    def deciding_settings(self) -> dict[str, Any]:
+        return {}
+
+    def missing(self) -> list[str]:
+        _ = self.own
+        return []
+
+    def rewards(self, texts: Sequence[Text], launched: Path | None, together: Sequence[Text]) -> Rewarded:  # noqa: ARG002
+        scorer = self.own
+        assert not isinstance(scorer, OwnPairwise)
+        scores = _kept_until_done(self, scorer, scorer.settings, texts)
+        return scores, RewardModelFacts(name=self.name, kind="reward model", how=scorer.how, **counts(scores))
+
+    def compare(
+        self, comparisons: Sequence[Comparison], launched: Path | None = None, together: Sequence[Text] = ()
+    ) -> tuple[Compared, Scorer]:
+        if not self.compares:
+            return super().compare(comparisons, launched, together)
+        function = self.pairwise()
+        preferences = compare_distinct(function, comparisons)
+        if function.orders.n_unread == len(preferences.by_comparison):
+            raise ModelError(f"{function.name}: no preference (NaN) on any of {function.orders.n_unread} comparisons")
+        return preferences, verdict_facts(function, self.name, preferences)
+
+
+def _kept_until_done(
+    named: NamedScorer, scorer: TextScorer, settings: Mapping[str, object], texts: Sequence[Text]
+) -> Scores:
+    """Scores by a server or function, which can change unseen behind its address or name: they are kept after a failure only."""
+    # Nothing tells an object in memory from another of its name, so that its scores are not kept at all.
+    path = None
+    if "in memory" not in settings and named.settings.cache is not None:
+        run_path = named.settings.run_path
+        path = run_path.parent / f".{run_path.name}-{fingerprint([named.subject.label, named.name])}.sqlite"
+    n_kept = 0
+    try:
+        with ScoreCache(path) if path else nullcontext() as cache:
+            try:
+                scope = fingerprint([named.section.kind, dict(settings)])
+                return score_texts(scorer, texts, cache=cache, scope=scope)
+            except BaseException:
+                n_kept = len(cache) if cache is not None else 0
+                raise
+    finally:
+        if path and n_kept:
+            say(f"  {n_kept} of {len(set(texts))} scores are kept in {path}: the same command goes on from them")
+        elif path:
+            for file in path.parent.glob(f"{path.name}*"):
+                file.unlink(missing_ok=True)
 
 
 class Judge(NamedScorer):
-    """An LLM judge, or a panel of several."""
+    """`judge:NAME` or `judge:NAME,NAME`: an LLM judge, or a panel of several."""
 
     elsewhere: ClassVar = {"workers": "; llm.concurrency says how much a judge is asked at once"}
 
-    def source(self) -> str:
-        return self.section.name_or_path
+    @property
+    def compares(self) -> bool:
+        return True
 
-    def settings(self) -> dict[str, object]:
+    def pairwise(self) -> LLMJudge:
+        """The judge of the access's own model."""
+        return self._judge(self.settings.llm)
+
+    def source(self) -> str:
+        return self.name
+
+    def deciding_settings(self) -> dict[str, object]:
         # The prompt's content holds the place of reasons and the orders, whoever has set them.
-        options = self.loaded.recipe.score.judge.model_dump(mode="json", exclude={"prompt", "reasons", "orders"})
-        return {"judge": options | {"told": self.loaded.prompts.judge.model_dump(mode="json")}}
+        options = self.settings.score.judge.model_dump(mode="json", exclude={"prompt", "reasons", "orders"})
+        return {"judge": options | {"told": self.settings.llm.prompts.judge.model_dump(mode="json")}}
 
     def missing(self) -> list[str]:
-        return llm_client(self.loaded.recipe.llm).check()
+        return llm_client(self.settings.llm.settings).check()
 
-    def rewards(self, subject: Subject, texts: Sequence[Text], launch: Launch) -> Rewarded:  # noqa: ARG002
-        raise ModelError(
-            f"{subject.name}: compares two answers and gives no reward of single ones, which is needed here"
-        )
+    def rewards(self, texts: Sequence[Text], launched: Path | None, together: Sequence[Text]) -> Rewarded:
+        raise NotImplementedError
 
     def compare(
         self,
-        subject: Subject,
         comparisons: Sequence[Comparison],
-        launch: Launch = ALONE,  # noqa: ARG002
+        launched: Path | None = None,  # noqa: ARG002
+        together: Sequence[Text] = (),  # noqa: ARG002
     ) -> tuple[Compared, Scorer]:
-        judges, options, llm = judges_of(subject.name), self.loaded.recipe.score.judge, llm_access(self.loaded)
-        if len(judges) == 1:
-            return _judged(subject.name, comparisons, options, llm)
-        return _judged_by_panel(subject.name, judges, comparisons, options, llm)
+        names, llm = judges_of(self.name), self.settings.llm
+        if len(names) > 1:
+            return self._panel(names, comparisons)
+        judge = self.pairwise()
+        llm.confirm(_planned(judge, comparisons))
+        return self._verdicts(judge, self.name, comparisons, llm)
+
+    def _judge(self, llm: LlmAccess) -> LLMJudge:
+        options = self.settings.score.judge
+        return LLMJudge(llm.client(), ties=options.ties, by_token=options.by_token, told=llm.prompts.judge)
+
+    def _panel(self, names: Sequence[str], comparisons: Sequence[Comparison]) -> tuple[Preferences, PanelFacts]:
+        """Every judge asked by itself, with one consent; the mean of those who gave a verdict stands for all."""
+        llms = {name: self.settings.llm.named(name) for name in names}
+        judges = {name: self._judge(llm) for name, llm in llms.items()}
+        self.settings.llm.confirm_all(
+            [(llms[name].settings, _planned(judge, comparisons)) for name, judge in judges.items()]
+        )
+        by_judge = {name: self._verdicts(judge, name, comparisons, llms[name]) for name, judge in judges.items()}
+        panel = as_panel({name: preferences for name, (preferences, _) in by_judge.items()})
+        verdicts = np.array([list(preferences.by_comparison.values()) for preferences, _ in by_judge.values()])
+        n_given = (~np.isnan(verdicts)).sum(axis=0)
+        facts = {name: facts for name, (_, facts) in by_judge.items()}
+        first = facts[names[0]]
+        return panel, PanelFacts(
+            name=self.name,
+            kind="judge",
+            orders=first.orders,
+            verdicts=first.verdicts,
+            prompt=first.prompt,
+            verdict_reasons=first.verdict_reasons,
+            comparisons=len(panel.by_comparison),
+            unread=int((n_given == 0).sum()),
+            notes=tuple(dict.fromkeys(note for judge in facts.values() for note in judge.notes)),
+            partly_judged=int(((n_given > 0) & (n_given < len(names))).sum()),
+            judges=facts,
+        )
+
+    def _verdicts(
+        self, judge: LLMJudge, name: str, comparisons: Sequence[Comparison], llm: LlmAccess
+    ) -> tuple[Preferences, JudgeFacts]:
+        options, told = self.settings.score.judge, judge.told
+        preferences = compare_distinct(judge, comparisons)
+        unread, n = judge.orders.n_unread, len(preferences.by_comparison)
+        # Before a failure too: another model behind the address may be why.
+        notes = [*llm.answered_notes(judge.answered_by), *marks_note(texts_of(comparisons), has_turns)]
+        for note in notes:
+            say(f"  {note}")
+        if unread == n or unread > options.max_unread * n:
+            why = ", ".join(f"{count} × {reason}" for reason, count in judge.reasons.items())
+            most = "" if unread == n else f", more than score.judge.max_unread={options.max_unread:g} allows"
+            raise LLMError(
+                f"{judge.name}: no readable verdict on {unread} of {n} comparisons{most} ({why}). Answers and lasting failures "
+                f"are kept in {llm.cache}: llm.ask_failures_again=true asks again what was refused, filtered or cut off; "
+                "an answer without a verdict comes again until the prompt, the model or llm.seed is another, or the file is moved "
+                "away"
+            )
+        return preferences, verdict_facts(judge, name, preferences).model_copy(
+            update={
+                "answered_by": judge.answered_by.models,
+                "notes": tuple(notes),
+                "verdicts": "by token" if options.by_token else "written",
+                "prompt": prompt_name(options.prompt, told),
+                "verdict_reasons": "none" if options.by_token else told.reasons,
+            }
+        )
 
 
-def _judged(
-    name: str, comparisons: Sequence[Comparison], options: JudgeSection, llm: LlmAccess
-) -> tuple[Preferences, JudgeFacts]:
-    judge = _judge(options, llm)
-    llm.confirm(_judging(judge, comparisons))
-    return _verdicts(judge, name, comparisons, options, llm)
-
-
-def _judged_by_panel(
-    panel_name: str, names: Sequence[str], comparisons: Sequence[Comparison], options: JudgeSection, llm: LlmAccess
-) -> tuple[Preferences, PanelFacts]:
-    """Every judge asked by itself, agreed to at once; the mean of those who gave a verdict stands for all."""
-    llms = {name: llm.named(name) for name in names}
-    judges = {name: _judge(options, llms[name]) for name in names}
-    llm.confirm_all([(llms[name].settings, _judging(judge, comparisons)) for name, judge in judges.items()])
-    found = {name: _verdicts(judge, name, comparisons, options, llms[name]) for name, judge in judges.items()}
-    panel = as_panel({name: preferences for name, (preferences, _) in found.items()})
-    verdicts = np.array([list(preferences.by_comparison.values()) for preferences, _ in found.values()])
-    n_given = (~np.isnan(verdicts)).sum(axis=0)
-    each = {name: facts for name, (_, facts) in found.items()}
-    first = each[names[0]]
-    return panel, PanelFacts(
-        name=panel_name,
-        kind="judge",
-        orders=first.orders,
-        verdicts=first.verdicts,
-        prompt=first.prompt,
-        verdict_reasons=first.verdict_reasons,
-        comparisons=len(panel.by_comparison),
-        unread=int((n_given == 0).sum()),
-        notes=tuple(dict.fromkeys(note for facts in each.values() for note in facts.notes)),
-        partly_judged=int(((n_given > 0) & (n_given < len(names))).sum()),
-        judges=each,
-    )
-
-
-def _judge(options: JudgeSection, llm: LlmAccess) -> LLMJudge:
-    return LLMJudge(llm.client(), ties=options.ties, by_token=options.by_token, told=llm.prompts.judge)
-
-
-def _judging(judge: LLMJudge, comparisons: Sequence[Comparison]) -> Planned:
+def _planned(judge: LLMJudge, comparisons: Sequence[Comparison]) -> Planned:
     """The calls that the comparisons need."""
     distinct = list(dict.fromkeys(comparisons))
-    mean = sum(request_tokens(judge.request(*one)) for one in distinct) / len(distinct)
-    said = 1 if judge.by_token else _VERDICT_TOKENS[judge.told.reasons]
+    mean = sum(request_tokens(judge.request(*comparison)) for comparison in distinct) / len(distinct)
+    output_tokens = 1 if judge.by_token else _VERDICT_TOKENS[judge.told.reasons]
     one_order = judge.told.orders == "one"
     n, orders = (len(distinct), "one order") if one_order else (2 * len(distinct), "both orders")
-    return Planned(f"judging, each in {orders}", n, mean, said)
-
-
-def _verdicts(
-    judge: LLMJudge, name: str, comparisons: Sequence[Comparison], options: JudgeSection, llm: LlmAccess
-) -> tuple[Preferences, JudgeFacts]:
-    """What a judge says, once what it costs is agreed to."""
-    told = judge.told
-    preferences = compare_distinct(judge, comparisons)
-    unread, asked = judge.orders.n_unread, len(preferences.by_comparison)
-    # Before a failure too: another model behind the address may be why.
-    notes = [*llm.answered_notes(judge.answered_by), *marks_note(texts_of(comparisons), has_turns)]
-    for note in notes:
-        say(f"  {note}")
-    if unread == asked or unread > options.max_unread * asked:
-        why = ", ".join(f"{count} × {reason}" for reason, count in judge.reasons.items())
-        most = "" if unread == asked else f", more than score.judge.max_unread={options.max_unread:g} allows"
-        raise LLMError(
-            f"{judge.name}: no readable verdict on {unread} of {asked} comparisons{most} ({why}). Answers and lasting failures "
-            f"are kept in {llm.cache}: llm.ask_failures_again=true asks again what was refused, filtered or cut off; "
-            "an answer without a verdict comes again until the prompt, the model or llm.seed is another, or the file is moved "
-            "away"
-        )
-    return preferences, verdict_facts(judge, name, preferences).model_copy(
-        update={
-            "answered_by": judge.answered_by.models,
-            "notes": tuple(notes),
-            "verdicts": "by token" if options.by_token else "written",
-            "prompt": prompt_name(options.prompt, told),
-            "verdict_reasons": "none" if options.by_token else told.reasons,
-        }
-    )
+    return Planned(f"judging, each in {orders}", n, mean, output_tokens)
 
 
 KINDS: dict[Kind, type[NamedScorer]] = {
@@ -164,34 +271,6 @@ KINDS: dict[Kind, type[NamedScorer]] = {
 }
 
 
-def open_scorer(section: ModelSection, loaded: LoadedRecipe) -> NamedScorer:
-    """What a model's name stands for, with the settings it is asked by; a model is loaded only when it is asked."""
-    return KINDS[section.kind](section, loaded)
-
-
-def compare(
-    subject: Subject,
-    comparisons: Sequence[Comparison],
-    loaded: LoadedRecipe,
-    launched: Path | None = None,
-    together: Sequence[Text] = (),
-) -> tuple[Compared, Scorer]:
-    """Margins of all comparisons, and how they came about; see `NamedScorer.compare`."""
-    return open_scorer(subject.section, loaded).compare(subject, comparisons, Launch(launched, tuple(together)))
-
-
-def score(
-    subject: Subject,
-    texts: Sequence[Text],
-    loaded: LoadedRecipe,
-    launched: Path | None = None,
-    together: Sequence[Text] = (),
-) -> Rewarded:
-    """Reward of every distinct text by anything that gives rewards; see `NamedScorer.score`."""
-    return open_scorer(subject.section, loaded).score(subject, texts, Launch(launched, tuple(together)))
-
-
-def shared_folder(loaded: LoadedRecipe) -> Path:
-    """Where the processes of a launch hand each other scores, for commands that all of them run in the same way."""
-    folder = loaded.recipe.run_path
-    return folder.parent / f".{folder.name}-scoring"
+def open_scorer(subject: Subject, settings: ScorerSettings) -> NamedScorer:
+    """The scorer that a model's name stands for; a model is loaded only when it scores."""
+    return KINDS[subject.section.kind](subject, settings)

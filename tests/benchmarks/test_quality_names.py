@@ -9,7 +9,7 @@ import pytest
 from cda.benchmarks.quality import public_name, public_names, quality_scoring
 from cda.finetuning.applied import asked_subjects
 from cda.recipe.load import load_model_audit
-from cda.resources.scorer_kinds import Subject
+from cda.resources.named_scorer import Subject
 from cda.results.benchmarks import AskedLLM
 from cda.results.facts import RewardModelFacts
 

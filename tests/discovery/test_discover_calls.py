@@ -18,7 +18,7 @@ from cda.discovery.proposals import LLMProposer
 from cda.discovery.setup import Asked, Setup, judge_subject, setup_of
 from cda.recipe.load import load_model_audit
 from cda.recipe.schema import ModelSection
-from cda.resources.scorer_kinds import Subject
+from cda.resources.named_scorer import Subject
 from cda.run import RunFolder
 
 SMALL = [

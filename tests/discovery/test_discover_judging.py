@@ -16,7 +16,7 @@ from cda.llm.protocol import Completion, Request
 from cda.recipe.load import LoadedRecipe, load_model_audit
 from cda.records import user_prompt
 from cda.resources.llm_access import LlmAccess
-from cda.resources.scorer_kinds import Subject
+from cda.resources.named_scorer import Subject
 from cda.results.evidence import Verdicts
 from cda.scorers.compared import Rewards, text_id
 

@@ -18,7 +18,8 @@ from cda.models.load import ModelSpec, load_reward_model
 from cda.recipe.load import LoadedRecipe, load_model_audit
 from cda.records import Pair, TrainingExample, TrainingPair, user_prompt
 from cda.resources import model_scorers as classifier_scorers
-from cda.resources.model_scorers import cache_file, classifier_scores
+from cda.resources.model_scorers import classifier_scores
+from cda.resources.named_scorer import scorer_settings
 from cda.scorers.cache import ScoreCache
 from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.compared import Rewards, Text, text_id
@@ -79,9 +80,8 @@ def test_the_audit_and_a_dose_of_one_are_one_to_the_cache(
     llama: Path, trained_fp32: Trained, texts: list[Text], tmp_path: Path, computed: list[int]
 ) -> None:
     loaded, adapter = recipe(llama, tmp_path), trained_fp32.result.adapter
-    classifier_scores(
-        load_reward_model(ModelSpec(str(llama), "fp32", 64), adapter), texts, loaded, None, adapter=adapter
-    )
+    model = load_reward_model(ModelSpec(str(llama), "fp32", 64), adapter)
+    classifier_scores(model, texts, scorer_settings(loaded), None, adapter=adapter)
     computed.clear()
     dosed_rewards(loaded, adapter, [1.0], texts)
     assert computed == []
@@ -137,7 +137,7 @@ def test_base_preferences_come_from_the_base_model_once(
     computed.clear()
     assert with_base_preferences(rows, model, 8192, score) == found
     assert computed == []
-    path = cache_file(loaded)
+    path = scorer_settings(loaded).cache
     assert path == tmp_path / "score-cache.sqlite"
     with ScoreCache(path) as cache:
         assert len(cache) == 10

@@ -22,6 +22,7 @@ from cda.embedded.texts import authored_pairs
 from cda.prompts import LabelPrompt, load_prompt
 from cda.recipe.load import load_model_audit, load_recipe
 from cda.resources.artifacts import stage_counts
+from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.results.facts import LabelCounts
 from cda.rewriting.labels import pair_request
@@ -81,7 +82,7 @@ def test_rewrites_rest_on_both_prompts_and_an_audit_on_those_that_it_uses() -> N
 
     def judged(*overrides: str) -> dict[str, Any]:
         loaded = load_model_audit("judge:x", {}, overrides)
-        return open_scorer(loaded.recipe.model, loaded).settings()
+        return open_scorer(Subject("model", loaded.recipe.model), scorer_settings(loaded)).deciding_settings()
 
     # The gate labels what was rewritten.
     assert len({rewrites(), rewrites("rewrite.prompt=paper"), rewrites("label.prompt=paper")}) == 3

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from click.testing import Result
 from typer.testing import CliRunner
 
 from cda.cli import app
@@ -19,6 +20,8 @@ from cda.models.load import ModelSpec
 from cda.recipe.load import load_model_audit
 from cda.recipe.scoring import bare_name, kind_of, policy_and_reference
 from cda.records import user_prompt
+from cda.resources.model_scorers import LogRatio
+from cda.resources.named_scorer import NamedScorer, Subject, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.scorers.log_ratio import LogRatioScorer, Policy
 
@@ -52,23 +55,13 @@ def causal(llama_maker: ModelMaker) -> tuple[Path, Path]:
     return first, second
 
 
+def audit(target: object, pairs: Path, out: Path, *more: str) -> Result:
+    words = f"--bias jargon --pairs {pairs} --quality none --triples none --out {out}".split()
+    return CliRunner().invoke(app, ["audit", str(target), *words, *more])
+
+
 def audited(target: object, pairs: Path, out: Path, *more: str) -> dict[str, Any]:
-    words = [
-        "audit",
-        str(target),
-        "--bias",
-        "jargon",
-        "--pairs",
-        str(pairs),
-        "--quality",
-        "none",
-        "--triples",
-        "none",
-        "--out",
-        str(out),
-        *more,
-    ]
-    done = CliRunner().invoke(app, words)
+    done = audit(target, pairs, out, *more)
     assert done.exit_code == 0, done.output
     found: dict[str, Any] = json.loads((out / "audit" / "audit.json").read_text(encoding="utf-8"))
     assert (out / "report" / "report.html").is_file()
@@ -168,16 +161,13 @@ def test_preferences_for_the_first_place_are_no_skew_and_no_quality(pairs: Path,
     quality = tmp_path / "quality.jsonl"
     rows = [{"prompt": row["prompt"], "chosen": row["perturbed"], "rejected": row["base"]} for row in ROWS]
     quality.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    words = ["audit", f"{path}:first", "--bias", "jargon", "--pairs", str(pairs), "--quality", str(quality)]
-    done = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "out")])
-    assert done.exit_code == 0, done.output
-    found = json.loads((tmp_path / "out" / "audit" / "audit.json").read_text())
+    found = audited(f"{path}:first", pairs, tmp_path / "out", "--quality", str(quality))
     assert (found["skew"]["jargon"]["before"]["value"], found["skew"]["jargon"]["ties"]["before"]) == (0.5, N)
     assert found["quality"]["before"]["value"] == 0.5
     model = found["model"]
     assert (model["position_bias"], model["flipped"], model["half_read"]) == (1.0, model["comparisons"], 0)
     said = f"in both orders; 0 unreadable, 0 readable in one order only, {model['comparisons']} followed the place; first place"
-    assert said in " ".join(done.output.split())
+    assert said in " ".join(found["printed"].split())
     assert said in (tmp_path / "out" / "report" / "report.md").read_text(encoding="utf-8")
 
 
@@ -227,26 +217,11 @@ def test_after_a_failure_only_the_rest_is_asked(serve: Callable[..., str], pairs
     asked: list[str] = []
     state = {"fail_after": 10}
     url = serve(lambda body: rewarding(3.0, asked, state["fail_after"])(body))
-    words = (
-        "audit",
-        f"served:{url}",
-        "--bias",
-        "jargon",
-        "--pairs",
-        str(pairs),
-        "--quality",
-        "none",
-        "--triples",
-        "none",
-    )
-    out, more = tmp_path / "out", ("score.served.concurrency=1", "score.served.check_raw=false")
-    failed = CliRunner().invoke(app, [*words, "--out", str(out), *more])
-    assert failed.exit_code != 0 and len(asked) == 10
+    words = (f"served:{url}", pairs, tmp_path / "out", "score.served.concurrency=1", "score.served.check_raw=false")
+    assert audit(*words).exit_code != 0 and len(asked) == 10
     state["fail_after"] = 10**6
-    done = CliRunner().invoke(app, [*words, "--out", str(out), *more])
-    assert done.exit_code == 0, done.output
+    assert "10 of 24 texts were scored before" in audited(*words)["printed"]
     assert len(asked) == 2 * N
-    assert "10 of 24 texts were scored before" in done.output
 
 
 def test_what_is_scored_once_is_not_scored_again(llama: Path, pairs: Path, tmp_path: Path) -> None:
@@ -271,21 +246,7 @@ def test_texts_that_are_too_long_are_left_out_and_counted(llama: Path, pairs: Pa
     assert found["skew"]["jargon"]["unread"] == 1
     assert found["skew"]["jargon"]["before"]["n"] == N
     assert "1 of 26 texts are too long" in found["printed"]
-    refused = CliRunner().invoke(
-        app,
-        [
-            "audit",
-            str(llama),
-            "--bias",
-            "jargon",
-            "--pairs",
-            str(pairs),
-            "--out",
-            str(tmp_path / "no"),
-            words[0],
-            "score.over_length=refuse",
-        ],
-    )
+    refused = audit(llama, pairs, tmp_path / "no", words[0], "score.over_length=refuse")
     assert refused.exit_code != 0 and "longer than 64 tokens" in refused.output
 
 
@@ -303,11 +264,8 @@ def test_texts_that_are_too_long_are_left_out_and_counted(llama: Path, pairs: Pa
 def test_what_is_missing_is_said_before_anything_is_scored(
     target: str, said: str, causal: tuple[Path, Path], pairs: Path, tmp_path: Path
 ) -> None:
-    words = ["audit", target.format(*causal), "--bias", "jargon", "--pairs", str(pairs), "--out", str(tmp_path / "out")]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code != 0
-    assert said in done.output
-    assert "Traceback" not in done.output
+    done = audit(target.format(*causal), pairs, tmp_path / "out")
+    assert done.exit_code != 0 and said in done.output and "Traceback" not in done.output
 
 
 def test_options_that_do_not_go_together() -> None:
@@ -329,16 +287,6 @@ def test_only_classifiers_are_trained() -> None:
 def test_settings_that_contradict_each_other(causal: tuple[Path, Path], pairs: Path, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="name another as judge:NAME"):
         load_model_audit("judge:some", {}, ["llm.model=other"])
-    words = [
-        "audit",
-        f"dpo:{causal[0]},{causal[1]}",
-        "--bias",
-        "jargon",
-        "--pairs",
-        str(pairs),
-        "--out",
-        str(tmp_path / "o"),
-    ]
     for setting, said in (
         ("score.over_length=drop", "of sequence classifiers alone"),
         ("score.workers=4", "of sequence classifiers alone"),
@@ -346,8 +294,13 @@ def test_settings_that_contradict_each_other(causal: tuple[Path, Path], pairs: P
         (f"score.log_ratio.adapter={tmp_path}", "no adapter here"),
         ("score.log_ratio.vector=no.npy", "no such file"),
     ):
-        done = CliRunner().invoke(app, [*words, setting])
+        done = audit(f"dpo:{causal[0]},{causal[1]}", pairs, tmp_path / "o", setting)
         assert done.exit_code != 0 and said in done.output, done.output
+
+
+def opened(target: str, *words: str) -> NamedScorer:
+    loaded = load_model_audit(target, {}, words)
+    return open_scorer(Subject("model", loaded.recipe.model), scorer_settings(loaded))
 
 
 @pytest.mark.parametrize(
@@ -363,37 +316,25 @@ def test_settings_that_contradict_each_other(causal: tuple[Path, Path], pairs: P
 )
 def test_only_what_decides_the_answers_makes_a_stage_anew(target: str, deciding: str, else_said: str) -> None:
     def settings(*words: str) -> dict[str, Any]:
-        loaded = load_model_audit(target, {}, words)
-        return open_scorer(loaded.recipe.model, loaded).settings()
+        return opened(target, *words).deciding_settings()
 
     assert settings(else_said) == settings() != settings(deciding)
 
 
 def test_a_setting_of_another_kind_is_not_ignored_in_silence(serve: Callable[..., str]) -> None:
     target = f"served:{serve(rewarding(1.0, []))}"
-    loaded = load_model_audit(target, {}, ["score.workers=3"])
-    (problem,) = open_scorer(loaded.recipe.model, loaded).problems()
+    (problem,) = opened(target, "score.workers=3").problems()
     assert "score.workers=3" in problem and "score.served.concurrency" in problem
-    alone = load_model_audit(target, {}, ["score.workers=1"])
-    assert open_scorer(alone.recipe.model, alone).problems() == []
+    assert opened(target, "score.workers=1").problems() == []
 
 
 def test_each_model_of_a_pair_has_its_own_commit(causal: tuple[Path, Path]) -> None:
-    from cda.resources.model_scorers import log_ratio_sources, specs
-
-    names = ["model.revision=abc", "score.log_ratio.reference_revision=def"]
-    loaded = load_model_audit("dpo:~/a,~/b", {}, names)
-    policy, reference = specs(loaded.recipe.model, loaded)
-    assert reference is not None
-    assert (policy.revision, reference.revision) == ("abc", "def")
-    assert policy.name_or_path == str(Path("~/a").expanduser()) and reference.name_or_path == str(
-        Path("~/b").expanduser()
-    )
-    sources = []
-    for precision in ("fp32", "bf16"):
-        given = load_model_audit(f"dpo:{causal[0]},{causal[1]}", {}, [f"model.precision={precision}"])
-        sources.append(log_ratio_sources(given.recipe.model, given))
-    assert sources[0] != sources[1]
+    scorer = opened("dpo:~/a,~/b", "model.revision=abc", "score.log_ratio.reference_revision=def")
+    assert isinstance(scorer, LogRatio)
+    specs = [(spec.name_or_path, spec.revision) for spec in scorer.specs() if spec is not None]
+    assert specs == [(str(Path("~/a").expanduser()), "abc"), (str(Path("~/b").expanduser()), "def")]
+    target = f"dpo:{causal[0]},{causal[1]}"
+    assert opened(target, "model.precision=fp32").source() != opened(target, "model.precision=bf16").source()
 
 
 def test_a_folder_with_a_colon_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

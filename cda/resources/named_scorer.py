@@ -1,0 +1,252 @@
+"""A model by its name, whatever kind of scorer that stands for: its source, its settings, its problems, and its scores."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, TypedDict
+
+from cda.errors import DataError, ModelError
+from cda.files.paths import user_path
+from cda.inert import TURNS
+from cda.launch import say
+from cda.recipe.load import LoadedRecipe
+from cda.recipe.schema import ModelSection
+from cda.recipe.scoring import ScoreSection
+from cda.records import Prompt
+from cda.resources.llm_access import LlmAccess, llm_access
+from cda.results.facts import JudgeFacts, RewardModelFacts, Scorer
+from cda.scorers.compared import Compared, Comparison, Preferences, Text, distinct_texts
+from cda.scorers.engine import Scores
+from cda.scorers.judge import LLMJudge
+from cda.scorers.own import OwnPairwise
+
+Rewarded = tuple[Scores, RewardModelFacts]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A model to be scored with, perhaps with an adapter.
+
+    Attributes:
+        label: Shown next to the progress bar and in results: `model`; `before` and `after`; `first` and `second`.
+        section: The model.
+        adapter: Folder of an adapter.
+        dose: Dose of the adapter.
+    """
+
+    label: str
+    section: ModelSection
+    adapter: Path | None = None
+    dose: float = 1.0
+
+    @property
+    def name(self) -> str:
+        return self.section.name_or_path
+
+
+@dataclass(frozen=True, slots=True)
+class ScorerSettings:
+    """Settings and shared state that a run scores with.
+
+    Attributes:
+        score: The recipe's `score`.
+        run_path: Folder of the run; caches lie next to it.
+        llm: Access to the LLM of a judge, with the clients that the run has opened.
+    """
+
+    score: ScoreSection
+    run_path: Path
+    llm: LlmAccess
+
+    @property
+    def cache(self) -> Path | None:
+        """File of scores: one for all runs that lie in one folder; None if the recipe wants none."""
+        if self.score.cache == "none":
+            return None
+        return user_path(self.score.cache) if self.score.cache else self.run_path.parent / "score-cache.sqlite"
+
+    @property
+    def shared_folder(self) -> Path:
+        """Folder in which the processes of a launch share scores, for commands that all of them run in the same way."""
+        return self.run_path.parent / f".{self.run_path.name}-scoring"
+
+
+def scorer_settings(loaded: LoadedRecipe) -> ScorerSettings:
+    """The scorer settings of a recipe's run."""
+    return ScorerSettings(loaded.recipe.score, loaded.recipe.run_path, llm_access(loaded))
+
+
+@dataclass(frozen=True)
+class NamedScorer(ABC):
+    """A subject with the settings it is scored with; see `open_scorer`."""
+
+    subject: Subject
+    settings: ScorerSettings
+
+    elsewhere: ClassVar[Mapping[str, str]] = {}
+    """Settings of classifiers alone, to the words that say where this kind has its own."""
+
+    @property
+    def section(self) -> ModelSection:
+        return self.subject.section
+
+    @property
+    def name(self) -> str:
+        return self.subject.name
+
+    @property
+    def compares(self) -> bool:
+        """It compares two responses, and rewards no single one."""
+        return False
+
+    def pairwise(self) -> LLMJudge | OwnPairwise:
+        """The scorer of pairs, if it compares."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def source(self) -> str:
+        """Fingerprint of a model's content, a function's code, or a server's address and the models it names."""
+
+    @abstractmethod
+    def deciding_settings(self) -> dict[str, Any]:
+        """The part of `score.*` that decides the scores.
+
+        Settings of other kinds, and those of speed and place alone, leave a finished stage as it is.
+        """
+
+    @abstractmethod
+    def missing(self) -> list[str]:
+        """Problems of this kind that can be found before anything is scored; see `problems`."""
+
+    @abstractmethod
+    def rewards(self, texts: Sequence[Text], launched: Path | None, together: Sequence[Text]) -> Rewarded:
+        """Reward of every distinct text; see `score`."""
+
+    def problems(self) -> list[str]:
+        """Problems that can be found before anything is scored; none of models on a hub.
+
+        Raises:
+            CdaError: A local model or a function cannot be used.
+        """
+        score = self.settings.score
+        asked = {"over_length": score.over_length != "cut", "workers": score.workers not in ("auto", 1)}
+        found = [
+            f"score.{name}={getattr(score, name)}: of sequence classifiers alone{self.elsewhere.get(name, '')}"
+            for name, is_asked in asked.items()
+            if is_asked
+        ]
+        return [*found, *self.missing()]
+
+    def score(self, texts: Sequence[Text], launched: Path | None = None, together: Sequence[Text] = ()) -> Rewarded:
+        """Reward of every distinct text, and how they came about.
+
+        Args:
+            texts: Repeats are allowed.
+            launched: Of a classifier: folder in which the processes of a launch share scores; all of them have to score the
+                same texts then. None: this process scores everything.
+            together: Of a classifier: texts among those given that were scored as a set of their own before, in its order.
+                Below fp32 a score moves with its batch-mates, and is found in the cache as part of the same set alone.
+
+        Raises:
+            CdaError: The model cannot be opened or asked, rewards no single texts, or its answers cannot be used.
+        """
+        if self.compares:
+            raise ModelError(
+                f"{self.name}: compares two answers and gives no reward of single ones, which is needed here"
+            )
+        scores, facts = self.rewards(texts, launched, together)
+        if not scores.rewards:
+            raise DataError(f"{self.name}: none of {scores.n_texts} texts has a reward; all were too long for it")
+        _tell(facts)
+        return scores, facts
+
+    def compare(
+        self, comparisons: Sequence[Comparison], launched: Path | None = None, together: Sequence[Text] = ()
+    ) -> tuple[Compared, Scorer]:
+        """Margins of all comparisons, and how they came about; arguments and errors as in `score`."""
+        scores, facts = self.score(texts_of(comparisons), launched, together)
+        return scores.compared(), facts
+
+
+def texts_of(comparisons: Sequence[Comparison]) -> list[Text]:
+    """Both sides of every comparison."""
+    return [(prompt, text) for prompt, first, second in comparisons for text in (first, second)]
+
+
+def verdict_facts(judge: LLMJudge | OwnPairwise, name: str, preferences: Preferences) -> JudgeFacts:
+    """Facts of any scorer that compares, in both orders or one."""
+    return JudgeFacts(
+        name=name,
+        kind="judge",
+        orders="one" if judge.orders.n_flipped is None else "both",
+        comparisons=len(preferences.by_comparison),
+        unread=judge.orders.n_unread,
+        reasons=judge.reasons,
+        half_read=judge.orders.n_half_read,
+        flipped=judge.orders.n_flipped,
+        position_bias=judge.orders.position_bias,
+        position=judge.orders.position,
+    )
+
+
+def has_turns(prompt: Prompt, response: str) -> bool:
+    """True if a text holds marks of a chat template."""
+    return any(TURNS.search(text) for text in (response, *(message.content for message in prompt)))
+
+
+def marks_note(texts: Sequence[Text], has_marks: Callable[[Prompt, str], bool]) -> list[str]:
+    """A sentence on the texts that would speak to the model in another's turn, if there are any."""
+    distinct = distinct_texts(texts).values()
+    n_marked = sum(has_marks(*text) for text in distinct)
+    return [
+        f"{n_marked} of {len(distinct)} texts hold marks of chat templates, such as <|im_end|>. A space was put into each mark, "
+        "so that it is read as text and ends no turn."
+    ] if n_marked else []  # fmt: skip
+
+
+class Counts(TypedDict):
+    """Counts of scored texts, as RewardModelFacts names them."""
+
+    texts: int
+    truncated: int
+    dropped: int
+    cached: int
+    alike: int
+
+
+def counts(scores: Scores) -> Counts:
+    return {
+        "texts": scores.n_texts,
+        "truncated": scores.n_truncated,
+        "dropped": len(scores.dropped),
+        "cached": scores.n_cached,
+        "alike": scores.n_alike,
+    }
+
+
+def told_cached(n_cached: int, n_texts: int) -> str:
+    """Number of scores from before, as part of a line for the terminal.
+
+    >>> told_cached(3, 8)
+    '3 of 8 texts were scored before'
+    """
+    if n_cached < n_texts:
+        return f"{n_cached} of {n_texts} texts were scored before"
+    return f"all {n_texts} texts were scored before, and no score is new; score.cache=none scores them again"
+
+
+def _tell(facts: RewardModelFacts) -> None:
+    for note in facts.notes:
+        say(f"  {note}")
+    if facts.cached:
+        say(f"  {told_cached(facts.cached, facts.texts)}")
+    if facts.alike:
+        say(f"  {facts.alike} of {facts.texts} texts are the same token ids as another: scored once, and a tie with it")
+    if facts.truncated:
+        where = "" if facts.max_length_tokens is None else f" at {facts.max_length_tokens} tokens"
+        say(f"  {facts.truncated} of {facts.texts} texts were cut{where}")
+    if facts.dropped:
+        say(f"  {facts.dropped} of {facts.texts} texts are too long for the model and were left out")
