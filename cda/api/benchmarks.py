@@ -1,17 +1,25 @@
-"""Accuracy, best-of-n and win rates from Python."""
+"""Accuracy, best-of-n, win rates and doses from Python."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import partial
-from os import PathLike
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Literal, TypeVar, get_args
 
 from cda.api.data import Data, Model, as_reference, opened_model
 from cda.api.results import BestOf, Dose, Quality, WinRate
-from cda.api.settings import MEMORY_TOKENS, RUNS, Biases, Terms, bias_names, loaded_for_model, named_apart
+from cda.api.settings import (
+    MEMORY_TOKENS,
+    RUNS,
+    Biases,
+    Confirm,
+    Terms,
+    bias_names,
+    loaded_for_model,
+    path_text,
+    refuse_recipe,
+)
 from cda.benchmarks.best_of_n import BIASES, run_best_of_n
 from cda.benchmarks.quality import QualityOptions, measure_quality
 from cda.benchmarks.win_rate import run_win_rate
@@ -33,10 +41,12 @@ def quality(
     adapter: str | Path | None = None,
     against: Model | None = None,
     dose: float | None = None,
+    figures: str | None = None,
     out: str | Path | None = None,
     budget_usd: float | None = None,
-    confirm: bool = False,
+    confirm: Confirm = False,
     progress: bool = True,
+    overrides: Sequence[str] | None = None,
     **settings: object,
 ) -> Quality:
     """Accuracy on preferences by section, before and after an adapter or of two models, as `cda quality` measures it.
@@ -47,10 +57,12 @@ def quality(
         adapter: Measure again with it: its folder, or that of a finished run.
         against: A second model to compare with.
         dose: How much of the adapter; None: the dose chosen in a run, 1 of an adapter.
-        out: Folder for what is written; None for runs/quality-<model>-<what is asked>.
+        figures: Also write the report's figures as files of this format: svg or pdf.
+        out: Output folder; None for runs/quality-<model>-<inputs>.
         budget_usd: Dollars that may be spent on LLMs.
-        confirm: Agree to what asking an LLM will cost.
+        confirm: Agree to what asking an LLM will cost; `"ask"`: be asked on the terminal.
         progress: Whether progress bars are shown.
+        overrides: Settings as words `section.key=value`.
         settings: By the recipe's names.
 
     Returns:
@@ -64,15 +76,14 @@ def quality(
         >>> pairs = [{"prompt": f"{n} + 1?", "chosen": str(n + 1), "rejected": str(n)} for n in range(20)]
         >>> cda.quality("my-org/my-reward-model", pairs).sets[0].overall.scores["model"].estimate  # doctest: +SKIP
     """
-    terms = Terms(out, budget_usd, confirm, progress)
+    terms = Terms("cda.quality", settings, overrides, out, budget_usd, confirm, progress)
     files = _files(data, terms)
-    with _asked(model, against, settings, terms, "quality", {"on": sorted(files), "with": adapter, "at": dose}) as (
-        loaded,
-        other,
-    ):
-        options = QualityOptions(_text(adapter), other, dose, None, confirm)
-        result, _ = measure_quality(loaded, files, options)
-        return _found(Quality(**dict(result)), loaded)
+    missing = "pairs: has no rows" if overrides is None else "give at least one file of preferences"
+    problems = [] if files else [missing]
+    inputs = {"on": sorted(files), "with": adapter, "at": dose}
+    with _opened(model, against, terms, "quality", inputs, (), problems) as (loaded, other):
+        result, summary = measure_quality(loaded, files, QualityOptions(path_text(adapter), other, dose, figures))
+        return _with_place(Quality(**dict(result)), loaded, summary)
 
 
 def best_of(
@@ -85,8 +96,12 @@ def best_of(
     dose: float | None = None,
     biases: Biases | None = None,
     sizes: Sequence[int] | None = None,
+    columns: Mapping[str, str] | None = None,
+    split: str = "train",
+    figures: str | None = None,
     out: str | Path | None = None,
     progress: bool = True,
+    overrides: Sequence[str] | None = None,
     **settings: object,
 ) -> BestOf:
     """How prevalent each bias is among the best of n responses as n grows, as `cda best-of` measures it.
@@ -99,8 +114,12 @@ def best_of(
         dose: How much of the adapter; None: the dose chosen in a run, 1 of an adapter.
         biases: Names or bias files; None for all five.
         sizes: Values of n; None for 1, 2, 4, 8, … as far as half of the prompts reach.
-        out: Folder for what is written; None for runs/best-of-<model>-<what is asked>.
+        columns: Our column names to the file's, such as `{"prompt": "question"}`.
+        split: Split of a folder or hub id with several.
+        figures: Also write the report's figures as files of this format: svg or pdf.
+        out: Output folder; None for runs/best-of-<model>-<inputs>.
         progress: Whether progress bars are shown.
+        overrides: Settings as words `section.key=value`.
         settings: By the recipe's names.
 
     Returns:
@@ -111,19 +130,21 @@ def best_of(
 
     Example:
         >>> import cda
-        >>> found = cda.best_of("my-org/my-reward-model", "sampled.jsonl", biases="jargon")  # doctest: +SKIP
-        >>> found.attributes[0].slope["model"]  # doctest: +SKIP
+        >>> result = cda.best_of("my-org/my-reward-model", "sampled.jsonl", biases="jargon")  # doctest: +SKIP
+        >>> result.attributes[0].slope["model"]  # doctest: +SKIP
     """
-    terms = Terms(out, None, False, progress)
+    terms = Terms("cda.best_of", settings, overrides, out, progress=progress)
     file = as_reference(responses, "responses", terms.inputs)
-    beside = {"on": file, "with": adapter, "at": dose}
-    more = [*(bias_names(biases) or ()), *map(str, sizes or ())]
-    with _asked(model, against, settings, terms, "best-of", beside, more) as (loaded, other):
-        subjects = asked_subjects(loaded.recipe.model, _text(adapter), other, dose)
-        result, _ = run_best_of_n(
-            file, subjects, loaded, out=_folder(loaded), biases=bias_names(biases) or BIASES, sizes=sizes
-        )
-        return _found(BestOf(**dict(result)), loaded)
+    names, ns = bias_names(biases), list(sizes or ())
+    inputs = {"on": file, "with": adapter, "at": dose}
+    others = (names, ns, *_reading(columns, split))
+    with _opened(model, against, terms, "best-of", inputs, others) as (loaded, other):
+        subjects = asked_subjects(loaded.recipe.model, path_text(adapter), other, dose)
+        result, summary = run_best_of_n(
+            file, subjects, loaded, out=_folder(loaded), biases=names or BIASES,
+            sizes=ns or None, columns=columns, split=split, figures=figures,
+        )  # fmt: skip
+        return _with_place(BestOf(**dict(result)), loaded, summary)
 
 
 def win_rate(
@@ -132,10 +153,13 @@ def win_rate(
     second: Data,
     /,
     *,
+    columns: Mapping[str, str] | None = None,
+    split: str = "train",
     out: str | Path | None = None,
     budget_usd: float | None = None,
-    confirm: bool = False,
+    confirm: Confirm = False,
     progress: bool = True,
+    overrides: Sequence[str] | None = None,
     **settings: object,
 ) -> WinRate:
     """How often a judge or a reward model prefers the first outputs to the second, as `cda win-rate` measures it.
@@ -144,10 +168,13 @@ def win_rate(
         model: As for `cda.audit`.
         first: Rows of prompt and response.
         second: Rows to the same prompts; the i-th to a prompt is compared with its i-th.
-        out: Folder for what is written; None for runs/win-rate-<model>-<files>.
+        columns: Our column names to the files', such as `{"response": "output"}`.
+        split: Split of a folder or hub id with several.
+        out: Output folder; None for runs/win-rate-<model>-<files>.
         budget_usd: Dollars that may be spent on LLMs.
-        confirm: Agree to what asking an LLM will cost.
+        confirm: Agree to what asking an LLM will cost; `"ask"`: be asked on the terminal.
         progress: Whether progress bars are shown.
+        overrides: Settings as words `section.key=value`.
         settings: By the recipe's names.
 
     Returns:
@@ -158,69 +185,70 @@ def win_rate(
 
     Example:
         >>> import cda
-        >>> found = cda.win_rate("judge:gpt-4o", "new.jsonl", "old.jsonl", budget_usd=5)  # doctest: +SKIP
-        >>> found.result.win_rate.value  # doctest: +SKIP
+        >>> outcome = cda.win_rate("judge:gpt-4o", "new.jsonl", "old.jsonl", budget_usd=5)  # doctest: +SKIP
+        >>> outcome.result.win_rate.value  # doctest: +SKIP
     """
-    terms = Terms(out, budget_usd, confirm, progress)
-    one, other = (as_reference(data, name, terms.inputs) for data, name in ((first, "first"), (second, "second")))
-    with _asked(model, None, settings, terms, "win-rate", {"of": one, "over": other}) as (loaded, _):
-        result, _ = run_win_rate(one, other, loaded, _folder(loaded))
-        return _found(WinRate(**dict(result)), loaded)
+    terms = Terms("cda.win_rate", settings, overrides, out, budget_usd, confirm, progress)
+    files = [as_reference(data, name, terms.inputs) for data, name in ((first, "first"), (second, "second"))]
+    inputs = {"of": files[0], "over": files[1]}
+    with _opened(model, None, terms, "win-rate", inputs, _reading(columns, split)) as (loaded, _):
+        result, summary = run_win_rate(files[0], files[1], loaded, _folder(loaded), columns, split)
+        return _with_place(WinRate(**dict(result)), loaded, summary)
 
 
 @contextmanager
-def _asked(
+def _opened(
     model: Model,
     against: Model | None,
-    settings: Mapping[str, object],
     terms: Terms,
-    what: str,
-    beside: Mapping[str, object],
-    more: Sequence[str] = (),
+    word: str,
+    inputs: Mapping[str, object],
+    others: Sequence[object] = (),
+    problems: Sequence[str] = (),
 ) -> Iterator[tuple[LoadedRecipe, str | None]]:
     """Settings of a call with a folder of its own, and the name of the second model."""
-    given = terms.settings(settings)
-    if "data" in given:
-        raise RecipeError(["data: says nothing here, where the data are an argument"])
-    words = [*more, *(f"{name}={value}" for name, value in sorted(settings.items()))]
-    with opened_model(against, MEMORY_TOKENS) if against is not None else _none() as (other, scorer):
-        named = partial(
-            named_apart,
-            what,
-            str(model) if isinstance(model, str | PathLike) else "memory",
-            {**beside, "against": other},
-            words,
-        )
-        with loaded_for_model(model, given, terms, f"cda.{what.replace('-', '_')}", named) as loaded:
-            if other == loaded.recipe.model.name_or_path and scorer is not None:
-                raise RecipeError([f"model and against: two objects of the name {other}; rename one of the functions"])
+    settings = terms.nested()
+    problems = [*problems, *refuse_recipe(model)]
+    if "data" in settings:
+        problems.append("data: says nothing here, where the data are an argument")
+    problems += [
+        f"{override}: says nothing here, where files are named on the command line; see --column and --split"
+        for override in terms.overrides or ()
+        if override.partition("=")[0].partition(".")[0] == "data"
+    ]
+    if problems:
+        raise RecipeError(problems)
+    second = nullcontext((None, None)) if against is None else opened_model(against, MEMORY_TOKENS)
+    with second as (other, scorer):
+        outputs = word, {**inputs, "against": other}, (*terms.words, *others)
+        with loaded_for_model(model, settings, terms, outputs) as loaded:
             if scorer is not None and other is not None:
+                if other == loaded.recipe.model.name_or_path:
+                    raise RecipeError(
+                        [f"model and against: two objects of the name {other}; rename one of the functions"]
+                    )
                 loaded.opened.once(("scorer", other), lambda: scorer)
             yield loaded, other
 
 
-@contextmanager
-def _none() -> Iterator[tuple[None, None]]:
-    yield None, None
+def _reading(columns: Mapping[str, str] | None, split: str) -> tuple[object, ...]:
+    """How files are read, as far as it is not the default."""
+    return [f"{ours}={theirs}" for ours, theirs in (columns or {}).items()], "" if split == "train" else split
 
 
 def _files(data: Data | Sequence[str | Path], terms: Terms) -> list[str]:
     """One file, several, or rows as a file."""
-    if isinstance(data, list | tuple) and data and all(isinstance(one, str | Path) for one in data):
+    if isinstance(data, list | tuple) and all(isinstance(path, str | Path) for path in data):
         return list(dict.fromkeys(map(str, data)))
     return [as_reference(data, "pairs", terms.inputs)]  # type: ignore[arg-type]  # paths are told from rows above
-
-
-def _text(path: str | Path | None) -> str | None:
-    return None if path is None else str(path)
 
 
 def _folder(loaded: LoadedRecipe) -> Path:
     return user_path(str(loaded.recipe.run.folder))
 
 
-def _found(result: S, loaded: LoadedRecipe) -> S:
-    result._folder = _folder(loaded)
+def _with_place(result: S, loaded: LoadedRecipe, summary: str) -> S:
+    result._folder, result._summary = _folder(loaded), summary
     return result
 
 

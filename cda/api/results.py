@@ -49,11 +49,17 @@ class Shown(Saved):
     """What every result of the API can do. `str()` is what the command prints."""
 
     _folder: Path | None = PrivateAttr(default=None)
+    _summary: str | None = PrivateAttr(default=None)
 
     @property
     def folder(self) -> Path | None:
-        """Where the call wrote everything; None where it was read from a file."""
+        """Where the call wrote everything; None if it was read from a file."""
         return self._folder
+
+    @property
+    def summary(self) -> str:
+        """What the command prints: `str()` of it, and the files that the call wrote."""
+        return self._summary or str(self)
 
     def save(self, path: str | Path) -> None:
         """Write it as JSON; `cda.load` reads it again.

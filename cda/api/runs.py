@@ -4,17 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import partial
-from os import PathLike
 from pathlib import Path
 
-from cda.api.data import Data, Model, opened_model
+from cda.api.data import Data, Model, as_reference, opened_model
 from cda.api.results import Audit, Discovery, Run
-from cda.api.settings import MEMORY_TOKENS, Biases, Terms, bias_names, loaded_for_model, named_apart, put, put_data
+from cda.api.settings import (
+    MEMORY_TOKENS,
+    Biases,
+    Confirm,
+    Terms,
+    bias_names,
+    loaded_for_model,
+    path_text,
+    put,
+    refuse_recipe,
+)
 from cda.discovery.discover import DiscoverOptions, run_discover
 from cda.errors import RecipeError
+from cda.launch import is_main, say
+from cda.pipeline import plan as planning
 from cda.pipeline.stages import run_stages
-from cda.recipe.load import is_recipe, load_recipe
+from cda.recipe.load import LoadedRecipe, is_recipe, load_recipe
+from cda.resources.artifacts import checked_form
+
+STAGES = ("label", "synthesize", "train", "dose", "audit", "report")
 
 
 def audit(
@@ -27,10 +40,12 @@ def audit(
     verdicts: Data | None = None,
     quality: Data | None = None,
     triples: Data | None = None,
+    figures: str | None = None,
     out: str | Path | None = None,
     budget_usd: float | None = None,
-    confirm: bool = False,
+    confirm: Confirm = False,
     progress: bool = True,
+    overrides: Sequence[str] | None = None,
     **settings: object,
 ) -> Audit:
     """Measure one reward model or judge as it is, as `cda audit` does.
@@ -45,10 +60,12 @@ def audit(
         verdicts: LLM judges' verdicts on them, to stretch few votes.
         quality: Preference pairs for accuracy; `"none"` for no such check.
         triples: RATE triples of your own; `"none"` for no RATE.
+        figures: Also write the report's figures as files of this format: svg or pdf.
         out: Folder of the run; None for runs/audit-<model>. What it holds already is reused, but for objects in memory.
-        budget_usd: Dollars that may be spent on LLMs; where the estimate is above, nothing is spent.
-        confirm: Agree to what asking an LLM will cost.
+        budget_usd: Dollars that may be spent on LLMs; if the estimate is above, nothing is spent.
+        confirm: Agree to what asking an LLM will cost; `"ask"`: be asked on the terminal.
         progress: Whether progress bars are shown.
+        overrides: Settings as words `section.key=value`; messages then name the command line.
         settings: By the recipe's names: `seed=1`, `model={"precision": "fp32"}`, or `**{"model.precision": "fp32"}`.
 
     Returns:
@@ -65,31 +82,39 @@ def audit(
         >>> import cda
         >>> def longer(prompts, responses):
         ...     return [len(response) for response in responses]
-        >>> found = cda.audit(longer, biases="length", quality="none", progress=False)  # doctest: +SKIP
-        >>> found.skew["length"].before.value  # doctest: +SKIP
+        >>> audit = cda.audit(longer, biases="length", quality="none", progress=False)  # doctest: +SKIP
+        >>> audit.skew["length"].before.value  # doctest: +SKIP
         1.0
     """
+    terms = Terms("cda.audit", settings, overrides, out, budget_usd, confirm, progress)
+    return audit_run(target, terms, biases, contrasts, votes, verdicts, quality, triples, figures).audit
+
+
+def audit_run(
+    target: Model,
+    terms: Terms,
+    biases: Biases | None = None,
+    contrasts: Data | None = None,
+    votes: Data | None = None,
+    verdicts: Data | None = None,
+    quality: Data | None = None,
+    triples: Data | None = None,
+    figures: str | None = None,
+    dry_run: bool = False,
+) -> Run:
+    """The run of `audit`, whose result is not read yet; a dry run checks everything, says the plan and does nothing."""
+    if figures is not None:
+        checked_form(figures)
     if isinstance(target, str) and is_recipe(target):
         raise RecipeError(
             [f"cda.audit: {target} is a recipe; cda.train('{target}') trains and audits it. Give a model here"]
         )
-    terms = Terms(out, budget_usd, confirm, progress)
-    found = terms.settings(settings)
-    if (named := bias_names(biases)) is not None:
-        found["biases"] = named
-    put_data(
-        found,
-        terms,
-        {
-            "audit.contrasts": ("contrasts", contrasts),
-            "audit.votes": ("votes", votes),
-            "audit.verdicts": ("verdicts", verdicts),
-            "audit.quality": ("quality", quality),
-            "audit.triples": ("triples", triples),
-        },
-    )
-    with loaded_for_model(target, found, terms, "cda.audit") as loaded:
-        return Run(run_stages(loaded).path).audit
+    data = {"contrasts": contrasts, "votes": votes, "verdicts": verdicts, "quality": quality, "triples": triples}
+    nested = terms.nested({f"audit.{name}": (name, rows) for name, rows in data.items()})
+    if (names := bias_names(biases)) is not None:
+        nested["biases"] = names
+    with loaded_for_model(target, nested, terms) as loaded:
+        return _carry_out(loaded, figures=figures, dry_run=dry_run)
 
 
 def train(
@@ -102,10 +127,15 @@ def train(
     contrasts: Data | None = None,
     votes: Data | None = None,
     quality: Data | None = None,
+    until: str = "report",
+    only: bool = False,
+    figures: str | None = None,
+    dry_run: bool = False,
     out: str | Path | None = None,
     budget_usd: float | None = None,
-    confirm: bool = False,
+    confirm: Confirm = False,
     progress: bool = True,
+    overrides: Sequence[str] | None = None,
     **settings: object,
 ) -> Run:
     """The whole job, as `cda train` does: label, synthesize, finetune, choose the dose, audit before and after, report.
@@ -120,10 +150,15 @@ def train(
         contrasts: Contrasts to audit on: prompt, base, perturbed.
         votes: People's votes on them: rows of id and vote.
         quality: Preference pairs for accuracy; `"none"` for no such check.
+        until: Last stage: label, synthesize, train, dose, audit or report.
+        only: Run this stage alone; earlier ones must have finished.
+        figures: Also write the report's figures as files of this format: svg or pdf.
+        dry_run: Check everything, log the settings and the plan, do nothing.
         out: Folder of the run; None for runs/<recipe>.
-        budget_usd: Dollars that may be spent on LLMs; where the estimate is above, nothing is spent.
-        confirm: Agree to what asking an LLM will cost.
+        budget_usd: Dollars that may be spent on LLMs; if the estimate is above, nothing is spent.
+        confirm: Agree to what asking an LLM will cost; `"ask"`: be asked on the terminal.
         progress: Whether progress bars are shown.
+        overrides: Settings as words `section.key=value`; keyword settings go before them.
         settings: By the recipe's names: `seed=1`, `lora={"r": 8}`, `train={"max_steps": 20}`, `**{"lora.r": 8}`.
 
     Returns:
@@ -141,8 +176,8 @@ def train(
         >>> run = cda.train("jargon", model="my-org/my-reward-model", pairs="my-org/my-preferences")  # doctest: +SKIP
         >>> run.audit.skew["jargon"].change  # doctest: +SKIP
     """
-    terms = Terms(out, budget_usd, confirm, progress)
-    found = terms.settings(settings)
+    if figures is not None:
+        checked_form(figures)
     if not isinstance(model, str | Path | dict | None):
         raise RecipeError(
             [
@@ -150,22 +185,35 @@ def train(
                 "(model.save_pretrained and tokenizer.save_pretrained write one)"
             ]
         )
-    if model is not None:
-        put(found, ("model",), model if isinstance(model, dict) else {"name_or_path": str(model)})
-    if (named := bias_names(biases)) is not None:
-        found["biases"] = named
-    put_data(
-        found,
-        terms,
+    if until not in STAGES:
+        raise RecipeError([f"cda.train: until: {', '.join(STAGES)}; found '{until}'"])
+    terms = Terms("cda.train", settings, overrides, out, budget_usd, confirm, progress)
+    nested = terms.nested(
         {
             "data.pairs": ("pairs", pairs),
             "audit.contrasts": ("contrasts", contrasts),
             "audit.votes": ("votes", votes),
             "audit.quality": ("quality", quality),
-        },
+        }
     )
-    with terms.kept():
-        return Run(run_stages(terms.agreed(load_recipe(str(recipe), settings=found))).path)
+    if model is not None:
+        put(nested, "model", model if isinstance(model, dict) else {"name_or_path": str(model)})
+    if (names := bias_names(biases)) is not None:
+        nested["biases"] = names
+    with terms.quiet():
+        loaded = terms.agreed(load_recipe(str(recipe), overrides or (), nested))
+        return _carry_out(loaded, until, only, figures, dry_run)
+
+
+def _carry_out(
+    loaded: LoadedRecipe, until: str = "report", only: bool = False, figures: str | None = None, dry_run: bool = False
+) -> Run:
+    if not dry_run:
+        return Run(run_stages(loaded, until, only, figures).path)
+    if is_main():
+        planning.check(loaded)
+        say(f"{planning.describe(loaded)}\n\n{planning.plan(loaded)}")
+    return Run(loaded.recipe.run_path)
 
 
 def discover(
@@ -180,10 +228,13 @@ def discover(
     responses: Data | None = None,
     prompts: Data | None = None,
     review: bool = False,
+    figures: str | None = None,
+    dry_run: bool = False,
     out: str | Path | None = None,
     budget_usd: float | None = None,
-    confirm: bool = False,
+    confirm: Confirm = False,
     progress: bool = True,
+    overrides: Sequence[str] | None = None,
     **settings: object,
 ) -> Discovery:
     """Find attributes that a model rewards and a judge does not, and confirm them on unseen prompts, as `cda discover` does.
@@ -199,10 +250,13 @@ def discover(
         responses: Rows of prompts with sampled responses; None: sampled by the LLM.
         prompts: Rows of prompts to answer; None: written on twenty topics.
         review: Stop before the last test, for a person to drop candidates.
-        out: Folder for what is made; None for runs/discover-<model>-<what is asked>.
+        figures: Also write the report's figures as files of this format: svg or pdf.
+        dry_run: Check everything and say in `summary` what would be done and what it would cost; do nothing.
+        out: Output folder; None for runs/discover-<model>-<inputs>.
         budget_usd: Dollars that may be spent on LLMs.
-        confirm: Agree to what asking an LLM will cost.
+        confirm: Agree to what asking an LLM will cost; `"ask"`: be asked on the terminal.
         progress: Whether progress bars are shown.
+        overrides: Settings as words `section.key=value`.
         settings: By the recipe's names, such as `discover={"generations": 3}`.
 
     Returns:
@@ -213,29 +267,31 @@ def discover(
 
     Example:
         >>> import cda
-        >>> found = cda.discover("my-org/my-reward-model", judge="judge:gpt-4o", budget_usd=20)  # doctest: +SKIP
-        >>> run = cda.train(found.biases[0], model="my-org/my-reward-model")  # doctest: +SKIP
+        >>> discovery = cda.discover("my-org/my-reward-model", judge="judge:gpt-4o", budget_usd=20)  # doctest: +SKIP
+        >>> run = cda.train(discovery.biases[0], model="my-org/my-reward-model")  # doctest: +SKIP
     """
-    terms = Terms(out, budget_usd, confirm, progress)
-    given = terms.settings(settings)
-    put_data(given, terms, {"discover.responses": ("responses", responses), "discover.prompts": ("prompts", prompts)})
+    terms = Terms("cda.discover", settings, overrides, out, budget_usd, confirm, progress)
+    if problems := refuse_recipe(model):
+        raise RecipeError(problems)
+    data = {"responses": responses, "prompts": prompts}
+    files = {name: as_reference(rows, name, terms.inputs) for name, rows in data.items() if rows is not None}
+    nested = terms.nested({f"discover.{name}": (name, file) for name, file in files.items()})
     with ExitStack() as stack:
-        scorer = None
+        judge_name, scorer = None, None
         if judge is not None:
-            name, scorer = stack.enter_context(opened_model(judge, MEMORY_TOKENS))
-            put(given, ("discover", "judge"), name)
-        words = [*map(str, attributes), *(f"{name}={value}" for name, value in sorted(given.items()))]
-        target = str(model) if isinstance(model, str | PathLike) else "memory"
-        named = partial(
-            named_apart, "discover", target, {"with": adapter, "at": dose, "formats": formats or None}, words
-        )
-        loaded = stack.enter_context(loaded_for_model(model, given, terms, "cda.discover", named))
-        if scorer is not None:
-            if name == loaded.recipe.model.name_or_path:
-                raise RecipeError([f"model and judge: two objects of the name {name}; rename one of the functions"])
-            loaded.opened.once(("scorer", name), lambda: scorer)
+            judge_name, scorer = stack.enter_context(opened_model(judge, MEMORY_TOKENS))
+            put(nested, "discover.judge", judge_name)
+        inputs: dict[str, object] = {"with": adapter, "at": dose, "of": "-".join(map(str, attributes)) or None}
+        inputs |= {"formats": formats or None, "judge": judge_name, **files}
+        loaded = stack.enter_context(loaded_for_model(model, nested, terms, ("discover", inputs, ())))
+        if scorer is not None and judge_name is not None:
+            if judge_name == loaded.recipe.model.name_or_path:
+                raise RecipeError(
+                    [f"model and judge: two objects of the name {judge_name}; rename one of the functions"]
+                )
+            loaded.opened.once(("scorer", judge_name), lambda: scorer)
         options = DiscoverOptions(
-            None if adapter is None else str(adapter), dose, tuple(map(str, attributes)), formats, review
+            path_text(adapter), dose, tuple(map(str, attributes)), formats, review, dry_run, figures
         )
         found = run_discover(loaded, options)
         return Discovery(loaded.recipe.run_path, found.summary, found.result)

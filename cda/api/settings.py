@@ -1,64 +1,91 @@
-"""Keyword arguments of the Python API as the settings of a recipe, and what every call agrees to."""
+"""Keyword arguments of the Python API, and words of the command line, as the settings of a recipe."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
+from typing import Literal
 
 from cda.api.data import Data, Model, as_reference, opened_model
 from cda.errors import RecipeError
 from cda.files.paths import user_path
 from cda.launch import use_all_cores
 from cda.quiet import progress_bars, quiet_libraries
-from cda.recipe.load import LoadedRecipe, load_model_audit
+from cda.recipe.load import LoadedRecipe, is_recipe, load_model_audit
 from cda.recipe.schema import ModelSection
 from cda.resources.artifacts import told_apart
 
 Biases = str | Path | Sequence[str | Path]
+Confirm = bool | Literal["ask"]
+"""Agreement to what asking an LLM costs; `"ask"` asks for it on the terminal, as the commands do."""
 RUNS = Path("runs")
 MEMORY_TOKENS = 2048
-"""Longest text of a model in memory, where model.max_length_tokens says nothing else."""
+"""Default of `model.max_length_tokens` for a model in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What every call is told beside its settings.
+    """Arguments that every function of the API shares.
 
     Attributes:
-        out: Folder for what is made; None for the one that the command takes.
+        function: Named in messages, such as `cda.audit`.
+        settings: Keyword settings, by the recipe's names.
+        overrides: The same as words `section.key=value`; messages then name the command line.
+        out: Folder for the outputs; None for the default one.
         budget_usd: Dollars that may be spent on LLMs.
-        confirm: Whether spending was agreed to, whatever it comes to.
+        confirm: Agreement to spending.
         progress: Whether progress bars are shown.
     """
 
+    function: str
+    settings: Mapping[str, object]
+    overrides: Sequence[str] | None = None
     out: str | Path | None = None
     budget_usd: float | None = None
-    confirm: bool = False
+    confirm: Confirm = False
     progress: bool = True
 
     @property
+    def where(self) -> str:
+        return self.function if self.overrides is None else "command line"
+
+    @property
+    def words(self) -> list[str]:
+        """All settings as words; they tell the default folders of different calls apart."""
+        return [*(self.overrides or ()), *(f"{name}={value}" for name, value in sorted(self.settings.items()))]
+
+    @property
     def inputs(self) -> Path:
-        """Folder for rows that were given in memory: beside the run."""
+        """Folder for rows that were given in memory: next to the run."""
         return (user_path(self.out).parent if self.out is not None else RUNS) / "inputs"
 
-    def settings(self, given: Mapping[str, object]) -> dict[str, object]:
-        """Keyword settings as a nested mapping, with the folder and the budget."""
-        found = nested(given)
+    def nested(self, data: Mapping[str, tuple[str, Data | None]] | None = None) -> dict[str, object]:
+        """Keyword settings as a nested mapping, with folder, budget and data.
+
+        Args:
+            data: Setting such as `audit.votes` to the argument's name and the rows, which are written to a file. None is
+                left out; `"none"` sets nothing at all, as on the command line.
+        """
+        settings = nested(self.settings)
         if self.out is not None:
-            put(found, ("run", "folder"), str(self.out))
+            put(settings, "run.folder", str(self.out))
         if self.budget_usd is not None:
-            put(found, ("llm", "budget_usd"), self.budget_usd)
-        return found
+            put(settings, "llm.budget_usd", self.budget_usd)
+        for path, (name, rows) in (data or {}).items():
+            if rows is not None:
+                none = isinstance(rows, str) and rows == "none"
+                put(settings, path, None if none else as_reference(rows, name, self.inputs))
+        return settings
 
     def agreed(self, loaded: LoadedRecipe) -> LoadedRecipe:
-        """The recipe, which asks nobody."""
-        return replace(loaded, confirmed=self.confirm, asks=False)
+        return replace(loaded, confirmed=self.confirm is True, asks=self.confirm == "ask")
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
-        """Around everything that a call does."""
+    def quiet(self) -> Iterator[None]:
+        """Use all cores, silence libraries, and show progress bars if they are wanted."""
         use_all_cores()
         quiet_libraries()
         with progress_bars(self.progress):
@@ -71,83 +98,81 @@ def nested(given: Mapping[str, object]) -> dict[str, object]:
     >>> nested({"model.precision": "fp32", "model": {"revision": "main"}, "seed": 1})
     {'model': {'precision': 'fp32', 'revision': 'main'}, 'seed': 1}
     """
-    found: dict[str, object] = {}
+    settings: dict[str, object] = {}
     for key, value in given.items():
-        put(found, tuple(key.split(".")), value)
-    return found
+        put(settings, key, value)
+    return settings
 
 
-def put(into: dict[str, object], path: tuple[str, ...], value: object) -> None:
-    """Set a value at a path of sections, beside what is there."""
-    for key in path[:-1]:
+def put(into: dict[str, object], path: str, value: object) -> None:
+    """Set a value at a dotted path, keeping the other settings of its section."""
+    *sections, last = path.split(".")
+    for key in sections:
         inner = into.get(key)
         into[key] = inner = dict(inner) if isinstance(inner, Mapping) else {}
         into = inner
-    known = into.get(path[-1])
-    into[path[-1]] = {**known, **value} if isinstance(known, Mapping) and isinstance(value, Mapping) else value
-
-
-def put_data(settings: dict[str, object], terms: Terms, places: Mapping[str, tuple[str, Data | None]]) -> None:
-    """Put data into settings, rows as files.
-
-    Args:
-        settings: Changed in place.
-        terms: Say where files go.
-        places: Setting such as `audit.votes` to the argument's name and what was given; None is left out, and `"none"` is
-            for none at all, as on the command line.
-    """
-    for path, (name, data) in places.items():
-        if data is not None:
-            said = None if isinstance(data, str) and data == "none" else as_reference(data, name, terms.inputs)
-            put(settings, tuple(path.split(".")), said)
+    known = into.get(last)
+    into[last] = {**known, **value} if isinstance(known, Mapping) and isinstance(value, Mapping) else value
 
 
 def bias_names(biases: Biases | None) -> list[str] | None:
-    """Names and files of biases, one or several."""
+    """Names and files of biases, one or several; None if none are named."""
     if biases is None:
         return None
-    return [str(biases)] if isinstance(biases, str | Path) else [str(one) for one in biases]
+    return [str(biases)] if isinstance(biases, str | Path) else [str(bias) for bias in biases] or None
+
+
+def path_text(path: str | Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+def refuse_recipe(model: object) -> list[str]:
+    """The mistake of giving a recipe where a model is measured as it is."""
+    if isinstance(model, str) and is_recipe(model):
+        return [f"{model}: a recipe; give a model (hub id, folder, `embedded`, judge:NAME, …)"]
+    return []
 
 
 @contextmanager
 def loaded_for_model(
-    model: Model, settings: Mapping[str, object], terms: Terms, where: str, called: Callable[[str], str] = str
+    model: Model,
+    settings: Mapping[str, object],
+    terms: Terms,
+    outputs: tuple[str, Mapping[str, object], Sequence[object]] | None = None,
 ) -> Iterator[LoadedRecipe]:
-    """Settings for a model that is measured as it is, with what stands behind it where it is in memory.
+    """Settings for a model that is measured as it is; a model in memory is opened for the run.
 
     Args:
         model: Name or object.
         settings: Nested.
         terms: Of the call.
-        where: Names the function in messages.
-        called: Makes the name of the run's folder from that of the recipe, where another is wanted.
+        outputs: Default output folder: its first word, the inputs that are part of its name, and other settings that tell it
+            from the folders of other calls (see `told_apart`); None for the run's own default.
 
     Raises:
         RecipeError: Carries every wrong setting.
         ModelError: The model is nothing that scores.
     """
     section = settings.get("model")
-    given = section.get("max_length_tokens") if isinstance(section, Mapping) else None
-    longest = given if isinstance(given, int) else MEMORY_TOKENS
-    with terms.kept(), opened_model(model, longest) as (name, scorer):
-        loaded = terms.agreed(load_model_audit(name, settings, where=where))
+    section = section if isinstance(section, Mapping) else {}
+    longest = section.get("max_length_tokens")
+    with terms.quiet(), opened_model(model, longest if isinstance(longest, int) else MEMORY_TOKENS) as (name, scorer):
+        loaded = terms.agreed(load_model_audit(name, settings, terms.overrides or (), terms.where))
         if scorer is not None:
-            _refuse_loading(section if isinstance(section, Mapping) else {}, where)
+            _refuse_loading(section, terms.where)
             loaded.opened.once(("scorer", name), lambda: scorer)
-        if loaded.recipe.run.folder is None:
-            folder = str(RUNS / called(loaded.recipe.name))
+        if outputs is not None and loaded.recipe.run.folder is None:
+            word, inputs, others = outputs
+            target = str(model) if isinstance(model, str | PathLike) else "memory"
+            apart = told_apart(target, inputs, [str(value) for value in others if value])
+            folder = str(RUNS / f"{word}-{loaded.recipe.name.removeprefix('audit-')}{apart}")
             run = loaded.recipe.run.model_copy(update={"folder": folder})
             loaded = replace(loaded, recipe=loaded.recipe.model_copy(update={"run": run}))
         yield loaded
 
 
-def named_apart(what: str, target: str, beside: Mapping[str, object], words: Sequence[str], name: str) -> str:
-    """Name of the folder of a call: of its first word, the model, and what else was asked for (see `told_apart`)."""
-    return f"{what}-{name.removeprefix('audit-')}{told_apart(target, beside, words)}"
-
-
 def _refuse_loading(section: Mapping[str, object], where: str) -> None:
-    """Settings that say how a model is loaded mean nothing of one that is there already."""
+    """Refuse settings of loading for a model that is loaded already."""
     problems = [
         f"{where}: model.{name}: says nothing of a model or function in memory, which is asked as it is"
         for name in section

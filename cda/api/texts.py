@@ -75,8 +75,8 @@ def label(
         True
     """
     rows = rows_of(data, "data")
-    terms = Terms(budget_usd=budget_usd, confirm=confirm, progress=progress)
-    with loaded_for_model("embedded", _given(bias, llm, terms, settings), terms, "cda.label") as loaded:
+    terms = _terms("cda.label", llm, budget_usd, confirm, progress, settings)
+    with loaded_for_model("embedded", {**terms.nested(), "biases": [str(bias)]}, terms) as loaded:
         asks = loaded.recipe.labels_by_llm and loaded.biases[0].label_by == "ask"
         if "response" in _columns(rows, ("response",), ("chosen", "rejected")):
             return _response_labels(*_responses(rows), loaded, asks)
@@ -126,8 +126,8 @@ def rewrite(
     if direction not in ("add", "remove"):
         raise DataError(f"direction: 'add' or 'remove'; found {direction!r}")
     rows = rows_of(data, "data")
-    terms = Terms(budget_usd=budget_usd, confirm=confirm, progress=progress)
-    with loaded_for_model("embedded", _given(bias, llm, terms, settings), terms, "cda.rewrite") as loaded:
+    terms = _terms("cda.rewrite", llm, budget_usd, confirm, progress, settings)
+    with loaded_for_model("embedded", {**terms.nested(), "biases": [str(bias)]}, terms) as loaded:
         prompts, responses, references = _responses(rows)
         requests = [
             RewriteRequest(prompt, response, direction, reference)
@@ -141,13 +141,19 @@ def rewrite(
         )
 
 
-def _given(
-    bias: str | Path, llm: str | Mapping[str, object] | None, terms: Terms, settings: Mapping[str, object]
-) -> dict[str, object]:
-    found = terms.settings(
-        {**settings, **({} if llm is None else {"llm": {"model": llm} if isinstance(llm, str) else llm})}
-    )
-    return {**found, "biases": [str(bias)]}
+def _terms(
+    function: str,
+    llm: str | Mapping[str, object] | None,
+    budget_usd: float | None,
+    confirm: bool,
+    progress: bool,
+    settings: Mapping[str, object],
+) -> Terms:
+    section = {"model": llm} if isinstance(llm, str) else llm
+    return Terms(
+        function, settings if section is None else {**settings, "llm": section},
+        budget_usd=budget_usd, confirm=confirm, progress=progress,
+    )  # fmt: skip
 
 
 def _responses(rows: Sequence[dict[str, object]]) -> tuple[list[Prompt], list[str], list[str | None]]:

@@ -22,14 +22,13 @@ from cda.benchmarks.quality_report import (
     rewardbench_files,
 )
 from cda.data.quality_sets import QualityItem, QualitySet
-from cda.errors import DataError, RecipeError
+from cda.errors import DataError
 from cda.files.jsonl import write_json, write_jsonl, write_text
 from cda.files.paths import own_folder, refuse_link, user_path
 from cda.finetuning.applied import asked_subjects, check_subject
 from cda.launch import is_main, say
 from cda.provenance import versions
-from cda.recipe.load import LoadedRecipe, is_recipe, load_model_audit
-from cda.recipe.schema import Recipe
+from cda.recipe.load import LoadedRecipe
 from cda.recipe.scoring import ScoreSection, bare_name, kind_of, policy_and_reference
 from cda.records import count_reasons, prompt_id
 from cda.resources.artifacts import (
@@ -38,7 +37,6 @@ from cda.resources.artifacts import (
     prompt_row,
     shown_path,
     shown_target,
-    told_apart,
     write_figures,
 )
 from cda.resources.named_scorer import Subject, scorer_settings
@@ -67,39 +65,13 @@ class QualityOptions:
         adapter: Folder of an adapter, or of a finished run.
         against: A second model.
         dose: How much of the adapter; None for all of it.
-        out: Folder for the results; None for runs/quality-<model>, followed by what was asked for.
-        confirmed: The user agreed beforehand to the cost of an LLM.
         figures: Also write every figure as a file of this format (svg, pdf) into figures/.
     """
 
     adapter: str | None = None
     against: str | None = None
     dose: float | None = None
-    out: str | None = None
-    confirmed: bool = False
     figures: str | None = None
-
-
-def quality_of_words(model: str, words: Sequence[str], options: QualityOptions) -> tuple[QualityResult, str]:
-    """`measure_quality` of the words of a command line: files, and settings of the form section.key=value.
-
-    Raises:
-        RecipeError: Options that do not go together, or a wrong setting.
-    """
-    settings = [word for word in words if "=" in word and not Path(word).exists()]
-    files = list(dict.fromkeys(word for word in words if word not in settings))
-    problems = []
-    if is_recipe(model):
-        problems.append(f"{model}: a recipe; give a model (hub id, folder, `embedded`, judge:NAME, …)")
-    if not files:
-        problems.append("give at least one file of preferences")
-    if problems:
-        raise RecipeError(problems)
-    loaded = load_model_audit(model, {"run": {"folder": options.out}} if options.out else {}, settings)
-    # What is kept of an unfinished call lies beside its results, and nothing of another call does.
-    run = loaded.recipe.run.model_copy(update={"folder": _folder(loaded.recipe, files, options, settings)})
-    recipe = loaded.recipe.model_copy(update={"run": run})
-    return measure_quality(replace(loaded, recipe=recipe, confirmed=options.confirmed), files, options)
 
 
 def measure_quality(loaded: LoadedRecipe, files: Sequence[str], options: QualityOptions) -> tuple[QualityResult, str]:
@@ -131,7 +103,7 @@ def measure_quality(loaded: LoadedRecipe, files: Sequence[str], options: Quality
     subjects = asked_subjects(recipe.model, options.adapter, options.against, options.dose)
     for subject in subjects:
         check_subject(subject, loaded)
-    out = out_folder(_folder(recipe, files, options), RESULT, "cda quality")
+    out = out_folder(str(recipe.run.folder), RESULT, "cda quality")
     comparisons = [comparison for each in sets for item in each.items for comparison in _comparisons(item)]
     for each in sets:
         say(f"{each.name}: {len(each.items)} items, read as {each.format}; {each.exclusions}")
@@ -160,15 +132,6 @@ def measure_quality(loaded: LoadedRecipe, files: Sequence[str], options: Quality
             written = f"\n{write_figures(quality_page_plots(result), out, options.figures)}"
     files_written = f"{out / PAGE}, {TABLES}, {RESULT}, {SCORES}, {REWARDBENCH}/{written}"
     return result, f"{quality_summary(result)}\nWritten: {files_written}"
-
-
-def _folder(recipe: Recipe, files: Sequence[str], options: QualityOptions, settings: Sequence[str] = ()) -> str:
-    """The folder for the results: another one for other files or settings, another adapter, dose or second model."""
-    if given := options.out or recipe.run.folder:
-        return given
-    beside = {"on": sorted(files), "with": options.adapter, "at": options.dose, "against": options.against}
-    name = recipe.name.removeprefix("audit-")
-    return f"runs/quality-{name}{told_apart(recipe.model.name_or_path, beside, settings)}"
 
 
 def _named_sets(sets: Sequence[QualitySet]) -> list[QualitySet]:

@@ -1,14 +1,13 @@
-"""`cda quality`, `cda best-of`, `cda win-rate`: what a model does on files of pairs, samples and outputs."""
+"""`cda quality`, `cda best-of`, `cda win-rate` on files of pairs, samples and outputs; and `cda discover`."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from cda.cli.app import app
-from cda.cli.invoke import asked_model, columns_of
-from cda.cli.options import TARGET, Column, Figures, Overrides, SplitName, Yes
+from cda.cli.app import TARGET, Column, DryRun, Figures, Overrides, SplitName, Yes, app, columns_of, confirmed
 from cda.launch import say
 from cda.user_errors import user_errors
 
@@ -42,15 +41,15 @@ def quality(
 ) -> None:
     """Accuracy on preference benchmarks by section, before and after an adapter, with a flag where a section falls."""
     with user_errors():
-        from cda.launch import use_all_cores
-        from cda.quiet import quiet_libraries
+        from cda.api.benchmarks import quality as measured
 
-        use_all_cores()
-        quiet_libraries()
-        from cda.benchmarks.quality import QualityOptions, quality_of_words
-
-        _, text = quality_of_words(model, files, QualityOptions(adapter, against, dose, out, yes, figures))
-        say(text)
+        words = [word for word in files if "=" in word and not Path(word).exists()]
+        names = list(dict.fromkeys(word for word in files if word not in words))
+        result = measured(
+            model, names, adapter=adapter, against=against, dose=dose, figures=figures,
+            out=out, confirm=confirmed(yes), overrides=words,
+        )  # fmt: skip
+        say(result.summary)
 
 
 @app.command(name="best-of")
@@ -84,27 +83,13 @@ def best_of(
 ) -> None:
     """How prevalent each bias is among the best of n responses as n grows, before and after an adapter."""
     with user_errors():
-        columns = columns_of(column or [])
-        asked = {"on": responses, "with": adapter, "at": dose, "against": against}
-        settings = [*(overrides or []), bias, size, column, split != "train" and split]
-        loaded, folder = asked_model(model, overrides or [], "best-of", out, asked, settings)
-        from cda.benchmarks.best_of_n import BIASES, run_best_of_n
-        from cda.finetuning.applied import asked_subjects
+        from cda.api.benchmarks import best_of as measured
 
-        subjects = asked_subjects(loaded.recipe.model, adapter, against, dose)
-        followed = bias or BIASES
-        _, text = run_best_of_n(
-            responses,
-            subjects,
-            loaded,
-            out=folder,
-            biases=followed,
-            sizes=size,
-            columns=columns,
-            split=split,
-            figures=figures,
-        )
-        say(text)
+        result = measured(
+            model, responses, adapter=adapter, against=against, dose=dose, biases=bias, sizes=size,
+            columns=columns_of(column or []), split=split, figures=figures, out=out, overrides=overrides or [],
+        )  # fmt: skip
+        say(result.summary)
 
 
 @app.command(name="win-rate")
@@ -125,12 +110,73 @@ def win_rate(
     A pair in which an output is empty or missing is left out and counted: it is neither a win nor a loss.
     """
     with user_errors():
-        from dataclasses import replace
+        from cda.api.benchmarks import win_rate as measured
 
-        columns = columns_of(column or [])
-        settings = [*(overrides or []), column, split != "train" and split]
-        loaded, folder = asked_model(model, overrides or [], "win-rate", out, {"of": first, "over": second}, settings)
-        from cda.benchmarks.win_rate import run_win_rate
+        result = measured(
+            model, first, second, columns=columns_of(column or []), split=split,
+            out=out, confirm=confirmed(yes), overrides=overrides or [],
+        )  # fmt: skip
+        say(result.summary)
 
-        _, text = run_win_rate(first, second, replace(loaded, confirmed=yes), folder, columns, split)
-        say(text)
+
+@app.command()
+def discover(
+    model: Annotated[str, typer.Argument(help=TARGET)],
+    overrides: Overrides = None,
+    judge: Annotated[
+        str | None,
+        typer.Option(
+            "--judge",
+            help="What the model is held against: judge:NAME, or any other model. Default: judge:<llm.model>.",
+        ),
+    ] = None,
+    adapter: Annotated[
+        str | None,
+        typer.Option("--adapter", help="Search the model with an adapter; held against the model without it."),
+    ] = None,
+    dose: Annotated[
+        float | None,
+        typer.Option(
+            "--dose", help="How much of the adapter, 1 as trained; left out: the dose chosen in a run, 1 of an adapter."
+        ),
+    ] = None,
+    attribute: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--attribute", help="No search: measure this, in words or a bias file; may be given several times."
+        ),
+    ] = None,
+    formats: Annotated[
+        bool,
+        typer.Option(
+            "--formats", help="No search: measure bold, lists, headers, emoji, exclamations, links, yes-words."
+        ),
+    ] = False,
+    responses: Annotated[
+        str | None,
+        typer.Option("--responses", help="File of prompts with sampled responses. Default: sampled by the LLM."),
+    ] = None,
+    prompts: Annotated[
+        str | None, typer.Option("--prompts", help="File of prompts to answer. Default: written on twenty topics.")
+    ] = None,
+    review: Annotated[
+        bool, typer.Option("--review", help="Stop before the last test, for a person to drop candidates.")
+    ] = False,
+    out: Annotated[
+        str | None,
+        typer.Option("--out", help="Folder for the results. Default: runs/discover-<model>-<what is asked>."),
+    ] = None,
+    figures: Figures = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Find attributes that the model rewards and a judge does not, confirm them on unseen prompts, write bias files."""
+    with user_errors():
+        from cda.api.runs import discover as search
+
+        result = search(
+            model, judge=judge, adapter=adapter, dose=dose, attributes=attribute or (), formats=formats,
+            responses=responses, prompts=prompts, review=review, figures=figures, dry_run=dry_run,
+            out=out, confirm=confirmed(yes), overrides=overrides or [],
+        )  # fmt: skip
+        say(result.summary)

@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from cda import __version__
-from cda.cli.app import app
-from cda.cli.options import Overrides, Yes
+from cda.cli.app import Overrides, Yes, app
 from cda.user_errors import user_errors
 
 

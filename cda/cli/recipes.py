@@ -1,22 +1,38 @@
-"""The commands of a run: a stage each, and whatever is missing before it."""
+"""The commands of a run: a stage each, with whatever is missing before it; and `cda audit` of a model as it is."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
-from cda.cli.app import app
-from cda.cli.invoke import run_recipe
-from cda.cli.options import DryRun, Figures, Only, Overrides, Recipe, Yes
+from cda.cli.app import TARGET, DryRun, Figures, Only, Overrides, Recipe, Yes, app, confirmed
 from cda.user_errors import user_errors
+
+
+def _train(
+    recipe: str,
+    overrides: list[str] | None,
+    until: str,
+    dry_run: bool = False,
+    only: bool = False,
+    yes: bool = False,
+    figures: str | None = None,
+) -> None:
+    with user_errors():
+        from cda.api.runs import train
+
+        train(
+            recipe, until=until, only=only, figures=figures, dry_run=dry_run,
+            confirm=confirmed(yes), overrides=overrides or [],
+        )  # fmt: skip
 
 
 @app.command()
 def label(recipe: Recipe, overrides: Overrides = None, dry_run: DryRun = False, yes: Yes = False) -> None:
     """Load and clean the pairs, and label each side for the bias."""
-    run_recipe(recipe, overrides or [], "label", dry_run, yes=yes)
+    _train(recipe, overrides, "label", dry_run, yes=yes)
 
 
 @app.command()
@@ -24,7 +40,7 @@ def synthesize(
     recipe: Recipe, overrides: Overrides = None, dry_run: DryRun = False, only: Only = False, yes: Yes = False
 ) -> None:
     """Rewrite rejected responses so that they carry the bias."""
-    run_recipe(recipe, overrides or [], "synthesize", dry_run, only, yes)
+    _train(recipe, overrides, "synthesize", dry_run, only, yes)
 
 
 @app.command()
@@ -32,7 +48,7 @@ def train(
     recipe: Recipe, overrides: Overrides = None, dry_run: DryRun = False, only: Only = False, yes: Yes = False
 ) -> None:
     """The whole job: label, synthesize, finetune, dose, audit and report; with --only, the finetuning alone."""
-    run_recipe(recipe, overrides or [], "train" if only else "report", dry_run, only, yes)
+    _train(recipe, overrides, "train" if only else "report", dry_run, only, yes)
 
 
 @app.command()
@@ -63,15 +79,37 @@ def dose(
     }  # fmt: skip
     given = {name: value for name, value in files.items() if value}
     if recipe is not None and not given:
-        run_recipe(recipe, [*(overrides or []), "dose.on=yes"], "dose" if only else "report", dry_run, only, yes)
+        _train(recipe, [*(overrides or []), "dose.on=yes"], "dose" if only else "report", dry_run, only, yes)
         return
     with user_errors():
-        from cda.dosing.files import dose_of_options
-        from cda.errors import RecipeError
+        from cda.api.benchmarks import dose as dose_of_scores
+        from cda.errors import DataError, RecipeError
+        from cda.files.paths import place_for, user_path
+        from cda.stats.votes import TieRule
 
         if recipe is not None:
             raise RecipeError([f"--{name}: not with a recipe, which scores for itself" for name in given])
-        print(dose_of_options(given, ties, out))
+        rules = get_args(TieRule)
+        problems = [
+            f"--{name}: needs --{other} beside it"
+            for one, two in (("before", "after"), ("quality-before", "quality-after"))
+            for name, other in ((one, two), (two, one))
+            if name in given and other not in given
+        ]
+        if not {"before", "after"} & given.keys():
+            problems.append("give a recipe, or score files with --before and --after")
+        if ties not in rules:
+            problems.append(f"--ties: {', '.join(rules)}; found '{ties}'")
+        if problems:
+            raise DataError("\n".join(problems))
+        place = place_for(user_path(out))
+        result = dose_of_scores(
+            given["before"], given["after"], votes, quality_before=quality_before, quality_after=quality_after,
+            ties=ties,  # type: ignore[arg-type]  # one of the rules
+        )  # fmt: skip
+        place.parent.mkdir(parents=True, exist_ok=True)
+        result.save(place)
+        print(f"{result}\nWritten: {place}")
 
 
 @app.command()
@@ -104,7 +142,7 @@ def report(
             redraw(recipe, overrides or [], figures, dry_run)
         return
     if not compare and out is None:
-        run_recipe(recipe, overrides or [], "report", dry_run, only, yes, figures)
+        _train(recipe, overrides, "report", dry_run, only, yes, figures)
         return
     with user_errors():
         from cda.auditing.comparison import compare_runs
@@ -115,3 +153,70 @@ def report(
         if figures is not None:
             raise RecipeError(["--figures: of one run's report, not with --compare"])
         print(compare_runs([recipe, *(overrides or [])], out))
+
+
+_AUDIT_OPTIONS = {
+    "bias": "biases", "pairs": "audit.contrasts", "votes": "audit.votes", "verdicts": "audit.verdicts",
+    "quality": "audit.quality", "triples": "audit.triples", "out": "run.folder",
+}  # fmt: skip
+"""Options of `cda audit MODEL`, and the recipe setting that each of them is."""
+
+
+@app.command()
+def audit(
+    target: Annotated[
+        str,
+        typer.Argument(help=f"{TARGET} Or a recipe: that is audited before and after its training."),
+    ],
+    overrides: Overrides = None,
+    bias: Annotated[
+        list[str] | None,
+        typer.Option("--bias", help="Name or bias file; may be given several times. Default: all five."),
+    ] = None,
+    pairs: Annotated[
+        str | None, typer.Option("--pairs", help="Contrasts of your own: prompt, base, perturbed.")
+    ] = None,
+    votes: Annotated[
+        str | None, typer.Option("--votes", help="People's votes on them: id and vote, any number an item.")
+    ] = None,
+    verdicts: Annotated[
+        str | None, typer.Option("--verdicts", help="LLM judges' verdicts on them, to stretch few votes (PPI++).")
+    ] = None,
+    quality: Annotated[
+        str | None, typer.Option("--quality", help="Preference pairs for accuracy; `none` for no such check.")
+    ] = None,
+    triples: Annotated[
+        str | None, typer.Option("--triples", help="RATE triples of your own; `none` for no RATE.")
+    ] = None,
+    out: Annotated[str | None, typer.Option("--out", help="Folder of the run. Default: runs/audit-<model>.")] = None,
+    figures: Figures = None,
+    dry_run: DryRun = False,
+    only: Only = False,
+    yes: Yes = False,
+) -> None:
+    """Measure one reward model or judge as it is; with a recipe, the model before and after its training."""
+    options = {
+        "bias": bias, "pairs": pairs, "votes": votes, "verdicts": verdicts, "quality": quality, "triples": triples, "out": out,
+    }  # fmt: skip
+    with user_errors():
+        from cda.api.runs import audit_run
+        from cda.api.settings import Terms
+        from cda.errors import RecipeError
+        from cda.recipe.load import is_recipe
+
+        if not is_recipe(target):
+            terms = Terms("cda.audit", {}, overrides or [], out, confirm=confirmed(yes))
+            audit_run(target, terms, bias, pairs, votes, verdicts, quality, triples, figures, dry_run)
+            return
+        problems = [
+            f"--{name}: not with a recipe, which says it itself; use {_AUDIT_OPTIONS[name]}=..."
+            for name, value in options.items()
+            if value
+        ]
+        if figures is not None and not problems:
+            problems.append(
+                f"--figures: not with a recipe, whose report has them: cda report {target} --figures {figures}"
+            )
+        if problems:
+            raise RecipeError(problems)
+    _train(target, overrides, "audit", dry_run, only, yes)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 
@@ -13,11 +12,9 @@ from cda.data.score_files import KEYS, Opinion, Score, other_texts, own_opinions
 from cda.dosing.choice import DOSES, MAX_QUALITY_LOSS, REPEATS, dose_response, mixed_curve
 from cda.dosing.held_out import cross_validated_dose
 from cda.errors import DataError
-from cda.files.paths import place_for, user_path
 from cda.records import Exclusions, TieRule
 from cda.report.numbers import NOT_ESTIMATED, decimals, distance, inert, percent, points, share
 from cda.report.tables import Table, plain_table
-from cda.results.base import save
 from cda.results.dose import DoseFilesResult, DosePoint, HeldOutChange, HeldOutDose
 from cda.stats.votes import Majority, count_votes, majority
 
@@ -51,39 +48,6 @@ class Paired:
 
     def margins(self) -> tuple[list[float], list[float]]:
         return [one.margin for one in self.before], [one.margin for one in self.after]
-
-
-def dose_of_options(files: Mapping[str, str], ties: str, out: str) -> str:
-    """`dose_from_files` of what stands on the command line.
-
-    Raises:
-        DataError: Files that belong together and are not both there, or an unknown rule for ties.
-    """
-    problems = [
-        f"--{one}: needs --{other} beside it"
-        for one, other in (("before", "after"), ("quality-before", "quality-after"))
-        if (one in files) != (other in files)
-        for one, other in ([(one, other)] if one in files else [(other, one)])
-    ]
-    if "before" not in files and "after" not in files:
-        problems.append("give a recipe, or score files with --before and --after")
-    if ties not in get_args(TieRule):
-        problems.append(f"--ties: {', '.join(get_args(TieRule))}; found '{ties}'")
-    if problems:
-        raise DataError("\n".join(problems))
-    paths = {name: user_path(value) for name, value in files.items()}
-    quality = (paths["quality-before"], paths["quality-after"]) if "quality-before" in paths else None
-    place = place_for(user_path(out))
-    found = dose_from_files(
-        paths["before"],
-        paths["after"],
-        paths.get("votes"),
-        quality,
-        ties=ties,  # type: ignore[arg-type]
-    )
-    place.parent.mkdir(parents=True, exist_ok=True)
-    save(found, place)
-    return f"{dose_files_text(found)}\nWritten: {place}"
 
 
 def dose_from_files(

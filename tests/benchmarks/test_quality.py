@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from cda.benchmarks.quality import QualityOptions, quality_of_words
+import cda
 from cda.cli import app
 from cda.errors import CdaError
 from cda.files.jsonl import read_json, read_jsonl
@@ -291,10 +292,13 @@ def test_what_a_judge_costs_is_agreed_to_beforehand(
     serve: Callable[[Answer], str], files: Path, tmp_path: Path
 ) -> None:
     url = serve(judge(lambda *_: "Verdict: tie"))
-    settings = [str(files / "llmbar.jsonl"), f"llm.base_url={url}", "llm.prices={some: {input: 1, output: 1}}"]
+    asked = partial(
+        cda.quality, "judge:some", str(files / "llmbar.jsonl"), out=tmp_path / "out",
+        llm={"base_url": url, "prices": {"some": {"input": 1, "output": 1}}},
+    )  # fmt: skip
     with pytest.raises(CdaError, match="would spend money"):
-        quality_of_words("judge:some", settings, QualityOptions(out=str(tmp_path / "out")))
-    quality_of_words("judge:some", settings, QualityOptions(out=str(tmp_path / "out"), confirmed=True))
+        asked(confirm="ask")
+    asked(confirm=True)
     assert (
         read_json(tmp_path / "out" / "quality.json")["sets"][0]["overall"]["scores"]["model"]["estimate"]["value"]
         == 0.5
@@ -305,12 +309,12 @@ def test_the_main_process_alone_writes(
     llama: Path, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
-    words = [str(files / "own.jsonl"), *SETTINGS]
+    measured = partial(cda.quality, llama, files / "own.jsonl", out=out, overrides=SETTINGS)
     monkeypatch.setenv("RANK", "1")
-    other, _ = quality_of_words(str(llama), words, QualityOptions(out=str(out)))
+    other = measured()
     assert list(out.iterdir()) == []
     monkeypatch.setenv("RANK", "0")
-    found, _ = quality_of_words(str(llama), words, QualityOptions(out=str(out)))
+    found = measured()
     assert found.sets == other.sets
     assert (out / "quality.json").is_file()
 

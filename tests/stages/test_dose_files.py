@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from cda.cli import app
 from cda.dosing import files as dose_files
 from cda.errors import DataError
 from cda.results.base import save
@@ -59,10 +61,9 @@ def test_the_planted_dose_is_chosen_shown_and_written(tmp_path: Path) -> None:
     assert "base model 50 [" in halves and "plain CDA 50 [" in halves
     assert "Held-out gaps are those of one half at a time, averaged." in text
     assert "cda dose RECIPE" in text
-    named = dict(zip(("before", "after", "votes"), map(str, files(tmp_path)), strict=True))
-    elsewhere = tmp_path / "newer" / "dose.json"
-    said = dose_files.dose_of_options(named, "drop", str(elsewhere))
-    assert said.endswith(f"Written: {elsewhere}") and elsewhere.is_file()
+    named = zip(("--before", "--after", "--votes", "--out"), (*files(tmp_path), tmp_path / "newer" / "dose.json"), strict=True)
+    done = CliRunner().invoke(app, ["dose", *(str(word) for option in named for word in option)])
+    assert done.stdout.strip().endswith("dose.json") and (tmp_path / "newer" / "dose.json").is_file()
     lines = text.splitlines()
     assert next(line for line in lines if line.startswith("dose ")).split() == [
         "dose",
