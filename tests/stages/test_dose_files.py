@@ -61,7 +61,9 @@ def test_the_planted_dose_is_chosen_shown_and_written(tmp_path: Path) -> None:
     assert "base model 50 [" in halves and "plain CDA 50 [" in halves
     assert "Held-out gaps are those of one half at a time, averaged." in text
     assert "cda dose RECIPE" in text
-    named = zip(("--before", "--after", "--votes", "--out"), (*files(tmp_path), tmp_path / "newer" / "dose.json"), strict=True)
+    named = zip(
+        ("--before", "--after", "--votes", "--out"), (*files(tmp_path), tmp_path / "newer" / "dose.json"), strict=True
+    )
     done = CliRunner().invoke(app, ["dose", *(str(word) for option in named for word in option)])
     assert done.stdout.strip().endswith("dose.json") and (tmp_path / "newer" / "dose.json").is_file()
     lines = text.splitlines()
