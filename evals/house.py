@@ -130,7 +130,9 @@ def main() -> int:
         "lines": 38_000, "files": 200, "longest file": 400, "lines with Any per 1,000": 5, "loops over `one`, %": 5,
         "public names with several definitions": 0, "test lines": 30_000,
     }  # fmt: skip
-    checks = [Check(f"{name}: at most {limit:,}", f"{own[name]:,}", own[name] <= limit) for name, limit in limits.items()]
+    checks = [
+        Check(f"{name}: at most {limit:,}", f"{own[name]:,}", own[name] <= limit) for name, limit in limits.items()
+    ]
     return finish("house", str(__doc__).splitlines()[0].removeprefix("Claim: "), checks, compared)
 
 

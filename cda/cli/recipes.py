@@ -85,7 +85,7 @@ def dose(
         from cda.api.benchmarks import dose as dose_of_scores
         from cda.errors import DataError, RecipeError
         from cda.files.paths import place_for, user_path
-        from cda.stats.votes import TieRule
+        from cda.records import TieRule
 
         if recipe is not None:
             raise RecipeError([f"--{name}: not with a recipe, which scores for itself" for name in given])
