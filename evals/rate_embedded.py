@@ -30,7 +30,7 @@ from typing import Any, get_args
 import numpy as np
 from outcome import Check, finish
 
-from cda.auditing.report_rate_cells import effects_in
+from cda.auditing.report_cells import effects_in
 from cda.embedded.texts import BIASES, audit_contrasts, authored_triples
 from cda.features import measure, n_list_lines, n_words
 from cda.records import Triple, prompt_id

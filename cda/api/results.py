@@ -103,7 +103,7 @@ class Audit(AuditResult, Shown):
         return render_html(self)
 
     def _markdown(self) -> str:
-        from cda.auditing.report_markdown import render_markdown
+        from cda.auditing.report_text import render_markdown
 
         return render_markdown(self)
 
@@ -113,7 +113,7 @@ class Audit(AuditResult, Shown):
         return notebook_html(self)
 
     def __str__(self) -> str:
-        from cda.auditing.report_summary import summary_table
+        from cda.auditing.report_text import summary_table
 
         return summary_table(self)
 

@@ -1,4 +1,4 @@
-"""What the words about a training rest on, read off its audit: changes, their tests, and quality."""
+"""An audit as its report reads it: the trained biases and the others, and the evidence behind the verdicts."""
 
 from __future__ import annotations
 
@@ -10,22 +10,40 @@ from cda.results.dose import HeldOutBias
 from cda.stats.verdict import Evidence, Loss, Moved, PeopleEvidence, quality_loss
 
 
+def compares(audit: AuditResult) -> bool:
+    """Whether the audit compares before and after a training; else it is of one model or judge as it is."""
+    return len(audit.scorings) > 1
+
+
+def targets(audit: AuditResult) -> list[str]:
+    """The biases that were trained on."""
+    return [name for name, skew in audit.skew.items() if skew.target]
+
+
+def others(audit: AuditResult) -> list[str]:
+    """The other biases that were measured."""
+    return [name for name, skew in audit.skew.items() if not skew.target]
+
+
+def voted_names(audit: AuditResult) -> list[str]:
+    """Biases with votes, targets first."""
+    return [name for name in audit.skew if name in audit.votes]
+
+
 def applied(audit: AuditResult) -> float:
     """The dose that `after` is of."""
-    dose = audit.dose_applied
-    return 1.0 if dose is None else float(dose)
+    return 1.0 if audit.dose_applied is None else float(audit.dose_applied)
 
 
 def held_out(name: str, audit: AuditResult) -> HeldOutBias | None:
-    """What choosing the dose does to a bias on contrasts without a say in it; None where it had no say, or none was chosen."""
+    """A bias on contrasts without a say in the dose; None if it had no say, or none was chosen."""
     return None if audit.dose is None else audit.dose.methods["dose"].held_out.get(name)
 
 
 def quality_change(audit: AuditResult) -> tuple[Estimate, bool]:
     """The change of quality accuracy that decides, and whether it is held out: a dose is chosen by quality, too."""
     held = [] if audit.dose is None else list(audit.dose.methods["dose"].held_out.values())
-    change = held[0].against_base.quality if held else None
-    if change is not None:
+    if held and (change := held[0].against_base.quality) is not None:
         return change, True
     if audit.quality is None:
         raise ValueError("quality was not measured")
@@ -33,7 +51,7 @@ def quality_change(audit: AuditResult) -> tuple[Estimate, bool]:
 
 
 def loss_of_quality(audit: AuditResult) -> Loss | None:
-    """Of the change that decides; None where quality was not measured, or not twice."""
+    """Whether a loss is excluded; None where quality was not measured, or not twice."""
     if audit.quality is None or isinstance(audit.quality.change, Missing):
         return None
     change, _ = quality_change(audit)
@@ -41,44 +59,27 @@ def loss_of_quality(audit: AuditResult) -> Loss | None:
 
 
 def evidence_of(name: str, audit: AuditResult) -> Evidence:
-    """Changes of a bias; held out where the same contrasts chose the dose."""
-    skew, votes = audit.skew[name], audit.votes.get(name)
-    mean = margin_beyond_noise(name, audit)
-    held = held_out(name, audit)
+    """Changes of a bias; held out if the same contrasts chose the dose."""
+    skew, votes, held = audit.skew[name], audit.votes.get(name), held_out(name, audit)
+    beyond = audit.beyond_noise.get(name)
+    mean = beyond if isinstance(beyond, Estimate) else None
     if held is not None and audit.dose is not None and audit.dose.aim == "tie":
-        return Evidence(_held_out_moved("skew", held, skew.of_training().test.holm), None, True, mean)
+        return Evidence(_moved("skew", skew, held), None, True, mean)
     people = None
-    if votes is not None and held is not None:
+    if votes is not None:
+        gap = votes.gap.change if held is None else held.against_base.gap
         people = PeopleEvidence(
-            _held_out_moved("miscalibration", held, votes.miscalibration.of_training().test.holm),
-            _held_out_moved("skew", held, votes.skew_on_voted.of_training().test.holm),
-            held.people.human_skew.value,
-            held.against_base.gap.low > 0,
+            _moved("miscalibration", votes.miscalibration, held),
+            _moved("skew", votes.skew_on_voted, held),
+            (votes if held is None else held.people).human_skew.value,
+            isinstance(gap, Estimate) and gap.low > 0,
         )
-    elif votes is not None:
-        people = PeopleEvidence(
-            _moved(votes.miscalibration),
-            _moved(votes.skew_on_voted),
-            votes.human_skew.value,
-            isinstance(votes.gap.change, Estimate) and votes.gap.change.low > 0,
-        )
-    return Evidence(_moved(skew), people, people is None and audit.aim == "tie" and skew.target, mean)
+    return Evidence(_moved("skew", skew), people, people is None and audit.aim == "tie" and skew.target, mean)
 
 
-def margin_beyond_noise(name: str, audit: AuditResult) -> Estimate | None:
-    """Change of a bias's mean margin that neither noise nor stretched rewards explain; None where it is not known."""
-    found = audit.beyond_noise.get(name)
-    return found if isinstance(found, Estimate) else None
-
-
-def _held_out_moved(what: Literal["skew", "miscalibration"], held: HeldOutBias, p_holm: float) -> Moved:
-    """The held-out change, with the test of the contrasts that chose the dose: no test of held-out rows is made."""
-    before, after, change = (getattr(one, what) for one in (held.base, held.people, held.against_base))
-    return Moved(
-        before.value, after.value, change.low, change.high, p_holm, after.low, after.high,
-    )  # fmt: skip
-
-
-def _moved(measured: Measure) -> Moved:
-    before, after, change, test = measured.of_training()
+def _moved(what: Literal["skew", "miscalibration"], measure: Measure, held: HeldOutBias | None = None) -> Moved:
+    """A change with its test; of a held-out one, the test of the contrasts that chose the dose, as no other is made."""
+    before, after, change, test = measure.of_training()
+    if held is not None:
+        before, after, change = (getattr(part, what) for part in (held.base, held.people, held.against_base))
     return Moved(before.value, after.value, change.low, change.high, test.holm, after.low, after.high)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from html import escape
 
-from cda.auditing.report_tables import compares
-from cda.auditing.report_verdict import others, targets
+from cda.auditing.report_evidence import compares, others, targets
 from cda.report.numbers import clipped, percent, share, visible
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate

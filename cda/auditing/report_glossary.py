@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from cda.auditing.report_cells import TRIPLE_SKEW
 from cda.auditing.report_methods import methods_of
-from cda.auditing.report_tables import TRIPLE_SKEW
 from cda.report.page import Entry
 from cda.results.audit import AuditResult
 from cda.results.base import Missing

@@ -10,18 +10,27 @@ from tempfile import TemporaryDirectory
 from markupsafe import Markup
 
 from cda.auditing.report_dose import dose_line
-from cda.auditing.report_examples import order_choices, order_keys, people_choices, people_keys, people_sentence
+from cda.auditing.report_evidence import compares, targets
 from cda.auditing.report_figure import skew_chart
+from cda.auditing.report_outcome import seed_sentences
 from cda.auditing.report_plots_shares import skew_plot
-from cda.auditing.report_scoring import caveats, example_order, how_scored, margins_sentence
+from cda.auditing.report_scoring import (
+    caveats,
+    example_order,
+    how_scored,
+    margins_sentence,
+    order_choices,
+    order_keys,
+    people_choices,
+    people_keys,
+    people_sentence,
+)
 from cda.auditing.report_sections import sections
-from cda.auditing.report_seeds import seed_sentences
-from cda.auditing.report_tables import compares, main_table
+from cda.auditing.report_tables import main_table
 from cda.auditing.report_verdict import (
     others_sentence,
     quality_kind,
     quality_sentence,
-    targets,
     ties_sentence,
     verdict_kind,
     verdicts,

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cda.auditing.report_rate_cells import effects_in
-from cda.auditing.report_tables import compares
+from cda.auditing.report_cells import effects_in
+from cda.auditing.report_evidence import compares
 from cda.report.tables import Table
 from cda.results.audit import AuditResult, PaperPeople, PaperShare
 from cda.results.base import BeforeAfter, Measure, Missing, PerScoring, Result, Test

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cda.auditing.report_tables import compares
+from cda.auditing.report_evidence import compares
 from cda.report.numbers import count, reward, share, signed
 from cda.report.plots import (
     FAINT,

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cda.auditing.report_people import SIDES, voted_names
+from cda.auditing.report_evidence import voted_names
+from cda.auditing.report_tables import SIDES
 from cda.report.numbers import count, decimals, share
 from cda.report.plots import (
     FAINT,

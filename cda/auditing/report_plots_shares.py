@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cda.auditing.report_tables import compares
-from cda.auditing.report_verdict import others, targets
+from cda.auditing.report_evidence import compares, others, targets
 from cda.report.numbers import count, points, reward, share, signed
 from cda.report.plots import (
     FAINT,

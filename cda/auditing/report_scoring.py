@@ -1,23 +1,174 @@
-"""How the numbers came about, in sentences: what scored, what stood in for people or an LLM, and what that limits."""
+"""How the numbers came about, in sentences: scoring, caveats and provenance; and what single examples show."""
 
 from __future__ import annotations
 
-from cda.auditing.report_rate_cells import contrasts_flipped
-from cda.auditing.report_seeds import seeds_caveat
-from cda.auditing.report_verdict import targets
+from collections.abc import Sequence
+from typing import Literal
+
+from cda.auditing.report_cells import contrasts_flipped
+from cda.auditing.report_evidence import compares, targets
+from cda.auditing.report_outcome import seeds_caveat
 from cda.data.release import SOURCE
 from cda.report.numbers import listed, reward
 from cda.report.scoring import scored_line
 from cda.results.audit import AuditResult
 from cda.results.base import Missing
 from cda.results.facts import Example, RewardModelFacts
-from cda.results.skew import BiasSkew
+
+Standing = Literal["agrees", "disagrees", "undecided"]
+_SIDES = {"perturbed": "with the bias", "base": "without the bias"}
+_STANDINGS: dict[Standing, tuple[str, str]] = {
+    "disagrees": ("model and people disagree", "disagree"),
+    "agrees": ("model and people agree", "agree"),
+    "undecided": ("model has no preference", ""),
+}
+"""Words of the page's filter, and the verb."""
 
 
 def how_scored(audit: AuditResult) -> str:
     """How the model was asked and who helped, as one sentence."""
-    helpers = helpers_line(audit)
-    return f"{scored_line(audit.model)}{f'; {helpers}' if helpers else ''}."
+    labelled, rewritten = labelled_by(audit), _helper(audit.sources.rewritten_by)
+    if not compares(audit):
+        made = {rate.flips.by for rate in audit.rate.values() if rate.flips.made}
+        helpers = f"; rewritten by {' and '.join(sorted(made))}" if made else ""
+    elif labelled == rewritten == "rules":
+        helpers = "; rules labelled and rewrote, no LLM"
+    else:
+        helpers = f"; labelled by {labelled}, rewritten by {rewritten}"
+    return f"{scored_line(audit.model)}{helpers}."
+
+
+def labelled_by(audit: AuditResult) -> str:
+    """`rules`, or the LLM's name; both if some biases were measured and others asked about."""
+    tallies = audit.stages.label.labels if audit.stages.label else {}
+    names = {_helper(tally.by) for tally in tallies.values()} or {_helper(audit.sources.labelled_by)}
+    return " and ".join(sorted(names, key=lambda name: name != "rules"))
+
+
+def _helper(by: str) -> str:
+    return "rules" if by in ("rules", "embedded rules") or by.startswith("measured ") else by
+
+
+def caveats(audit: AuditResult) -> list[str]:
+    """What a reader must know before trusting the numbers; each a sentence or two."""
+    notes = []
+    if audit.model.name == "embedded":
+        notes.append(
+            "The model is the small one that ships with this package. It was taught its biases, so the numbers show that "
+            "the method runs; they say nothing about another model."
+        )
+    notes += _contrast_notes(audit)
+    notes += [caveat] if (caveat := seeds_caveat(audit)) else []
+    notes += _people_notes(audit)
+    if audit.sources.quality == "embedded" and audit.quality is not None:
+        notes.append(
+            "The quality pairs are the embedded ones: a sound and a flawed answer, written by the authors of this package."
+        )
+    # What the recipe chose, not labelled_by(): a bias that is defined by a measurement is measured beside an LLM too.
+    chosen = {"labelled the responses": audit.sources.labelled_by, "rewrote them": audit.sources.rewritten_by}
+    by_rules = [work for work, by in chosen.items() if _helper(by) == "rules"]
+    if by_rules and compares(audit):
+        notes.append(
+            f"Rules stood in for an LLM: they {listed(by_rules)}. Rules see word lists and counts, not meaning, so they miss "
+            "and misplace some of the bias."
+        )
+    model = audit.model
+    if isinstance(model, RewardModelFacts) and model.truncated:
+        length = "the model takes in" if model.max_length_tokens is None else f"{model.max_length_tokens} tokens"
+        notes.append(
+            f"{model.truncated} of {model.texts} texts were longer than {length}. The model saw only their beginning."
+        )
+    if isinstance(model, RewardModelFacts) and model.dropped:
+        notes.append(f"{model.dropped} of {model.texts} texts were too long and were left out.")
+    notes += model.notes
+    used = {name: skew.before.n + skew.unread for name, skew in audit.skew.items()}
+    drawn = [f"{name} ({used[name]} of {skew.available})" for name, skew in audit.skew.items()
+             if used[name] < skew.available]  # fmt: skip
+    return notes + ([f"Not every contrast was scored; a sample was drawn for {listed(drawn)}."] if drawn else [])
+
+
+def _contrast_notes(audit: AuditResult) -> list[str]:
+    by_source = {
+        source: [name for name, skew in audit.skew.items() if skew.source == source] for source in ("embedded", SOURCE)
+    }
+    notes = []
+    if embedded := by_source["embedded"]:
+        notes.append(
+            f"The contrasts of {listed(embedded)} are the embedded ones: written by the authors of this package, "
+            "with no human votes."
+        )
+    if released := by_source[SOURCE]:
+        notes.append(
+            f"The contrasts of {listed(released)} are pairs of the paper's release that its people voted on: a rewrite with the "
+            "bias and the rewrite of that one without it."
+        )
+    notes += [
+        f"The contrasts of {name} are {skew.source}{contrasts_flipped(skew, ' ({})')}. They are direct contrasts: only one side "
+        "is a rewrite, and people did not vote on them."
+        for name, skew in audit.skew.items()
+        if skew.source not in ("embedded", "file", SOURCE)
+    ]
+    return notes
+
+
+def _people_notes(audit: AuditResult) -> list[str]:
+    """Caveats on what chose the dose, and on biases that nobody judged."""
+    notes = []
+    if audit.dose is not None and audit.dose.chosen:
+        also = ", and on quality pairs that limited the choice" if audit.quality is not None else ""
+        notes.append(
+            f"`after` is dose {audit.dose.chosen:g}, measured on the very contrasts of {listed(list(audit.dose.biases))} that chose "
+            f"it{also}, which flatters it. What is called held out is not so measured; the verdicts rest on that."
+        )
+    notes += [
+        f"People voted on {n} contrasts of {name}, and on none of them more for one side than for the other. Human skew, "
+        "miscalibration and gap are unknown there."
+        for name, n in audit.votes_undecided.items()
+    ]
+    without = [name for name in targets(audit) if name not in audit.votes and name not in audit.votes_undecided]
+    if without:
+        trained, alone = "a lower skew need not be a better one.", "no skew is right or wrong by itself."
+        notes.append(
+            f"Nobody voted on the contrasts of {listed(without)}. Human skew, miscalibration and gap are unknown there, and "
+            f"{trained if compares(audit) else alone}"
+        )
+    return notes
+
+
+def provenance(audit: AuditResult) -> list[tuple[str, str]]:
+    """What was run, as name and value."""
+    model, sources, two = audit.model, audit.sources, compares(audit)
+    facts: list[tuple[str, str | None]] = [
+        ("recipe", audit.recipe if two else None),
+        ("model", model.name),
+        ("training pairs", str(sources.pairs) if two else None),
+        ("contrasts", sources.contrasts),
+        ("votes", sources.votes or "none, or in the contrasts' file"),
+        ("judges' verdicts", sources.verdicts),
+        ("RATE triples", sources.triples),
+        ("the paper's release", sources.release),
+        ("labels of pairs", sources.labels),
+        ("quality pairs", "none" if sources.quality is None else sources.quality),
+        ("labelled by", labelled_by(audit) if two else None),
+        ("rewritten by", _helper(sources.rewritten_by) if two else None),
+        ("labelling prompt", sources.label_prompt),
+        ("rewriting prompt", sources.rewrite_prompt),
+    ]
+    if isinstance(model, RewardModelFacts) and model.how is None:
+        facts += [
+            ("precision", f"{model.precision}{', the same before and after' if two else ''}"),
+            ("template form", "text pair, no chat template" if model.form == "pair" else str(model.form)),
+            ("cut", f"{model.truncated} of {model.texts} distinct texts at {model.max_length_tokens} tokens"),
+        ]
+    else:
+        facts.append(("asked", scored_line(model)))
+    facts.append(("seed", str(audit.seed)))
+    if train := audit.stages.train:
+        facts.append(("training", f"{train.steps} steps, step {train.best_step} kept, {train.processes} process(es)"))
+        facts.append(("pairs cut in training", f"{train.truncated} of {train.train + train.validation}"))
+        facts += [("note", note) for note in train.notes]
+    facts.append(("versions", ", ".join(f"{name} {number}" for name, number in audit.versions.items())))
+    return [(name, value) for name, value in facts if value is not None]
 
 
 def example_order(example: Example) -> float:
@@ -34,164 +185,102 @@ def margins_sentence(example: Example) -> str:
     return f"margin {reward(before)} before, {reward(after)} after ({reward(after - before)})"
 
 
-def helpers_line(audit: AuditResult) -> str:
-    """Who labelled and who rewrote: rules or an LLM; empty where nothing was."""
-    if len(audit.scorings) == 1:
-        made = {one.flips.by for one in audit.rate.values() if one.flips.made}
-        return f"rewritten by {' and '.join(sorted(made))}" if made else ""
-    labelled, rewritten = labelled_by(audit), rewritten_by(audit)
-    if labelled == rewritten == "rules":
-        return "rules labelled and rewrote, no LLM"
-    return f"labelled by {labelled}, rewritten by {rewritten}"
+def standings(example: Example) -> dict[str, Standing]:
+    """Under each scoring, whether the model is with people's majority; empty without one, or where people saw a tie.
 
-
-def labelled_by(audit: AuditResult) -> str:
-    """`rules`, or the LLM's name; both where some biases were measured and others asked about."""
-    tallies = audit.stages.label.labels if audit.stages.label else {}
-    found = {_helper(tally.by) for tally in tallies.values()} or {_helper(audit.sources.labelled_by)}
-    return " and ".join(sorted(found, key=lambda one: one != "rules"))
-
-
-def rewritten_by(audit: AuditResult) -> str:
-    """`rules`, or the LLM's name."""
-    return _helper(audit.sources.rewritten_by)
-
-
-def caveats(audit: AuditResult) -> list[str]:
-    """What a reader must know before trusting the numbers; each a sentence or two."""
-    notes = []
-    if audit.model.name == "embedded":
-        notes.append(
-            "The model is the small one that ships with this package. It was taught its biases, so the numbers show that "
-            "the method runs; they say nothing about another model."
-        )
-    notes += _contrast_notes(audit)
-    notes += [said] if (said := seeds_caveat(audit)) else []
-    if audit.dose is not None and audit.dose.chosen:
-        dose, chose = audit.dose.chosen, listed(list(audit.dose.biases))
-        also = ", and on quality pairs that limited the choice" if audit.quality is not None else ""
-        notes.append(
-            f"`after` is dose {dose:g}, measured on the very contrasts of {chose} that chose it{also}, which flatters it. What is "
-            "called held out is not so measured; the verdicts rest on that."
-        )
-    undecided = audit.votes_undecided
-    for name, n in undecided.items():
-        notes.append(
-            f"People voted on {n} contrasts of {name}, and on none of them more for one side than for the other. Human skew, "
-            "miscalibration and gap are unknown there."
-        )
-    without = [name for name in targets(audit) if name not in audit.votes and name not in undecided]
-    if without:
-        notes.append(
-            f"Nobody voted on the contrasts of {listed(without)}. Human skew, miscalibration and gap are unknown there, and "
-            + (
-                "a lower skew need not be a better one."
-                if len(audit.scorings) > 1
-                else "no skew is right or wrong by itself."
-            )
-        )
-    if audit.sources.quality == "embedded" and audit.quality is not None:
-        notes.append(
-            "The quality pairs are the embedded ones: a sound and a flawed answer, written by the authors of this package."
-        )
-    # What the recipe chose, not labelled_by(): a bias that is defined by a measurement is measured beside an LLM too.
-    chosen = {
-        "labelled the responses": audit.sources.labelled_by,
-        "rewrote them": audit.sources.rewritten_by,
+    A margin of exactly 0 is no preference.
+    """
+    if example.preferred not in _SIDES:
+        return {}
+    sign = 1 if example.preferred == "perturbed" else -1
+    return {
+        label: "agrees" if sign * margin > 0 else "disagrees" if margin else "undecided"
+        for label, margin in example.margins.items()
     }
-    by_rules = [work for work, by in chosen.items() if _helper(by) == "rules"]
-    if by_rules and len(audit.scorings) > 1:
-        notes.append(
-            f"Rules stood in for an LLM: they {listed(by_rules)}. Rules see word lists and counts, not meaning, so they miss "
-            "and misplace some of the bias."
-        )
-    model = audit.model
-    if isinstance(model, RewardModelFacts) and model.truncated:
-        length = "the model takes in" if model.max_length_tokens is None else f"{model.max_length_tokens} tokens"
-        notes.append(
-            f"{model.truncated} of {model.texts} texts were longer than {length}. The model saw only their beginning."
-        )
-    if isinstance(model, RewardModelFacts) and model.dropped:
-        notes.append(f"{model.dropped} of {model.texts} texts were too long and were left out.")
-    notes += model.notes
-    drawn = [
-        f"{name} ({skew.before.n + skew.unread} of {skew.available})"
-        for name, skew in audit.skew.items()
-        if skew.before.n + skew.unread < skew.available
+
+
+def people_sentence(example: Example) -> str:
+    """People's preference and whether the model agrees, in words."""
+    preferred = example.preferred
+    if preferred is None:
+        return "nobody voted"
+    if preferred not in _SIDES:
+        return "people saw no difference (a tie)"
+    parts = [_standing_words(label, standing) for label, standing in standings(example).items()]
+    return f"people preferred the side {_SIDES[preferred]}; the model {', '.join(parts)}"
+
+
+def _standing_words(label: str, standing: Standing) -> str:
+    when, verb = "" if label == "model" else f" {label}", _STANDINGS[standing][1]
+    if not verb:
+        return f"{'had' if label == 'before' else 'has'} no preference{when}"
+    return f"{verb}{'d' if label == 'before' else 's'}{when}"
+
+
+def few_of(examples: Sequence[Example], most: int) -> list[Example]:
+    """The first few in the page's order; the last of them gives way to one on which model and people disagree, if none does."""
+    ordered = sorted(examples, key=example_order)
+    few, disputed = ordered[:most], [example for example in ordered[most:] if _is_disputed(example)]
+    return [*few[:-1], disputed[0]] if disputed and not any(map(_is_disputed, few)) else few
+
+
+def _is_disputed(example: Example) -> bool:
+    """Whether the model, as it is in the end, is against people's majority."""
+    return list(standings(example).values())[-1:] == ["disagrees"]
+
+
+def people_keys(example: Example) -> list[str]:
+    """Keys of the page's filter: `disagrees-after` and the like, `tie`, or `no-votes`."""
+    if example.preferred is None:
+        return ["no-votes"]
+    return [f"{word}-{label}" for label, word in standings(example).items()] or ["tie"]
+
+
+def people_choices(audit: AuditResult) -> list[tuple[str, str]]:
+    """Key and words of every choice of the filter that fits at least one example."""
+    choices = [
+        (f"{word}-{label}", f"{words}{'' if label == 'model' else f' {label}'}")
+        for word, (words, _) in _STANDINGS.items()
+        for label in audit.scorings
     ]
-    if drawn:
-        notes.append(f"Not every contrast was scored; a sample was drawn for {listed(drawn)}.")
-    return notes
+    choices += [("tie", "people saw no difference"), ("no-votes", "nobody voted")]
+    fitting = {key for example in audit.examples for key in people_keys(example)}
+    return [(key, words) for key, words in choices if key in fitting]
 
 
-def _contrast_notes(audit: AuditResult) -> list[str]:
-    embedded = [name for name, skew in audit.skew.items() if skew.source == "embedded"]
-    notes = []
-    if embedded:
-        notes.append(
-            f"The contrasts of {listed(embedded)} are the embedded ones: written by the authors of this package, "
-            "with no human votes."
-        )
-    released = [name for name, skew in audit.skew.items() if skew.source == SOURCE]
-    if released:
-        notes.append(
-            f"The contrasts of {listed(released)} are pairs of the paper's release that its people voted on: a rewrite with the bias "
-            "and the rewrite of that one without it."
-        )
-    for name, skew in audit.skew.items():
-        if skew.source not in ("embedded", "file", SOURCE):
-            notes.append(
-                f"The contrasts of {name} are {skew.source}{_of_tried(skew)}. They are direct contrasts: only one side is a "
-                "rewrite, and people did not vote on them."
-            )
-    return notes
+def order_choices(audit: AuditResult) -> list[tuple[str, str]]:
+    """Key and words of every order of the examples; the first is the one they stand in."""
+    if compares(audit):
+        largest = {"fall": "fall of the margin", "before": "margin before", "after": "margin after"}
+        return [(key, f"largest {words}") for key, words in largest.items()]
+    return [("fall", "largest margin"), ("rise", "smallest margin")]
 
 
-def _of_tried(skew: BiasSkew) -> str:
-    flipped = contrasts_flipped(skew)
-    return f" ({flipped})" if flipped else ""
+def order_keys(example: Example) -> dict[str, float]:
+    """Value of an example under every order; the largest comes first."""
+    before, after = example.margins.before, example.margins.after
+    if isinstance(after, Missing):
+        return {"fall": before, "rise": -before}
+    return {"fall": before - after, "before": before, "after": after}
 
 
-def provenance(audit: AuditResult) -> list[tuple[str, str]]:
-    """What was run, as name and value."""
-    model, sources = audit.model, audit.sources
-    two = len(audit.scorings) > 1
-    facts = [("recipe", audit.recipe)] if two else []
-    facts += [("model", model.name)]
-    facts += [("training pairs", str(sources.pairs))] if two else []
-    optional = {
-        "judges' verdicts": sources.verdicts,
-        "RATE triples": sources.triples,
-        "the paper's release": sources.release,
-        "labels of pairs": sources.labels,
-    }
-    facts += [
-        ("contrasts", sources.contrasts),
-        ("votes", sources.votes or "none, or in the contrasts' file"),
-        *((name, source) for name, source in optional.items() if source),
-        ("quality pairs", "none" if sources.quality is None else sources.quality),
-    ]
-    if two:
-        facts += [("labelled by", labelled_by(audit)), ("rewritten by", rewritten_by(audit))]
-    prompts = {"labelling prompt": sources.label_prompt, "rewriting prompt": sources.rewrite_prompt}
-    facts += [(name, prompt) for name, prompt in prompts.items() if prompt]
-    if isinstance(model, RewardModelFacts) and model.how is None:
-        form = "text pair, no chat template" if model.form == "pair" else model.form
-        facts += [
-            ("precision", f"{model.precision}{', the same before and after' if two else ''}"),
-            ("template form", str(form)),
-            ("cut", f"{model.truncated} of {model.texts} distinct texts at {model.max_length_tokens} tokens"),
-        ]
-    else:
-        facts.append(("asked", scored_line(model)))
-    facts.append(("seed", str(audit.seed)))
-    if train := audit.stages.train:
-        facts.append(("training", f"{train.steps} steps, step {train.best_step} kept, {train.processes} process(es)"))
-        facts.append(("pairs cut in training", f"{train.truncated} of {train.train + train.validation}"))
-        facts += [("note", note) for note in train.notes]
-    facts.append(("versions", ", ".join(f"{name} {number}" for name, number in audit.versions.items())))
-    return facts
+def how_chosen(audit: AuditResult) -> tuple[str, ...]:
+    """The number of examples, and how they were chosen."""
+    voted = any(example.preferred is not None for example in audit.examples)
+    falls = "the largest falls of the margin and the largest margins before and after"
+    first = falls if compares(audit) else "the largest margins for the biased side and the smallest"
+    also = ", and those with the largest margins on which the model and people disagree, and on which they agree"
+    return (
+        "What the model compared, with the words that only one side has marked.",
+        f"Kept are {_counts(audit)}, taken in turn: {first}{also if voted else ''}. They are no random sample: shares among them "
+        "say nothing about all contrasts.",
+    )
 
 
-def _helper(by: str) -> str:
-    return "rules" if by in ("rules", "embedded rules") or by.startswith("measured ") else by
+def _counts(audit: AuditResult) -> str:
+    """How many of how many contrasts of each bias; once if that is the same for all."""
+    names = [example.bias for example in audit.examples]
+    counts = {name: f"{names.count(name)} of {audit.skew[name].before.n} contrasts of" for name in dict.fromkeys(names)}
+    if len(counts) > 1 and len(set(counts.values())) == 1:
+        return f"{counts[names[0]]} each bias"
+    return ", ".join(f"{words} {name}" for name, words in counts.items())

@@ -1,51 +1,27 @@
-"""The sections below the first screen, each only when its data exist; Markdown and HTML both draw these."""
+"""The sections below the first screen, each only if its data exist; Markdown and HTML both draw these."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
-from cda.auditing.report_data import (
-    contingency_tables,
-    correlation_table,
-    exclusion_table,
-    label_tables,
-    observational_table,
-    rates_table,
-    synthesis_table,
-)
+from cda.auditing import report_data as data
+from cda.auditing import report_effects as effects
+from cda.auditing import report_outcome as outcome
+from cda.auditing import report_tables as tables
+from cda.auditing.report_cells import effects_in
 from cda.auditing.report_dose import dose_sentences, dose_tables
-from cda.auditing.report_effects import (
-    drift_tables,
-    effects_table,
-    identification_sentences,
-    rate_sentences,
-    rate_tables,
-)
-from cda.auditing.report_examples import how_chosen
+from cda.auditing.report_evidence import compares
 from cda.auditing.report_glossary import glossary
 from cda.auditing.report_methods import method_table
-from cda.auditing.report_outcome import paper_sentences, paper_tables
-from cda.auditing.report_people import panel_table, preference_tables, section_sentences, section_tables
 from cda.auditing.report_plots import section_plots
-from cda.auditing.report_rate_cells import last_effects
-from cda.auditing.report_scoring import provenance
-from cda.auditing.report_seeds import effects_over_seeds, seed_sentences, seed_table
-from cda.auditing.report_tables import (
-    compares,
-    direction_table,
-    margin_table,
-    people_table,
-    powered_table,
-    quality_table,
-    skew_table,
-    triple_skew_table,
-    unseen_table,
-    votes_table,
-)
+from cda.auditing.report_scoring import how_chosen, provenance
 from cda.auditing.report_verdict import others_sentence, quality_sentence
 from cda.report.costs import cost_sentences, llm_table, place_facts, time_table
 from cda.report.page import Section
+from cda.report.tables import Table
 from cda.results.audit import AuditResult
+from cda.results.base import Missing
 from cda.results.effects import SameMargin
 
 _TIES = {
@@ -56,101 +32,100 @@ _TIES = {
     "as-released": "People's majority on a contrast is the one that the votes' publisher states; where none is stated, it is "
     "counted from the single votes. Contrasts where it is a tie are left out (the tie rule as-released).",
 }
-
-
+_PAPER = (
+    'What "Flattery, Fluff, and Fog" (Bharadwaj et al. 2025) reports, of this run: on the pairs of its release that its people '
+    "voted on, over its triples, and by section of RewardBench. Below stand the paper's own models and judges on the same pairs."
+)
+_DOSE = "The dose is how much of the adapter is applied: 0 is the model before training, 1 what training made of it."
+_SEEDS = (
+    "The same pairs were trained on several times, with another seed for the LoRA weights, the order of the data and dropout. "
+    "Mean and intervals are of all such trainings: they hold which prompts were measured and which seeds were drawn, and are "
+    "wide where seeds are few. The adapter is that of the first seed."
+)
 _PANEL = (
     "Several judges were asked, each by itself. The panel's preference on a contrast is the mean of those judges who gave a "
     "verdict; the mean of the judges is that of their shares, on the contrasts that all of them have a verdict on. A tie counts "
     "half."
 )
+_RATE = (
+    "Answers were rewritten to flip the bias, and the rewrites rewritten back; only those whose rewrites both flipped it "
+    "are used, as far as that can be told (below). The double estimator compares the two "
+    "rewrites, so that what rewriting changes besides cancels; the single one compares answer and rewrite; the naive "
+    "one compares answers that have the bias with answers that have not. ATT is the effect among answers with the bias, "
+    "ATU among those without, ATE over both. Below about 30 prompts the normal intervals are too narrow. The p-values in "
+    "the tables look at each effect by itself; with so many, some are small by chance. A slope says by how much an effect "
+    "grows where the original has 100 more words."
+)
+_JUDGED_RATE = (
+    " A judge gives no reward of a single answer, so its naive effect is its preference for an answer that has the bias "
+    "over another answer to the same prompt that has not; n counts such pairs, and each answer stands in one of them."
+)
+_UNSEEN = (
+    "Rules rewrote the training pairs with a fixed list of phrases. These contrasts hold none of them on their biased "
+    "side. A skew that falls here too shows that more than a word list was unlearned."
+)
+_DRIFT = (
+    "Differences that are the bias itself are no drift. A limit says how far two sides may differ and still be alike."
+)
 
 
 def sections(audit: AuditResult) -> list[Section]:
     """All sections, in reading order."""
+    quality = (quality_sentence(audit), *tables.section_sentences(audit))
     found = [
-        _paper(audit), _votes(audit), _dose(audit), _seeds(audit), _others(audit), _effects(audit), _rate(audit), _quality(audit), _unseen(audit), _training(audit),
-        _analysis(audit),
+        Section("paper", "The paper's outcome", (_PAPER, *outcome.paper_sentences(audit)),
+                tuple(outcome.paper_tables(audit))) if audit.paper else None,
+        _votes(audit),
+        _section("dose", "How much of it to apply", (_DOSE, *dose_sentences(audit.dose)), dose_tables(audit.dose))
+        if audit.dose else None,
+        _section("seeds", "Over trainings", (_SEEDS, *outcome.seed_sentences(audit)),
+                 (outcome.seed_table(audit), outcome.effects_over_seeds(audit))),
+        _biases(audit), _effects(audit), _rate(audit),
+        _section("quality", "Quality", quality, (tables.quality_table(audit), *tables.section_tables(audit)))
+        if audit.quality else None,
+        _section("unseen", "Phrases that training never showed", (_UNSEEN,), (tables.unseen_table(audit),)),
+        _training(audit), _analysis(audit),
         Section("examples", "Examples", how_chosen(audit)) if audit.examples else None,
-        _drift(audit),
+        _section("drift", "What else differs between the sides", (_DRIFT,), effects.drift_tables(audit)),
         Section("excluded", "What was left out", ("Every row that did not reach a number, and why.",),
-                (exclusion_table(audit),)),
+                (data.exclusion_table(audit),)),
         Section("scoring", "How it was scored", facts=tuple(provenance(audit))),
         _cost(audit),
         Section("meaning", "What the numbers mean", ("Every interval is a 95% interval.",), (method_table(audit),),
                 entries=tuple(glossary(audit))),
     ]  # fmt: skip
     plots = section_plots(audit)
-    return [replace(one, plots=(*one.plots, *plots.get(one.id, ()))) for one in found if one is not None]
+    return [replace(section, plots=plots.get(section.id, ())) for section in found if section is not None]
 
 
-def _cost(audit: AuditResult) -> Section | None:
-    """Everything about this run that another run of the same recipe need not share: time, money, machine."""
-    if audit.run is None:
-        return None
-    stages = audit.run.stages
-    tables = tuple(table for table in (llm_table(stages), time_table(stages)) if table is not None)
-    return Section("cost", "What the run took", cost_sentences(stages), tables, facts=place_facts(audit.run))
-
-
-def _paper(audit: AuditResult) -> Section | None:
-    if audit.paper is None:
-        return None
-    text = (
-        'What "Flattery, Fluff, and Fog" (Bharadwaj et al. 2025) reports, of this run: on the pairs of its release that its people '
-        "voted on, over its triples, and by section of RewardBench. Below stand the paper's own models and judges on the same pairs."
-    )
-    tables = tuple(paper_tables(audit))
-    return Section("paper", "The paper's outcome", (text, *paper_sentences(audit)), tables)
+def _section(id: str, title: str, paragraphs: Iterable[str], found: Iterable[Table | None]) -> Section | None:
+    """A section of the tables that exist; None without any."""
+    known = tuple(table for table in found if table is not None)
+    return Section(id, title, tuple(paragraphs), known) if known else None
 
 
 def _votes(audit: AuditResult) -> Section | None:
-    table = votes_table(audit)
-    if table is None:
-        return None
     text = (
         "People voted on these contrasts. Human skew is how often their majorities prefer the side with the bias; the gap is "
         "how far the model's skew is from that, and skew − human skew says in which direction: above 0 the model wants "
         "more of the bias than people do. Miscalibration is how often model and majority disagree."
+        f" Holm's p allows for all {audit.n_tests} tests of this audit."
     )
-    text += f" Holm's p allows for all {audit.n_tests} tests of this audit."
     rules = dict.fromkeys(_TIES[votes.rule] for votes in audit.votes.values())
-    more = [one for one in (people_table(audit), powered_table(audit)) if one is not None]
-    more += preference_tables(audit)
-    return Section("votes", "Beside people", (text, *rules), (table, *more))
+    found = (tables.votes_table(audit), tables.people_table(audit), tables.powered_table(audit))
+    return _section("votes", "Beside people", (text, *rules), (*found, *tables.preference_tables(audit)))
 
 
-def _dose(audit: AuditResult) -> Section | None:
-    dose = audit.dose
-    if dose is None:
-        return None
-    text = "The dose is how much of the adapter is applied: 0 is the model before training, 1 what training made of it."
-    return Section("dose", "How much of it to apply", (text, *dose_sentences(dose)), tuple(dose_tables(dose)))
-
-
-def _seeds(audit: AuditResult) -> Section | None:
-    table = seed_table(audit)
-    if table is None:
-        return None
-    text = (
-        "The same pairs were trained on several times, with another seed for the LoRA weights, the order of the data and dropout. "
-        "Mean and intervals are of all such trainings: they hold which prompts were measured and which seeds were drawn, and are "
-        "wide where seeds are few. The adapter is that of the first seed."
-    )
-    more = effects_over_seeds(audit)
-    return Section("seeds", "Over trainings", (text, *seed_sentences(audit)), (table, *([more] if more else [])))
-
-
-def _others(audit: AuditResult) -> Section:
-    more = [table for table in (direction_table(audit), triple_skew_table(audit)) if table is not None]
-    tables = (skew_table(audit), margin_table(audit), *more)
-    if not compares(audit):
-        judges = panel_table(audit)
-        return Section("biases", "Every bias", (_PANEL,) if judges else (), (*tables, *((judges,) if judges else ())))
-    text = (
+def _biases(audit: AuditResult) -> Section | None:
+    found = [tables.skew_table(audit), tables.margin_table(audit), tables.direction_table(audit),
+             tables.triple_skew_table(audit)]  # fmt: skip
+    paragraphs = [
+        others_sentence(audit),
         f"Training against one bias can move others. The Holm and Benjamini–Hochberg p-values allow for all "
-        f"{audit.n_tests} tests of this audit."
-    )
-    return Section("biases", "Every bias", (others_sentence(audit), text), tables)
+        f"{audit.n_tests} tests of this audit.",
+    ] if compares(audit) else [_PANEL] if audit.panel else []  # fmt: skip
+    judges = None if compares(audit) else tables.panel_table(audit)
+    return _section("biases", "Every bias", paragraphs, (*found, judges))
 
 
 def _effects(audit: AuditResult) -> Section:
@@ -166,79 +141,30 @@ def _effects(audit: AuditResult) -> Section:
             " Without people's votes an effect is called rewarded or penalised only where like pairs and every form of the "
             "regression show a margin of the same sign as all pairs; else what else differs may explain it."
         )
-    if not compares(audit) and any(isinstance(one.before.direct, SameMargin) for one in audit.effects.values()):
-        text += (
-            " A margin that is the same in every pair has no interval, and does not change with what else differs; its test is "
-            "of its sign, over prompts."
-        )
-    if not compares(audit) and audit.n_tests:
-        text += (
-            " p is for the test that the mean margin of all pairs is 0; Holm's p allows for all "
-            f"{audit.n_tests} tests of this audit."
-        )
-    return Section("effects", "Effects of the bias", (text, *identification_sentences(audit)), (effects_table(audit),))
+        if any(isinstance(effect.before.direct, SameMargin) for effect in audit.effects.values()):
+            text += (
+                " A margin that is the same in every pair has no interval, and does not change with what else differs; its test is "
+                "of its sign, over prompts."
+            )
+        if audit.n_tests:
+            text += (
+                " p is for the test that the mean margin of all pairs is 0; Holm's p allows for all "
+                f"{audit.n_tests} tests of this audit."
+            )
+    paragraphs = (text, *effects.identification_sentences(audit))
+    return Section("effects", "Effects of the bias", paragraphs, (effects.effects_table(audit),))
 
 
 def _rate(audit: AuditResult) -> Section | None:
+    last = [rate.measured.last for rate in audit.rate.values() if not isinstance(rate.measured, Missing)]
+    judged = any(effect.estimate.unit == "preference" for scored in last for effect in effects_in(scored.overall))
+    paragraphs = (_RATE + _JUDGED_RATE * judged, *effects.rate_sentences(audit))
     if not audit.rate:
         return None
-    text = (
-        "Answers were rewritten to flip the bias, and the rewrites rewritten back; only those whose rewrites both flipped it "
-        "are used, as far as that can be told (below). The double estimator compares the two "
-        "rewrites, so that what rewriting changes besides cancels; the single one compares answer and rewrite; the naive "
-        "one compares answers that have the bias with answers that have not. ATT is the effect among answers with the bias, "
-        "ATU among those without, ATE over both. Below about 30 prompts the normal intervals are too narrow. The p-values in "
-        "the tables look at each effect by itself; with so many, some are small by chance. A slope says by how much an effect "
-        "grows where the original has 100 more words."
-    )
-    if any(effect.estimate.unit == "preference" for one in audit.rate.values() for effect in last_effects(one)):
-        text += (
-            " A judge gives no reward of a single answer, so its naive effect is its preference for an answer that has the bias "
-            "over another answer to the same prompt that has not; n counts such pairs, and each answer stands in one of them."
-        )
-    return Section("rate", "Causal effects (RATE)", (text, *rate_sentences(audit)), tuple(rate_tables(audit)))
-
-
-def _drift(audit: AuditResult) -> Section | None:
-    tables = drift_tables(audit)
-    text = "Differences that are the bias itself are no drift. A limit says how far two sides may differ and still be alike."
-    return Section("drift", "What else differs between the sides", (text,), tuple(tables)) if tables else None
-
-
-def _analysis(audit: AuditResult) -> Section | None:
-    tables = [rates_table(audit), correlation_table(audit), observational_table(audit)]
-    found = (*contingency_tables(audit), *(table for table in tables if table is not None))
-    of = "the training data" if compares(audit) else "the labelled pairs"
-    labelled = any(one.labels for one in audit.analysis.values())
-    where = f"in {of}, by people, by the model" if labelled else "by people, by the model"
-    text = f"Whether the bias goes along with being preferred: {where}. These describe data; they are not effects of the bias."
-    return Section("data", "What the data favour", (text,), found) if found else None
-
-
-def _quality(audit: AuditResult) -> Section | None:
-    table = quality_table(audit)
-    if table is None:
-        return None
-    return Section(
-        "quality", "Quality", (quality_sentence(audit), *section_sentences(audit)), (table, *section_tables(audit))
-    )
-
-
-def _unseen(audit: AuditResult) -> Section | None:
-    table = unseen_table(audit)
-    if table is None:
-        return None
-    text = (
-        "Rules rewrote the training pairs with a fixed list of phrases. These contrasts hold none of them on their biased "
-        "side. A skew that falls here too shows that more than a word list was unlearned."
-    )
-    return Section("unseen", "Phrases that training never showed", (text,), (table,))
+    return Section("rate", "Causal effects (RATE)", paragraphs, tuple(effects.rate_tables(audit)))
 
 
 def _training(audit: AuditResult) -> Section | None:
-    labels, made = label_tables(audit.stages.label), synthesis_table(audit)
-    if not labels and made is None:
-        return None
     paragraphs = []
     if label := audit.stages.label:
         pairs = label.pairs
@@ -246,4 +172,23 @@ def _training(audit: AuditResult) -> Section | None:
     if synthesize := audit.stages.synthesize:
         mix = synthesize.mix
         paragraphs.append(f"The training mix held {mix.train} pairs, and {mix.validation} more for validation.")
-    return Section("training", "What training saw", tuple(paragraphs), (*labels, *([made] if made else ())))
+    found = (*data.label_tables(audit.stages.label), data.synthesis_table(audit))
+    return _section("training", "What training saw", paragraphs, found)
+
+
+def _analysis(audit: AuditResult) -> Section | None:
+    of = "the training data" if compares(audit) else "the labelled pairs"
+    labelled = any(analysis.labels for analysis in audit.analysis.values())
+    where = f"in {of}, by people, by the model" if labelled else "by people, by the model"
+    text = f"Whether the bias goes along with being preferred: {where}. These describe data; they are not effects of the bias."
+    found = (data.rates_table(audit), data.correlation_table(audit), data.observational_table(audit))
+    return _section("data", "What the data favour", (text,), (*data.contingency_tables(audit), *found))
+
+
+def _cost(audit: AuditResult) -> Section | None:
+    """Everything about this run that another run of the same recipe need not share: time, money, machine."""
+    if audit.run is None:
+        return None
+    stages = audit.run.stages
+    found = tuple(table for table in (llm_table(stages), time_table(stages)) if table is not None)
+    return Section("cost", "What the run took", cost_sentences(stages), found, facts=place_facts(audit.run))

@@ -8,9 +8,8 @@ from typing import TypeVar
 
 from cda.auditing.audit import RESULT
 from cda.auditing.report_html import render_html
-from cda.auditing.report_markdown import render_markdown
 from cda.auditing.report_plots import audit_plots
-from cda.auditing.report_summary import summary_table
+from cda.auditing.report_text import render_markdown, summary_table
 from cda.errors import RunError
 from cda.files.jsonl import read_jsonl, write_text
 from cda.files.paths import is_a_file, own_folder, user_path

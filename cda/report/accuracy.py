@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cda.report.numbers import MINUS, count, p_value
-from cda.report.scoring import ONE_ORDER, panel_line, place, told
+from cda.report.scoring import asked_line
 from cda.report.tables import Table
 from cda.results.base import Estimate
 from cda.results.benchmarks import Accuracy, AccuracyGroup, AccuracyShift, Asked, QualityResult, SetQuality
-from cda.results.facts import JudgeFacts, PanelFacts, RewardModelFacts, Scorer
 
 FORMATS = {
     "rewardbench": "RewardBench",
@@ -34,111 +33,77 @@ FLAGS = (
 )
 
 
-def set_tables(one: SetQuality) -> list[Table]:
-    """Sections and overall of a set, its subsets where they are others, and RM-Bench's matrix of each scoring."""
-    found = [_full_table("Sections, with 95% intervals and ± 1 standard error", one.shown, one)]
-    if [group.name for group in one.subsets] != [group.name for group in one.sections]:
-        caption = "Subsets, with 95% intervals and ± 1 standard error"
-        found.append(_full_table(caption, one.subsets, one))
-    return found + [_matrix(one.cells, label) for label in one.labels if one.cells]
+def set_tables(result: SetQuality) -> list[Table]:
+    """Sections and overall of a set, its subsets if they differ from these, and RM-Bench's matrix of each scoring."""
+    tables = [_group_table("Sections", result.shown, result)]
+    if [group.name for group in result.subsets] != [group.name for group in result.sections]:
+        tables.append(_group_table("Subsets", result.subsets, result))
+    return tables + [_style_matrix(result.cells, label) for label in result.labels if result.cells]
 
 
-def _full_table(caption: str, groups: Sequence[AccuracyGroup], one: SetQuality) -> Table:
-    header = ["group", *one.labels, "n", "ties"]
-    if one.n_expected:
-        header.append("in the benchmark")
-    if len(one.labels) > 1:
-        header += ["change (points)", "flag", "p", "p (Holm)"]
+def _group_table(what: str, groups: Sequence[AccuracyGroup], result: SetQuality) -> Table:
+    header = ["group", *result.labels, "n", "ties"]
+    header += ["in the benchmark"] if result.n_expected else []
+    header += ["change (points)", "flag", "p", "p (Holm)"] if len(result.labels) > 1 else []
     rows = []
     for group in groups:
-        scores = list(group.scores.values())
-        cells = [group.name, *map(_full, scores), count(scores[0].estimate)]
+        scores = group.scores.values()
+        cells = [group.name, *map(_with_error, scores), count(next(iter(scores)).estimate)]
         cells.append(" / ".join(str(score.n_ties) for score in scores))
-        if one.n_expected:
-            cells.append(str(one.n_expected.get(group.name, "")))
+        cells += [str(result.n_expected.get(group.name, ""))] if result.n_expected else []
         if (shift := group.shift) is not None:
             change = f"{tenth_points(shift.estimate)} ± {tenths(shift.standard_error)}"
             cells += [change, flag(shift), p_value(shift.p_value), holm_cell(shift)]
         rows.append(tuple(cells))
-    return Table(caption, tuple(header), tuple(rows))
+    return Table(f"{what}, with 95% intervals and ± 1 standard error", tuple(header), tuple(rows))
 
 
-def _matrix(cells: Sequence[AccuracyGroup], label: str) -> Table:
-    """RM-Bench's style matrix of one scoring: chosen style down, rejected style across."""
+def _style_matrix(cells: Sequence[AccuracyGroup], label: str) -> Table:
+    """RM-Bench's matrix of one scoring: chosen style down, rejected style across."""
     styles = ("concise", "detailed", "detailed, Markdown")
-    by_name = {cell.name: cell.scores[label] for cell in cells}
-    rows = [
-        (f"chosen {style}", *(_full(by_name[f"{i} over {j}"]) for j in (1, 2, 3))) for i, style in enumerate(styles, 1)
-    ]
-    return Table(f"Style matrix, {label}", ("", *(f"rejected {style}" for style in styles)), tuple(rows))
+    by_name = {cell.name: _with_error(cell.scores[label]) for cell in cells}
+    rows = tuple(
+        (f"chosen {style}", *(by_name[f"{i} over {j}"] for j in (1, 2, 3))) for i, style in enumerate(styles, 1)
+    )
+    return Table(f"Style matrix, {label}", ("", *(f"rejected {style}" for style in styles)), rows)
 
 
-def set_notes(one: SetQuality, unit: str) -> list[str]:
-    """What was left out of a set, how ties count (by the margins' unit), and whether it is the whole benchmark."""
+def set_notes(result: SetQuality, unit: str) -> list[str]:
+    """Sentences on what a set left out, how ties count (by the margins' unit), and whether it is the whole benchmark."""
     notes = []
-    if reasons := one.exclusions.reasons:
+    if reasons := result.exclusions.reasons:
         parts = []
         for reason, n in reasons.items():
-            rows = one.left_out_rows[reason]
-            more = ", …" if n > len(rows) else ""
-            parts.append(f"{n} {reason} (row {', '.join(map(str, rows))}{more})")
-        notes.append(f"Left out {sum(reasons.values())} of {one.exclusions.seen} rows: {'; '.join(parts)}.")
-    if one.unread:
-        why = "; ".join(f"{n} {reason}" for reason, n in one.unread_reasons.items())
-        notes.append(f"Not compared, {one.unread} of {one.n_items + one.unread} items: {why}.")
-    ties = {label: score.n_ties for label, score in one.overall.scores.items()}
+            rows = result.left_out_rows[reason]
+            parts.append(f"{n} {reason} (row {', '.join(map(str, rows))}{', …' if n > len(rows) else ''})")
+        notes.append(f"Left out {sum(reasons.values())} of {result.exclusions.seen} rows: {'; '.join(parts)}.")
+    if result.unread:
+        why = "; ".join(f"{n} {reason}" for reason, n in result.unread_reasons.items())
+        notes.append(f"Not compared, {result.unread} of {result.n_items + result.unread} items: {why}.")
+    ties = {label: score.n_ties for label, score in result.overall.scores.items()}
     if any(ties.values()):
         rule = "count half" if unit == "preference" else "count as wrong, as in RewardBench's script"
-        rule = "share the point among the highest" if one.format == "rewardbench-2" else rule
-        shown = ", ".join(f"{n} {label}" for label, n in ties.items())
-        notes.append(f"Ties (margin exactly 0) {rule}: {shown}.")
-    expected = sum(one.n_expected.values())
-    if expected and expected != one.n_items:
-        notes.append(f"The benchmark has {expected} pairs, here {one.n_items}: not the leaderboard's number.")
+        rule = "share the point among the highest" if result.format == "rewardbench-2" else rule
+        notes.append(f"Ties (margin exactly 0) {rule}: {', '.join(f'{n} {label}' for label, n in ties.items())}.")
+    expected = sum(result.n_expected.values())
+    if expected and expected != result.n_items:
+        notes.append(f"The benchmark has {expected} pairs, here {result.n_items}: not the leaderboard's number.")
     return notes
 
 
 def how_scored(result: QualityResult) -> list[str]:
     """A sentence on each scoring, and what was noticed about its model."""
     lines = []
-    for one in result.scorings:
-        lines.append(f"{one.label}: {with_adapter(one)}, {_asked(one.facts)}.")
-        lines += [f"{one.label}: {note}" for note in one.facts.notes]
+    for scoring in result.scorings:
+        lines.append(f"{scoring.label}: {with_adapter(scoring)}, {asked_line(scoring.facts)}.")
+        lines += [f"{scoring.label}: {note}" for note in scoring.facts.notes]
     return lines
 
 
-def with_adapter(one: Asked) -> str:
+def with_adapter(scoring: Asked) -> str:
     """A model's name, with its adapter and dose."""
-    return f"{one.model} with {one.adapter} at dose {one.dose:g}" if one.adapter else one.model
-
-
-def _asked(facts: Scorer) -> str:
-    if isinstance(facts, PanelFacts):
-        panel = panel_line(len(facts.judges), facts.comparisons, facts.unread, facts.partly_judged)
-        return "; ".join([panel, *(f"{name}: {_judged(one)}" for name, one in facts.judges.items())])
-    return _judged(facts) if isinstance(facts, JudgeFacts) else _rewarded(facts)
-
-
-def _judged(facts: JudgeFacts) -> str:
-    """How an LLM judge answered, and whether the place of a text swayed it."""
-    why = ", ".join(f"{n} × {reason}" for reason, n in facts.reasons.items())
-    unread = f"; answers that could not be read: {why}" if why else ""
-    prompted = told(facts.prompt, facts.verdict_reasons, facts.answered_by)
-    swayed = place(facts.position_bias, facts.position).replace("-", MINUS) + prompted + unread
-    if facts.orders == "one":
-        return f"{facts.comparisons} comparisons in {ONE_ORDER}: {facts.unread} without a verdict{swayed}"
-    return (
-        f"{facts.comparisons} comparisons, each in both orders: {facts.unread} without a verdict, "
-        f"{facts.half_read} with one in one order only, {facts.flipped} followed the place{swayed}"
-    )
-
-
-def _rewarded(facts: RewardModelFacts) -> str:
-    """How rewards came about: precision, cut and dropped texts."""
-    how = f"{facts.precision}, {facts.form}" if facts.form is not None else facts.how
-    where = f" at {facts.max_length_tokens} tokens" if facts.max_length_tokens is not None else ""
-    dropped = f", {facts.dropped} too long and left out" if facts.dropped else ""
-    return f"{how}, {facts.truncated} of {facts.texts} texts cut{where}{dropped}"
+    adapter = f" with {scoring.adapter} at dose {scoring.dose:g}" if scoring.adapter else ""
+    return f"{scoring.model}{adapter}"
 
 
 def n_of(group: AccuracyGroup) -> int:
@@ -146,7 +111,7 @@ def n_of(group: AccuracyGroup) -> int:
     return next(iter(group.scores.values())).estimate.n
 
 
-def _full(score: Accuracy) -> str:
+def _with_error(score: Accuracy) -> str:
     return f"{accuracy(score.estimate)} ± {tenths(score.standard_error)}"
 
 
@@ -168,12 +133,12 @@ def tenths(value: float) -> str:
 
 
 def flag(shift: AccuracyShift) -> str:
-    """What FLAGS explains: fell*, fell, kept or nothing."""
+    """`fell*`, `fell`, `kept` or nothing, as FLAGS explains."""
     if shift.fell:
         return "fell*" if shift.excludes_0 else "fell"
     return "kept" if shift.rules_out_fall else ""
 
 
 def holm_cell(shift: AccuracyShift) -> str:
-    """Holm's p of a section; empty where it is none."""
+    """Holm's p of a section; empty if it has none."""
     return "" if shift.p_holm is None else p_value(shift.p_holm)

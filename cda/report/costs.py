@@ -1,53 +1,48 @@
-"""What a run took, stage by stage: time, and what was asked of which LLM for how many dollars."""
+"""What a run took, stage by stage: time, and the calls, tokens and dollars of each LLM."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from cda.report.numbers import duration
-from cda.report.tables import Table
+from cda.report.tables import Table, table
 from cda.results.facts import RunFacts, StageRun
 
 
 def time_table(stages: Mapping[str, StageRun]) -> Table | None:
     """How long each stage took; None without stages."""
-    rows = [(name, duration(one.seconds), one.finished) for name, one in stages.items()]
-    if not rows:
-        return None
-    return Table("Time of each stage, wall clock", ("stage", "took", "finished (UTC)"), tuple(rows))
+    rows = ((name, duration(stage.seconds), stage.finished) for name, stage in stages.items())
+    return table("Time of each stage, wall clock", ("stage", "took", "finished (UTC)"), rows)
 
 
 def llm_table(stages: Mapping[str, StageRun]) -> Table | None:
-    """Calls, tokens and dollars of each stage and LLM; None where no LLM was asked."""
-    rows = [
-        (f"{stage}, {name}", f"{one.asked:,}", f"{one.cached:,}", f"{one.unusable:,}", f"{one.input_tokens:,}",
-         f"{one.output_tokens:,}", _dollars(one.dollars))
-        for stage, made in stages.items()
-        for name, one in made.llm.items()
-    ]  # fmt: skip
-    if not rows:
-        return None
+    """Calls, tokens and dollars of each stage and LLM; None if no LLM was asked."""
     header = ("stage and LLM", "asked", "from the cache", "no usable answer", "tokens in", "tokens out", "dollars")
-    return Table("What was asked of an LLM", header, tuple(rows))
+    rows = (
+        (f"{name}, {llm}", f"{use.asked:,}", f"{use.cached:,}", f"{use.unusable:,}", f"{use.input_tokens:,}",
+         f"{use.output_tokens:,}", _dollars(use.dollars))
+        for name, stage in stages.items()
+        for llm, use in stage.llm.items()
+    )  # fmt: skip
+    return table("What was asked of an LLM", header, rows)
 
 
 def cost_sentences(stages: Mapping[str, StageRun]) -> tuple[str, ...]:
-    """What the run cost in all, and what the numbers leave out."""
-    asked = [one for made in stages.values() for one in made.llm.values()]
-    if not asked:
+    """The cost of the run in all, and what the numbers leave out."""
+    uses = [use for stage in stages.values() for use in stage.llm.values()]
+    if not uses:
         return ("No LLM was asked, so nothing was paid for answers.",)
-    priced = [one.dollars for one in asked if one.dollars is not None]
-    total = sum(one.asked for one in asked)
-    said = f"{total:,} answers were asked for"
-    said += f", for {_dollars(sum(priced))}" if priced else ", at a price that the recipe does not give (llm.prices)"
-    unpriced = any(one.dollars is None and one.asked for one in asked)
-    said += "; some of the models have no price in the recipe." if priced and unpriced else "."
+    priced = [use.dollars for use in uses if use.dollars is not None]
+    total = f"{sum(use.asked for use in uses):,} answers were asked for"
+    total += f", for {_dollars(sum(priced))}" if priced else ", at a price that the recipe does not give (llm.prices)"
+    unpriced = any(use.dollars is None and use.asked for use in uses)
+    total += "; some of the models have no price in the recipe." if priced and unpriced else "."
     sentences = [
-        said,
+        total,
         "Tokens are those that the server counted for what was asked when a stage was finished. Answers from the cache cost nothing "
         "then: another run paid for them, or this one did and was interrupted.",
     ]
-    if uncounted := sum(one.uncounted for one in asked):
+    if uncounted := sum(use.uncounted for use in uses):
         sentences.append(
             f"Of {uncounted:,} answers the server counted no tokens; they are missing in tokens and dollars."
         )
@@ -55,13 +50,13 @@ def cost_sentences(stages: Mapping[str, StageRun]) -> tuple[str, ...]:
 
 
 def place_facts(run: RunFacts) -> tuple[tuple[str, str], ...]:
-    """Which code ran on what."""
-    found = (("commit of this package", run.git), ("Python", run.python), ("machine", run.platform))
-    return tuple((words, value) for words, value in found if value)
+    """The code and the machine of a run."""
+    facts = (("commit of this package", run.git), ("Python", run.python), ("machine", run.platform))
+    return tuple((name, value) for name, value in facts if value)
 
 
 def _dollars(value: float | None) -> str:
-    """Dollars to the cent, or to the digit that says something."""
+    """Dollars to the cent, or to the first digit that is not 0."""
     if value is None:
         return "no price given"
     return f"${value:,.2f}" if value >= 0.1 or value == 0 else f"${value:.2g}"

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from cda.inert import clipped as clipped
 from cda.inert import inert as inert
 from cda.inert import visible as visible
 from cda.inert import width as width
-from cda.results.base import Estimate
+from cda.results.base import Estimate, Missing
 from cda.results.effects import SameMargin
 
+T = TypeVar("T")
 MINUS = "−"
 NOT_ESTIMATED = "not estimated"
+FEW_PROMPTS = 10
+"""Below it the intervals of means cover less than they say, and those of shares are as wide as a guess."""
 _LEVELS = (0.05, 0.01)
-"""Levels that p-values are held against here."""
+"""Levels that p-values are compared with."""
 _MOST_DIGITS = 6
 """Differences beyond are rounding."""
 
 
 def share(estimate: Estimate, limit: float | None = None) -> str:
-    """A share with its interval; where a limit is given, with the digits that say on which side of it each end lies."""
+    """A share with its interval; with a limit, the digits that say on which side of it each end lies."""
     low, high = _percent(estimate.low, limit), _percent(estimate.high, limit)
     return f"{percent(estimate.value)} [{low}, {high}]"
 
 
 def percent(value: float) -> str:
-    """A share without its interval, for running text beside one that has it.
+    """A share without its interval, for running text next to one that has it.
 
     >>> percent(0.996), percent(0.5)
     ('99.6%', '50%')
@@ -52,18 +56,35 @@ def distance(estimate: Estimate) -> str:
 
 
 def count(estimate: Estimate | SameMargin) -> str:
-    """n, with the number of prompts where prompts repeat."""
+    """n, with the number of prompts if prompts repeat."""
     n, n_prompts = estimate.n, estimate.n_prompts
     return f"{n}" if n == n_prompts else f"{n} ({n_prompts} prompts)"
 
 
+def cell(found: T | Missing | None, form: Callable[[T], str], missing: str | None = NOT_ESTIMATED) -> str:
+    """A value as `form` prints it; empty for None. A missing one is `missing`, or its reason if that is None."""
+    if isinstance(found, Missing):
+        return found.reason if missing is None else missing
+    return "" if found is None else form(found)
+
+
 def p_value(p: float) -> str:
-    """A p-value to three decimals; to more where these would hide on which side of 0.05 or 0.01 it lies.
+    """A p-value to three decimals; to more if these would hide on which side of 0.05 or 0.01 it lies.
 
     >>> p_value(0.0), p_value(0.0321), p_value(1.0), p_value(0.04998)
     ('< 0.001', '0.032', '1.000', '0.04998')
     """
     return "< 0.001" if p < 0.001 else _apart(p, _LEVELS, 3)
+
+
+def p_equals(p: float) -> str:
+    """A p-value for running text.
+
+    >>> p_equals(0.0), p_equals(0.0321)
+    ('< 0.001', '= 0.032')
+    """
+    text = p_value(p)
+    return text if text.startswith("<") else f"= {text}"
 
 
 def reward(value: float) -> str:
@@ -95,6 +116,18 @@ def decimals(estimate: Estimate) -> str:
     return "{} [{}, {}]".format(*numbers)
 
 
+def excludes_zero(estimate: Estimate) -> bool:
+    """Whether the interval lies on one side of 0."""
+    return estimate.high < 0 or estimate.low > 0
+
+
+def few_prompts(n_prompts: Mapping[str, int]) -> str:
+    """A warning that names what rests on fewer than `FEW_PROMPTS` prompts; empty if nothing does."""
+    few = [f"{inert(name)} {n}" for name, n in sorted(n_prompts.items(), key=lambda item: item[1]) if n < FEW_PROMPTS]
+    warning = f"Warning: below {FEW_PROMPTS} prompts intervals are rough; use more prompts. Now: {', '.join(few)}."
+    return warning if few else ""
+
+
 def duration(seconds: float) -> str:
     """A time in the unit that suits it.
 
@@ -115,13 +148,8 @@ def listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def excludes_zero(estimate: Estimate) -> bool:
-    """Whether the interval lies on one side of 0."""
-    return estimate.high < 0 or estimate.low > 0
-
-
 def _percent(value: float, limit: float | None = None) -> str:
-    """Whole percent; a decimal where rounding would claim none or all, and the digits that tell it from the limit."""
+    """Whole percent; a decimal if rounding would claim none or all, and the digits that tell it from the limit."""
     hundredths = 100 * value
     if round(hundredths) in (0, 100) and abs(hundredths - round(hundredths)) > 1e-9:
         return f"{min(max(hundredths, 0.1), 99.9):.1f}"
@@ -129,7 +157,7 @@ def _percent(value: float, limit: float | None = None) -> str:
 
 
 def _points(value: float, fewest: float = 1e-4) -> str:
-    """Whole points; where that would be 0, one digit that is not, of `fewest` points and more."""
+    """Whole points; if that would be 0, the first digit that is not, from `fewest` points on."""
     hundredths = 100 * value
     if round(hundredths) != 0:
         text = f"{round(hundredths)}"
@@ -152,17 +180,3 @@ def _apart(value: float, limits: tuple[float, ...], digits: int = 0) -> str:
     ):
         digits += 1
     return f"{value:.{digits}f}"
-
-
-FEW_PROMPTS = 10
-"""Below it the intervals of means cover less than they say, and those of shares are as wide as a guess."""
-
-
-def few_prompts(n_prompts: dict[str, int]) -> str:
-    """A warning that names what rests on fewer than `FEW_PROMPTS` prompts; empty where nothing does."""
-    few = [f"{inert(name)} {n}" for name, n in sorted(n_prompts.items(), key=lambda one: one[1]) if n < FEW_PROMPTS]
-    return (
-        f"Warning: below {FEW_PROMPTS} prompts intervals are rough; use more prompts. Now: {', '.join(few)}."
-        if few
-        else ""
-    )

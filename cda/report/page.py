@@ -17,6 +17,9 @@ from cda.report.numbers import visible
 from cda.report.plots import Plot, inline_svg
 from cda.report.tables import Table
 
+Kind = Literal["good", "bad", "none"]
+"""Good or bad news, or neither; a colour at a headline's edge."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -29,7 +32,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the report; `id` names its anchor. `examples` holds no tables: each form draws them its own way."""
+    """A part of a report; `id` names its anchor. `examples` holds no tables: each form draws them its own way."""
 
     id: str
     title: str
@@ -41,35 +44,22 @@ class Section:
 
 
 def plots_of(sections: Iterable[Section]) -> list[Plot]:
-    """Every figure of a page's sections, in reading order: what is written for paper."""
+    """Every figure of a page's sections, in reading order."""
     return [plot for section in sections for plot in section.plots]
 
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """A sentence of the first screen.
-
-    Attributes:
-        name: What it is about, in bold.
-        text: The sentence.
-        kind: Whether it is good or bad news, or neither; a colour at its edge.
-    """
+    """A sentence of the first screen, with its subject in bold."""
 
     name: str
     text: str
-    kind: Literal["good", "bad", "none"] = "none"
+    kind: Kind = "none"
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a page says, in plain text.
-
-    Attributes:
-        title: Heading and title of the window.
-        subtitle: What was asked of which model.
-        findings: The first screen.
-        sections: Everything else, in reading order.
-    """
+    """The content of a page in plain text: the headlines fill the first screen, the sections follow."""
 
     title: str
     subtitle: str
@@ -85,26 +75,22 @@ def render_page(page: Page) -> str:
 def rendered(
     template: str, script: str = "report.js", styles: tuple[str, ...] = ("report.css",), **content: object
 ) -> str:
-    """A template of this folder with the styles, one after another, and the script.
+    """A template of this folder with its styles and script.
 
     Its content security policy allows the one style and the one script by their hashes and nothing else: no network, no
     inline handlers. Every string is escaped, and control or direction characters are spelled out.
     """
     style, code = "".join(map(resource, styles)), resource(script)
-    return drawn(template, csp=Markup(policy(style, code)), style=Markup(style), script=Markup(code), **content)
+    policy = (
+        f"default-src 'none'; style-src '{_source_hash(style)}'; script-src '{_source_hash(code)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    return drawn(template, csp=Markup(policy), style=Markup(style), script=Markup(code), **content)
 
 
 def drawn(template: str, **content: object) -> str:
     """A template of this folder; every string is escaped, and control or direction characters are spelled out."""
     return _environment().get_template(template).render(**content).strip() + "\n"
-
-
-def policy(style: str, script: str) -> str:
-    """The content security policy of a page that holds this style and this script."""
-    return (
-        f"default-src 'none'; style-src '{_source_hash(style)}'; script-src '{_source_hash(script)}'; "
-        "base-uri 'none'; form-action 'none'"
-    )
 
 
 def resource(name: str) -> str:
@@ -120,16 +106,7 @@ def _source_hash(text: str) -> str:
 def _environment() -> Environment:
     environment = Environment(
         loader=FunctionLoader(resource), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-        finalize=_finalized,
+        finalize=lambda value: value if isinstance(value, Markup) else visible(value),
     )  # fmt: skip
-    environment.filters["svg"] = _svg
+    environment.filters["svg"] = lambda plot: Markup(inline_svg(plot))
     return environment
-
-
-def _svg(plot: Plot) -> Markup:
-    return Markup(inline_svg(plot))
-
-
-def _finalized(value: object) -> object:
-    """What a template expression prints: our own markup as it is, all else with hidden characters spelled out."""
-    return value if isinstance(value, Markup) else visible(value)

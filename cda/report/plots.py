@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from xml.etree import ElementTree
 
 from cda.files.jsonl import written_whole
@@ -34,12 +34,14 @@ _PROPERTIES = {
 COLUMN_INCHES = 3.4
 """Width of a column of a paper; on a page a figure of this width reads well on a phone too."""
 PAGE_INCHES = 6.9
+SHARE_LIMITS = (-2.0, 102.0)
+_LANE, _ROW_GAP = 0.11, 0.15  # inches between the marks of a row, and between rows
+_FRAME = 0.75  # inches for legend, ticks and the axis' name
 FORMATS = ("svg", "pdf")
 
 _UNDRAWN = r"Glyph \d+"
-"""Of a character that the font lacks. In an SVG text stays text, so that the reader's fonts draw it; ours only measure."""
+"""Warning about a character that the font lacks. In an SVG text stays text, so that the reader's fonts draw it."""
 _SVG = "http://www.w3.org/2000/svg"
-_XLINK = "http://www.w3.org/1999/xlink"
 _STYLE: dict[Any, Any] = {
     "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 8, "axes.titlesize": 8,
     "axes.labelsize": 8, "xtick.labelsize": 7, "ytick.labelsize": 7, "legend.fontsize": 7, "legend.frameon": False,
@@ -139,8 +141,10 @@ def _presented(element: ElementTree.Element, prefix: str) -> None:
     for declaration in element.attrib.pop("style", "").split(";"):
         name, _, value = (part.strip() for part in declaration.partition(":"))
         if name == "font":
-            for key, found in _font(value).items():
-                element.set(key, found)
+            # Size and weight of the shorthand; the page says which family.
+            for key, pattern in (("font-size", r"([\d.]+)px"), ("font-weight", r"\b(bold|[1-9]00)\b")):
+                if found := re.search(pattern, value):
+                    element.set(key, found[1])
         elif name and not name.startswith("font-family"):
             element.set(name, value)
     for name, value in list(element.attrib.items()):
@@ -154,23 +158,9 @@ def _presented(element: ElementTree.Element, prefix: str) -> None:
             element.set(name, f"var({_PROPERTIES[value]})")
 
 
-def _font(shorthand: str) -> dict[str, str]:
-    """Size and weight of a CSS font shorthand; the page says which family."""
-    size = re.search(r"([\d.]+)px", shorthand)
-    weight = re.search(r"\b(bold|[1-9]00)\b", shorthand)
-    found = {"font-size": size[1]} if size else {}
-    return found | ({"font-weight": weight[1]} if weight else {})
-
-
-NAME_COLUMNS = 20
-_LANE = 0.11  # inches between the marks of a row
-_ROW_GAP = 0.15
-_FRAME = 0.75  # legend, ticks and the axis' name
-
-
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How one kind of estimate is drawn: shapes tell kinds apart where colours do not."""
+    """The form of one kind of estimate: shapes tell kinds apart where colours do not."""
 
     name: str
     color: str
@@ -189,7 +179,7 @@ PEOPLE_MARK = Mark("people", PEOPLE, "D")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row; an estimate for each mark, None where there is none."""
+    """One row of a figure; an estimate for each mark, None if there is none."""
 
     label: str
     estimates: tuple[Estimate | None, ...]
@@ -203,7 +193,7 @@ class Scale:
         name: What it measures, with its unit.
         is_share: Values are shares, drawn as percentages.
         limits: Of the axis, in its own unit; None: as the estimates need.
-        reference: Where a dashed line stands, such as no effect.
+        reference: Position of a dashed line, such as no effect.
         bars: Draw bars from 0 behind the marks.
     """
 
@@ -214,18 +204,21 @@ class Scale:
     bars: bool = False
 
 
-SHARE_LIMITS = (-2.0, 102.0)
+def rows_plot(id: str, title: str, description: str, rows: Sequence[Row], marks: Sequence[Mark], scale: Scale) -> Plot:
+    """A figure of estimates in rows, with their 95% intervals."""
+    return Plot(
+        id, title, description, lambda axes: draw_rows(axes, rows, marks, scale), rows_height(len(rows), len(marks))
+    )
 
 
 def draw_rows(axes: Axes, rows: Sequence[Row], marks: Sequence[Mark], scale: Scale) -> None:
     """Rows from the top down, the marks of a row below each other in the order given."""
-    step = _LANE / row_inches(len(marks))
+    step = _LANE / _row_inches(len(marks))
     factor = 100.0 if scale.is_share else 1.0
     for at, mark in enumerate(marks):
         shift = (at - (len(marks) - 1) / 2) * step
-        found = [(y + shift, row.estimates[at]) for y, row in enumerate(rows)]
-        there = [(y, one) for y, one in found if one is not None]
-        _draw_mark(axes, mark, there, factor, scale.bars * step)
+        lanes = [(y + shift, row.estimates[at]) for y, row in enumerate(rows)]
+        _draw_mark(axes, mark, [(y, estimate) for y, estimate in lanes if estimate], factor, scale.bars * step)
     if scale.reference is not None:
         axes.axvline(scale.reference, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
     axes.set_yticks(range(len(rows)), [row.label for row in rows])
@@ -240,29 +233,35 @@ def draw_rows(axes: Axes, rows: Sequence[Row], marks: Sequence[Mark], scale: Sca
         legend(axes, len(marks))
 
 
-def _draw_mark(axes: Axes, mark: Mark, there: list[tuple[float, Estimate]], factor: float, bar: float) -> None:
-    ys = [y for y, _ in there]
-    values = [factor * one.value for _, one in there]
-    # Rounding may put an end of an interval on the other side of its value.
-    below = [max(0.0, factor * (one.value - one.low)) for _, one in there]
-    above = [max(0.0, factor * (one.high - one.value)) for _, one in there]
+def _draw_mark(axes: Axes, mark: Mark, lanes: list[tuple[float, Estimate]], factor: float, bar: float) -> None:
+    ys, estimates = [y for y, _ in lanes], [estimate for _, estimate in lanes]
+    values = [factor * estimate.value for estimate in estimates]
     if bar:
         axes.barh(ys, values, height=0.9 * bar, color=mark.color, alpha=0.25, zorder=2)
     axes.errorbar(
-        values, ys, xerr=[below, above], fmt=mark.shape, color=mark.color, label=mark.name, markersize=4, elinewidth=1.2,
-        markerfacecolor=mark.color if mark.filled else PAGE, markeredgewidth=1.0, zorder=3,
+        values, ys, xerr=errors(estimates, factor), fmt=mark.shape, color=mark.color, label=mark.name, markersize=4,
+        elinewidth=1.2, markerfacecolor=mark.color if mark.filled else PAGE, markeredgewidth=1.0, zorder=3,
     )  # fmt: skip
 
 
-def frame(axes: Axes, name: str, grid: str) -> None:
-    """Name of the horizontal axis and faint lines across the one that is read."""
+def errors(estimates: Sequence[Estimate], factor: float = 1.0) -> list[list[float]]:
+    """Lengths of the intervals below and above their values."""
+    # Rounding may put an end of an interval on the other side of its value.
+    return [
+        [max(0.0, factor * (estimate.value - estimate.low)) for estimate in estimates],
+        [max(0.0, factor * (estimate.high - estimate.value)) for estimate in estimates],
+    ]
+
+
+def frame(axes: Axes, name: str, grid: Literal["x", "y", "both"]) -> None:
+    """Name the horizontal axis and draw faint lines across the one that is read."""
     axes.set_xlabel(name)
-    axes.grid(axis=grid, color=LINE)  # type: ignore[arg-type]
+    axes.grid(axis=grid, color=LINE)
     axes.set_axisbelow(True)
 
 
 def legend(axes: Axes, n: int) -> None:
-    """Above the axes, as wide as the figure: in lines of three at most; four stand two by two."""
+    """Draw the key above the axes, as wide as the figure: in lines of three at most; four stand two by two."""
     figure = axes.get_figure()
     if figure is not None:
         figure.legend(
@@ -271,31 +270,30 @@ def legend(axes: Axes, n: int) -> None:
         )  # fmt: skip
 
 
-def row_inches(n_marks: int) -> float:
-    """Height of a row."""
+def _row_inches(n_marks: int) -> float:
     return _LANE * n_marks + _ROW_GAP
 
 
 def rows_height(n_rows: int, n_marks: int) -> float:
-    """Height of a figure of so many rows, in inches."""
-    return _FRAME + n_rows * row_inches(n_marks) + (0.15 if n_marks > 3 else 0.0)
+    """Height of a figure of rows, in inches."""
+    return _FRAME + n_rows * _row_inches(n_marks) + (0.15 if n_marks > 3 else 0.0)
 
 
-def named(name: object, most: int = NAME_COLUMNS) -> str:
-    """A name from outside as Matplotlib gets it: one line without control characters, cut where it is long."""
+def named(name: object, most: int = 20) -> str:
+    """A name from outside as Matplotlib gets it: one line without control characters, cut if it is long."""
     return clipped(" ".join(visible(name).split()), most)
 
 
 def slugs(names: Iterable[str]) -> dict[str, str]:
     """For each name a word of lower-case letters, digits and hyphens, no two the same: parts of identifiers and file names."""
-    found: dict[str, str] = {}
+    words: dict[str, str] = {}
     for name in names:
         plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:40].strip("-") or "bias"
         word, at = plain, 2
-        while word in found.values():
+        while word in words.values():
             word, at = f"{plain}-{at}", at + 1
-        found[name] = word
-    return found
+        words[name] = word
+    return words
 
 
 # Colours repeat after four; with the shapes no two of the first seven are alike.
@@ -307,30 +305,25 @@ KINDS = tuple(
 def across(
     axes: Axes, y: float, found: Measured, color: str, shape: str = "o", filled: bool = True, factor: float = 1.0
 ) -> None:
-    """A value with its interval where it has one, lying; in units of which the estimate's holds `factor`."""
-    value, ends = _with_ends(found)
-    if ends:
-        axes.plot([factor * end for end in ends], [y, y], color=color, linewidth=1.2, zorder=2)
-    _mark(axes, factor * value, y, color, shape, filled)
+    """Draw a value with its interval, if it has one, lying; `factor` of the axis' units make one of the estimate's."""
+    if isinstance(found, Estimate):
+        axes.plot([factor * found.low, factor * found.high], [y, y], color=color, linewidth=1.2, zorder=2)
+    _mark(axes, factor * found.value, y, color, shape, filled)
 
 
 def upright(axes: Axes, x: float, found: Measured, color: str, shape: str = "o", filled: bool = True) -> None:
-    """A value with its interval where it has one, standing."""
-    value, ends = _with_ends(found)
-    if ends:
-        axes.plot([x, x], ends, color=color, linewidth=1.2, zorder=2)
-    _mark(axes, x, value, color, shape, filled)
-
-
-def _with_ends(found: Measured) -> tuple[float, tuple[float, ...]]:
-    """A value and the ends of its interval, none where it has none."""
+    """Draw a value with its interval, if it has one, standing."""
     if isinstance(found, Estimate):
-        return found.value, (found.low, found.high)
-    return found.value, ()
+        axes.plot([x, x], (found.low, found.high), color=color, linewidth=1.2, zorder=2)
+    _mark(axes, x, found.value, color, shape, filled)
+
+
+def _mark(axes: Axes, x: float, y: float, color: str, shape: str, filled: bool) -> None:
+    axes.plot([x], [y], shape, color=color, markerfacecolor=color if filled else PAGE, markersize=5, zorder=3)
 
 
 def rows(axes: Axes, names: Sequence[str]) -> None:
-    """Names down the side, the first one on top, with a line between each two."""
+    """Write names down the side, the first one on top, with a line between each two."""
     axes.set_yticks(range(len(names)), list(names))
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
@@ -340,17 +333,18 @@ def rows(axes: Axes, names: Sequence[str]) -> None:
 
 
 def key(axes: Axes, entries: Sequence[tuple[str, str, str, bool]], columns: int = 2) -> None:
-    """A key below the axes: text, colour, shape and whether it is filled; nothing where there are no entries."""
+    """Draw a key below the axes: text, colour, shape and whether it is filled; nothing without entries."""
     from matplotlib.lines import Line2D
 
-    figure = axes.figure
     handles = [
         Line2D([], [], color=color, marker=shape, linestyle="none", markersize=5,
                markerfacecolor=color if filled else PAGE, label=text)
         for text, color, shape, filled in entries
     ]  # fmt: skip
     if handles:
-        figure.legend(handles=handles, loc="outside lower center", ncols=min(columns, len(handles)), labelcolor=FAINT)
+        axes.figure.legend(
+            handles=handles, loc="outside lower center", ncols=min(columns, len(handles)), labelcolor=FAINT
+        )
 
 
 SCORING_MARKS = ((BEFORE, "o", False), (AFTER, "s", True))
@@ -382,13 +376,9 @@ def scorings_key(axes: Axes, labels: Sequence[str]) -> None:
         key(axes, [(named(label, 20), *mark) for label, mark in zip(labels, SCORING_MARKS, strict=True)])
 
 
-def percent_axis(axes: Axes, which: str = "x") -> None:
-    """Shares from 0 to 1 as percentages."""
+def percent_axis(axes: Axes, which: Literal["x", "y"] = "x") -> None:
+    """Print shares from 0 to 1 as percentages."""
     from matplotlib.ticker import PercentFormatter
 
-    one = axes.xaxis if which == "x" else axes.yaxis
-    one.set_major_formatter(PercentFormatter(1.0, decimals=None))
-
-
-def _mark(axes: Axes, x: float, y: float, color: str, shape: str, filled: bool) -> None:
-    axes.plot([x], [y], shape, color=color, markerfacecolor=color if filled else PAGE, markersize=5, zorder=3)
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    axis.set_major_formatter(PercentFormatter(1.0, decimals=None))

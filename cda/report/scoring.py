@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from cda.report.numbers import MINUS, inert
+from cda.results.facts import JudgeFacts, JudgeReasons, PanelFacts, RewardModelFacts, Scorer
 
-from cda.report.numbers import inert
-from cda.results.base import Estimate
-from cda.results.facts import JudgeFacts, JudgeReasons, PanelFacts, Scorer
-
-ONE_ORDER = "one order each, drawn, so that a taste for a place stays in each margin"
-
-
+_ONE_ORDER = "one order each, drawn, so that a taste for a place stays in each margin"
 _REASONS: dict[JudgeReasons, str] = {
     "before": ", reasons before the verdict",
     "after": ", verdict before the reasons",
@@ -19,47 +14,62 @@ _REASONS: dict[JudgeReasons, str] = {
 
 
 def scored_line(facts: Scorer) -> str:
-    """Precision and cut texts; of a judge, how it was asked."""
+    """Precision and cut texts of a reward model; how a judge was asked."""
     if isinstance(facts, PanelFacts):
-        each = "; ".join(f"{name}: {scored_line(one)}" for name, one in facts.judges.items())
-        return f"{panel_line(len(facts.judges), facts.comparisons, facts.unread, facts.partly_judged)}. {each}"
+        return f"{_panel(facts)}. {'; '.join(f'{name}: {scored_line(one)}' for name, one in facts.judges.items())}"
     if isinstance(facts, JudgeFacts):
-        by_place = place(facts.position_bias, facts.position)
-        by_place += told(facts.prompt, facts.verdict_reasons, facts.answered_by)
+        place = _place(facts) + _prompt(facts)
         if facts.orders == "one":
-            return f"Asked {facts.comparisons} comparisons in {ONE_ORDER}; {facts.unread} unreadable{by_place}"
+            return f"Asked {facts.comparisons} comparisons in {_ONE_ORDER}; {facts.unread} unreadable{place}"
         return (
             f"Asked {facts.comparisons} comparisons in both orders; {facts.unread} unreadable, "
-            f"{facts.half_read} readable in one order only, {facts.flipped} followed the place{by_place}"
+            f"{facts.half_read} readable in one order only, {facts.flipped} followed the place{place}"
         )
+    cut = f"{facts.truncated} of {facts.texts} texts cut"
     if facts.how is not None:
-        cut = f"; {facts.truncated} of {facts.texts} texts cut" if facts.truncated else ""
-        return f"{facts.how}{cut}"
+        return f"{facts.how}; {cut}" if facts.truncated else facts.how
+    return f"Scored in {facts.precision}; {cut} at {facts.max_length_tokens} tokens"
+
+
+def asked_line(facts: Scorer) -> str:
+    """The same for a benchmark: also a reward model's form and the texts left out, and a judge's unreadable answers."""
+    if isinstance(facts, PanelFacts):
+        return "; ".join([_panel(facts), *(f"{name}: {asked_line(one)}" for name, one in facts.judges.items())])
+    if isinstance(facts, RewardModelFacts):
+        how = f"{facts.precision}, {facts.form}" if facts.form is not None else facts.how
+        where = f" at {facts.max_length_tokens} tokens" if facts.max_length_tokens is not None else ""
+        dropped = f", {facts.dropped} too long and left out" if facts.dropped else ""
+        return f"{how}, {facts.truncated} of {facts.texts} texts cut{where}{dropped}"
+    why = ", ".join(f"{n} × {reason}" for reason, n in facts.reasons.items())
+    unread = f"; answers that could not be read: {why}" if why else ""
+    place = _place(facts).replace("-", MINUS) + _prompt(facts) + unread
+    if facts.orders == "one":
+        return f"{facts.comparisons} comparisons in {_ONE_ORDER}: {facts.unread} without a verdict{place}"
     return (
-        f"Scored in {facts.precision}; {facts.truncated} of {facts.texts} texts cut at {facts.max_length_tokens} tokens"
+        f"{facts.comparisons} comparisons, each in both orders: {facts.unread} without a verdict, "
+        f"{facts.half_read} with one in one order only, {facts.flipped} followed the place{place}"
     )
 
 
-def place(bias: float | None, interval: Estimate | None) -> str:
+def _place(facts: JudgeFacts) -> str:
     """How much a judge preferred the place that came first; with an interval if one order was asked."""
+    bias, interval = facts.position_bias, facts.position
     if bias is None:
         return ""
-    if interval is None:
-        return f"; first place minus second: {bias:+.2f}"
-    return f"; first place minus second: {bias:+.2f} [{interval.low:+.2f}, {interval.high:+.2f}] (n = {interval.n})"
+    ends = f" [{interval.low:+.2f}, {interval.high:+.2f}] (n = {interval.n})" if interval else ""
+    return f"; first place minus second: {bias:+.2f}{ends}"
 
 
-def told(prompt: str | None, reasons: JudgeReasons | None, answered_by: Mapping[str, int]) -> str:
+def _prompt(facts: JudgeFacts) -> str:
     """The prompt of a judge, and the names under which its server answered; empty for a function."""
-    if prompt is None or reasons is None:
+    if facts.prompt is None or facts.verdict_reasons is None:
         return ""
-    counts = ", ".join(f"{inert(name)} ({n})" for name, n in answered_by.items())
-    return f"; prompt {prompt}{_REASONS[reasons]}{f'; answered by {counts}' if counts else ''}"
+    counts = ", ".join(f"{inert(name)} ({n})" for name, n in facts.answered_by.items())
+    return f"; prompt {facts.prompt}{_REASONS[facts.verdict_reasons]}{f'; answered by {counts}' if counts else ''}"
 
 
-def panel_line(n_judges: int, comparisons: int, unread: int, partly_judged: int) -> str:
-    """How many judges a panel has, and how many comparisons some of them or all gave no verdict on."""
+def _panel(facts: PanelFacts) -> str:
     return (
-        f"A panel of {n_judges} judges, the mean of their preferences; of {comparisons} comparisons "
-        f"{unread} without a verdict of any judge, {partly_judged} with verdicts of some only"
+        f"A panel of {len(facts.judges)} judges, the mean of their preferences; of {facts.comparisons} comparisons "
+        f"{facts.unread} without a verdict of any judge, {facts.partly_judged} with verdicts of some only"
     )

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from cda.report.numbers import inert, visible, width
 
+Row = tuple[str, ...]
+# What Markdown takes for a list or a heading where it opens a line.
+_OPENING = re.compile(r"\A(\s*(?:\d{1,9}(?=[.)](?:\s|\Z))|(?=[#=+-]+(?:\s|\Z))))([.)#=+-])")
+_WWW = re.compile(r"(?<![A-Za-z0-9])(www)\.", re.IGNORECASE)
+_SPECIAL = re.compile(r"([\\`*_\[\]|~])")
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table; the first cell of a row names it.
-
-    Attributes:
-        caption: What it shows.
-        header: One name a column.
-        rows: Cells, as many as the header has.
-    """
+    """A table; the first cell of a row names it, and each row has as many cells as the header."""
 
     caption: str
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    header: Row
+    rows: tuple[Row, ...]
+
+
+def table(caption: str, header: Row, rows: Iterable[Row]) -> Table | None:
+    """A table, or None without rows."""
+    found = tuple(rows)
+    return Table(caption, header, found) if found else None
 
 
 def plain_table(table: Table) -> str:
@@ -30,7 +36,7 @@ def plain_table(table: Table) -> str:
     return "\n".join([inert(table.caption), *aligned(rows)])
 
 
-def aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+def aligned(rows: Sequence[Row]) -> list[str]:
     """Rows as lines with columns of equal width."""
     widths = [max(width(cell) for cell in column) for column in zip(*rows, strict=True)]
     return [
@@ -39,15 +45,10 @@ def aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
     ]
 
 
-_OPENING = re.compile(r"\A(\s*(?:\d{1,9}(?=[.)](?:\s|\Z))|(?=[#=+-]+(?:\s|\Z))))([.)#=+-])")
-_WWW = re.compile(r"(?<![A-Za-z0-9])(www)\.", re.IGNORECASE)
-_SPECIAL = re.compile(r"([\\`*_\[\]|~])")
-
-
 def markdown_table(table: Table) -> list[str]:
     """Lines of a table, its caption above it."""
-    rows = [table.header, tuple("---" for _ in table.header), *table.rows]
-    return [f"{escaped(table.caption)}:", "", *(f"| {' | '.join(map(_escaped_cell, row))} |" for row in rows), ""]
+    header, *rows = (f"| {' | '.join(map(escaped, row))} |" for row in (table.header, *table.rows))
+    return [f"{escaped(table.caption)}:", "", header, f"| {' | '.join('---' for _ in table.header)} |", *rows, ""]
 
 
 def fenced_block(text: str) -> list[str]:
@@ -67,7 +68,3 @@ def escaped(text: object) -> str:
     plain = plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     # Some renderers make links of bare addresses, with or without http.
     return _WWW.sub(r"\1&#46;", plain.replace("://", "&#58;//"))
-
-
-def _escaped_cell(text: str) -> str:
-    return text if text == "---" else escaped(text)

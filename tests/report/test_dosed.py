@@ -17,7 +17,6 @@ from cda.auditing.report_figure import skew_chart
 from cda.auditing.report_outcome import outcome_table
 from cda.auditing.report_plots import audit_plots
 from cda.auditing.report_scoring import caveats
-from cda.auditing.report_summary import MAX_COLUMNS, MAX_LINES, summary_table
 from cda.auditing.report_tables import (
     direction_table,
     main_table,
@@ -27,6 +26,7 @@ from cda.auditing.report_tables import (
     unseen_table,
     votes_table,
 )
+from cda.auditing.report_text import MAX_COLUMNS, MAX_LINES, summary_table
 from cda.auditing.report_verdict import quality_kind, quality_sentence, verdict_kind, verdicts
 from cda.auditing.result import measure_of, unchanged
 from cda.data.release import SOURCE

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from changed import changed
 
-from cda.auditing.report_examples import (
+from cda.auditing.report_scoring import (
     few_of,
     how_chosen,
     order_keys,

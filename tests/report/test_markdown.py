@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from changed import changed
 
-from cda.auditing.report_markdown import render_markdown
+from cda.auditing.report_text import render_markdown
 
 
 def test_numbers_and_sections(voted: Any) -> None:

@@ -8,12 +8,10 @@ import pytest
 from changed import changed
 
 from cda.auditing.report_glossary import glossary
-from cda.auditing.report_markdown import render_markdown
 from cda.auditing.report_outcome import paper_sentences, paper_tables
-from cda.auditing.report_people import section_sentences, sections_line
 from cda.auditing.report_sections import sections
-from cda.auditing.report_summary import summary_table
-from cda.auditing.report_tables import main_table, skew_table, triple_skew_table
+from cda.auditing.report_tables import main_table, section_sentences, sections_line, skew_table, triple_skew_table
+from cda.auditing.report_text import render_markdown, summary_table
 from cda.data.release import SOURCE
 from cda.report.tables import Table
 

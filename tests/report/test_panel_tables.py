@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from cda.auditing.report_glossary import glossary
-from cda.auditing.report_markdown import render_markdown
-from cda.auditing.report_people import panel_sentence, panel_table
-from cda.auditing.report_summary import summary_table
+from cda.auditing.report_tables import panel_sentence, panel_table
+from cda.auditing.report_text import render_markdown, summary_table
 from cda.report.numbers import share
 
 

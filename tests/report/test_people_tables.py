@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cda.auditing.report_people import preference_tables
+from cda.auditing.report_tables import preference_tables
 
 
 def test_counts_and_shares_add_up(voted: Any) -> None:

@@ -10,11 +10,10 @@ from changed import changed
 from cda.auditing.model_card import Part, model_card
 from cda.auditing.report_glossary import glossary
 from cda.auditing.report_html import render_html
-from cda.auditing.report_markdown import render_markdown
 from cda.auditing.report_methods import method_table
+from cda.auditing.report_outcome import effects_over_seeds, seed_sentences, seed_table
 from cda.auditing.report_scoring import caveats
-from cda.auditing.report_seeds import effects_over_seeds, seed_sentences, seed_table
-from cda.auditing.report_summary import MAX_COLUMNS, MAX_LINES, summary_table
+from cda.auditing.report_text import MAX_COLUMNS, MAX_LINES, render_markdown, summary_table
 from cda.report.numbers import width
 from cda.results.base import Estimate, Missing
 from cda.results.skew import OverSeeds, Seeds

@@ -8,7 +8,7 @@ import pytest
 from changed import changed
 
 from cda.auditing.report_scoring import caveats
-from cda.auditing.report_summary import MAX_COLUMNS, MAX_LINES, summary_table
+from cda.auditing.report_text import MAX_COLUMNS, MAX_LINES, summary_table
 from cda.report.numbers import width
 
 PATH = "runs/jargon/report/report.html"

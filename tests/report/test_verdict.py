@@ -14,9 +14,8 @@ from cda.auditing.comparison import comparison_tables, render_comparison
 from cda.auditing.groups import Group
 from cda.auditing.model_card import Part, model_card
 from cda.auditing.report_html import render_html
-from cda.auditing.report_markdown import render_markdown
-from cda.auditing.report_summary import summary_table
 from cda.auditing.report_tables import main_table
+from cda.auditing.report_text import render_markdown, summary_table
 from cda.auditing.report_verdict import (
     others_sentence,
     quality_kind,

@@ -1,0 +1,246 @@
+"""The report as text: in Markdown, and as the short table a run ends with, at most 20 lines and 100 columns."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Sequence
+
+from cda.auditing.report_cells import (
+    NO_VOTES,
+    NOT_MEASURED,
+    average_cells,
+    direction_rows,
+    estimates,
+    gap_cells,
+    missed_cells,
+    quality_cells,
+    rate_cells,
+    skew_cells,
+    triple_cells,
+    unit_of,
+)
+from cda.auditing.report_dose import dose_line
+from cda.auditing.report_effects import missing_rate_sentence, rewritten_line
+from cda.auditing.report_evidence import applied, compares, targets
+from cda.auditing.report_outcome import one_training_line, others_over_seeds, seed_row, seed_sentences, several
+from cda.auditing.report_scoring import caveats, few_of, how_scored, margins_sentence, people_sentence
+from cda.auditing.report_sections import sections
+from cda.auditing.report_tables import main_table, model_table, panel_sentence, sections_line
+from cda.auditing.report_verdict import (
+    Verdict,
+    drift_sentence,
+    others_sentence,
+    quality_sentence,
+    ties_sentence,
+    verdicts,
+)
+from cda.report.numbers import clipped, count, few_prompts, inert, percent, share, width
+from cda.report.page import Section
+from cda.report.tables import Row, aligned, escaped, fenced_block, markdown_table
+from cda.results.audit import AuditResult
+
+MAX_LINES, MAX_COLUMNS = 20, 100
+_EXAMPLES_PER_BIAS = 3
+_MAX_NAME = 36
+_MAX_LABEL = _MAX_NAME - len(" miscalibration")
+_RATE = " RATE ATE"
+_SKEWS, _EFFECTS, _MAIN = ("skew",), ("skew", "rate"), ("skew", "parts of skew", "missed", "rate")
+_FULL = (*_MAIN, "people")
+_TRIPLED = (*_FULL, "triples")
+
+
+def render_markdown(audit: AuditResult) -> str:
+    """The audit as a Markdown document; text from outside is escaped, longer texts stand in fenced blocks."""
+    names = ", ".join(bias.name for bias in audit.biases)
+    recipe = f", recipe {escaped(audit.recipe)}" if compares(audit) else ""
+    lines = [f"# Bias audit: {escaped(names)}", "", f"Model {escaped(audit.model.name)}{recipe}.", ""]
+    for verdict in verdicts(audit):
+        lines += [f"**{escaped(verdict.sentence)}**", ""]
+    last = others_sentence(audit) if compares(audit) else ties_sentence(audit)
+    for sentence in (quality_sentence(audit), dose_line(audit), *seed_sentences(audit), last):
+        lines += [escaped(sentence), ""]
+    lines += [*markdown_table(main_table(audit)), escaped(how_scored(audit)), ""]
+    lines += [*(f"- {escaped(note)}" for note in caveats(audit)), ""]
+    lines += [f"- {escaped(bias.name)}: {escaped(bias.description)}" for bias in audit.biases]
+    for section in sections(audit):
+        lines += ["", f"## {section.title}", "", *_markdown_section(section, audit)]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
+
+
+def _markdown_section(section: Section, audit: AuditResult) -> list[str]:
+    lines = [line for paragraph in section.paragraphs for line in (escaped(paragraph), "")]
+    lines += [line for table in section.tables for line in markdown_table(table)]
+    lines += [f"- {escaped(name)}: {escaped(value)}" for name, value in section.facts]
+    lines += [f"- **{entry.term}** = {escaped(entry.formula)}. {escaped(entry.meaning)}" for entry in section.entries]
+    for bias in audit.biases if section.id == "examples" else ():
+        for example in few_of([one for one in audit.examples if one.bias == bias.name], _EXAMPLES_PER_BIAS):
+            lines += [f"### {escaped(bias.name)}: {margins_sentence(example)}; {people_sentence(example)}", ""]
+            texts = {"Prompt": example.prompt, "Without the bias": example.base, "With the bias": example.perturbed}
+            for title, text in texts.items():
+                lines += [f"{title}:", "", *fenced_block(text), ""]
+    return lines
+
+
+def summary_table(audit: AuditResult, report_path: str | None = None, adapter_path: str | None = None) -> str:
+    """Before and after of each target bias and of quality, the other biases, the verdict, how it was scored, the paths.
+
+    Below the skew and the quality of the training that is the run's result stands the mean of several trainings.
+    With many biases the rows are shortened to fit: first human skew and gap go, then miscalibration and the two directions
+    move into a line each, then RATE goes.
+    A path is never cut, since half a path is of no use.
+    """
+    if not compares(audit):
+        return _model_summary(audit, report_path)
+    below, over = [others_sentence(audit, MAX_COLUMNS)], several(audit)
+    dose = textwrap.wrap(dose_line(audit), MAX_COLUMNS, max_lines=2, placeholder=" …")
+    end = [*_cut(few_prompts(_prompts_of(audit))), *dose, *_cut(inert(how_scored(audit)))]
+    if adapter_path is not None:
+        seed = "" if over is None else f", of seed {over.seeds[0]}; others beside it"
+        end.append(f"Adapter: {inert(adapter_path)} (dose {applied(audit):g}{seed})")
+    end += _where(report_path)
+    cells = (NOT_MEASURED,) if audit.quality is None else quality_cells(audit)
+    quality = [("quality accuracy", *cells), *seed_row(audit, lambda seeds: seeds.quality)]
+    below += _cut(others_over_seeds(audit), inert(sections_line(audit)), inert(rewritten_line(audit)))
+    room = MAX_LINES - 1 - len(quality) - len(below) - len(end)
+    rows, notes, verdict = _fitted(audit, room)
+    table = _measures([("measure", *estimates(audit)), *rows, *quality], audit.plain is not None)
+    if len(table) + len(notes) + len(below) + len(verdict) + len(end) > MAX_LINES:
+        # The column of plain CDA moved into lines of its own.
+        rows, notes, verdict = _fitted(audit, room - (len(table) - 1 - len(rows) - len(quality)))
+        table = _measures([("measure", *estimates(audit)), *rows, *quality], audit.plain is not None)
+    lines = [*table, *notes, *below, *verdict]
+    for more in _cut(quality_sentence(audit), one_training_line(audit)):
+        lines += [more] if len(lines) + len(end) < MAX_LINES else []
+    return "\n".join([*lines, *end])
+
+
+def _cut(*lines: str) -> list[str]:
+    return [clipped(line, MAX_COLUMNS) for line in lines if line]
+
+
+def _model_summary(audit: AuditResult, report_path: str | None) -> str:
+    """One model: every bias in a row, the words for them, how it was scored, the report."""
+    table = model_table(audit, brief=True)
+    rows = [tuple(clipped(inert(cell), _MAX_NAME) for cell in row) for row in (table.header, *table.rows)]
+    drift = [inert(name) for name in targets(audit) if drift_sentence(name, audit)]
+    triples = [
+        "{} {} (n {})".format(inert(name), *triple_cells(name, audit))
+        for name in audit.skew
+        if name in audit.triple_skew
+    ]
+    # The table has no room for RATE next to people.
+    rate = {name: average_cells(rate, audit) for name, rate in audit.rate.items()} if audit.votes else {}
+    averages = [f"{inert(name)} {average} ({flipped})" for name, (average, flipped) in rate.items()]
+    sentences = [
+        _verdict_line(verdicts(audit)).replace("Verdict: ", "Biased side: "),
+        few_prompts(_prompts_of(audit)),
+        panel_sentence(audit),
+        f"What else differs between the sides may explain the margin of {', '.join(drift)}." if drift else "",
+        ties_sentence(audit),
+        quality_sentence(audit),
+        inert(sections_line(audit)),
+        inert(rewritten_line(audit)),
+        f"Skew over triples (rewrite of the rewrite against rewrite): {'; '.join(triples)}" if triples else "",
+        f"Causal effect (RATE, double-rewrite ATE): {'; '.join(averages)}" if averages else "",
+        *(inert(missing_rate_sentence(name, rate)) for name, rate in audit.rate.items()),
+        inert(how_scored(audit)),
+    ]
+    words = [line for sentence in sentences for line in textwrap.wrap(sentence, MAX_COLUMNS)]
+    return "\n".join([*_cut(*aligned(rows)), *words, *_where(report_path)])
+
+
+def _where(report_path: str | None) -> list[str]:
+    return [] if report_path is None else [f"Report: {inert(report_path)}"]
+
+
+def _prompts_of(audit: AuditResult) -> dict[str, int]:
+    """Prompts behind the skew of every bias, its voted contrasts and quality."""
+    measured = {name: skew.last for name, skew in audit.skew.items()}
+    measured |= {f"votes on {name}": votes.human_skew for name, votes in audit.votes.items()}
+    measured |= {"quality": audit.quality.last} if audit.quality is not None else {}
+    return {name: estimate.n_prompts for name, estimate in measured.items()}
+
+
+def _fitted(audit: AuditResult, room: int) -> tuple[list[Row], list[str], list[str]]:
+    """Rows, notes below them, and verdict lines: the fullest form that takes at most `room` lines."""
+    found, names = verdicts(audit), targets(audit)
+    by_kind = [_rows_by_kind(name, audit) for name in names]
+    sentences = [line for verdict in found for line in textwrap.wrap(verdict.sentence, MAX_COLUMNS)]
+    line = _cut(_verdict_line(found))
+    missed = [
+        f"{inert(name)} {percent(both.before.value)[:-1]}→{percent(both.last.value)}"
+        for name in names
+        if name in audit.votes and (both := audit.votes[name].miscalibration)
+    ]
+    missed_line = f"Miscalibration: {', '.join(missed) or NO_VOTES}"
+    directions = [
+        f"{inert(name)} {', '.join(f'{percent(part.last.value)} {way}' for way, part in parts.items())}"
+        for name in names
+        if (parts := audit.skew[name].by_direction)
+    ]
+    added = f"Skew after, where the bias was … {'; '.join(directions)}" if directions else ""
+    for kinds, notes, verdict in (
+        (_TRIPLED, [], sentences), (_FULL, [], sentences), (_FULL, [], line), (_MAIN, [], sentences), (_MAIN, [], line),
+        (_EFFECTS, _cut(missed_line, added), line), (_SKEWS, _cut(missed_line, added), line),
+    ):  # fmt: skip
+        rows = [row for own in by_kind for kind, some in own.items() if kind in kinds for row in some]
+        if len(rows) + len(notes) + len(verdict) <= room:
+            return rows, notes, verdict
+    kept = room - 2 - len(notes)
+    more = f"{len(names) - kept} more biases in the report. {missed_line}"
+    return rows[:kept], _cut(more, added), line
+
+
+def _rows_by_kind(name: str, audit: AuditResult) -> dict[str, list[Row]]:
+    """Every row of a bias that the table may hold, in its order."""
+    label, votes = clipped(inert(name), _MAX_LABEL), audit.votes.get(name)
+    directions = [(f"  where {way}", *cells) for way, *cells in direction_rows(name, audit)]
+    rows: dict[str, list[Row]] = {
+        "skew": [(f"{label} skew", *skew_cells(audit, name))],
+        "parts of skew": [*seed_row(audit, lambda seeds: seeds.skew[name]), *directions],
+        "missed": [(f"{label} miscalibration", *(missed_cells(audit, name) if votes else (NO_VOTES,)))],
+    }
+    if votes:
+        people = votes.human_skew
+        rows["people"] = [(f"{label} human skew", share(people), "", "", count(people)),
+                          (f"{label} gap", *gap_cells(audit, name))]  # fmt: skip
+    if name in audit.triple_skew:
+        rows["triples"] = [(f"{label} skew (triples)", *triple_cells(name, audit))]
+    if name in audit.rate:
+        what = f"{_RATE}{unit_of(audit.rate[name])}"
+        rows["rate"] = [(f"{clipped(inert(name), _MAX_NAME - len(what))}{what}", *rate_cells(name, audit))]
+    return rows
+
+
+def _measures(rows: Sequence[Row], has_plain: bool) -> list[str]:
+    """The table. If it is too wide, RATE's effects, whose cells are the longest, and then plain CDA are put into lines below
+    it, so that nothing is cut."""
+    header, full = rows[0], len(rows[0])
+    kept, below = [(*row, *[""] * (full - len(row))) for row in rows], []
+    if _breadth(kept) > MAX_COLUMNS:
+        below = [_effect_line(row) for row in kept if _RATE in row[0]]
+        kept = [row for row in kept if _RATE not in row[0]]
+    if has_plain and _breadth(kept) > MAX_COLUMNS:
+        cells = "; ".join(f"{row[0].strip()} {row[-1]}" for row in kept[1:] if row[-1])
+        below.append(f"{header[-1]}: {cells}")
+        kept = [row[:-1] for row in kept]
+    return [*_cut(*aligned(kept)), *(line for text in below for line in textwrap.wrap(text, MAX_COLUMNS))]
+
+
+def _effect_line(row: Row) -> str:
+    """A row of RATE as a line: the effect before and after, its change, and how many rewrites flipped the bias."""
+    name, before, after, change, flipped = row[:5]
+    moved = f" → {after}, change {change}" if after else ""
+    return f"{name}: {before}{moved}; {flipped}" if flipped else f"{name}: {before}{moved}"
+
+
+def _breadth(rows: Sequence[Row]) -> int:
+    return sum(max(width(cell) for cell in column) + 2 for column in zip(*rows, strict=True)) - 2
+
+
+def _verdict_line(found: Sequence[Verdict]) -> str:
+    by_word: dict[str, list[str]] = {}
+    for verdict in found:
+        by_word.setdefault(verdict.word, []).append(inert(verdict.bias))
+    return "Verdict: " + "; ".join(f"{word}: {', '.join(names)}" for word, names in by_word.items())
