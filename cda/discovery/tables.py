@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterator
 
 from cda.discovery.sentences import attribute_of, correction, model_name, sentences
-from cda.inspection.tables import plain
 from cda.report.costs import llm_table
 from cda.report.numbers import MINUS, clipped, count, decimals, inert, p_value, reward, share, signed
 from cda.report.tables import Table, escaped, fenced_block, markdown_table, plain_table
@@ -56,7 +55,7 @@ def drift_table(result: DiscoverResult) -> Table:
         beyond = [(row, row.beyond) for row in drift if not row.is_treatment and row.beyond and row.beyond.value]
         for row, pairs in sorted(beyond, key=lambda one: -one[1].value):
             scaled = "" if row.standardised is None else signed(row.standardised)
-            rows.append((attribute, plain(row.feature), f"{row.base_mean:.2f}", f"{row.perturbed_mean:.2f}",
+            rows.append((attribute, row.feature.replace("_", " "), f"{row.base_mean:.2f}", f"{row.perturbed_mean:.2f}",
                          signed(row.difference), scaled, share(pairs)))  # fmt: skip
     header = ("attribute", "feature", "without", "with", f"with {MINUS} without", "in SDs", "pairs beyond the limit")
     return Table("What else differs between the sides, where pairs are beyond a limit", header, tuple(rows))

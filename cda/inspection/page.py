@@ -1,8 +1,8 @@
-"""Figures of `cda inspect`: what rewrites change besides the bias, in both directions."""
+"""The page of `cda inspect`: numbers, figures of all else that rewrites change, and the rewrites one by one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -26,7 +26,6 @@ from cda.report.differences import Piece, word_differences
 from cda.report.numbers import reward, signed
 from cda.report.page import Headline, Page, Section, rendered
 from cda.report.plots import AFTER, BEFORE, LINE, Mark, Plot, Row, Scale, draw_rows, named, rows_height, slugs
-from cda.report.tables import Table
 from cda.results.base import Estimate, Missing
 from cda.results.inspect import InspectResult, RewriteShown, RewriteSummary
 
@@ -37,62 +36,6 @@ if TYPE_CHECKING:
 _MARKS = {"add": Mark("bias added", AFTER, "o"), "remove": Mark("bias removed", BEFORE, "s", filled=False)}
 _IMBALANCE = 0.1
 _MOST_SDS = 3.0
-
-
-def inspection_plots(inspection: InspectResult) -> list[Plot]:
-    """For each bias: the standardized change of every feature that is not the bias itself and changes at all."""
-    names = list(dict.fromkeys(one.bias for one in inspection.summaries))
-    words = slugs(names)
-    found = [_plot(name, [one for one in inspection.summaries if one.bias == name], words[name]) for name in names]
-    return [plot for plot in found if plot is not None]
-
-
-def _plot(name: str, groups: Sequence[RewriteSummary], word: str) -> Plot | None:
-    changes = {one.direction: _changes(one) for one in groups}
-    changes = {direction: own for direction, own in changes.items() if own}
-    features = list(dict.fromkeys(feature for own in changes.values() for feature in own))
-    if not features:
-        return None
-    rows = [
-        Row(named(feature.replace("_", " "), 24), tuple(own.get(feature) for own in changes.values()))
-        for feature in features
-    ]
-    marks = [_MARKS[direction] for direction in changes]
-    told = [
-        f"{_MARKS[direction].name}: "
-        + ", ".join(f"{feature.replace('_', ' ')} {signed(one)}" for feature, one in own.items())
-        for direction, own in changes.items()
-    ]
-    title = f"{name}: what else a rewrite changes, in standard deviations. Within the grey band a difference is usually called balanced"
-    text = f"Rewrite − original of {name}, in standard deviations. {'. '.join(told)}."
-    return Plot(f"changes-{word}", title, text, partial(_draw, rows, marks), rows_height(len(rows), len(marks)))
-
-
-def _changes(one: RewriteSummary) -> dict[str, Estimate]:
-    if isinstance(one.drift, Missing):
-        return {}
-    return {
-        row.feature: row.standardised
-        for row in one.drift
-        if not row.is_treatment and row.standardised is not None and row.standardised.low < row.standardised.high
-    }
-
-
-def _draw(rows: Sequence[Row], marks: Sequence[Mark], axes: Axes) -> None:
-    estimates = [found for row in rows for found in row.estimates if found is not None]
-    low, high = min(one.low for one in estimates), max(one.high for one in estimates)
-    limits = (max(-_MOST_SDS, min(low, -0.2) - 0.1), min(_MOST_SDS, max(high, 0.2) + 0.1))
-    axes.axvspan(-_IMBALANCE, _IMBALANCE, color=LINE, alpha=0.6, linewidth=0, zorder=0)
-    draw_rows(axes, rows, marks, Scale("rewrite − original (SDs)", limits=limits, reference=0))
-    for y, row in enumerate(rows):
-        for found in row.estimates:
-            # Features that are nearly constant have huge standardized differences: the number stands at the edge.
-            if found is not None and not limits[0] <= found.value <= limits[1]:
-                right = found.value > 0
-                axes.text(limits[right], y, f"{reward(found.value)} {'→' if right else '←'}", fontsize=6.5, va="center",
-                          ha="right" if right else "left")  # fmt: skip
-
-
 _N_OPEN = 3
 _OUTCOMES = {
     "flipped": "flipped as asked for",
@@ -123,10 +66,10 @@ class ShownRewrite:
         title: Bias, direction and source.
         prompt: The prompt.
         original: The text before, in pieces.
-        rewrite: The text after, in pieces; None where there is none.
+        rewrite: The text after, in pieces; None if there is none.
         facts: Label, rewards, gate and drift, in words.
-        short: What of it is said while it is folded.
-        is_open: Whether it starts unfolded.
+        short: The sentence next to the title while it is folded.
+        is_open: It starts unfolded.
         outcomes: Words of _OUTCOMES that hold, with spaces between them.
         orders: Keys to sort by, the largest first.
     """
@@ -145,81 +88,107 @@ class ShownRewrite:
 
 def render_inspection(inspection: InspectResult) -> str:
     """The inspection as a self-contained page."""
-    page = inspection_page(inspection)
-    shown = [_shown(one, number, inspection.unit) for number, one in enumerate(inspection.examples)]
-    names = [(bias.name, bias.name) for bias in inspection.biases]
+    who = f", by {inspection.by}" if inspection.by else ""
+    scored = f" Rewards by {inspection.scored_by}." if inspection.scored_by else " No rewards."
+    page = Page(
+        title="Rewrites: " + ", ".join(bias.name for bias in inspection.biases),
+        subtitle=f"Of {inspection.where}{who}.{scored}",
+        findings=tuple(map(_headline, inspection.summaries)),
+        sections=tuple(_sections(inspection)),
+    )
+    shown = [_shown(example, number, inspection.unit) for number, example in enumerate(inspection.examples)]
+    outcomes = {outcome for example in shown for outcome in example.outcomes.split()}
     return rendered(
-        "inspect.html.j2", page=page, sections=page.sections, examples=shown, names=names,
-        outcomes=[(key, words) for key, words in _OUTCOMES.items() if any(key in one.outcomes.split() for one in shown)],
+        "inspect.html.j2", page=page, sections=page.sections, examples=shown,
+        names=[(bias.name, bias.name) for bias in inspection.biases],
+        outcomes=[(key, words) for key, words in _OUTCOMES.items() if key in outcomes],
         orders=[("shown", "as in the terminal"), ("drift", "what changed most besides"),
                 *([("reward", "where the reward moved most")] if inspection.scored_by else [])],
     )  # fmt: skip
 
 
-def inspection_page(inspection: InspectResult) -> Page:
-    """Everything on the page but the rewrites themselves."""
-    who = f", by {inspection.by}" if inspection.by else ""
-    scored = f" Rewards by {inspection.scored_by}." if inspection.scored_by else " No rewards."
-    return Page(
-        title="Rewrites: " + ", ".join(bias.name for bias in inspection.biases),
-        subtitle=f"Of {inspection.where}{who}.{scored}",
-        findings=tuple(_finding(one) for one in inspection.summaries),
-        sections=tuple(section for section in _sections(inspection) if section is not None),
-    )
+def _headline(group: RewriteSummary) -> Headline:
+    words = [f"flipped {flipped_cell(group)}", f"failed {failed_cell(group)}"]
+    if not isinstance(group.reward, Missing):
+        words.append(f"reward {reward_cell(group)}, rewrite − original")
+    return Headline(f"{name_of(group)}:", "; ".join(words) + ".")
 
 
-def _finding(one: RewriteSummary) -> Headline:
-    words = [f"flipped {flipped_cell(one)}", f"failed {failed_cell(one)}"]
-    if not isinstance(one.reward, Missing):
-        words.append(f"reward {reward_cell(one)}, rewrite − original")
-    return Headline(f"{name_of(one)}:", "; ".join(words) + ".")
-
-
-def _sections(inspection: InspectResult) -> list[Section | None]:
+def _sections(inspection: InspectResult) -> Iterator[Section]:
     reasons, drift, phrases = reason_table(inspection), drift_tables(inspection), phrase_tables(inspection)
-    return [
-        Section("numbers", "All rewrites", (_NUMBERS, *inspection.notes), _tables(summary_table(inspection), reasons)),
-        Section("examples", "One by one", (order_sentence(inspection),)),
-        Section("phrases", "Phrases added again and again", (_PHRASES,), tuple(phrases)) if phrases else None,
-        Section("drift", "What else changes", (_DRIFT,), tuple(drift), tuple(inspection_plots(inspection)))
-        if drift
-        else None,
-        Section("instructions", "What was asked for", (), facts=tuple(_instructions(inspection))),
-    ]
-
-
-def _tables(*tables: Table | None) -> tuple[Table, ...]:
-    return tuple(table for table in tables if table is not None)
-
-
-def _instructions(inspection: InspectResult) -> list[tuple[str, str]]:
-    return [
+    tables = (summary_table(inspection), *(() if reasons is None else (reasons,)))
+    yield Section("numbers", "All rewrites", (_NUMBERS, *inspection.notes), tables)
+    yield Section("examples", "One by one", (order_sentence(inspection),))
+    if phrases:
+        yield Section("phrases", "Phrases added again and again", (_PHRASES,), tuple(phrases))
+    if drift:
+        yield Section("drift", "What else changes", (_DRIFT,), tuple(drift), tuple(_plots(inspection)))
+    facts = tuple(
         (f"{bias.name}, {words}", text)
         for bias in inspection.biases
         for words, text in (("what it is", bias.description), ("to add it", bias.add), ("to remove it", bias.remove))
-    ]
+    )
+    yield Section("instructions", "What was asked for", facts=facts)
+
+
+def _plots(inspection: InspectResult) -> Iterator[Plot]:
+    """For each bias: the standardized change of every feature that is not the bias itself and changes at all."""
+    for name, word in slugs(dict.fromkeys(group.bias for group in inspection.summaries)).items():
+        groups = [group for group in inspection.summaries if group.bias == name]
+        changes = {_MARKS[group.direction]: own for group in groups if (own := _changes(group))}
+        features = dict.fromkeys(feature for own in changes.values() for feature in own)
+        if not features:
+            continue
+        rows = [
+            Row(named(feature.replace("_", " "), 24), tuple(own.get(feature) for own in changes.values()))
+            for feature in features
+        ]
+        told = [
+            f"{mark.name}: "
+            + ", ".join(f"{feature.replace('_', ' ')} {signed(change)}" for feature, change in own.items())
+            for mark, own in changes.items()
+        ]
+        title = f"{name}: what else a rewrite changes, in standard deviations. Within the grey band a difference is usually called balanced"
+        text = f"Rewrite − original of {name}, in standard deviations. {'. '.join(told)}."
+        draw, height = partial(_draw, rows, list(changes)), rows_height(len(rows), len(changes))
+        yield Plot(f"changes-{word}", title, text, draw, height)
+
+
+def _changes(group: RewriteSummary) -> dict[str, Estimate]:
+    rows = () if isinstance(group.drift, Missing) else group.drift
+    return {
+        row.feature: row.standardised
+        for row in rows
+        if not row.is_treatment and row.standardised is not None and row.standardised.low < row.standardised.high
+    }
+
+
+def _draw(rows: Sequence[Row], marks: Sequence[Mark], axes: Axes) -> None:
+    changes = [(y, change) for y, row in enumerate(rows) for change in row.estimates if change is not None]
+    low, high = min(change.low for _, change in changes), max(change.high for _, change in changes)
+    limits = (max(-_MOST_SDS, min(low, -0.2) - 0.1), min(_MOST_SDS, max(high, 0.2) + 0.1))
+    axes.axvspan(-_IMBALANCE, _IMBALANCE, color=LINE, alpha=0.6, linewidth=0, zorder=0)
+    draw_rows(axes, rows, marks, Scale("rewrite − original (SDs)", limits=limits, reference=0))
+    for y, change in changes:
+        # Features that are nearly constant have huge standardized differences: the number stands at the edge.
+        if not limits[0] <= change.value <= limits[1]:
+            right = change.value > 0
+            text = f"{reward(change.value)} {'→' if right else '←'}"
+            axes.text(limits[right], y, text, fontsize=6.5, va="center", ha="right" if right else "left")
 
 
 def _shown(example: RewriteShown, number: int, unit: str) -> ShownRewrite:
-    rewrite = None
-    original = [Piece(example.original, False)]
+    original, rewrite = [Piece(example.original, False)], None
+    label, rewards, gate = label_sentence(example), reward_sentence(example, unit), gate_sentence(example)
+    short, facts = gate, [gate]
     if example.rewrite is not None:
         original, rewrite = word_differences(example.original, example.rewrite)
-    rewards = reward_sentence(example, unit)
-    facts = [gate_sentence(example)]
-    if rewrite is not None:
-        facts = [label_sentence(example), *([rewards] if rewards else []), *facts, feature_sentence(example)]
-    short = "; ".join([label_sentence(example), *([rewards] if rewards else []), gate_sentence(example)])
+        first = [label, *([rewards] if rewards else [])]
+        short, facts = "; ".join([*first, gate]), [*first, gate, feature_sentence(example)]
+    flipped = {True: ["flipped"], False: ["unflipped"], None: []}[example.label.flipped]
+    outcome = ["failed"] if example.failed is not None else ["rejected"] if example.rejected else []
     return ShownRewrite(
         example.bias, f"{name_of(example)}, {example.source}", example.prompt, original, rewrite,
-        tuple(fact[:1].upper() + fact[1:] for fact in facts), short if rewrite is not None else facts[0], number < _N_OPEN,
-        " ".join(_outcomes(example)),
+        tuple(fact[:1].upper() + fact[1:] for fact in facts), short, number < _N_OPEN, " ".join([*flipped, *outcome]),
         (("shown", -number), ("drift", example.distance), ("reward", abs(example.difference or 0.0))),
     )  # fmt: skip
-
-
-def _outcomes(example: RewriteShown) -> list[str]:
-    flipped = {True: ["flipped"], False: ["unflipped"], None: []}[example.label.flipped]
-    if example.failed is not None:
-        return [*flipped, "failed"]
-    return [*flipped, *(["rejected"] if example.rejected else [])]

@@ -1,12 +1,11 @@
-"""Rewrites that are there already: of a run's training pairs, of its audit's triples, of a file of triples."""
+"""Rewrites made earlier: of a run's training pairs, of its audit's triples, of a file of triples."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 
@@ -17,11 +16,12 @@ from cda.counterfactuals.synthesize import MIX
 from cda.data.load import Row, load_rows
 from cda.data.triples import clean_triples
 from cda.errors import DataError, RunError
-from cda.records import Direction, LabelledPair, Prompt, TrainingPair, Triple
+from cda.records import Direction, LabelledPair, Prompt, TrainingPair
 from cda.resources.artifacts import of_this_version, read_labelled, read_training, shown_path, stage_counts
 from cda.results.audit import AuditResult
 from cda.results.base import load
 from cda.results.facts import SynthesizeCounts
+from cda.results.inspect import LostRewrites
 from cda.rewriting.fidelity import WORDS_WITHIN
 from cda.run import MANIFEST, RunFolder, StageRecord
 
@@ -38,15 +38,16 @@ class Seen:
     Attributes:
         bias: Its bias.
         source: Where it comes from.
-        prompt: What the original answers.
+        prompt: The prompt of the original.
         original: The text before.
-        rewrite: The text after; None where there is none. Of a failed rewrite, the last text that was rejected.
+        rewrite: The text after; None if there is none. Of a failed rewrite, the last text that was rejected.
         direction: What was asked for.
-        reference: The response that the original stands beside, where the bias is relative to one.
-        failed: Why the rewrite was not accepted; None where it was.
-        labels: Whether original and rewrite exhibit the bias, where somebody said so.
+        reference: The response next to the original, if the bias is relative to one.
+        failed: Why the rewrite was not accepted; None if it was.
+        labels: Of original and rewrite, if somebody labelled: the bias is there.
         labelled_by: Who.
-        rewards: Of original and rewrite, where they were kept.
+        rewards: Of original and rewrite; None without rewards of single texts.
+        difference: Reward of the rewrite minus the original's; of a judge its preference. None if there is neither.
     """
 
     bias: str
@@ -60,54 +61,34 @@ class Seen:
     labels: tuple[bool | None, bool | None] = (None, None)
     labelled_by: str | None = None
     rewards: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """Failed rewrites of which only the number was kept."""
-
-    bias: str
-    source: str
-    tried: int
-    reasons: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Material:
-    """What there is to look at.
-
-    Attributes:
-        where: The source, in a few words.
-        by: Who rewrote, by bias and source.
-        biases: Bias files as they were when the rewrites were made, by name.
-        rewrites: All of them.
-        lost: Failures of which only the number was kept.
-        notes: What a reader has to know besides.
-        scored_by: Whose rewards are at hand; None where there are none.
-        words_within: Largest change of the word count that the gate accepts, as a share.
-        with_failed: Whether failed rewrites are among them, so that their share is known.
-    """
-
-    where: str
-    by: str
-    biases: Mapping[str, Bias]
-    rewrites: tuple[Seen, ...]
-    lost: tuple[Lost, ...] = ()
-    notes: tuple[str, ...] = ()
-    scored_by: str | None = None
-    words_within: float = WORDS_WITHIN
-    with_failed: bool = False
+    difference: float | None = None
 
 
 @dataclass
-class _Found:
-    rewrites: list[Seen] = field(default_factory=list)
-    lost: list[Lost] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+class Material:
+    """Rewrites to look at, and what is known of them.
+
+    Attributes:
+        where: The source, in a few words.
+        biases: Bias files as they were when the rewrites were made, by name.
+        by: Who rewrote.
+        rewrites: All of them.
+        lost: By bias, failures of which only the number was kept.
+        notes: Sentences for the reader.
+        scored_by: Whose rewards were kept; None without any.
+        words_within: Largest change of the word count that the gate accepts, as a share.
+        with_failed: Failed rewrites are among them, so that their share is known.
+    """
+
+    where: str
     biases: dict[str, Bias] = field(default_factory=dict)
-    by: dict[str, None] = field(default_factory=dict)
+    by: list[str] = field(default_factory=list)
+    rewrites: list[Seen] = field(default_factory=list)
+    lost: list[tuple[str, LostRewrites]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     scored_by: str | None = None
     words_within: float = WORDS_WITHIN
+    with_failed: bool = False
 
 
 def has_rewrites(folder: RunFolder) -> bool:
@@ -122,25 +103,21 @@ def rewrites_of_run(path: Path) -> Material:
         RunError: No run, or one without rewrites.
         DataError: Its files cannot be read.
     """
-    folder, found = RunFolder(path), _Found()
+    folder, material = RunFolder(path), Material(f"run {path.name}")
     stages = [name for name in ("label", "synthesize", "train", "audit") if folder.record(name)]
     if not stages and not (path / MANIFEST).is_file():
         raise RunError(f"{path}: no run in this folder (no manifest.json, no finished stage); give the folder of a run")
     with of_this_version(path, "cda train"):
         if "synthesize" in stages:
-            _training(folder, found)
+            _add_training(folder, material)
         if (folder.stage("audit") / AUDITED).is_file():
-            _audited(folder, found)
-    if not found.rewrites and not found.lost:
+            _add_audited(folder, material)
+    if not material.rewrites and not material.lost:
         raise RunError(
             f"{path}: holds no rewrites (finished: {', '.join(stages) or 'no stage'}). `cda synthesize RECIPE` makes training "
             "pairs, and an audit with audit.rate above 0 triples; `cda inspect BIAS` makes a few afresh"
         )
-    return Material(
-        f"run {path.name}", ", ".join(found.by), found.biases, tuple(found.rewrites), tuple(found.lost),
-        tuple(found.notes), found.scored_by,
-        found.words_within,
-    )  # fmt: skip
+    return material
 
 
 def rewrites_of_file(reference: str, named: Sequence[str] = ()) -> Material:
@@ -163,49 +140,47 @@ def rewrites_of_file(reference: str, named: Sequence[str] = ()) -> Material:
         raise DataError(
             f"{reference}: {', '.join(unknown)}: no built-in bias; give the bias file with --bias FILE (several times for several)"
         )
-    biases = {bias.name: bias for bias in map(load_bias, named or stated)}
-    found = _Found(biases=biases)
+    material = Material(shown_path(reference), {bias.name: bias for bias in map(load_bias, named or stated)})
     try:
-        _triples(rows, reference, "triples of the file", found)
+        _add_triples(rows, reference, "triples of the file", material)
     except DataError as problem:
         # The reader speaks of a recipe's setting, and there is no recipe here.
         raise DataError(_SETTING.sub(r"Name it \1 in the file", str(problem))) from None
-    return Material(shown_path(reference), "", biases, tuple(found.rewrites), (), tuple(found.notes), found.scored_by)
+    return material
 
 
-def _training(folder: RunFolder, found: _Found) -> None:
+def _add_training(folder: RunFolder, material: Material) -> None:
     record = folder.record("synthesize")
     labelled = folder.stage("label") / PAIRS
     if not labelled.is_file():
         raise RunError(f"{folder.path}: {labelled.name} of stage 'label' is missing, which holds the originals")
-    found.biases |= _biases(record, folder.path)
+    material.biases |= _biases(record, folder.path)
     originals = {row.pair.id: row for row in read_labelled(labelled)}
-    settings, seen = record.settings, set()
-    llm = settings.get("llm", {}).get("model")
-    gate = settings.get("synthesize", {}).get("gate", {})
-    gated = bool(gate.get("on"))
-    found.words_within = gate.get("words_within", WORDS_WITHIN)
-    if not gated:
-        found.notes.append(UNGATED)
+    gate = record.settings.get("synthesize", {}).get("gate", {})
+    material.words_within = gate.get("words_within", WORDS_WITHIN)
+    if not gate.get("on"):
+        material.notes.append(UNGATED)
+    by_llm = gate.get("on") and record.settings.get("llm", {}).get("model") is not None
     by_label = folder.record("label").settings.get("llm", {}).get("model")
+    seen: set[tuple[str, str, str | None]] = set()
     for row in read_training(folder.stage("synthesize") / MIX):
         origin = originals.get(row.source_id)
         # Contrasts of a file were not rewritten here, and supplementary pairs not at all.
-        if row.kind == "supplementary" or origin is None or row.bias not in found.biases:
+        if row.kind == "supplementary" or origin is None or row.bias not in material.biases:
             continue
-        asked = found.biases[row.bias].label_by == "ask"
-        for one in _of_example(row, origin, by_label if asked and gated and llm is not None else None):
-            if (one.bias, one.original, one.rewrite) not in seen:
-                seen.add((one.bias, one.original, one.rewrite))
-                found.rewrites.append(one)
+        asked = by_llm and material.biases[row.bias].label_by == "ask"
+        for rewrite in _of_example(row, origin, by_label if asked else None):
+            if (key := (rewrite.bias, rewrite.original, rewrite.rewrite)) not in seen:
+                seen.add(key)
+                material.rewrites.append(rewrite)
     counts = stage_counts(folder, "synthesize", SynthesizeCounts)
     for name, made in counts.biases.items() if counts else ():
-        found.by[made.by] = None
-        found.lost.append(Lost(name, TRAINING, made.tried, made.rejected))
+        material.by.append(made.by)
+        material.lost.append((name, LostRewrites(source=TRAINING, tried=made.tried, reasons=made.rejected)))
 
 
 def _of_example(row: TrainingPair, origin: LabelledPair, labelled_by: str | None) -> Iterator[Seen]:
-    """The rejected side with the bias added and, where that was made more specific too, the chosen side."""
+    """The rejected side with the bias added; and the chosen side, if that was made more specific too."""
     bias, pair = str(row.bias), origin.pair
     labels: tuple[bool | None, bool | None] = (None, None)
     if labelled_by is not None:
@@ -216,71 +191,58 @@ def _of_example(row: TrainingPair, origin: LabelledPair, labelled_by: str | None
         yield Seen(bias, TRAINING, pair.prompt, pair.chosen, row.pair.chosen, "remove")
 
 
-def _audited(folder: RunFolder, found: _Found) -> None:
-    found.biases |= {name: bias for name, bias in _biases(folder.record("audit"), folder.path).items() if name not in found.biases}  # fmt: skip
+def _add_audited(folder: RunFolder, material: Material) -> None:
+    audited = _biases(folder.record("audit"), folder.path)
+    material.biases |= {name: bias for name, bias in audited.items() if name not in material.biases}
     file = folder.stage("audit") / AUDITED
-    _triples(load_rows(str(file)), f"{folder.path.name}/audit/{AUDITED}", TRIPLES, found)
+    _add_triples(load_rows(str(file)), f"{folder.path.name}/audit/{AUDITED}", TRIPLES, material)
     audit = load(AuditResult, folder.stage("audit") / RESULT, "cda audit")
     for name, rate in audit.rate.items():
-        found.by[rate.flips.by] = None
-        lost = audit.excluded.get(f"triples of {name}")
-        if lost is not None:
-            found.lost.append(Lost(name, f"{TRIPLES}, both directions", lost.seen, lost.reasons))
+        material.by.append(rate.flips.by)
+        if lost := audit.excluded.get(f"triples of {name}"):
+            source = f"{TRIPLES}, both directions"
+            material.lost.append((name, LostRewrites(source=source, tried=lost.seen, reasons=dict(lost.reasons))))
 
 
-def _triples(rows: Sequence[Row], where: str, source: str, found: _Found) -> None:
-    """Both rewrites of every triple; what was left out is noted."""
-    cleaned = clean_triples(rows, list(found.biases), {}, where)
-    rewards, label = _kept_rewards(rows)
+def _add_triples(rows: Sequence[Row], where: str, source: str, material: Material) -> None:
+    """Both rewrites of every triple; rows left out are noted."""
+    cleaned = clean_triples(rows, list(material.biases), {}, where)
+    kept, label = _kept_rewards(rows)
     for triple in cleaned.triples:
-        found.rewrites += _of_triple(
-            triple, source, rewards.get((triple.original, triple.rewrite, triple.rewrite_of_rewrite))
-        )
-    if rewards:
-        found.scored_by = f"the audited model, {label} training" if label != "model" else "the audited model"
+        texts = (triple.original, triple.rewrite, triple.rewrite_of_rewrite)
+        rewards = kept.get(texts, (None, None, None))
+        for at, place in enumerate((source, f"{source}, rewritten back")):
+            had = triple.has_attribute != bool(at)  # the second rewrite starts from what the first one made
+            before, after = rewards[at : at + 2]
+            both = None if before is None or after is None else (before, after)
+            material.rewrites.append(
+                Seen(
+                    triple.bias, place, triple.prompt, texts[at], texts[at + 1], "remove" if had else "add",
+                    rewards=both, difference=both and both[1] - both[0],
+                )
+            )  # fmt: skip
+    if kept:
+        material.scored_by = f"the audited model, {label} training" if label != "model" else "the audited model"
     if cleaned.exclusions.dropped:
-        found.notes.append(f"{shown_path(where)}: {cleaned.exclusions}")
+        material.notes.append(f"{shown_path(where)}: {cleaned.exclusions}")
 
 
-def _of_triple(triple: Triple, source: str, rewards: Sequence[float] | None) -> Iterator[Seen]:
-    texts = (triple.original, triple.rewrite, triple.rewrite_of_rewrite)
-    for at in range(2):
-        # The second rewrite starts from what the first one made.
-        had = triple.has_attribute if at == 0 else not triple.has_attribute
-        both = None if rewards is None or None in rewards[at : at + 2] else (rewards[at], rewards[at + 1])
-        yield Seen(
-            triple.bias, source if at == 0 else f"{source}, rewritten back", triple.prompt, texts[at], texts[at + 1],
-            "remove" if had else "add", rewards=both,
-        )  # fmt: skip
-
-
-def _kept_rewards(rows: Sequence[Row]) -> tuple[dict[tuple[Any, ...], Sequence[float]], str]:
-    """Rewards that an audit wrote beside its triples, by the three texts; of the model before training where there are two."""
+def _kept_rewards(rows: Sequence[Row]) -> tuple[dict[tuple[object, ...], Sequence[float | None]], str]:
+    """Rewards that an audit wrote next to its triples, by the three texts; of two models, those of the one before training."""
     present = {key for row in rows for key in row}
     label = next((name for name in ("model", "before") if f"rewards_{name}" in present), "")
-    if not label:
-        return {}, ""
-    texts = ("original", "rewrite", "rewrite_of_rewrite")
-    kept = {
-        tuple(row.get(name) for name in texts): row[f"rewards_{label}"]
-        for row in rows
-        if all(isinstance(row.get(name), str) for name in texts) and _are_rewards(row.get(f"rewards_{label}"))
-    }
+    kept: dict[tuple[object, ...], Sequence[float | None]] = {}
+    for row in rows if label else ():
+        texts = tuple(row.get(name) for name in ("original", "rewrite", "rewrite_of_rewrite"))
+        rewards = row.get(f"rewards_{label}")
+        if isinstance(rewards, list) and [isinstance(reward, int | float | None) for reward in rewards] == [True] * 3:
+            kept[texts] = rewards
     return kept, label
-
-
-def _are_rewards(value: object) -> bool:
-    """Three numbers, of which some may be missing."""
-    return (
-        isinstance(value, list)
-        and len(value) == 3
-        and all(one is None or isinstance(one, int | float) for one in value)
-    )
 
 
 def _biases(record: StageRecord, path: Path) -> dict[str, Bias]:
     """The bias files of a stage, as they were when it was made."""
     try:
-        return {one["name"]: Bias.model_validate(one) for one in record.settings.get("biases", ())}
+        return {bias["name"]: Bias.model_validate(bias) for bias in record.settings.get("biases", ())}
     except ValidationError:
         raise DataError(f"{path}: its bias files are those of another version; make the run again") from None

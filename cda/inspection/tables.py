@@ -1,4 +1,4 @@
-"""What `cda inspect` says of rewrites: tables of the page, and the lines that say the same."""
+"""Results of `cda inspect` in tables for the page, and in lines for a terminal."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ from cda.report.numbers import MINUS, NOT_ESTIMATED, clipped, count, excludes_ze
 from cda.report.tables import Table
 from cda.results.base import Estimate, Missing
 from cda.results.effects import FeatureDrift
-from cda.results.inspect import FeatureChange, InspectResult, RewriteShown, RewriteSummary
+from cda.results.inspect import InspectResult, RewriteShown, RewriteSummary
 
-YES_NO = {True: "yes", False: "no", None: "not known"}
+_YES_NO = {True: "yes", False: "no", None: "not known"}
+_COLUMNS = 100
+_SIDE = 48
+_MOST_LINES = 24
+"""Of a text; the page shows all of it."""
+_MOST_PHRASES = _MOST_FEATURES = 6
+_NAME = 10
 
 
-def name_of(one: RewriteSummary | RewriteShown) -> str:
-    """A group of rewrites: bias and direction."""
-    return f"{one.bias}, {'added' if one.direction == 'add' else 'removed'}"
+def name_of(group: RewriteSummary | RewriteShown) -> str:
+    """Bias and direction of rewrites."""
+    return f"{group.bias}, {'added' if group.direction == 'add' else 'removed'}"
 
 
 def summary_table(inspection: InspectResult) -> Table:
     """A row for each bias and direction."""
-    scored = any(not isinstance(one.reward, Missing) for one in inspection.summaries)
+    scored = any(not isinstance(group.reward, Missing) for group in inspection.summaries)
     header = ("bias", "rewrites", "flipped", "failed", "the gate would reject", *(("reward",) if scored else ()))
-    rows = tuple(
-        (
-            name_of(one), rewrites_cell(one), flipped_cell(one), failed_cell(one), rejected_cell(one),
-            *((reward_cell(one),) if scored else ()),
-        )
-        for one in inspection.summaries
-    )  # fmt: skip
+    cells = (name_of, _rewrites_cell, flipped_cell, failed_cell, _rejected_cell, *((reward_cell,) if scored else ()))
+    rows = tuple(tuple(cell(group) for cell in cells) for group in inspection.summaries)
     caption = (
         "Rewrites by bias and direction, with 95% intervals clustered by prompt; flipped, reward and features are of every text "
         "that was written, failed ones among them"
@@ -38,91 +39,78 @@ def summary_table(inspection: InspectResult) -> Table:
     return Table(caption, header, rows)
 
 
-def rewrites_cell(one: RewriteSummary) -> str:
-    """How many rewrites the numbers are made from, of how many, on how many prompts."""
-    of = f" of {one.available}" if one.available > one.n else ""
-    prompts = f" ({one.n_prompts} prompts)" if one.n_prompts != one.n else ""
-    return f"{one.n}{of}{prompts}"
+def _rewrites_cell(group: RewriteSummary) -> str:
+    of = f" of {group.available}" if group.available > group.n else ""
+    prompts = f" ({group.n_prompts} prompts)" if group.n_prompts != group.n else ""
+    return f"{group.n}{of}{prompts}"
 
 
-def flipped_cell(one: RewriteSummary) -> str:
+def flipped_cell(group: RewriteSummary) -> str:
     """Share of rewrites whose label changed as asked for, and who labelled."""
-    if not one.n_written:
+    if not group.n_written:
         return "no text was written"
-    if isinstance(one.flipped, Missing):
+    if isinstance(group.flipped, Missing):
         return "not known: the bias has no measure, and no LLM labelled"
-    by = ", ".join(one.labelled_by)
-    had = f"; {one.had_it_before} so before the rewrite" if one.had_it_before else ""
-    return f"{_share(one.flipped)} ({by}{had})"
+    by = ", ".join(group.labelled_by)
+    had = f"; {group.had_it_before} so before the rewrite" if group.had_it_before else ""
+    return f"{_share(group.flipped)} ({by}{had})"
 
 
-def failed_cell(one: RewriteSummary) -> str:
+def failed_cell(group: RewriteSummary) -> str:
     """Share of rewrites that were not accepted; and those of which a run kept the number alone."""
-    parts = [] if isinstance(one.failed, Missing) else [_share(one.failed)]
-    for lost in one.lost:
-        n = sum(lost.reasons.values())
-        parts.append(f"{n} of {lost.tried} tried ({lost.source})")
-    return "; ".join(parts) or (f"not known: {one.failed.reason}" if isinstance(one.failed, Missing) else "")
+    parts = [] if isinstance(group.failed, Missing) else [_share(group.failed)]
+    parts += [f"{sum(lost.reasons.values())} of {lost.tried} tried ({lost.source})" for lost in group.lost]
+    return "; ".join(parts) or (f"not known: {group.failed.reason}" if isinstance(group.failed, Missing) else "")
 
 
-def rejected_cell(one: RewriteSummary) -> str:
-    """Share of the accepted texts that the gate's checks would reject."""
-    found = one.rejected
-    return "none was accepted" if isinstance(found, Missing) else f"{share(found)}, n = {count(found)}"
+def _rejected_cell(group: RewriteSummary) -> str:
+    return "none was accepted" if isinstance(group.rejected, Missing) else _share(group.rejected)
 
 
-def reward_cell(one: RewriteSummary) -> str:
+def reward_cell(group: RewriteSummary) -> str:
     """Mean difference of rewards."""
-    found = one.reward
-    return NOT_ESTIMATED if isinstance(found, Missing) else f"{signed(found)}, n = {count(found)}"
+    mean = group.reward
+    return NOT_ESTIMATED if isinstance(mean, Missing) else f"{signed(mean)}, n = {count(mean)}"
 
 
 def reason_table(inspection: InspectResult) -> Table | None:
-    """Every reason for which a rewrite failed or would, and how often; None where there is none."""
+    """Every reason for which a rewrite failed or would, with its count; None if there is none."""
     rows = []
-    for one in inspection.summaries:
+    for group in inspection.summaries:
+        counted: list[tuple[str, Mapping[str, int]]] = [
+            ("failed", group.failed_reasons),
+            *((f"failed ({lost.source})", lost.reasons) for lost in group.lost),
+            ("accepted, would be rejected", group.rejected_reasons),
+            ("counted only", group.noticed),
+        ]
         reasons: dict[str, list[str]] = {}
-        for what, counts in _reasons(one):
+        for what, counts in counted:
             for reason, n in counts.items():
                 reasons.setdefault(reason, []).append(f"{n} {what}")
-        rows += [(f"{name_of(one)}: {reason}", ", ".join(parts)) for reason, parts in reasons.items()]
-    return (
-        Table("Why rewrites failed, and what the gate finds in the others", ("reason", "rewrites"), tuple(rows))
-        if rows
-        else None
-    )
-
-
-def _reasons(one: RewriteSummary) -> list[tuple[str, Mapping[str, int]]]:
-    lost = [(f"failed ({kept.source})", kept.reasons) for kept in one.lost]
-    return [
-        ("failed", one.failed_reasons),
-        *lost,
-        ("accepted, would be rejected", one.rejected_reasons),
-        ("counted only", one.noticed),
-    ]
+        rows += [(f"{name_of(group)}: {reason}", ", ".join(parts)) for reason, parts in reasons.items()]
+    caption = "Why rewrites failed, and what the gate finds in the others"
+    return Table(caption, ("reason", "rewrites"), tuple(rows)) if rows else None
 
 
 def drift_tables(inspection: InspectResult) -> list[Table]:
-    """What changes besides, for each bias and direction."""
+    """Other features that change, for each bias and direction."""
     header = ("feature", "original", "rewrite", f"rewrite {MINUS} original", "in SDs", "beyond the limit")
     return [
         Table(
-            f"{name_of(one)}: mean features of {one.n_written} originals and their rewrites, where they have any",
+            f"{name_of(group)}: mean features of {group.n_written} originals and their rewrites, where they have any",
             header,
-            tuple(_drift_row(row) for row in one.drift if row.base_mean or row.perturbed_mean),
+            tuple(_drift_row(row) for row in group.drift if row.base_mean or row.perturbed_mean),
         )
-        for one in inspection.summaries
-        if not isinstance(one.drift, Missing)
+        for group in inspection.summaries
+        if not isinstance(group.drift, Missing)
     ]
 
 
 def _drift_row(row: FeatureDrift) -> tuple[str, ...]:
     own = " (the bias itself)" if row.is_treatment else ""
-    standardised = row.standardised
     return (
-        plain(row.feature) + own, _number(row.base_mean), _number(row.perturbed_mean), signed(row.difference),
-        "" if standardised is None else signed(standardised), "" if row.beyond is None or own else share(row.beyond),
+        _plain(row.feature) + own, _number(row.base_mean), _number(row.perturbed_mean), signed(row.difference),
+        "" if row.standardised is None else signed(row.standardised), "" if row.beyond is None or own else share(row.beyond),
     )  # fmt: skip
 
 
@@ -130,31 +118,29 @@ def phrase_tables(inspection: InspectResult) -> list[Table]:
     """Phrases that rewrites add again and again, for each bias and direction."""
     return [
         Table(
-            f"{name_of(one)}: phrases in several of {one.n_written} rewrites and in none of their originals",
+            f"{name_of(group)}: phrases in several of {group.n_written} rewrites and in none of their originals",
             ("phrase", "rewrites that hold it"),
-            tuple((phrase.words, _share(phrase.share)) for phrase in one.phrases),
+            tuple((phrase.words, _share(phrase.share)) for phrase in group.phrases),
         )
-        for one in inspection.summaries
-        if one.phrases
+        for group in inspection.summaries
+        if group.phrases
     ]
 
 
-def drift_words(one: RewriteSummary) -> list[str]:
+def _drift_words(group: RewriteSummary) -> list[str]:
     """Features that change on average (the interval excludes 0), the largest change in standard deviations first."""
-    if isinstance(one.drift, Missing):
-        return [f"not estimated: {one.drift.reason}"]
-    found = [
+    if isinstance(group.drift, Missing):
+        return [f"not estimated: {group.drift.reason}"]
+    changed = [
         (abs(row.standardised.value), row)
-        for row in one.drift
+        for row in group.drift
         if row.standardised is not None and excludes_zero(row.difference)
     ]
     words = []
-    for _, row in sorted(found, key=lambda each: -each[0]):
-        beyond = row.beyond
-        notes = ["the bias itself"] if row.is_treatment else []
-        if beyond is not None and beyond.value > 0 and not row.is_treatment:
-            notes.append(f"{share(beyond)} beyond the limit")
-        words.append(f"{plain(row.feature)} {signed(row.difference)}" + (f" ({', '.join(notes)})" if notes else ""))
+    for _, row in sorted(changed, key=lambda change: -change[0]):
+        beyond = row.beyond if row.beyond is not None and row.beyond.value > 0 else None
+        note = " (the bias itself)" if row.is_treatment else f" ({share(beyond)} beyond the limit)" if beyond else ""
+        words.append(f"{_plain(row.feature)} {signed(row.difference)}{note}")
     return words
 
 
@@ -164,11 +150,11 @@ def label_sentence(example: RewriteShown) -> str:
     if label.by is None:
         return "label: not known (no measure, no LLM)"
     flipped = {True: "flipped", False: "not flipped", None: "not known whether it flipped"}[label.flipped]
-    return f"label: {YES_NO[label.before]} → {YES_NO[label.after]}, {flipped} ({label.by})"
+    return f"label: {_YES_NO[label.before]} → {_YES_NO[label.after]}, {flipped} ({label.by})"
 
 
 def reward_sentence(example: RewriteShown, unit: str) -> str | None:
-    """Rewards of original and rewrite; None where there is neither reward nor preference."""
+    """Rewards of original and rewrite; None without reward or preference."""
     if example.difference is None:
         return None
     if example.rewards is None:
@@ -182,7 +168,7 @@ def gate_sentence(example: RewriteShown) -> str:
     if example.rewrite is None:
         return f"failed: {example.failed}; no text"
     if example.failed is not None:
-        more = [one for one in example.rejected if one != example.failed]
+        more = [reason for reason in example.rejected if reason != example.failed]
         return f"failed: {example.failed}" + (f"; also {', '.join(more)}" if more else "")
     noticed = f"; counted only: {', '.join(example.noticed)}" if example.noticed else ""
     if example.rejected:
@@ -192,18 +178,14 @@ def gate_sentence(example: RewriteShown) -> str:
 
 def feature_sentence(example: RewriteShown) -> str:
     """Every feature that differs between original and rewrite."""
-    if not example.drift:
-        return "drift: no measured feature differs"
-    return "drift: " + "; ".join(_feature(row) for row in example.drift)
+    parts = []
+    for row in example.drift:
+        notes = " (the bias itself)" if row.is_treatment else " (beyond the limit)" if row.beyond else ""
+        parts.append(f"{_plain(row.feature)} {_number(row.before)} → {_number(row.after)}{notes}")
+    return "drift: " + ("; ".join(parts) or "no measured feature differs")
 
 
-def _feature(row: FeatureChange) -> str:
-    notes = " (the bias itself)" if row.is_treatment else " (beyond the limit)" if row.beyond else ""
-    return f"{plain(row.feature)} {_number(row.before)} → {_number(row.after)}{notes}"
-
-
-def plain(feature: str) -> str:
-    """A feature's name in words."""
+def _plain(feature: str) -> str:
     return feature.replace("_", " ")
 
 
@@ -216,24 +198,17 @@ def _number(value: float) -> str:
     return text.replace("-", MINUS)
 
 
-COLUMNS = 100
-_SIDE = 48
-_MOST_LINES = 24
-"""Of a text; the page shows all of it."""
-_MOST_PHRASES = _MOST_FEATURES = 6
-_NAME = 10
-
-
 def inspection_text(inspection: InspectResult) -> str:
     """The numbers of each bias and direction, then the rewrites one by one."""
     who = f", by {inspection.by}" if inspection.by else ""
-    lines = _wrapped(f"Rewrites of {inspection.where}{who}")
-    for note in inspection.notes:
-        lines += _wrapped(note)
-    for one in inspection.summaries:
-        lines += ["", *_summary(one, inspection)]
+    lines = []
+    for sentence in (f"Rewrites of {inspection.where}{who}", *inspection.notes):
+        lines += _fill(inert(sentence), _COLUMNS)
+    for group in inspection.summaries:
+        lines += ["", *_summary(group, inspection)]
     examples = inspection.examples
-    lines += ["", *_wrapped(order_sentence(inspection) + " Marked: [-only before-], {+only after+}.")]
+    marks = f"{order_sentence(inspection)} Marked: [-only before-], {{+only after+}}."
+    lines += ["", *_fill(inert(marks), _COLUMNS)]
     for number, example in enumerate(examples, 1):
         lines += ["", *_example(example, f"{number} of {len(examples)}", inspection.unit)]
     return "\n".join(lines)
@@ -241,59 +216,54 @@ def inspection_text(inspection: InspectResult) -> str:
 
 def order_sentence(inspection: InspectResult) -> str:
     """Which rewrites are shown."""
-    n, total = len(inspection.examples), sum(one.n for one in inspection.summaries)
-    told = {
+    n, total = len(inspection.examples), sum(group.n for group in inspection.summaries)
+    order = {
         None: f"drawn with seed {inspection.seed}",
         "reward": "those whose reward changed most, in either direction, first",
         "drift": "those that differ most from their originals in all but the bias first",
         "failed": "those that failed, or that the gate would reject",
-    }
-    return f"{n} of {total} rewrites, for each bias and direction {told[inspection.worst]}."
+    }[inspection.worst]
+    return f"{n} of {total} rewrites, for each bias and direction {order}."
 
 
-def _summary(one: RewriteSummary, inspection: InspectResult) -> list[str]:
-    lines = [inert(f"{name_of(one)}: {rewrites_cell(one)} rewrites, {_sources(one)}")]
-    lines += _named("flipped", flipped_cell(one))
-    counted = (one.failed_reasons, *(lost.reasons for lost in one.lost))
-    reasons = [f"{n} {reason}" for part in counted for reason, n in part.items()]
-    lines += _named("failed", failed_cell(one) + (f": {', '.join(reasons)}" if reasons else ""))
-    rejected = [f"{n} {reason}" for reason, n in one.rejected_reasons.items()]
-    if one.n_written:
-        lines += _named("gate", f"would reject {rejected_cell(one)}" + (f": {', '.join(rejected)}" if rejected else ""))
-    if not isinstance(one.reward, Missing):
-        lines += _named(inspection.unit, f"{reward_cell(one)}, rewrite − original (by {inspection.scored_by})")
-    drift = drift_words(one)
+def _summary(group: RewriteSummary, inspection: InspectResult) -> list[str]:
+    n_sources, counted = len(group.sources), "; ".join(f"{n} {source}" for source, n in group.sources.items())
+    sources = next(iter(group.sources)) if n_sources == 1 else counted
+    lines = [inert(f"{name_of(group)}: {_rewrites_cell(group)} rewrites, {sources}")]
+    lines += _named("flipped", flipped_cell(group))
+    lines += _named(
+        "failed", failed_cell(group) + _because(group.failed_reasons, *(lost.reasons for lost in group.lost))
+    )
+    if group.n_written:
+        lines += _named("gate", f"would reject {_rejected_cell(group)}{_because(group.rejected_reasons)}")
+    if not isinstance(group.reward, Missing):
+        lines += _named(inspection.unit, f"{reward_cell(group)}, rewrite − original (by {inspection.scored_by})")
+    drift = _drift_words(group)
     more = f"; {len(drift) - _MOST_FEATURES} more features" if len(drift) > _MOST_FEATURES else ""
-    if one.n_written:
+    if group.n_written:
         lines += _named("drift", ("; ".join(drift[:_MOST_FEATURES]) or "no measured feature changes on average") + more)
     phrases = [
-        f"“{phrase.words}” {share(phrase.share)}" for phrase in one.phrases if not isinstance(phrase.share, Missing)
+        f"“{phrase.words}” {share(phrase.share)}" for phrase in group.phrases if not isinstance(phrase.share, Missing)
     ]
-    if phrases:
-        lines += _named("added", "; ".join(phrases[:_MOST_PHRASES]))
-    return lines
+    return lines + (_named("added", "; ".join(phrases[:_MOST_PHRASES])) if phrases else [])
 
 
-def _sources(one: RewriteSummary) -> str:
-    found = one.sources
-    return next(iter(found)) if len(found) == 1 else "; ".join(f"{n} {source}" for source, n in found.items())
+def _because(*counted: Mapping[str, int]) -> str:
+    reasons = [f"{n} {reason}" for counts in counted for reason, n in counts.items()]
+    return f": {', '.join(reasons)}" if reasons else ""
 
 
 def _example(example: RewriteShown, number: str, unit: str) -> list[str]:
     head = f"── {number}: {name_of(example)}, {example.source} "
-    lines = [clipped(inert(head) + "─" * COLUMNS, COLUMNS).replace("…", "─")]
+    lines = [clipped(inert(head) + "─" * _COLUMNS, _COLUMNS).replace("…", "─")]
     lines += _named("prompt", _start(example.prompt, 4 * _SIDE))
     if example.rewrite is None:
         lines += _named("original", _start(example.original, 8 * _SIDE))
         return lines + _named("gate", gate_sentence(example))
     before, after = word_differences(example.original, example.rewrite)
-    left, right = _side(before, "[-", "-]"), _side(after, "{+", "+}")
-    lines += [
-        _beside("original", "rewrite"),
-        *(_beside(one, other) for one, other in zip_longest(left, right, fillvalue="")),
-    ]
-    sentences = [label_sentence(example), reward_sentence(example, unit), feature_sentence(example)]
-    for sentence in sentences:
+    sides = zip_longest(["original", *_side(before, "[-", "-]")], ["rewrite", *_side(after, "{+", "+}")], fillvalue="")
+    lines += [f"{left}{' ' * (_SIDE - width(left))} │ {right}".rstrip() for left, right in sides]
+    for sentence in (label_sentence(example), reward_sentence(example, unit), feature_sentence(example)):
         if sentence is not None:
             name, _, text = sentence.partition(": ")
             lines += _named(name, text)
@@ -306,31 +276,21 @@ def _start(text: str, most: int) -> str:
 
 
 def _side(pieces: Sequence[Piece], before: str, after: str) -> list[str]:
-    """A text in lines of a column, what only it has between marks; the marks are put on each line by itself."""
-    text = "".join(_marked(piece, before, after) for piece in pieces)
-    lines = [part for line in text.split("\n") for part in (_fill(inert(line)) or [""])]
+    """A text in lines of a column, with marks around what only it has; each line has marks of its own."""
+
+    def marked(line: str) -> str:
+        words = line.strip()  # marks close to the words, the white space around them outside
+        return line.replace(words, f"{before}{words}{after}") if words else line
+
+    text = "".join("\n".join(map(marked, piece.text.split("\n"))) if piece.differs else piece.text for piece in pieces)
+    lines = [part for line in text.split("\n") for part in (_fill(inert(line), _SIDE) or [""])]
     if len(lines) > _MOST_LINES:
         lines = [*lines[: _MOST_LINES - 1], f"… {len(lines) - _MOST_LINES + 1} more lines (--html shows all)"]
     return lines
 
 
-def _marked(piece: Piece, before: str, after: str) -> str:
-    if not piece.differs:
-        return piece.text
-    return "\n".join(_between(line, before, after) for line in piece.text.split("\n"))
-
-
-def _between(line: str, before: str, after: str) -> str:
-    """Marks close to the words, the white space around them outside."""
-    words = line.strip()
-    if not words:
-        return line
-    start = line.index(words)
-    return f"{line[:start]}{before}{words}{after}{line[start + len(words) :]}"
-
-
-def _fill(line: str, most: int = _SIDE) -> list[str]:
-    """A line in parts no wider than a column, broken at spaces where there are any; by columns, not by characters."""
+def _fill(line: str, most: int) -> list[str]:
+    """A line in parts no wider than `most` columns, broken at spaces if there are any; by columns, not by characters."""
     parts, current = [], ""
     for word in line.split(" "):
         candidate = f"{current} {word}" if current else word
@@ -348,7 +308,7 @@ def _fill(line: str, most: int = _SIDE) -> list[str]:
 
 
 def _fitting(word: str, most: int) -> int:
-    """How many characters of a word fit into so many columns; one at the least."""
+    """Number of characters of a word that fit into so many columns; one at the least."""
     columns = 0
     for at, char in enumerate(word[: 4 * most]):
         columns += width(char)
@@ -357,16 +317,8 @@ def _fitting(word: str, most: int) -> int:
     return min(len(word), 4 * most)
 
 
-def _beside(left: str, right: str) -> str:
-    return f"{left}{' ' * (_SIDE - width(left))} │ {right}".rstrip()
-
-
 def _named(name: str, text: str) -> list[str]:
     """A line that begins with what it is about, its further lines indented."""
-    parts = _fill(inert(text), COLUMNS - _NAME - 2) or [""]
+    parts = _fill(inert(text), _COLUMNS - _NAME - 2) or [""]
     heads = [f"  {inert(name):<{_NAME}}", *[" " * (_NAME + 2)] * (len(parts) - 1)]
     return [f"{head}{part}".rstrip() for head, part in zip(heads, parts, strict=True)]
-
-
-def _wrapped(text: str) -> list[str]:
-    return _fill(inert(text), COLUMNS)

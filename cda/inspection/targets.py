@@ -1,4 +1,4 @@
-"""What `cda inspect` is pointed at: a run, a file of triples, a recipe, or a bias; and what goes with which."""
+"""Targets of `cda inspect`: a run, a file of triples, a recipe, or a bias; and which options go with which."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from cda.data.load import FILE_TYPES
 from cda.errors import CdaError, RecipeError, RunError, did_you_mean
 from cda.files.paths import user_path
 from cda.files.yaml_file import read_yaml_mapping
-from cda.inspection.numbers import Asked, asked_of_recipe, asked_target
 from cda.inspection.sources import Material, has_rewrites, rewrites_of_file, rewrites_of_run
 from cda.recipe.load import LoadedRecipe, find_recipe, is_bias_content, is_recipe, load_model_audit, load_recipe
 from cda.recipe.scoring import kind_of
@@ -19,21 +18,21 @@ from cda.run import RunFolder
 
 WORST = ("reward", "drift", "failed")
 _FOLDER = "runs/inspect"
-"""Beside it lie the caches of what is asked outside a run."""
+"""The caches of what is asked outside a run lie next to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class InspectOptions:
-    """What `cda inspect` was asked for.
+    """Options of `cda inspect`.
 
     Attributes:
-        n: Rewrites to show, and answers to rewrite where they are made now, of each bias and direction.
+        n: Rewrites to show of each bias and direction, and answers to rewrite if they are made now.
         bias: Names or files of biases; of a run's and a recipe's, those to look at.
         seed: Draws what is shown.
         worst: What to show first: `reward`, `drift` or `failed`; None: drawn.
         model: Whose rewards are shown; `none` for none. None: a recipe's own, or those that were kept.
         responses: Answers to rewrite.
-        fresh: Rewrite now, even where a recipe's run holds rewrites.
+        fresh: Rewrite now, even if a recipe's run holds rewrites.
         most: Rewrites of each bias and direction that the numbers are made from.
         html: File for the page.
         confirmed: Spending was agreed to beforehand.
@@ -53,18 +52,18 @@ class InspectOptions:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is looked at: rewrites that are there, or a recipe by which to make some."""
+    """Rewrites that are there, or a recipe by which to make some; and the settings of the model whose rewards are shown."""
 
     material: Material | None
     loaded: LoadedRecipe | None
-    asked: Asked | None
+    scored_by: LoadedRecipe | None
 
 
 def check_options(options: InspectOptions) -> None:
     problems = []
-    for name in ("n", "most"):
-        if getattr(options, name) < 1:
-            problems.append(f"--{name} {getattr(options, name)}: 1 or more is needed")
+    for name, value in (("n", options.n), ("most", options.most)):
+        if value < 1:
+            problems.append(f"--{name} {value}: 1 or more is needed")
     if options.worst is not None and options.worst not in WORST:
         problems.append(f"--worst {options.worst}: there are {', '.join(WORST)}.{did_you_mean(options.worst, WORST)}")
     if options.worst == "reward" and options.model == "none":
@@ -78,40 +77,43 @@ def check_options(options: InspectOptions) -> None:
 def resolved(target: str, overrides: Sequence[str], options: InspectOptions) -> Target:
     path = user_path(target)
     if path.is_dir() or path.suffix in FILE_TYPES:
-        _nothing_to_rewrite(target, overrides, options)
+        _check_nothing_to_rewrite(target, overrides, options)
         if not path.is_dir():
-            return Target(rewrites_of_file(target, options.bias), None, _model(options, _FOLDER, overrides))
-        return Target(_of_biases(rewrites_of_run(path), options.bias), None, _model(options, str(path), overrides))
+            return Target(rewrites_of_file(target, options.bias), None, _named_model(options, _FOLDER, overrides))
+        material = _of_biases(rewrites_of_run(path), options.bias)
+        return Target(material, None, _named_model(options, str(path), overrides))
     if _is_bias(target):
-        return _together(None, _of_bias_alone(target, overrides, options), _model(options, _FOLDER, overrides))
+        return _together(None, _of_bias_alone(target, overrides, options), _named_model(options, _FOLDER, overrides))
     if not is_recipe(target):
-        names = sorted({*builtin_names()})
+        names = builtin_names()
         raise RunError(
             f"{target}: no run folder, no file of triples ({', '.join(FILE_TYPES)}), no recipe and no bias."
             f"{did_you_mean(target, names)} Biases: {', '.join(names)}; or the path of a bias file"
         )
-    loaded = _with_biases(replace(load_recipe(target, overrides), confirmed=options.confirmed), ())
+    loaded = replace(load_recipe(target, overrides), confirmed=options.confirmed)
     folder = RunFolder(loaded.recipe.run_path)
-    asked = _model(options, str(folder.path), overrides)
+    scored_by = _named_model(options, str(folder.path), overrides)
+    own = loaded if options.model is None else None
     if options.fresh or options.responses or not has_rewrites(folder):
-        if asked is None and options.model is None:
-            asked = asked_of_recipe(loaded)
-        return _together(None, _with_biases(loaded, options.bias), asked)
+        return _together(None, _with_biases(loaded, options.bias), scored_by or own)
     material = _of_biases(rewrites_of_run(folder.path), options.bias)
-    if asked is None and options.model is None and material.scored_by is None:
-        asked = asked_of_recipe(loaded)
-    return _together(replace(material, notes=(*material.notes, *_stale(loaded, folder))), loaded, asked)
+    try:
+        changed = folder.why_redo(synthesize.stage(loaded, folder))
+    except CdaError:
+        changed = None
+    if changed:
+        note = f"The recipe has changed since these rewrites were made ({changed}); --fresh makes new ones"
+        material.notes.append(note)
+    return _together(material, loaded, scored_by or (own if material.scored_by is None else None))
 
 
-def _together(material: Material | None, loaded: LoadedRecipe, asked: Asked | None) -> Target:
-    """What rewrites and the model that scores share one budget and one count of what was asked."""
-    if asked is not None:
-        asked = replace(asked, loaded=replace(asked.loaded, opened=loaded.opened))
-    return Target(material, loaded, asked)
+def _together(material: Material | None, loaded: LoadedRecipe, scored_by: LoadedRecipe | None) -> Target:
+    """A target whose rewriter and scoring model share one budget and one count of what was asked."""
+    return Target(material, loaded, scored_by and replace(scored_by, opened=loaded.opened))
 
 
 def recipe_of(target: str, overrides: Sequence[str], options: InspectOptions) -> LoadedRecipe:
-    """The recipe that a target stands for, where nothing of a run is looked at: a recipe, a bias, or `judge:NAME`.
+    """The recipe of a target of which no run is looked at: a recipe, a bias, or `judge:NAME`.
 
     Raises:
         RunError: It is none of these.
@@ -120,7 +122,7 @@ def recipe_of(target: str, overrides: Sequence[str], options: InspectOptions) ->
     if kind_of(target) == "judge":
         return load_model_audit(target, {"run": {"folder": _FOLDER}}, overrides)
     if user_path(target).is_dir() or not (_is_bias(target) or is_recipe(target)):
-        known = sorted({*builtin_names()})
+        known = builtin_names()
         raise RunError(
             f"{target}: no recipe, no bias and no judge:NAME, whose prompts could be shown.{did_you_mean(target, known)} Biases: "
             f"{', '.join(known)}; or the path of a bias file or a recipe"
@@ -143,8 +145,8 @@ def _is_bias(target: str) -> bool:
     return is_bias_content(read_yaml_mapping(find_recipe(target)))
 
 
-def _nothing_to_rewrite(target: str, overrides: Sequence[str], options: InspectOptions) -> None:
-    """Options that say how to rewrite, beside rewrites that are there."""
+def _check_nothing_to_rewrite(target: str, overrides: Sequence[str], options: InspectOptions) -> None:
+    """Refuse options that say how to rewrite, for rewrites that are there."""
     problems = []
     if options.responses:
         problems.append(
@@ -158,27 +160,36 @@ def _nothing_to_rewrite(target: str, overrides: Sequence[str], options: InspectO
         raise RecipeError(problems)
 
 
-def _model(options: InspectOptions, folder: str, overrides: Sequence[str]) -> Asked | None:
-    if options.model in (None, "none"):
+def _named_model(options: InspectOptions, folder: str, overrides: Sequence[str]) -> LoadedRecipe | None:
+    """Settings of the model of --model, with what of the overrides is about models.
+
+    Args:
+        options: Options of the command.
+        folder: Run folder next to which scores are kept.
+        overrides: `section.key=value` words; those of other sections, and another model's name, say nothing of this one.
+    """
+    target = options.model
+    if target is None or target == "none":
         return None
-    return asked_target(str(options.model), folder, overrides, options.confirmed)
+    names = ("model.name_or_path=", *(("llm.model=",) if kind_of(target) == "judge" else ()))
+    words = [word for word in overrides if word.startswith(("score.", "llm.", "model.")) and not word.startswith(names)]
+    return replace(load_model_audit(target, {"run": {"folder": folder}}, words), confirmed=options.confirmed)
 
 
 def _with_biases(loaded: LoadedRecipe, names: Sequence[str]) -> LoadedRecipe:
     """A recipe of some of its biases."""
     _check_biases(names, [bias.name for bias in loaded.biases], str(loaded.path))
-    kept = tuple(bias for bias in loaded.biases if not names or bias.name in names)
-    return replace(loaded, biases=kept)
+    return replace(loaded, biases=tuple(bias for bias in loaded.biases if not names or bias.name in names))
 
 
 def _of_biases(material: Material, names: Sequence[str]) -> Material:
     """The material of some of its biases."""
     known = list(material.biases)
     _check_biases(names, known, material.where)
-    rewrites = tuple(one for one in material.rewrites if not names or one.bias in names)
+    rewrites = [rewrite for rewrite in material.rewrites if not names or rewrite.bias in names]
     if not rewrites:
         raise RunError(f"{material.where}: no rewrite of {', '.join(names or known)} was kept")
-    lost = tuple(one for one in material.lost if not names or one.bias in names)
+    lost = [(bias, failures) for bias, failures in material.lost if not names or bias in names]
     return replace(material, rewrites=rewrites, lost=lost)
 
 
@@ -190,16 +201,3 @@ def _check_biases(names: Sequence[str], known: Sequence[str], where: str) -> Non
     ]
     if problems:
         raise RecipeError(problems)
-
-
-def _stale(loaded: LoadedRecipe, folder: RunFolder) -> list[str]:
-    """What has changed in the recipe since the run rewrote by it."""
-    try:
-        changed = folder.why_redo(synthesize.stage(loaded, folder))
-    except CdaError:
-        return []
-    return (
-        [f"The recipe has changed since these rewrites were made ({changed}); --fresh makes new ones"]
-        if changed
-        else []
-    )

@@ -81,8 +81,8 @@ def test_training_pairs_stand_beside_what_they_were_made_from(run: Path) -> None
     assert len(material.rewrites) == 12
     assert {one.original for one in material.rewrites} <= originals
     assert all(one.direction == "add" and one.rewrite not in originals for one in material.rewrites)
-    (lost,) = material.lost
-    assert lost.tried == 13
+    ((bias, lost),) = material.lost
+    assert (bias, lost.tried) == ("jargon", 13)
     assert lost.reasons == {"too few places to change": 1}
 
 
