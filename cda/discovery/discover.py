@@ -46,7 +46,6 @@ from cda.discovery.sentences import short
 from cda.discovery.setup import Asked, AskedJudge, Setup, reward_of, setup_of
 from cda.errors import RunError
 from cda.launch import say, world_size
-from cda.pipeline.plan import run_folder
 from cda.pipeline.stages import Produce, run_stage
 from cda.recipe.load import LoadedRecipe
 from cda.resources.artifacts import checked_form
@@ -99,7 +98,7 @@ def run_discover(loaded: LoadedRecipe, options: DiscoverOptions) -> Discovered:
     if options.figures is not None:
         checked_form(options.figures)
     given, model, judge = checked(loaded, options.attributes, options.formats, options.adapter, options.dose)
-    folder, setup = run_folder(loaded), setup_of(loaded)
+    folder, setup = RunFolder(loaded.recipe.run_path), setup_of(loaded)
     if options.dry_run:
         return Discovered(plan(setup, folder, model, judge, given))
     with folder.lock():
@@ -159,7 +158,7 @@ class _Run:
         return Discovered(write_result(finished, result, self.figures), result)
 
     def _make(self, stage: Stage, produce: Produce) -> None:
-        run_stage(stage, produce, self.folder, self.loaded)
+        run_stage(stage, produce, self.folder, self.loaded.opened)
         self.folder.write_manifest(self.loaded.recipe.model_dump(mode="json"), list(STAGES))
 
     def _material(self) -> Material:

@@ -46,14 +46,14 @@ def stage(run_folder: RunFolder, chosen: float | None, training: Training) -> St
 
 
 def run(
-    loaded: LoadedRecipe, run_folder: RunFolder, chosen: float | None, training: Training, folder: Path
+    model: ModelSection, run_folder: RunFolder, chosen: float | None, training: Training, folder: Path
 ) -> dict[str, object]:
     """Write the adapter at its dose; one as it was trained is copied."""
     trained = run_folder.stage(training.stage("train")) / ADAPTER
     if chosen is None or chosen == PLAIN:
         shutil.copytree(trained, folder, dirs_exist_ok=True)
     else:
-        export_dose(trained, chosen, read_head(model_spec(loaded.recipe.model)), folder)
+        export_dose(trained, chosen, read_head(model_spec(model)), folder)
     return {}
 
 

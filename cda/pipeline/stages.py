@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from cda.launch import clear_failure, is_main, launch_id, say, tell_failure, wai
 from cda.llm.counted import Tally
 from cda.pipeline import plan as planning
 from cda.pipeline import report
-from cda.recipe.load import LoadedRecipe
+from cda.recipe.load import LoadedRecipe, Opened
 from cda.resources.llm_access import llm_counts
 from cda.results.base import Result
 from cda.run import RunFolder, Stage, fingerprint
@@ -47,7 +47,7 @@ def run_stages(loaded: LoadedRecipe, last: str = "report", only: bool = False, f
     Raises:
         CdaError: Anything a user can act on.
     """
-    folder = planning.run_folder(loaded)
+    folder = RunFolder(loaded.recipe.run_path)
     try:
         if is_main():
             planning.check(loaded)
@@ -69,13 +69,12 @@ def run_stages(loaded: LoadedRecipe, last: str = "report", only: bool = False, f
 
 
 def _run(loaded: LoadedRecipe, folder: RunFolder, last: str, only: bool, figures: str | None) -> None:
-    made, several = _made(loaded, folder), trainings(loaded.recipe.seeds)
+    several = trainings(loaded.recipe.seeds)
     # Whoever chooses a dose alone wants the adapter at that dose.
     end = "adapter" if last == "dose" else last
-    asked = ("audit", "report") if loaded.only_audit else STAGES[: STAGES.index(end) + 1]
-    each = [(stage, one.stage(stage)) for stage in asked for one in (several if stage in _OF_EACH else several[:1])]
+    kinds = ("audit", "report") if loaded.only_audit else STAGES[: STAGES.index(end) + 1]
     takes_dose = False
-    for kind, name in each:
+    for kind, training in _steps(kinds, several):
         if kind == "report":
             if is_main():
                 report.run(folder, figures)
@@ -83,65 +82,69 @@ def _run(loaded: LoadedRecipe, folder: RunFolder, last: str, only: bool, figures
         # The other processes take part in training and in the audit's scoring; the rest is the main one's work.
         if not is_main() and kind == "audit":
             if not loaded.only_audit:
-                for trained in [made[one.stage("train")][0]() for one in several]:
-                    wait_until(lambda trained=trained: folder.is_done(trained), folder.path)  # type: ignore[misc]
+                for each in several:
+                    _wait_for(train.stage(loaded, folder, each), folder)
                 wait_until(_settled_file(loaded, folder).is_file, folder.path)
             audit.assist(loaded, folder)
             return
         if not is_main() and kind in ("dose", "adapter"):
             continue
         if kind == "dose":
-            if name == kind:
+            if training.is_first:
                 takes_dose = not (only and last != kind) and dose.is_wanted(loaded)
             if not takes_dose:
                 continue
-        stage, produce = made[name]
+        stage, produce = _stage_and_producer(kind, training, loaded, folder)
         if only and kind not in (last, "adapter"):
-            _require(stage(), folder)
+            _require(stage, folder)
             continue
         if kind == "train":
-            _run_train(stage(), produce, folder)
-            if name == several[-1].stage(kind):
+            _run_train(stage, produce, folder)
+            if training is several[-1]:
                 _part()
         elif kind == "dose" and loaded.recipe.dose.on == "auto":
-            _run_if_possible(stage(), produce, folder, loaded)
+            _run_if_possible(stage, produce, folder, loaded.opened)
         elif is_main():
-            run_stage(stage(), produce, folder, loaded)
+            run_stage(stage, produce, folder, loaded.opened)
         else:
-            expected = stage()
-            wait_until(lambda expected=expected: folder.is_done(expected), folder.path)  # type: ignore[misc]
-        if name == several[-1].stage("adapter") and world_size() > 1:
+            _wait_for(stage, folder)
+        if kind == "adapter" and training is several[-1] and world_size() > 1:
             _tell_settled(loaded, folder)
         if is_main():
-            folder.write_manifest(loaded.recipe.model_dump(mode="json"), list(made))
+            names = [each.stage(name) for name, each in _steps(STAGES[:-1], several)]
+            folder.write_manifest(loaded.recipe.model_dump(mode="json"), names)
 
 
-def _made(loaded: LoadedRecipe, folder: RunFolder) -> dict[str, tuple[Callable[[], Stage], Produce]]:
-    """Every stage of the recipe by its name, in order: what it is, and what makes it."""
+def _steps(kinds: Sequence[str], several: Sequence[Training]) -> list[tuple[str, Training]]:
+    """Every stage of each training, in order; stages that all trainings share come once, with the first one."""
+    return [(kind, training) for kind in kinds for training in (several if kind in _OF_EACH else several[:1])]
 
-    def settled(one: Training) -> Stage:
-        return applied.stage(folder, dose.chosen(loaded, folder, one), one)
 
-    def settle(one: Training, out: Path) -> dict[str, object]:
-        return applied.run(loaded, folder, dose.chosen(loaded, folder, one), one, out)
+def _stage_and_producer(
+    kind: str, training: Training, loaded: LoadedRecipe, folder: RunFolder
+) -> tuple[Stage, Produce]:
+    """A stage, as its inputs are now, and the function that makes it."""
+    if kind == "label":
+        return label.stage(loaded), partial(label.run, loaded)
+    if kind == "synthesize":
+        return synthesize.stage(loaded, folder), partial(synthesize.run, loaded, folder)
+    if kind == "train":
+        return train.stage(loaded, folder, training), partial(train.run, loaded, folder, training)
+    if kind == "dose":
+        return dose.stage(loaded, folder, training), partial(dose.run, loaded, folder, training)
+    if kind == "adapter":
+        model, chosen = loaded.recipe.model, dose.chosen(loaded, folder, training)
+        return applied.stage(folder, chosen, training), partial(applied.run, model, folder, chosen, training)
+    return audit.stage(loaded, folder), partial(audit.run, loaded, folder)
 
-    several = trainings(loaded.recipe.seeds)
-    made: dict[str, tuple[Callable[[], Stage], Produce]] = {
-        "label": (lambda: label.stage(loaded), partial(label.run, loaded)),
-        "synthesize": (partial(synthesize.stage, loaded, folder), partial(synthesize.run, loaded, folder)),
-    }
-    of_each: dict[str, Callable[[Training], tuple[Callable[[], Stage], Produce]]] = {
-        "train": lambda one: (partial(train.stage, loaded, folder, one), partial(train.run, loaded, folder, one)),
-        "dose": lambda one: (partial(dose.stage, loaded, folder, one), partial(dose.run, loaded, folder, one)),
-        "adapter": lambda one: (partial(settled, one), partial(settle, one)),
-    }
-    made |= {one.stage(kind): of_each[kind](one) for kind in _OF_EACH for one in several}
-    return made | {"audit": (partial(audit.stage, loaded, folder), partial(audit.run, loaded, folder))}
+
+def _wait_for(stage: Stage, folder: RunFolder) -> None:
+    wait_until(lambda: folder.is_done(stage), folder.path)
 
 
 def _settled_file(loaded: LoadedRecipe, folder: RunFolder) -> Path:
     """Tells the other processes of a launch that every adapter of the run has its dose; named by what decides these doses."""
-    doses = [dose.stage(loaded, folder, one).fingerprint for one in trainings(loaded.recipe.seeds)]
+    doses = [dose.stage(loaded, folder, training).fingerprint for training in trainings(loaded.recipe.seeds)]
     name = fingerprint([*doses, loaded.recipe.dose.on, launch_id()])
     return folder.path / "scoring" / f"settled-{name}.json"
 
@@ -162,22 +165,29 @@ def _require(stage: Stage, folder: RunFolder) -> None:
         )
 
 
-def run_stage(stage: Stage, produce: Produce, folder: RunFolder, loaded: LoadedRecipe) -> None:
-    """Make a stage by the main process, or reuse it as it is; what it asks of LLMs is counted with it."""
+def run_stage(stage: Stage, produce: Produce, folder: RunFolder, opened: Opened) -> None:
+    """Make a stage by the main process, or reuse it as it is; its calls of LLMs are counted with it.
+
+    Args:
+        stage: The stage.
+        produce: Makes it in the folder that it is given, and returns what was counted.
+        folder: The run.
+        opened: The run's clients, which count their calls.
+    """
     if _is_reused(stage, folder):
         return
-    start, before = time.monotonic(), llm_counts(loaded.opened)
+    start, before = time.monotonic(), llm_counts(opened)
     counts = to_jsonable_python(produce(folder.begin(stage)))
-    asked = {name: tally.since(before.get(name, Tally())) for name, tally in llm_counts(loaded.opened).items()}
-    if used := {name: one for name, one in asked.items() if one}:
+    calls = {name: tally.since(before.get(name, Tally())) for name, tally in llm_counts(opened).items()}
+    if used := {name: tally for name, tally in calls.items() if tally}:
         counts = {**counts, "llm": used}
     folder.finish(stage, counts, time.monotonic() - start)
 
 
-def _run_if_possible(stage: Stage, produce: Produce, folder: RunFolder, loaded: LoadedRecipe) -> None:
+def _run_if_possible(stage: Stage, produce: Produce, folder: RunFolder, opened: Opened) -> None:
     """A stage that nobody asked for: where the data do not allow it, that is said, and the run goes on."""
     try:
-        run_stage(stage, produce, folder, loaded)
+        run_stage(stage, produce, folder, opened)
     except DataError as error:
         say(f"  left out: {error}")
         folder.retire(stage.name)

@@ -58,8 +58,8 @@ def run(tmp_path_factory: pytest.TempPathFactory, recipe: Path) -> Path:
         str(recipe), [f"data.max_pairs={N_PAIRS}", f"run.folder={folder}", "synthesize.counterfactuals=12"]
     )
     made = RunFolder(folder)
-    run_stage(label.stage(loaded), lambda out: label.run(loaded, out), made, loaded)
-    run_stage(synthesize.stage(loaded, made), lambda out: synthesize.run(loaded, made, out), made, loaded)
+    run_stage(label.stage(loaded), lambda out: label.run(loaded, out), made, loaded.opened)
+    run_stage(synthesize.stage(loaded, made), lambda out: synthesize.run(loaded, made, out), made, loaded.opened)
     return folder
 
 
