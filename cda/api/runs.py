@@ -212,7 +212,7 @@ def _carry_out(
         return Run(run_stages(loaded, until, only, figures).path)
     if is_main():
         planning.check(loaded)
-        say(f"{planning.describe(loaded)}\n\n{planning.plan(loaded)}")
+        say(f"{planning.describe(loaded.recipe)}\n\n{planning.plan(loaded)}")
     return Run(loaded.recipe.run_path)
 
 
