@@ -6,18 +6,18 @@ import itertools
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from cda.errors import LLMError
 from cda.llm.asking import Answers, with_progress
 from cda.llm.batch_server import ENDED, AwayError, BatchServer, NotOfferedError, is_queue_full, why_unanswered
 from cda.llm.cache import Cache, key_of
 from cda.llm.counted import with_model
-from cda.llm.ledger import TRIES, InputFiles, Ledger, Part
+from cda.llm.ledger import TRIES, InputFiles, Ledger, Part, locked
 from cda.llm.money import Price
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.outcome import Again, Rejected, Throttled, answer_in, of_status
@@ -27,19 +27,18 @@ from cda.llm.structured import in_plain_words, json_of
 if TYPE_CHECKING:
     from openai.types import Batch
 
-T = TypeVar("T")
 MAX_REQUESTS = 50_000
-"""Requests a batch may hold, by OpenAI's rules."""
+"""Requests that a batch may hold, by OpenAI's rules."""
 MAX_BYTES = 200_000_000
 """Size of an input file, by OpenAI's rules."""
 MAX_LINE_BYTES = 16 << 20
-"""Of a result that is read; of a longer one each such piece counts as unreadable."""
+"""Longest result line that is read; each such piece of a longer one counts as unreadable."""
 ABSENCES = 20
-"""Looks in a row at which the server may be away; at the longest pause this is an hour and a half."""
+"""Polls in a row that may find no server; at the longest pause this is an hour and a half."""
 GROUP = 64
 """Requests looked up, and answers written, together."""
 _BYTES_PER_TOKEN, _BYTES_PER_LINE = 16, 1 << 14
-"""Of a result file, at most: an escaped character takes six, and a token is seldom more than two."""
+"""Largest result file: an escaped character takes six bytes, and a token is seldom more than two characters."""
 _SENT = dict.fromkeys(("max_completion_tokens", "temperature", "seed"), 0)
 """Parameters of a request that a server may reject and that can be left out."""
 NOT_HELD = "the answer does not follow its schema"
@@ -47,26 +46,22 @@ NOT_HELD = "the answer does not follow its schema"
 
 @dataclass(slots=True)
 class BatchCounts:
-    """What happened that a report should say.
-
-    Attributes:
-        submitted: Requests sent in batches, those sent again included.
-        resubmitted: Requests sent a second time.
-        adopted: Batches that an earlier process had started.
-        duplicates: Result lines for a request that had one; the first counts.
-        unknown: Result lines for requests that were not in the batch.
-        unreadable: Result lines that are not JSON objects with a custom_id.
-        input_tokens: Paid for, as the server counted them.
-        output_tokens: The same of the answers.
-    """
+    """Counts of a run of batches."""
 
     submitted: int = 0
+    """Requests sent in batches, those sent again included."""
     resubmitted: int = 0
+    """Requests sent a second time."""
     adopted: int = 0
+    """Batches that an earlier process had started."""
     duplicates: int = 0
+    """Result lines for a request that had one; the first counts."""
     unknown: int = 0
+    """Result lines for requests that were not in the batch."""
     unreadable: int = 0
+    """Result lines that are not JSON objects with a custom_id."""
     input_tokens: int = 0
+    """Paid for, as the server counted them; `output_tokens` likewise."""
     output_tokens: int = 0
 
 
@@ -74,19 +69,18 @@ class BatchCounts:
 class BatchLLM:
     """The same answers as `CachedLLM(client, cache)`, through batches.
 
-    A ledger beside the cache (`<cache>.batches.sqlite`, with files in `<cache>.batches/`) is written before and after each
-    step. A process killed at any moment is followed by one that takes up its uploaded files and running batches.
+    A ledger next to the cache (`<cache>.batches.sqlite`, with files in `<cache>.batches/`) is written before and after each
+    step. After a process that was killed at any moment, the next one takes up its uploaded files and running batches.
 
     Args:
         client: Names model, server and key, and writes the request bodies.
         cache: Looked into first; answers go there.
         sleep: Waits so many seconds.
-        max_requests: Requests a batch.
-        max_bytes: Bytes of an input file.
-        first_pause_s: Before running batches are looked at again; grows by half each time.
-        longest_pause_s: Where that growth stops.
+        max_requests: Requests of a batch.
+        max_bytes: Size of an input file.
+        first_pause_s: Before running batches are polled again; grows by half each time, to `longest_pause_s`.
         attempts: Of a call that is answered with 429 or 5xx or not at all.
-        price: Of the model in batches, which is half of the other; None: the dollars are not known.
+        price: Of the model in batches; None: unknown.
         counts: Filled as the work goes on.
     """
 
@@ -120,9 +114,9 @@ class BatchLLM:
         """
         return with_progress(self._answers(requests), requests, label, total, lambda: self.spent_usd)
 
-    def _answers(self, requests: Iterable[Request]) -> Generator[tuple[int, Completion], None, None]:
+    def _answers(self, requests: Iterable[Request]) -> Answers:
         with ExitStack() as stack:
-            stack.enter_context(_alone(Path(f"{self.cache.path}.batches.lock")))
+            stack.enter_context(locked(Path(f"{self.cache.path}.batches.lock")))
             try:
                 yield from _Run(self, stack).answers(requests)
             except sqlite3.Error as error:
@@ -144,14 +138,16 @@ class _Run:
         self.server = stack.enter_context(closing(BatchServer(llm.client, llm.sleep, llm.attempts, llm.max_bytes)))
         self.own: set[str] = set()
         self.paid: dict[str, tuple[int, int]] = {}
-        """Tokens of answers that were no use, by key: the answer that comes after all, or the failure, is of these too."""
+        """Tokens by key, those of unusable answers included: the final answer or failure carries them all."""
         self.queued: set[str] = set()
 
     def answers(self, requests: Iterable[Request]) -> Iterator[tuple[int, Completion]]:
-        """First what the cache holds, then what each batch brings."""
+        """First the cached answers, then those of each batch."""
         self._drop_strays()
         settings, numbered = self.llm.client.settings, enumerate(requests)
-        while group := [(row, one, key_of(settings, one)) for row, one in itertools.islice(numbered, GROUP)]:
+        while group := [
+            (row, request, key_of(settings, request)) for row, request in itertools.islice(numbered, GROUP)
+        ]:
             known = self.llm.cache.lookup([key for _, _, key in group])
             for position, request, key in group:
                 if request.top_logprobs:
@@ -181,7 +177,8 @@ class _Run:
                         ) from None
                     continue
                 absences = 0
-                if batch is not None and self._has_to_queue(part, batch):
+                others = any(other.batch_id and other.id != part.id for other in self.ledger.wanted_parts())
+                if batch is not None and is_queue_full(batch) and others:  # they will end, and make room for it
                     self.ledger.set_state(part.id, "uploaded", batch_id=None)
                     self.queued.add(part.id)
                 elif batch is None or batch.status in ENDED:
@@ -196,13 +193,13 @@ class _Run:
         self.ledger.forget_tries()
 
     def _write(self, key: str, request: Request, body: Mapping[str, object]) -> None:
-        """One request to the input file; where it asks for a schema, with what is needed to ask without one."""
+        """Add a request to the input file; one with a schema also with its plain words, to ask again without it."""
         form = self.ledger.form(request.schema, request.plain) if "response_format" in body else None
         line = {"custom_id": key, "method": "POST", "url": "/v1/chat/completions", "body": body}
         self.input.add(key, json.dumps(line, default=dict).encode() + b"\n", form)
 
     def _advance(self, part: Part) -> None:
-        """Take a part from wherever an earlier process left it to a running batch."""
+        """Take a part from the state in which an earlier process left it to a running batch."""
         if part.state == "submitted":
             self.counts.adopted += part.id not in self.own
             self.own.add(part.id)
@@ -240,13 +237,8 @@ class _Run:
             "to collect the answers"
         )
 
-    def _has_to_queue(self, part: Part, batch: Batch) -> bool:
-        """Whether it failed only because other batches, which will end, take up all that the account may have waiting."""
-        others = (one for one in self.ledger.wanted_parts() if one.batch_id is not None and one.id != part.id)
-        return is_queue_full(batch) and any(others)
-
     def _collect(self, part: Part, batch: Batch | None) -> Iterator[tuple[int, Completion]]:
-        """The answers of a batch that ended. What it lacks goes to a new input file, or is given up with the reason."""
+        """The answers of a batch that ended. Missing requests go to a new input file, or are given up with the reason."""
         reason = self.endpoint.hide(why_unanswered(batch))
         for kind in ("output", "error"):
             file_id = getattr(batch, f"{kind}_file_id", None)
@@ -268,7 +260,7 @@ class _Run:
         yield from self._given_up()
 
     def _merge(self, part: Part, path: Path) -> Iterator[tuple[int, Completion]]:
-        """Result lines into the cache and, once safe there, to whoever waits. Strangers and second lines are counted."""
+        """Write result lines into the cache and, once safe there, hand them out; strangers and second lines are counted."""
         group: list[tuple[str, Completion]] = []
         with path.open("rb") as file:
             while line := file.readline(MAX_LINE_BYTES):
@@ -293,7 +285,7 @@ class _Run:
         yield from self._keep(group)
 
     def _read(self, part: Part, key: str, row: Mapping[str, object]) -> Completion | None:
-        """The answer or lasting failure in a result line; None where asking again may help, and why is noted."""
+        """The answer or lasting failure in a result line; None, with the reason noted, if asking again may help."""
         response = row.get("response")
         if not isinstance(response, dict):
             error = row.get("error")
@@ -352,8 +344,8 @@ class _Run:
 
     def _keep(self, group: list[tuple[str, Completion]]) -> Iterator[tuple[int, Completion]]:
         written = [self.llm.cache.keep(key, completion) for key, completion in group if is_lasting(completion)]
-        for one in written:
-            one.result()
+        for future in written:
+            future.result()
         for key, completion in group:
             yield from self._settle(key, completion)
 
@@ -369,9 +361,9 @@ class _Run:
                     yield row["custom_id"], row["body"]
 
     def _rewrite(self, part: Part, key: str, sent: Mapping[str, Any]) -> None:
-        """The same request to a new input file, without what the server turned out not to take."""
+        """Add the same request to a new input file, without what the server turned out not to take."""
         schema, plain = self.ledger.form_of(key, part.id) or (None, "")
-        system, user = (str(one["content"]) for one in sent["messages"])
+        system, user = (str(message["content"]) for message in sent["messages"])
         request = Request(system, user, schema, plain)
         body = self.llm.client.body(in_plain_words(request) if self.ledger.noted_plain(key) else request)
         if "seed" in body and "seed" in sent:
@@ -383,7 +375,7 @@ class _Run:
             yield from self._settle(key, self._with_all_tokens(key, Completion(None, reason)))
 
     def _settle(self, key: str, completion: Completion) -> Iterator[tuple[int, Completion]]:
-        """The answer to everyone who asks the same; only the first one paid for it."""
+        """The answer for every position that asks the same; only the first one paid for it."""
         for number, position in enumerate(self.ledger.settle(key)):
             yield position, completion if number == 0 else replace(completion, cached=True)
 
@@ -393,16 +385,3 @@ class _Run:
         for path in self.folder.iterdir():
             if path.name.split(".")[0] not in known:
                 path.unlink(missing_ok=True)
-
-
-@contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """One process at a time: two would collect, and submit again, the same batches."""
-    import filelock
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with filelock.FileLock(path, timeout=0):
-            yield
-    except filelock.Timeout:
-        raise LLMError(f"{path}: another process works with these batches; wait for it or stop it") from None

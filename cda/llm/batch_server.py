@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import itertools
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from cda.errors import LLMError, out_of_files
 from cda.files.jsonl import open_new
-from cda.llm.connection import retry_after_s
 from cda.llm.ledger import on_disk
+from cda.llm.limiter import retry_after_s
 from cda.llm.openai_client import OpenAIClient
 
 if TYPE_CHECKING:
-    from openai.types import Batch
+    import openai
+    from openai.types import Batch, BatchError
 
 T = TypeVar("T")
 ENDED = ("completed", "failed", "expired", "cancelled")
-QUEUE_FULL = "token_limit_exceeded"
+_QUEUE_FULL = "token_limit_exceeded"
 """Error code of a batch that came while too many others wait; it may come again once they are through."""
-LISTED = 1000
+_LISTED = 1000
 """Batches looked through, newest first, for one that was submitted but not recorded."""
-LONGEST_WAIT_S = 600.0
+_LONGEST_WAIT_S = 600.0
 """Between two attempts of a call, whatever the server asks for."""
 
 
@@ -37,14 +37,14 @@ class AwayError(LLMError):
 
 
 class BatchServer:
-    """A connection. Every method raises LLMError where trying again would not help, NotOfferedError where the server has no such
-    thing, and AwayError where all attempts failed.
+    """A connection. Every method raises LLMError if trying again would not help, NotOfferedError if the server has no such
+    thing, and AwayError if all attempts failed.
 
     Args:
         client: Names server and key.
         sleep: Waits so many seconds.
         attempts: Of a call that is answered with 429 or 5xx or not at all.
-        max_bytes: Of an input file, for a message.
+        max_bytes: Size of an input file, for a message.
     """
 
     def __init__(self, client: OpenAIClient, sleep: Callable[[float], None], attempts: int, max_bytes: int) -> None:
@@ -52,9 +52,10 @@ class BatchServer:
 
         self._client, self._sleep, self._attempts, self._max_bytes = client, sleep, attempts, max_bytes
         self._where = client.endpoint.server
-        # Retries of its own are off: a batch that is submitted twice is paid twice.
-        self._bounds = Bounds(client.settings["base_url"], "llm.base_url")
-        self._openai = opened(_key(client.api_key_env), client.settings["base_url"], client.timeout_s, self._bounds)
+        # The package's own retries are off: a batch that is submitted twice is paid twice.
+        base_url = client.settings["base_url"]
+        self._bounds = Bounds(base_url, "llm.base_url")
+        self._openai = opened(client.connection_key(), base_url, client.timeout_s, self._bounds)
 
     def close(self) -> None:
         self._openai.close()
@@ -65,9 +66,8 @@ class BatchServer:
         def upload() -> str:
             # A handle, not a path: openai would read a path's 200 MB into memory.
             with path.open("rb") as file:
-                return _named(
-                    self._openai.files.create(file=(path.name, file, "application/jsonl"), purpose="batch")
-                ).id
+                made = self._openai.files.create(file=(path.name, file, "application/jsonl"), purpose="batch")
+            return _with_id(made).id
 
         return self._call(upload, f"the upload of {n_requests} requests")
 
@@ -75,7 +75,7 @@ class BatchServer:
         """A batch of an uploaded file; `part_id` is noted in it."""
 
         def create() -> Batch:
-            return _named(
+            return _with_id(
                 self._openai.batches.create(
                     input_file_id=file_id,
                     endpoint="/v1/chat/completions",
@@ -88,10 +88,10 @@ class BatchServer:
         return self._call(create, "a batch", look=lambda: self.listed(part_id, file_id))
 
     def listed(self, part_id: str, file_id: str) -> Batch | None:
-        """The batch of this part, where the server lists batches and has one."""
+        """The batch of this part, if the server lists batches and has one."""
 
         def find() -> Batch | None:
-            for batch in itertools.islice(self._openai.batches.list(limit=100), LISTED):
+            for batch in itertools.islice(self._openai.batches.list(limit=100), _LISTED):
                 ours = (batch.metadata or {}).get("cda_part") == part_id or batch.input_file_id == file_id
                 if ours and batch.status != "failed":
                     return batch
@@ -103,7 +103,7 @@ class BatchServer:
             return None
 
     def polled(self, batch_id: str) -> Batch | None:
-        """The batch as it is now, asked once; None where the server knows it no longer."""
+        """The batch as it is now, asked once; None if the server knows it no longer."""
         try:
             return self._call(lambda: self._openai.batches.retrieve(batch_id), f"the state of {batch_id}", attempts=1)
         except NotOfferedError:
@@ -135,13 +135,7 @@ class BatchServer:
         look: Callable[[], T | None] | None = None,
         attempts: int | None = None,
     ) -> T:
-        """Act, again after 429, 5xx and lost connections. `look` may find that a lost attempt did its work.
-
-        Raises:
-            LLMError: Trying again would not help.
-            NotOfferedError: Status 404, 405 or 501.
-            AwayError: All attempts failed.
-        """
+        """Act, again after 429, 5xx and lost connections. `look` may find that a lost attempt did its work."""
         import httpx2
         import openai
 
@@ -152,9 +146,10 @@ class BatchServer:
             try:
                 return action()
             except openai.APIStatusError as error:
-                self._raise_if_final(error, what)
+                if final := self._final(error, what):
+                    raise final from None
                 problem = f"status {error.status_code}"
-                wait_s = max(wait_s, min(retry_after_s(error.response.headers, time.time()) or 0.0, LONGEST_WAIT_S))
+                wait_s = max(wait_s, min(retry_after_s(error.response.headers, time.time()) or 0.0, _LONGEST_WAIT_S))
             except LLMError as error:
                 raise LLMError(f"{self._where}: {what}: {error}") from None
             # ValueError: an answer that is not JSON, or names nothing; RecursionError: JSON in JSON without end.
@@ -168,37 +163,32 @@ class BatchServer:
                 break
             self._sleep(wait_s)
             pause_s = min(2 * pause_s, 60.0)
-            if look is not None and (found := look()) is not None:
-                return found
+            if look is not None and (done := look()) is not None:
+                return done
         raise AwayError(f"{self._where}: {what} failed {wanted} times, at last with: {problem}")
 
-    def _raise_if_final(self, error: Any, what: str) -> None:
-        """Raise where the same call would fail again."""
-        status = error.status_code
+    def _final(self, error: openai.APIStatusError, what: str) -> LLMError | None:
+        """The error to raise if the same call would fail again."""
+        status, kind, key = error.status_code, LLMError, self._client.api_key_env
         if status in (401, 403):
-            raise LLMError(f"{self._where}: the key in {self._client.api_key_env} is refused ({status})") from None
-        if status in (404, 405, 501):
-            raise NotOfferedError(
-                f"{self._where}: {what} is not possible ({status}); the server may offer no batches: ask without them"
-            ) from None
-        if status == 413:
-            raise LLMError(
-                f"{self._where}: {what} is too large for this server (413); it takes less than {self._max_bytes} bytes"
-            ) from None
-        if status == 402 or error.code == "insufficient_quota":
-            raise LLMError(
-                f"{self._where}: no money left on the account of the key in {self._client.api_key_env}"
-            ) from None
-        if status < 500 and status not in (408, 409, 429):
-            raise LLMError(
-                f"{self._where}: {what} is refused ({status}): {self._client.endpoint.hide(error.message)}"
-            ) from None
+            problem = f"the key in {key} is refused ({status})"
+        elif status in (404, 405, 501):
+            kind = NotOfferedError
+            problem = f"{what} is not possible ({status}); the server may offer no batches: ask without them"
+        elif status == 413:
+            problem = f"{what} is too large for this server (413); it takes less than {self._max_bytes} bytes"
+        elif status == 402 or error.code == "insufficient_quota":
+            problem = f"no money left on the account of the key in {key}"
+        elif status < 500 and status not in (408, 409, 429):
+            problem = f"{what} is refused ({status}): {self._client.endpoint.hide(error.message)}"
+        else:
+            return None
+        return kind(f"{self._where}: {problem}")
 
 
 def is_queue_full(batch: Batch) -> bool:
     """Whether it failed because the account has too many requests waiting."""
-    codes = [one.code for one in (batch.errors.data if batch.errors else None) or []]
-    return batch.status == "failed" and QUEUE_FULL in codes
+    return batch.status == "failed" and _QUEUE_FULL in [problem.code for problem in _problems(batch)]
 
 
 def why_unanswered(batch: Batch | None) -> str:
@@ -207,29 +197,21 @@ def why_unanswered(batch: Batch | None) -> str:
         return "the server does not know the batch any more"
     if batch.status == "completed":
         return "left out of the batch's results"
-    said = [one.message or one.code or "" for one in (batch.errors.data if batch.errors else None) or []]
-    return f"batch {batch.status}" + (f": {said[0]}" if said and said[0] else "")
+    words = [problem.message or problem.code or "" for problem in _problems(batch)]
+    return f"batch {batch.status}" + (f": {words[0]}" if words and words[0] else "")
 
 
-def _named(made: T) -> T:
+def _problems(batch: Batch) -> list[BatchError]:
+    return (batch.errors.data if batch.errors else None) or []
+
+
+def _with_id(made: T) -> T:
     """A file or batch that the server says it has made.
 
     Raises:
         ValueError: It has no id, by which it could be asked for later.
     """
-    found = getattr(made, "id", None)
-    if not isinstance(found, str) or not found:
+    name = getattr(made, "id", None)
+    if not isinstance(name, str) or not name:
         raise ValueError("an answer without an id")
     return made
-
-
-def _key(variable: str) -> str:
-    """The key for the connection; a local server asks for none, but the openai package wants one.
-
-    Raises:
-        LLMError: It cannot be a key.
-    """
-    key = os.environ.get(variable, "").strip() or "none"
-    if not key.isascii() or not key.isprintable():
-        raise LLMError(f"the environment variable {variable} holds characters that no key has (llm.api_key_env)")
-    return key

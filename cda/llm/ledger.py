@@ -1,4 +1,4 @@
-"""What batches are made of, on disk: input files, and a ledger that survives a kill between any two steps."""
+"""Batches on disk: input files, and a ledger that survives a kill between any two steps."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class InputFiles:
 
 
 class Ledger:
-    """What is uploaded and running, in SQLite; and, in tables that end with the connection, what is wanted now."""
+    """Uploaded files and running batches, in SQLite; and, in tables that end with the connection, the keys wanted now."""
 
     def __init__(self, path: Path, server: str) -> None:
         self.path = path
@@ -116,13 +116,13 @@ class Ledger:
         self._db.close()
 
     def want(self, key: str, position: int) -> bool:
-        """Note who waits for the key; whether nobody did before."""
+        """Note that a position waits for the key; True for the first one."""
         first = not self._is("wanted WHERE key = ?", key)
         self._db.execute("INSERT INTO wanted (key, position) VALUES (?, ?)", (key, position))
         return first
 
     def is_open(self, key: str) -> bool:
-        """Whether somebody still waits for it."""
+        """Whether a position still waits for the key."""
         return self._is("wanted WHERE key = ? AND NOT done", key)
 
     def settle(self, key: str) -> list[int]:
@@ -132,12 +132,12 @@ class Ledger:
         return [row[0] for row in rows]
 
     def tried(self, key: str) -> int:
-        """How often a batch with it ended without an answer to it."""
+        """Number of batches with the key that ended without an answer to it."""
         row = self._db.execute("SELECT times FROM tried WHERE key = ?", (key,)).fetchone()
         return row[0] if row else 0
 
     def given_up(self, tries: int) -> list[tuple[str, str]]:
-        """Keys waited for that were tried so often, with the last reason."""
+        """Open keys that were tried so often, with the last reason."""
         return self._db.execute(
             "SELECT DISTINCT key, reason FROM wanted JOIN tried USING (key) WHERE NOT done AND times >= ?", (tries,)
         ).fetchall()
@@ -150,21 +150,21 @@ class Ledger:
         return self._is("member WHERE key = ? AND part = ?", key, part_id)
 
     def is_seen(self, key: str) -> bool:
-        """Whether a result line for it was taken."""
+        """Whether a result line for the key was taken."""
         return self._is("seen WHERE key = ?", key)
 
     def see(self, key: str) -> None:
         self._db.execute("INSERT OR IGNORE INTO seen VALUES (?)", (key,))
 
     def note(self, key: str, reason: str, plain: bool = False) -> None:
-        """Why its batch has no answer to it, and whether plain words may bring one."""
+        """Note why the batch has no answer to the key, and whether asking in plain words may bring one."""
         self._db.execute("INSERT OR REPLACE INTO noted VALUES (?, ?, ?)", (key, reason, plain))
 
     def noted_plain(self, key: str) -> bool:
         return self._is("noted WHERE key = ? AND plain", key)
 
     def form(self, schema: Mapping[str, Any] | None, plain: str) -> str:
-        """Name of a schema and its plain words; there are few of them, so requests only name theirs."""
+        """Name of a schema with its plain words; there are few, so requests only name theirs."""
         text = json.dumps(schema, sort_keys=True, default=dict)
         name = hashlib.sha256(f"{text}\n{plain}".encode("utf-8", "surrogatepass")).hexdigest()
         if name not in self._forms:
@@ -174,7 +174,7 @@ class Ledger:
         return name
 
     def form_of(self, key: str, part_id: str) -> tuple[Mapping[str, object], str] | None:
-        """Schema and plain words of a request; None where it was sent without a schema."""
+        """Schema and plain words of a request; None if it was sent without a schema."""
         row = self._db.execute("SELECT form FROM member WHERE key = ? AND part = ?", (key, part_id)).fetchone()
         if row is None or row[0] is None:
             return None
@@ -230,11 +230,24 @@ class Ledger:
         return {row[0] for row in self._db.execute("SELECT id FROM part")}
 
     def forget_tries(self) -> None:
-        """All that was wanted is answered or given up: the next call starts anew."""
+        """Let the next call start anew: everything wanted is answered or given up."""
         self._db.execute("DELETE FROM tried WHERE key IN (SELECT key FROM wanted)")
 
     def _is(self, where: str, *values: object) -> bool:
         return self._db.execute(f"SELECT 1 FROM {where} LIMIT 1", values).fetchone() is not None
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Let one process in at a time: two would collect, and submit again, the same batches."""
+    import filelock
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with filelock.FileLock(path, timeout=0):
+            yield
+    except filelock.Timeout:
+        raise LLMError(f"{path}: another process works with these batches; wait for it or stop it") from None
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -13,19 +14,20 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cda.errors import LLMError, out_of_files
+from cda.inert import sendable
 from cda.keys import address_problem, variable_problem
 from cda.llm.asking import Answers, Ask, answered, pause, say, with_progress
-from cda.llm.connection import Parameters
 from cda.llm.limiter import Limiter
 from cda.llm.money import request_tokens
 from cda.llm.outcome import Again, Endpoint, Outcome, Rejected, Throttled, keyless, of_content, of_status, without_key
 from cda.llm.protocol import TOO_LARGE, Completion, Request, gave_up
-from cda.llm.structured import SchemaRejectedError, SchemaSupport, ask_structured, in_plain_words
+from cda.llm.structured import SchemaRejectedError, SchemaSupport, ask_structured, in_plain_words, response_format
 
 _OPENAI = "https://api.openai.com/v1"
 _LONGEST_BACKOFF_S = 30.0
 _LONGEST_WAIT_S = 86_400.0
 _SAY_AGAIN_S = 60.0
+_OPTIONAL = ("max_completion_tokens", "temperature", "seed")
 
 
 @dataclass(eq=False)
@@ -131,18 +133,25 @@ class OpenAIClient:
         """An answer as it may be kept: without the key, which a server may repeat."""
         return keyless(completion, self._key)
 
-    @asynccontextmanager
-    async def session(self) -> AsyncIterator[Ask]:
-        """Open connections in the running event loop; gives the function that asks one question."""
-        from cda.llm.connection import opened_async
+    def connection_key(self) -> str:
+        """The key for a connection; a local server asks for none, but the openai package wants one.
 
-        # A local server asks for no key, but the package wants one.
+        Raises:
+            LLMError: It cannot be a key.
+        """
         key = self._key or "none"
         if not key.isascii() or not key.isprintable():
             raise LLMError(
                 f"the environment variable {self.api_key_env} holds characters that no key has (llm.api_key_env)"
             )
-        async with opened_async(key, self._url, self.timeout_s, "llm.base_url") as http:
+        return key
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Ask]:
+        """Open connections in the running event loop; gives the function that asks one question."""
+        from cda.llm.connection import opened_async
+
+        async with opened_async(self.connection_key(), self._url, self.timeout_s, "llm.base_url") as http:
 
             async def ask(request: Request) -> Completion:
                 return await ask_structured(request, lambda one: self._send(http, one), self._schemas, self.say)
@@ -279,3 +288,74 @@ class OpenAIClient:
         """The server as messages may name it."""
         key = self._key
         return Endpoint(self._server, self.name, self.api_key_env, lambda text: without_key(text, key))
+
+
+class Parameters:
+    """The body of each call; learns from rejections.
+
+    Args:
+        model: Model name.
+        max_tokens: Longest answer; sent as `max_completion_tokens`, or as `max_tokens` to servers that only know that.
+        temperature: Left out where the model rejects it.
+        seed: None: not sent. Sample k of a request is asked for with seed + k, or all samples would be the same.
+        say: Called once for each parameter that is given up.
+    """
+
+    def __init__(
+        self, model: str, max_tokens: int, temperature: float, seed: int | None, say: Callable[[str], None]
+    ) -> None:
+        self._model = model
+        self._max_tokens = max_tokens
+        self._temperature = temperature
+        self._seed = seed
+        self._say = say
+        self._given_up: set[str] = set()
+
+    def body(self, request: Request) -> dict[str, object]:
+        """Arguments of a chat completion."""
+        longest = 1 if request.top_logprobs else self._max_tokens
+        body: dict[str, object] = {
+            "model": self._model,
+            "messages": [
+                {"role": "system", "content": sendable(request.system)},
+                {"role": "user", "content": sendable(request.user)},
+            ],
+            "max_completion_tokens": longest,
+            "temperature": 0.0 if request.top_logprobs else self._temperature,
+        }
+        if self._seed is not None:
+            body["seed"] = self._seed + request.sample
+        if request.schema is not None:
+            body["response_format"] = response_format(request.schema)
+        if request.top_logprobs:
+            body |= {"logprobs": True, "top_logprobs": request.top_logprobs}
+        for name in self._given_up:
+            body.pop(name, None)
+        if "max_completion_tokens" in self._given_up:
+            body["max_tokens"] = longest
+        return body
+
+    def give_up(self, sent: Mapping[str, object], param: str | None, message: str) -> bool:
+        """Leave out from now on what a rejection names; False where it names nothing that was sent and can be left out.
+
+        Args:
+            sent: Body of the rejected call.
+            param: The rejection's own `param`; trusted where there is one.
+            message: Searched otherwise.
+        """
+        name = _named(param, message)
+        if name is None or name not in sent:
+            return False
+        if name not in self._given_up:
+            self._given_up.add(name)
+            instead = "'max_tokens' is sent instead" if name == "max_completion_tokens" else "it is not sent any more"
+            self._say(f"{self._model} does not take '{name}': {instead}")
+        return True
+
+
+def _named(param: str | None, message: str) -> str | None:
+    if param:
+        return param if param in _OPTIONAL else None
+    # Servers may repeat the whole request further on, prompt and all.
+    start = message[:300]
+    return next((name for name in _OPTIONAL if re.search(rf"(?<!\w){name}(?!\w)", start)), None)

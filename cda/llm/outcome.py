@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from cda.errors import LLMError
-from cda.inert import inert
-from cda.llm.connection import retry_after_s, sendable
+from cda.inert import inert, sendable
 from cda.llm.counted import with_model
+from cda.llm.limiter import retry_after_s
 from cda.llm.protocol import CUT_OFF, EMPTY, FILTERED, REFUSED, TOO_LONG, Completion, unfinished
 
 _CONTEXT = re.compile(

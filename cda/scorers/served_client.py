@@ -16,10 +16,9 @@ from typing import Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 from cda.errors import LLMError, ModelError, did_you_mean, out_of_files
-from cda.inert import without_turns
+from cda.inert import sendable, without_turns
 from cda.keys import address_problem, variable_problem
 from cda.llm.asking import Ask, pause
-from cda.llm.connection import sendable
 from cda.llm.limiter import Limiter
 from cda.llm.outcome import (
     Again,

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from cda.llm.connection import retry_after_s
-from cda.llm.limiter import Limiter
+from cda.llm.limiter import Limiter, retry_after_s
 
 
 class Clock:

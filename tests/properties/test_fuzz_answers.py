@@ -20,7 +20,7 @@ from cda.discovery.grouping import mended, parse_groups
 from cda.discovery.pair_questions import parse_difference, parse_grades
 from cda.discovery.prompts import parse_items, why_not
 from cda.errors import ModelError
-from cda.llm.connection import retry_after_s
+from cda.llm.limiter import retry_after_s
 from cda.llm.outcome import Endpoint, of_content, of_status
 from cda.llm.structured import json_of
 from cda.models.load import check_adapter
