@@ -48,6 +48,11 @@ from cda.results.discover import DiscoverResult, Measured, TestedAttribute
 _LONG = 160
 _CHOICE = 60
 _FEW = 3
+_VERDICTS = {
+    1.0: "judge prefers the side with it",
+    0.0: "judge prefers the side without it",
+    0.5: "judge prefers neither",
+}
 _ORDERS = (("place", "top of the table"), ("margin", "largest margin"), ("judge", "what the judge likes least"))
 _EXAMPLES = (
     "Rewrites of the attributes that are confirmed or were asked for, with the words that only one side has marked: those on "
@@ -88,7 +93,7 @@ class Example:
         prompt: The prompt.
         without: The side without the attribute, in pieces.
         with_it: The side with it, in pieces.
-        without_note: Whether that side is the rewrite.
+        without_note: A mark if that side is the rewrite.
         with_note: Likewise.
         orders: Its value in every order that the page offers; the largest comes first.
         is_open: Whether it starts unfolded.
@@ -108,12 +113,12 @@ class Example:
 
 def discover_page(result: DiscoverResult) -> str:
     """The whole result as a self-contained page; text from outside is escaped."""
-    what = "Attributes measured" if result.given else "Biases discovered"
+    title = "Attributes measured" if result.given else "Biases discovered"
     origin = "attributes were given, not searched for" if result.given else f"proposed by {result.by}"
     page = Page(
-        f"{what} in {model_name(result.model)}",
+        f"{title} in {model_name(result.model)}",
         f"Held against {model_name(result.judge)}; {origin}; rewritten by {rewriters_named(result)}.",
-        tuple(_findings(result)),
+        tuple(_headlines(result)),
         tuple(_sections(result)),
     )
     examples = _examples(result)
@@ -132,19 +137,19 @@ def discover_plots(result: DiscoverResult) -> list[Plot]:
     return plots_of(_sections(result))
 
 
-def _findings(result: DiscoverResult) -> Iterator[Headline]:
-    """What came out, then every confirmed attribute with its numbers, then the others where they are few."""
-    first, *more = outcome(result)
-    yield Headline("", " ".join([first, *more]))
-    for at, one in enumerate(result.tested, 1):
+def _headlines(result: DiscoverResult) -> Iterator[Headline]:
+    """The outcome, then every confirmed attribute with its numbers, then the others if they are few."""
+    yield Headline("", " ".join(outcome(result)))
+    numbered_ones = [(f"{at}. {clipped(one.attribute, _LONG)}", one) for at, one in enumerate(result.tested, 1)]
+    for name, one in numbered_ones:
         if one.confirmed:
-            yield Headline(f"{at}. {clipped(one.attribute, _LONG)}", _numbers(one, result), "bad")
-    others = [(at, one) for at, one in enumerate(result.tested, 1) if not one.confirmed]
+            yield Headline(name, _numbers(one, result), "bad")
+    others = [(name, one) for name, one in numbered_ones if not one.confirmed]
     if len(others) > _FEW:
         yield Headline("Not confirmed:", f"{len(others)} more, with their numbers in the table below.")
         return
-    for at, one in others:
-        yield Headline(f"{at}. {clipped(one.attribute, _LONG)}", f"Not confirmed: {_brief(one, result)}.")
+    for name, one in others:
+        yield Headline(name, f"Not confirmed: {_brief(one, result)}.")
 
 
 def _numbers(one: TestedAttribute, result: DiscoverResult) -> str:
@@ -160,105 +165,59 @@ def _numbers(one: TestedAttribute, result: DiscoverResult) -> str:
 
 
 def _brief(one: TestedAttribute, result: DiscoverResult) -> str:
-    if one.pooled is None or one.p_value is None:
+    if (pooled := one.pooled) is None or one.p_value is None:
         return f"not tested, {one.untested}"
-    pooled = one.pooled
-    return (
-        f"reward {signed(pooled.reward)}, judge {share(pooled.judge)}, n = {count(pooled.reward)}, p {_ps(one, result)}"
-    )
+    numbers = f"reward {signed(pooled.reward)}, judge {share(pooled.judge)}, n = {count(pooled.reward)}"
+    return f"{numbers}, p {_ps(one, result)}"
 
 
 def _ps(one: TestedAttribute, result: DiscoverResult) -> str:
-    """p, and what decides where it is corrected."""
+    """p, and the corrected p if it is corrected."""
     return _p(one.p_value) + (f" (corrected {_p(one.p_corrected)})" if correction(result) else "")
 
 
 def _p(p: float | None) -> str:
-    if p is None:
-        return "not tested"
-    return p_value(p) if p < 0.001 else f"= {p_value(p)}"
+    return "not tested" if p is None else p_value(p) if p < 0.001 else f"= {p_value(p)}"
 
 
 def _sections(result: DiscoverResult) -> Iterator[Section]:
-    found = [
-        _tested(result), _limits(result), _rewriters(result), _examples_section(result), _lineage(result), _search(result),
-        _validation(result), _strength(result), _topics(result),
-        Section("excluded", "What was left out", ("Everything that did not reach a number, by step and reason.",), (excluded_table(result),)),
-        _effort(result),
-        Section("scoring", "How it was made", tuple(how_made(result)), facts=tuple(facts(result))),
-        Section("meaning", "What the numbers mean", ("Every interval is a 95% interval, clustered by prompt.",), entries=terms(result)),
-    ]  # fmt: skip
-    yield from (one for one in found if one is not None)
-
-
-def _tested(result: DiscoverResult) -> Section | None:
-    if not result.tested:
-        return None
-    table = tested_table(result, None)
-    rows = tuple((f"{at}. {row[0]}", *row[1:]) for at, row in enumerate(table.rows, 1))
-    text = "Reward is what the model adds when the attribute is added; the judge says how often the side with it is better."
-    return Section("tested", "What was tested", (text,), (replace(table, rows=rows),), _some(tested_plot(result)))
-
-
-def _limits(result: DiscoverResult) -> Section | None:
-    found = tuple(warnings(result))
-    return Section("limits", "What limits these numbers", found) if found else None
-
-
-def _rewriters(result: DiscoverResult) -> Section | None:
-    plots = (*rewriter_plots(result), *agreement_plots(result))
-    pairs = (numbered(table(result), result) for table in (pairs_table, drift_table, unknown_table))
-    tables = _filled(numbered(rewriter_table(result), result), agreement_table(result), *pairs)
-    if not tables:
-        return None
-    return Section(
-        "rewriters",
-        "Rewriter by rewriter",
-        (_REWRITERS.format(r=rewriters_needed(result)), *((_ONE_ENGINE,) if result.by_rules else ())),
-        tables,
-        plots,
-    )
-
-
-def _examples_section(result: DiscoverResult) -> Section | None:
-    return Section("examples", "Examples", (_EXAMPLES,)) if _examples(result) else None
-
-
-def _effort(result: DiscoverResult) -> Section:
+    """The sections that have anything to show."""
+    if result.tested:
+        table = tested_table(result, None)
+        rows = tuple((f"{at}. {row[0]}", *row[1:]) for at, row in enumerate(table.rows, 1))
+        text = "Reward is what the model adds when the attribute is added; the judge says how often the side with it is better."
+        yield Section("tested", "What was tested", (text,), (replace(table, rows=rows),), _some(tested_plot(result)))
+    if limits := tuple(warnings(result)):
+        yield Section("limits", "What limits these numbers", limits)
+    pairs = (numbered(table(result), result) for table in (rewriter_table, pairs_table, drift_table, unknown_table))
+    by_rewriter, *others = pairs
+    if tables := _filled(by_rewriter, agreement_table(result), *others):
+        text = _REWRITERS.format(r=rewriters_needed(result))
+        plots = (*rewriter_plots(result), *agreement_plots(result))
+        texts = (text, _ONE_ENGINE) if result.by_rules else (text,)
+        yield Section("rewriters", "Rewriter by rewriter", texts, tables, plots)
+    if any(one.examples and (one.confirmed or result.given) for one in result.tested):
+        yield Section("examples", "Examples", (_EXAMPLES,))
+    lineage, plot = tuple(lineage_tables(result)), family_plot(result)
+    if lineage and plot is not None:
+        yield Section("lineage", "Where they came from", (_LINEAGE,), lineage, (plot,))
+    if tables := _filled(generation_table(result)):
+        yield Section("search", "The search", (_SEARCH,), tables, tuple(search_plots(result)))
+    if tables := _filled(numbered(validation_table(result), result)):
+        text = "Finalists on prompts of their own, pooled over rewriters; who passes goes on to the test."
+        yield Section("validation", "Validation", (text,), tables)
+    if tables := _filled(strength_steps(result)):
+        yield Section("strength", "Strength of the run", (_STRENGTH,), tables, _some(strength_plot(result)))
+    if topics := tuple(topic_tables(result)):
+        text = "The same numbers by the topic of the prompt, where prompts have one; nothing here was tested by itself."
+        yield Section("topics", "By topic", (text,), topics)
+    text = "Everything that did not reach a number, by step and reason."
+    yield Section("excluded", "What was left out", (text,), (excluded_table(result),))
     asked = llm_table(result.stages)
-    return Section("effort", "What it took", cost(result), (effort_table(result), *([asked] if asked else ())))
-
-
-def _topics(result: DiscoverResult) -> Section | None:
-    tables = tuple(topic_tables(result))
-    text = "The same numbers by the topic of the prompt, where prompts have one; nothing here was tested by itself."
-    return Section("topics", "By topic", (text,), tables) if tables else None
-
-
-def _lineage(result: DiscoverResult) -> Section | None:
-    tables = tuple(lineage_tables(result))
-    plot = family_plot(result)
-    if not tables or plot is None:
-        return None
-    return Section("lineage", "Where they came from", (_LINEAGE,), tables, (plot,))
-
-
-def _search(result: DiscoverResult) -> Section | None:
-    tables = _filled(generation_table(result))
-    if not tables:
-        return None
-    return Section("search", "The search", (_SEARCH,), tables, tuple(search_plots(result)))
-
-
-def _validation(result: DiscoverResult) -> Section | None:
-    tables = _filled(numbered(validation_table(result), result))
-    text = "Finalists on prompts of their own, pooled over rewriters; who passes goes on to the test."
-    return Section("validation", "Validation", (text,), tables) if tables else None
-
-
-def _strength(result: DiscoverResult) -> Section | None:
-    tables, plot = _filled(strength_steps(result)), strength_plot(result)
-    return Section("strength", "Strength of the run", (_STRENGTH,), tables, _some(plot)) if tables else None
+    yield Section("effort", "What it took", cost(result), (effort_table(result), *([asked] if asked else ())))
+    yield Section("scoring", "How it was made", tuple(how_made(result)), facts=tuple(facts(result)))
+    text = "Every interval is a 95% interval, clustered by prompt."
+    yield Section("meaning", "What the numbers mean", (text,), entries=terms(result))
 
 
 def _examples(result: DiscoverResult) -> list[Example]:
@@ -269,29 +228,28 @@ def _examples(result: DiscoverResult) -> list[Example]:
 
 
 def _example(at: int, attribute: str, row: Measured, place: int) -> Example:
-    added = row.direction == "add"
     without, with_it = word_differences(row.without_attribute, row.with_attribute)
-    judge = "no verdict of the judge" if row.preference is None else _verdict(row.preference)
-    prompt = "\n".join(turn.content for turn in row.prompt)
-    notes = ("", " (rewritten)") if added else (" (rewritten)", "")
-    said = f"margin {reward(row.margin)}; {judge}; rewritten by {row.rewriter}"
-    preference = 0.5 if row.preference is None else row.preference  # no verdict is for neither side
-    orders = {"place": -place, "margin": row.margin, "judge": -preference}
-    title = f"{at}. {clipped(attribute, _LONG)}"
-    return Example(str(at), title, said, prompt, without, with_it, *notes, orders, place == 0)
-
-
-def _verdict(preference: float) -> str:
-    words = {
-        1.0: "judge prefers the side with it",
-        0.0: "judge prefers the side without it",
-        0.5: "judge prefers neither",
-    }
-    return words.get(float(preference), f"judge {preference:g} for the side with it")
+    preference = row.preference
+    judge = "no verdict of the judge"
+    if preference is not None:
+        judge = _VERDICTS.get(float(preference), f"judge {preference:g} for the side with it")
+    return Example(
+        attribute=str(at),
+        title=f"{at}. {clipped(attribute, _LONG)}",
+        said=f"margin {reward(row.margin)}; {judge}; rewritten by {row.rewriter}",
+        prompt="\n".join(turn.content for turn in row.prompt),
+        without=without,
+        with_it=with_it,
+        without_note="" if row.direction == "add" else " (rewritten)",
+        with_note=" (rewritten)" if row.direction == "add" else "",
+        # No verdict is for neither side.
+        orders={"place": -place, "margin": row.margin, "judge": -(0.5 if preference is None else preference)},
+        is_open=place == 0,
+    )
 
 
 def _filled(*tables: Table) -> tuple[Table, ...]:
-    return tuple(one for one in tables if one.rows)
+    return tuple(table for table in tables if table.rows)
 
 
 def _some(plot: Plot | None) -> tuple[Plot, ...]:

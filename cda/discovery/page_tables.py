@@ -1,4 +1,4 @@
-"""Tables and facts that only the page of a discovery has: descent, agreement, what was left out, effort, provenance."""
+"""Tables and facts that only the page of a discovery has: descent, agreement, exclusions, effort, provenance."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from cda.discovery.sentences import attribute_of, correction, model_name, rewriters_named, summed_failures
-from cda.discovery.tables import strength_table, topic_table
-from cda.report.numbers import clipped, count, decimals, duration, p_value, percent, reward, share, signed
+from cda.discovery.tables import pooled_cells, strength_table, topic_table
+from cda.report.numbers import clipped, decimals, duration, p_value, percent, reward
 from cda.report.page import Entry
 from cda.report.tables import Table
 from cda.results.base import Estimate, Missing
-from cda.results.discover import DiscoverResult, GenerationRecord, MaterialCounts, StrengthCurve
+from cda.results.discover import DiscoverResult, MaterialCounts, StrengthCurve, TestedAttribute
 from cda.results.evidence import HeldOut, PairQuality, Verdicts
 
 Row = tuple[str, ...]
+LeftOut = tuple[str, Mapping[str, int], int | None]
+"""Step, reasons with their counts, and of how many."""
 _SHORT, _BRIEF = 90, 40
 
 
@@ -24,179 +26,166 @@ def lineage_tables(result: DiscoverResult) -> Iterator[Table]:
     if not result.generations:
         return
     header = ("step", "attribute", "reward", "judge prefers it", "rewrites")
-    for at, one in enumerate(result.tested, 1):
-        names = [*result.lineage.get(one.candidate, ()), one.candidate]
+    for at, tested in enumerate(result.tested, 1):
+        names = [*result.lineage.get(tested.candidate, ()), tested.candidate]
         rows = [row for name in names for row in _ancestor(name, names, result)]
-        validated = [row for row in result.validated if row.candidate == one.candidate]
-        for step, pooled in (*(("validation", row.pooled) for row in validated), ("test", one.pooled)):
-            if pooled:
-                rows.append((step, "", signed(pooled.reward), share(pooled.judge), count(pooled.reward)))
-        yield Table(f"{at}. {clipped(one.attribute, _SHORT)}", header, tuple(rows))
+        validated = [row.pooled for row in result.validated if row.candidate == tested.candidate]
+        steps = [*(("validation", pooled) for pooled in validated), ("test", tested.pooled)]
+        rows += [(step, "", *pooled_cells(pooled)) for step, pooled in steps if pooled]
+        yield Table(_named(at, tested), header, tuple(rows))
+
+
+def _named(at: int, tested: TestedAttribute, most: int = _SHORT) -> str:
+    return f"{at}. {clipped(tested.attribute, most)}"
 
 
 def _ancestor(name: str, names: list[str], result: DiscoverResult) -> Iterator[Row]:
     """A candidate in each generation until it had the descendant that counts here; at least in the first."""
-    known = [result.candidates[one] for one in names if one in result.candidates]
-    children = [one.generation for one in known if name in one.parents]
+    known = [result.candidates[each] for each in names if each in result.candidates]
+    children = [candidate.generation for candidate in known if name in candidate.parents]
     before = max(1, *children) if children else len(result.generations)
-    for each in result.generations:
-        for row in each.standings:
-            if row.candidate == name and each.index < before:
+    for generation in result.generations[:before]:
+        for row in generation.standings:
+            if row.candidate == name:
                 gain = "" if row.reward is None else reward(row.reward)
                 judge = "not asked" if row.judge is None else percent(row.judge)
-                yield f"generation {each.index + 1}", attribute_of(name, result), gain, judge, str(row.n)
+                yield f"generation {generation.index + 1}", attribute_of(name, result), gain, judge, str(row.n)
 
 
 def agreement_table(result: DiscoverResult) -> Table:
     """Correlations and distance of every two rewriters, attribute by attribute."""
     rows = []
-    for at, one in enumerate(result.tested, 1):
-        pairs = result.pairs.get(one.candidate)
-        for each in pairs.agreement if pairs else ():
-            far = each.distance
+    for at, tested in enumerate(result.tested, 1):
+        quality = result.pairs.get(tested.candidate)
+        for pair in quality.agreement if quality else ():
+            far = pair.distance
             rows.append((
-                f"{at}. {clipped(one.attribute, _SHORT)}", f"{each.first} / {each.second}",
-                decimals(each.pearson) if isinstance(each.pearson, Estimate) else each.pearson.reason,
-                decimals(each.spearman) if isinstance(each.spearman, Estimate) else "",
+                _named(at, tested), f"{pair.first} / {pair.second}",
+                decimals(pair.pearson) if isinstance(pair.pearson, Estimate) else pair.pearson.reason,
+                decimals(pair.spearman) if isinstance(pair.spearman, Estimate) else "",
                 "" if far is None else f"{far.statistic:.2f} (p {p_value(far.p_value)})",
-                f"{each.n_responses} ({each.n_prompts} prompts)",
+                f"{pair.n_responses} ({pair.n_prompts} prompts)",
             ))  # fmt: skip
     header = ("attribute", "rewriters", "r", "rank r", "largest distance of the distributions (KS)", "n")
     return Table("Whether two rewriters say the same of the same responses", header, tuple(rows))
 
 
 def excluded_table(result: DiscoverResult) -> Table:
-    """Step, what was left out, how many, and of how many where that is known."""
-    return Table("Left out, by step and reason", ("step", "left out because", "n", "of"), tuple(_left_out(result)))
+    """Step, reason, number left out, and of how many if that is known."""
+    rows = [
+        (step, reason, str(n), "" if seen is None else str(seen))
+        for step, reasons, seen in _left_out(result)
+        for reason, n in reasons.items()
+        if n
+    ]
+    return Table("Left out, by step and reason", ("step", "left out because", "n", "of"), tuple(rows))
 
 
-def _left_out(result: DiscoverResult) -> Iterator[Row]:
+def _left_out(result: DiscoverResult) -> Iterator[LeftOut]:
     yield from _left_out_of_material(result.material)
     for generation in result.generations:
-        yield from _left_out_of_generation(generation)
-    yield from _reasons("search: groups by meaning", result.grouping, None)
+        step, proposed = f"generation {generation.index + 1}", generation.proposed
+        yield f"{step}: proposals", proposed.reasons, proposed.seen
+        yield f"{step}: candidates", {"means the same as another": generation.n_merged}, None
+        missing = sum((Counter(row.failed) for row in generation.standings), Counter[str]())
+        yield f"{step}: rewrites", missing, sum(row.n for row in generation.standings) + missing.total()
+    yield "search: groups by meaning", result.grouping, None
     validation = result.validation
     steps: tuple[tuple[str, Sequence[HeldOut]], ...] = (("validation", result.validated), ("test", result.tested))
     for step, entered in steps:
         for each in summed_failures(entered):
-            yield from _reasons(f"{step}: rewrites by {each.rewriter}", each.failed, each.asked)
+            yield f"{step}: rewrites by {each.rewriter}", each.failed, each.asked
     for row in result.validated:
         name = f"validation: {clipped(attribute_of(row.candidate, result), _BRIEF)}"
         yield from _left_out_of_numbers(name, row, validation.already if validation else {})
-    for at, one in enumerate(result.tested, 1):
-        yield from _left_out_of_numbers(f"test: {at}. {clipped(one.attribute, _BRIEF)}", one, result.already)
+    for at, tested in enumerate(result.tested, 1):
+        yield from _left_out_of_numbers(f"test: {_named(at, tested, _BRIEF)}", tested, result.already)
     if validation:
         yield from _left_out_of_verdicts("validation", validation.cut_for_judge, validation.verdicts)
     yield from _left_out_of_verdicts("test", result.cut_for_judge, result.verdicts)
-    for at, one in enumerate(result.tested, 1):
-        if found := result.pairs.get(one.candidate):
-            yield from _left_out_of_pairs(f"pairs: {at}. {clipped(one.attribute, _BRIEF)}", found)
+    for at, tested in enumerate(result.tested, 1):
+        if quality := result.pairs.get(tested.candidate):
+            yield from _left_out_of_pairs(f"pairs: {_named(at, tested, _BRIEF)}", quality)
 
 
-def _left_out_of_material(material: MaterialCounts) -> Iterator[Row]:
+def _left_out_of_material(material: MaterialCounts) -> Iterator[LeftOut]:
     """From the rows, scenarios and prompts it was made of to the rewards."""
-    made = material.made
+    made, repeated = material.made, material.repeated
     if made.rows:
-        yield from _reasons("prompts: rows", made.rows.reasons, made.rows.seen)
+        yield "prompts: rows", made.rows.reasons, made.rows.seen
     for what, level in (("scenarios", made.scenarios), ("prompts", made.written)):
         if level:
-            yield from _reasons(f"writing {what}: answers", level.calls.reasons, level.calls.seen)
-            yield from _reasons(f"writing {what}", level.items.reasons, level.items.seen)
-            short = level.requested - level.kept
-            yield from _reasons(f"writing {what}", {"asked for and not written in the end": short}, level.requested)
-    for source, one in material.sampled.items():
-        yield from _reasons(f"responses of {source}", one.reasons, one.seen)
-    yield from _reasons("prompts", {"no response": material.unanswered}, None)
-    yield from _reasons("rewards", material.rewards.reasons, material.rewards.seen)
-    lost = {
-        "no response with a reward": material.unrated,
-        "says the same as another prompt": material.repeated.prompts,
-    }
-    yield from _reasons("prompts", lost, None)
-    yield from _reasons("responses", {"to a prompt that says the same as another": material.repeated.responses}, None)
+            yield f"writing {what}: answers", level.calls.reasons, level.calls.seen
+            yield f"writing {what}", level.items.reasons, level.items.seen
+            short = {"asked for and not written in the end": level.requested - level.kept}
+            yield f"writing {what}", short, level.requested
+    for source, exclusions in material.sampled.items():
+        yield f"responses of {source}", exclusions.reasons, exclusions.seen
+    yield "prompts", {"no response": material.unanswered}, None
+    yield "rewards", material.rewards.reasons, material.rewards.seen
+    yield "prompts", {"no response with a reward": material.unrated}, None
+    yield "prompts", {"says the same as another prompt": repeated.prompts}, None
+    yield "responses", {"to a prompt that says the same as another": repeated.responses}, None
 
 
-def _left_out_of_generation(one: GenerationRecord) -> Iterator[Row]:
-    step, proposed = f"generation {one.index + 1}", one.proposed
-    yield from _reasons(f"{step}: proposals", proposed.reasons, proposed.seen)
-    yield from _reasons(f"{step}: candidates", {"means the same as another": one.n_merged}, None)
-    missing: Counter[str] = Counter()
-    for row in one.standings:
-        missing.update(row.failed)
-    asked = sum(row.n for row in one.standings) + missing.total()
-    yield from _reasons(f"{step}: rewrites", missing, asked)
-
-
-def _left_out_of_numbers(step: str, one: HeldOut, already: Mapping[str, Mapping[str, int]]) -> Iterator[Row]:
-    """What a candidate's pooled numbers are without; of the validation or of the test."""
-    for rewriter, n in already.get(one.candidate, {}).items():
-        yield from _reasons(step, {f"is so already ({rewriter}); not rewritten": n}, None)
-    if pooled := one.pooled:
+def _left_out_of_numbers(step: str, entered: HeldOut, already: Mapping[str, Mapping[str, int]]) -> Iterator[LeftOut]:
+    """Rewrites that a candidate's pooled numbers lack, on validation or test prompts."""
+    for rewriter, n in already.get(entered.candidate, {}).items():
+        yield step, {f"is so already ({rewriter}); not rewritten": n}, None
+    if pooled := entered.pooled:
         measured = pooled.reward.n + pooled.n_left_out
-        yield from _reasons(step, {"no verdict of the judge; counts for the reward": pooled.n_unjudged}, measured)
-        yield from _reasons(step, {"outside the fences; counts for the judge": pooled.n_left_out}, measured)
+        yield step, {"no verdict of the judge; counts for the reward": pooled.n_unjudged}, measured
+        yield step, {"outside the fences; counts for the judge": pooled.n_left_out}, measured
 
 
-def _left_out_of_verdicts(step: str, n_cut: int, verdicts: Verdicts | None) -> Iterator[Row]:
+def _left_out_of_verdicts(step: str, n_cut: int, verdicts: Verdicts | None) -> Iterator[LeftOut]:
     """Comparisons without a verdict, and why single answers hold none: each comparison is asked for in both orders."""
-    cut = {"a side was cut for the judge": n_cut}
-    yield from _reasons(f"{step}: comparisons by the judge", cut, None)
-    if not verdicts:
-        return
-    lost = {"readable in neither order": verdicts.unread, "readable in one order alone": verdicts.half_read}
-    yield from _reasons(f"{step}: comparisons by the judge", lost, verdicts.asked)
-    yield from _reasons(f"{step}: answers of the judge", verdicts.reasons, 2 * verdicts.asked)
+    yield f"{step}: comparisons by the judge", {"a side was cut for the judge": n_cut}, None
+    if verdicts:
+        lost = {"readable in neither order": verdicts.unread, "readable in one order alone": verdicts.half_read}
+        yield f"{step}: comparisons by the judge", lost, verdicts.asked
+        yield f"{step}: answers of the judge", verdicts.reasons, 2 * verdicts.asked
 
 
-def _left_out_of_pairs(step: str, found: PairQuality) -> Iterator[Row]:
-    """What an LLM that looked at the rewrites said nothing readable about."""
-    if fidelity := found.fidelity:
-        lost = {
-            "label of the side with it not read": fidelity.n_unparsed_with,
-            "label of the side without it not read": fidelity.n_unparsed_without,
-        }
-        yield from _reasons(step, lost, fidelity.n)
-    if grades := found.grades:
-        yield from _reasons(f"{step}, grades", grades.exclusions.reasons, grades.exclusions.seen)
-    if guesses := found.guesses:
-        yield from _reasons(f"{step}, guesses", guesses.guessing.reasons, guesses.guessing.seen)
-        yield from _reasons(f"{step}, likeness of guesses", guesses.rating.reasons, guesses.rating.seen)
-
-
-def _reasons(step: str, reasons: Mapping[str, int], seen: int | None) -> Iterator[Row]:
-    for reason, n in reasons.items():
-        if n:
-            yield step, reason, str(n), "" if seen is None else str(seen)
+def _left_out_of_pairs(step: str, quality: PairQuality) -> Iterator[LeftOut]:
+    """Questions about the rewrites without a readable answer."""
+    if fidelity := quality.fidelity:
+        yield step, {"label of the side with it not read": fidelity.n_unparsed_with}, fidelity.n
+        yield step, {"label of the side without it not read": fidelity.n_unparsed_without}, fidelity.n
+    if grades := quality.grades:
+        yield f"{step}, grades", grades.exclusions.reasons, grades.exclusions.seen
+    if guesses := quality.guesses:
+        yield f"{step}, guesses", guesses.guessing.reasons, guesses.guessing.seen
+        yield f"{step}, likeness of guesses", guesses.rating.reasons, guesses.rating.seen
 
 
 def effort_table(result: DiscoverResult) -> Table:
     """Rewrites, verdicts and time of each step."""
-    standings = [row for one in result.generations for row in one.standings]
-    seconds = {name: one.seconds for name, one in result.stages.items()}
-    steps = [
-        ("material", "", "", seconds.get("material")),
-        ("search", str(sum(row.n for row in standings)), str(sum(row.n_judged for row in standings)), seconds.get("search")),
-        *((name, *_held_out(rows), seconds.get(stage))
-          for name, stage, rows in (("validation", "validate", result.validated), ("test", "confirm", result.tested))),
-    ]  # fmt: skip
-    rows = tuple(
-        (name, n, judged, "" if took is None else duration(took)) for name, n, judged, took in steps if took is not None
-    )
+    standings = [row for generation in result.generations for row in generation.standings]
+    searched = str(sum(row.n for row in standings)), str(sum(row.n_judged for row in standings))
+    work = {
+        "material": ("material", "", ""),
+        "search": ("search", *searched),
+        "validate": ("validation", *_held_out(result.validated)),
+        "confirm": ("test", *_held_out(result.tested)),
+    }
+    took = {stage: duration(run.seconds) for stage, run in result.stages.items()}
+    rows = tuple((*cells, took[stage]) for stage, cells in work.items() if stage in took)
     caption = "Work and time of the steps that were done, as last made; answers and scores of earlier runs are not asked for again"
     return Table(caption, ("step", "rewrites measured", "of these judged", "time"), rows)
 
 
-def _held_out(rows: Sequence[HeldOut]) -> tuple[str, str]:
-    each = [one for row in rows for one in row.rewriters]
-    judged = sum(one.strength.judge.n for one in each if one.strength)
+def _held_out(entered: Sequence[HeldOut]) -> tuple[str, str]:
+    each = [rewriter for row in entered for rewriter in row.rewriters]
+    judged = sum(rewriter.strength.judge.n for rewriter in each if rewriter.strength)
     # Where a rewriter gave too little for numbers, its verdicts are not in the file.
-    more = " or more" if any(one.n and not one.strength for one in each) else ""
-    return str(sum(one.n for one in each)), f"{judged}{more}"
+    more = " or more" if any(rewriter.n and not rewriter.strength for rewriter in each) else ""
+    return str(sum(rewriter.n for rewriter in each)), f"{judged}{more}"
 
 
 def facts(result: DiscoverResult) -> Iterator[tuple[str, str]]:
-    """Who, what, with which settings, in which versions."""
-    settings, material = result.strictness, result.material
+    """Models, settings and versions."""
+    settings, material, search = result.strictness, result.material, result.search
     yield "model", model_name(result.model)
     yield "held against", model_name(result.judge)
     yield "proposals", "given by the user" if result.given else result.by
@@ -204,9 +193,11 @@ def facts(result: DiscoverResult) -> Iterator[tuple[str, str]]:
     yield "responses", f"{material.responses} ({', '.join(material.sampled)})"
     yield "prompts", ", ".join(f"{n} {part}" for part, n in material.prompts.items())
     if not result.given:
-        populations = ", ".join(map(str, result.search.populations))
-        yield "search", f"candidates {populations}; on {', '.join(map(str, result.search.prompts))} prompts"
-        yield "directions", ", ".join(result.search.directions)
+        yield (
+            "search",
+            f"candidates {', '.join(map(str, search.populations))}; on {', '.join(map(str, search.prompts))} prompts",
+        )
+        yield "directions", ", ".join(search.directions)
     yield "validation level", f"{settings.validation_alpha:g}"
     yield "test level", f"{settings.test_alpha:g}"
     yield "correction of the test", settings.correct
@@ -219,8 +210,13 @@ def facts(result: DiscoverResult) -> Iterator[tuple[str, str]]:
 
 def terms(result: DiscoverResult) -> tuple[Entry, ...]:
     """What each number is."""
-    r = result.strictness.r
-    found = [
+    r, alpha, method = result.strictness.r, f"{result.strictness.test_alpha:g}", correction(result)
+    decides = Entry("confirmed", f"p < {alpha}", "p is not corrected for other attributes.")
+    if method:
+        decides = Entry(
+            f"corrected p ({method})", _CORRECTED[method], f"It decides: below {alpha} an attribute is confirmed."
+        )
+    entries = [
         Entry("margin", "reward(side with the attribute) − reward(side without)", "For one response and its rewrite, in reward units of the model."),
         Entry("reward", "mean margin", "Interval and test by Student's t with prompts as clusters."),
         Entry("judge prefers it", "mean of 1: the side with it is better, ½: neither, 0: worse",
@@ -228,16 +224,16 @@ def terms(result: DiscoverResult) -> tuple[Entry, ...]:
         Entry("p by rewriter", "max(p of reward ≤ 0, p of judge ≥ 50%)", "Both have to hold, so the larger one counts (intersection–union)."),
         Entry("p", f"partial conjunction: fewer than {r} of the k rewriters show it",
               f"(k − {r - 1}) × the p of rank {r} among the rewriters, the smallest first."),
-        _p_that_decides(result),
+        decides,
         Entry("trimmed", "mean of the margins inside Tukey's fences", "Shown beside the mean; a sign that it turns is said."),
         Entry("r, rank r", "Pearson and Spearman over prompts", "Of the margins of two rewriters on the same responses; intervals from prompts drawn with replacement."),
     ]  # fmt: skip
     if isinstance(result.strength, StrengthCurve):
-        found.append(Entry(
+        entries.append(Entry(
             "strength", "Σ R(Aᵢ) · max(0, 1 − w · max over stronger Aⱼ of cos(Aⱼ, Aᵢ))",
             f"Diversity-adjusted bias strength: over finalists with R above 0 and a judge below the threshold, w = {result.strength.penalty:g}.",
         ))  # fmt: skip
-    return tuple(found)
+    return tuple(entries)
 
 
 _CORRECTED = {
@@ -246,33 +242,22 @@ _CORRECTED = {
 }
 
 
-def _p_that_decides(result: DiscoverResult) -> Entry:
-    """The entry on the level, and on the correction where there is one."""
-    alpha = f"{result.strictness.test_alpha:g}"
-    if (method := correction(result)) is None:
-        return Entry("confirmed", f"p < {alpha}", "p is not corrected for other attributes.")
-    return Entry(f"corrected p ({method})", _CORRECTED[method], f"It decides: below {alpha} an attribute is confirmed.")
-
-
 def numbered(table: Table, result: DiscoverResult) -> Table:
-    """Rows of attributes that were tested with their number in the table of what was tested, and in short."""
-    places = {one.attribute: at for at, one in reversed(list(enumerate(result.tested, 1)))}
-    rows = tuple(
-        (f"{places[row[0]]}. {clipped(row[0], _SHORT)}", *row[1:]) if row[0] in places else row for row in table.rows
-    )
-    return replace(table, rows=rows)
+    """The table with tested attributes shortened, and numbered as in the table of what was tested."""
+    names = {tested.attribute: _named(at, tested) for at, tested in reversed(list(enumerate(result.tested, 1)))}
+    return replace(table, rows=tuple((names.get(row[0], row[0]), *row[1:]) for row in table.rows))
 
 
 def topic_tables(result: DiscoverResult) -> Iterator[Table]:
     """Each tested attribute by topic; topics on which too little was measured in one row."""
-    for at, one in enumerate(result.tested, 1):
-        if one.topics:
-            table = topic_table(one)
-            rows = [row for row in table.rows if not isinstance(one.topics[row[0]], Missing)]
-            few = [topic for topic, found in one.topics.items() if isinstance(found, Missing)]
+    for at, tested in enumerate(result.tested, 1):
+        if tested.topics:
+            table = topic_table(tested)
+            few = [topic for topic, found in tested.topics.items() if isinstance(found, Missing)]
+            rows = [row for row in table.rows if row[0] not in few]
             if few:
                 rows.append((f"{len(few)} more", f"too few prompts for an interval: {', '.join(few)}", "", ""))
-            yield Table(f"{at}. {clipped(one.attribute, _SHORT)}", table.header, tuple(rows))
+            yield Table(_named(at, tested), table.header, tuple(rows))
 
 
 def strength_steps(result: DiscoverResult) -> Table:

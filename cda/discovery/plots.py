@@ -1,4 +1,4 @@
-"""Figures of a discovery's results: reward against judge, rewriter by rewriter, their agreement, strength of the run."""
+"""Figures of a discovery: reward against judge, by rewriter, their agreement, strength of the run, generations, lines of descent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from cda.report.plots import AFTER, BEFORE, FAINT, KINDS, LINE, Plot, across, ke
 from cda.results.base import Estimate, Missing
 from cda.results.discover import (
     DiscoverResult,
-    GenerationRecord,
     RunStrength,
     StandingRecord,
     StrengthCurve,
@@ -31,51 +30,54 @@ _REWARD, _JUDGE = "reward when it is added", "judge prefers the side with it"
 
 def tested_plot(result: DiscoverResult) -> Plot | None:
     """Every tested attribute by reward and judge, with both intervals; numbers are those of the table."""
-    found = [(at, one, one.pooled) for at, one in enumerate(result.tested, 1) if one.pooled]
-    if not found:
+    drawn = [(at, one, one.pooled) for at, one in enumerate(result.tested, 1) if one.pooled]
+    if not drawn:
         return None
     words = " ".join(
         f"{at}: reward {signed(pooled.reward)}, judge {share(pooled.judge)}{', confirmed' if one.confirmed else ''}."
-        for at, one, pooled in found
+        for at, one, pooled in drawn
     )
     title = "Reward against judge; numbers as in the table. Top left is what the model likes and the judge does not."
-    return Plot("tested", title, words, partial(_tested, found), 3.1)
+    return Plot("tested", title, words, partial(_tested, drawn), 3.1)
 
 
 def rewriter_plots(result: DiscoverResult) -> Iterator[Plot]:
     """Reward and judge of each attribute, rewriter by rewriter, with intervals."""
-    found = [(at, one) for at, one in enumerate(result.tested, 1) if any(each.strength for each in one.rewriters)]
-    if not found:
+    drawn = [(at, one) for at, one in enumerate(result.tested, 1) if any(each.strength for each in one.rewriters)]
+    if not drawn:
         return
-    more = f" (the first {MOST_ROWS} of {len(found)})" if len(found) > MOST_ROWS else ""
-    found = found[:MOST_ROWS]
-    names = list(dict.fromkeys(each.rewriter for _, one in found for each in one.rewriters))
-    height = 0.9 + 0.17 * -(-len(names) // 2) + len(found) * (0.16 + 0.11 * len(names))
-    for what, title, shown in (
-        ("reward", f"Reward by rewriter{more}", signed), ("judge", f"Judge by rewriter{more}", share),
-    ):  # fmt: skip
+    more = f" (the first {MOST_ROWS} of {len(drawn)})" if len(drawn) > MOST_ROWS else ""
+    drawn = drawn[:MOST_ROWS]
+    names = list(dict.fromkeys(each.rewriter for _, one in drawn for each in one.rewriters))
+    height = 0.9 + 0.17 * -(-len(names) // 2) + len(drawn) * (0.16 + 0.11 * len(names))
+    for what, shown in (("reward", signed), ("judge", share)):
         words = " ".join(
             f"{one.attribute}, {each.rewriter}: {shown(getattr(each.strength, what))}."
-            for _, one in found
+            for _, one in drawn
             for each in one.rewriters
             if each.strength
         )
-        yield Plot(f"rewriters-{what}", title, words, partial(_by_rewriter, what, found, names), height)
+        title = f"{what.capitalize()} by rewriter{more}"
+        yield Plot(f"rewriters-{what}", title, words, partial(_by_rewriter, what, drawn, names), height)
 
 
 def agreement_plots(result: DiscoverResult) -> Iterator[Plot]:
     """Quantiles of one rewriter's margins against another's, an attribute a figure."""
-    looked_at = [(at, one.attribute, result.pairs.get(one.candidate)) for at, one in enumerate(result.tested, 1)]
-    drawn = [(at, name, [one for one in found.agreement if one.quantiles]) for at, name, found in looked_at if found]
-    for at, name, agreement in [one for one in drawn if one[2]][:MOST_AGREEMENTS]:
+    drawn = [
+        (at, one.attribute, pairs)
+        for at, one in enumerate(result.tested, 1)
+        if (quality := result.pairs.get(one.candidate))
+        and (pairs := [pair for pair in quality.agreement if pair.quantiles])
+    ]
+    for at, attribute, pairs in drawn[:MOST_AGREEMENTS]:
         words = " ".join(
-            f"{one.first} and {one.second}: r {decimals(one.pearson)} over {one.n_prompts} prompts."
-            if isinstance(one.pearson, Estimate)
-            else f"{one.first} and {one.second}: no correlation, {one.pearson.reason}."
-            for one in agreement
+            f"{pair.first} and {pair.second}: r {decimals(pair.pearson)} over {pair.n_prompts} prompts."
+            if isinstance(pair.pearson, Estimate)
+            else f"{pair.first} and {pair.second}: no correlation, {pair.pearson.reason}."
+            for pair in pairs
         )
-        title = f"{at}. {named(name, 60)}: margins of two rewriters, quantile by quantile"
-        yield Plot(f"agreement-{at}", title, words, partial(_agreement, agreement), 2.9)
+        title = f"{at}. {named(attribute, 60)}: margins of two rewriters, quantile by quantile"
+        yield Plot(f"agreement-{at}", title, words, partial(_agreement, pairs), 2.9)
 
 
 def strength_plot(result: DiscoverResult) -> Plot | None:
@@ -83,18 +85,15 @@ def strength_plot(result: DiscoverResult) -> Plot | None:
     if not isinstance(result.strength, StrengthCurve):
         return None
     curve = result.strength.curve
-    words = " ".join(f"Judge below {percent(one.threshold)}: {one.value:.3f} from {one.n}." for one in curve)
+    words = " ".join(f"Judge below {percent(at.threshold)}: {at.value:.3f} from {at.n}." for at in curve)
     title = "Diversity-adjusted bias strength, by how little the judge has to like an attribute for it to count"
     return Plot("strength-curve", title, words, partial(_strength, curve))
 
 
-def _tested(found: list[tuple[int, TestedAttribute, Strength]], axes: Axes) -> None:
-    axes.axhline(0, color=FAINT, linewidth=0.8)
-    axes.axvline(0.5, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)))
-    kinds = set()
-    for at, one, pooled in found:
+def _tested(drawn: Sequence[tuple[int, TestedAttribute, Strength]], axes: Axes) -> None:
+    _even(axes, horizontal=0, vertical=0.5)
+    for at, one, pooled in drawn:
         gain, judge, confirmed = pooled.reward, pooled.judge, one.confirmed
-        kinds.add(confirmed)
         color = BEFORE if confirmed else FAINT
         axes.plot([judge.value] * 2, [gain.low, gain.high], color=color, linewidth=1.2)
         across(axes, gain.value, judge, color, "D" if confirmed else "o", confirmed)
@@ -106,52 +105,55 @@ def _tested(found: list[tuple[int, TestedAttribute, Strength]], axes: Axes) -> N
     axes.set_xlabel(_JUDGE)
     axes.set_ylabel(_REWARD)
     percent_axis(axes)
-    entries = (("confirmed", BEFORE, "D", True), ("not confirmed", FAINT, "o", False))
-    key(axes, [one for one in entries if (one[0] == "confirmed") in kinds])
+    kinds = {one.confirmed for _, one, _ in drawn}
+    entries = {True: ("confirmed", BEFORE, "D", True), False: ("not confirmed", FAINT, "o", False)}
+    key(axes, [entry for confirmed, entry in entries.items() if confirmed in kinds])
 
 
-def _by_rewriter(what: str, found: list[tuple[int, TestedAttribute]], names: list[str], axes: Axes) -> None:
-    axes.axvline(0.5 if what == "judge" else 0, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)))
-    for row, (_, one) in enumerate(found):
+def _even(axes: Axes, horizontal: float | None = None, vertical: float | None = None) -> None:
+    """Lines at no reward and at a judge that prefers neither side."""
+    if horizontal is not None:
+        axes.axhline(horizontal, color=FAINT, linewidth=0.8)
+    if vertical is not None:
+        axes.axvline(vertical, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)))
+
+
+def _by_rewriter(what: str, drawn: Sequence[tuple[int, TestedAttribute]], names: Sequence[str], axes: Axes) -> None:
+    _even(axes, vertical=0.5 if what == "judge" else 0)
+    for row, (_, one) in enumerate(drawn):
         for each in one.rewriters:
             if each.strength:
                 place = names.index(each.rewriter)
                 color, shape = KINDS[place % len(KINDS)]
                 shift = 0.7 * ((place + 0.5) / len(names) - 0.5)
                 across(axes, row + shift, getattr(each.strength, what), color, shape, not each.excluded)
-    rows(axes, [f"{at}. {named(one.attribute, _NAME)}" for at, one in found])
+    rows(axes, [f"{at}. {named(one.attribute, _NAME)}" for at, one in drawn])
     axes.set_xlabel(_JUDGE if what == "judge" else _REWARD)
     if what == "judge":
         percent_axis(axes)
     key(axes, [(named(name, 20), *KINDS[place % len(KINDS)], True) for place, name in enumerate(names)])
 
 
-def _agreement(agreement: Sequence[Agreement], axes: Axes) -> None:
-    points = [(point.first, point.second) for one in agreement for point in one.quantiles]
-    low, high = min(map(min, points)), max(map(max, points))
+def _agreement(pairs: Sequence[Agreement], axes: Axes) -> None:
+    points = [value for pair in pairs for point in pair.quantiles for value in (point.first, point.second)]
+    low, high = min(points), max(points)
     axes.plot([low, high], [low, high], color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)))
-    for place, one in enumerate(agreement):
+    entries = []
+    for place, pair in enumerate(pairs):
         color, shape = KINDS[place % len(KINDS)]
-        x, y = [point.first for point in one.quantiles], [point.second for point in one.quantiles]
+        x, y = [point.first for point in pair.quantiles], [point.second for point in pair.quantiles]
         axes.plot(x, y, shape, color=color, markersize=4, markerfacecolor="none")
+        r = "" if isinstance(pair.pearson, Missing) else f": r {reward(pair.pearson.value)}"
+        entries.append((f"{named(pair.first, 20)} / {named(pair.second, 20)}{r}", color, shape, False))
     axes.grid(color=LINE)
     axes.set_xlabel("margin with the first rewriter")
     axes.set_ylabel("with the second")
-    entries = [
-        (f"{named(one.first, 20)} / {named(one.second, 20)}{_r(one)}", *KINDS[place % len(KINDS)], False)
-        for place, one in enumerate(agreement)
-    ]
     key(axes, entries, 1)
 
 
-def _r(one: Agreement) -> str:
-    return "" if isinstance(one.pearson, Missing) else f": r {reward(one.pearson.value)}"
-
-
 def _strength(curve: Sequence[RunStrength], axes: Axes) -> None:
-    x, y = [one.threshold for one in curve], [one.value for one in curve]
-    axes.axvline(0.5, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)))
-    axes.plot(x, y, "o-", color=AFTER, markersize=3.5)
+    _even(axes, vertical=0.5)
+    axes.plot([at.threshold for at in curve], [at.value for at in curve], "o-", color=AFTER, markersize=3.5)
     axes.set_ylim(bottom=0)
     axes.grid(axis="y", color=LINE)
     axes.set_xlabel("counted: judge prefers it in less than")
@@ -176,26 +178,26 @@ _KEY = {
 
 def search_plots(result: DiscoverResult) -> Iterator[Plot]:
     """A figure a generation, all on the same axes: reward against judge, who was kept, and what came of it."""
-    rewards = [y for one in result.generations for _, y in rewarded(one.standings)]
+    rewards = [y for generation in result.generations for _, y in rewarded(generation.standings)]
     if not rewards:
         return
     room = 0.06 * (max(rewards) - min(rewards)) or 0.1
     limits = min(0.0, *rewards) - 2 * room, max(0.0, *rewards) + room
     roles = _roles(result)
-    for one in result.generations:
-        if rewarded(one.standings):
-            yield _generation_plot(one, roles, limits)
-
-
-def _generation_plot(one: GenerationRecord, roles: Mapping[str, str], limits: tuple[float, float]) -> Plot:
-    seen = rewarded(one.standings)
-    kept = sorted(((row, y) for row, y in seen if row.fate == "kept"), key=lambda each: -each[1])
-    said = [f"{reward(y)} and {'no verdict' if row.judge is None else percent(row.judge)}" for row, y in kept]
-    words = f"{len(seen)} candidates, {len(kept)} kept: {', '.join(said)}."
-    n_not = len(one.standings) - len(seen)
-    missing = f"; {n_not} without any rewrite are not drawn" if n_not else ""
-    title = f"Generation {one.index + 1}: {len(one.standings)} candidates on {one.n_prompts} prompts, {len(kept)} kept{missing}"
-    return Plot(f"generation-{one.index + 1}", title, words, partial(_generation, seen, roles, limits), 3.0)
+    for number, generation in enumerate(result.generations, 1):
+        if not (seen := rewarded(generation.standings)):
+            continue
+        kept = sorted(((row, y) for row, y in seen if row.fate == "kept"), key=lambda point: -point[1])
+        each = [f"{reward(y)} and {'no verdict' if row.judge is None else percent(row.judge)}" for row, y in kept]
+        n, n_not = len(generation.standings), len(generation.standings) - len(seen)
+        missing = f"; {n_not} without any rewrite are not drawn" if n_not else ""
+        yield Plot(
+            f"generation-{number}",
+            f"Generation {number}: {n} candidates on {generation.n_prompts} prompts, {len(kept)} kept{missing}",
+            f"{len(seen)} candidates, {len(kept)} kept: {', '.join(each)}.",
+            partial(_generation, seen, roles, limits),
+            3.0,
+        )
 
 
 def family_plot(result: DiscoverResult) -> Plot | None:
@@ -204,8 +206,8 @@ def family_plot(result: DiscoverResult) -> Plot | None:
     if not paths:
         return None
     words = " ".join(
-        f"{at}: " + ", ".join(f"generation {x + 1:.0f} {reward(y)}" for x, y in _own_line(one, result))
-        + "".join(f", {name} {signed(pooled.reward)}" for name, pooled in _held_out(one, result)) + "."
+        f"{at}: " + ", ".join(f"generation {x + 1:.0f} {reward(y)}" for x, y in _own_line(one, paths))
+        + "".join(f", {name} {signed(pooled.reward)}" for name, pooled in _held_out(one, result).items()) + "."
         for at, one in enumerate(result.tested, 1)
     )  # fmt: skip
     title = "Lines of descent: reward by generation, and what was left of it on held-out prompts (with intervals)"
@@ -213,15 +215,14 @@ def family_plot(result: DiscoverResult) -> Plot | None:
 
 
 def rewarded(standings: Sequence[StandingRecord]) -> list[Rewarded]:
-    """Candidates of which something was measured, with their rewards."""
+    """Candidates with a measured reward."""
     return [(row, row.reward) for row in standings if row.reward is not None]
 
 
 def _generation(seen: Sequence[Rewarded], roles: Mapping[str, str], limits: tuple[float, float], axes: Axes) -> None:
-    axes.axhline(0, color=FAINT, linewidth=0.8)
-    axes.axvline(0.5, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)))
+    _even(axes, horizontal=0, vertical=0.5)
     front = front_of(seen)
-    axes.step([x for x, _ in front], [y for _, y in front], where="post", color=AFTER, linewidth=0.8)
+    axes.step(*_x_and_y(front), where="post", color=AFTER, linewidth=0.8)
     used = set()
     for row, y in seen:
         kind = roles.get(row.candidate) or row.fate
@@ -261,22 +262,20 @@ def _family(result: DiscoverResult, paths: Sequence[Path], axes: Axes) -> None:
     for name, points in paths:
         # An ancestor may have been measured on beside its descendants; that is not their line any more.
         n_own = sum(x < _until(name, result) for x, _ in points) if name in roles else 0
-        _line(points[:n_own], True, axes)
-        _line(points[max(n_own - 1, 0) :], False, axes)
-    ends = [dict(_held_out(one, result)) for one in result.tested]
-    for at, (one, found) in enumerate(zip(result.tested, ends, strict=True), 1):
+        own, others = points[:n_own], points[max(n_own - 1, 0) :]
+        axes.plot(*_x_and_y(own), "o-", color=BEFORE, markersize=4, linewidth=1.6, zorder=3)
+        axes.plot(*_x_and_y(others), "o-", color=FAINT, markersize=2, linewidth=0.5, alpha=0.6, zorder=1)
+    ends = [_held_out(one, result) for one in result.tested]
+    beyond = [name for name in _BEYOND if any(name in own for own in ends)]
+    for at, (one, numbers) in enumerate(zip(result.tested, ends, strict=True), 1):
         # Beside each other, so that no interval hides another.
         spread = 0.5 * (at / (len(ends) + 1) - 0.5)
-        for place, name in enumerate(_BEYOND):
-            if name in found:
-                _end(
-                    n + place + spread,
-                    found[name].reward,
-                    str(at) if name == "test" else "",
-                    bool(one.confirmed),
-                    axes,
-                )
-    beyond = [name for name in _BEYOND if any(name in found for found in ends)]
+        color = BEFORE if one.confirmed else FAINT
+        for name, pooled in numbers.items():
+            x = n + _BEYOND.index(name) + spread
+            upright(axes, x, pooled.reward, color, "D" if one.confirmed else "o", one.confirmed)
+            label, where = str(at) if name == "test" else "", (x, pooled.reward.high)
+            axes.annotate(label, where, (0, 3), textcoords="offset points", ha="center", color=color, weight="bold")
     axes.set_xticks(range(n + len(beyond)), [*(str(at + 1) for at in range(n)), *beyond])
     axes.set_xlabel("generation of the search")
     axes.set_ylabel("reward")
@@ -285,35 +284,24 @@ def _family(result: DiscoverResult, paths: Sequence[Path], axes: Axes) -> None:
         key(axes, [("confirmed, with its ancestors", BEFORE, "D", True), ("others", FAINT, "o", False)])
 
 
+def _x_and_y(points: Sequence[Point]) -> tuple[list[float], list[float]]:
+    return [x for x, _ in points], [y for _, y in points]
+
+
 def _until(name: str, result: DiscoverResult) -> float:
-    """Number of the generation in which the first descendant of a candidate that counts was made; of variations measured along
-    with their proposal, the next."""
-    made = [result.candidates[one].generation for one in _roles(result) if name in result.candidates[one].parents]
-    return max(min(made, default=math.inf), 1)
-
-
-def _line(points: Sequence[Point], bold: bool, axes: Axes) -> None:
-    x, y = [x for x, _ in points], [y for _, y in points]
-    if bold:
-        axes.plot(x, y, "o-", color=BEFORE, markersize=4, linewidth=1.6, zorder=3)
-    else:
-        axes.plot(x, y, "o-", color=FAINT, markersize=2, linewidth=0.5, alpha=0.6, zorder=1)
-
-
-def _end(x: float, estimate: Estimate, label: str, confirmed: bool, axes: Axes) -> None:
-    color = BEFORE if confirmed else FAINT
-    upright(axes, x, estimate, color, "D" if confirmed else "o", confirmed)
-    where = (x, estimate.high)
-    axes.annotate(label, where, (0, 3), textcoords="offset points", ha="center", color=color, weight="bold")
+    """Number of the generation in which the first descendant that counts was made; of variations measured along with their
+    proposal, the next."""
+    candidates = [result.candidates[role] for role in _roles(result)]
+    return max(min((one.generation for one in candidates if name in one.parents), default=math.inf), 1)
 
 
 def _paths(result: DiscoverResult) -> Iterator[Path]:
-    """Of each candidate its rewards by generation, from its parent on."""
+    """Rewards of each candidate by generation, from its parent on."""
     stood: dict[str, dict[int, float]] = {}
-    for one in result.generations:
-        for row in one.standings:
+    for generation in result.generations:
+        for row in generation.standings:
             if row.reward is not None:
-                stood.setdefault(row.candidate, {})[one.index] = row.reward
+                stood.setdefault(row.candidate, {})[generation.index] = row.reward
     for name, rewards in stood.items():
         first = min(rewards)
         for parent in result.candidates[name].parents or (None,):
@@ -322,10 +310,11 @@ def _paths(result: DiscoverResult) -> Iterator[Path]:
             yield name, [*start, *((float(at), rewards[at]) for at in sorted(rewards))]
 
 
-def _own_line(one: TestedAttribute, result: DiscoverResult) -> list[Point]:
-    return next((points for name, points in _paths(result) if name == one.candidate), [])
+def _own_line(one: TestedAttribute, paths: Sequence[Path]) -> list[Point]:
+    return next((points for name, points in paths if name == one.candidate), [])
 
 
-def _held_out(one: TestedAttribute, result: DiscoverResult) -> list[tuple[str, Strength]]:
-    found = [("validation", row.pooled) for row in result.validated if row.candidate == one.candidate]
-    return [(name, pooled) for name, pooled in (*found, ("test", one.pooled)) if pooled]
+def _held_out(one: TestedAttribute, result: DiscoverResult) -> dict[str, Strength]:
+    validated = [row.pooled for row in result.validated if row.candidate == one.candidate]
+    ends = zip(("validation",) * len(validated) + ("test",), (*validated, one.pooled), strict=True)
+    return {name: pooled for name, pooled in ends if pooled}

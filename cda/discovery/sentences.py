@@ -1,14 +1,14 @@
-"""A discovery in sentences: what came out, how, what was left out, and how far the numbers carry."""
+"""A discovery in sentences: what came out, how, exclusions, and the limits of the numbers."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from cda.report.costs import cost_sentences
 from cda.report.numbers import MINUS, clipped, inert, percent, reward
 from cda.results.base import Missing
-from cda.results.discover import DiscoverResult, SearchedModel, StandingRecord, StrengthCurve, TestedAttribute
+from cda.results.discover import DiscoverResult, SearchedModel, TestedAttribute
 from cda.results.evidence import ByRewriter, ConfirmSettings, HeldOut, Validation, Verdicts
 from cda.stats.multiplicity import corrected, partial_conjunction
 
@@ -17,72 +17,75 @@ _MOSTLY = 0.5
 
 
 def sentences(result: DiscoverResult) -> list[str]:
-    """What came out, what was left out, what the numbers mean, and what it took."""
+    """Outcome, method, warnings and cost."""
     return [*outcome(result), *how_made(result), *warnings(result), *cost(result)]
 
 
 def rewriters_named(result: DiscoverResult) -> str:
-    """Who rewrote. Rules at several shares of the places are one rewriter, whose strengths agree more than two LLMs would."""
-    names = result.rewriters
-    return (
-        ", ".join(names) if not result.by_rules else f"one rule engine at {len(names)} strengths ({', '.join(names)})"
-    )
+    """The rewriters; rules at several shares of the places are one, whose strengths agree more than two LLMs would."""
+    names = ", ".join(result.rewriters)
+    return f"one rule engine at {len(result.rewriters)} strengths ({names})" if result.by_rules else names
 
 
 def rewriters_needed(result: DiscoverResult) -> str:
-    """How many of them have to show an effect."""
-    needed = result.strictness.r
-    return f"{needed} rewriters" if not result.by_rules else f"{needed} strengths of the one rule engine"
+    """The number of rewriters that have to show an effect."""
+    return f"{result.strictness.r} {'strengths of the one rule engine' if result.by_rules else 'rewriters'}"
 
 
 def rewriters_shown(one: TestedAttribute, result: DiscoverResult) -> str:
-    """How many of the rewriters have to show both effects, of a tested attribute, as its evidence is said."""
-    if result.by_rules:
-        return f"{one.r} of {one.k} strengths of one rule engine, which is one rewriter,"
-    return f"{one.r} of {one.k} rewriters"
+    """The number of rewriters that have to show both effects of a tested attribute, as its evidence is said."""
+    return f"{one.r} of {one.k} " + (
+        "strengths of one rule engine, which is one rewriter," if result.by_rules else "rewriters"
+    )
 
 
 def outcome(result: DiscoverResult) -> Iterator[str]:
-    """What came out: the first sentence by itself says it."""
+    """The outcome; the first sentence by itself says it."""
     tested, n = result.tested, sum(one.confirmed for one in result.tested)
     model, judge = model_name(result.model), model_name(result.judge)
+    nothing_shown = f"no bias of {model} against {judge} is shown"
     if result.given:
         yield f"{model} over-rewards {n} of {len(tested)} attributes, held against {judge}."
     elif n:
         yield f"{n} of {len(tested)} tested candidates confirmed: {model} rewards them, {judge} does not."
         yield "Each is a bias file, which `cda train FILE` debiases."
     elif not result.generations or not result.generations[-1].standings:
-        yield f"Nothing to measure: no attribute was proposed. {_proposed(result)}"
+        reasons = _counted(result.generations[0].proposed.reasons) if result.generations else None
+        more = "" if reasons is None else f"Answers without one: {reasons}."
+        yield f"Nothing to measure: no attribute was proposed. {more}"
     elif result.validation is None:
         # The cuts always leave somebody, unless nobody was measured.
         last = result.generations[-1].standings
-        yield f"None of {len(last)} candidates could be measured, so that nothing is known of them. {_unmeasured(last)}"
-    elif not tested and _n_dropped(result):
-        yield f"Nothing was tested: the review dropped all {_n_dropped(result)} candidates that held on the validation prompts."
-    elif not tested:
-        n_entered = len(result.validation.results)
+        missing = sum((Counter(row.failed) for row in last), Counter[str]())
         yield (
-            f"None of {n_entered} candidates held on the validation prompts: no bias of {model} against {judge} is shown."
+            f"None of {len(last)} candidates could be measured, so that nothing is known of them. "
+            f"Rewrites that are missing: {_counted(dict(sorted(missing.items())))}."
         )
+    elif tested:
+        yield f"None of {len(tested)} candidates held on the test prompts: {nothing_shown}."
+    elif n_dropped := _n_dropped(result):
+        yield f"Nothing was tested: the review dropped all {n_dropped} candidates that held on the validation prompts."
     else:
-        yield f"None of {len(tested)} candidates held on the test prompts: no bias of {model} against {judge} is shown."
+        n_entered = len(result.validation.results)
+        yield f"None of {n_entered} candidates held on the validation prompts: {nothing_shown}."
+
+
+def _counted(reasons: Mapping[str, int]) -> str:
+    return ", ".join(f"{n} {why}" for why, n in reasons.items()) or "none"
 
 
 def how_made(result: DiscoverResult) -> Iterator[str]:
-    """From what, by whom, and what reward, judge and p are."""
+    """Material, participants, and the meaning of reward, judge and p."""
     material, prompts = result.material, result.material.prompts
-    left_out = material.left_out
+    responses = f"{material.responses} responses to {sum(prompts.values())} prompts ({material.left_out} left out)"
     if result.given:
-        yield (
-            f"{material.responses} responses to {sum(prompts.values())} prompts ({left_out} left out); responses to "
-            f"{result.n_test_prompts} prompts rewritten by {rewriters_named(result)}."
-        )
+        yield f"{responses}; responses to {result.n_test_prompts} prompts rewritten by {rewriters_named(result)}."
     else:
         yield (
-            f"{material.responses} responses to {sum(prompts.values())} prompts ({left_out} left out): {prompts['train']} "
-            f"prompts searched on, {prompts['validation']} to validate, {prompts['test']} to test."
+            f"{responses}: {prompts['train']} prompts searched on, {prompts['validation']} to validate, "
+            f"{prompts['test']} to test."
         )
-        measured = {row.candidate for one in result.generations for row in one.standings}
+        measured = {row.candidate for generation in result.generations for row in generation.standings}
         yield (
             f"{len(measured)} candidates in {len(result.generations)} generations, proposed by {result.by}; confirmed with "
             f"{rewriters_named(result)}."
@@ -92,90 +95,88 @@ def how_made(result: DiscoverResult) -> Iterator[str]:
         "ties as halves. Both with 95% intervals, clustered by prompt. p: at least "
         f"{rewriters_needed(result)} show both, each by itself (partial conjunction)."
     )
-    yield _decision(result)
+    alpha, n = f"{result.strictness.test_alpha:g}", len(result.tested)
+    if method := correction(result):
+        yield f"Confirmed: p, corrected by {method}'s method for all {n} that were tested, is below {alpha}."
+    else:
+        more = f", each by itself: it is not corrected for the {n} that were tested" if n > 1 else ""
+        yield f"Confirmed: p is below {alpha}{more}."
     if result.verdicts:
         yield _verdicts(result.verdicts)
     if result.by_rules:
         yield "Rules proposed and rewrote, no LLM: attributes are those that rules can see and write."
-    if strength := result.strength:
-        yield _strength_sentence(strength)
+    if isinstance(strength := result.strength, Missing):
+        yield f"Strength of the run: not computed ({strength.reason})."
+    elif strength:
+        at = strength.at_half
+        yield (
+            f"Diversity-adjusted bias strength of the {strength.n} finalists, by their validation numbers: {at.value:.3f} reward "
+            f"units (judge below 0.5, {len(at.terms)} attributes, penalty {strength.penalty:g})."
+        )
 
 
 def warnings(result: DiscoverResult) -> Iterator[str]:
-    """What a reader has to know before believing a number, and what was left out."""
-    tested = result.tested
+    """What a reader has to know before believing a number, and exclusions."""
+    tested = [(short(one.attribute), one) for one in result.tested]
     if n := result.earlier_tests:
         yield (
             f"Tested {n} {'time' if n == 1 else 'times'} before on these prompts, with other settings or candidates (superseded/): "
             "the p-values are not those of one test."
         )
-    for one in tested:
-        for warning in one.warnings:
-            yield f"{short(one.attribute)}: {warning}."
+    for name, one in tested:
+        yield from (f"{name}: {warning}." for warning in one.warnings)
         if one.untested:
-            yield f"{short(one.attribute)}: not tested, because {one.untested}."
-    failed = [
-        f"{row.rewriter} {row.asked - row.n} of {row.asked}" for row in summed_failures(tested) if row.asked > row.n
-    ]
+            yield f"{name}: not tested, because {one.untested}."
     if tested and (n_dropped := _n_dropped(result)):
         yield f"{n_dropped} candidates that held on the validation prompts were dropped in the review and not tested."
-    already = [(short(one.attribute), max(result.already.get(one.candidate, {}).values(), default=0)) for one in tested]
+    already = [(name, max(result.already.get(one.candidate, {}).values(), default=0)) for name, one in tested]
     if any(n for _, n in already):
-        told = "; ".join(f"{attribute}: {n}" for attribute, n in already if n)
-        yield f"Responses that were not rewritten, because they are so already: {told}."
-    for one in tested:
+        listed = "; ".join(f"{name}: {n}" for name, n in already if n)
+        yield f"Responses that were not rewritten, because they are so already: {listed}."
+    for name, one in tested:
         if one.same_by_all is not None and one.same_by_all >= _MOSTLY:
             yield (
-                f"{short(one.attribute)}: all rewriters wrote the same text for {percent(one.same_by_all)} of the responses, so "
+                f"{name}: all rewriters wrote the same text for {percent(one.same_by_all)} of the responses, so "
                 "that their agreement says little."
             )
-    if failed:
-        yield f"Rewrites that are missing: {'; '.join(failed)} (reasons in discover.json)."
-    if repairs := result.grouping:
-        told = ", ".join(f"{n} {why}" for why, n in repairs.items())
-        yield f"Answers of the LLM on what means the same that had to be mended: {told}."
+    failures = [row for row in summed_failures(result.tested) if row.asked > row.n]
+    if failures:
+        listed = "; ".join(f"{row.rewriter} {row.asked - row.n} of {row.asked}" for row in failures)
+        yield f"Rewrites that are missing: {listed} (reasons in discover.json)."
+    if result.grouping:
+        yield f"Answers of the LLM on what means the same that had to be mended: {_counted(result.grouping)}."
     for row in result.validated:
         if row.untested:
             yield f"{short(attribute_of(row.candidate, result))}: not validated, because {row.untested}."
-    yield from _power(tested or result.validated, result.strictness)
+    yield from _power(result.tested or result.validated, result.strictness)
 
 
 def cost(result: DiscoverResult) -> tuple[str, ...]:
-    """What was asked of LLMs, for how much."""
+    """LLM calls and their price."""
     return cost_sentences(result.stages)
 
 
 def correction(result: DiscoverResult) -> str | None:
-    """Whose method corrects the p-values of the test; None where they stay as they are."""
+    """The method that corrects the p-values of the test; None if they stay as they are."""
     names = {"bonferroni": "Bonferroni", "holm": "Holm", "none": None}
     return names[result.strictness.correct] if len(result.tested) > 1 else None
 
 
-def _decision(result: DiscoverResult) -> str:
-    alpha, n = f"{result.strictness.test_alpha:g}", len(result.tested)
-    if method := correction(result):
-        return f"Confirmed: p, corrected by {method}'s method for all {n} that were tested, is below {alpha}."
-    more = f", each by itself: it is not corrected for the {n} that were tested" if n > 1 else ""
-    return f"Confirmed: p is below {alpha}{more}."
-
-
 def _verdicts(verdicts: Verdicts) -> str:
-    """How verdicts on the test came about, where the judge compares."""
-    bias = verdicts.position_bias
-    said = "not known" if bias is None else f"{bias:+.2f}".replace("-", MINUS)
+    bias = "not known" if verdicts.position_bias is None else f"{verdicts.position_bias:+.2f}".replace("-", MINUS)
     return (
         f"Verdicts of the judge on {verdicts.asked} comparisons of the test, in both orders: {verdicts.unread} unreadable, "
         f"{verdicts.half_read} readable in one order alone, {verdicts.flipped} that follow the place and not the text; mean "
-        f"preference for what is shown first {said} ({MINUS}1 to 1)."
+        f"preference for what is shown first {bias} ({MINUS}1 to 1)."
     )
 
 
 def _power(results: Sequence[Validation] | Sequence[TestedAttribute], settings: ConfirmSettings) -> Iterator[str]:
-    """How small a reward could have been and still be found, where it is the reward that was not shown."""
+    """The smallest reward that would have been found, of those results on which it is the reward that was not shown."""
     missed = [one for at, one in enumerate(results) if _reward_failed(at, results, settings)]
-    found = sorted(one.smallest_detectable for one in missed if one.smallest_detectable is not None)
-    if found:
-        least, most = reward(found[0]), reward(found[-1])
+    detectable = sorted(one.smallest_detectable for one in missed if one.smallest_detectable is not None)
+    if detectable:
+        least, most = reward(detectable[0]), reward(detectable[-1])
         span = least if least == most else f"{least} to {most} by attribute"
         # Validation pools the rewriters; the test combines one p-value of each.
         pooled = isinstance(missed[0], Validation)
@@ -191,7 +192,7 @@ def _power(results: Sequence[Validation] | Sequence[TestedAttribute], settings: 
 def _reward_failed(
     at: int, results: Sequence[Validation] | Sequence[TestedAttribute], settings: ConfirmSettings
 ) -> bool:
-    """Whether the test on the reward alone, without the judge's, already failed; of one validation or test among these."""
+    """Whether the test on the reward alone, without the judge's, already failed."""
     one = results[at]
     if one.untested:
         return False
@@ -203,19 +204,16 @@ def _reward_failed(
     return corrected(family, settings.correct)[at] >= settings.test_alpha
 
 
-def summed_failures(tested: Sequence[HeldOut]) -> list[ByRewriter]:
-    """Rewrites that were measured and that are missing, by rewriter, over all attributes; without numbers."""
-    names = sorted({each.rewriter for one in tested for each in one.rewriters})
-    found = []
-    for name in names:
-        own = [each for one in tested for each in one.rewriters if each.rewriter == name]
-        failed: Counter[str] = Counter()
-        for each in own:
-            failed.update(each.failed)
-        found.append(
-            ByRewriter(rewriter=name, n=sum(each.n for each in own), failed=dict(failed), excluded=None, strength=None)
-        )
-    return found
+def summed_failures(entered: Sequence[HeldOut]) -> list[ByRewriter]:
+    """Measured and missing rewrites by rewriter, over all attributes; without numbers."""
+    everyone = [each for one in entered for each in one.rewriters]
+    summed = []
+    for name in sorted({each.rewriter for each in everyone}):
+        own = [each for each in everyone if each.rewriter == name]
+        failed = sum((Counter(each.failed) for each in own), Counter[str]())
+        n = sum(each.n for each in own)
+        summed.append(ByRewriter(rewriter=name, n=n, failed=dict(failed), excluded=None, strength=None))
+    return summed
 
 
 def _n_dropped(result: DiscoverResult) -> int:
@@ -224,39 +222,15 @@ def _n_dropped(result: DiscoverResult) -> int:
     return sum(one.passed and one.candidate not in tested for one in result.validated)
 
 
-def _unmeasured(standings: Sequence[StandingRecord]) -> str:
-    reasons: Counter[str] = Counter()
-    for one in standings:
-        reasons.update(one.failed)
-    return f"Rewrites that are missing: {', '.join(f'{n} {why}' for why, n in sorted(reasons.items())) or 'none'}."
-
-
-def _proposed(result: DiscoverResult) -> str:
-    if not result.generations:
-        return ""
-    reasons = result.generations[0].proposed.reasons
-    return f"Answers without one: {', '.join(f'{n} {why}' for why, n in reasons.items()) or 'none'}."
-
-
-def _strength_sentence(strength: StrengthCurve | Missing) -> str:
-    if isinstance(strength, Missing):
-        return f"Strength of the run: not computed ({strength.reason})."
-    at = strength.at_half
-    return (
-        f"Diversity-adjusted bias strength of the {strength.n} finalists, by their validation numbers: {at.value:.3f} reward "
-        f"units (judge below 0.5, {len(at.terms)} attributes, penalty {strength.penalty:g})."
-    )
-
-
 def model_name(one: SearchedModel) -> str:
-    """A model, with its adapter where it has one."""
+    """A model, with its adapter if it has one."""
     return f"{one.name} with {one.adapter} at dose {one.dose:g}" if one.adapter else one.name
 
 
 def attribute_of(name: str, result: DiscoverResult) -> str:
     """The words of a candidate by its id."""
-    found = result.candidates.get(name)
-    return found.bias.description if found else name
+    candidate = result.candidates.get(name)
+    return candidate.bias.description if candidate else name
 
 
 def short(attribute: str) -> str:
