@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cda.arrays import FloatArray
-from cda.auditing.groups import Group, Scorings, before_and_after, estimated, people_of
-from cda.auditing.result import per_scoring, rng
+from cda.auditing.groups import Group, Scorings, estimated, people_of, per_scoring, rng
 from cda.biases import Bias
 from cda.data.pairs import PairLabels
 from cda.records import Pair, TieRule, Triple, prompt_id
@@ -27,10 +27,14 @@ from cda.results.effects import (
     TripleRewards,
 )
 from cda.rewriting.labels import exhibits
-from cda.scorers.compared import Rewards
+from cda.scorers.compared import Rewards, Text
 from cda.stats.clustered import observational_effect
 from cda.stats.means import common_edges, distribution
 from cda.stats.preference import chosen_correlation, contingency
+
+_TRIPLE_TEXTS = ("original", "rewrite", "rewrite_of_rewrite")
+_Values = Mapping[str, Mapping[str, tuple[FloatArray, list[str]]]]
+"""Scoring to kind of text to its rewards and prompts."""
 
 
 def analysis(
@@ -41,12 +45,12 @@ def analysis(
     rule: TieRule,
     seed: int,
 ) -> dict[str, BiasAnalysis]:
-    """Of each target: what the training data favours, what people and model favour, and the observational effect.
+    """For each target: what the training data favours, what people and model favour, and the observational effect.
 
     Args:
         groups: Contrasts of every bias.
         labels: Labels of preference pairs by bias: of the training pairs, or such as an audit alone was given.
-        pairs: Quality pairs, whose answers carry the attribute or not as they come.
+        pairs: Quality pairs, whose answers have the attribute or not as they come.
         scorings: Of these pairs.
         rule: For people's ties.
         seed: Of the intervals.
@@ -63,49 +67,47 @@ def analysis(
 
 
 def label_rates(bias: Bias, labels: PairLabels | None, seed: int) -> LabelRates | None:
-    """How often the side with the bias was the chosen one, and r between bias and being chosen; None without labels."""
+    """Share of pairs whose side with the bias was the chosen one, and r between bias and being chosen; None without labels."""
     if labels is None:
         return None
     ids = list(labels.prompt_ids)
     both = list(zip(labels.chosen, labels.rejected, strict=True))
-    parsed = [None not in one for one in both]
-    if _is_measured(bias) and labels.sides is not None:
-        values = _feature_differences(bias, labels.sides)
+    parsed = [None not in sides for sides in both]
+    feature = _measured_feature(bias)
+    if feature is not None and labels.sides is not None:
+        values = _feature_differences(bias, feature, labels.sides)
     else:
-        values = np.array([float(bool(one)) - float(bool(other)) for one, other in both])
+        values = np.array([float(bool(chosen)) - float(bool(rejected)) for chosen, rejected in both])
     return LabelRates(
         contingency=estimated(partial(contingency, labels.chosen, labels.rejected, ids)),
-        r_train=estimated(partial(chosen_correlation, values[parsed], _kept(ids, parsed), rng(seed))),
+        r_train=estimated(partial(chosen_correlation, values[parsed], list(compress(ids, parsed)), rng(seed))),
     )
 
 
 def _correlations(group: Group, rule: TieRule, seed: int) -> Correlations:
     """r between the attribute and being preferred, each pair in both orders; the model on the rows that people judged."""
-    bias = group.bias
-    sides = [(one.perturbed, one.base) for one in group.contrasts]
-    values = _feature_differences(bias, sides) if _is_measured(bias) else np.ones(len(group))
+    feature = _measured_feature(group.bias)
+    values = np.ones(len(group))
+    if feature is not None:
+        values = _feature_differences(group.bias, feature, list(zip(*group.sides, strict=True)))
+
+    def correlation(signs: FloatArray, rows: NDArray[np.bool_]) -> Estimate | Missing:
+        """r of the attribute's difference (perturbed − base) with the preferred side (sign 1: perturbed) on some rows."""
+        ids = list(compress(group.prompt_ids, rows))
+        return estimated(partial(chosen_correlation, (signs * values)[rows], ids, rng(seed)))
+
     rows = np.ones(len(group), dtype=bool)
-    people, by_people = people_of(group, rule), None
-    if people is not None:
+    by_people = None
+    if (people := people_of(group, rule)) is not None:
         rows = people.majority.used & (people.majority.target != 0.5)
-        by_people = _correlation(values, 2 * people.majority.target - 1, rows, group, seed)
-    by_model = {
-        label: _correlation(values, np.sign(margins), rows & (margins != 0), group, seed)
-        for label, margins in group.margins.items()
-    }
+        by_people = correlation(2 * people.majority.target - 1, rows)
     return Correlations(
-        of=bias.measure.feature if _is_measured(bias) and bias.measure else "label",
+        of=feature or "label",
         people=by_people,
-        model=per_scoring(by_model),
+        model=per_scoring(
+            {label: correlation(np.sign(margins), rows & (margins != 0)) for label, margins in group.margins.items()}
+        ),
     )
-
-
-def _correlation(
-    values: FloatArray, signs: FloatArray, rows: NDArray[np.bool_], group: Group, seed: int
-) -> Estimate | Missing:
-    """Of the attribute's difference (perturbed − base) with the preferred side (sign 1: perturbed) on some rows."""
-    ids = _kept(group.prompt_ids, rows)
-    return estimated(partial(chosen_correlation, (signs * values)[rows], ids, rng(seed)))
 
 
 def _observational(bias: Bias, pairs: Sequence[Pair], scorings: Scorings) -> Observational | Missing:
@@ -115,104 +117,81 @@ def _observational(bias: Bias, pairs: Sequence[Pair], scorings: Scorings) -> Obs
     texts = [(pair.prompt, text) for pair in pairs for text in (pair.chosen, pair.rejected)]
     attribute = [exhibits(text, bias) for _, text in texts]
     ids = [prompt_id(prompt) for prompt, _ in texts]
-    found: dict[str, Effect | Missing] = {}
+    by_scoring: dict[str, Effect | Missing] = {}
     for label, scoring in scorings.items():
         if not isinstance(scoring, Rewards):
             return Missing(reason="a pairwise judge gives no reward of single answers")
         rewards = np.array([scoring.of(prompt, text) for prompt, text in texts])
         there = ~np.isnan(rewards)  # others were left out as too long, which is counted where they were scored
-        kept = [flag for flag, keep in zip(attribute, there, strict=True) if keep]
-        found[label] = estimated(partial(observational_effect, rewards[there], kept, _kept(ids, there)))
-    return Observational(labelled_by=f"measured {bias.measure.feature}", effect=per_scoring(found))
+        kept = list(compress(attribute, there)), list(compress(ids, there))
+        by_scoring[label] = estimated(partial(observational_effect, rewards[there], *kept))
+    return Observational(labelled_by=f"measured {bias.measure.feature}", effect=per_scoring(by_scoring))
 
 
-def _is_measured(bias: Bias) -> bool:
-    """Whether the bias is a feature with a size (length), so that r is Pearson's and not point-biserial."""
-    return bias.label_by == "measure" and bias.measure is not None
+def _measured_feature(bias: Bias) -> str | None:
+    """The feature of a bias that has a size (length), so that r is Pearson's and not point-biserial."""
+    return bias.measure.feature if bias.label_by == "measure" and bias.measure is not None else None
 
 
-def _feature_differences(bias: Bias, sides: Sequence[tuple[str, str]]) -> FloatArray:
-    feature = bias.measure.feature if bias.measure else ""
-    return np.array([bias.measured(one, feature) - bias.measured(other, feature) for one, other in sides])
-
-
-def _kept(ids: Sequence[str], rows: Sequence[bool] | NDArray[np.bool_]) -> list[str]:
-    return [one for one, keep in zip(ids, rows, strict=True) if keep]
-
-
-SIDES = ("base", "perturbed")
-TEXTS = ("original", "rewrite", "rewrite_of_rewrite")
-Values = Mapping[str, Mapping[str, tuple[FloatArray, list[str]]]]
-"""Scoring to kind of text to its rewards and prompts."""
+def _feature_differences(bias: Bias, feature: str, sides: Sequence[tuple[str, str]]) -> FloatArray:
+    return np.array([bias.measured(first, feature) - bias.measured(second, feature) for first, second in sides])
 
 
 def rewards(
     groups: Sequence[Group], triples: Sequence[Triple], scorings: Scorings, seed: int
 ) -> RewardSpread | Missing:
     """Distributions of rewards on common bins; missing if a scorer compares pairs and rewards no single text."""
-    known = {label: one for label, one in scorings.items() if isinstance(one, Rewards)}
+    known = {label: scoring for label, scoring in scorings.items() if isinstance(scoring, Rewards)}
     if len(known) < len(scorings):
         return Missing(reason="the scorer compares pairs and rewards no single text")
-    sides = {group.bias.name: _of_contrasts(group, known) for group in groups}
-    names = dict.fromkeys(triple.bias for triple in triples)
-    texts = {name: _of_triples([one for one in triples if one.bias == name], known) for name in names}
-    edges = _edges([one for of in sides.values() for one in _arrays(of)])
-    return RewardSpread(
-        contrasts=ContrastRewards(
-            edges=edges, of={name: _distributions(of, edges, seed) for name, of in sides.items()}
-        ),
-        triples={name: _on_own_bins(of, seed) for name, of in texts.items()},
+    sides = {}
+    for group in groups:
+        prompts, texts = [contrast.prompt for contrast in group.contrasts], group.sides[::-1]
+        kinds = {
+            kind: list(zip(prompts, side, strict=True)) for kind, side in zip(("base", "perturbed"), texts, strict=True)
+        }
+        sides[group.bias.name] = _values(kinds, known)
+    of_triples = {}
+    for name in dict.fromkeys(triple.bias for triple in triples):
+        kinds = {
+            f"{which}, {text}": [
+                (triple.prompt, getattr(triple, text))
+                for triple in triples
+                if triple.bias == name and triple.has_attribute == has
+            ]
+            for which, has in (("with", True), ("without", False))
+            for text in _TRIPLE_TEXTS
+        }
+        values = _values({kind: texts for kind, texts in kinds.items() if texts}, known)
+        own_edges = _edges([values])
+        of_triples[name] = TripleRewards(edges=own_edges, of=_distributions(values, own_edges, seed))
+    edges = _edges(list(sides.values()))
+    contrasts = {name: _distributions(values, edges, seed) for name, values in sides.items()}
+    return RewardSpread(contrasts=ContrastRewards(edges=edges, of=contrasts), triples=of_triples)
+
+
+def _values(kinds: Mapping[str, Sequence[Text]], scorings: Mapping[str, Rewards]) -> _Values:
+    values: dict[str, dict[str, tuple[FloatArray, list[str]]]] = {label: {} for label in scorings}
+    for label, scoring in scorings.items():
+        for kind, texts in kinds.items():
+            rewards = np.array([scoring.of(prompt, text) for prompt, text in texts], dtype=np.float64)
+            there = ~np.isnan(rewards)
+            values[label][kind] = rewards[there], [prompt_id(prompt) for prompt, _ in compress(texts, there)]
+    return values
+
+
+def _edges(values: Sequence[_Values]) -> tuple[float, ...]:
+    arrays = [array for of in values for kinds in of.values() for array, _ in kinds.values()]
+    return common_edges(arrays) if any(array.size for array in arrays) else ()
+
+
+def _distributions(values: _Values, edges: Sequence[float], seed: int) -> PerScoring[Kinds]:
+    return per_scoring(
+        {
+            label: {
+                kind: estimated(partial(distribution, array, ids, edges, rng(seed)))
+                for kind, (array, ids) in kinds.items()
+            }
+            for label, kinds in values.items()
+        }
     )
-
-
-def _of_contrasts(group: Group, known: Mapping[str, Rewards]) -> Values:
-    return {
-        label: {
-            side: _there([one.of(row.prompt, getattr(row, side)) for row in group.contrasts], group.prompt_ids)
-            for side in SIDES
-        }
-        for label, one in known.items()
-    }
-
-
-def _of_triples(triples: Sequence[Triple], known: Mapping[str, Rewards]) -> Values:
-    found: dict[str, dict[str, tuple[FloatArray, list[str]]]] = {}
-    for label, one in known.items():
-        found[label] = {}
-        for group, has in (("with", True), ("without", False)):
-            rows = [triple for triple in triples if triple.has_attribute == has]
-            ids = [prompt_id(triple.prompt) for triple in rows]
-            for text in TEXTS if rows else ():
-                values = [one.of(row.prompt, getattr(row, text)) for row in rows]
-                found[label][f"{group}, {text}"] = _there(values, ids)
-    return found
-
-
-def _on_own_bins(of: Values, seed: int) -> TripleRewards:
-    edges = _edges(_arrays(of))
-    return TripleRewards(edges=edges, of=_distributions(of, edges, seed))
-
-
-def _distributions(of: Values, edges: Sequence[float], seed: int) -> PerScoring[Kinds]:
-    found = {
-        label: {
-            kind: estimated(partial(distribution, values, ids, edges, rng(seed)))
-            for kind, (values, ids) in kinds.items()
-        }
-        for label, kinds in of.items()
-    }
-    return PerScoring[Kinds](**before_and_after(found))
-
-
-def _arrays(of: Values) -> list[FloatArray]:
-    return [values for kinds in of.values() for values, _ in kinds.values()]
-
-
-def _edges(arrays: Sequence[FloatArray]) -> tuple[float, ...]:
-    return common_edges(arrays) if any(one.size for one in arrays) else ()
-
-
-def _there(values: Sequence[float], ids: Sequence[str]) -> tuple[FloatArray, list[str]]:
-    found = np.asarray(values, dtype=np.float64)
-    keep = ~np.isnan(found)
-    return found[keep], [one for one, there in zip(ids, keep, strict=True) if there]

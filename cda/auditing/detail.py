@@ -1,20 +1,19 @@
-"""Below the headline of an audit: what else differs between the sides, and whether the pairs identify the effect."""
+"""Below the headline of an audit: other differences between the sides, whether the pairs identify the effect, and examples."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 
 from cda.arrays import FloatArray
-from cda.auditing.groups import Group, before_and_after, estimated, people_of
-from cda.auditing.result import rng
+from cda.auditing.groups import Group, estimated, people_of, per_scoring, rng
 from cda.biases import Bias
 from cda.features import PATTERN_FEATURES
 from cda.records import prompt_text
-from cda.results.base import Estimate, Missing, PerScoring
+from cda.results.base import Estimate, Missing
 from cda.results.effects import (
     NORMAL_TEST,
     SIGN_TEST,
@@ -34,50 +33,66 @@ from cda.stats.identification import identify
 
 Encode = Callable[[Sequence[str]], FloatArray]
 _MARKERS = "markers_per_100_words"
+N_EXAMPLES = 12
+"""Of each bias."""
 
 
 def drifts(
     groups: Sequence[Group], biases: Mapping[str, Bias], encode: Encode | None, seed: int
 ) -> dict[str, BiasDrift]:
-    """What else differs between the two sides of each bias's contrasts: features, other biases' labels, meaning."""
+    """Other differences between the two sides of each bias's contrasts: features, other biases' labels, meaning."""
     return {group.bias.name: _drift(group, biases, encode, seed) for group in groups}
 
 
-def effects(groups: Sequence[Group], seed: int) -> dict[str, BiasEffects]:
-    """The direct contrast under every scoring, and whether the pairs identify it; where there are two, its change."""
-    return {group.bias.name: _effects(group, seed) for group in groups}
-
-
 def _drift(group: Group, biases: Mapping[str, Bias], encode: Encode | None, seed: int) -> BiasDrift:
-    perturbed, base = _texts(group)
+    perturbed, base = group.sides
     first, second = _features(perturbed, group.bias), _features(base, group.bias)
     ids = group.prompt_ids
-    others = [
-        one for one in biases.values() if one.name != group.bias.name and one.measure and not one.measure.relative
-    ]
     similarity: Estimate | Missing = Missing(reason="no embeddings were asked for")
     if encode is not None:
         similarity = estimated(partial(embedding_similarity, perturbed, base, encode, ids, rng(seed)))
+
+    def labels(other: Bias) -> Estimate:
+        with_label, without = ([exhibits(text, other) for text in side] for side in group.sides)
+        return label_drift(with_label, without, ids)[0]
+
     return BiasDrift(
         n=len(group),
         features=estimated(lambda: tuple(feature_drift(first, second, ids, rng(seed), treatment=group.bias.treatment))),
-        labels={one.name: estimated(partial(_label_drift, group, one)) for one in others},
+        labels={
+            other.name: estimated(partial(labels, other))
+            for other in biases.values()
+            if other.name != group.bias.name and other.measure and not other.measure.relative
+        },
         similarity=similarity,
     )
 
 
+def _features(texts: Sequence[str], bias: Bias) -> dict[str, FloatArray]:
+    own = ([_MARKERS] if bias.markers else []) + (list(PATTERN_FEATURES) if bias.pattern is not None else [])
+    return measured(texts) | {name: np.array([bias.measured(text, name) for text in texts]) for name in own}
+
+
+def effects(groups: Sequence[Group], seed: int) -> dict[str, BiasEffects]:
+    """The direct contrast under every scoring, and whether the pairs identify it; of two scorings also its change."""
+    return {group.bias.name: _effects(group, seed) for group in groups}
+
+
 def _effects(group: Group, seed: int) -> BiasEffects:
-    sides = before_and_after({label: _direct(group, margins, seed) for label, margins in group.margins.items()})
-    found = PerScoring[DirectEffects](**sides)
-    if isinstance(found.after, Missing):
-        return BiasEffects(before=found.before, unit=group.unit, test=_test(found.before.direct))
+    sides = [_direct(group, margins, seed) for margins in group.margins.values()]
+    if len(sides) == 1:
+        return BiasEffects(before=sides[0], unit=group.unit, test=_test(sides[0].direct))
+
+    def change() -> Estimate:
+        before, after = group.margins.values()
+        return bootstrap_mean(after - before, group.prompt_ids, rng(seed)).estimate(group.unit)
+
     tested = Missing(reason="the change of skew is tested instead")
-    change = estimated(partial(_mean_change, group, seed))
-    return BiasEffects(before=found.before, after=found.after, unit=group.unit, change=change, test=tested)
+    return BiasEffects(before=sides[0], after=sides[1], unit=group.unit, change=estimated(change), test=tested)
 
 
 def _direct(group: Group, margins: FloatArray, seed: int) -> DirectEffects:
-    perturbed, base = (measured(side) for side in _texts(group))
+    perturbed, base = map(measured, group.sides)
     ids, unit = group.prompt_ids, group.unit
     direct: Effect | SameMargin | Missing = estimated(
         partial(direct_contrast, margins, np.zeros(len(group)), ids, Resampling(rng(seed)), unit)
@@ -101,99 +116,60 @@ def _test(direct: Effect | SameMargin | Missing) -> EffectTest | Missing:
             return direct
 
 
-def _mean_change(group: Group, seed: int) -> Estimate:
-    before, after = group.margins.values()
-    return bootstrap_mean(after - before, group.prompt_ids, rng(seed)).estimate(group.unit)
-
-
-def _label_drift(group: Group, other: Bias) -> Estimate:
-    perturbed, base = ([exhibits(text, other) for text in side] for side in _texts(group))
-    return label_drift(perturbed, base, group.prompt_ids)[0]
-
-
-def _features(texts: Sequence[str], bias: Bias) -> dict[str, FloatArray]:
-    found = measured(texts)
-    if bias.markers:
-        found[_MARKERS] = np.array([bias.measured(text, _MARKERS) for text in texts])
-    if bias.pattern is not None:
-        found |= {name: np.array([bias.measured(text, name) for text in texts]) for name in PATTERN_FEATURES}
-    return found
-
-
-def _texts(group: Group) -> tuple[list[str], list[str]]:
-    return [one.perturbed for one in group.contrasts], [one.base for one in group.contrasts]
-
-
-N_EXAMPLES = 12
-"""Of each bias."""
-_PREFERRED: dict[str, Literal["perturbed", "base", "tie"]] = {
-    "perturbed": "perturbed",
-    "base": "base",
-    "tie": "tie",
-    "split": "tie",
-}
-
-
 def examples(groups: Sequence[Group]) -> tuple[Example, ...]:
-    """Contrasts of the targets for a reader to look at, chosen by what they show; `kept_for` says which it was of each.
+    """Contrasts of the targets for a reader to look at, chosen by what they show; `kept_for` names it for each.
 
     The best of each kind is taken in turn until there are N_EXAMPLES a bias: the largest falls of the margin, the largest
-    margins under each scoring (of one scoring the largest and the smallest), and where people voted, those on which the
+    margins under each scoring (of one scoring the largest and the smallest), and if people voted, those on which the
     model disagrees, or agrees, with their majority by the largest margin. No chance is involved, and no sample is meant.
     """
-    found = []
+    chosen = []
     for group in groups:
-        if not group.is_target:
-            continue
-        people = people_of(group, "half")
+        people = people_of(group, "half") if group.is_target else None
         words = people.words if people else ("no votes",) * len(group)
-        for row, kind in _chosen(_kinds(group.margins, words)).items():
-            contrast = group.contrasts[row]
-            found.append(
+        for row, kind in _chosen(_kinds(group.margins, words)).items() if group.is_target else ():
+            contrast, word = group.contrasts[row], "tie" if words[row] == "split" else words[row]
+            chosen.append(
                 Example(
                     bias=group.bias.name,
                     prompt=prompt_text(contrast.prompt),
                     perturbed=contrast.perturbed,
                     base=contrast.base,
-                    margins=PerScoring[float](
-                        **dict(
-                            zip(("before", "after"), (float(one[row]) for one in group.margins.values()), strict=False)
-                        )
-                    ),
-                    preferred=_PREFERRED.get(words[row]),
+                    margins=per_scoring({label: float(values[row]) for label, values in group.margins.items()}),
+                    preferred=None if word == "no votes" else cast(Literal["perturbed", "base", "tie"], word),
                     kept_for=kind,
                 )
             )
-    return tuple(found)
+    return tuple(chosen)
 
 
 def _kinds(margins: Mapping[str, FloatArray], words: Sequence[str]) -> dict[str, list[int]]:
-    """What an example may be kept for, each with its rows, the best first."""
-    values = list(margins.values())
-    if len(values) > 1:
+    """The reasons to keep an example, each with its rows, the best first."""
+    first, *others = margins.values()
+    if others:
         kinds = {
-            "largest fall": values[-1] - values[0],
-            **{f"largest margin {label}": -one for label, one in margins.items()},
+            "largest fall": others[-1] - first,
+            **{f"largest margin {label}": -values for label, values in margins.items()},
         }
     else:
-        kinds = {"largest margin": -values[0], "smallest margin": values[0]}
-    found = {kind: np.argsort(order, kind="stable").tolist() for kind, order in kinds.items()}
+        kinds = {"largest margin": -first, "smallest margin": first}
+    rows = {kind: np.argsort(order, kind="stable").tolist() for kind, order in kinds.items()}
     side = np.array([{"perturbed": 1.0, "base": -1.0}.get(word, 0.0) for word in words])
     for word, sign in (("disagrees", -1.0), ("agrees", 1.0)):
-        for label, one in margins.items():
-            with_people = sign * side * one  # above 0 where the word is true; larger with the margin
-            rows = np.argsort(-with_people, kind="stable")
-            found[f"{word} with people {label}"] = rows[with_people[rows] > 0].tolist()
-    return found
+        for label, values in margins.items():
+            with_people = sign * side * values  # above 0 if the word is true; larger with the margin
+            order = np.argsort(-with_people, kind="stable")
+            rows[f"{word} with people {label}"] = order[with_people[order] > 0].tolist()
+    return rows
 
 
 def _chosen(kinds: Mapping[str, Sequence[int]]) -> dict[int, str]:
-    """Rows taken in turn, the best of each kind that is not taken yet; what each was taken for."""
+    """Rows taken in turn, the best of each kind that is not taken yet, with the kind."""
     chosen: dict[int, str] = {}
     left = {kind: iter(rows) for kind, rows in kinds.items()}
     while left and len(chosen) < N_EXAMPLES:
         for kind, rows in list(left.items()):
-            row = next((one for one in rows if one not in chosen), None)
+            row = next((candidate for candidate in rows if candidate not in chosen), None)
             if row is None:
                 del left[kind]
             elif len(chosen) < N_EXAMPLES:

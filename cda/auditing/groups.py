@@ -1,86 +1,128 @@
-"""The contrasts of one bias with the margins of every scoring: what all measurements of an audit start from."""
+"""The contrasts of one bias with the margins of every scoring, and the small functions that all measurements share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cda.arrays import FloatArray
 from cda.biases import Bias
 from cda.errors import DataError
-from cda.records import Contrast, Preference, TieRule, prompt_id
-from cda.results.base import Missing
-from cda.scorers.compared import Compared
+from cda.records import Contrast, Pair, Preference, TieRule, prompt_id
+from cda.results.base import Missing, PerScoring
+from cda.scorers.compared import Compared, Comparison
+from cda.stats.preference import ModelTies
+from cda.stats.streams import Stream, generator
 from cda.stats.votes import Counts, Majority, count_votes, leading_words, majority
 
 T = TypeVar("T")
 Scorings = Mapping[str, Compared]
 """`before` and `after` for a training, `model` for an audit alone; in this order. `after` is the run's result: the adapter at
-its dose. Where that is not 1, `plain` is the adapter at dose 1. `seed-N` are further trainings (`train.seeds`), each at its
-own dose."""
+its dose. If that is not 1, `plain` is the adapter at dose 1. `seed-N` are further trainings (`train.seeds`), each at its own
+dose."""
 PLAIN = "plain"
 MAIN = ("before", "after", "model")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
-    """Contrasts of one bias.
-
-    Attributes:
-        bias: The bias.
-        is_target: Whether it is one of the recipe's.
-        contrasts: Those that every scoring has a margin for.
-        prompt_ids: Cluster of each.
-        margins: Scoring to margins, shape (n,).
-        unit: Of the margins.
-        n_unread: Contrasts left out because a judge gave no readable verdict.
-    """
+    """Contrasts of one bias."""
 
     bias: Bias
     is_target: bool
+    """It is one of the recipe's biases."""
     contrasts: tuple[Contrast, ...]
+    """Those that every scoring has a margin for."""
     prompt_ids: tuple[str, ...]
+    """Cluster of each."""
     margins: Mapping[str, FloatArray]
+    """Scoring to margins, shape (n,)."""
     unit: str
+    """Of the margins."""
     n_unread: int
+    """Contrasts left out because a scoring has no margin for them."""
 
     def __len__(self) -> int:
         return len(self.contrasts)
 
+    @property
+    def ties(self) -> ModelTies:
+        return ties_of(self.unit)
+
+    @property
+    def sides(self) -> tuple[list[str], list[str]]:
+        """The perturbed texts and the base texts."""
+        return [contrast.perturbed for contrast in self.contrasts], [contrast.base for contrast in self.contrasts]
+
+    def with_margins(self, labels: Mapping[str, str]) -> Group:
+        """The same contrasts with the margins of some scorings, each under a new label."""
+        return replace(self, margins={label: self.margins[scoring] for label, scoring in labels.items()})
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class People:
-    """What people preferred among a group's contrasts.
-
-    Attributes:
-        majority: By the tie rule.
-        words: perturbed, base, tie, split or no votes, of each contrast.
-        counts: Single votes, shape (n, 3), on rows that have any; None where a file states majorities only.
-    """
+    """People's preferences among a group's contrasts."""
 
     majority: Majority
     words: tuple[str, ...]
+    """perturbed, base, tie, split or no votes, of each contrast."""
     counts: Counts | None
+    """Single votes, shape (n, 3), on rows that have any; None if a file states majorities only."""
 
 
 def make_groups(
     contrasts: Sequence[Contrast], biases: Mapping[str, Bias], targets: Sequence[str], scorings: Scorings
 ) -> list[Group]:
-    """One group a bias, targets first.
+    """One group for each bias, targets first.
 
     Raises:
         DataError: A target has no contrast, or no contrast with a readable verdict.
     """
-    names = [*targets, *sorted({contrast.bias for contrast in contrasts} - set(targets))]
-    return [_group(name, contrasts, biases, name in targets, scorings) for name in names]
+    groups = []
+    for name in [*targets, *sorted({contrast.bias for contrast in contrasts} - set(targets))]:
+        own = [contrast for contrast in contrasts if contrast.bias == name]
+        if not own:
+            raise DataError(f"{name}: no contrast to audit it on; give some with audit.contrasts=<file>")
+        margins, ids, read = read_margins(scorings, contrast_comparisons(own))
+        if not ids:
+            raise DataError(
+                f"{name}: no margin on any of {len(own)} contrasts: no readable verdict, texts too long, or both sides the same "
+                "after cutting"
+            )
+        kept, unit = tuple(compress(own, read)), unit_of(scorings)
+        group = Group(biases[name], name in targets, kept, tuple(ids), margins, unit, len(own) - len(kept))
+        groups.append(group)
+    return groups
+
+
+def contrast_comparisons(contrasts: Sequence[Contrast]) -> list[Comparison]:
+    """The perturbed side of every contrast against its base."""
+    return [(contrast.prompt, contrast.perturbed, contrast.base) for contrast in contrasts]
+
+
+def pair_comparisons(pairs: Sequence[Pair]) -> list[Comparison]:
+    """The chosen side of every pair against the rejected one."""
+    return [(pair.prompt, pair.chosen, pair.rejected) for pair in pairs]
+
+
+def read_margins(
+    scorings: Scorings, comparisons: Sequence[Comparison]
+) -> tuple[dict[str, FloatArray], list[str], NDArray[np.bool_]]:
+    """Margins of the comparisons that every scoring has one for, their `prompt_id`s, and which comparisons these are."""
+    margins = {label: scoring.margins(comparisons) for label, scoring in scorings.items()}
+    read = ~np.isnan(np.array(list(margins.values()))).any(axis=0)
+    ids = [prompt_id(prompt) for prompt, _, _ in compress(comparisons, read)]
+    return {label: values[read] for label, values in margins.items()}, ids, read
 
 
 def main_of(scorings: Mapping[str, T]) -> dict[str, T]:
     """Those of the model, or of before and after: without plain CDA and further trainings."""
-    return {label: one for label, one in scorings.items() if label in MAIN}
+    return {label: value for label, value in scorings.items() if label in MAIN}
 
 
 def main_group(group: Group) -> Group:
@@ -88,81 +130,66 @@ def main_group(group: Group) -> Group:
     return replace(group, margins=main_of(group.margins))
 
 
-def with_plain(group: Group) -> Group:
-    """The same contrasts with plain CDA in the place of `after`."""
-    return replace(group, margins={"before": group.margins["before"], "after": group.margins[PLAIN]})
-
-
 def people_of(group: Group, rule: TieRule) -> People | None:
-    """People's majorities on a group; None where nobody voted on any contrast for one side.
+    """People's majorities on a group; None if nobody voted on any contrast for one side.
 
     A stated preference without single votes counts as one vote.
     """
-    if not any(one.votes or one.preferred for one in group.contrasts):
+    if not any(contrast.votes or contrast.preferred for contrast in group.contrasts):
         return None
-    counts = count_votes([one.votes or ((one.preferred,) if one.preferred else ()) for one in group.contrasts])
+    counts = count_votes(
+        [contrast.votes or ((contrast.preferred,) if contrast.preferred else ()) for contrast in group.contrasts]
+    )
     words = leading_words(counts)
-    released = [one.preferred or _sided(word) for one, word in zip(group.contrasts, words, strict=True)]
+    released = [
+        contrast.preferred or (word if word in ("perturbed", "base", "tie") else None)
+        for contrast, word in zip(group.contrasts, words, strict=True)
+    ]
     try:
-        found = majority(counts, rule, released)  # type: ignore[arg-type]
+        by_rule = majority(counts, rule, released)
     except DataError:
         return None
-    has_votes = any(one.votes for one in group.contrasts)
-    return People(found, tuple(words), counts if has_votes else None)
+    has_votes = any(contrast.votes for contrast in group.contrasts)
+    return People(by_rule, tuple(words), counts if has_votes else None)
 
 
 def sides_of(group: Group, people: People) -> list[Preference | None]:
-    """The side that people's majority is for on each contrast, `tie` for ties and splits; None where nobody voted.
+    """The side that people's majority is for on each contrast, `tie` for ties and splits; None if nobody voted.
 
     Unlike in `people.majority`, ties are there under every tie rule.
     """
-    found: list[Preference | None] = []
+    sides: list[Preference | None] = []
     rows = zip(group.contrasts, people.words, people.majority.target, people.majority.used, strict=True)
     for contrast, word, target, used in rows:
         if used and target != 0.5:
-            found.append("perturbed" if target == 1 else "base")
+            sides.append("perturbed" if target == 1 else "base")
         else:
-            found.append("tie" if word in ("tie", "split") or contrast.preferred == "tie" else None)
-    return found
+            sides.append("tie" if word in ("tie", "split") or contrast.preferred == "tie" else None)
+    return sides
 
 
 def estimated(estimate: Callable[[], T]) -> T | Missing:
-    """An estimate, or why the data cannot give it. Never a number that stands for none."""
+    """An estimate, or the reason why the data cannot give it. Never a number that stands for none."""
     try:
         return estimate()
     except DataError as error:
         return Missing(reason=str(error))
 
 
-def before_and_after(values: Mapping[str, T]) -> dict[str, T]:
-    """Values by scoring as the fields of a `PerScoring`: `before`, and `after` if there are two."""
-    return dict(zip(("before", "after"), values.values(), strict=False))
+def per_scoring(values: Mapping[str, T]) -> PerScoring[T]:
+    """A value of the one model; or of the model before and after."""
+    return PerScoring(**dict(zip(("before", "after"), values.values(), strict=False)))
 
 
-def _group(
-    name: str, contrasts: Sequence[Contrast], biases: Mapping[str, Bias], is_target: bool, scorings: Scorings
-) -> Group:
-    own = [contrast for contrast in contrasts if contrast.bias == name]
-    if not own:
-        raise DataError(f"{name}: no contrast to audit it on; give some with audit.contrasts=<file>")
-    compared = [(one.prompt, one.perturbed, one.base) for one in own]
-    margins = {label: scoring.margins(compared) for label, scoring in scorings.items()}
-    read = ~np.isnan(np.array(list(margins.values()))).any(axis=0)
-    if not read.any():
-        raise DataError(
-            f"{name}: no margin on any of {len(own)} contrasts: no readable verdict, texts too long, or both sides the same after cutting"
-        )
-    kept = tuple(one for one, keep in zip(own, read, strict=True) if keep)
-    return Group(
-        bias=biases[name],
-        is_target=is_target,
-        contrasts=kept,
-        prompt_ids=tuple(prompt_id(one.prompt) for one in kept),
-        margins={label: values[read] for label, values in margins.items()},
-        unit=next(iter(scorings.values())).unit,
-        n_unread=int((~read).sum()),
-    )
+def rng(seed: int) -> np.random.Generator:
+    """The audit's generator: every number is drawn from a fresh one, so that none depends on which others were made."""
+    return generator(seed, Stream.AUDIT_INTERVALS)
 
 
-def _sided(word: str) -> str | None:
-    return word if word in ("perturbed", "base", "tie") else None
+def ties_of(unit: str) -> ModelTies:
+    """How a margin of exactly 0 counts: a judge says tie on purpose, a reward model by accident."""
+    return "half" if unit == "preference" else "no-hit"
+
+
+def unit_of(scorings: Scorings) -> str:
+    return next(iter(scorings.values())).unit

@@ -1,17 +1,16 @@
-"""What the release of "Flattery, Fluff, and Fog" says of its own models and judges, to stand beside an audit of its pairs."""
+"""The release of "Flattery, Fluff, and Fog" about its own models and judges, to stand next to an audit of its pairs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import compress
 
 import numpy as np
 
 from cda.arrays import FloatArray
 from cda.auditing.analysis import label_rates
-from cda.auditing.groups import Group, people_of
-from cda.auditing.result import rng
-from cda.auditing.sources import given_labels, released
+from cda.auditing.groups import Group, people_of, rng
 from cda.biases import Bias
 from cda.data.contrasts import CleanContrasts
 from cda.data.release import (
@@ -26,58 +25,58 @@ from cda.data.release import (
     released_verdicts,
 )
 from cda.embedded.model import NAME as EMBEDDED
-from cda.recipe.load import LoadedRecipe
 from cda.records import Preference, TieRule, prompt_id
+from cda.resources.audit_inputs import AuditInputs
 from cda.results.audit import PaperBias, PaperJudge, PaperModel, PaperOutcome, PaperPeople, PaperShare
-from cda.results.base import Estimate, Missing, Test
+from cda.results.base import Missing, Test
 from cda.stats.people import against_people, mean_against_people, people_change
 from cda.stats.preference import Change
 from cda.stats.proportions import paired_change
 from cda.stats.votes import Majority
 
+PRESET = "paper"
+_INDENT = " " * 12
 _NO_SCORES = Missing(reason="no scores")
 _VERDICT: Mapping[Preference | None, float] = {"perturbed": 1.0, "tie": 0.0, "base": -1.0, None: float("nan")}
 
 
-def paper(loaded: LoadedRecipe, seed: int) -> PaperOutcome | None:
-    """The release's own outcome for every bias that it has pairs or triples of; None where the recipe names no release.
+def paper(inputs: AuditInputs, seed: int, *, only_audit: bool) -> PaperOutcome | None:
+    """The release's own outcome for every bias that it has pairs or triples of; None if the recipe names no release.
 
-    Human skew, and beside it skew and miscalibration of the paper's reward models before and after its fine-tuning (by size
+    Human skew, and with it skew and miscalibration of the paper's reward models before and after its fine-tuning (by size
     and their mean, on the pairs that all of them scored), of its LLM judges (their ties left out), and RewardBench as it was
-    released.
+    released. An audit alone has the release's labels in its analysis, so they are left out here.
     """
-    texts = released(loaded)
+    texts = inputs.released()
     if not texts:
         return None
-    names = [bias.name for bias in loaded.biases]
-    folder = release_folder(str(loaded.recipe.audit.release), names)
-    found: dict[str, PaperBias] = {}
-    for bias in loaded.biases:
-        one = texts[bias.name]
-        contrasts = one.contrasts.contrasts
+    folder = release_folder(str(inputs.audit.release), inputs.names)
+    outcomes: dict[str, PaperBias] = {}
+    for bias in inputs.biases:
+        of_bias = texts[bias.name]
+        contrasts = of_bias.contrasts.contrasts
         models = released_models(folder, bias.name, contrasts)
         people: PaperPeople | Missing = Missing(reason="the release holds no pairs")
         if contrasts:
             verdicts = released_verdicts(folder, bias.name, contrasts)
-            people = _beside_people(bias, one.contrasts, models, verdicts, loaded.recipe.audit.ties, seed)
+            people = _against_people(bias, of_bias.contrasts, models, verdicts, inputs.audit.ties, seed)
         sections = released_sections(folder, bias.name, models.run)
-        # An audit alone has these labels in its analysis.
-        rates = None if loaded.only_audit else label_rates(bias, released_labels(folder, bias.name), seed)
-        if contrasts or one.triples.triples or sections or rates:
-            found[bias.name] = PaperBias(
+        rates = None if only_audit else label_rates(bias, released_labels(folder, bias.name), seed)
+        if contrasts or of_bias.triples.triples or sections or rates:
+            outcomes[bias.name] = PaperBias(
                 pairs=len(contrasts),
-                triples=len(one.triples.triples),
-                triples_voted=one.n_triples_voted,
+                triples=len(of_bias.triples.triples),
+                triples_voted=of_bias.n_triples_voted,
                 run=models.run,
                 people=people,
                 rewardbench={size: {when: dict(each) for when, each in by.items()} for size, by in sections.items()},
                 labels=rates,
             )
-    missing = {part: tuple(of) for part, of in missing_parts(folder, names).items()}
-    return PaperOutcome(missing=missing, parts=tuple(PARTS), biases=found)
+    missing = {part: tuple(names) for part, names in missing_parts(folder, inputs.names).items()}
+    return PaperOutcome(missing=missing, parts=tuple(PARTS), biases=outcomes)
 
 
-def _beside_people(
+def _against_people(
     bias: Bias,
     clean: CleanContrasts,
     models: ReleasedModels,
@@ -93,7 +92,7 @@ def _beside_people(
     both = tuple(size for size in models.before if size in models.after)
     mean = None
     if len(both) > 1:
-        before, after = (np.stack([one[size] for size in both]) for one in (models.before, models.after))
+        before, after = (np.stack([margins[size] for size in both]) for margins in (models.before, models.after))
         mean = _mean(both, before, after, majority, ids)
     return PaperPeople(
         rule=majority.rule,
@@ -105,7 +104,8 @@ def _beside_people(
         },
         mean=mean,
         judges={
-            name: _judge(np.array([_VERDICT[one] for one in said]), majority, ids) for name, said in verdicts.items()
+            name: _judge(np.array([_VERDICT[word] for word in words]), majority, ids)
+            for name, words in verdicts.items()
         },
     )
 
@@ -119,19 +119,18 @@ def _model(
     if not rows.used.any():
         none = Missing(reason="no pair with a majority has a score")
         return PaperModel(of=(size,), without_score=without, skew=none, miscalibration=none)
-    if before is None or after is None:
-        one = against_people(scored[0], rows, ids)
-        skew, missed = (_alone(share, is_before=after is None) for share in (one.skew, one.miscalibration))
-        return PaperModel(of=(size,), without_score=without, skew=skew, miscalibration=missed)
-    change = people_change(scored[0], scored[1], rows, ids, rng(seed))
-    skew, missed = (_changed(one) for one in (change.skew, change.miscalibration))
+    if len(scored) == 2:
+        change = people_change(scored[0], scored[1], rows, ids, rng(seed))
+        skew, missed = map(_changed, (change.skew, change.miscalibration))
+    else:
+        measured = against_people(scored[0], rows, ids)
+        skew, missed = (
+            PaperShare(before=share, after=_NO_SCORES, change=_NO_SCORES)
+            if after is None
+            else PaperShare(before=_NO_SCORES, after=share, change=_NO_SCORES)
+            for share in (measured.skew, measured.miscalibration)
+        )
     return PaperModel(of=(size,), without_score=without, skew=skew, miscalibration=missed)
-
-
-def _alone(share: Estimate, *, is_before: bool) -> PaperShare:
-    return PaperShare(
-        before=share if is_before else _NO_SCORES, after=_NO_SCORES if is_before else share, change=_NO_SCORES
-    )
 
 
 def _changed(change: Change) -> PaperShare:
@@ -144,27 +143,19 @@ def _changed(change: Change) -> PaperShare:
 def _mean(
     sizes: tuple[str, ...], before: FloatArray, after: FloatArray, people: Majority, ids: Sequence[str]
 ) -> PaperModel:
-    """Means over sizes before and after, and the paired change, rows averaged first; on pairs that all sizes scored.
-
-    Args:
-        sizes: Of the models.
-        before: Margins before. Shape (sizes, n).
-        after: Margins after. Shape (sizes, n).
-        people: Majorities of the n pairs.
-        ids: Cluster of each pair.
-    """
+    """Means over sizes before and after (shape (sizes, n)) and the paired change, rows averaged first; on pairs that all sizes
+    scored."""
     scored, rows, without = _scored([*before, *after], people)
     if not rows.used.any():
         none = Missing(reason="no pair with a majority has a score of every size")
         return PaperModel(of=sizes, without_score=without, skew=none, miscalibration=none)
-    first, second = np.stack(scored[: len(before)]), np.stack(scored[len(before) :])
-    was, became = (mean_against_people(one, rows, ids) for one in (first, second))
-    kept = [one for one, keep in zip(ids, rows.used, strict=True) if keep]
-    target = rows.target[rows.used]
-    hits = [(one[:, rows.used] > 0).astype(np.float64) for one in (first, second)]
+    first, second = np.split(np.stack(scored), 2)
+    was, became = (mean_against_people(margins, rows, ids) for margins in (first, second))
+    kept, target = list(compress(ids, rows.used)), rows.target[rows.used]
+    hits = [(margins[:, rows.used] > 0).astype(np.float64) for margins in (first, second)]
     moved, missed = (
         paired_change(earlier.mean(axis=0), later.mean(axis=0), kept, len(before))
-        for earlier, later in (hits, [np.abs(one - target) for one in hits])
+        for earlier, later in (hits, [np.abs(hit - target) for hit in hits])
     )
     return PaperModel(
         of=sizes,
@@ -181,8 +172,8 @@ def _judge(values: FloatArray, people: Majority, ids: Sequence[str]) -> PaperJud
     if ties == int(rows.used.sum()):
         none = Missing(reason="no pair with a majority has a verdict for one side")
         return PaperJudge(ties=ties, without_verdict=without, skew=none, miscalibration=none)
-    one = against_people(scored, rows, ids, "drop")
-    return PaperJudge(ties=ties, without_verdict=without, skew=one.skew, miscalibration=one.miscalibration)
+    measured = against_people(scored, rows, ids, "drop")
+    return PaperJudge(ties=ties, without_verdict=without, skew=measured.skew, miscalibration=measured.miscalibration)
 
 
 def _scored(margins: Sequence[FloatArray], people: Majority) -> tuple[list[FloatArray], Majority, int]:
@@ -192,43 +183,37 @@ def _scored(margins: Sequence[FloatArray], people: Majority) -> tuple[list[Float
     return filled, replace(people, used=people.used & known), int((~known).sum())
 
 
-PRESET = "paper"
-_INDENT = " " * 12
-
-
-def release_lines(loaded: LoadedRecipe) -> list[str]:
-    """Lines of the plan; none where the recipe names neither the preset `paper` nor a release.
+def release_lines(inputs: AuditInputs) -> list[str]:
+    """Lines of the plan; none if the recipe names neither the preset `paper` nor a release.
 
     Raises:
         DataError: The release cannot be used.
     """
-    audit = loaded.recipe.audit
+    audit = inputs.audit
     if audit.release is None and audit.preset != PRESET:
         return []
-    found = _without() if audit.release is None else _with(loaded)
+    lines = (
+        _with_release(inputs, audit.release)
+        if audit.release is not None
+        else [
+            "audit.release is not set, so that this run will lack the paper's human skew and miscalibration (people's votes), skew "
+            "over its triples,",
+            f"and its own models and judges beside yours. git clone {REPOSITORY}",
+            "and add audit.release=Preference-Model-Biases",
+        ]
+    )
     if audit.quality in (None, EMBEDDED):
-        found.append(
+        lines.append(
             "RewardBench by section will be missing: the release holds its results and no texts. Give "
             "audit.quality=allenai/reward-bench audit.quality_split=filtered, or a file of it"
         )
-    return [f"paper       {found[0]}", *(f"{_INDENT}{line}" for line in found[1:])]
+    return [f"paper       {lines[0]}", *(f"{_INDENT}{line}" for line in lines[1:])]
 
 
-def _without() -> list[str]:
-    return [
-        "audit.release is not set, so that this run will lack the paper's human skew and miscalibration (people's votes), skew "
-        "over its triples,",
-        f"and its own models and judges beside yours. git clone {REPOSITORY}",
-        "and add audit.release=Preference-Model-Biases",
-    ]
-
-
-def _with(loaded: LoadedRecipe) -> list[str]:
-    names = [bias.name for bias in loaded.biases]
-    reference = str(loaded.recipe.audit.release)
-    labels = given_labels(loaded)
+def _with_release(inputs: AuditInputs, reference: str) -> list[str]:
+    labels = inputs.labels()
     lines = [reference]
-    for name, texts in released(loaded).items():
+    for name, texts in inputs.released().items():
         pairs, triples = texts.contrasts.contrasts, texts.triples.triples
         parts = [
             f"{len(pairs)} pairs with people's votes" if pairs else "",
@@ -237,7 +222,7 @@ def _with(loaded: LoadedRecipe) -> list[str]:
         ]
         if any(parts):
             lines.append(f"{name}: {'; '.join(part for part in parts if part)}")
-    return [*lines, *missing_lines(missing_parts(release_folder(reference, names), names))]
+    return [*lines, *missing_lines(missing_parts(release_folder(reference, inputs.names), inputs.names))]
 
 
 def missing_lines(missing: dict[str, list[str]]) -> list[str]:

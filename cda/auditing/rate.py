@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import compress
 
 import numpy as np
 
 from cda.arrays import FloatArray
-from cda.auditing.groups import Scorings, before_and_after, estimated
-from cda.auditing.result import measure_of, rng, ties_of
+from cda.auditing.groups import Scorings, estimated, per_scoring, read_margins, rng, ties_of, unit_of
+from cda.auditing.result import measure_of
 from cda.errors import DataError
 from cda.features import n_words
 from cda.records import Triple, equal_texts, normal_text, prompt_id
-from cda.results.base import NOT_TRAINED, Measure, Missing, PerScoring
-from cda.results.effects import NORMAL_TEST, Effect, EffectTest
+from cda.results.base import NOT_TRAINED, Measure, Missing
+from cda.results.effects import NORMAL_TEST, EffectTest
 from cda.results.rate import BiasRate, ConditionalEffects, Flips, RateEffects, RateOfScoring
 from cda.results.skew import TripleSkew
 from cda.scorers.compared import Compared, Comparison, Rewards
@@ -43,14 +44,14 @@ def rate(
     """RATE effects of every bias that triples were read or made for; every scoring on the same ones.
 
     Args:
-        triples: Of all biases; their rewrites flipped the bias as far as anybody can tell.
+        triples: Of all biases; their rewrites flipped the bias as far as anything can tell.
         flips: By bias, how many originals could be flipped.
         scorings: Of all triples.
-        min_flipped: No effect of a group is given that less than this share of its originals could be flipped in.
+        min_flipped: Least share of a group's originals that could be flipped; below, no effect of the group is given.
         seed: Of BCa intervals.
     """
     return {
-        name: _rate([one for one in triples if one.bias == name], counts, scorings, min_flipped, seed)
+        name: _rate([triple for triple in triples if triple.bias == name], counts, scorings, min_flipped, seed)
         for name, counts in flips.items()
     }
 
@@ -61,15 +62,13 @@ def refusals(flips: Flips, min_flipped: float) -> dict[Estimand, str]:
         ("ATT", "with", flips.tried_with, flips.flipped_with),
         ("ATU", "without", flips.tried_without, flips.flipped_without),
     )
-    found: dict[Estimand, str] = {
+    reasons: dict[Estimand, str] = {
         estimand: f"{n} of {tried} answers {side} the bias could be rewritten to flip it and back ({n / tried:.0%}; "
         f"audit.min_flipped asks for {min_flipped:.0%})"
         for estimand, side, tried, n in groups
         if tried and (n == 0 or n < min_flipped * tried)
     }
-    if found:
-        found["ATE"] = "; ".join(found.values())
-    return found
+    return reasons | {"ATE": "; ".join(reasons.values())} if reasons else {}
 
 
 def triple_comparisons(triple: Triple) -> tuple[Comparison, Comparison, Comparison]:
@@ -83,13 +82,13 @@ def triple_comparisons(triple: Triple) -> tuple[Comparison, Comparison, Comparis
 def naive_pairs(triples: Sequence[Triple]) -> list[tuple[int, int]]:
     """Rows of an original with the attribute and of one without it, of the same bias and prompt: a judge's naive comparisons.
 
-    A judge compares answers to one prompt alone. Within a prompt the first original with it meets the first without it, the
+    A judge compares only answers to one prompt. Within a prompt the first original with it meets the first without it, the
     second the second, and so on, so that no answer counts twice; those left over, and originals that repeat, have no partner.
     """
     sides: dict[tuple[str, str], tuple[dict[str, int], dict[str, int]]] = {}
-    for row, one in enumerate(triples):
-        without_and_with = sides.setdefault((one.bias, prompt_id(one.prompt)), ({}, {}))
-        without_and_with[one.has_attribute].setdefault(normal_text(one.original), row)
+    for row, triple in enumerate(triples):
+        without_and_with = sides.setdefault((triple.bias, prompt_id(triple.prompt)), ({}, {}))
+        without_and_with[triple.has_attribute].setdefault(normal_text(triple.original), row)
     return [
         (having, lacking)
         for without, with_it in sides.values()
@@ -98,57 +97,51 @@ def naive_pairs(triples: Sequence[Triple]) -> list[tuple[int, int]]:
     ]
 
 
-def naive_comparisons(triples: Sequence[Triple]) -> list[Comparison]:
-    """The comparisons of these pairs, the original with the attribute first."""
-    return [_of_originals(triples, pair) for pair in naive_pairs(triples)]
+def naive_comparisons(triples: Sequence[Triple], pairs: Sequence[tuple[int, int]]) -> list[Comparison]:
+    """The comparisons of pairs of originals, the one with the attribute first."""
+    return [(triples[one].prompt, triples[one].original, triples[other].original) for one, other in pairs]
 
 
 def _rate(triples: Sequence[Triple], flips: Flips, scorings: Scorings, min_flipped: float, seed: int) -> BiasRate:
     refused = refusals(flips, min_flipped)
-    asked = [triple_comparisons(triple) for triple in triples]
-    margins = {
-        label: [scoring.margins([one[at] for one in asked]) for at in range(3)] for label, scoring in scorings.items()
-    }
-    read = ~np.isnan(np.concatenate([np.array(sides) for sides in margins.values()])).any(axis=0)
+    read = np.ones(len(triples), dtype=bool)
+    for step in zip(*map(triple_comparisons, triples), strict=True):
+        read &= read_margins(scorings, step)[2]
     n, unread = int(read.sum()), int((~read).sum())
     if not n:
         why = "no triple has a readable verdict on all its comparisons"
         none = Missing(reason=why if triples else refused.get("ATE", "no triple is left"))
         return BiasRate(flips=flips, n=n, unread=unread, measured=none, changes=none, test=none)
-    kept = [triple for triple, keep in zip(triples, read, strict=True) if keep]
+    kept = list(compress(triples, read))
     place = np.cumsum(read) - 1
     # Of all triples, as they were asked: a triple that is left out takes its pair with it, and its partner meets no other.
     pairs = [(int(place[one]), int(place[other])) for one, other in naive_pairs(triples) if read[one] and read[other]]
     contrasts = {label: _contrasts(kept, scoring, pairs) for label, scoring in scorings.items()}
     measured = {
         label: RateOfScoring(
-            overall=estimated(partial(rate_effects, one, Resampling(rng(seed)), refused)),
-            by_length=estimated(partial(_by_length, one, kept, refused, seed)),
-            slope=_slope(one, kept, refused, seed),
+            overall=estimated(partial(rate_effects, of_scoring, Resampling(rng(seed)), refused)),
+            by_length=estimated(partial(_by_length, of_scoring, kept, refused, seed)),
+            slope=_slope(of_scoring, kept, refused, seed),
         )
-        for label, one in contrasts.items()
+        for label, of_scoring in contrasts.items()
     }
-    last = list(contrasts.values())[-1]
+    *_, last = contrasts.values()
     changes: RateEffects | Missing = NOT_TRAINED
     if len(contrasts) == 2:
         before, after = contrasts.values()
         changes = estimated(partial(_changes, before, after, refused, seed))
+    average = list(measured.values())[-1].average
     return BiasRate(
         flips=flips,
         n=n,
         unread=unread,
         naive_unread=len(pairs) - (0 if last.naive is None else len(last.naive)) if last.originals is None else None,
-        measured=PerScoring[RateOfScoring](**before_and_after(measured)),
+        measured=per_scoring(measured),
         changes=changes,
-        test=_test(list(measured.values())[-1].average),
+        test=average
+        if isinstance(average, Missing)
+        else EffectTest(p_value=average.p_value, method=NORMAL_TEST, what="the double-rewrite ATE is not 0"),
     )
-
-
-def _test(average: Effect | Missing) -> EffectTest | Missing:
-    """The test that joins the audit's family."""
-    if isinstance(average, Missing):
-        return average
-    return EffectTest(p_value=average.p_value, method=NORMAL_TEST, what="the double-rewrite ATE is not 0")
 
 
 def _contrasts(triples: Sequence[Triple], scoring: Compared, pairs: Sequence[tuple[int, int]]) -> Contrasts:
@@ -156,21 +149,15 @@ def _contrasts(triples: Sequence[Triple], scoring: Compared, pairs: Sequence[tup
     ids = [prompt_id(triple.prompt) for triple in triples]
     if isinstance(scoring, Rewards):
         original, rewrite, back = (
-            np.array([scoring.of(one.prompt, getattr(one, side)) for one in triples])
+            np.array([scoring.of(triple.prompt, getattr(triple, side)) for triple in triples])
             for side in ("original", "rewrite", "rewrite_of_rewrite")
         )
         return from_rewards(original, rewrite, back, attribute, ids, scoring.unit)
-    asked = [triple_comparisons(triple) for triple in triples]
-    double, single, rewriting = (scoring.margins([one[at] for one in asked]) for at in range(3))
-    naive = scoring.margins([_of_originals(triples, pair) for pair in pairs])
+    double, single, rewriting = map(scoring.margins, zip(*map(triple_comparisons, triples), strict=True))
+    naive = scoring.margins(naive_comparisons(triples, pairs))
     there = ~np.isnan(naive)
     rows = np.array(pairs, dtype=np.int64).reshape(-1, 2)
     return from_preferences(double, single, rewriting, attribute, ids, naive[there], rows[there])
-
-
-def _of_originals(triples: Sequence[Triple], pair: tuple[int, int]) -> Comparison:
-    one, other = (triples[row] for row in pair)
-    return one.prompt, one.original, other.original
 
 
 def _by_length(
@@ -179,20 +166,20 @@ def _by_length(
     """The effect among shorter and longer originals (words)."""
     if "ATE" in refused:
         raise DataError(refused["ATE"])
-    groups = quantile_groups([n_words(one.original) for one in triples], 2)
+    groups = quantile_groups([n_words(triple.original) for triple in triples], 2)
     return conditional_effects(contrasts, groups, "double", Resampling(rng(seed)))
 
 
 def _slope(
     contrasts: Contrasts, triples: Sequence[Triple], refused: Mapping[Estimand, str], seed: int
 ) -> ConditionalEffects:
-    """How much the effect changes with the words of the original, by every estimator; the naive one rests on no rewrite."""
-    hundreds = np.array([n_words(one.original) for one in triples]) / 100
+    """Change of the effect with the words of the original, by every estimator; the naive one rests on no rewrite."""
+    hundreds = np.array([n_words(triple.original) for triple in triples]) / 100
     name = "100 words of the original"
     wanted: list[Wanted] = []
-    for by in ESTIMATORS:
-        slope = partial(effect_slope, contrasts, hundreds, by, Resampling(rng(seed)), name)
-        wanted.append((f"slope per {name}", by, None if by == "naive" else refused.get("ATE"), slope))
+    for estimator in ESTIMATORS:
+        slope = partial(effect_slope, contrasts, hundreds, estimator, Resampling(rng(seed)), name)
+        wanted.append((f"slope per {name}", estimator, None if estimator == "naive" else refused.get("ATE"), slope))
     effects, missing = collect(wanted)
     return ConditionalEffects(effects=effects, not_estimated=missing)
 
@@ -202,52 +189,45 @@ def _changes(before: Contrasts, after: Contrasts, refused: Mapping[Estimand, str
 
     Every estimator is linear in the rewards, so that its change is the same estimator on the differences of rewards.
     """
-    moved = replace(
+
+    def moved(was: FloatArray | None, became: FloatArray | None) -> FloatArray | None:
+        return None if was is None or became is None else became - was
+
+    differences = replace(
         after,
         double=after.double - before.double,
         single=after.single - before.single,
         rewrite_effect=after.rewrite_effect - before.rewrite_effect,
-        originals=_moved(before.originals, after.originals),
-        naive=_moved(before.naive, after.naive),
+        originals=moved(before.originals, after.originals),
+        naive=moved(before.naive, after.naive),
     )
-    found = rate_effects(moved, Resampling(rng(seed)), refused)
-    unscaled = tuple(one.model_copy(update={"standardised": Missing(reason=_UNSCALED)}) for one in found.effects)
-    return found.model_copy(update={"effects": unscaled})
-
-
-def _moved(before: FloatArray | None, after: FloatArray | None) -> FloatArray | None:
-    return None if before is None or after is None else after - before
+    changes = rate_effects(differences, Resampling(rng(seed)), refused)
+    unscaled = Missing(reason=_UNSCALED)
+    effects = tuple(effect.model_copy(update={"standardised": unscaled}) for effect in changes.effects)
+    return changes.model_copy(update={"effects": effects})
 
 
 def triple_skews(triples: Sequence[Triple], released: Sequence[Triple], scorings: Scorings) -> dict[str, TripleSkew]:
     """Skew of every bias with triples: before, after and their paired change, or of the one model.
 
     Args:
-        triples: Those whose rewrites flipped the bias as far as anybody can tell.
+        triples: Those whose rewrites flipped the bias as far as anything can tell.
         released: Those of the paper's release, which stand for their biases, all of them: the paper checks none.
         scorings: Of all these triples.
-
-    Returns:
-        By bias.
     """
     used = skewed_triples(triples, released)
-    names = dict.fromkeys(triple.bias for triple in used)
-    return {name: _skew([one for one in used if one.bias == name], scorings) for name in names}
+    skews = {}
+    for name in dict.fromkeys(triple.bias for triple in used):
+        compared = [triple_comparisons(triple)[0] for triple in used if triple.bias == name]
+        margins, ids, _ = read_margins(scorings, compared)
+        skew: Measure | Missing = Missing(reason="no triple has a score of both rewrites")
+        if ids:
+            skew = measure_of(margins, ids, ties_of(unit_of(scorings)))
+        skews[name] = TripleSkew(n=len(ids), unread=len(compared) - len(ids), skew=skew)
+    return skews
 
 
 def skewed_triples(triples: Sequence[Triple], released: Sequence[Triple]) -> list[Triple]:
     """The triples whose sides are compared: of biases that the paper's release has triples of, all of these."""
     whole = {triple.bias for triple in released}
-    return [*(one for one in triples if one.bias not in whole), *released]
-
-
-def _skew(triples: Sequence[Triple], scorings: Scorings) -> TripleSkew:
-    compared = [triple_comparisons(triple)[0] for triple in triples]
-    margins = {label: scoring.margins(compared) for label, scoring in scorings.items()}
-    read = ~np.isnan(np.array(list(margins.values()))).any(axis=0)
-    skew: Measure | Missing = Missing(reason="no triple has a score of both rewrites")
-    if read.any():
-        ids = [prompt_id(triple.prompt) for triple, keep in zip(triples, read, strict=True) if keep]
-        kept = {label: values[read] for label, values in margins.items()}
-        skew = measure_of(kept, ids, ties_of(next(iter(scorings.values())).unit))
-    return TripleSkew(n=int(read.sum()), unread=int((~read).sum()), skew=skew)
+    return [*(triple for triple in triples if triple.bias not in whole), *released]

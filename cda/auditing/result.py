@@ -1,44 +1,52 @@
-"""The headline of an audit: skew, people's votes and quality under every scoring, with what changed where there are two."""
+"""The headline of an audit: skew and quality under every scoring, with their changes; and the family of all its tests."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from itertools import compress
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
+from pydantic_core import to_jsonable_python
 
 from cda.arrays import FloatArray
-from cda.auditing.groups import Group, Scorings, estimated
+from cda.auditing.groups import (
+    Group,
+    Scorings,
+    contrast_comparisons,
+    estimated,
+    pair_comparisons,
+    per_scoring,
+    read_margins,
+    ties_of,
+    unit_of,
+)
 from cda.data.contrasts import DIRECTIONS
 from cda.data.quality_sets import QualitySet
 from cda.embedded.rules import telling_phrases
-from cda.records import Contrast, Pair, count_reasons, prompt_id
+from cda.records import Contrast, Pair, Prompt, Triple, count_reasons
 from cda.resources.artifacts import shown_path
 from cda.results.audit import AuditResult
-from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring, Test
-from cda.results.benchmarks import Accuracies, AccuracyGroup, SetQuality
+from cda.results.base import Estimate, Measure, Missing, PerScoring, Result, Test
+from cda.results.benchmarks import Accuracies, AccuracyShift, SetQuality
 from cda.results.effects import BiasEffects
 from cda.results.rate import BiasRate
-from cda.results.skew import BiasSkew, PlainSkew, Quality, TripleSkew, UnseenPhrases, VotedBias
-from cda.scorers.compared import Compared, Rewards
+from cda.results.skew import BiasSkew, PlainSkew, Quality, UnseenPhrases, VotedBias
+from cda.scorers.compared import Rewards
 from cda.stats.accuracy import Ranked, measure, with_holm
 from cda.stats.multiplicity import benjamini_hochberg, holm
 from cda.stats.preference import Change, ModelTies, beyond_noise, positive_share, positive_share_change
-from cda.stats.streams import Stream, generator
 
-T = TypeVar("T")
-M = TypeVar("M", bound=Measure)
-W = TypeVar("W", UnseenPhrases, TripleSkew)
+V = TypeVar("V")
 A = TypeVar("A", Measure, BiasSkew, Quality, BiasEffects, BiasRate)
+_CHANGES = ("change", "unpaired", "shift")
+"""Fields of a result that hold a change from before to after."""
 _NOTHING = {"value": 0.0, "low": 0.0, "high": 0.0, "method": "one model"}
 """A change from a model to itself."""
 _SAME_MODEL = Missing(reason="before and after are one model")
-
-
-def rng(seed: int) -> np.random.Generator:
-    """The audit's generator: every number is drawn from a fresh one, so that none depends on which others were made."""
-    return generator(seed, Stream.AUDIT_INTERVALS)
+_UNREAD = "no score of both sides"
 
 
 def skews(
@@ -47,13 +55,12 @@ def skews(
     """Skew of every bias, the targets first."""
     return {
         group.bias.name: BiasSkew(
-            **dict(measure_of(group.margins, group.prompt_ids, ties_of(group.unit))),
+            **dict(plain_skew(group)),
             target=group.is_target,
             source=group.contrasts[0].tags.get("source", "file"),
             available=available[group.bias.name],
             unread=group.n_unread,
             rewrites_failed=dict(failed.get(group.bias.name, {})),
-            by_direction=_by_direction(group),
             mean_margin=per_scoring({label: float(values.mean()) for label, values in group.margins.items()}),
             sd_margin=per_scoring({label: float(values.std()) for label, values in group.margins.items()}),
         )
@@ -62,31 +69,24 @@ def skews(
 
 
 def plain_skew(group: Group) -> PlainSkew:
-    """Skew of a bias, and apart for contrasts to which it was added and from which it was removed."""
-    measured = measure_of(group.margins, group.prompt_ids, ties_of(group.unit))
-    return PlainSkew(**dict(measured), by_direction=_by_direction(group))
+    """Skew of a bias; and apart for contrasts to which it was added and from which it was removed, if there are both."""
+    directions = np.array([contrast.tags.get("direction", "") for contrast in group.contrasts])
+    rows = {name: directions == name for name in DIRECTIONS if (directions == name).any()}
+    by_direction = {name: _measure_rows(group, keep) for name, keep in rows.items() if len(rows) == len(DIRECTIONS)}
+    return PlainSkew(**dict(measure_of(group.margins, group.prompt_ids, group.ties)), by_direction=by_direction)
 
 
-def _by_direction(group: Group) -> dict[str, Measure]:
-    """Skew among contrasts to which the bias was added, and among those from which it was removed; none without both."""
-    made = np.array([one.tags.get("direction", "") for one in group.contrasts])
-    directions = [name for name in DIRECTIONS if (made == name).any()]
-    found: dict[str, Measure] = {}
-    for name in directions if len(directions) == len(DIRECTIONS) else []:
-        keep = made == name
-        ids = [one for one, kept in zip(group.prompt_ids, keep, strict=True) if kept]
-        margins = {label: values[keep] for label, values in group.margins.items()}
-        found[name] = measure_of(margins, ids, ties_of(group.unit))
-    return found
+def _measure_rows(group: Group, rows: NDArray[np.bool_]) -> Measure:
+    margins = {label: values[rows] for label, values in group.margins.items()}
+    return measure_of(margins, list(compress(group.prompt_ids, rows)), group.ties)
 
 
 def quality(pairs: Sequence[Pair], scorings: Scorings) -> Quality | None:
     """Accuracy on held-out pairs; pairs without a readable verdict are left out and counted."""
-    margins, ids = _quality_margins(pairs, scorings)
+    margins, ids, _ = read_margins(scorings, pair_comparisons(pairs))
     if not ids:
         return None
-    ties = ties_of(next(iter(scorings.values())).unit)
-    return Quality(**dict(measure_of(margins, ids, ties)), unread=len(pairs) - len(ids))
+    return Quality(**dict(measure_of(margins, ids, ties_of(unit_of(scorings)))), unread=len(pairs) - len(ids))
 
 
 def beyond_noise_of(
@@ -95,7 +95,7 @@ def beyond_noise_of(
     """Of two scorings, how far each bias's mean margin moved beyond noise and stretched rewards; else nothing."""
     if len(scorings) != 2:
         return {}
-    margins, ids = _quality_margins(pairs, scorings)
+    margins, ids, _ = read_margins(scorings, pair_comparisons(pairs))
     if not ids:
         return {group.bias.name: Missing(reason="quality was not measured") for group in groups}
     first, second = scorings
@@ -115,15 +115,6 @@ def beyond_noise_of(
     }
 
 
-def _quality_margins(pairs: Sequence[Pair], scorings: Scorings) -> tuple[dict[str, FloatArray], list[str]]:
-    """Margins of the quality pairs that every scoring has a verdict on, and their prompts."""
-    compared = [(pair.prompt, pair.chosen, pair.rejected) for pair in pairs]
-    margins = {label: scoring.margins(compared) for label, scoring in scorings.items()}
-    read = ~np.isnan(np.array(list(margins.values()))).any(axis=0)
-    ids = [prompt_id(pair.prompt) for pair, keep in zip(pairs, read, strict=True) if keep]
-    return {label: values[read] for label, values in margins.items()}, ids
-
-
 def unseen_phrases(groups: Sequence[Group]) -> dict[str, UnseenPhrases]:
     """Skew on contrasts whose perturbed side holds no wording that the rule-based rewriter can put into a text.
 
@@ -134,230 +125,41 @@ def unseen_phrases(groups: Sequence[Group]) -> dict[str, UnseenPhrases]:
     for group in groups:
         if not group.is_target or group.bias.offline is None:
             continue
-        pattern = telling_phrases(group.bias.offline, [one.base for one in group.contrasts])
-        keep = np.array([not pattern.search(one.perturbed) for one in group.contrasts])
-        skew: Measure | Missing = Missing(reason="no such contrast")
-        if keep.any():
-            ids = [one for one, kept in zip(group.prompt_ids, keep, strict=True) if kept]
-            skew = measure_of({label: values[keep] for label, values in group.margins.items()}, ids)
+        perturbed, base = group.sides
+        pattern = telling_phrases(group.bias.offline, base)
+        keep = np.array([not pattern.search(text) for text in perturbed])
+        skew = _measure_rows(group, keep) if keep.any() else Missing(reason="no such contrast")
         result[group.bias.name] = UnseenPhrases(n=int(keep.sum()), of=len(group), skew=skew)
     return result
-
-
-def unchanged(audit: AuditResult) -> AuditResult:
-    """The audit with every change of a share or a RATE effect exactly 0: at dose 0, before and after are one model."""
-    return audit.model_copy(
-        update={
-            "rate": {name: _rate_unchanged(one) for name, one in audit.rate.items()},
-            "skew": {name: _still(one) for name, one in audit.skew.items()},
-            "votes": {name: _still_votes(one) for name, one in audit.votes.items()},
-            "quality": audit.quality and _still(audit.quality),
-            "quality_sections": audit.quality_sections and _still_sections(audit.quality_sections),
-            "unseen_phrases": {name: _still_within(one) for name, one in audit.unseen_phrases.items()},
-            "triple_skew": {name: _still_within(one) for name, one in audit.triple_skew.items()},
-        }
-    )
-
-
-def _rate_unchanged(rate: BiasRate) -> BiasRate:
-    after = rate.under().get("after")
-    if after is None or isinstance(after.overall, Missing):
-        return rate
-    nothing: dict[str, object] = {"p_value": 1.0, "bca": _SAME_MODEL, "standardised": _SAME_MODEL}
-    effects = tuple(
-        one.model_copy(update={"estimate": one.estimate.model_copy(update=_NOTHING), **nothing})
-        for one in after.overall.effects
-    )
-    return rate.model_copy(update={"changes": after.overall.model_copy(update={"effects": effects})})
-
-
-def _still(one: M) -> M:
-    """A measure whose changes are exactly 0, and those of its directions."""
-    found: dict[str, object] = {"change": _nothing(one.change), "unpaired": _nothing(one.unpaired)}
-    if isinstance(one, BiasSkew):
-        found["by_direction"] = {name: _still(each) for name, each in one.by_direction.items()}
-    return one.model_copy(update=found)
-
-
-def _still_within(one: W) -> W:
-    return one if isinstance(one.skew, Missing) else one.model_copy(update={"skew": _still(one.skew)})
-
-
-def _still_votes(one: VotedBias) -> VotedBias:
-    found: dict[str, object] = {name: _still(getattr(one, name)) for name in ("skew_on_voted", "miscalibration")}
-    found["gap"] = one.gap.model_copy(update={"change": _nothing(one.gap.change)})
-    if isinstance(one.auc, BeforeAfter):
-        found["auc"] = one.auc.model_copy(update={"change": _nothing(one.auc.change)})
-    return one.model_copy(update=found)
-
-
-def _nothing(change: Estimate | Missing) -> Estimate | Missing:
-    return change if isinstance(change, Missing) else change.model_copy(update=_NOTHING)
-
-
-def _still_sections(found: SetQuality) -> SetQuality:
-    def still(group: AccuracyGroup) -> AccuracyGroup:
-        shift = group.shift
-        if shift is None:
-            return group
-        estimate = shift.estimate.model_copy(update=_NOTHING)
-        return group.model_copy(update={"shift": shift.model_copy(update={"estimate": estimate})})
-
-    each = {name: tuple(map(still, getattr(found, name))) for name in ("sections", "subsets", "cells")}
-    return found.model_copy(update={"overall": still(found.overall), **each})
-
-
-def adjust_for_all_tests(audit: AuditResult) -> AuditResult:
-    """The audit with Holm's and Benjamini and Hochberg's adjusted p-values beside every p-value of its family of tests.
-
-    The family is everything that the audit tests: changes of skew, of skew and miscalibration where people voted, and of
-    quality; of an audit alone, mean margins and skew against people's; RATE's average effects by the double-rewrite estimator.
-    """
-    skews = {name: one for name, one in audit.skew.items() if isinstance(one.test, Test)}
-    voted = [
-        (name, what) for name in audit.votes for what in ("skew_on_voted", "miscalibration") if len(audit.scorings) == 2
-    ]
-    gaps = [name for name, one in audit.votes.items() if one.gap_test is not None]
-    quality = [audit.quality.test] if audit.quality and isinstance(audit.quality.test, Test) else []
-    effects = {name: one.test for name, one in audit.effects.items() if isinstance(one.test, Test)}
-    rates = {name: one.test for name, one in audit.rate.items() if isinstance(one.test, Test)}
-    p_values = [_p_of(one) for one in skews.values()]
-    p_values += [_p_of(getattr(audit.votes[name], what)) for name, what in voted]
-    p_values += [test.p_value for name in gaps if (test := audit.votes[name].gap_test)]
-    p_values += [one.p_value for one in (*quality, *effects.values(), *rates.values())]
-    adjusted = iter(zip(holm(p_values), benjamini_hochberg(p_values), strict=True))
-    skew = {name: _adjusted(one, next(adjusted)) for name, one in skews.items()}
-    votes = dict(audit.votes)
-    for name, what in voted:
-        votes[name] = votes[name].model_copy(update={what: _adjusted(getattr(votes[name], what), next(adjusted))})
-    for name in gaps:
-        votes[name] = votes[name].model_copy(update={"gap_test": _with_p(votes[name].gap_test, next(adjusted))})
-    found: dict[str, object] = {"skew": audit.skew | skew, "votes": votes, "n_tests": len(p_values)}
-    if audit.quality and quality:
-        found["quality"] = _adjusted(audit.quality, next(adjusted))
-    found["effects"] = audit.effects | {name: _adjusted(audit.effects[name], next(adjusted)) for name in effects}
-    found["rate"] = audit.rate | {name: _adjusted(audit.rate[name], next(adjusted)) for name in rates}
-    return audit.model_copy(update=found)
-
-
-def _p_of(one: Measure) -> float:
-    return one.of_training().test.p_value
-
-
-def _adjusted(one: A, adjusted: tuple[float, float]) -> A:
-    """A measure, or an effect, whose test has these adjusted p-values: Holm's, and Benjamini and Hochberg's."""
-    return one if isinstance(one.test, Missing) else one.model_copy(update={"test": _with_p(one.test, adjusted)})
-
-
-def _with_p(test: Test | None, adjusted: tuple[float, float]) -> Test | None:
-    return test and test.model_copy(update={"p_holm": adjusted[0], "p_bh": adjusted[1]})
-
-
-def margin_rows(contrasts: Sequence[Contrast], pairs: Sequence[Pair], scorings: Scorings) -> list[dict[str, object]]:
-    """One row a comparison with what every scoring said; rewards of both sides where there are rewards."""
-    rows: list[dict[str, object]] = []
-    for contrast in contrasts:
-        named: dict[str, object] = {
-            "kind": "contrast",
-            "bias": contrast.bias,
-            "id": contrast.id,
-            "preferred": contrast.preferred,
-        }
-        if contrast.votes:
-            named["votes"] = list(contrast.votes)
-        rows.append(
-            named | _said(contrast.prompt, ("perturbed", contrast.perturbed), ("base", contrast.base), scorings)
-        )
-    for pair in pairs:
-        said = _said(pair.prompt, ("chosen", pair.chosen), ("rejected", pair.rejected), scorings)
-        rows.append({"kind": "quality", "id": pair.id} | said)
-    return rows
-
-
-def ties_of(unit: str) -> ModelTies:
-    """What a margin of exactly 0 counts: a judge says tie on purpose, a reward model by accident."""
-    return "half" if unit == "preference" else "no-hit"
-
-
-def measure_of(margins: Mapping[str, FloatArray], prompt_ids: Sequence[str], ties: ModelTies = "no-hit") -> Measure:
-    """Share of positive margins under each scoring; with two (reward models), their paired change and its test."""
-    if len(margins) == 2:
-        before, after = margins.values()
-        return measured_change(positive_share_change(before, after, prompt_ids))
-    (values,) = margins.values()
-    share = positive_share(values, prompt_ids, ties)
-    return Measure(before=share, ties=PerScoring[int](before=int((values == 0).sum())))
-
-
-def measured_change(found: Change) -> Measure:
-    """A share before and after as a measure."""
-    return Measure(
-        before=found.before,
-        after=found.after,
-        change=found.change,
-        unpaired=found.unpaired,
-        test=Test(p_value=found.p_value, method=found.p_method),
-        ties=PerScoring[int](before=found.n_ties[0], after=found.n_ties[1]),
-    )
-
-
-def per_scoring(values: Mapping[str, T]) -> PerScoring[T]:
-    """A value of the one model; or of the model before and after."""
-    return PerScoring(**dict(zip(("before", "after"), values.values(), strict=False)))
-
-
-def _said(prompt: Any, first: tuple[str, str], second: tuple[str, str], scorings: Scorings) -> dict[str, Any]:
-    found: dict[str, object] = {}
-    for label, scoring in scorings.items():
-        if isinstance(scoring, Rewards):
-            found |= {f"{name}_{label}": known(scoring.of(prompt, text)) for name, text in (first, second)}
-        else:
-            found[f"margin_{label}"] = _number(scoring, prompt, first[1], second[1])
-    return found
-
-
-def known(value: float) -> float | None:
-    """A number as JSON has it; None for one that is not there."""
-    return None if np.isnan(value) else value
-
-
-def _number(scoring: Compared, prompt: Any, first: str, second: str) -> float | None:
-    return known(float(scoring.margins([(prompt, first, second)])[0]))
-
-
-_UNREAD = "no score of both sides"
 
 
 def quality_by_section(quality: QualitySet | None, scorings: Scorings, seed: int) -> SetQuality | None:
     """Accuracy of every section and subset, before, after and change.
 
-    None where no quality pair is there, or all are of one section: then the audit's one accuracy says the same.
+    None without quality pairs, or if all are of one section: then the audit's one accuracy says the same.
     """
-    if quality is None or len({one.section for one in quality.items}) < 2:
+    if quality is None or len({item.section for item in quality.items}) < 2:
         return None
-    compared = [(one.prompt, one.chosen[0], one.rejected[0]) for one in quality.items]
-    margins = {label: scoring.margins(compared) for label, scoring in scorings.items()}
-    read = ~np.isnan(np.array(list(margins.values()))).any(axis=0)
-    if not read.any():
+    compared = [(item.prompt, item.chosen[0], item.rejected[0]) for item in quality.items]
+    margins, ids, read = read_margins(scorings, compared)
+    if not ids:
         return None
+    items = list(compress(quality.items, read))
     ranked = {
         label: [
-            Ranked(prompt_id(item.prompt), item.subset, item.section, np.array([[margin]]))
-            for item, margin, keep in zip(quality.items, values, read, strict=True)
-            if keep
+            Ranked(prompt, item.subset, item.section, np.array([[margin]]))
+            for prompt, item, margin in zip(ids, items, values, strict=True)
         ]
         for label, values in margins.items()
     }
-    judged = ties_of(next(iter(scorings.values())).unit) == "half"
-    (result,) = with_holm([measure(ranked, "pair", quality.weights, seed, judged)])
-    unread = int((~read).sum())
-    return set_quality(quality, result, [_UNREAD] * unread)
+    (result,) = with_holm([measure(ranked, "pair", quality.weights, seed, ties_of(unit_of(scorings)) == "half")])
+    return set_quality(quality, result, [_UNREAD] * (len(quality.items) - len(items)))
 
 
-def set_quality(quality: QualitySet, found: Accuracies, unread: Sequence[str]) -> SetQuality:
-    """Accuracies with what is known of their set, and why items of it have no margin."""
+def set_quality(quality: QualitySet, accuracies: Accuracies, unread: Sequence[str]) -> SetQuality:
+    """Accuracies with the facts about their set; `unread` holds a reason for every item without a margin."""
     return SetQuality(
-        **dict(found),
+        **dict(accuracies),
         name=quality.name,
         source=shown_path(quality.source),
         format=quality.format,
@@ -367,4 +169,165 @@ def set_quality(quality: QualitySet, found: Accuracies, unread: Sequence[str]) -
         unread=len(unread),
         unread_reasons=count_reasons(unread),
         n_expected=dict(quality.n_expected),
+    )
+
+
+def unchanged(audit: AuditResult) -> AuditResult:
+    """The audit with every change of a share or a RATE effect exactly 0: at dose 0, before and after are one model."""
+    shares = ("skew", "votes", "quality", "quality_sections", "unseen_phrases", "triple_skew")
+    update: dict[str, object] = {name: _still(getattr(audit, name)) for name in shares}
+    return audit.model_copy(update=update | {"rate": {name: _rate_still(rate) for name, rate in audit.rate.items()}})
+
+
+def _still(value: object) -> object:
+    """A result, or a collection of results, with every change within it exactly 0."""
+    if isinstance(value, dict):
+        return {key: _still(item) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return tuple(map(_still, value))
+    if not isinstance(value, Result):
+        return value
+    return value.model_copy(
+        update={name: _nothing(field) if name in _CHANGES else _still(field) for name, field in value}
+    )
+
+
+def _nothing(change: object) -> object:
+    match change:
+        case Estimate():
+            return change.model_copy(update=_NOTHING)
+        case AccuracyShift():
+            return change.model_copy(update={"estimate": change.estimate.model_copy(update=_NOTHING)})
+    return change
+
+
+def _rate_still(rate: BiasRate) -> BiasRate:
+    after = rate.under().get("after")
+    if after is None or isinstance(after.overall, Missing):
+        return rate
+    no_change: dict[str, object] = {"p_value": 1.0, "bca": _SAME_MODEL, "standardised": _SAME_MODEL}
+    effects = tuple(
+        effect.model_copy(update=no_change | {"estimate": _nothing(effect.estimate)})
+        for effect in after.overall.effects
+    )
+    return rate.model_copy(update={"changes": after.overall.model_copy(update={"effects": effects})})
+
+
+def adjust_for_all_tests(audit: AuditResult) -> AuditResult:
+    """The audit with Holm's and Benjamini and Hochberg's adjusted p-values next to every p-value of its family of tests.
+
+    The family is everything that the audit tests: changes of skew, of skew and miscalibration on voted contrasts, and of
+    quality; of an audit alone, mean margins and skew against people's; RATE's average effects by the double-rewrite estimator.
+    """
+    p_values: list[float] = []
+
+    def collected(test: Test) -> Test:
+        p_values.append(test.p_value)
+        return test
+
+    _map_tests(audit, collected)
+    adjusted = iter(zip(holm(p_values), benjamini_hochberg(p_values), strict=True))
+
+    def with_p(test: Test) -> Test:
+        p_holm, p_bh = next(adjusted)
+        return test.model_copy(update={"p_holm": p_holm, "p_bh": p_bh})
+
+    return _map_tests(audit, with_p).model_copy(update={"n_tests": len(p_values)})
+
+
+def _map_tests(audit: AuditResult, change: Callable[[Test], Test]) -> AuditResult:
+    """The audit with every test of its family changed, always in the same order."""
+
+    def tested(measured: A) -> A:
+        if isinstance(measured.test, Missing):
+            return measured
+        return measured.model_copy(update={"test": change(measured.test)})
+
+    def voted(votes: VotedBias) -> VotedBias:
+        update: dict[str, object] = {
+            "skew_on_voted": tested(votes.skew_on_voted),
+            "miscalibration": tested(votes.miscalibration),
+            "gap_test": votes.gap_test and change(votes.gap_test),
+        }
+        return votes.model_copy(update=update)
+
+    def each(results: Mapping[str, V], changed: Callable[[V], V]) -> dict[str, V]:
+        return {name: changed(result) for name, result in results.items()}
+
+    return audit.model_copy(
+        update={
+            "skew": each(audit.skew, tested),
+            "votes": each(audit.votes, voted),
+            "quality": audit.quality and tested(audit.quality),
+            "effects": each(audit.effects, tested),
+            "rate": each(audit.rate, tested),
+        }
+    )
+
+
+def margin_rows(contrasts: Sequence[Contrast], pairs: Sequence[Pair], scorings: Scorings) -> list[dict[str, object]]:
+    """One row for each comparison with its margins; with the rewards of both sides if there are rewards."""
+    rows: list[dict[str, object]] = []
+    for contrast, (prompt, perturbed, base) in zip(contrasts, contrast_comparisons(contrasts), strict=True):
+        row: dict[str, object] = {
+            "kind": "contrast",
+            "bias": contrast.bias,
+            "id": contrast.id,
+            "preferred": contrast.preferred,
+        }
+        if contrast.votes:
+            row["votes"] = list(contrast.votes)
+        rows.append(row | _scores(prompt, ("perturbed", perturbed), ("base", base), scorings))
+    for pair in pairs:
+        scores = _scores(pair.prompt, ("chosen", pair.chosen), ("rejected", pair.rejected), scorings)
+        rows.append({"kind": "quality", "id": pair.id} | scores)
+    return rows
+
+
+def triple_rows(triples: Sequence[Triple], scorings: Scorings) -> list[dict[str, object]]:
+    """Every triple, with the rewards of its texts if there are rewards."""
+    rows = []
+    for triple in triples:
+        row: dict[str, object] = to_jsonable_python(triple)
+        texts = (triple.original, triple.rewrite, triple.rewrite_of_rewrite)
+        for label, scoring in scorings.items():
+            if isinstance(scoring, Rewards):
+                row[f"rewards_{label}"] = [_json_number(scoring.of(triple.prompt, text)) for text in texts]
+        rows.append(row)
+    return rows
+
+
+def _scores(prompt: Prompt, first: tuple[str, str], second: tuple[str, str], scorings: Scorings) -> dict[str, object]:
+    scores: dict[str, object] = {}
+    for label, scoring in scorings.items():
+        if isinstance(scoring, Rewards):
+            scores |= {f"{name}_{label}": _json_number(scoring.of(prompt, text)) for name, text in (first, second)}
+        else:
+            scores[f"margin_{label}"] = _json_number(float(scoring.margins([(prompt, first[1], second[1])])[0]))
+    return scores
+
+
+def _json_number(value: float) -> float | None:
+    return None if np.isnan(value) else value
+
+
+def measure_of(margins: Mapping[str, FloatArray], prompt_ids: Sequence[str], ties: ModelTies = "no-hit") -> Measure:
+    """Share of positive margins under each scoring; of two (reward models), also their paired change and its test."""
+    if len(margins) == 2:
+        before, after = margins.values()
+        return measured_change(positive_share_change(before, after, prompt_ids))
+    (values,) = margins.values()
+    share = positive_share(values, prompt_ids, ties)
+    return Measure(before=share, ties=PerScoring[int](before=int((values == 0).sum())))
+
+
+def measured_change(change: Change) -> Measure:
+    """A share before and after as a measure."""
+    return Measure(
+        before=change.before,
+        after=change.after,
+        change=change.change,
+        unpaired=change.unpaired,
+        test=Test(p_value=change.p_value, method=change.p_method),
+        ties=PerScoring[int](before=change.n_ties[0], after=change.n_ties[1]),
     )

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from cda.auditing.sources import audited_prompts, taught_contrasts
 from cda.biases import Bias
 from cda.counterfactuals import label
 from cda.counterfactuals.examples import (
@@ -39,8 +38,16 @@ from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import ObjectiveSection, Recipe, SynthesizeSection
 from cda.records import Contrast, Exclusions, LabelledPair, Pair, RewriteRequest, TrainingPair, prompt_id, text_key
 from cda.resources.artifacts import read_labelled, training_row
+from cda.resources.audit_inputs import audit_inputs
 from cda.resources.llm_access import llm_access, llm_settings
-from cda.resources.sources import bias_settings, prompt_name, prompt_settings, rewriter, source_fingerprint
+from cda.resources.sources import (
+    bias_settings,
+    prompt_name,
+    prompt_settings,
+    rewriter,
+    source_fingerprint,
+    taught_contrasts,
+)
 from cda.resources.spending import Planned
 from cda.results.facts import Dropped, MixSize, Rewritten, SynthesizeCounts, TaughtContrasts
 from cda.rewriting.rewriter import Gated, Rewriter, rewrite_request
@@ -110,7 +117,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> Synthesize
         )
     contrasts: TaughtContrasts | None = None
     if recipe.data.contrasts is not None:
-        cleaned = taught_contrasts(loaded)
+        cleaned = taught_contrasts(loaded.recipe.data, loaded.biases, loaded.opened)
         examples, contrasts = _contrasts(cleaned, recipe, [*rows, *supplement], objectives, audited, [*biases])
         mix += examples
     _check_examples(mix, [*biases], objectives)
@@ -128,7 +135,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> Synthesize
 
 def _audited(loaded: LoadedRecipe) -> set[str]:
     """`prompt_id` of everything that the audit measures on."""
-    return {prompt_id(prompt) for prompt in audited_prompts(loaded)}
+    return {prompt_id(prompt) for prompt in audit_inputs(loaded).existing_prompts()}
 
 
 def _not_audited(path: Path, audited: set[str], name: str, counts: dict[str, Dropped]) -> list[LabelledPair]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
+from pydantic import JsonValue
 
 from cda.arrays import FloatArray
 from cda.auditing.groups import Group, people_of
@@ -38,7 +39,7 @@ METHODS = ("dose", MIXING, "direction", "features")
 """The adapter at a dose; scores before and after mixed; a direction of the hidden states, or measured features, taken off."""
 
 
-def result(
+def dose_result(
     curves: Mapping[str, Curve],
     groups: Mapping[str, Sequence[Group]],
     pairs: Sequence[Pair],
@@ -49,7 +50,7 @@ def result(
     *,
     too_few: Mapping[str, int],
     missing: Mapping[str, str],
-    fitted: Mapping[str, Mapping[str, Any]],
+    fitted: Mapping[str, dict[str, JsonValue]],
     available_quality: int,
 ) -> DoseResult:
     """Everything that a report shows of the dose.
@@ -99,7 +100,7 @@ def result(
         seed=seed,
         too_few=dict(too_few),
         missing=dict(missing),
-        fitted={name: dict(one) for name, one in fitted.items()},
+        fitted=dict(fitted),
         available_quality=available_quality,
     )
 

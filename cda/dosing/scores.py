@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from pydantic import JsonValue
 
 from cda.arrays import FloatArray
 from cda.errors import DataError, ModelError
@@ -35,7 +36,7 @@ class Removal:
     """
 
     by_strength: Mapping[float, Rewards]
-    fitted: Mapping[str, object]
+    fitted: dict[str, JsonValue]
 
 
 def dosed_rewards(

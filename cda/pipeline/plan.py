@@ -12,15 +12,6 @@ from typing import Any
 import yaml
 
 from cda.auditing.paper import release_lines
-from cda.auditing.sources import (
-    check_opinions,
-    given_labels,
-    load_quality,
-    own_contrasts,
-    own_triples,
-    released,
-    taught_contrasts,
-)
 from cda.biases import Bias
 from cda.counterfactuals.label import planned_labels
 from cda.counterfactuals.synthesize import number_for, planned_rewrites
@@ -38,10 +29,11 @@ from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import ModelSection, Recipe
 from cda.recipe.scoring import judges_of
 from cda.recipe.train import check_launch, sharded_by
+from cda.resources.audit_inputs import audit_inputs
 from cda.resources.llm_access import llm_client
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
-from cda.resources.sources import model_spec, supplementary_pairs, training_pairs
+from cda.resources.sources import model_spec, supplementary_pairs, taught_contrasts, training_pairs
 from cda.resources.spending import sentence
 from cda.rewriting.labels import measure_of
 from cda.run import RunFolder
@@ -60,7 +52,7 @@ def check(loaded: LoadedRecipe) -> None:
     Raises:
         RunError: Lists every problem found.
     """
-    recipe, audit = loaded.recipe, loaded.recipe.audit
+    recipe, audit, inputs = loaded.recipe, loaded.recipe.audit, audit_inputs(loaded)
     problems: list[str] = []
 
     def attempt(action: Callable[[], Any]) -> None:
@@ -75,15 +67,15 @@ def check(loaded: LoadedRecipe) -> None:
     elif audit.contrasts == EMBEDDED and not recipe.rewrites_by_llm and audit.release is None:
         attempt(lambda: [rules_of(bias) for bias in loaded.biases if bias.name not in EMBEDDED_BIASES])
     if _is_local(audit.contrasts):
-        attempt(lambda: own_contrasts(loaded))
-        attempt(lambda: check_opinions(loaded))
-    attempt(lambda: own_triples(loaded))
+        attempt(inputs.contrasts)
+        attempt(inputs.check_opinions)
+    attempt(inputs.triples)
     if audit.quality is not None and _is_local(audit.quality):
-        attempt(lambda: load_quality(loaded))
+        attempt(inputs.quality)
     if audit.release is not None:
-        attempt(lambda: released(loaded))
+        attempt(inputs.released)
     if audit.labels is not None and loaded.only_audit:
-        attempt(lambda: given_labels(loaded))
+        attempt(inputs.labels)
     elif audit.labels is not None:
         problems.append(
             f"{loaded.path}: audit.labels: a training takes the labels of its own pairs; leave it out, or audit a model "
@@ -116,7 +108,7 @@ def _training_checks(loaded: LoadedRecipe) -> Iterator[Callable[[], Any]]:
     if _is_local(data.pairs):
         yield partial(training_pairs, data, loaded.opened)
     if data.contrasts is not None and _is_local(data.contrasts):
-        yield partial(taught_contrasts, loaded)
+        yield partial(taught_contrasts, data, loaded.biases, loaded.opened)
     if data.supplement is not None and _is_local(data.supplement):
         yield partial(supplementary_pairs, data, loaded.opened)
     yield lambda: check_arguments(recipe.trainer, data.validation_share > 0, model_spec(recipe.model).precision)
@@ -208,7 +200,7 @@ def plan(loaded: LoadedRecipe) -> str:
         lines = [_audited_model(recipe.model, loaded.prompts), f"{audit}; biases: {_names(loaded.biases)}"]
     else:
         lines = [*_training(loaded), audit]
-    lines += [*release_lines(loaded), f"report      {recipe.run_path / 'report' / 'report.html'}"]
+    lines += [*release_lines(audit_inputs(loaded)), f"report      {recipe.run_path / 'report' / 'report.html'}"]
     if not loaded.only_audit:
         lines += _spending(loaded)
     return "\n".join([*lines, *(f"note        {note}" for note in loaded.notes)])
@@ -294,7 +286,7 @@ def _several(recipe: Recipe, dosed: bool) -> list[str]:
 def _dose(loaded: LoadedRecipe) -> list[str]:
     """The line of the stage `dose`; none if no dose is chosen."""
     section, ties = loaded.recipe.dose, loaded.recipe.aims_at_ties
-    if section.on == "no" or (section.on == "auto" and not ties and not dose.may_have_votes(loaded)):
+    if section.on == "no" or (section.on == "auto" and not ties and not dose.may_have_votes(recipe.audit)):
         return []
     when = "" if section.on == "yes" else ", where people voted on enough contrasts"
     if ties:

@@ -8,7 +8,8 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from cda.biases import Bias
+from cda.biases import Bias, builtin_names
+from cda.data.contrasts import CleanContrasts, clean_contrasts
 from cda.data.load import check_columns, load_rows, looks_like_path
 from cda.data.pairs import CleanPairs, clean_pairs
 from cda.data.quality_sets import QualityItem, QualitySet, load_quality_set
@@ -88,6 +89,21 @@ def supplementary_pairs(data: DataSection, opened: Opened) -> CleanPairs:
     reference, split, columns = str(data.supplement), data.supplement_split, data.supplement_columns
     known_by = ("supplement", reference, split, *sorted(columns.items()))
     return opened.once(known_by, lambda: load_pairs(reference, split, columns, "data.supplement_columns"))
+
+
+def taught_contrasts(data: DataSection, biases: Sequence[Bias], opened: Opened) -> CleanContrasts:
+    """Contrasts of `data.contrasts`, of the recipe's biases and of any built-in one; read once in a run."""
+    own = [bias.name for bias in biases]
+
+    def read() -> CleanContrasts:
+        path = str(data.contrasts)
+        rows = load_rows(path)
+        has_column = any(data.contrast_columns.get("bias", "bias") in row for row in rows)
+        # Without a column of biases they are of the recipe's only one.
+        names = list(dict.fromkeys([*own, *builtin_names()])) if has_column else own
+        return clean_contrasts(rows, names, data.contrast_columns, path, setting="data.contrast_columns")
+
+    return opened.once(("taught contrasts", data.model_dump_json(), *own), read)
 
 
 def load_pairs(reference: str, split: str, columns: Mapping[str, str], setting: str) -> CleanPairs:

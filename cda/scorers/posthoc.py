@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from pydantic import JsonValue
 from pydantic_core import to_jsonable_python
 from scipy import stats
 
@@ -107,7 +108,7 @@ class FeatureCorrection:
         removed: FloatArray = np.column_stack(columns) @ np.array([price.value for price in self.beta.values()])
         return _shaped("values", values, n) - strength * removed
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, JsonValue]:
         return dict(to_jsonable_python(self))
 
 

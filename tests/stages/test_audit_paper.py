@@ -11,11 +11,11 @@ import pytest
 from made_release import MORE, VOTED, make_release, write_rows
 from typer.testing import CliRunner
 
-from cda.auditing.sources import audited_contrasts, audited_prompts
 from cda.cli import app
 from cda.data.release import SOURCE, released_contrasts
 from cda.recipe.load import load_recipe
 from cda.records import prompt_text
+from cda.resources.audit_inputs import audit_inputs
 
 # Prefers the long side of even pairs, and neither side of the others.
 SCORER = """
@@ -174,10 +174,11 @@ def test_a_file_of_contrasts_goes_before_the_release(release: Path, scorer: str,
 
 def test_training_leaves_out_what_the_release_is_audited_on(release: Path) -> None:
     loaded = load_recipe("jargon", ["audit=paper", f"audit.release={release}", "audit.quality=null"])
-    prompts = {prompt_text(one) for one in audited_prompts(loaded)}
+    inputs = audit_inputs(loaded)
+    prompts = {prompt_text(prompt) for prompt in inputs.existing_prompts()}
     assert {f"question {row}" for row in range(VOTED + MORE)} <= prompts
     votes = released_contrasts(release, "jargon").contrasts
-    assert [one for one in audited_contrasts(loaded) if one.tags["source"] == SOURCE] == list(votes)
+    assert [one for one in inputs.existing_contrasts() if one.tags["source"] == SOURCE] == list(votes)
 
 
 def test_without_the_folder_the_plan_says_what_is_missing_and_goes_on(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from cda.auditing.groups import Group, main_group, make_groups
 from cda.auditing.result import adjust_for_all_tests, beyond_noise_of, margin_rows, quality, skews, unchanged
 from cda.auditing.result import quality_by_section as by_section
 from cda.auditing.seeds import plain
+from cda.auditing.texts import Triples
 from cda.auditing.votes import votes
 from cda.biases import load_bias
 from cda.data.quality_sets import quality_set
@@ -24,7 +25,7 @@ BEFORE = rewards(lambda _: True, lambda row: row % 5)
 RESULT = rewards(lambda row: row % 4 == 0, lambda row: row % 5)
 PLAIN = rewards(lambda _: False, lambda row: row % 2)
 FLAT = rewards(lambda _: True, lambda row: 0.5 + (-1) ** row)
-TEXTS: Any = SimpleNamespace(pairs=tuple(PAIRS), quality=None, triples=(), released_triples=())
+TEXTS: Any = SimpleNamespace(pairs=tuple(PAIRS), quality=None, triples=Triples())
 SCORED = {"before": BEFORE, "after": RESULT, "plain": PLAIN}
 
 

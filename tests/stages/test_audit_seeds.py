@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,16 +11,16 @@ import pytest
 from made_rate import made_rate
 from test_dose_result import CONTRASTS, PAIRS, N, rewards
 
-from cda.auditing import seeds as audit_seeds
 from cda.auditing.groups import main_group, main_of, make_groups
 from cda.auditing.result import quality, skews
 from cda.auditing.seeds import seeds
+from cda.auditing.texts import Triples
 from cda.auditing.votes import votes
 from cda.biases import load_bias
+from cda.finetuning.train import trainings
 from cda.records import Triple, user_prompt
 from cda.results.base import Missing
 from cda.results.skew import Seeds
-from cda.run import RunFolder
 from cda.scorers.compared import Rewards, text_id
 
 TRIPLES = tuple(
@@ -55,24 +54,18 @@ SCORED = {
     "seed-3": scored(6, lambda row: row % 2 == 0, lambda row: row % 2),
     "seed-1": scored(2, lambda _: False, lambda _: True),
 }
-TEXTS: Any = SimpleNamespace(pairs=tuple(PAIRS), triples=TRIPLES, released_triples=())
+TEXTS: Any = SimpleNamespace(pairs=tuple(PAIRS), triples=Triples(list(TRIPLES)))
 ESTIMATED = {"jargon": made_rate(0.2), "length": made_rate(None)}
 
 
-@pytest.fixture(autouse=True)
-def whole_adapters(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_seeds, "applied_dose", lambda *_: 1.0)
-
-
-def made(listed: list[int], tmp_path: Path, scorings: Any = None, texts: Any = TEXTS) -> Any:
+def made(listed: list[int], scorings: Any = None, texts: Any = TEXTS) -> Any:
     groups = make_groups(CONTRASTS, {"jargon": load_bias("jargon")}, ["jargon"], scorings or SCORED)
-    recipe = SimpleNamespace(seeds=tuple(listed), seed=0, audit=SimpleNamespace(ties="drop"))
-    loaded: Any = SimpleNamespace(recipe=recipe)
-    return seeds(loaded, RunFolder(tmp_path), groups, texts, scorings or SCORED, ESTIMATED)
+    doses = dict.fromkeys(trainings(listed), 1.0)
+    return seeds(doses, groups, texts, scorings or SCORED, ESTIMATED, "drop")
 
 
-def test_each_training_s_values_are_those_of_an_audit_of_its_own(tmp_path: Path) -> None:
-    found = made([42, 3, 1], tmp_path)
+def test_each_training_s_values_are_those_of_an_audit_of_its_own() -> None:
+    found = made([42, 3, 1])
     skew, people, right = found.skew["jargon"], found.miscalibration["jargon"], found.quality
     assert skew.by_seed == (0.25, 0.5, 0.0) and skew.sd == pytest.approx(0.25)
     assert (skew.before.value, skew.after.value, skew.change.value) == (1.0, 0.25, -0.75)
@@ -90,8 +83,8 @@ def test_each_training_s_values_are_those_of_an_audit_of_its_own(tmp_path: Path)
             assert measure.after.n == single.last.n
 
 
-def test_triples_and_their_effect(tmp_path: Path) -> None:
-    found = made([42, 3, 1], tmp_path)
+def test_triples_and_their_effect() -> None:
+    found = made([42, 3, 1])
     assert found.triple_skew["jargon"].by_seed == (0.4, 0.6, 0.2)
     effect = found.rate["jargon"]  # 2 units where the side with the bias leads, −1 elsewhere
     assert effect.before == 2.0 and effect.by_seed == pytest.approx([0.2, 0.8, -0.4])
@@ -100,8 +93,8 @@ def test_triples_and_their_effect(tmp_path: Path) -> None:
     assert set(found.rate) == {"jargon"}  # one training gave length no effect
 
 
-def test_intervals_hold_more_than_one_training_s(tmp_path: Path) -> None:
-    every = made([42, 3, 1], tmp_path).skew["jargon"].after
+def test_intervals_hold_more_than_one_training_s() -> None:
+    every = made([42, 3, 1]).skew["jargon"].after
     one = skews(
         [main_group(one) for one in make_groups(CONTRASTS, {"jargon": load_bias("jargon")}, ["jargon"], SCORED)],
         {"jargon": N},
@@ -112,25 +105,22 @@ def test_intervals_hold_more_than_one_training_s(tmp_path: Path) -> None:
     assert every.low < single.low and single.high < every.high
 
 
-def test_a_text_without_a_reward_leaves_all_trainings(tmp_path: Path) -> None:
+def test_a_text_without_a_reward_leaves_all_trainings() -> None:
     pair = PAIRS[0]
     lost = {**SCORED["seed-3"].by_text, text_id(pair.prompt, pair.chosen): np.nan}
-    found = made([42, 3], tmp_path, SCORED | {"seed-3": replace(SCORED["seed-3"], by_text=lost)})
+    found = made([42, 3], SCORED | {"seed-3": replace(SCORED["seed-3"], by_text=lost)})
     assert found.quality.after.n == len(PAIRS) - 1
 
 
-def test_what_cannot_be_estimated_is_said(tmp_path: Path) -> None:
-    texts = SimpleNamespace(pairs=PAIRS[:1], triples=(), released_triples=())
-    found = made([42, 3], tmp_path, texts=texts)
+def test_what_cannot_be_estimated_is_said() -> None:
+    texts = SimpleNamespace(pairs=PAIRS[:1], triples=Triples())
+    found = made([42, 3], texts=texts)
     assert found.quality == Missing(reason="2 seeds and 1 prompts: two of each are needed to see how far they differ")
-    assert (
-        found.triple_skew == {}
-        and made([42, 3], tmp_path, texts=SimpleNamespace(pairs=(), triples=(), released_triples=())).quality is None
-    )
+    assert found.triple_skew == {} and made([42, 3], texts=SimpleNamespace(pairs=(), triples=Triples())).quality is None
 
 
-def test_one_training_has_nothing_to_compare(tmp_path: Path) -> None:
-    assert made([7], tmp_path) == Seeds(seeds=(7,))
+def test_one_training_has_nothing_to_compare() -> None:
+    assert made([7]) == Seeds(seeds=(7,))
 
 
 def test_the_headline_has_the_first_training_alone() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from documents import report_audits
 from cda.auditing.groups import Group, make_groups
 from cda.auditing.report_dose import dose_line, dose_sentences, dose_tables
 from cda.biases import load_bias
-from cda.dosing.result import result
+from cda.dosing.result import dose_result
 from cda.dosing.stage import aimed
 from cda.errors import DataError
 from cda.recipe.audit import DoseSection
@@ -56,7 +55,7 @@ def made(pairs: list[Pair] = PAIRS, **curves: tuple[Rewards, ...]) -> DoseResult
     settings = DoseSection(doses=list(DOSES), repeats=4)
     rest = REST | {"missing": {"direction": "its head is not given hidden states"}}
     own = {name: groups(curve) for name, curve in by_dose.items()}
-    return result(by_dose, own, pairs, "drop", settings, 0, **rest)
+    return dose_result(by_dose, own, pairs, "drop", settings, 0, **rest)
 
 
 def groups(curve: dict[float, Rewards]) -> list[Group]:
@@ -87,7 +86,7 @@ def test_where_nobody_voted_the_dose_aims_at_a_tie_and_says_so() -> None:
     half = rewards(lambda row: row % 2 == 0, lambda row: row % 5)
     by_dose = dict(zip(DOSES, (ALWAYS, half, AS_PEOPLE), strict=True))
     settings = DoseSection(doses=list(DOSES), repeats=4)
-    found = result({"dose": by_dose}, {"dose": groups(by_dose)}, PAIRS, "drop", settings, 0, "tie", **REST)
+    found = dose_result({"dose": by_dose}, {"dose": groups(by_dose)}, PAIRS, "drop", settings, 0, "tie", **REST)
     assert found.chosen == 0.5 and found.aim == "tie"
     point = {one.dose: one.people for one in found.methods["dose"].response["jargon"]}
     assert [point[dose].gap.value for dose in DOSES] == pytest.approx([0.5, 0, 0.25])
@@ -185,13 +184,10 @@ def test_without_one_readable_quality_pair_no_dose_is_chosen_and_without_any_it_
 
 
 @pytest.mark.parametrize("aim", ["votes", "tie"])
-def test_a_prompt_in_two_spellings_has_one_say_in_the_dose(aim: str) -> None:
+def test_a_prompt_in_two_spellings_has_one_say_in_the_dose(aim: Any) -> None:
     spelled = [
         Contrast("jargon", user_prompt(f"q{row // 2}" + "\r\n" * (row % 2)), f"biased {row}", f"plain {row}", "base")
         for row in range(N)
     ]
-    recipe = SimpleNamespace(
-        dose=SimpleNamespace(aim=aim), aims_at_ties=aim == "tie", audit=SimpleNamespace(ties="drop")
-    )
-    loaded: Any = SimpleNamespace(recipe=recipe, biases=[load_bias("jargon")])
-    assert aimed(loaded, spelled)[2] == {"jargon": N // 2}
+    counted = aimed(spelled, [load_bias("jargon")], aim, "drop", ties_taught=aim == "tie")
+    assert counted[2] == {"jargon": N // 2}

