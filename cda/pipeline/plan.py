@@ -286,7 +286,7 @@ def _several(recipe: Recipe, dosed: bool) -> list[str]:
 def _dose(loaded: LoadedRecipe) -> list[str]:
     """The line of the stage `dose`; none if no dose is chosen."""
     section, ties = loaded.recipe.dose, loaded.recipe.aims_at_ties
-    if section.on == "no" or (section.on == "auto" and not ties and not dose.may_have_votes(recipe.audit)):
+    if section.on == "no" or (section.on == "auto" and not ties and not dose.may_have_votes(loaded.recipe.audit)):
         return []
     when = "" if section.on == "yes" else ", where people voted on enough contrasts"
     if ties:
