@@ -59,11 +59,7 @@ def quality(
         dose: How much of the adapter; None: the dose chosen in a run, 1 of an adapter.
         figures: Also write the report's figures as files of this format: svg or pdf.
         out: Output folder; None for runs/quality-<model>-<inputs>.
-        budget_usd: Dollars that may be spent on LLMs.
-        confirm: Agree to what asking an LLM will cost; `"ask"`: be asked on the terminal.
-        progress: Whether progress bars are shown.
-        overrides: Settings as words `section.key=value`.
-        settings: By the recipe's names.
+        budget_usd, confirm, progress, overrides, settings: As for `cda.audit`.
 
     Returns:
         Accuracy of every set by section, with the paired change between two scorings.
@@ -118,9 +114,7 @@ def best_of(
         split: Split of a folder or hub id with several.
         figures: Also write the report's figures as files of this format: svg or pdf.
         out: Output folder; None for runs/best-of-<model>-<inputs>.
-        progress: Whether progress bars are shown.
-        overrides: Settings as words `section.key=value`.
-        settings: By the recipe's names.
+        progress, overrides, settings: As for `cda.audit`.
 
     Returns:
         A curve over n for each bias.
@@ -171,11 +165,7 @@ def win_rate(
         columns: Our column names to the files', such as `{"response": "output"}`.
         split: Split of a folder or hub id with several.
         out: Output folder; None for runs/win-rate-<model>-<files>.
-        budget_usd: Dollars that may be spent on LLMs.
-        confirm: Agree to what asking an LLM will cost; `"ask"`: be asked on the terminal.
-        progress: Whether progress bars are shown.
-        overrides: Settings as words `section.key=value`.
-        settings: By the recipe's names.
+        budget_usd, confirm, progress, overrides, settings: As for `cda.audit`.
 
     Returns:
         Win, tie and loss shares with an exact test.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
@@ -84,9 +85,9 @@ def _plain(value: object, where: str) -> object:
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, Mapping):
-        return {str(key): _plain(one, where) for key, one in value.items()}
+        return {str(key): _plain(cell, where) for key, cell in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(one, where) for one in value]
+        return [_plain(cell, where) for cell in value]
     if hasattr(value, "tolist"):
         return _plain(value.tolist(), where)  # an array, or a number of numpy
     if type(value).__name__ in ("NAType", "NaTType"):
@@ -98,7 +99,7 @@ def _plain(value: object, where: str) -> object:
 
 @contextmanager
 def opened_model(model: Model, max_length_tokens: int) -> Iterator[tuple[str, OwnScorer | None]]:
-    """The name of a model, and what stands behind it where it is in memory.
+    """The name of a model, and its scorer if it is in memory.
 
     Args:
         model: As above.
@@ -135,5 +136,5 @@ def _identifier(name: str) -> str:
     >>> _identifier("<lambda>"), _identifier("score"), _identifier("2x")
     ('lambda', 'score', '_2x')
     """
-    kept = "".join(one for one in name if one.isalnum() or one == "_") or "function"
+    kept = re.sub(r"\W", "", name) or "function"
     return kept if kept.isidentifier() else f"_{kept}" if not kept[0].isalpha() else f"{kept}_"

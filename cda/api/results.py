@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 from pydantic import PrivateAttr
 
 from cda.auditing.audit import RESULT as AUDIT
+from cda.auditing.report_html import notebook_html, render_html
+from cda.auditing.report_text import render_markdown, summary_table
+from cda.benchmarks.best_of_n_report import best_of_n_markdown, best_of_n_page, best_of_n_text
+from cda.benchmarks.quality_report import quality_markdown, quality_page, quality_summary
+from cda.benchmarks.win_rate import win_rate_text
 from cda.discovery.tables import discover_text
+from cda.dosing.files import dose_files_text
 from cda.errors import DataError, RunError
 from cda.files.jsonl import read_json, write_page
 from cda.files.paths import is_a_file, is_a_folder, place_for, user_path
@@ -70,136 +76,65 @@ class Shown(Saved):
         save(self, place_for(user_path(path)))
 
     def report(self, path: str | Path) -> None:
-        """Write the report: a page, or Markdown where the file ends in `.md`.
+        """Write the report: a page (.html) or Markdown (.md), by the ending of the path.
 
         Raises:
-            DataError: There is no place for the file, or its ending is another one.
+            DataError: There is no place for the file, its ending is another one, or this result has no report.
         """
+        if not hasattr(self, "_page"):
+            raise DataError(f"{path}: {type(self).__name__} has no report; str() of it says all that there is")
+        drawn_by = {".html": "_page", ".md": "_markdown"}
         file = place_for(user_path(path))
-        if file.suffix not in (".html", ".md"):
+        if file.suffix not in drawn_by:
             raise DataError(f"{path}: a report is a page (.html) or Markdown (.md)")
-        write_page(file, self._page() if file.suffix == ".html" else self._markdown())
+        write_page(file, getattr(self, drawn_by[file.suffix])())
 
     def to_frame(self) -> DataFrame:
         """Every estimate as a row of a pandas frame; see `cda.api.results.to_frame`."""
         return to_frame(self)
 
-    def _page(self) -> str:
-        raise NotImplementedError
-
-    def _markdown(self) -> str:
-        raise NotImplementedError
-
 
 class Audit(AuditResult, Shown):
-    """An audit, with what can be made of it. Its fields are those of `AuditResult`.
+    """An audit; its fields are those of `AuditResult`. In a notebook it shows verdicts, figure and table."""
 
-    As the last line of a notebook's cell it shows verdicts, figure and table.
-    """
-
-    def _page(self) -> str:
-        from cda.auditing.report_html import render_html
-
-        return render_html(self)
-
-    def _markdown(self) -> str:
-        from cda.auditing.report_text import render_markdown
-
-        return render_markdown(self)
-
-    def _repr_html_(self) -> str:
-        from cda.auditing.report_html import notebook_html
-
-        return notebook_html(self)
-
-    def __str__(self) -> str:
-        from cda.auditing.report_text import summary_table
-
-        return summary_table(self)
+    _page, _markdown, _repr_html_, __str__ = render_html, render_markdown, notebook_html, summary_table
 
     def __repr__(self) -> str:
-        return f"<Audit of {self.model.name}: {', '.join(one.name for one in self.biases)}>"
+        return f"<Audit of {self.model.name}: {', '.join(bias.name for bias in self.biases)}>"
 
 
 class Quality(QualityResult, Shown):
-    """Accuracy on preference files, with what can be made of it. Its fields are those of `QualityResult`."""
+    """Accuracy on preference files; its fields are those of `QualityResult`."""
 
-    def _page(self) -> str:
-        from cda.benchmarks.quality_report import quality_page
-
-        return quality_page(self)
-
-    def _markdown(self) -> str:
-        from cda.benchmarks.quality_report import quality_markdown
-
-        return quality_markdown(self)
-
-    def __str__(self) -> str:
-        from cda.benchmarks.quality_report import quality_summary
-
-        return quality_summary(self)
+    _page, _markdown, __str__ = quality_page, quality_markdown, quality_summary
 
     def __repr__(self) -> str:
-        return f"<Quality of {' and '.join(one.model for one in self.scorings)}: {', '.join(one.name for one in self.sets)}>"
+        models = " and ".join(scoring.model for scoring in self.scorings)
+        return f"<Quality of {models}: {', '.join(each.name for each in self.sets)}>"
 
 
 class BestOf(BestOfResult, Shown):
-    """What a reward picks as n grows, with what can be made of it. Its fields are those of `BestOfResult`."""
+    """Attributes of the responses that a reward picks as n grows; its fields are those of `BestOfResult`."""
 
-    def _page(self) -> str:
-        from cda.benchmarks.best_of_n_report import best_of_n_page
-
-        return best_of_n_page(self)
-
-    def _markdown(self) -> str:
-        from cda.benchmarks.best_of_n_report import best_of_n_markdown
-
-        return best_of_n_markdown(self)
-
-    def __str__(self) -> str:
-        from cda.benchmarks.best_of_n_report import best_of_n_text
-
-        return best_of_n_text(self)
+    _page, _markdown, __str__ = best_of_n_page, best_of_n_markdown, best_of_n_text
 
     def __repr__(self) -> str:
-        return f"<BestOf {self.sizes[-1]} by {' and '.join(one.model for one in self.models.values())}>"
+        return f"<BestOf {self.sizes[-1]} by {' and '.join(asked.model for asked in self.models.values())}>"
 
 
 class WinRate(WinRateResult, Shown):
-    """How often one set of outputs is preferred. Its fields are those of `WinRateResult`; it has no report of its own."""
+    """How often one set of outputs is preferred; its fields are those of `WinRateResult`. It has no report."""
 
-    def report(self, path: str | Path) -> None:
-        """There is none.
-
-        Raises:
-            DataError: Always.
-        """
-        raise DataError(f"{path}: a win rate has no report; str() of it says all that there is")
-
-    def __str__(self) -> str:
-        from cda.benchmarks.win_rate import win_rate_text
-
-        return win_rate_text(self)
+    __str__ = win_rate_text
 
     def __repr__(self) -> str:
         return f"<WinRate of {self.first} over {self.second} by {self.scorer.name}>"
 
 
 class Dose(DoseFilesResult, Shown):
-    """A dose chosen from scores. Its fields are those of `DoseFilesResult`; it has no report of its own."""
+    """A dose chosen from scores; its fields are those of `DoseFilesResult`. It has no report."""
 
-    def report(self, path: str | Path) -> None:
-        """There is none.
-
-        Raises:
-            DataError: Always.
-        """
-        raise DataError(f"{path}: a dose from scores has no report; str() of it says all that there is")
-
-    def __str__(self) -> str:
-        from cda.dosing.files import dose_files_text
-
-        return dose_files_text(self)
+    __str__ = dose_files_text
 
     def __repr__(self) -> str:
         return f"<Dose {self.held_out.dose:g}>"
@@ -207,52 +142,31 @@ class Dose(DoseFilesResult, Shown):
 
 @dataclass(frozen=True)
 class Run:
-    """A run's folder, read when something of it is asked for.
-
-    Attributes:
-        folder: Where it lies.
-    """
+    """A run's folder, whose results are read when they are asked for."""
 
     folder: Path
 
     @cached_property
     def audit(self) -> Audit:
-        """What was measured.
-
-        Raises:
-            RunError: It holds no finished audit.
-            DataError: The audit is of another version of cda, or was changed.
-        """
+        """Its audit; RunError if none is finished, DataError if it is of another version of cda or was changed."""
         audit = audit_of(RunFolder(self.folder), Audit)
         audit._folder = self.folder
         return audit
 
     @cached_property
     def training(self) -> TrainResult:
-        """How the training went.
-
-        Raises:
-            RunError: It holds no finished training.
-        """
+        """How the training went; RunError if none is finished."""
         return train_result(RunFolder(self.folder))
 
     @cached_property
     def dose(self) -> DoseResult | Missing:
-        """How the dose of the adapter was chosen.
-
-        Raises:
-            DataError: It was written by another version of cda, or changed.
-        """
-        found = chosen_dose(RunFolder(self.folder))
-        return Missing(reason="no dose was chosen, so that it is as trained") if found is None else found
+        """How the dose of the adapter was chosen; DataError if it is of another version of cda or was changed."""
+        chosen = chosen_dose(RunFolder(self.folder))
+        return Missing(reason="no dose was chosen, so that it is as trained") if chosen is None else chosen
 
     @property
     def adapter(self) -> Path:
-        """Folder of the PEFT adapter at the run's dose.
-
-        Raises:
-            RunError: It holds no finished training.
-        """
+        """Folder of the PEFT adapter at the run's dose; RunError if no training is finished."""
         return self.training.adapter
 
     def __repr__(self) -> str:
@@ -302,10 +216,11 @@ def load(path: str | Path) -> Run | Audit | Quality | BestOf | WinRate | Dose | 
     if is_a_file(place / _DISCOVERY):
         place = place / _DISCOVERY
     if is_a_folder(place):
-        if not any(is_a_file(place / one / "stage.json") for one in ("audit", "train", "label", "synthesize")):
+        if not any(is_a_file(place / stage / "stage.json") for stage in ("audit", "train", "label", "synthesize")):
             raise RunError(f"{path}: holds no run; give the folder of a training or an audit ({AUDIT} in audit/)")
         return Run(place)
-    fields = found if isinstance(found := read_json(place), dict) else {}
+    content = read_json(place)
+    fields = content if isinstance(content, dict) else {}
     if "generations" in fields:
         result = load_result(DiscoverResult, place, "cda discover")
         return Discovery(place.parent, discover_text(result), result)

@@ -253,11 +253,7 @@ def discover(
         figures: Also write the report's figures as files of this format: svg or pdf.
         dry_run: Check everything and say in `summary` what would be done and what it would cost; do nothing.
         out: Output folder; None for runs/discover-<model>-<inputs>.
-        budget_usd: Dollars that may be spent on LLMs.
-        confirm: Agree to what asking an LLM will cost; `"ask"`: be asked on the terminal.
-        progress: Whether progress bars are shown.
-        overrides: Settings as words `section.key=value`.
-        settings: By the recipe's names, such as `discover={"generations": 3}`.
+        budget_usd, confirm, progress, overrides, settings: As for `cda.audit`.
 
     Returns:
         The folder with a report, and a bias file for each confirmed attribute.

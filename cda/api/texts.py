@@ -159,10 +159,9 @@ def _terms(
 def _responses(rows: Sequence[dict[str, object]]) -> tuple[list[Prompt], list[str], list[str | None]]:
     """Prompts, responses, and what each is relative to."""
     _columns(rows, ("prompt", "response"))
-    found = _each(
-        rows, lambda row: (prompt_of(row.get("prompt")), side_text(row.get("response")), row.get("reference"))
-    )
-    return [one for one, _, _ in found], [one for _, one, _ in found], [one for _, _, one in found]
+    read = _each(rows, lambda row: (prompt_of(row.get("prompt")), side_text(row.get("response")), row.get("reference")))
+    prompts, responses, references = zip(*read, strict=True)
+    return list(prompts), list(responses), list(references)
 
 
 def _columns(rows: Sequence[dict[str, object]], *forms: tuple[str, ...]) -> set[str]:
@@ -176,16 +175,16 @@ def _columns(rows: Sequence[dict[str, object]], *forms: tuple[str, ...]) -> set[
 
 def _each(rows: Sequence[dict[str, Any]], read: Callable[[dict[str, Any]], T]) -> list[T]:
     """Every row read; an outcome belongs to each, so that none may be left out."""
-    found, problems = [], []
+    outcomes, problems = [], []
     for number, row in enumerate(rows, 1):
         try:
-            found.append(read(row))
+            outcomes.append(read(row))
         except RowError as error:
             problems.append(f"data, row {number}: {error}")
     if problems:
         more = [f"and {len(problems) - 10} more rows"] if len(problems) > 10 else []
         raise DataError("\n".join([*problems[:10], *more]))
-    return found
+    return outcomes
 
 
 def _response_labels(
@@ -198,8 +197,9 @@ def _response_labels(
                 f"data, row {references.index(None) + 1}: {bias.name} is measured against another response; give that as "
                 "`reference`"
             )
-        return [ResponseLabel(exhibits(one, bias, other)) for one, other in zip(responses, references, strict=True)]
-    requests = [response_request(bias, *one, told=told) for one in zip(prompts, responses, strict=True)]
+        texts = zip(responses, references, strict=True)
+        return [ResponseLabel(exhibits(response, bias, reference)) for response, reference in texts]
+    requests = [response_request(bias, *text, told=told) for text in zip(prompts, responses, strict=True)]
     _confirm_labels(requests, bias, told, loaded)
     return label_responses(prompts, responses, bias, llm_access(loaded).client(), recipe.label.ask_again, told)
 
@@ -219,8 +219,9 @@ def _confirm_labels(requests: Sequence[Request], bias: Bias, told: LabelPrompt, 
 
 def _confirm_rewrites(requests: Sequence[RewriteRequest], bias: Bias, loaded: LoadedRecipe) -> None:
     show, told = loaded.recipe.synthesize.show_prompt, loaded.prompts.rewrite
-    mean_in = sum(request_tokens(rewrite_request(one, bias, show, told=told)) for one in requests) / len(requests)
-    mean_out = sum(tokens_of(one.response) for one in requests) / len(requests)
+    asked = [rewrite_request(request, bias, show, told=told) for request in requests]
+    mean_in = sum(map(request_tokens, asked)) / len(requests)
+    mean_out = sum(tokens_of(request.response) for request in requests) / len(requests)
     labelled = loaded.recipe.synthesize.gate.on and bias.label_by == "ask"
     llm_access(loaded).confirm(
         Planned(f"rewriting for {bias.name}", len(requests) * (2 if labelled else 1), mean_in, mean_out)
