@@ -6,27 +6,18 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
-from cda.errors import DataError, RecipeError, did_you_mean
+from cda.errors import DataError, did_you_mean
 from cda.features import FEATURE_NAMES, PATTERN_FEATURES, measure
-from cda.files.paths import is_a_file, is_reserved
-from cda.files.yaml_file import describe, read_yaml_mapping
+from cda.files.paths import is_reserved
+from cda.files.yaml_file import find_yaml, read_model, shipped_names
 from cda.patterns import SlowPatternError, compiled
 
 Text = Annotated[str, Field(min_length=1)]
 _FOLDER = Path(__file__).parent
 _NO_PATTERN = (re.error, OverflowError, RecursionError)
-"""What `re` raises for a pattern that is none, repeats too often, or is nested too deeply."""
+"""Errors of `re` for a pattern that is none, repeats too often, or is nested too deeply."""
 
 
 def _known(feature: str) -> str:
@@ -80,7 +71,7 @@ class Tolerance(_Strict):
 
 
 class Instructions(_Strict):
-    """What a rewriter is told, in each direction."""
+    """A rewriter's instructions, in each direction."""
 
     add: Text
     remove: Text
@@ -137,9 +128,9 @@ class Offline(_Strict):
     lead_with: list[str] = []
     """Phrases put before sentences (`It is important to note that`), which go on with a small letter after a letter or comma."""
     lead_every: Annotated[int, Field(ge=1)] | None = None
-    """One for each so many sentences; none: before the first sentence alone."""
+    """One phrase for each so many sentences; none: before the first sentence alone."""
     frame: Literal["either", "both"] = "either"
-    """Whether an opening and a closing are put together, where there are both."""
+    """`both`: an opening and a closing together, if there are both."""
     itemize: bool = False
     """Sentences become list lines, and list lines sentences."""
     item_mark: Literal["bullet", "number"] = "bullet"
@@ -147,7 +138,7 @@ class Offline(_Strict):
     """When the bias is removed: share of the words that may be left. Whole sentences are dropped, the one that says least
     first; a response of one long sentence cannot be cut, which is a failed rewrite (length)."""
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Of the places where words, swaps, woven sentences and phrases could go; one at the least."""
+    """Share of the places where words, swaps, woven sentences and phrases could go; one place at least."""
     min_changes: Annotated[int, Field(ge=1)] = 1
     """Fewer edits than this is a failed rewrite."""
 
@@ -162,7 +153,7 @@ class Offline(_Strict):
 
 
 class Bias(_Strict):
-    """All that the pipeline knows about a bias."""
+    """A bias, as its file describes it."""
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$"), AfterValidator(_of_a_file)]
     description: Text
@@ -174,7 +165,7 @@ class Bias(_Strict):
     """Further yes/no questions about each response, by name; their answers are kept beside the label and decide nothing."""
     instructions: Instructions
     keep: list[Text] = Field(min_length=1)
-    """What must stay the same in a rewrite."""
+    """Things that must stay the same in a rewrite."""
     limits: dict[Feature, Tolerance | None] = {}
     """Replaces the fidelity gate's own limits for rewrites of this bias, by feature; null lifts one."""
     measure: Measure | None = None
@@ -266,7 +257,7 @@ class Bias(_Strict):
 
 def builtin_names() -> list[str]:
     """Names of the bias files shipped with the package."""
-    return sorted(path.stem for path in _FOLDER.glob("*.yaml"))
+    return shipped_names(_FOLDER)
 
 
 def load_bias(reference: str, base_folder: Path | None = None) -> Bias:
@@ -275,29 +266,7 @@ def load_bias(reference: str, base_folder: Path | None = None) -> Bias:
     Raises:
         RecipeError: Unknown name, missing file, or every mistake in the file.
     """
-    path = _find(reference, base_folder)
-    try:
-        bias = Bias.model_validate(read_yaml_mapping(path))
-    except ValidationError as error:
-        raise RecipeError(describe(error, Bias, str(path))) from None
+    path = find_yaml(reference, _FOLDER, base_folder, "bias", "Known: {names}, or the path of a bias file")
+    bias = read_model(path, Bias)
     bias._file = str(path)
     return bias
-
-
-def _find(reference: str, base_folder: Path | None) -> Path:
-    if reference in builtin_names():
-        return _FOLDER / f"{reference}.yaml"
-    if not reference.endswith((".yaml", ".yml")) and "/" not in reference:
-        names = builtin_names()
-        raise RecipeError(
-            [
-                f"bias '{reference}' is unknown.{did_you_mean(reference, names)} Known: {', '.join(names)}, or the path of a bias file"
-            ]
-        )
-    candidates = [Path(reference)]
-    if base_folder is not None and not Path(reference).is_absolute():
-        candidates.append(base_folder / reference)
-    for candidate in candidates:
-        if is_a_file(candidate):
-            return candidate
-    raise RecipeError([f"bias file {reference}: no such file"])

@@ -1,15 +1,61 @@
-"""Turns pydantic's validation errors into lines that say where, what was found and what to do."""
+"""YAML files: found by name or path, read safely, validated, with every mistake in a line of its own."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
 from cda.errors import RecipeError, did_you_mean
+from cda.files.paths import is_a_file
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def shipped_names(folder: Path) -> list[str]:
+    """Names of the YAML files in a folder of the package."""
+    return sorted(path.stem for path in folder.glob("*.yaml"))
+
+
+def find_yaml(reference: str, folder: Path, base_folder: Path | None, kind: str, known: str) -> Path:
+    """File of a bias or prompt, by the name of a shipped one or by a path (relative to base_folder or the current folder).
+
+    Args:
+        reference: Name or path.
+        folder: Of the shipped files.
+        base_folder: Of the file that names it.
+        kind: `bias` or `prompt`, for messages.
+        known: What an error says of the known names, which it has for `{names}`.
+
+    Raises:
+        RecipeError: Unknown name or missing file.
+    """
+    names = shipped_names(folder)
+    if reference in names:
+        return folder / f"{reference}.yaml"
+    if not reference.endswith((".yaml", ".yml")) and "/" not in reference:
+        hint = known.format(names=", ".join(names))
+        raise RecipeError([f"{kind} '{reference}' is unknown.{did_you_mean(reference, names)} {hint}"])
+    for path in (Path(reference), (base_folder or Path()) / reference):
+        if is_a_file(path):
+            return path
+    raise RecipeError([f"{kind} file {reference}: no such file"])
+
+
+def read_model(path: Path, model: type[Model]) -> Model:
+    """A validated YAML file.
+
+    Raises:
+        RecipeError: Every mistake in the file.
+    """
+    try:
+        return model.model_validate(read_yaml_mapping(path))
+    except ValidationError as error:
+        raise RecipeError(describe(error, model, str(path))) from None
 
 
 def describe(error: ValidationError, model: type[BaseModel], where: str) -> list[str]:
@@ -18,60 +64,50 @@ def describe(error: ValidationError, model: type[BaseModel], where: str) -> list
     for item in error.errors(include_url=False):
         # Where several types are allowed, pydantic reports each that did not fit; one mistake is one line.
         location = _keys_only(item["loc"], model)
-        lines.setdefault(location, _line({**item, "loc": location}, model, where))
+        lines.setdefault(location, _line(location, item["type"], item["msg"], item.get("input"), model, where))
     # A part that is wrong makes the whole wrong; the part alone says where.
-    return [line for place, line in lines.items() if not any(_is_inside(other, place) for other in lines)]
-
-
-def _is_inside(inner: tuple[str, ...], outer: tuple[str, ...]) -> bool:
-    return len(inner) > len(outer) > 0 and inner[: len(outer)] == outer
+    return [
+        line
+        for place, line in lines.items()
+        if not place or not any(other[: len(place)] == place for other in lines if len(other) > len(place))
+    ]
 
 
 def _keys_only(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple[str, ...]:
-    """The location without the names pydantic gives to the members of a union."""
+    """The location without the names that pydantic gives to the members of a union."""
     kept: list[str] = []
     for part in map(str, location):
-        if not re.fullmatch(r"constrained-\w+|dict\[.*\]|list\[.*\]|str|int|float", part) or part in _fields_at(
-            model, kept
-        ):
+        is_type = re.fullmatch(r"constrained-\w+|dict\[.*\]|list\[.*\]|str|int|float", part)
+        if not is_type or part in _fields_at(model, kept):
             kept.append(part)
     return tuple(kept)
 
 
-def _line(item: dict[str, Any], model: type[BaseModel], where: str) -> str:
-    location = [str(part) for part in item["loc"]]
+def _line(location: tuple[str, ...], kind: str, message: str, value: object, model: type[BaseModel], where: str) -> str:
     path = ".".join(location)
-    found = item.get("input")
-    if item["type"] == "extra_forbidden":
+    if kind == "extra_forbidden":
         known = _fields_at(model, location[:-1])
         return f"{where}: {path}: unknown key.{did_you_mean(location[-1], known)} Known: {', '.join(known)}"
-    if item["type"] == "missing":
+    if kind == "missing":
         return f"{where}: {path}: missing; it has no default"
-    message = str(item["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    message = message.removeprefix("Value error, ").removeprefix("Assertion failed, ")
     message = message[0].lower() + message[1:] if message else "not allowed"
-    return f"{where}: {path or '(top level)'}: {message}, found {_short(found)}"
+    return f"{where}: {path or '(top level)'}: {message}, found {_short(value)}"
 
 
-def _fields_at(model: type[BaseModel], location: list[str]) -> list[str]:
+def _fields_at(model: type[BaseModel], location: Sequence[str]) -> list[str]:
     """Names of the keys allowed at a place in a nested model."""
-    current: object = model
+    current: type[BaseModel] | None = model
     for part in location:
-        if not (isinstance(current, type) and issubclass(current, BaseModel)) or part not in current.model_fields:
-            continue
-        current = _model_in(current.model_fields[part].annotation)
-    if isinstance(current, type) and issubclass(current, BaseModel):
-        return sorted(current.model_fields)
-    return []
+        if current is not None and part in current.model_fields:
+            current = _model_in(current.model_fields[part].annotation)
+    return sorted(current.model_fields) if current is not None else []
 
 
-def _model_in(annotation: object) -> object:
+def _model_in(annotation: object) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    for argument in get_args(annotation):
-        found = _model_in(argument)
-        if found is not None:
-            return found
-    return None
+    return next((model for argument in get_args(annotation) if (model := _model_in(argument)) is not None), None)
 
 
 def _short(value: object, limit: int = 60) -> str:

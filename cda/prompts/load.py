@@ -9,11 +9,11 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict
 
-from cda.errors import RecipeError, did_you_mean
-from cda.files.paths import is_a_file
-from cda.files.yaml_file import describe, read_yaml_mapping
+from cda.errors import did_you_mean
+from cda.files import yaml_file
+from cda.files.yaml_file import find_yaml, read_model
 
 _PLACE = re.compile(r"\{\{(\w+)\}\}|\{(\w+)\}")
 
@@ -29,16 +29,16 @@ def check_places(text: str, needed: Collection[str], known: Collection[str]) -> 
     Raises:
         ValueError: It is empty, lacks placeholders, or has unknown ones; all of it at once.
     """
-    found = places(text)
+    names = places(text)
     problems = [] if text.strip() else ["holds no text"]
-    if missing := [name for name in needed if name not in found]:
-        problems.append(f"needs {_listed(missing)}")
-    for name in dict.fromkeys(found):
-        if name not in known:
-            problems.append(
-                f"unknown placeholder {{{name}}}.{did_you_mean(name, known)} Known here: {_listed(known) or 'none'} "
-                f"(write {{{{{name}}}}} for the braces themselves)"
-            )
+    if missing := [name for name in needed if name not in names]:
+        problems.append(f"needs {_braced(missing)}")
+    problems += [
+        f"unknown placeholder {{{name}}}.{did_you_mean(name, known)} Known here: {_braced(known) or 'none'} "
+        f"(write {{{{{name}}}}} for the braces themselves)"
+        for name in dict.fromkeys(names)
+        if name not in known
+    ]
     if problems:
         raise ValueError("; ".join(problems))
     return text.strip()
@@ -46,7 +46,7 @@ def check_places(text: str, needed: Collection[str], known: Collection[str]) -> 
 
 def places(text: str) -> list[str]:
     """Names of the placeholders, in their order."""
-    return [one[2] for one in _PLACE.finditer(text) if one[2]]
+    return [match[2] for match in _PLACE.finditer(text) if match[2]]
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
@@ -57,8 +57,8 @@ def filled(text: str, values: Mapping[str, str]) -> str:
     >>> filled("{message}\\n\\nEdit: {edit} as {{json}}", {"message": "", "edit": "Say {message}."})
     'Edit: Say {message}. as {json}'
     """
-    kept = [one for one in text.split("\n\n") if not places(one) or any(values[name] for name in places(one))]
-    return _PLACE.sub(lambda found: values[found[2]] if found[2] else f"{{{found[1]}}}", "\n\n".join(kept))
+    kept = [part for part in text.split("\n\n") if not places(part) or any(values[name] for name in places(part))]
+    return _PLACE.sub(lambda match: values[match[2]] if match[2] else f"{{{match[1]}}}", "\n\n".join(kept))
 
 
 def with_sentences(text: str, values: Mapping[str, str], sentences: Sequence[str]) -> str:
@@ -67,7 +67,7 @@ def with_sentences(text: str, values: Mapping[str, str], sentences: Sequence[str
     return " ".join([filled(text, values), *(values[name] for name in sentences if name not in own)])
 
 
-def _listed(names: Collection[str]) -> str:
+def _braced(names: Collection[str]) -> str:
     return ", ".join(f"{{{name}}}" for name in names)
 
 
@@ -104,7 +104,7 @@ class LabelSingle(_Strict):
 
 
 class LabelPrompt(_Strict):
-    """What an LLM is told when it labels."""
+    """The prompt of a labelling LLM."""
 
     pair: LabelPair
     single: LabelSingle
@@ -113,14 +113,14 @@ class LabelPrompt(_Strict):
 
 
 class RewritePrompt(_Strict):
-    """What an LLM is told when it rewrites."""
+    """The prompt of a rewriting LLM."""
 
     system: Annotated[str, _with((), "markers", "form", *_OF_A_BIAS)]
     user: Annotated[str, _with(("response", "instruction"), "user_message", "keep", "length", *_OF_A_BIAS)]
 
 
 class JudgePrompt(_Strict):
-    """What an LLM is told when it judges, and how it is asked where the recipe does not say."""
+    """The prompt of a judge, and how it is asked if the recipe does not say."""
 
     system: Annotated[str, _with((), "markers", "form")]
     user: Annotated[str, _with(("user_message", "answer_1", "answer_2"))]
@@ -145,7 +145,7 @@ _FOLDERS: dict[type[BaseModel], str] = {LabelPrompt: "label", RewritePrompt: "re
 
 def shipped_names(kind: type[_Prompt]) -> list[str]:
     """Names of the prompts of a kind that are shipped with the package."""
-    return sorted(path.stem for path in (_FOLDER / _FOLDERS[kind]).glob("*.yaml"))
+    return yaml_file.shipped_names(_FOLDER / _FOLDERS[kind])
 
 
 @cache
@@ -160,28 +160,5 @@ def load_prompt(reference: str, kind: type[_Prompt], base_folder: Path | None = 
     Raises:
         RecipeError: Unknown name, missing file, or every mistake in the file.
     """
-    path = _find(reference, kind, base_folder)
-    try:
-        return kind.model_validate(read_yaml_mapping(path))
-    except ValidationError as error:
-        raise RecipeError(describe(error, kind, str(path))) from None
-
-
-def _find(reference: str, kind: type[_Prompt], base_folder: Path | None) -> Path:
-    names = shipped_names(kind)
-    if reference in names:
-        return _FOLDER / _FOLDERS[kind] / f"{reference}.yaml"
-    if not reference.endswith((".yaml", ".yml")) and "/" not in reference:
-        raise RecipeError(
-            [
-                f"prompt '{reference}' is unknown.{did_you_mean(reference, names)} Shipped: {', '.join(names)}; or give the "
-                "path of a prompt file (.yaml)"
-            ]
-        )
-    candidates = [Path(reference)]
-    if base_folder is not None and not Path(reference).is_absolute():
-        candidates.append(base_folder / reference)
-    for candidate in candidates:
-        if is_a_file(candidate):
-            return candidate
-    raise RecipeError([f"prompt file {reference}: no such file"])
+    known = "Shipped: {names}; or give the path of a prompt file (.yaml)"
+    return read_model(find_yaml(reference, _FOLDER / _FOLDERS[kind], base_folder, "prompt", known), kind)
