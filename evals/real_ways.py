@@ -23,6 +23,8 @@ from cda.models.load import ModelSpec, free_memory, load_reward_model
 from cda.records import LabelledPair, Pair, TrainingExample, TrainingPair
 from cda.rewriting.labels import label_pair
 from cda.run import fingerprint
+from cda.scorers.classifier import ClassifierScorer
+from cda.scorers.engine import score_texts
 from cda.training.lora import Lora, train_adapter
 
 LORA = Lora(r=16, alpha=32, dropout=0.05, target_modules=("query", "key", "value", "dense"))
@@ -115,7 +117,9 @@ def examples_of(way: str, seed: int, spec: ModelSpec, biases: Sequence[str]) -> 
     for bias in biases:
         for one in taught_contrasts(bias, chosen.per_bias, seed):
             rows.append(_row(TrainingExample(Pair(one.prompt, one.base, one.perturbed), chosen.targets[bias])))
-    return with_base_preferences(rows, load_reward_model(spec), None)
+    return with_base_preferences(
+        rows, lambda texts: score_texts(ClassifierScorer(load_reward_model(spec)), texts).rewards
+    )
 
 
 def fresh_pairs(pairs: Sequence[Pair], rng: np.random.Generator) -> list[Pair]:

@@ -14,19 +14,22 @@ from cda.files.jsonl import read_json, write_json, write_jsonl
 from cda.launch import is_main, say, world_size
 from cda.models.load import RewardModel, free_memory, load_reward_model
 from cda.recipe.load import LoadedRecipe
+from cda.recipe.schema import Recipe
 from cda.recipe.train import sharded_by
-from cda.records import TrainingExample, TrainingPair
+from cda.records import Pair, TrainingExample, TrainingPair
 from cda.resources.artifacts import read_training
 from cda.resources.model_scorers import classifier_scores
-from cda.resources.named_scorer import scorer_settings
+from cda.resources.named_scorer import ScorerSettings, scorer_settings
 from cda.resources.sources import model_source, model_spec
 from cda.results.facts import TrainCounts
 from cda.run import RunFolder, Stage
-from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.compared import Text, text_id
-from cda.scorers.engine import score_texts
 from cda.training.dose import compose_adapters, read_head
-from cda.training.lora import Lora, TrainingResult, train_adapter
+from cda.training.lora import Lora, train_adapter
+
+ADAPTER = "adapter"
+_COUNTS = "counts.json"
+_SUMMED = ("train", "validation", "truncated", "identical_after_truncation", "steps")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,7 @@ class Training:
     """One training among those of a run.
 
     Attributes:
-        seed: Of its LoRA weights, data order and dropout.
+        seed: Seed of its LoRA weights, data order and dropout.
         is_first: It is the run's result (`adapter/`), whatever the audit finds of the others: the best one on the audit's
             own contrasts would look better there than it is.
     """
@@ -44,7 +47,7 @@ class Training:
 
     @property
     def label(self) -> str:
-        """Of its scoring in the audit, where it is not the result."""
+        """Label of its scoring in the audit, if it is not the result."""
         return f"seed-{self.seed}"
 
     def stage(self, name: str) -> str:
@@ -54,18 +57,11 @@ class Training:
 
 def trainings(seeds: Sequence[int]) -> list[Training]:
     """The trainings with these seeds, the run's result first."""
-    return [Training(seed, at == 0) for at, seed in enumerate(seeds)]
-
-
-Score = Callable[[Sequence[Text]], Mapping[str, float]]
-"""Texts to rewards by `text_id`."""
-
-ADAPTER = "adapter"
-_COUNTS = "counts.json"
+    return [Training(seed, number == 0) for number, seed in enumerate(seeds)]
 
 
 def stage(loaded: LoadedRecipe, run_folder: RunFolder, training: Training) -> Stage:
-    """What decides a training's adapter."""
+    """The settings and inputs that determine a training's adapter."""
     recipe = loaded.recipe
     settings = {
         "model": recipe.model.model_dump(mode="json", exclude={"preset"}),
@@ -74,14 +70,11 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder, training: Training) -> St
         "seed": training.seed,
         "processes": world_size(),
     }
-    if any(one.kind == "keep" for one in recipe.objectives):
+    if any(objective.kind == "keep" for objective in recipe.objectives):
         # What is kept are the base's own scores, and those in 8-bit move with their batches.
         settings["score"] = {"batch_tokens": recipe.score.batch_tokens}
-    return Stage(
-        training.stage("train"),
-        settings,
-        {"synthesize": run_folder.output_of("synthesize"), "model": model_source(recipe.model)},
-    )
+    inputs = {"synthesize": run_folder.output_of("synthesize"), "model": model_source(recipe.model)}
+    return Stage(training.stage("train"), settings, inputs)
 
 
 def run(loaded: LoadedRecipe, run_folder: RunFolder, training: Training, folder: Path) -> TrainCounts:
@@ -89,14 +82,30 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, training: Training, folder:
     rows = list(read_training(run_folder.stage("synthesize") / MIX))
     if not any(row.split == "train" for row in rows):
         raise DataError("no training pair: all of them fell into validation; lower data.validation_share")
-    if loaded.recipe.lora.per_bias and len(loaded.biases) > 1:
-        return _one_adapter_each(loaded, rows, training.seed, folder, run_folder.path / "scoring")
-    return _train(loaded, rows, training.seed, folder, run_folder.path / "scoring")
+    # Processes of a launch hand each other scores in scoring/.
+    base_scores = partial(_base_scores, settings=scorer_settings(loaded), launched=run_folder.path / "scoring")
+    names = [bias.name for bias in loaded.biases]
+    if loaded.recipe.lora.per_bias and len(names) > 1:
+        return _one_adapter_each(loaded.recipe, names, rows, training.seed, folder, base_scores)
+    return _train(loaded.recipe, rows, training.seed, folder, base_scores)
 
 
-def _train(loaded: LoadedRecipe, rows: Sequence[TrainingPair], seed: int, folder: Path, launched: Path) -> TrainCounts:
-    """One adapter; returns what was counted. `launched`: where processes hand each other scores."""
-    recipe = loaded.recipe
+def _base_scores(
+    reward_model: RewardModel, texts: Sequence[Text], settings: ScorerSettings, launched: Path
+) -> Mapping[str, float]:
+    label = "  base preferences" if is_main() else None
+    # Long texts are cut whatever score.over_length says: so they are in training, and every example needs its target.
+    return classifier_scores(reward_model, texts, settings, label, over_length="cut", launched=launched).rewards
+
+
+def _train(
+    recipe: Recipe,
+    rows: Sequence[TrainingPair],
+    seed: int,
+    folder: Path,
+    base_scores: Callable[[RewardModel, Sequence[Text]], Mapping[str, float]],
+) -> TrainCounts:
+    """Train one adapter, and return what was counted."""
     sharding = sharded_by(recipe.train)
     if sharding is not None and any(row.example.target is None for row in rows):
         raise RunError(
@@ -107,17 +116,15 @@ def _train(loaded: LoadedRecipe, rows: Sequence[TrainingPair], seed: int, folder
     form, notes = reward_model.template.form, reward_model.template.notes()
     for note in notes:
         say(f"  {note}")
-    score = partial(_base_rewards, reward_model, loaded, launched)
-    examples = with_base_preferences(rows, reward_model, recipe.score.batch_tokens, score)
-    del score
-    by_split = {
-        split: [example for example, row in zip(examples, rows, strict=True) if row.split == split]
+    examples = with_base_preferences(rows, partial(base_scores, reward_model))
+    train, validation = (
+        [example for example, row in zip(examples, rows, strict=True) if row.split == split]
         for split in ("train", "validation")
-    }
-    if not by_split["validation"]:
+    )
+    if not validation:
         say("  no validation pairs: nothing chooses a checkpoint, and the last one is kept (data.validation_share)")
     lora = Lora(recipe.lora.r, recipe.lora.alpha, recipe.lora.dropout, recipe.lora.target_modules)
-    result = train_adapter(reward_model, by_split["train"], by_split["validation"], lora, recipe.trainer, folder, seed)
+    result = train_adapter(reward_model, train, validation, lora, recipe.trainer, folder, seed)
     del reward_model
     free_memory()
     if is_main():
@@ -127,94 +134,6 @@ def _train(loaded: LoadedRecipe, rows: Sequence[TrainingPair], seed: int, folder
         say(f"  {result.n_truncated} of {len(rows)} pairs were cut at {recipe.model.max_length_tokens} tokens")
     if result.n_identical:
         say(f"  {result.n_identical} pairs left out: both sides the same after cutting")
-    return _counts(result, form, notes)
-
-
-def _clear(folder: Path) -> None:
-    """Checkpoints go; what a tracker wrote beside them, as TensorBoard does (`train.report_to`), stays as `logs/`."""
-    written = folder / "checkpoints" / "runs"
-    if written.is_dir():
-        shutil.copytree(written, folder / "logs", dirs_exist_ok=True)  # a run killed just here has some already
-    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
-
-
-def _one_adapter_each(
-    loaded: LoadedRecipe, rows: Sequence[TrainingPair], seed: int, folder: Path, launched: Path
-) -> TrainCounts:
-    """An adapter for each bias, on its own examples and on those that keep other biases; then their sum."""
-    names = [bias.name for bias in loaded.biases]
-    counts: dict[str, TrainCounts] = {}
-    for name in names:
-        done = folder / name / _COUNTS
-        if done.is_file():
-            # An earlier call was stopped after this one.
-            say(f"  adapter against {name}: done before")
-            counts[name] = TrainCounts.model_validate(read_json(done))
-            continue
-        say(f"  adapter against {name}")
-        own = [row for row in rows if row.bias == name or row.bias not in names]
-        counts[name] = _train(loaded, own, seed, folder / name, launched)
-        if is_main():
-            write_json(done, counts[name].model_dump())
-    if is_main():
-        head = read_head(model_spec(loaded.recipe.model))
-        compose_adapters([(folder / name / ADAPTER, 1.0) for name in names], head, folder / ADAPTER)
-    each, first = list(counts.values()), counts[names[0]]
-    return TrainCounts(
-        train=sum(one.train for one in each),
-        validation=sum(one.validation for one in each),
-        truncated=sum(one.truncated for one in each),
-        identical_after_truncation=sum(one.identical_after_truncation for one in each),
-        steps=sum(one.steps for one in each),
-        best_step=", ".join(f"{one.best_step} ({name})" for name, one in counts.items()),
-        processes=first.processes,
-        form=first.form,
-        notes=first.notes,
-        per_bias=counts,
-    )
-
-
-def with_base_preferences(
-    rows: Sequence[TrainingPair], reward_model: RewardModel, batch_tokens: int | None, score: Score | None = None
-) -> list[TrainingExample]:
-    """Training examples with every target known: `keep` teaches σ(margin) of the base model.
-
-    Args:
-        rows: The training mix.
-        reward_model: The base, before anything is trained.
-        batch_tokens: Padded tokens in a batch.
-        score: What gives the base model's rewards by `text_id`, from a cache perhaps; None: the model, here and now.
-    """
-    import numpy as np
-
-    asked = [row.pair for row in rows if row.example.target is None]
-    if not asked:
-        return [row.example for row in rows]
-    texts = [(pair.prompt, text) for pair in asked for text in (pair.chosen, pair.rejected)]
-    scorer = ClassifierScorer(reward_model, batch_tokens, "  base preferences")
-    rewards = score(texts) if score is not None else score_texts(scorer, texts).rewards
-
-    def preference(example: TrainingExample) -> float:
-        pair = example.pair
-        margin = rewards[text_id(pair.prompt, pair.chosen)] - rewards[text_id(pair.prompt, pair.rejected)]
-        return float(1 / (1 + np.exp(-np.clip(margin, -50, 50))))
-
-    return [
-        replace(row.example, target=preference(row.example)) if row.example.target is None else row.example
-        for row in rows
-    ]
-
-
-def _base_rewards(
-    reward_model: RewardModel, loaded: LoadedRecipe, launched: Path, texts: Sequence[Text]
-) -> Mapping[str, float]:
-    label = "  base preferences" if is_main() else None
-    # Long texts are cut whatever score.over_length says: so they are in training, and every example needs its target.
-    settings = scorer_settings(loaded)
-    return classifier_scores(reward_model, texts, settings, label, over_length="cut", launched=launched).rewards
-
-
-def _counts(result: TrainingResult, form: str, notes: Sequence[str]) -> TrainCounts:
     return TrainCounts(
         train=result.n_train,
         validation=result.n_validation,
@@ -226,3 +145,71 @@ def _counts(result: TrainingResult, form: str, notes: Sequence[str]) -> TrainCou
         form=form,
         notes=tuple(notes),
     )
+
+
+def _clear(folder: Path) -> None:
+    """Remove checkpoints; a tracker's files next to them, such as TensorBoard's (`train.report_to`), stay as `logs/`."""
+    written = folder / "checkpoints" / "runs"
+    if written.is_dir():
+        shutil.copytree(written, folder / "logs", dirs_exist_ok=True)  # a run killed just here has some already
+    shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+
+
+def _one_adapter_each(
+    recipe: Recipe,
+    names: Sequence[str],
+    rows: Sequence[TrainingPair],
+    seed: int,
+    folder: Path,
+    base_scores: Callable[[RewardModel, Sequence[Text]], Mapping[str, float]],
+) -> TrainCounts:
+    """An adapter for each bias, on its own examples and on those that keep other biases; then their sum."""
+    counts: dict[str, TrainCounts] = {}
+    for name in names:
+        done = folder / name / _COUNTS
+        if done.is_file():
+            # An earlier call was stopped after this one.
+            say(f"  adapter against {name}: done before")
+            counts[name] = TrainCounts.model_validate(read_json(done))
+            continue
+        say(f"  adapter against {name}")
+        own = [row for row in rows if row.bias == name or row.bias not in names]
+        counts[name] = _train(recipe, own, seed, folder / name, base_scores)
+        if is_main():
+            write_json(done, counts[name].model_dump())
+    if is_main():
+        head = read_head(model_spec(recipe.model))
+        compose_adapters([(folder / name / ADAPTER, 1.0) for name in names], head, folder / ADAPTER)
+    each = list(counts.values())
+    return each[0].model_copy(
+        update={
+            **{field: sum(getattr(one, field) for one in each) for field in _SUMMED},
+            "best_step": ", ".join(f"{one.best_step} ({name})" for name, one in counts.items()),
+            "per_bias": counts,
+        }
+    )
+
+
+def with_base_preferences(
+    rows: Sequence[TrainingPair], score: Callable[[Sequence[Text]], Mapping[str, float]]
+) -> list[TrainingExample]:
+    """Examples with every target known: `keep` teaches σ(margin) of the base model.
+
+    Args:
+        rows: The training mix.
+        score: Gives the base model's rewards by `text_id`.
+    """
+    import numpy as np
+
+    kept = [row.pair for row in rows if row.example.target is None]
+    texts = [(pair.prompt, text) for pair in kept for text in (pair.chosen, pair.rejected)]
+    rewards = score(texts) if texts else {}
+
+    def preference(pair: Pair) -> float:
+        margin = rewards[text_id(pair.prompt, pair.chosen)] - rewards[text_id(pair.prompt, pair.rejected)]
+        return float(1 / (1 + np.exp(-np.clip(margin, -50, 50))))
+
+    return [
+        row.example if row.example.target is not None else replace(row.example, target=preference(row.pair))
+        for row in rows
+    ]

@@ -13,7 +13,7 @@ import pytest
 
 from cda.dosing.scores import dosed_rewards, read_alike
 from cda.errors import ModelError
-from cda.finetuning.train import _base_rewards, with_base_preferences
+from cda.finetuning.train import _base_scores, with_base_preferences
 from cda.models.load import ModelSpec, load_reward_model
 from cda.recipe.load import LoadedRecipe, load_model_audit
 from cda.records import Pair, TrainingExample, TrainingPair, user_prompt
@@ -127,24 +127,21 @@ def test_base_preferences_come_from_the_base_model_once(
     # `drop` does not hold here: the trainer cuts long texts, and each example needs its target.
     loaded, rows = recipe(llama, tmp_path, "score.over_length=drop"), examples(words)
     model = load_reward_model(ModelSpec(str(llama), "fp32", 64))
-    score = partial(_base_rewards, model, loaded, tmp_path / "scoring")
-    found = with_base_preferences(rows, model, 8192, score)
+    score = partial(_base_scores, model, settings=scorer_settings(loaded), launched=tmp_path / "scoring")
+    found = with_base_preferences(rows, score)
     assert sum(computed) == 10
     for row, example in zip(rows[:-1], found, strict=False):
         first, second = ClassifierScorer(model).score([row.pair.prompt] * 2, [row.pair.chosen, row.pair.rejected])
         assert example.target == pytest.approx(1 / (1 + math.exp(second - first)), abs=1e-5)
     assert found[-1].target == 0.75
     computed.clear()
-    assert with_base_preferences(rows, model, 8192, score) == found
+    assert with_base_preferences(rows, score) == found
     assert computed == []
     path = scorer_settings(loaded).cache
     assert path == tmp_path / "score-cache.sqlite"
     with ScoreCache(path) as cache:
         assert len(cache) == 10
-    assert with_base_preferences([rows[-1]], model, 8192, score) == [rows[-1].example]
-    # Without anything to keep them in, the model itself says the same.
-    for example, one in zip(found, with_base_preferences(rows, model, 8192), strict=True):
-        assert example.target == pytest.approx(one.target, abs=1e-6)
+    assert with_base_preferences([rows[-1]], score) == [rows[-1].example]
 
 
 def test_workers_load_the_model_at_its_dose(llama: Path, trained_fp32: Trained, texts: list[Text]) -> None:
