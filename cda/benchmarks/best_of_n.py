@@ -93,7 +93,7 @@ def run_best_of_n(
             raise RecipeError(
                 [f"{subject.name}: a judge gives no reward of single answers, by which the best of n is picked"]
             )
-        check_subject(subject, loaded)
+        check_subject(subject, scorer_settings(loaded))
     out = out_folder(out, RESULT, "cda best-of")
     texts = [(row.prompt, text) for row in sampled.prompts for text in row.responses]
     scored: dict[str, Mapping[str, float]] = {}

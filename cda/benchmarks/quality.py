@@ -102,7 +102,7 @@ def measure_quality(loaded: LoadedRecipe, files: Sequence[str], options: Quality
     sources = {each.name: source_fingerprint(file, "quality") for each, file in zip(sets, files, strict=True)}
     subjects = asked_subjects(recipe.model, options.adapter, options.against, options.dose)
     for subject in subjects:
-        check_subject(subject, loaded)
+        check_subject(subject, scorer_settings(loaded))
     out = out_folder(str(recipe.run.folder), RESULT, "cda quality")
     comparisons = [comparison for each in sets for item in each.items for comparison in _comparisons(item)]
     for each in sets:

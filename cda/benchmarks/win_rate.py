@@ -95,7 +95,7 @@ def run_win_rate(
         CdaError: A file cannot be used, no outputs can be compared, or the scorer cannot be asked.
     """
     subject = Subject("model", loaded.recipe.model)
-    check_subject(subject, loaded)
+    check_subject(subject, scorer_settings(loaded))
     files = {side: load_outputs(path, columns, split) for side, path in zip(_SIDES, (first, second), strict=True)}
     comparisons, pairs, alone = _paired(*files.values())
     if not comparisons:

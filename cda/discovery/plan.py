@@ -22,6 +22,7 @@ from cda.finetuning.applied import asked_subjects, check_subject
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import LlmSection
 from cda.resources.llm_access import llm_client
+from cda.resources.named_scorer import scorer_settings
 from cda.resources.spending import Planned, sentence
 from cda.results.discover import Part, SearchSettings
 from cda.run import RunFolder
@@ -113,7 +114,7 @@ def checked(
     for asked in (model, judge):
         with noted():
             if asked is not None:
-                check_subject(asked.subject, asked.loaded)
+                check_subject(asked.subject, scorer_settings(asked.loaded))
     if judge is not None and judge.subject.section.is_judge and loaded.prompts.judge.orders == "one":
         problems.append(
             "score.judge.orders: one order is asked, but a discovery counts only verdicts that were read in both; set "

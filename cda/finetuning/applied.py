@@ -16,10 +16,9 @@ from cda.finetuning.train import ADAPTER, Training
 from cda.keys import address_problem
 from cda.launch import say, world_size
 from cda.models.load import check_adapter, head_names, load_config
-from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import ModelSection
 from cda.recipe.scoring import bare_name, kind_of
-from cda.resources.named_scorer import Subject, scorer_settings
+from cda.resources.named_scorer import ScorerSettings, Subject
 from cda.resources.scorers import open_scorer
 from cda.resources.sources import model_spec
 from cda.results.base import load
@@ -38,7 +37,7 @@ _CONFIG = "adapter_config.json"
 
 
 def stage(run_folder: RunFolder, chosen: float | None, training: Training) -> Stage:
-    """What decides the adapter: the training, and the dose where one was chosen."""
+    """The inputs that determine the adapter: the training, and the dose if one was chosen."""
     inputs = {"train": run_folder.output_of(training.stage("train"))}
     if chosen is not None:
         inputs["dose"] = run_folder.output_of(training.stage("dose"))
@@ -111,20 +110,15 @@ def adapter_at(given: str, dose: float | None) -> tuple[Path, float]:
         )
     if dose is not None:
         return adapter, dose
-    found = applied_dose(run_folder)
-    if found is None:
+    applied = applied_dose(run_folder)
+    if applied is None:
         say(f"{given}: its run settled no dose since the training, so dose 1 is taken; `cda train` goes on from there")
         return adapter, PLAIN
     if "dose" in run_folder.record(NAME).inputs:
-        say(
-            f"{given}: dose {found:g}, as chosen in that run"
-            + (f"; --dose 1 for plain CDA{_left(found)}" if found != 1 else "")
-        )
-    return adapter, found
-
-
-def _left(dose: float) -> str:
-    return " (dose 0 is the base model as it was)" if dose == 0 else ""
+        other = "" if applied == PLAIN else "; --dose 1 for plain CDA"
+        base = " (dose 0 is the base model as it was)" if applied == 0 else ""
+        say(f"{given}: dose {applied:g}, as chosen in that run{other}{base}")
+    return adapter, applied
 
 
 def asked_subjects(
@@ -162,23 +156,22 @@ def asked_subjects(
     return [Subject("model", model)]
 
 
-def check_subject(subject: Subject, loaded: LoadedRecipe) -> None:
-    """Find what can be found wrong before anything is scored.
+def check_subject(subject: Subject, settings: ScorerSettings) -> None:
+    """Find mistakes before anything is scored.
 
     Raises:
         CdaError: The model or adapter cannot be used, or a setting is missing.
     """
-    scorer = open_scorer(subject, scorer_settings(loaded))
+    scorer = open_scorer(subject, settings)
     if problems := scorer.problems():
         raise RunError("\n".join(problems))
-    is_classifier = subject.section.is_trainable
-    if not is_classifier and world_size() > 1:
+    if not subject.section.is_trainable and world_size() > 1:
         raise RunError(f"{subject.name}: {world_size()} processes would each ask it everything; start one")
     if subject.label in ("first", "second") and scorer.compares:
         raise RunError(
             f"{subject.name}: compares two answers, so that it cannot stand beside another scorer; ask it alone"
         )
-    if not is_classifier:
+    if not subject.section.is_trainable:
         return
     spec = model_spec(subject.section)
     heads = head_names(load_config(spec), spec)

@@ -52,7 +52,7 @@ def inspect_rewrites(target: str, overrides: Sequence[str], options: InspectOpti
     goal = resolved(target, overrides, options)
     if goal.scored_by is not None:
         with _hint(options):
-            check_subject(Subject("model", goal.scored_by.recipe.model), goal.scored_by)
+            check_subject(Subject("model", goal.scored_by.recipe.model), scorer_settings(goal.scored_by))
     material = goal.material
     if material is None:
         if goal.loaded is None:

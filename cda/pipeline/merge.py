@@ -6,7 +6,7 @@ import re
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +36,15 @@ _PRIVATE = re.compile(r"^hub_|^push_to_hub|token$|_dir$|^run_name$|^project$|^re
 
 @dataclass(frozen=True, slots=True)
 class MergeOptions:
-    """What `cda merge` was asked for.
+    """Options of `cda merge`.
 
     Attributes:
         out: New folder for the result.
         doses: One for each source; none for the chosen or trained ones.
-        base: Base model, where the sources do not say it or say another; hub id, folder or `embedded`.
+        base: Base model, if the sources name none or another; hub id, folder or `embedded`.
         precision: fp32 or bf16, of a merged model.
         adapter_only: Write the composed adapter and merge nothing.
-        push: Repository of the hub that gets the result, private where it is new.
+        push: Repository of the hub that gets the result; a new one is private.
     """
 
     out: Path
@@ -57,17 +57,16 @@ class MergeOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """One adapter of the result, and what is known of it."""
+    """One adapter of the result, its dose, the base that it names, and its part of the model card."""
 
-    name: str
     adapter: Path
-    factor: float
+    dose: float
     model: ModelSection | None
-    part: Part = field(compare=False)
+    part: Part
 
 
 def merge(sources: Sequence[str], options: MergeOptions) -> None:
-    """Check everything, then merge or compose, write the card, and push where that was asked for.
+    """Check everything, then merge or compose, write the card, and push if asked to.
 
     Raises:
         ModelError: An adapter, the base, the precision, a dose or the folder cannot be used; or the push failed.
@@ -75,19 +74,19 @@ def merge(sources: Sequence[str], options: MergeOptions) -> None:
     """
     precision = check_precision(options.precision)
     check_new_folder(options.out)
-    found = _read_sources(sources, options.doses)
-    base = _base(found, options.base)
+    read = _read_sources(sources, options.doses)
+    base = _base(read, options.base)
     spec = model_spec(base)
     heads = head_names(load_config(spec), spec)
-    for one in found:
-        check_adapter(one.adapter, heads)
+    for source in read:
+        check_adapter(source.adapter, heads)
     if options.push is not None:
         check_push(options.push)
         _check_pushable(base.name_or_path, spec, options)
     local = base.name_or_path != EMBEDDED and Path(spec.name_or_path).is_dir()
     named = str(Path(spec.name_or_path).resolve()) if local else base.name_or_path  # `a/b` may be either
-    card = model_card([one.part for one in found], named, None if options.adapter_only else precision)
-    weighted = [(one.adapter, one.factor) for one in found]
+    card = model_card([source.part for source in read], named, None if options.adapter_only else precision)
+    weighted = [(source.adapter, source.dose) for source in read]
     if options.adapter_only:
         with new_folder(options.out) as partial:
             compose_adapters(weighted, read_head(spec), partial, spec.name_or_path)
@@ -99,7 +98,12 @@ def merge(sources: Sequence[str], options: MergeOptions) -> None:
                 adapter, dose = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cda-merge-"))), 1.0
                 compose_adapters(weighted, read_head(spec), adapter)
             merge_adapter(spec, adapter, options.out, precision, dose, card)
-    _tell(found, base.name_or_path, options)
+    size = sum(file.stat().st_size for file in options.out.rglob("*") if file.is_file()) / 2**20
+    kind = "adapter" if options.adapter_only else f"merged model in {options.precision}"
+    say(f"{options.out}: {kind}, {size:.1f} MiB, with a model card (README.md)")
+    for adapter, dose in weighted:
+        say(f"  {adapter}: dose {dose:g}")
+    say(f"  base: {base.name_or_path}" if options.adapter_only else f"measure it with: cda audit {options.out}")
     if options.push is not None:
         say(f"pushed to {options.push}: {push(options.out, options.push, private=True)}")
 
@@ -111,17 +115,19 @@ def _read_sources(sources: Sequence[str], doses: Sequence[float]) -> list[_Sourc
         raise ModelError(f"--dose: {len(doses)} for {len(sources)} adapters; give one for each, in the same order")
     for dose in doses:
         check_dose(dose)
-    wanted: list[float | None] = [*doses] if doses else [None] * len(sources)
+    wanted: Sequence[float | None] = doses or [None] * len(sources)
     return [_source(name, dose) for name, dose in zip(sources, wanted, strict=True)]
 
 
 def _source(given: str, dose: float | None) -> _Source:
     path = user_path(given)
+    name = path.resolve().name
     if (path / "adapter_config.json").is_file():
+        base = adapter_config(path).get("base_model_name_or_path")
+        if base and not isinstance(base, str):
+            raise ModelError(f"{path / 'adapter_config.json'}: base_model_name_or_path is no name; give --base")
         factor = 1.0 if dose is None else dose
-        name = path.resolve().name
-        section = _section(path, adapter_config(path).get("base_model_name_or_path"))
-        return _Source(name, path, factor, section, Part(name, factor))
+        return _Source(path, factor, ModelSection(name_or_path=base) if base else None, Part(name, factor))
     run = RunFolder(path)
     record = run.record("train")
     adapter = run.stage("train") / ADAPTER
@@ -138,23 +144,12 @@ def _source(given: str, dose: float | None) -> _Source:
             )
     adapter_config(adapter)
     _, factor = adapter_at(given, dose)
-    settings = record.settings
-    name = path.resolve().name
-    form = run.record("train").counts.get("form")
     chosen = chosen_dose(run)
     if chosen is not None and chosen.chosen != factor:
         chosen = None  # of another dose than the one exported
+    settings, form = record.settings, record.counts.get("form")
     part = Part(name, factor, _audit(run, chosen), settings=_shown_settings(settings), chosen=chosen, form=form)
-    return _Source(name, adapter, factor, _trained_model(path, settings), part)
-
-
-def _section(adapter: Path, base: object) -> ModelSection | None:
-    """The base that an adapter names, if it names one."""
-    if not base:
-        return None
-    if not isinstance(base, str):
-        raise ModelError(f"{adapter / 'adapter_config.json'}: base_model_name_or_path is no name; give --base")
-    return ModelSection(name_or_path=base)
+    return _Source(adapter, factor, _trained_model(path, settings), part)
 
 
 def _trained_model(run: Path, settings: Any) -> ModelSection:
@@ -167,7 +162,7 @@ def _trained_model(run: Path, settings: Any) -> ModelSection:
 
 
 def _audit(run: RunFolder, chosen: DoseResult | None) -> AuditResult | None:
-    """The run's audit, with how its dose was chosen; None where there is none, or one that another version of cda wrote."""
+    """The run's audit, with how its dose was chosen; None if there is none, or one that another version of cda wrote."""
     file = run.stage("audit") / RESULT
     if not file.is_file():
         return None
@@ -183,18 +178,15 @@ def _audit(run: RunFolder, chosen: DoseResult | None) -> AuditResult | None:
 
 
 def _shown_settings(settings: Any) -> dict[str, Any]:
-    """What a reader of the card wants to know of the training."""
-    shown: dict[str, object] = {}
-    model = settings.get("model", {})
-    shown |= {f"base {key}": model[key] for key in ("precision", "max_length_tokens") if key in model}
+    """The settings of the training that a reader of the card wants to know."""
+    model, train = settings.get("model", {}), settings.get("train", {})
+    shown = {f"base {key}": model[key] for key in ("precision", "max_length_tokens") if key in model}
     shown |= {f"LoRA {key}": value for key, value in settings.get("lora", {}).items()}
-    train = settings.get("train", {})
-    shown |= {key: value for key, value in train.items() if not (_PRIVATE.search(key) or _is_path(value))}
+    for key, value in train.items():
+        is_path = isinstance(value, str) and value.startswith(("/", "~", "./"))
+        if not (is_path or _PRIVATE.search(key)):
+            shown[key] = value
     return shown | {key: settings[key] for key in ("seed", "processes") if key in settings}
-
-
-def _is_path(value: object) -> bool:
-    return isinstance(value, str) and value.startswith(("/", "~", "./"))
 
 
 def _base(sources: Sequence[_Source], given: str | None) -> ModelSection:
@@ -203,15 +195,15 @@ def _base(sources: Sequence[_Source], given: str | None) -> ModelSection:
     Raises:
         ModelError: They name several, or none.
     """
-    known = {_place(one.model): one.model for one in reversed(sources) if one.model is not None}
+    known = {_place(source.model): source.model for source in reversed(sources) if source.model is not None}
     if given is not None:
-        named_so = (one for one in known.values() if one.name_or_path == given)  # with revision and trust
-        return next(named_so, ModelSection(name_or_path=given))
+        same_name = (model for model in known.values() if model.name_or_path == given)  # with revision and trust
+        return next(same_name, ModelSection(name_or_path=given))
     if len(known) > 1:
-        named = ", ".join(f"{one.name}: {one.model.name_or_path}" for one in sources if one.model is not None)
+        named = ", ".join(f"{one.part.name}: {one.model.name_or_path}" for one in sources if one.model is not None)
         raise ModelError(f"the adapters are of different base models ({named}). Only adapters of one base can be added")
     if not known:
-        names = ", ".join(one.name for one in sources)
+        names = ", ".join(source.part.name for source in sources)
         raise ModelError(f"{names}: no base model is named there; give it with --base")
     return next(iter(known.values()))
 
@@ -228,15 +220,3 @@ def _check_pushable(base: str, spec: ModelSpec, options: MergeOptions) -> None:
             f"--push: the adapter's base is {'the embedded model' if base == EMBEDDED else f'a folder here ({base})'}, which "
             "nobody else has. Push the merged model (without --adapter-only), or name the base's hub id with --base"
         )
-
-
-def _tell(sources: Sequence[_Source], base: str, options: MergeOptions) -> None:
-    size = sum(file.stat().st_size for file in options.out.rglob("*") if file.is_file()) / 2**20
-    kind = "adapter" if options.adapter_only else f"merged model in {options.precision}"
-    say(f"{options.out}: {kind}, {size:.1f} MiB, with a model card (README.md)")
-    for one in sources:
-        say(f"  {one.adapter}: dose {one.factor:g}")
-    if options.adapter_only:
-        say(f"  base: {base}")
-    else:
-        say(f"measure it with: cda audit {options.out}")

@@ -67,12 +67,7 @@ def _accuracy(run_folder: RunFolder, counts: TrainCounts) -> float | Missing:
 
 
 def run(run_folder: RunFolder, figures: str | None = None) -> Path:
-    """Draw the report anew from audit.json (it takes no time), print the table, return the HTML file.
-
-    Args:
-        run_folder: The run.
-        figures: Also write every figure as a file of this format (svg, pdf).
-    """
+    """Draw the report anew from audit.json, print the table, return the HTML file; `figures` is a format (svg, pdf) for files."""
     audit = audit_of(run_folder, AuditResult)
     file = run_folder.stage("audit") / RESULT
     has_adapter = len(audit.scorings) > 1 and applied_dose(run_folder) == audit.dose_applied
@@ -92,14 +87,11 @@ def run(run_folder: RunFolder, figures: str | None = None) -> Path:
 
 
 A = TypeVar("A", bound=AuditResult)
+_OTHER_RESULTS = ("quality.json", "best_of_n.json", "discover.json", "win_rate.json")
 
 
 def audit_of(run_folder: RunFolder, kind: type[A]) -> A:
-    """The finished audit of a run, with what its report says beside it: how the dose was chosen, and what the run took.
-
-    Args:
-        run_folder: The run.
-        kind: AuditResult, or a kind of it.
+    """The finished audit of a run, with how its dose was chosen, and what the run took.
 
     Raises:
         RunError: There is no finished audit.
@@ -111,19 +103,14 @@ def audit_of(run_folder: RunFolder, kind: type[A]) -> A:
     if trained and (chosen := chosen_dose(run_folder)) and chosen.chosen == audit.dose_applied:
         audit = audit.model_copy(update={"dose": chosen})
     several = trainings(audit.seeds.seeds if audit.seeds else (0,))
-    own = [one.stage(stage) for stage in ("train", "dose") if stage != "dose" or audit.dose for one in several]
+    kinds = ("train", "dose") if audit.dose else ("train",)
+    own = [training.stage(kind) for kind in kinds for training in several]
     with of_this_version(run_folder.stage("audit") / RESULT):
-        return audit.model_copy(update={"run": _made(run_folder, ["label", "synthesize", *own, "audit"])})
+        return audit.model_copy(update={"run": _facts(run_folder, ["label", "synthesize", *own, "audit"])})
 
 
 def redraw(given: str, words: Sequence[str], figures: str | None = None, dry_run: bool = False) -> None:
-    """Draw the report of a finished run anew, from its folder alone.
-
-    Args:
-        given: The folder, of a training or of an audit.
-        words: Further words of the command line, of which there may be none.
-        figures: As for `run`.
-        dry_run: Only say what would be done.
+    """Draw the report of a finished run anew, from its folder alone; further words of the command line are a mistake.
 
     Raises:
         RunError: It holds no finished audit, or settings are given, which only a recipe takes.
@@ -135,15 +122,8 @@ def redraw(given: str, words: Sequence[str], figures: str | None = None, dry_run
     if words:
         raise RunError(f"{given}: the folder of a run, whose report is drawn as it is; {words[0]} goes with a recipe")
     if not is_a_file(path / "audit" / RESULT):
-        holds = next(
-            (
-                name
-                for name in ("quality.json", "best_of_n.json", "discover.json", "win_rate.json")
-                if is_a_file(path / name)
-            ),
-            None,
-        )
-        other = f"; it holds {holds} of another command, with its page next to it" if holds else ""
+        results = [name for name in _OTHER_RESULTS if is_a_file(path / name)]
+        other = f"; it holds {results[0]} of another command, with its page next to it" if results else ""
         raise RunError(
             f"{given}: no finished audit here ({Path('audit') / RESULT}){other}. Give a recipe, or the folder of a finished run"
         )
@@ -155,17 +135,12 @@ def redraw(given: str, words: Sequence[str], figures: str | None = None, dry_run
         run(run_folder, figures)
 
 
-def _made(run_folder: RunFolder, names: Sequence[str]) -> RunFacts:
+def _facts(run_folder: RunFolder, names: Sequence[str]) -> RunFacts:
     """When, where and for how much these stages were made, as far as the run folder says."""
     manifest = run_folder.manifest()
-    records = {name: run_folder.record(name) for name in names}
-    stages = {
-        name: StageRun(
-            seconds=one.seconds,
-            finished=one.finished,
-            llm={llm: LLMUse(**use) for llm, use in one.counts.get("llm", {}).items()},
-        )
-        for name, one in records.items()
-        if one
-    }
+    stages = {}
+    for name in names:
+        if record := run_folder.record(name):
+            llm = {model: LLMUse(**use) for model, use in record.counts.get("llm", {}).items()}
+            stages[name] = StageRun(seconds=record.seconds, finished=record.finished, llm=llm)
     return RunFacts(git=manifest.git, python=manifest.python, platform=manifest.platform, stages=stages)
