@@ -124,7 +124,7 @@ def _source(given: str, dose: float | None) -> _Source:
     name = path.resolve().name
     if (path / "adapter_config.json").is_file():
         base = adapter_config(path).get("base_model_name_or_path")
-        if base and not isinstance(base, str):
+        if not isinstance(base, str | None):
             raise ModelError(f"{path / 'adapter_config.json'}: base_model_name_or_path is no name; give --base")
         factor = 1.0 if dose is None else dose
         return _Source(path, factor, ModelSection(name_or_path=base) if base else None, Part(name, factor))
