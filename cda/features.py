@@ -56,15 +56,15 @@ def n_words(text: str) -> int:
 
 def sentences(text: str) -> list[str]:
     """Sentences of prose; a line break also ends one, so that list lines do not run together."""
-    found: list[str] = []
+    parts_of_lines: list[str] = []
     for line in text.splitlines():
         mark = LIST_LINE.match(line)
         start = mark.end() if mark else 0
         parts = [part.strip() for part in _SENTENCE_END.split(line[start:]) if part.strip()]
         if mark and parts:
             parts[0] = line[:start].lstrip() + parts[0]  # "1." is a mark, not a sentence
-        found.extend(parts)
-    return found
+        parts_of_lines += parts
+    return parts_of_lines
 
 
 def n_list_lines(text: str) -> int:
@@ -72,39 +72,8 @@ def n_list_lines(text: str) -> int:
     return len(LIST_LINE.findall(text))
 
 
-def n_headers(text: str) -> int:
-    """Markdown header lines."""
-    return len(_HEADER.findall(text))
-
-
-def n_bold(text: str) -> int:
-    """Bold spans."""
-    return len(_BOLD.findall(text))
-
-
-def n_exclamations(text: str) -> int:
-    """Exclamation marks."""
-    return text.count("!")
-
-
-def n_emoji(text: str) -> int:
-    """Emoji; one that is made of several signs counts once."""
-    return len(EMOJI.findall(text))
-
-
-def n_wide_spaces(text: str) -> int:
-    """Runs of two or more blanks between words, no-break and other wide spaces among them; code blocks left out."""
-    return len(_WIDE_SPACE.findall(_FENCE.sub("", text)))
-
-
-def n_questions(text: str) -> int:
-    """Question marks at the end of a word, several in a row counted once; those within web addresses are not."""
-    return len(_QUESTION.findall(text))
-
-
-def n_digit_words(text: str) -> int:
-    """Words that hold a digit."""
-    return sum(any(character.isdigit() for character in word) for word in words(text))
+def _alphabetic(text: str) -> list[str]:
+    return [word for word in words(text) if not word[0].isdigit()]
 
 
 def long_word_share(text: str) -> float:
@@ -113,11 +82,9 @@ def long_word_share(text: str) -> float:
     Latinate and specialist vocabulary is long, so this stands for jargon without a word list; it also rises with
     subjects that have long names, so it agrees with people's labels only in part.
     """
-    alphabetic = [word for word in words(text) if not word[0].isdigit()]
-    if not alphabetic:
-        return 0.0
+    alphabetic = _alphabetic(text)
     long = sum(len(word.replace("-", "")) >= _LONG_WORD_LETTERS for word in alphabetic)
-    return long / len(alphabetic)
+    return long / max(1, len(alphabetic))
 
 
 def flesch_reading_ease(text: str) -> float:
@@ -127,7 +94,7 @@ def flesch_reading_ease(text: str) -> float:
     are pyphen's hyphenation points plus one, which misses some of short words (`idea` counts one), so values lie
     above those of a pronouncing dictionary; compare them with each other only. 0.0 for a text without words.
     """
-    alphabetic = [word for word in words(text) if not word[0].isdigit()]
+    alphabetic = _alphabetic(text)
     if not alphabetic:
         return 0.0
     n_syllables = sum(_n_syllables(word.lower()) for word in alphabetic)
@@ -156,7 +123,7 @@ def type_token_ratio(text: str) -> float:
     return total / size / (len(tokens) - size + 1)
 
 
-def n_specifics(text: str) -> int:
+def _n_specifics(text: str) -> int:
     """Named specifics: numbers that are not list marks, and names.
 
     A name is a run of capitalised words that follows another word, so that sentence openings do not count; headers and
@@ -164,12 +131,7 @@ def n_specifics(text: str) -> int:
     """
     body = LIST_LINE.sub("", _BOLD_LEAD_IN.sub(r"\1", _HEADER_LINE.sub("", text)))
     without_names, n_names = _NAME.subn("", body)  # CO2 is one name, not a name and a number
-    return n_names + n_digit_words(without_names)
-
-
-def n_hedges(text: str) -> int:
-    """Hedging words and phrases (`perhaps`, `tends to`)."""
-    return len(phrase_pattern(HEDGES).findall(text))
+    return n_names + _n_digit_words(without_names)
 
 
 @lru_cache(maxsize=1)
@@ -182,32 +144,6 @@ def _hyphenation() -> Any:
 @lru_cache(maxsize=65536)
 def _n_syllables(word: str) -> int:
     return len(_hyphenation().positions(word)) + 1
-
-
-TEXT_FEATURES: MappingProxyType[str, Callable[[str], float]] = MappingProxyType(
-    {
-        "words": lambda text: float(n_words(text)),
-        "characters": lambda text: float(len(text)),
-        "sentences": lambda text: float(len(sentences(text))),
-        "list_lines": lambda text: float(n_list_lines(text)),
-        "headers": lambda text: float(n_headers(text)),
-        "bold": lambda text: float(n_bold(text)),
-        "exclamations": lambda text: float(n_exclamations(text)),
-        "emoji": lambda text: float(n_emoji(text)),
-        "wide_spaces": lambda text: float(n_wide_spaces(text)),
-        "questions": lambda text: float(n_questions(text)),
-        "digit_words": lambda text: float(n_digit_words(text)),
-        "specifics": lambda text: float(n_specifics(text)),
-        "hedges": lambda text: float(n_hedges(text)),
-        "long_word_share": long_word_share,
-        "flesch_reading_ease": flesch_reading_ease,
-        "type_token_ratio": type_token_ratio,
-    }
-)
-PATTERN_FEATURES = ("pattern_count", "pattern_per_100_words")
-OWN_FEATURES = ("markers_per_100_words", *PATTERN_FEATURES)
-"""Features that depend on what the bias file itself gives: its phrases, its pattern."""
-FEATURE_NAMES = (*TEXT_FEATURES, *OWN_FEATURES)
 
 
 @lru_cache(maxsize=1024)
@@ -227,48 +163,68 @@ def _spaced(phrase: str) -> str:
     return r"\s" * phrase[:1].isspace() + within + r"\s" * (phrase[-1:].isspace() and bool(within))
 
 
-def markers_per_100_words(text: str, markers: Sequence[str]) -> float:
-    """How often any of the phrases occurs, per 100 words; 0.0 for a text without words."""
-    total = n_words(text)
-    if not total:
-        return 0.0
-    found = phrase_pattern(tuple(markers)).findall(text)
-    return 100.0 * len(found) / total
+def _n_digit_words(text: str) -> int:
+    return sum(any(character.isdigit() for character in word) for word in words(text))
 
 
-def pattern_count(text: str, pattern: str) -> int:
-    """How often a bias file's own pattern matches, overlaps left out; see `cda.patterns`.
-
-    Raises:
-        SlowPatternError: It takes too long over this text.
-    """
-    return sum(1 for _ in compiled(pattern, multiline=True).finditer(text))
+def _matches(pattern: re.Pattern[str]) -> Callable[[str], int]:
+    return lambda text: len(pattern.findall(text))
 
 
-def pattern_per_100_words(text: str, pattern: str) -> float:
-    """How often a pattern matches, per 100 words; 0.0 for a text without words."""
-    total = n_words(text)
-    return 100.0 * pattern_count(text, pattern) / total if total else 0.0
+TEXT_FEATURES: MappingProxyType[str, Callable[[str], float]] = MappingProxyType(
+    {
+        "words": n_words,
+        "characters": len,
+        "sentences": lambda text: len(sentences(text)),
+        "list_lines": n_list_lines,
+        "headers": _matches(_HEADER),
+        "bold": _matches(_BOLD),
+        "exclamations": lambda text: text.count("!"),
+        # One that is made of several signs counts once.
+        "emoji": _matches(EMOJI),
+        # Runs of two or more blanks between words, no-break and other wide spaces among them; code blocks left out.
+        "wide_spaces": lambda text: len(_WIDE_SPACE.findall(_FENCE.sub("", text))),
+        # Question marks at the end of a word, several in a row counted once; those within web addresses are not.
+        "questions": _matches(_QUESTION),
+        "digit_words": _n_digit_words,
+        "specifics": _n_specifics,
+        "hedges": lambda text: len(phrase_pattern(HEDGES).findall(text)),
+        "long_word_share": long_word_share,
+        "flesch_reading_ease": flesch_reading_ease,
+        "type_token_ratio": type_token_ratio,
+    }
+)
+PATTERN_FEATURES = ("pattern_count", "pattern_per_100_words")
+OWN_FEATURES = ("markers_per_100_words", *PATTERN_FEATURES)
+"""Features that depend on what the bias file itself gives: its phrases, its pattern."""
+FEATURE_NAMES = (*TEXT_FEATURES, *OWN_FEATURES)
 
 
 def measure(text: str, feature: str, markers: Sequence[str] = (), pattern: str | None = None) -> float:
-    """One feature of one text.
+    """One feature of one text; what is counted per 100 words is 0.0 for a text without words.
 
     Args:
         text: The text.
         feature: One of FEATURE_NAMES.
         markers: Phrases, for `markers_per_100_words`.
-        pattern: Regular expression, for the features of `PATTERN_FEATURES`.
+        pattern: Regular expression, for the features of `PATTERN_FEATURES`; its matches do not overlap.
 
     Raises:
         KeyError: The feature is not one of FEATURE_NAMES.
         ValueError: The feature needs a pattern, and there is none.
         SlowPatternError: The pattern takes too long over this text.
     """
+    if feature in TEXT_FEATURES:
+        return float(TEXT_FEATURES[feature](text))
     if feature == "markers_per_100_words":
-        return markers_per_100_words(text, markers)
-    if feature in PATTERN_FEATURES:
+        count = len(phrase_pattern(tuple(markers)).findall(text))
+    elif feature in PATTERN_FEATURES:
         if pattern is None:
             raise ValueError(f"feature {feature} needs a pattern")
-        return float((pattern_count if feature == "pattern_count" else pattern_per_100_words)(text, pattern))
-    return float(TEXT_FEATURES[feature](text))
+        count = sum(1 for _ in compiled(pattern, multiline=True).finditer(text))
+    else:
+        raise KeyError(feature)
+    if feature == "pattern_count":
+        return float(count)
+    total = n_words(text)
+    return 100.0 * count / total if total else 0.0

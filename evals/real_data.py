@@ -12,7 +12,7 @@ import numpy as np
 from outcome import DATA
 from release import items
 
-from cda.features import n_bold, n_headers, n_list_lines, n_words
+from cda.features import measure, n_list_lines, n_words
 from cda.files.jsonl import read_json, read_jsonl
 from cda.records import Contrast, Pair, prompt_id, user_prompt
 
@@ -83,7 +83,10 @@ def quality_sets() -> list[Quality]:
 def alike(pair: Pair) -> bool:
     """Within a quarter in words, and lists, headers and bold text on both sides or on neither."""
     words = n_words(pair.chosen), n_words(pair.rejected)
-    layout = [(n_list_lines(text) > 0, n_headers(text) > 0, n_bold(text) > 0) for text in (pair.chosen, pair.rejected)]
+    layout = [
+        (n_list_lines(text) > 0, measure(text, "headers") > 0, measure(text, "bold") > 0)
+        for text in (pair.chosen, pair.rejected)
+    ]
     return max(words) <= 1.25 * min(words) and layout[0] == layout[1]
 
 

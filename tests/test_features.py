@@ -15,7 +15,6 @@ from cda.features import (
     OWN_FEATURES,
     TEXT_FEATURES,
     long_word_share,
-    markers_per_100_words,
     measure,
     n_list_lines,
     n_words,
@@ -124,9 +123,9 @@ def test_long_words_have_nine_letters_hyphens_aside() -> None:
 def test_markers_per_100_words() -> None:
     text = "You’re right, of  course. OF COURSE it matters; coursework does not."
     assert n_words(text) == 11
-    assert markers_per_100_words(text, ["of course", "you're right"]) == pytest.approx(100 * 3 / 11)
-    assert markers_per_100_words("", ["of course"]) == 0.0
-    assert markers_per_100_words(text, []) == 0.0
+    assert measure(text, "markers_per_100_words", ["of course", "you're right"]) == pytest.approx(100 * 3 / 11)
+    assert measure("", "markers_per_100_words", ["of course"]) == 0.0
+    assert measure(text, "markers_per_100_words", []) == 0.0
 
 
 def test_phrase_pattern_prefers_the_longest_phrase() -> None:
