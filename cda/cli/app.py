@@ -33,6 +33,17 @@ Column = Annotated[
     list[str] | None,
     typer.Option("--column", help="A column under another name, ours=theirs; may be given several times."),
 ]
+Against = Annotated[str | None, typer.Option("--against", help="Compare with a second model.")]
+Dose = Annotated[
+    float | None,
+    typer.Option(
+        "--dose", help="How much of the adapter, 1 as trained; left out: the dose chosen in a run, 1 of an adapter."
+    ),
+]
+BiasOption = Annotated[
+    list[str] | None,
+    typer.Option("--bias", help="Name or bias file; may be given several times. Default: all five."),
+]
 SplitName = Annotated[str, typer.Option("--split", help="Of a folder or hub id with several.")]
 TARGET = (
     "A reward model (hub id, folder, or `embedded`), `judge:NAME` for an LLM judge (`judge:NAME,NAME`: a panel), `served:URL` for a served model, "

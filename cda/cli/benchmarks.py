@@ -7,7 +7,21 @@ from typing import Annotated
 
 import typer
 
-from cda.cli.app import TARGET, Column, DryRun, Figures, Overrides, SplitName, Yes, app, columns_of, confirmed
+from cda.cli.app import (
+    TARGET,
+    Against,
+    BiasOption,
+    Column,
+    Dose,
+    DryRun,
+    Figures,
+    Overrides,
+    SplitName,
+    Yes,
+    app,
+    columns_of,
+    confirmed,
+)
 from cda.launch import say
 from cda.user_errors import user_errors
 
@@ -26,13 +40,8 @@ def quality(
         str | None,
         typer.Option("--adapter", help="Measure again with an adapter: its folder, or that of a finished run."),
     ] = None,
-    against: Annotated[str | None, typer.Option("--against", help="Compare with a second model.")] = None,
-    dose: Annotated[
-        float | None,
-        typer.Option(
-            "--dose", help="How much of the adapter, 1 as trained; left out: the dose chosen in a run, 1 of an adapter."
-        ),
-    ] = None,
+    against: Against = None,
+    dose: Dose = None,
     out: Annotated[
         str | None, typer.Option("--out", help="Folder for the results. Default: runs/quality-<model>-<what is asked>.")
     ] = None,
@@ -60,17 +69,9 @@ def best_of(
     adapter: Annotated[
         str | None, typer.Option("--adapter", help="Pick again with an adapter: its folder, or a finished run's.")
     ] = None,
-    against: Annotated[str | None, typer.Option("--against", help="Compare with a second model.")] = None,
-    dose: Annotated[
-        float | None,
-        typer.Option(
-            "--dose", help="How much of the adapter, 1 as trained; left out: the dose chosen in a run, 1 of an adapter."
-        ),
-    ] = None,
-    bias: Annotated[
-        list[str] | None,
-        typer.Option("--bias", help="Name or bias file; may be given several times. Default: all five."),
-    ] = None,
+    against: Against = None,
+    dose: Dose = None,
+    bias: BiasOption = None,
     size: Annotated[
         list[int] | None, typer.Option("--n", help="A value of n; may be given several times. Default: 1, 2, 4, 8, …")
     ] = None,
@@ -134,12 +135,7 @@ def discover(
         str | None,
         typer.Option("--adapter", help="Search the model with an adapter; held against the model without it."),
     ] = None,
-    dose: Annotated[
-        float | None,
-        typer.Option(
-            "--dose", help="How much of the adapter, 1 as trained; left out: the dose chosen in a run, 1 of an adapter."
-        ),
-    ] = None,
+    dose: Dose = None,
     attribute: Annotated[
         list[str] | None,
         typer.Option(

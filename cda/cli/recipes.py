@@ -7,7 +7,7 @@ from typing import Annotated, get_args
 
 import typer
 
-from cda.cli.app import TARGET, DryRun, Figures, Only, Overrides, Recipe, Yes, app, confirmed
+from cda.cli.app import TARGET, BiasOption, DryRun, Figures, Only, Overrides, Recipe, Yes, app, confirmed
 from cda.user_errors import user_errors
 
 
@@ -169,10 +169,7 @@ def audit(
         typer.Argument(help=f"{TARGET} Or a recipe: that is audited before and after its training."),
     ],
     overrides: Overrides = None,
-    bias: Annotated[
-        list[str] | None,
-        typer.Option("--bias", help="Name or bias file; may be given several times. Default: all five."),
-    ] = None,
+    bias: BiasOption = None,
     pairs: Annotated[
         str | None, typer.Option("--pairs", help="Contrasts of your own: prompt, base, perturbed.")
     ] = None,
