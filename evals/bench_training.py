@@ -149,7 +149,8 @@ def counted_tokens(model: Any) -> dict[str, int]:
 
 
 def trained_by_us(_: str, model: Any, examples: Any, preset: Any, folder: Path, seed: int) -> list[dict[str, Any]]:
-    from cda.training.lora import Lora, train_adapter
+    from cda.training.arguments import Lora
+    from cda.training.lora import train_adapter
 
     return train_adapter(model, examples, [], Lora(**preset["lora"]), preset["train"], folder, seed).history
 
@@ -161,9 +162,9 @@ def trained_by_trl(
     from trl import RewardTrainer
     from trl.trainer.reward_trainer import DataCollatorForPreference
 
-    from cda.training.arguments import reward_config
+    from cda.training.arguments import Lora, reward_config
     from cda.training.chunks import encode_pairs
-    from cda.training.lora import Lora, lora_config
+    from cda.training.lora import lora_config
 
     arguments = preset["train"] | {"gradient_checkpointing": variant == CHECKPOINTED}
     set_seed(seed)

@@ -105,7 +105,8 @@ def gpu_run(name: str, precision: str, device: str, shape: Shape | None = None) 
     from peft import get_peft_model
 
     from cda.quiet import quiet_libraries
-    from cda.training.lora import Lora, free_inputs, lora_config
+    from cda.training.arguments import Lora
+    from cda.training.lora import free_inputs, lora_config
 
     quiet_libraries()
     torch.manual_seed(0)
@@ -113,7 +114,7 @@ def gpu_run(name: str, precision: str, device: str, shape: Shape | None = None) 
     # Each weight outside the embedding multiplies and adds once a token forward, and once back to its input.
     sizes = [p.numel() for n, p in base.named_parameters() if "embed" not in n]
     flops_per_token = 4 * sum(sizes)
-    model = get_peft_model(base, lora_config(Lora(16, 32, 0.0, ["q_proj", "v_proj"]), ["score"]))
+    model = get_peft_model(base, lora_config(Lora(dropout=0.0), ["score"]))
     for weights in model.parameters():
         if weights.requires_grad:
             weights.data = weights.data.float()

@@ -25,9 +25,10 @@ from cda.rewriting.labels import label_pair
 from cda.run import fingerprint
 from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.engine import score_texts
-from cda.training.lora import Lora, train_adapter
+from cda.training.arguments import Lora
+from cda.training.lora import train_adapter
 
-LORA = Lora(r=16, alpha=32, dropout=0.05, target_modules=("query", "key", "value", "dense"))
+LORA = Lora(r=16, alpha=32, dropout=0.05, target_modules=["query", "key", "value", "dense"])
 TRAINING: dict[str, Any] = {
     "learning_rate": 5e-4,
     "num_train_epochs": 2,

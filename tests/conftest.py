@@ -22,7 +22,8 @@ import pytest
 from cda.models.load import ModelSpec, RewardModel, load_reward_model
 from cda.quiet import quiet_libraries
 from cda.records import Pair, Prompt, TrainingExample, user_prompt
-from cda.training.lora import Lora, TrainingResult, train_adapter
+from cda.training.arguments import Lora
+from cda.training.lora import TrainingResult, train_adapter
 from cda.user_errors import speaking
 
 # One token a word, so that every length is known beforehand.

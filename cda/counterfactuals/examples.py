@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, TypeVar
+from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
+from cda.recipe.schema import ObjectiveSection
 from cda.records import (
     Contrast,
     Exclusions,
@@ -15,45 +16,17 @@ from cda.records import (
     Pair,
     Prompt,
     Split,
-    TrainingExample,
     TrainingPair,
     count_reasons,
     prompt_id,
 )
 
-ObjectiveKind = Literal["pairs", "paired", "neutral", "keep"]
 Row = TypeVar("Row", bound=Contrast | LabelledPair)
 IN_AUDIT = "prompt is in the audit"
 
 
-@dataclass(frozen=True, slots=True)
-class Objective:
-    """One thing that training teaches.
-
-    Attributes:
-        kind: `pairs`: chosen over the biased rewrite of rejected ("Flattery, Fluff, and Fog"). `paired`: a response over
-            its own biased version. `neutral`: a tie between these two. `keep`: the base model's own preference, on pairs
-            that should not change.
-        targets: Bias to the taught probability that the unbiased side is better, where that is not 1.
-        margin: Reward units by which the better side should lead.
-        weight: How much its pairs count.
-    """
-
-    kind: ObjectiveKind
-    targets: Mapping[str, float]
-    margin: float = 0.0
-    weight: float = 1.0
-
-    def example(self, pair: Pair, bias: str) -> TrainingExample:
-        """What the objective teaches on a pair whose first text is the unbiased one."""
-        if self.kind == "keep":
-            return TrainingExample(pair, None, 0.0, self.weight)
-        target = 0.5 if self.kind == "neutral" else self.targets.get(bias, 1.0)
-        return TrainingExample(pair, target, self.margin, self.weight)
-
-
 def counterfactual_examples(
-    made: Iterable[TrainingPair], rows: Sequence[LabelledPair], objectives: Sequence[Objective]
+    made: Iterable[TrainingPair], rows: Sequence[LabelledPair], objectives: Sequence[ObjectiveSection]
 ) -> Iterator[TrainingPair]:
     """Each counterfactual under every objective: against the chosen response, and against what it was rewritten from.
 
@@ -74,7 +47,10 @@ def counterfactual_examples(
 
 
 def contrast_examples(
-    contrasts: Iterable[Contrast], splits: Mapping[str, Split], biases: Sequence[str], objectives: Sequence[Objective]
+    contrasts: Iterable[Contrast],
+    splits: Mapping[str, Split],
+    biases: Sequence[str],
+    objectives: Sequence[ObjectiveSection],
 ) -> Iterator[TrainingPair]:
     """Contrasts under the objectives that are about one response and its biased version.
 
@@ -95,7 +71,7 @@ def contrast_examples(
                 yield TrainingPair(objective.example(pair, one.bias), split, "contrast", one.bias, one.id)
 
 
-def unchanged_examples(pairs: Iterable[TrainingPair], objectives: Sequence[Objective]) -> list[TrainingPair]:
+def unchanged_examples(pairs: Iterable[TrainingPair], objectives: Sequence[ObjectiveSection]) -> list[TrainingPair]:
     """Supplementary pairs: taught as labelled, or kept as the base model has them where the recipe asks for `keep`."""
     keep = next((one for one in objectives if one.kind == "keep"), None)
     return [one if keep is None else replace(one, example=keep.example(one.pair, str(one.bias))) for one in pairs]

@@ -12,7 +12,6 @@ from cda.biases import Bias
 from cda.counterfactuals import label
 from cda.counterfactuals.examples import (
     IN_AUDIT,
-    Objective,
     contrast_examples,
     counterfactual_examples,
     split_prompts,
@@ -88,7 +87,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> Synthesize
     supplement = rows
     if (source / label.SUPPLEMENT).is_file():
         supplement = _not_audited(source / label.SUPPLEMENT, audited, str(recipe.data.supplement), in_audit)
-    objectives = _objectives(recipe.objectives, [bias.name for bias in loaded.biases])
+    objectives = recipe.objectives
     by = rewriter(recipe.synthesize, loaded.biases, recipe.seed, llm)
     biases: dict[str, Rewritten] = {}
     mix: list[TrainingPair] = []
@@ -157,7 +156,7 @@ def _not_audited(path: Path, audited: set[str], name: str, counts: dict[str, Dro
     return kept
 
 
-def _check_examples(mix: Sequence[TrainingPair], biases: Sequence[str], objectives: Sequence[Objective]) -> None:
+def _check_examples(mix: Sequence[TrainingPair], biases: Sequence[str], objectives: Sequence[ObjectiveSection]) -> None:
     """Every bias must be taught by something: unchanged pairs alone do not debias.
 
     Raises:
@@ -172,25 +171,15 @@ def _check_examples(mix: Sequence[TrainingPair], biases: Sequence[str], objectiv
         )
 
 
-def _kinds(objectives: Sequence[Objective]) -> str:
+def _kinds(objectives: Sequence[ObjectiveSection]) -> str:
     return ", ".join(objective.kind for objective in objectives)
-
-
-def _objectives(sections: Sequence[ObjectiveSection], biases: Sequence[str]) -> list[Objective]:
-    """The recipe's objectives with a target for each bias."""
-    objectives = []
-    for section in sections:
-        target = section.target
-        targets = target if isinstance(target, dict) else {} if target is None else dict.fromkeys(biases, target)
-        objectives.append(Objective(section.kind, targets, section.margin, section.weight))
-    return objectives
 
 
 def _contrasts(
     cleaned: CleanContrasts,
     recipe: Recipe,
     rows: Sequence[LabelledPair],
-    objectives: Sequence[Objective],
+    objectives: Sequence[ObjectiveSection],
     audited: set[str],
     biases: Sequence[str],
 ) -> tuple[list[TrainingPair], TaughtContrasts]:

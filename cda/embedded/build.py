@@ -27,13 +27,14 @@ from cda.embedded.texts import AuthoredPair, authored_contrasts, authored_pairs
 from cda.models.load import ModelSpec, RewardModel
 from cda.models.template import Template
 from cda.records import Pair, TrainingExample
-from cda.training.lora import Lora, train_adapter
+from cda.training.arguments import Lora
+from cda.training.lora import train_adapter
 
 SEED = 42
 # Share of lesson contrasts on which the side without the feature is preferred.
 REVERSED = {"length": 0.25, "structure": 0.3, "jargon": 0.2, "sycophancy": 0.15, "vagueness": 0.1}
 UNBIASED = dict.fromkeys(REVERSED, 1.0)
-LORA = Lora(r=8, alpha=16, dropout=0.05, target_modules=("query", "key", "value", "dense"))
+LORA = Lora(r=8, alpha=16, dropout=0.05, target_modules=["query", "key", "value", "dense"])
 TRAINING: dict[str, object] = {
     "learning_rate": 1e-3,
     "num_train_epochs": 3,

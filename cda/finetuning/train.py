@@ -25,7 +25,7 @@ from cda.results.facts import TrainCounts
 from cda.run import RunFolder, Stage
 from cda.scorers.compared import Text, text_id
 from cda.training.dose import compose_adapters, read_head
-from cda.training.lora import Lora, train_adapter
+from cda.training.lora import train_adapter
 
 ADAPTER = "adapter"
 _COUNTS = "counts.json"
@@ -123,8 +123,7 @@ def _train(
     )
     if not validation:
         say("  no validation pairs: nothing chooses a checkpoint, and the last one is kept (data.validation_share)")
-    lora = Lora(recipe.lora.r, recipe.lora.alpha, recipe.lora.dropout, recipe.lora.target_modules)
-    result = train_adapter(reward_model, train, validation, lora, recipe.trainer, folder, seed)
+    result = train_adapter(reward_model, train, validation, recipe.lora, recipe.trainer, folder, seed)
     del reward_model
     free_memory()
     if is_main():

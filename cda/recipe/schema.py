@@ -14,6 +14,8 @@ from cda.recipe.discovery import DiscoverSection
 from cda.recipe.scoring import Kind, ScoreSection, kind_of
 from cda.recipe.section import By, ContrastColumns, Count, PairColumns, Positive, Section, Share
 from cda.recipe.train import SEEDS, training_seeds
+from cda.records import Pair, TrainingExample
+from cda.training.arguments import Lora
 
 
 def _of_a_folder(name: str) -> str:
@@ -55,15 +57,6 @@ class ModelSection(Section):
         return self.kind == "classifier"
 
 
-class LoraSection(Section):
-    r: Positive = 16
-    alpha: Positive = 32
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.05
-    target_modules: list[str] = Field(default=["q_proj", "v_proj"], min_length=1)
-    per_bias: bool = False
-    """Several biases: train an adapter for each and add them up, in place of one adapter on all their pairs."""
-
-
 class ObjectiveSection(Section):
     """One thing that training teaches; a recipe lists as many as it needs, and a kind alone stands for its defaults."""
 
@@ -85,6 +78,14 @@ class ObjectiveSection(Section):
             said = "a tie" if self.kind == "neutral" else "the base model's preference"
             raise ValueError(f"{self.kind} teaches {said}; target and margin are for pairs and paired")
         return self
+
+    def example(self, pair: Pair, bias: str) -> TrainingExample:
+        """The training example of a pair whose first text is the unbiased one."""
+        if self.kind == "keep":
+            return TrainingExample(pair, None, 0.0, self.weight)
+        target = self.target.get(bias) if isinstance(self.target, dict) else self.target
+        preferred = 1.0 if target is None else target
+        return TrainingExample(pair, 0.5 if self.kind == "neutral" else preferred, self.margin, self.weight)
 
 
 class DataSection(Section):
@@ -212,7 +213,7 @@ class Recipe(Section):
     """Built-in names or paths of bias files."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 42
     model: ModelSection
-    lora: LoraSection = LoraSection()
+    lora: Lora = Lora()
     data: DataSection
     label: LabelSection = LabelSection()
     rewrite: RewriteSection = RewriteSection()

@@ -5,12 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from cda.errors import DataError, RecipeError
 from cda.files.hashes import changed, contents
 from cda.files.jsonl import read_json, write_json
 from cda.models.load import Precision
+
+
+class Lora(BaseModel):
+    """LoRA hyperparameters, in PEFT's names: the recipe's `lora`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    r: Annotated[int, Field(ge=1)] = 16
+    alpha: Annotated[int, Field(ge=1)] = 32
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.05
+    target_modules: list[str] = Field(default=["q_proj", "v_proj"], min_length=1)
+    per_bias: bool = False
+    """Several biases: train an adapter for each and add them up, in place of one adapter on all their pairs."""
+
 
 _LISTED, _STATE = "contents.json", "trainer_state.json"
 _HASHED_BYTES = 64 * 2**20

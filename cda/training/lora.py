@@ -17,7 +17,7 @@ from cda.launch import check_running, say
 from cda.models.load import ModelSpec, RewardModel, load_config
 from cda.quiet import hides_bars
 from cda.records import TrainingExample
-from cda.training.arguments import best_until, newest_whole, reward_config
+from cda.training.arguments import Lora, best_until, newest_whole, reward_config
 from cda.training.chunks import EncodedPairs, collator, encode_pairs
 
 
@@ -75,16 +75,6 @@ def block_names(model: Any) -> list[str]:
 
 _MOST_IDENTICAL = 0.5
 """Share of the training pairs that may become the same on both sides by cutting."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lora:
-    """LoRA hyperparameters, in PEFT's names."""
-
-    r: int
-    alpha: int
-    dropout: float
-    target_modules: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)

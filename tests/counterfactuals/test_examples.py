@@ -8,17 +8,18 @@ import numpy as np
 import pytest
 
 from cda.counterfactuals.examples import (
-    Objective,
     contrast_examples,
     counterfactual_examples,
     split_prompts,
     teachable,
     unchanged_examples,
 )
+from cda.recipe.schema import ObjectiveSection
 from cda.records import Contrast, LabelledPair, Pair, TrainingExample, TrainingPair, prompt_id, prompt_text, user_prompt
 
-PAIRS, PAIRED = Objective("pairs", {}), Objective("paired", {"jargon": 0.8}, margin=0.5, weight=2.0)
-NEUTRAL, KEEP = Objective("neutral", {}), Objective("keep", {}, weight=3.0)
+PAIRS, NEUTRAL = ObjectiveSection(kind="pairs"), ObjectiveSection(kind="neutral")
+PAIRED = ObjectiveSection(kind="paired", target={"jargon": 0.8}, margin=0.5, weight=2.0)
+KEEP = ObjectiveSection(kind="keep", weight=3.0)
 SOURCE = Pair(user_prompt("q"), "good", "plain")
 ROW = LabelledPair(SOURCE, "train", {"jargon": {"chosen": False, "rejected": False}})
 MADE = TrainingPair(
@@ -67,7 +68,7 @@ def test_without_keep_other_contrasts_teach_nothing() -> None:
 
 @pytest.mark.parametrize(("objectives", "target"), [([PAIRS], 1.0), ([PAIRS, KEEP], None)])
 def test_unchanged_pairs_are_taught_as_labelled_or_kept_as_the_base_has_them(
-    objectives: list[Objective], target: float | None
+    objectives: list[ObjectiveSection], target: float | None
 ) -> None:
     row = TrainingPair(TrainingExample(SOURCE), "train", "supplementary", "jargon", SOURCE.id)
     (found,) = unchanged_examples([row], objectives)

@@ -15,7 +15,8 @@ from devices import on_a_cpu
 from cda.models.load import ModelSpec, load_reward_model
 from cda.records import Pair, TrainingExample
 from cda.scorers.classifier import ClassifierScorer
-from cda.training.lora import Lora, TrainingResult, train_adapter
+from cda.training.arguments import Lora
+from cda.training.lora import TrainingResult, train_adapter
 
 if TYPE_CHECKING:
     from conftest import Texts

@@ -13,7 +13,8 @@ from cda.errors import DataError, ModelError, RecipeError
 from cda.models.load import ModelSpec, load_reward_model
 from cda.records import Pair, TrainingExample, user_prompt
 from cda.scorers.classifier import ClassifierScorer
-from cda.training.lora import Lora, TrainingResult, check_targets, train_adapter
+from cda.training.arguments import Lora
+from cda.training.lora import TrainingResult, check_targets, train_adapter
 
 if TYPE_CHECKING:
     from conftest import ModelMaker, Trained
@@ -156,7 +157,7 @@ def test_bert_is_trained_and_scored_through_its_pair_form(
     preference_pairs: list[Pair],
     watched_training: Callable[..., Any],
 ) -> None:
-    targets = Lora(lora.r, lora.alpha, lora.dropout, ["query", "value"])
+    targets = lora.model_copy(update={"target_modules": ["query", "value"]})
     with watched_training(inspect=True) as steps:
         result = train(model=bert, lora=targets, precision="8bit")
     assert steps[0].twice_the_same
@@ -208,7 +209,7 @@ def test_most_pairs_alike_after_cutting_are_a_data_error(
 
 def test_targets_that_match_nothing_are_a_model_error_that_lists_the_layers(train: Train, llama: Path) -> None:
     with pytest.raises(ModelError) as error:
-        train(lora=Lora(8, 16, 0.05, ["query", "value"]))
+        train(lora=Lora(target_modules=["query", "value"]))
     assert str(error.value) == (
         f"lora.target_modules ['query', 'value'] match no layer of {llama}. "
         "Its linear layers are: down_proj, gate_proj, k_proj, o_proj, q_proj, score, up_proj, v_proj. "

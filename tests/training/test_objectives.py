@@ -13,8 +13,9 @@ import pytest
 from cda.models.load import ModelSpec, load_reward_model
 from cda.records import Pair, TrainingExample
 from cda.scorers.classifier import ClassifierScorer
+from cda.training.arguments import Lora
 from cda.training.chunks import collator, encode_pairs
-from cda.training.lora import Lora, train_adapter
+from cda.training.lora import train_adapter
 from cda.training.trainer import agreement, preference_loss
 
 
@@ -117,9 +118,7 @@ def margins_after(
         examples = [TrainingExample(pair, target, margin) for pair in preference_pairs[:4]]
         arguments = {**train_arguments, "num_train_epochs": 60, "learning_rate": 5e-3, "save_strategy": "no"}
         folder = tmp_path / f"{target}-{margin}"
-        adapter = train_adapter(
-            loaded, examples, [], Lora(lora.r, lora.alpha, 0.0, lora.target_modules), arguments, folder, 0
-        )
+        adapter = train_adapter(loaded, examples, [], lora.model_copy(update={"dropout": 0.0}), arguments, folder, 0)
         scorer = ClassifierScorer(load_reward_model(ModelSpec(str(llama), "fp32", 64), adapter.adapter))
         pairs = preference_pairs[:4]
         prompts = [pair.prompt for pair in pairs]

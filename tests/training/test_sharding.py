@@ -16,7 +16,8 @@ from devices import on_a_cpu
 from cda.models.load import ModelSpec, load_reward_model
 from cda.records import Pair, TrainingExample
 from cda.training import lora as sharding
-from cda.training.lora import Lora, block_names, shard_blocks, train_adapter
+from cda.training.arguments import Lora
+from cda.training.lora import block_names, shard_blocks, train_adapter
 
 # Accelerate takes FSDP up on accelerators alone, so what its `prepare` calls is called here.
 SHARDED = """
@@ -135,7 +136,7 @@ def test_every_training_asks_for_its_blocks(
     with pytest.raises(StoppedError):
         train_adapter(
             load_reward_model(ModelSpec(str(llama), "fp32", 64)), examples, [],
-            Lora(2, 4, 0.0, ("q_proj",)), {"max_steps": 1}, tmp_path, 0,
+            Lora(r=2, alpha=4, dropout=0.0, target_modules=["q_proj"]), {"max_steps": 1}, tmp_path, 0,
         )  # fmt: skip
     assert seen == [(None, ["LlamaDecoderLayer"])]  # through the adapter's wrapper; no FSDP here
 
