@@ -25,7 +25,7 @@ from cda.results.base import load
 from cda.results.dose import DoseResult
 from cda.run import RunFolder, Stage
 from cda.training.adapter import adapter_config
-from cda.training.dose import check_dose, export_dose, read_head
+from cda.training.dose import check_dose, compose_adapters, read_head
 
 NAME = "adapter"
 PLAIN = 1.0
@@ -52,7 +52,7 @@ def run(
     if chosen is None or chosen == PLAIN:
         shutil.copytree(trained, folder, dirs_exist_ok=True)
     else:
-        export_dose(trained, chosen, read_head(model_spec(model)), folder)
+        compose_adapters([(trained, chosen)], read_head(model_spec(model)), folder)
     return {}
 
 

@@ -362,12 +362,23 @@ def _quiet_loading() -> Iterator[None]:
     from transformers.utils import logging
 
     before = logging.get_verbosity()
-    bars = logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
+    try:
+        with no_bars():
+            yield
+    finally:
+        logging.set_verbosity(before)
+
+
+@contextmanager
+def no_bars() -> Iterator[None]:
+    """Hide the library's progress bars, for loading and saving that take seconds."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
         yield
     finally:
-        logging.set_verbosity(before)
-        if bars:
+        if shown:
             logging.enable_progress_bar()

@@ -111,4 +111,4 @@ def why_not_loadable(name_or_path: str, what: str, error: Exception) -> str:
 
 def first_line(error: Exception) -> str:
     """The first line of an error, short enough for a message."""
-    return (str(error) or type(error).__name__).splitlines()[0][:300]
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]

@@ -1,4 +1,4 @@
-"""An adapter's files: what cda can give a dose of, read and checked."""
+"""An adapter's files, read and checked: plain LoRA of a sequence classifier, which a dose is defined for."""
 
 from __future__ import annotations
 
@@ -47,16 +47,12 @@ class Adapter:
 
     @property
     def base(self) -> str | None:
-        """Name or folder of the base that it was trained on, where it says so."""
+        """Name or folder of the base that it was trained on, if its configuration has one."""
         return self.config.get("base_model_name_or_path")
 
 
 def adapter_config(adapter: Path) -> dict[str, object]:
-    """The configuration of an adapter, checked: plain LoRA for a sequence classifier.
-
-    Raises:
-        ModelError: No such file, or another kind of adapter.
-    """
+    """The configuration of an adapter; ModelError if there is none, or it is not plain LoRA of a sequence classifier."""
     file = adapter / "adapter_config.json"
     try:
         config = read_json(file)
@@ -81,13 +77,14 @@ def read_adapter(folder: Path, base_head: Mapping[str, Tensor]) -> Adapter:
     config = adapter_config(folder)
     check_adapter(folder, tuple(dict.fromkeys(name.split(".")[0] for name in base_head)))
     tensors = {
-        name.removeprefix(PREFIX): one.float() for name, one in load_file(folder / "adapter_model.safetensors").items()
+        name.removeprefix(PREFIX): weights.float()
+        for name, weights in load_file(folder / "adapter_model.safetensors").items()
     }
     sides = {name for name in tensors if name.endswith((SIDE_A, SIDE_B))}
     head = {name: tensors[name] for name in tensors.keys() - sides}
-    if {name: one.shape for name, one in head.items()} != {name: one.shape for name, one in base_head.items()}:
+    if _shapes(head) != _shapes(base_head):
         raise ModelError(
-            f"{folder}: beside LoRA it holds {_shapes(head)}, and the base's head is {_shapes(base_head)}. "
+            f"{folder}: beside LoRA it holds {_listed(head)}, and the base's head is {_listed(base_head)}. "
             "An adapter of another base or another head cannot be used"
         )
     layers = {
@@ -105,11 +102,11 @@ def _layer(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor
 
     layer = name.removesuffix(SIDE_A)
     a, b = tensors[name], tensors.get(layer + SIDE_B)
-    patterns = {key: config.get(key) or {} for key in ("rank_pattern", "alpha_pattern")}
-    if not all(isinstance(one, dict) for one in patterns.values()):
+    ranks, alphas = config.get("rank_pattern") or {}, config.get("alpha_pattern") or {}
+    if not (isinstance(ranks, dict) and isinstance(alphas, dict)):
         raise ModelError(f"{folder}: its configuration has a rank_pattern or alpha_pattern that is no mapping")
-    rank = patterns["rank_pattern"].get(get_pattern_key(patterns["rank_pattern"], layer), config.get("r"))
-    alpha = patterns["alpha_pattern"].get(get_pattern_key(patterns["alpha_pattern"], layer), config.get("lora_alpha"))
+    rank = ranks.get(get_pattern_key(ranks, layer), config.get("r"))
+    alpha = alphas.get(get_pattern_key(alphas, layer), config.get("lora_alpha"))
     if (
         b is None
         or a.ndim != 2
@@ -125,11 +122,7 @@ def _layer(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor
 
 
 def check_plain(config: Mapping[str, object], where: str) -> None:
-    """Refuse an adapter whose effect is not plain LoRA and a head; `where` opens the message.
-
-    Raises:
-        ModelError: Another kind.
-    """
+    """Raise ModelError, opened by `where`, if an adapter's effect is not plain LoRA and a head."""
     kind, task = config.get("peft_type"), config.get("task_type")
     if str(kind).rsplit(".", 1)[-1] != "LORA":
         raise ModelError(f"{where}: is a {kind} adapter; a dose is defined for LoRA alone")
@@ -149,6 +142,10 @@ def check_plain(config: Mapping[str, object], where: str) -> None:
         )
 
 
-def _shapes(tensors: Mapping[str, Tensor]) -> str:
-    named = [f"{name} {tuple(one.shape)}" for name, one in sorted(tensors.items())]
+def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(weights.shape) for name, weights in tensors.items()}
+
+
+def _listed(tensors: Mapping[str, Tensor]) -> str:
+    named = [f"{name} {shape}" for name, shape in sorted(_shapes(tensors).items())]
     return ", ".join(named[:6]) + (f" and {len(named) - 6} more" if len(named) > 6 else "") if named else "nothing"

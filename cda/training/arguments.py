@@ -1,4 +1,4 @@
-"""Which checkpoint an interrupted training goes on from: the newest one that is whole, and whose best one is whole too."""
+"""Settings of a training: LoRA, and TRL's arguments; and the checkpoint that an interrupted training resumes from."""
 
 from __future__ import annotations
 
@@ -30,45 +30,31 @@ class Lora(BaseModel):
 
 _LISTED, _STATE = "contents.json", "trainer_state.json"
 _HASHED_BYTES = 64 * 2**20
-"""Reading optimizer states of gigabytes again would take longer than a step; of a larger file only the size is kept."""
+"""Reading optimizer states of gigabytes again would take longer than a step; only the size of a larger file is kept."""
 
 
 def seal(checkpoint: Path) -> None:
-    """Write down what a checkpoint contains, once all of it is there but the trainer's state, which is written last."""
+    """List the content of a checkpoint, once all of it is there but the trainer's state, which is written last."""
     write_json(checkpoint / _LISTED, contents(checkpoint, (_LISTED, f"{_LISTED}.partial", _STATE), _HASHED_BYTES))
 
 
 def newest_whole(folder: Path, say: Callable[[str], None]) -> Path | None:
-    """The checkpoint to go on from.
+    """The newest checkpoint in a folder, if any, of which no file is cut, changed or gone; `say` tells of newer ones.
 
-    Args:
-        folder: Holds `checkpoint-<step>` folders, or is not there.
-        say: Told of each newer checkpoint that is passed over.
-
-    Returns:
-        The newest one of which no file is cut, changed or gone, neither of its own nor of the best one until then, which
-        the end of the training loads; None where there is none.
+    Nor may a file of the best one until then be, which the end of the training loads.
     """
-    found = [path for path in folder.glob("checkpoint-*") if re.fullmatch(r"checkpoint-\d+", path.name)]
-    for checkpoint in sorted(found, key=_step, reverse=True):
-        if _is_whole(checkpoint) and _best_is_whole(checkpoint):
+    paths = [path for path in folder.glob("checkpoint-*") if re.fullmatch(r"checkpoint-\d+", path.name)]
+    for checkpoint in sorted(paths, key=lambda path: int(path.name.rsplit("-", 1)[1]), reverse=True):
+        if _is_whole(checkpoint) and ((best := best_until(checkpoint)) is None or _is_whole(best)):
             return checkpoint
         say(f"  {checkpoint.name} is not whole; passed over")
     return None
 
 
 def best_until(checkpoint: Path) -> Path | None:
-    """The best checkpoint until then; None where none was chosen.
-
-    By its name, beside this one: the run folder may have been moved since its whole path was written down.
-    """
+    """The best checkpoint until then, if one was chosen, in the same folder: the run may have been moved since."""
     best = read_json(checkpoint / _STATE).get("best_model_checkpoint")
     return None if best is None else checkpoint.parent / Path(best).name
-
-
-def _best_is_whole(checkpoint: Path) -> bool:
-    best = best_until(checkpoint)
-    return best is None or _is_whole(best)
 
 
 def _is_whole(checkpoint: Path) -> bool:
@@ -77,10 +63,6 @@ def _is_whole(checkpoint: Path) -> bool:
     except DataError:
         return False
     return bool(listed) and isinstance(listed, dict) and isinstance(state, dict) and not changed(checkpoint, listed)
-
-
-def _step(checkpoint: Path) -> int:
-    return int(checkpoint.name.rsplit("-", 1)[1])
 
 
 # As the released code of "Flattery, Fluff, and Fog" trains (what the paper itself states: recipes/README.md): AdamW at a constant
@@ -129,8 +111,8 @@ def reward_config(
         seed: For head, data order and dropout.
         has_validation: Without validation pairs nothing is evaluated, and the last weights are kept.
         precision: Of the base weights; decides whether activations are in bf16, unless `train` says so itself.
-        best_by_loss: Ties and soft targets are taught, of which accuracy says little: the best checkpoint is the one with the
-            lowest validation loss.
+        best_by_loss: The best checkpoint is the one with the lowest validation loss: accuracy says little of ties and soft
+            targets.
 
     Raises:
         RecipeError: TRL or Transformers refuses a value.
@@ -174,21 +156,21 @@ def reward_config(
 
 
 def in_bf16(precision: Precision, on_gpu: bool) -> bool:
-    """Whether training computes under bf16 autocast: with a bf16 base, and with an 8-bit one on a GPU; never with fp32."""
+    """True if training computes under bf16 autocast: with a bf16 base, and with an 8-bit one on a GPU; never with fp32."""
     return precision == "bf16" or (precision == "8bit" and on_gpu)
 
 
-# What the trainer takes without a word, to train nothing at all, or to fail hours later.
-_ABOVE_ZERO = (
-    "num_train_epochs",
-    "per_device_train_batch_size",
-    "per_device_eval_batch_size",
-    "gradient_accumulation_steps",
-    "eval_steps",
-    "save_steps",
+# The trainer takes other values without a word, to train nothing at all, or to fail hours later.
+_COUNTS = ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps")
+_LIMITS: tuple[tuple[tuple[str, ...], Callable[[float], bool], str], ...] = (
+    (
+        ("num_train_epochs", *_COUNTS, "eval_steps", "save_steps"),
+        lambda value: value > 0,
+        "input should be greater than 0",
+    ),
+    (("learning_rate", "weight_decay", "max_grad_norm"), lambda value: value >= 0, "input should be 0 or greater"),
+    ((*_COUNTS, "max_steps"), lambda value: float(value).is_integer(), "a whole number is needed"),
 )
-_WHOLE = ("per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps", "max_steps")
-_NOT_BELOW_ZERO = ("learning_rate", "weight_decay", "max_grad_norm")
 
 
 def _out_of_range(arguments: Mapping[str, object]) -> list[str]:
@@ -196,20 +178,9 @@ def _out_of_range(arguments: Mapping[str, object]) -> list[str]:
     asked = {name: value for name, value in arguments.items() if isinstance(value, int | float)}
     if asked.get("max_steps", -1) > 0:
         asked.pop("num_train_epochs", None)
-    return (
-        [
-            f"train.{name}: input should be greater than 0, found {asked[name]}"
-            for name in _ABOVE_ZERO
-            if name in asked and not asked[name] > 0
-        ]
-        + [
-            f"train.{name}: input should be 0 or greater, found {asked[name]}"
-            for name in _NOT_BELOW_ZERO
-            if name in asked and not asked[name] >= 0
-        ]
-        + [
-            f"train.{name}: a whole number is needed, found {asked[name]}"
-            for name in _WHOLE
-            if name in asked and not float(asked[name]).is_integer()
-        ]
-    )
+    return [
+        f"train.{name}: {needed}, found {asked[name]}"
+        for names, is_met, needed in _LIMITS
+        for name in names
+        if name in asked and not is_met(asked[name])
+    ]

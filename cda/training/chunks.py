@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 TAUGHT = ("target", "margin", "weight")
-"""Columns of what a pair teaches."""
+"""Columns of the training signal of a pair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def encode_pairs(examples: Sequence[TrainingExample], template: Template) -> Enc
 
 
 def collator(pad_token_id: int) -> Callable[[list[dict[str, Any]]], dict[str, Any]]:
-    """TRL's batches of pairs, with targets and weights beside the margins."""
+    """TRL's batches of pairs, with targets and weights besides the margins."""
     import torch
     from trl.trainer.reward_trainer import DataCollatorForPreference
 
@@ -70,12 +70,12 @@ def collator(pad_token_id: int) -> Callable[[list[dict[str, Any]]], dict[str, An
 
     def collate(examples: list[dict[str, Any]]) -> dict[str, Any]:
         batch: dict[str, object] = pairs(examples)
-        return batch | {name: torch.tensor([one[name] for one in examples], dtype=torch.float) for name in TAUGHT}
+        return batch | {name: torch.tensor([row[name] for row in examples], dtype=torch.float) for name in TAUGHT}
 
     return collate
 
 
-# What one more pass costs, in tokens that could be computed in its place.
+# Cost of one more pass, in tokens that could be computed in its place.
 # CPU: some hundred small operations, and products of matrices that are efficient from a few dozen rows on. Chosen so
 # that a single text may be a chunk of its own.
 CPU_OVERHEAD_TOKENS = 64
@@ -85,7 +85,7 @@ GPU_OVERHEAD_TOKENS = 2048
 
 
 def default_overhead_tokens(device_type: str) -> int:
-    """What one more forward and backward pass costs in tokens, for torch's name of the kind of device."""
+    """Cost of one more forward and backward pass in tokens, by torch's device type."""
     return CPU_OVERHEAD_TOKENS if device_type == "cpu" else GPU_OVERHEAD_TOKENS
 
 
@@ -122,56 +122,40 @@ def partition(lengths: Sequence[int], overhead_tokens: int) -> list[list[int]]:
     return [sorted(order[start:end]) for start, end in pairwise(reversed(bounds))]
 
 
-def chunked_rewards(
-    model: Any, input_ids: Tensor, attention_mask: Tensor, overhead_tokens: int, **kwargs: Any
-) -> Tensor:
+def chunked_rewards(model: Any, input_ids: Tensor, attention_mask: Tensor, overhead_tokens: int) -> Tensor:
     """Rewards of a padded batch, computed in chunks.
 
     Args:
-        model: Sequence classifier with one label, as the trainer hands it to its loss: with PEFT or not, wrapped for
-            several processes or not.
+        model: Sequence classifier with one label, with or without PEFT or a wrapper for several processes.
         input_ids: Shape (n, width). Only columns behind a chunk's last real token are cut off, so padding on the left
             gives right rewards too, and saves nothing.
         attention_mask: Shape (n, width).
         overhead_tokens: See `partition`.
-        kwargs: Passed on to the model as they are; nothing that has rows.
 
     Returns:
-        Shape (n,), in the batch's order and the dtype of the model's logits; carries gradients where these are on.
+        Shape (n,), in the batch's order and the dtype of the model's logits; carries gradients if these are on.
     """
     import torch
+    from torch.nn.parallel import DistributedDataParallel
 
-    ends = _ends(attention_mask)
+    columns = torch.arange(1, attention_mask.shape[1] + 1, device=attention_mask.device)
+    # Columns up to each row's last real token, at least one.
+    ends: list[int] = ((attention_mask != 0) * columns).amax(dim=1).clamp(min=1).tolist()
     chunks = [list(range(len(ends)))] if _waits_in_every_pass(model) else partition(ends, overhead_tokens)
     rewards: list[Tensor] = []
     for number, rows in enumerate(chunks):
         width = max(ends[row] for row in rows)
-        passes = model if number == 0 else _inside_ddp(model)
-        found = passes(input_ids=input_ids[rows, :width], attention_mask=attention_mask[rows, :width], **kwargs)
-        rewards.append(found.logits.squeeze(-1))
+        passes = model if number == 0 or not isinstance(model, DistributedDataParallel) else model.module
+        output = passes(input_ids=input_ids[rows, :width], attention_mask=attention_mask[rows, :width])
+        rewards.append(output.logits.squeeze(-1))
     if len(chunks) == 1:
         return rewards[0]
     places = torch.tensor([row for rows in chunks for row in rows], device=input_ids.device).argsort()
     return torch.cat(rewards)[places]
 
 
-def _ends(attention_mask: Tensor) -> list[int]:
-    """Columns up to each row's last real token, at least one. Length n."""
-    import torch
-
-    columns = torch.arange(1, attention_mask.shape[1] + 1, device=attention_mask.device)
-    ends: list[int] = ((attention_mask != 0) * columns).amax(dim=1).clamp(min=1).tolist()
-    return ends
-
-
-def _inside_ddp(model: Any) -> Any:
-    from torch.nn.parallel import DistributedDataParallel
-
-    return model.module if isinstance(model, DistributedDataParallel) else model
-
-
 def _waits_in_every_pass(model: Any) -> bool:
-    """Whether each pass needs the other processes: weights are sharded, or DDP lies deeper than at the top."""
+    """True if each pass needs the other processes: weights are sharded, or DDP lies deeper than at the top."""
     import torch
 
     if not torch.distributed.is_available() or not torch.distributed.is_initialized():
@@ -181,10 +165,9 @@ def _waits_in_every_pass(model: Any) -> bool:
 
     # DeepSpeed marks the weights that it shards. Several passes through its engine are untried even where it does not.
     by_deepspeed = any(kind.__name__ == "DeepSpeedEngine" for kind in type(model).__mro__)
-    waiting = (FSDPModule, FullyShardedDataParallel)
     return (
         by_deepspeed
-        or any(isinstance(module, waiting) for module in model.modules())
+        or any(isinstance(module, FSDPModule | FullyShardedDataParallel) for module in model.modules())
         or any(isinstance(module, DistributedDataParallel) and module is not model for module in model.modules())
         or any(hasattr(weights, "ds_id") for weights in model.parameters())
     )

@@ -1,4 +1,4 @@
-"""The dose of an adapter: how much of its update is applied, in a loaded model or written as an adapter of its own.
+"""The dose of an adapter: the share of its update that is applied, in a loaded model or written as an adapter of its own.
 
 At dose λ every LoRA update is λ times the trained one, and the head is (1 − λ) · base + λ · trained. λ = 0 is the base
 model and λ = 1 the adapter as it was trained. The update is scaled in weight space: the score itself need not be linear
@@ -53,11 +53,7 @@ class DosedModel:
         ]
 
     def set(self, dose: float) -> None:
-        """Score at this dose from now on; 1 restores the trained weights exactly.
-
-        Raises:
-            ModelError: The dose is negative or no number.
-        """
+        """Score at this dose from now on, a number from 0 up; 1 restores the trained weights exactly."""
         import torch
 
         check_dose(dose)
@@ -86,12 +82,7 @@ def head_of(reward_model: RewardModel) -> dict[str, Tensor]:
 
 
 def read_head(spec: ModelSpec) -> dict[str, Tensor]:
-    """The base's head in float32 by tensor name, read from the model's files; loads the model only where they name it
-    otherwise.
-
-    Raises:
-        ModelError: Not a reward model.
-    """
+    """The base's head in float32 by tensor name, read from the model's files; loads the model only if they name it otherwise."""
     from safetensors import safe_open
 
     heads = head_names(load_config(spec), spec)
@@ -102,11 +93,6 @@ def read_head(spec: ModelSpec) -> dict[str, Tensor]:
     if {name.split(".")[0] for name in found} == set(heads):
         return found
     return head_of(load_reward_model(spec))
-
-
-def export_dose(adapter: Path, dose: float, base_head: Mapping[str, Tensor], folder: Path) -> None:
-    """Write an adapter whose full strength is this dose of another; see `compose_adapters`."""
-    compose_adapters([(adapter, dose)], base_head, folder)
 
 
 def compose_adapters(
@@ -121,7 +107,7 @@ def compose_adapters(
         adapters: Folders of adapters of one base, each with its dose.
         base_head: The base's head by tensor name (`read_head`, `head_of`).
         folder: Gets adapter_config.json and adapter_model.safetensors.
-        base: Name of the base for the adapter's configuration; None keeps what the first adapter says.
+        base: Name of the base for the adapter's configuration; None keeps the first adapter's.
 
     Raises:
         ModelError: An adapter is no plain LoRA of a sequence classifier, has another head, or does not fit the others.
@@ -149,11 +135,7 @@ def compose_adapters(
 
 
 def check_dose(dose: float) -> None:
-    """A dose is a number from 0 up.
-
-    Raises:
-        ModelError: It is not.
-    """
+    """Raise ModelError unless a dose is a number from 0 up."""
     if not math.isfinite(dose) or dose < 0:
         raise ModelError(f"dose {dose}: must be a number from 0 (the base model) up; 1 is the adapter as trained")
 

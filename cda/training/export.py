@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from cda.errors import ModelError
-from cda.models.load import ModelSpec, load_reward_model
+from cda.models.load import ModelSpec, load_reward_model, no_bars
+from cda.models.refusals import first_line
 from cda.training.adapter import adapter_config
 from cda.training.dose import DosedModel
 
@@ -33,9 +34,9 @@ def merge_adapter(
         spec: The base; its own precision plays no part.
         adapter: Folder of the adapter, with its head.
         folder: Gets the model; must be new or empty.
-        precision: Of the saved weights; they are rounded once, after merging.
-        dose: How much of the adapter is applied.
-        readme: README.md of the folder.
+        precision: Precision of the saved weights; they are rounded once, after merging.
+        dose: Dose of the adapter.
+        readme: Content of the folder's README.md.
 
     Raises:
         ModelError: Precision, adapter or folder cannot be used, or the merged weights are not finite.
@@ -51,11 +52,7 @@ def merge_adapter(
 
 
 def check_precision(precision: str) -> MergePrecision:
-    """A precision that a merged model can be saved in.
-
-    Raises:
-        ModelError: 8-bit, or no precision at all.
-    """
+    """A precision that a merged model can be saved in; ModelError for another."""
     if precision == "8bit":
         raise ModelError(
             "precision 8bit: merging into 8-bit weights rounds every one of them anew, which moves scores by far more than "
@@ -67,11 +64,7 @@ def check_precision(precision: str) -> MergePrecision:
 
 
 def check_new_folder(folder: Path) -> None:
-    """Refuse to write over something.
-
-    Raises:
-        ModelError: There is a file of that name, or a folder that is not empty.
-    """
+    """Raise ModelError if there is a file of that name, or a folder that is not empty."""
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
         what = "is a file" if folder.is_file() else "is not empty"
         raise ModelError(f"{folder}: {what}; nothing is written over. Give a new folder")
@@ -79,16 +72,12 @@ def check_new_folder(folder: Path) -> None:
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """A folder beside the wanted one to write into; it takes its place when the block ends without an error.
-
-    Raises:
-        ModelError: The wanted folder holds something already.
-    """
+    """A temporary folder to write into; it becomes the wanted one, which must be new or empty, if the block succeeds."""
     check_new_folder(folder)
     folder = folder.absolute()
     partial = folder.parent / f".{folder.name}.partial"
     if partial.is_symlink() or partial.is_file():
-        partial.unlink()  # somebody else's: it is not followed
+        partial.unlink()  # another's link is not followed
     shutil.rmtree(partial, ignore_errors=True)  # left by a kill
     partial.mkdir(parents=True)
     try:
@@ -100,11 +89,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 
 def check_push(repo_id: str) -> None:
-    """What can be known of a push before anything is computed.
-
-    Raises:
-        ModelError: The name cannot be a repository's, or nobody is logged in.
-    """
+    """Raise ModelError if a repository's name is impossible or nobody is logged in, before anything is computed."""
     from huggingface_hub import get_token
 
     if not _REPOSITORY.fullmatch(repo_id):
@@ -116,15 +101,7 @@ def check_push(repo_id: str) -> None:
 
 
 def push(folder: Path, repo_id: str, private: bool = True) -> str:
-    """Upload a folder to the hub, as a repository that is made where there is none.
-
-    Args:
-        folder: Model or adapter.
-        repo_id: `organisation/name`.
-        private: Whether a new repository is private.
-
-    Returns:
-        The commit's address.
+    """Upload a folder to a repository `organisation/name` of the hub, which is made if missing; returns the commit's address.
 
     Raises:
         ModelError: No token, no right to write, or no connection; the folder stays as it is.
@@ -141,12 +118,12 @@ def push(folder: Path, repo_id: str, private: bool = True) -> str:
         status = error.response.status_code
         todo = "the token may not write there; make one that may" if status in (401, 403) else "try again"
         raise ModelError(
-            f"{repo_id}: the hub refused ({_first_line(error)}): {todo}. {folder} is whole; push it with "
+            f"{repo_id}: the hub refused ({first_line(error)}): {todo}. {folder} is whole; push it with "
             f"`hf upload {repo_id} {folder}`"
         ) from None
     except Exception as error:  # of whatever HTTP library the hub's client stands on
         raise ModelError(
-            f"{repo_id}: the hub cannot be reached ({_first_line(error)}). {folder} is whole; push it later with "
+            f"{repo_id}: the hub cannot be reached ({first_line(error)}). {folder} is whole; push it later with "
             f"`hf upload {repo_id} {folder}`"
         ) from None
 
@@ -172,7 +149,7 @@ def _merged(spec: ModelSpec, adapter: Path, dose: float) -> tuple[Any, Any]:
 
 
 def _check_all_used(model: object, adapter: Path) -> None:
-    """PEFT passes silently over weights of layers that the base has not."""
+    """Raise ModelError if PEFT passed silently over weights of layers that the base has not."""
     from peft import get_peft_model_state_dict
     from safetensors import safe_open
 
@@ -190,25 +167,7 @@ def _save(model: Any, precision: MergePrecision, folder: Path) -> None:
     import torch
 
     model = model.to(torch.float32 if precision == "fp32" else torch.bfloat16)
-    # Where the base lay on this machine is nobody's business.
+    # The base's path on this machine is private.
     model.config.name_or_path = ""
-    with _no_bars():
+    with no_bars():
         model.save_pretrained(str(folder))
-
-
-@contextmanager
-def _no_bars() -> Iterator[None]:
-    """The bar of a save that takes seconds off."""
-    from transformers.utils import logging
-
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]

@@ -1,4 +1,4 @@
-"""Memory of 8-bit layers in training."""
+"""Finetuning with LoRA: the adapter's configuration, its trainer, and the memory that training takes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from cda.errors import DataError, ModelError, RecipeError
 from cda.files.jsonl import read_json, write_json
 from cda.launch import check_running, say
 from cda.models.load import ModelSpec, RewardModel, load_config
-from cda.quiet import hides_bars
 from cda.records import TrainingExample
-from cda.training.arguments import Lora, best_until, newest_whole, reward_config
-from cda.training.chunks import EncodedPairs, collator, encode_pairs
+from cda.training.arguments import Lora, newest_whole, reward_config
+from cda.training.chunks import EncodedPairs, collator, default_overhead_tokens, encode_pairs
 
 
 def free_inputs(model: Any) -> list[Any]:
-    """Have frozen 8-bit layers let go of their inputs once they have computed: no gradient of theirs needs them.
+    """Have frozen 8-bit layers free their inputs once they have computed: no gradient of theirs needs them.
 
     bitsandbytes 0.50 keeps the input of every layer on the node of its product, in the place where only the gradient of the
     weights would look. Gradient checkpointing without reentry cannot reach it there: an 8-bit model of 8B parameters, with its
@@ -33,8 +32,11 @@ def free_inputs(model: Any) -> list[Any]:
     """
     from bitsandbytes.nn import Linear8bitLt
 
-    layers = [one for one in model.modules() if isinstance(one, Linear8bitLt) and not one.weight.requires_grad]
-    return [layer.register_forward_hook(_free) for layer in layers]
+    return [
+        layer.register_forward_hook(_free)
+        for layer in model.modules()
+        if isinstance(layer, Linear8bitLt) and not layer.weight.requires_grad
+    ]
 
 
 def _free(_layer: Any, _inputs: Any, output: Any) -> None:
@@ -47,29 +49,22 @@ def _free(_layer: Any, _inputs: Any, output: Any) -> None:
 
 
 def shard_blocks(plugin: Any, model: Any) -> None:
-    """Have FSDP shard a model by its blocks, unless other parts are named.
-
-    Args:
-        plugin: Accelerate's FSDP plugin of this launch; None without FSDP, and nothing is done.
-        model: What is trained; changed in nothing.
-    """
+    """Have accelerate's FSDP plugin, if there is one, shard a model by its blocks, unless other parts are named."""
     if plugin is not None and not plugin.transformer_cls_names_to_wrap:
         plugin.transformer_cls_names_to_wrap = block_names(model)
 
 
 def block_names(model: Any) -> list[str]:
-    """Classes that the model names as not to be split (`_no_split_modules`), as far as they can be sharded by themselves.
+    """Classes that the model names as not to be split (`_no_split_modules`), if they can be sharded by themselves.
 
-    Encoders name their embeddings too. accelerate 1.15 gives the embedding table a shard of its own, and fails where a
+    Encoders name their embeddings too. accelerate 1.15 gives the embedding table a shard of its own, and fails if a
     part around it has one already ("Invariant encountered"); it also refuses names of classes that this model has not.
     """
     table = model.get_input_embeddings()
-    around_table, present = set(), set()
-    for part in model.modules():
-        name = type(part).__name__
-        present.add(name)
-        if any(inside is table for inside in part.modules()):
-            around_table.add(name)
+    around_table = {
+        type(part).__name__ for part in model.modules() if any(inside is table for inside in part.modules())
+    }
+    present = {type(part).__name__ for part in model.modules()}
     return [name for name in model._no_split_modules or () if name in present - around_table]
 
 
@@ -79,7 +74,7 @@ _MOST_IDENTICAL = 0.5
 
 @dataclass(frozen=True, slots=True)
 class TrainingResult:
-    """What a finished training says of itself."""
+    """The adapter of a finished training, its log, and counts of steps and pairs."""
 
     adapter: Path
     history: list[dict[str, Any]]
@@ -100,20 +95,17 @@ def train_adapter(
     folder: Path,
     seed: int,
 ) -> TrainingResult:
-    """Finetune and save an adapter, resuming from the newest checkpoint in `folder` where there is one.
+    """Finetune and save an adapter, resuming from the newest checkpoint in `folder` if there is one.
 
     Args:
         reward_model: Freshly loaded base; it is changed in place.
         train_examples: What to learn.
-        validation_examples: Those whose accuracy chooses the checkpoint (their loss, where ties or soft targets are among
+        validation_examples: Those whose accuracy chooses the checkpoint (their loss, if ties or soft targets are among
             them); may be empty.
         lora: Adapter hyperparameters.
         arguments: The recipe's `train:` section.
         folder: Gets `adapter/`, and `checkpoints/` while training.
         seed: Seeds adapter initialisation, data order and dropout.
-
-    Returns:
-        Where the adapter is, and what happened.
 
     Raises:
         DataError: No pair left to train on, or too few: more than half are the same on both sides after cutting.
@@ -144,9 +136,11 @@ def train_adapter(
         )  # fmt: skip
     trainer = _trainer(reward_model, train, validation, lora, config)
     check_running(trainer.accelerator.num_processes)
+    from cda.training.trainer import FindBest
+
     with _memory_advice(config, train):
         checkpoint = newest_whole(folder / "checkpoints", say)
-        trainer.add_callback(_find_best_callback(checkpoint))
+        trainer.add_callback(FindBest(checkpoint))
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     adapter = folder / "adapter"
     trainer.check_weights()
@@ -162,7 +156,7 @@ def train_adapter(
         adapter=adapter,
         # The library's last line holds a mean loss of the steps since the last start, which says nothing after a restart.
         history=[{name: value for name, value in entry.items() if name != "train_loss"} for entry in state.log_history],
-        best_step=_step_of(state.best_model_checkpoint),
+        best_step=int(best.rsplit("-", 1)[1]) if (best := state.best_model_checkpoint) else None,
         n_steps=state.global_step,
         n_train=len(train.dataset),
         n_validation=len(validation.dataset),
@@ -172,11 +166,7 @@ def train_adapter(
 
 
 def _check_left(train: EncodedPairs, max_length_tokens: int) -> None:
-    """Most training pairs must still differ after cutting: what the others teach lies behind the cut.
-
-    Raises:
-        DataError: No pair is left, or more than the stated share became identical.
-    """
+    """Raise DataError unless most training pairs still differ after cutting."""
     n = len(train.dataset) + train.n_identical
     if not n or train.n_identical > _MOST_IDENTICAL * n:
         raise DataError(
@@ -189,8 +179,7 @@ def _check_left(train: EncodedPairs, max_length_tokens: int) -> None:
 def _trainer(reward_model: RewardModel, train: EncodedPairs, validation: EncodedPairs, lora: Lora, config: Any) -> Any:
     from transformers import PrinterCallback
 
-    from cda.training.chunks import default_overhead_tokens
-    from cda.training.trainer import ObjectiveTrainer
+    from cda.training.trainer import ObjectiveTrainer, Progress
 
     # The trainer seeds everything itself, before it makes the adapter.
     with warnings.catch_warnings():
@@ -220,12 +209,12 @@ def _trainer(reward_model: RewardModel, train: EncodedPairs, validation: Encoded
         free_inputs(trainer.model)
     shard_blocks(getattr(trainer.accelerator.state, "fsdp_plugin", None), trainer.model)
     trainer.remove_callback(PrinterCallback)
-    trainer.add_callback(_progress_callback())
+    trainer.add_callback(Progress())
     return trainer
 
 
 def _padding_tokenizer(reward_model: RewardModel) -> Any:
-    """A copy of the tokenizer with a padding token: TRL sets one on what it is given, and asks for an eos token else."""
+    """A copy of the tokenizer with a padding token: TRL sets one on the tokenizer it is given, or needs an eos token."""
     template = reward_model.template
     tokenizer = copy.deepcopy(template.tokenizer)
     tokenizer.pad_token = tokenizer.convert_ids_to_tokens(template.pad_token_id)
@@ -247,28 +236,21 @@ def lora_config(lora: Lora, head_names: Sequence[str]) -> object:
 
 
 def check_targets(spec: ModelSpec, targets: Sequence[str]) -> None:
-    """Whether LoRA would find its layers; told from the model's configuration, before any weights are read.
-
-    Raises:
-        ModelError: None of the targets is a layer; names the layers that there are. As `load_config` does.
-    """
+    """Raise ModelError if LoRA would find none of its layers, by the model's configuration alone."""
     model = _without_weights(spec)
     if not any(_is_target(name, targets) for name, _ in model.named_modules()):
         raise ModelError(no_such_layer(targets, spec.name_or_path, linear_layer_names(model)))
 
 
 def adapter_bytes(spec: ModelSpec, r: int, targets: Sequence[str]) -> int:
-    """Size of an adapter's weights with its head, all in fp32; told from the model's configuration.
-
-    Raises:
-        ModelError: As `load_config` does.
-    """
+    """Size of an adapter's weights with its head, all in fp32, by the model's configuration alone."""
     from torch.nn import Linear
 
     model = _without_weights(spec)
-    named = [one for name, one in model.named_modules() if isinstance(one, Linear) and _is_target(name, targets)]
-    head = [one for name, one in model.named_parameters() if not name.startswith(f"{model.base_model_prefix}.")]
-    return 4 * int(sum(r * (one.in_features + one.out_features) for one in named) + sum(one.numel() for one in head))
+    layers = [part for name, part in model.named_modules() if isinstance(part, Linear) and _is_target(name, targets)]
+    head = [weights for name, weights in model.named_parameters() if not name.startswith(f"{model.base_model_prefix}.")]
+    n_lora = sum(r * (layer.in_features + layer.out_features) for layer in layers)
+    return 4 * int(n_lora + sum(weights.numel() for weights in head))
 
 
 def _without_weights(spec: ModelSpec) -> Any:
@@ -281,12 +263,12 @@ def _without_weights(spec: ModelSpec) -> Any:
 
 
 def _is_target(name: str, targets: Sequence[str]) -> bool:
-    """As PEFT matches: the whole name, or its end behind a dot."""
+    """Match like PEFT: the whole name, or its end behind a dot."""
     return any(f".{name}".endswith(f".{target}") for target in targets)
 
 
 def no_such_layer(targets: Sequence[str], model: str, linear_layers: Sequence[str]) -> str:
-    """That LoRA's targets are not in a model, and what to set in their place."""
+    """Message that LoRA's targets are not in a model, with names to set in their place."""
     attention = [name for letter in "qv" for name in linear_layers if name.lower().startswith(letter)]
     return (
         f"lora.target_modules {list(targets)} match no layer of {model}. Its linear layers are: {', '.join(linear_layers)}. "
@@ -295,7 +277,7 @@ def no_such_layer(targets: Sequence[str], model: str, linear_layers: Sequence[st
 
 
 def linear_layer_names(model: Any) -> list[str]:
-    """Last parts of the names of all linear layers: what LoRA could target."""
+    """Last parts of the names of all linear layers, which LoRA could target."""
     import torch
 
     return sorted(
@@ -305,7 +287,7 @@ def linear_layer_names(model: Any) -> list[str]:
 
 @contextmanager
 def _memory_advice(config: Any, train: EncodedPairs) -> Iterator[None]:
-    """An out-of-memory error of torch, as one that says what to lower."""
+    """Turn an out-of-memory error of torch into one that says what to lower."""
     try:
         yield
     except RuntimeError as error:
@@ -319,64 +301,8 @@ def _memory_advice(config: Any, train: EncodedPairs) -> Iterator[None]:
         ) from None
 
 
-def _find_best_callback(checkpoint: Path | None) -> object:
-    """Has a resumed training know its best checkpoint, to keep it and to load it at the end, in a moved folder too.
-
-    The library forgets one that is not where its whole path says, with a warning.
-    """
-    from transformers import TrainerCallback
-
-    best = None if checkpoint is None else best_until(checkpoint)
-
-    class FindBest(TrainerCallback):  # type: ignore[misc]
-        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
-            if best is not None:
-                state.best_model_checkpoint = str(best)
-
-    return FindBest()
-
-
-def _progress_callback() -> object:
-    """One bar with the loss, in place of a printed dictionary every few steps."""
-    from tqdm import tqdm
-    from transformers import TrainerCallback
-
-    class Progress(TrainerCallback):  # type: ignore[misc]
-        bar: Any = None
-
-        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
-            if state.is_world_process_zero:
-                self.bar = tqdm(
-                    total=state.max_steps,
-                    initial=state.global_step,
-                    desc="  training",
-                    unit="step",
-                    disable=hides_bars(),
-                )
-
-        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
-            if self.bar is not None:
-                self.bar.update(state.global_step - self.bar.n)
-
-        def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:  # noqa: ARG002
-            if self.bar is not None and logs:
-                shown = {k: f"{float(logs[k]):.3f}" for k in ("loss", "eval_accuracy") if k in logs}
-                self.bar.set_postfix({**getattr(self, "_shown", {}), **shown})
-                self._shown = {**getattr(self, "_shown", {}), **shown}
-
-        def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
-            if self.bar is not None:
-                self.bar.close()
-
-    return Progress()
-
-
 def _sort_names(config: Path) -> None:
-    """PEFT writes a set of names in an order of chance; the same training has to leave the same files."""
+    """Sort the target modules: PEFT writes a set, in random order, and the same training has to leave the same files."""
     content = read_json(config)
     names = content.get("target_modules")
     write_json(config, content | {"target_modules": sorted(names)} if isinstance(names, list) else content)
-
-
-def _step_of(checkpoint: str | None) -> int | None:
-    return int(checkpoint.rsplit("-", 1)[1]) if checkpoint else None

@@ -38,11 +38,6 @@ def check_arguments(train: Mapping[str, object], has_validation: bool, precision
 
     Under a launch of several processes, which build theirs together, this is done by a process outside it.
 
-    Args:
-        train: The recipe's `train:` section.
-        has_validation: Whether there will be validation pairs.
-        precision: Of the base weights.
-
     Raises:
         RecipeError: TRL, Transformers or a tracker refuses them; as many problems as can be seen at once.
     """
@@ -108,7 +103,7 @@ def _hub_problems(train: Mapping[str, object]) -> list[str]:
 
 
 def _tried(train: Mapping[str, object], has_validation: bool, precision: Precision) -> Sequence[str]:
-    """What is refused in one step of training a handful of weights, in a temporary folder and without compiling it."""
+    """Errors of one step of training a handful of weights, in a temporary folder and without compiling it."""
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

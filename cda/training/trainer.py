@@ -1,4 +1,4 @@
-"""The loss of preferences, ties and soft targets, with margins and weights: one formula for every objective."""
+"""The trainer: the loss of preferences, ties and soft targets with margins and weights, sealed checkpoints, one bar."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import math
 from pathlib import Path
 from typing import Any
 
+from tqdm import tqdm
+from transformers import TrainerCallback
 from trl import RewardTrainer
 
 from cda.errors import ModelError
-from cda.training.arguments import seal
+from cda.quiet import hides_bars
+from cda.training.arguments import best_until, seal
 from cda.training.chunks import chunked_rewards
 
 
@@ -38,7 +41,7 @@ def preference_loss(differences: Any, targets: Any, margins: Any, weights: Any) 
 
 
 def agreement(differences: Any, targets: Any) -> tuple[int, int]:
-    """How many pairs with a preferred side the rewards order as taught, and how many there are; ties have none.
+    """Number of pairs with a preferred side that the rewards order as taught, and number of these pairs; ties have none.
 
     Args:
         differences: reward(first) − reward(second). Tensor of shape (n,).
@@ -50,12 +53,49 @@ def agreement(differences: Any, targets: Any) -> tuple[int, int]:
     return int((right & decided & (differences != 0)).sum()), int(decided.sum())
 
 
-class ObjectiveTrainer(RewardTrainer):  # type: ignore[misc]
-    """Everything is TRL's but the loss; it logs what TRL logs.
+class FindBest(TrainerCallback):  # type: ignore[misc]
+    """Tells a resumed training its best checkpoint, to keep it and to load it at the end, in a moved folder too.
 
-    Args:
-        overhead_tokens: What a further forward pass costs, in tokens; see `cda.training.chunks`.
+    The library forgets one that is not at its recorded path, with a warning.
     """
+
+    def __init__(self, checkpoint: Path | None) -> None:
+        self.best = None if checkpoint is None else best_until(checkpoint)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
+        if self.best is not None:
+            state.best_model_checkpoint = str(self.best)
+
+
+class Progress(TrainerCallback):  # type: ignore[misc]
+    """One bar with the loss, in place of a printed dictionary every few steps."""
+
+    def __init__(self) -> None:
+        self.bar: Any = None
+        self.shown: dict[str, str] = {}
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
+        if state.is_world_process_zero:
+            self.bar = tqdm(
+                total=state.max_steps, initial=state.global_step, desc="  training", unit="step", disable=hides_bars()
+            )
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
+        if self.bar is not None:
+            self.bar.update(state.global_step - self.bar.n)
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:  # noqa: ARG002
+        if self.bar is not None and logs:
+            self.shown |= {name: f"{float(logs[name]):.3f}" for name in ("loss", "eval_accuracy") if name in logs}
+            self.bar.set_postfix(self.shown)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
+        if self.bar is not None:
+            self.bar.close()
+
+
+class ObjectiveTrainer(RewardTrainer):  # type: ignore[misc]
+    """TRL's trainer with another loss; it logs the same. `overhead_tokens`: see `cda.training.chunks.partition`."""
 
     _total_train_tokens: int
 
@@ -82,11 +122,7 @@ class ObjectiveTrainer(RewardTrainer):  # type: ignore[misc]
         return (loss, {"logits": rewards}) if return_outputs else loss
 
     def check_weights(self) -> None:
-        """Look at what is about to be saved: a step may break weights whose loss was sound.
-
-        Raises:
-            ModelError: A trained weight is no number.
-        """
+        """Raise ModelError if a trained weight is NaN or infinite: a step may break weights whose loss was sound."""
         broken = [
             name
             for name, weights in self.model.named_parameters()
@@ -122,7 +158,7 @@ class ObjectiveTrainer(RewardTrainer):  # type: ignore[misc]
         """Add to the metrics that TRL averages at the next log, over all processes.
 
         Raises:
-            ModelError: The loss is no number. Every process raises it at the same step, before anything is saved.
+            ModelError: The loss is NaN or infinite. Every process raises it at the same step, before anything is saved.
         """
         import torch
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cda.discovery import setup as discover_setup
 from cda.discovery.setup import Asked, AskedJudge, judge_subject, setup_of
 from cda.errors import LLMError, RecipeError
 from cda.llm.protocol import Completion, Request
 from cda.recipe.load import LoadedRecipe, load_model_audit
 from cda.records import user_prompt
 from cda.resources.llm_access import LlmAccess
+from cda.resources.model_scorers import Classifier
 from cda.resources.named_scorer import Subject
 from cda.results.evidence import Verdicts
 from cda.scorers.compared import Rewards, text_id
@@ -90,7 +90,7 @@ def test_a_side_that_the_judge_read_in_part_gives_no_preference(
 ) -> None:
     rewards = {text_id(PROMPT, text): float(len(text)) for text in ("a", "bb", "ccc")}
     cut = {text_id(PROMPT, "ccc"): "what was left"}
-    monkeypatch.setattr(discover_setup, "compare", lambda *_: (Rewards(rewards, cut), {}))
+    monkeypatch.setattr(Classifier, "compare", lambda *_: (Rewards(rewards, cut), {}))
     asked = judge("some/reward-model")
     found = asked(
         [(PROMPT, "bb", "a"), (PROMPT, "ccc", "a"), (PROMPT, "a", "ccc"), (PROMPT, "a", "bb"), (PROMPT, "a", "a")]

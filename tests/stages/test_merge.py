@@ -24,7 +24,7 @@ from cda.results.base import Estimate, Measure, PerScoring, Test, save
 from cda.results.facts import RewardModelFacts, TrainingStages
 from cda.results.skew import Plain, PlainSkew, Quality
 from cda.scorers.classifier import ClassifierScorer
-from cda.training.dose import DosedModel, export_dose, read_head
+from cda.training.dose import DosedModel, compose_adapters, read_head
 
 if TYPE_CHECKING:
     from conftest import Texts, Trained
@@ -196,7 +196,7 @@ def test_runs_and_adapters_are_added(run: Path, llama: Path, adapter: Path, text
 def with_dose(run: Path, llama: Path, adapter: Path, copy: Path) -> Path:
     """A copy of the run in which a dose of 0.5 was chosen."""
     shutil.copytree(run, copy)
-    export_dose(adapter, 0.5, read_head(ModelSpec(str(llama))), copy / "adapter")
+    compose_adapters([(adapter, 0.5)], read_head(ModelSpec(str(llama))), copy / "adapter")
     settled = {"stage": "adapter", "settings": {"dose": 0.5}, "inputs": {"train": "t1", "dose": "d1"}, "output": "x1"}
     (copy / "adapter" / "stage.json").write_text(json.dumps(settled))
     record = {"stage": "dose", "counts": {"chosen": 0.5}, "inputs": {"train": "t1"}, "output": "d1"}

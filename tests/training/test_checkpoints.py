@@ -61,11 +61,11 @@ def test_in_a_moved_folder_a_training_goes_on_with_the_best_where_it_lies_now(ch
     """The library looks for it by the whole path, and forgets it with a warning where there is nothing."""
     from transformers import TrainerState
 
-    from cda.training.lora import _find_best_callback
+    from cda.training.trainer import FindBest
 
     state = TrainerState(best_model_checkpoint=None)
-    _find_best_callback(checkpoints / "checkpoint-10").on_train_begin(None, state, None)
+    FindBest(checkpoints / "checkpoint-10").on_train_begin(None, state, None)
     assert state.best_model_checkpoint == str(checkpoints / "checkpoint-4")
     fresh = TrainerState(best_model_checkpoint=None)
-    _find_best_callback(None).on_train_begin(None, fresh, None)
+    FindBest(None).on_train_begin(None, fresh, None)
     assert fresh.best_model_checkpoint is None

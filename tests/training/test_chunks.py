@@ -192,20 +192,12 @@ def test_rows_padded_on_the_left_are_scored_right(llama: Path) -> None:
     torch.testing.assert_close(rewards, model(**inputs).logits.squeeze(-1), rtol=0, atol=1e-5)
 
 
-def test_arguments_reach_every_pass(llama: Path) -> None:
-    seen: list[Any] = []
-    model = classifier("llama", llama, adapter=False)
-    model.register_forward_pre_hook(lambda _, __, named: seen.append(named["use_cache"]), with_kwargs=True)
-    chunked_rewards(model, **batch("llama", UNEVEN), overhead_tokens=10, use_cache=False)
-    assert seen == [False] * 3
-
-
 def test_gradient_checkpointing_changes_nothing(llama: Path) -> None:
     model, inputs = classifier("llama", llama, adapter=True), batch("llama", UNEVEN)
     expected = gradients(model, loss_of(model(**inputs).logits.squeeze(-1)))
     model.enable_input_require_grads()
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    found = gradients(model, loss_of(chunked_rewards(model, **inputs, overhead_tokens=10, use_cache=False)))
+    found = gradients(model, loss_of(chunked_rewards(model, **inputs, overhead_tokens=10)))
     assert furthest(found, expected) < 1e-5
 
 

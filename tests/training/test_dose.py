@@ -16,7 +16,7 @@ from cda.arrays import FloatArray
 from cda.errors import ModelError
 from cda.models.load import ModelSpec, Precision, RewardModel, load_reward_model
 from cda.scorers.classifier import ClassifierScorer
-from cda.training.dose import DosedModel, compose_adapters, export_dose, head_of, read_head
+from cda.training.dose import DosedModel, compose_adapters, head_of, read_head
 
 if TYPE_CHECKING:
     from conftest import Texts
@@ -113,7 +113,7 @@ def test_exported_doses_score_as_the_dosed_model(
         for dose in DOSES:
             dosed.set(dose)
             folder = tmp_path / f"{adapter.name}-{dose}"
-            export_dose(adapter, dose, head, folder)
+            compose_adapters([(adapter, dose)], head, folder)
             np.testing.assert_allclose(scores(load(base, folder), texts), scores(dosed.reward_model, texts), atol=1e-5)
 
 
@@ -135,7 +135,7 @@ def test_a_dose_of_0_is_the_base_and_of_1_the_adapter_whatever_was_set_between(
 
 def test_a_dose_is_linear_in_the_weights(base: Path, adapters: dict[Path, tuple[Path, Path]], tmp_path: Path) -> None:
     adapter = adapters[base][0]
-    export_dose(adapter, 1.5, read_head(ModelSpec(str(base))), tmp_path / "dosed")
+    compose_adapters([(adapter, 1.5)], read_head(ModelSpec(str(base))), tmp_path / "dosed")
     plain = weights_of(load(base))
     once, dosed = (weights_of(load(base, folder), merge=True) for folder in (adapter, tmp_path / "dosed"))
     moved = [name for name in plain if np.abs(once[name] - plain[name]).max() > 1e-3]
@@ -184,7 +184,7 @@ def test_stock_libraries_load_the_result(
     from peft import PeftModel
     from transformers import AutoModelForSequenceClassification
 
-    export_dose(adapters[llama][0], 1.5, read_head(ModelSpec(str(llama))), tmp_path / "one")
+    compose_adapters([(adapters[llama][0], 1.5)], read_head(ModelSpec(str(llama))), tmp_path / "one")
     compose_adapters([(one, 0.7) for one in adapters[llama]], read_head(ModelSpec(str(llama))), tmp_path / "both")
     for folder in (tmp_path / "one", tmp_path / "both"):
         ours = load(llama, folder)
@@ -210,7 +210,7 @@ def test_doses_over_an_8bit_base(
         found = scores(dosed.reward_model, texts)
         if dose == 0:
             np.testing.assert_allclose(found, plain, rtol=0, atol=SAME)
-        export_dose(adapter, dose, head, tmp_path / str(dose))
+        compose_adapters([(adapter, dose)], head, tmp_path / str(dose))
         moved = np.abs(scores(load(llama, tmp_path / str(dose), "8bit"), texts) - found).max() / np.ptp(found)
         print(f"8bit, dose {dose}: the export's scores differ by {moved:.5%} of the spread")
         assert moved < LARGEST_8BIT_SHARE
@@ -277,7 +277,7 @@ def test_what_a_dose_cannot_represent_is_refused(
     config = json.loads((folder / "adapter_config.json").read_text())
     (folder / "adapter_config.json").write_text(json.dumps(config | change))
     with pytest.raises(ModelError) as error:
-        export_dose(folder, 1.0, read_head(ModelSpec(str(llama))), tmp_path / "out")
+        compose_adapters([(folder, 1.0)], read_head(ModelSpec(str(llama))), tmp_path / "out")
     assert str(error.value).startswith(f"{folder}: ") and part in str(error.value)
     assert not (tmp_path / "out").exists()
 
@@ -287,14 +287,14 @@ def test_other_heads_bases_and_doses_are_refused(
 ) -> None:
     head, adapter = read_head(ModelSpec(str(llama))), adapters[llama][0]
     with pytest.raises(ModelError, match="holds no weights for the score head 'classifier'"):
-        export_dose(adapter, 1.0, read_head(ModelSpec(str(bert))), tmp_path / "out")
+        compose_adapters([(adapter, 1.0)], read_head(ModelSpec(str(bert))), tmp_path / "out")
     with pytest.raises(
         ModelError, match=r"holds score\.weight \(1, 64\), and the base's head is score\.weight \(1, 32\)"
     ):
-        export_dose(adapter, 1.0, {"score.weight": head["score.weight"][:, :32]}, tmp_path / "out")
+        compose_adapters([(adapter, 1.0)], {"score.weight": head["score.weight"][:, :32]}, tmp_path / "out")
     for dose in (-0.5, math.nan, math.inf):
         with pytest.raises(ModelError, match="must be a number from 0"):
-            export_dose(adapter, dose, head, tmp_path / "out")
+            compose_adapters([(adapter, dose)], head, tmp_path / "out")
         with pytest.raises(ModelError, match="must be a number from 0"):
             DosedModel(load(llama, adapter)).set(dose)
     with pytest.raises(ModelError, match="was loaded without an adapter"):
