@@ -1,4 +1,4 @@
-"""Preferences asked for in both orders, as margins in which a taste for a place cancels, or in one; and what that taste was."""
+"""LLM judges: their requests and verdicts, and margins of preferences asked for in both orders or in one."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from cda.stats.proportions import share
 
 @dataclass(frozen=True, slots=True)
 class BothOrders:
-    """How comparisons came out that were each asked for in both orders, or in one.
+    """Counts of comparisons that were each asked for in both orders, or in one.
 
     Attributes:
         n_unread: Comparisons without a readable verdict in either order.
         n_half_read: Comparisons of which one order of two was read.
-        n_flipped: Comparisons whose verdict follows the position and not the text: where written, a margin of 0. None where
+        n_flipped: Comparisons whose verdict follows the position and not the text: a margin of 0 if it is written. None if
             one order was asked, which does not show it.
         position_bias: Mean preference for the text shown first, −1 to 1, among comparisons read in both orders (written
-            verdicts: share for the first minus share for the second); 0: no position is preferred. None before
-            anything was asked, or where nothing was read. In one order, of all that were read: which text came first was
-            drawn, so that a preference for a text does not add up to one for a place.
-        position: The same with an interval, clustered by prompt, where one order was asked and two prompts were read.
+            verdicts: share for the first minus share for the second); 0: no position is preferred. None before the first
+            call, or if nothing was read. In one order, among all that were read: the text shown first was drawn, so that a
+            preference for a text does not add up to one for a place.
+        position: The same with an interval, clustered by prompt, if one order was asked and two prompts were read.
     """
 
     n_unread: int = 0
@@ -48,11 +48,11 @@ class BothOrders:
 
 
 def of_both_orders(values: FloatArray, needed: bool = False) -> tuple[FloatArray, BothOrders]:
-    """Preference for the first text, mean of both orders, shape (n,); NaN where there is none. And the counts.
+    """Preference for the first text, mean of both orders, shape (n,), NaN if there is none; and the counts.
 
     Args:
         values: Preference for the text that was shown first, −1 to 1, shape (n, 2): as given, and in the other order. NaN
-            where there is no verdict.
+            without a verdict.
         needed: A comparison read in one order only has no margin; otherwise that order alone counts.
     """
     read = ~np.isnan(values)
@@ -72,15 +72,15 @@ def of_both_orders(values: FloatArray, needed: bool = False) -> tuple[FloatArray
 def of_one_order(
     values: FloatArray, swapped: NDArray[np.bool_], prompt_ids: Sequence[str]
 ) -> tuple[FloatArray, BothOrders]:
-    """Preference for the first text, shape (n,), NaN where there is none; a taste for a place stays in it. And the counts.
+    """Preference for the first text, shape (n,), NaN if there is none, not free of a taste for a place; and the counts.
 
     Args:
-        values: Preference for the text that was shown first, −1 to 1, shape (n,). NaN where there is no verdict.
-        swapped: Whether the second text was shown first, shape (n,).
+        values: Preference for the text that was shown first, −1 to 1, shape (n,). NaN without a verdict.
+        swapped: The second text was shown first, shape (n,).
         prompt_ids: Cluster of each comparison. Length n.
     """
     read = ~np.isnan(values)
-    ids = [name for name, one in zip(prompt_ids, read, strict=True) if one]
+    ids = np.asarray(prompt_ids)[read].tolist()
     position = None
     if len(set(ids)) > 1:
         first = share((values[read] + 1) / 2, ids)
@@ -95,7 +95,7 @@ def of_one_order(
 
 
 TOP_LOGPROBS = 20
-"""The most that OpenAI gives; the verdicts are among them wherever the judge answers as asked."""
+"""The most that OpenAI gives; the verdicts are among them if the judge follows its instructions."""
 LEAST_MASS = 0.5
 NO_VERDICT = "no verdict in the last line"
 NO_CODED_VERDICT = "no verdict with the asked code in the last line"
@@ -117,7 +117,7 @@ _ONE_TOKEN = "Reply with a single character and nothing else: {choices}."
 _CHOICES = {"1": "1 if the first answer is better", "2": "2 if the second is", "0": "0 if neither is"}
 """A tie is 0 there, because a digit is one token to every tokenizer."""
 _VALUES = {"1": 1.0, "2": -1.0, "tie": 0.0}
-"""Preference for the text that was shown first."""
+"""Verdict to preference for the text that was shown first."""
 _NO_LETTER = re.compile(r"[\W_]+")
 _CODE_DIGITS = 8
 
@@ -128,23 +128,19 @@ class LLMJudge:
 
     Attributes:
         llm: The judge.
-        ties: Whether it may say that neither is better; where it says so all the same, that verdict is unread.
-        by_token: Read the probabilities of a verdict of one token, in place of a written verdict after an explanation. The
-            preference of one order is then (P(1) − P(2)) / (P(1) + P(2) + P(tie)).
-        top_logprobs: By token: candidates to ask for, where a server allows fewer than 20.
-        least_mass: By token: probability that has to lie on the verdicts; with less, the judge did not mean to answer so.
+        ties: It may say that neither is better; otherwise such a verdict is unread.
+        by_token: Read the probabilities of a verdict of one token, in place of a written verdict after an explanation; see
+            `token_preference`.
         both_orders: A comparison read in one order only has no margin; otherwise that order alone counts.
-        told: What the judge is told, where its reasons stand, and in how many orders it is asked.
-        orders: What the orders of the last comparisons came to.
-        reasons: Why single answers hold no verdict, with their counts.
+        told: The judge's instructions, the place of its reasons, and the number of orders.
+        orders: Counts of the last comparisons.
+        reasons: Reasons why single answers hold no verdict, with their counts.
         answered_by: Models that gave the last answers, as the server names them.
     """
 
     llm: LLM
     ties: bool = True
     by_token: bool = False
-    top_logprobs: int = TOP_LOGPROBS
-    least_mass: float = LEAST_MASS
     both_orders: bool = False
     told: JudgePrompt = field(default_factory=lambda: ours().judge)
     orders: BothOrders = field(default=BothOrders(), init=False)
@@ -156,39 +152,35 @@ class LLMJudge:
         return self.llm.name
 
     def request(self, prompt: Prompt, first: str, second: str) -> Request:
-        """One comparison in one order, as this judge is asked."""
-        if self.by_token:
-            return token_request(prompt, first, second, self.ties, self.top_logprobs, self.told)
-        return judge_request(prompt, first, second, self.ties, self.told)
+        """The request for one comparison in one order."""
+        request = token_request if self.by_token else judge_request
+        return request(prompt, first, second, self.ties, self.told)
 
     def margin(self, prompts: Sequence[Prompt], first: Sequence[str], second: Sequence[str]) -> FloatArray:
-        """Preference for the first text: 1 always the first, 0 tie, −1 always the second.
+        """Preference for the first text, −1 to 1, shape (n,); NaN if no verdict could be read.
 
-        The mean of both orders, in which a taste for a place cancels; or, asked in one order, that of the order that the
-        texts draw, in which it does not.
-
-        Returns:
-            Shape (n,); NaN where no verdict could be read.
+        The mean of both orders, in which a taste for a place cancels; or that of one order, drawn from the texts, in which it
+        does not.
 
         Raises:
             LLMError: Nothing can be answered; or, by token, the server gives no probabilities.
         """
         comparisons = list(zip(prompts, first, second, strict=True))
         if self.told.orders == "one":
-            swapped = np.array([is_swapped(*one) for one in comparisons], dtype=bool)
+            swapped = np.array([is_swapped(*comparison) for comparison in comparisons], dtype=bool)
             shown = [(p, b, a) if swap else (p, a, b) for (p, a, b), swap in zip(comparisons, swapped, strict=True)]
             ids = [prompt_id(prompt) for prompt in prompts]
             margins, self.orders = of_one_order(self._values(shown), swapped, ids)
         else:
-            shown = [one for prompt, a, b in comparisons for one in ((prompt, a, b), (prompt, b, a))]
+            shown = [order for prompt, a, b in comparisons for order in ((prompt, a, b), (prompt, b, a))]
             margins, self.orders = of_both_orders(self._values(shown).reshape(-1, 2), self.both_orders)
         return margins
 
     def _values(self, shown: Sequence[tuple[Prompt, str, str]]) -> FloatArray:
-        """Preference for the text shown first, NaN where there is none; reasons for that are counted."""
+        """Preference for the text shown first, NaN if there is none; reasons for that are counted."""
         values, unread = np.full(len(shown), np.nan), list[str]()
         self.answered_by = AnsweredBy()
-        requests = (self.request(*one) for one in shown)
+        requests = (self.request(*comparison) for comparison in shown)
         for position, answer in self.llm.answers(requests, f"judging by {self.llm.name}", len(shown)):
             self.answered_by.add(answer)
             read = self._read(answer, shown[position])
@@ -200,7 +192,7 @@ class LLMJudge:
         return values
 
     def _read(self, answer: Completion, shown: tuple[Prompt, str, str]) -> float | str:
-        """Preference for the text shown first, or why there is none."""
+        """Preference for the text shown first, or the reason why there is none."""
         if answer.text is None:
             return answer.reason or "no answer"
         if not self.by_token:
@@ -212,8 +204,8 @@ class LLMJudge:
             return "a tie, where none is allowed" if verdict == "tie" and not self.ties else _VALUES[verdict]
         if answer.logprobs is None:
             raise LLMError(f"{self.name}: gives no token probabilities; ask for written verdicts instead")
-        found = token_preference(answer.logprobs, self.ties, self.least_mass)
-        return f"less than {self.least_mass:.0%} of the probability is on a verdict" if found is None else found
+        preference = token_preference(answer.logprobs, self.ties)
+        return f"less than {LEAST_MASS:.0%} of the probability is on a verdict" if preference is None else preference
 
 
 def judge_request(
@@ -223,30 +215,25 @@ def judge_request(
     told = told or ours().judge
     code = verdict_code(prompt, first, second)
     verdict = "Verdict" if code is None else f"Verdict {code}"
-    lines = [f"'{verdict}: {one}'" for one in (("1", "2", "tie") if ties else ("1", "2"))]
+    lines = [f"'{verdict}: {choice}'" for choice in (("1", "2", "tie") if ties else ("1", "2"))]
     form = _FORMS[told.reasons].format(lines=_listed(lines))
     form = form if code is None else form + _QUOTED.format(code=code)
     return _filled(told, prompt, first, second, form)
 
 
 def token_request(
-    prompt: Prompt,
-    first: str,
-    second: str,
-    ties: bool = True,
-    top_logprobs: int = TOP_LOGPROBS,
-    told: JudgePrompt | None = None,
+    prompt: Prompt, first: str, second: str, ties: bool = True, told: JudgePrompt | None = None
 ) -> Request:
     """One comparison in one order, for a verdict of one token."""
-    asked = _ONE_TOKEN.format(choices=_listed([_CHOICES[one] for one in _tokens(ties)]))
-    written = _filled(told or ours().judge, prompt, first, second, asked)
-    return Request(written.system, f"{written.user}\n\nWhich answer is better? {asked}", top_logprobs=top_logprobs)
+    form = _ONE_TOKEN.format(choices=_listed([_CHOICES[token] for token in _tokens(ties)]))
+    filled_in = _filled(told or ours().judge, prompt, first, second, form)
+    return Request(filled_in.system, f"{filled_in.user}\n\nWhich answer is better? {form}", top_logprobs=TOP_LOGPROBS)
 
 
 def is_swapped(prompt: Prompt, first: str, second: str) -> bool:
-    """Whether the second text is the one to be shown first, where a comparison is asked in one order.
+    """True if the second text is shown first in a comparison that is asked in one order.
 
-    Drawn from prompt and texts, so that either order of the same texts is asked, and cached, as one question.
+    Drawn from prompt and texts, so that either order of the same texts is asked, and cached, as one request.
     """
     least, other = sorted((first, second))
     shown_first = (least, other)[int(content_id("shown first", prompt, least, other), 16) % 2]
@@ -254,10 +241,10 @@ def is_swapped(prompt: Prompt, first: str, second: str) -> bool:
 
 
 def verdict_code(prompt: Prompt, first: str, second: str) -> str | None:
-    """What has to stand in the judge's last line where a text speaks of a verdict; None where none does.
+    """A code that the judge's verdict line has to hold if a text speaks of a verdict; None if none does.
 
-    No text holds it, because it is drawn from all of them until that is so: a line that a judge quotes is never read as
-    its own. The same texts in the same order have the same code, so that answers can be cached.
+    It is drawn from the texts until none of them holds it: a line that a judge quotes is never read as its own. The same
+    texts in the same order have the same code, so that answers can be cached.
     """
     texts = [_skeleton(text) for text in (prompt_text(prompt), first, second)]
     if not any("verdict" in text for text in texts):
@@ -267,11 +254,11 @@ def verdict_code(prompt: Prompt, first: str, second: str) -> str | None:
 
 
 def parse_verdict(answer: str | None, code: str | None = None, reasons: Reasons = "before") -> str | None:
-    """`1`, `2` or `tie` from the answer's last line that has a letter or digit; None where it holds no verdict.
+    """`1`, `2` or `tie` from the answer's last line that has a letter or digit; None if it holds no verdict.
 
-    Where reasons were asked for after the verdict, it is the first such line. A verdict anywhere else may be quoted from the
-    texts and is not read. Nor is a quoted line in its place: where the texts could
-    have supplied one, `code` (of verdict_code) has to stand in it. Case, markdown and punctuation do not matter.
+    If reasons were asked for after the verdict, it is the first such line. A verdict anywhere else may be quoted from the
+    texts and is not read. Nor is a quoted line in its place: if the texts could have supplied one, it has to hold `code` (of
+    verdict_code). Case, markdown and punctuation do not matter.
 
     >>> parse_verdict("Both are right, the second is clearer.\\nVerdict: 2"), parse_verdict("Verdict: 1\\nI am not sure.")
     ('2', None)
@@ -280,23 +267,20 @@ def parse_verdict(answer: str | None, code: str | None = None, reasons: Reasons 
     """
     own = without_thoughts(answer or "") or ""
     lines = [line for line in map(_skeleton, own.splitlines()) if line]
-    verdicts = {f"verdict{code or ''}{one}": one for one in ("1", "2", "tie")}
+    verdicts = {f"verdict{code or ''}{verdict}": verdict for verdict in _VALUES}
     return verdicts.get(lines[0 if reasons == "after" else -1]) if lines else None
 
 
-def token_preference(
-    logprobs: Iterable[tuple[str, float]], ties: bool = True, least_mass: float = LEAST_MASS
-) -> float | None:
+def token_preference(logprobs: Iterable[tuple[str, float]], ties: bool = True) -> float | None:
     """(P(1) − P(2)) / (P(1) + P(2) + P(tie)), −1 to 1: preference for the text that was shown first.
 
     Args:
         logprobs: Candidates for the first token with their natural log probabilities. Candidates that are the same but for
             spaces around them are added up.
-        ties: Whether `0`, a tie, is a verdict.
-        least_mass: Probability that has to lie on the verdicts.
+        ties: `0`, a tie, is a verdict.
 
     Returns:
-        None where less lies on them.
+        None if less than LEAST_MASS lies on the verdicts: the judge did not mean to give one.
 
     >>> round(token_preference([("1", math.log(0.6)), (" 2", math.log(0.2)), ("The", math.log(0.2))]), 3)
     0.5
@@ -307,7 +291,7 @@ def token_preference(
         if verdict in mass:
             mass[verdict] += math.exp(min(logprob, 0.0))
     total = sum(mass.values())
-    return None if total < least_mass or total == 0 else (mass["1"] - mass["2"]) / total
+    return None if total < LEAST_MASS else (mass["1"] - mass["2"]) / total
 
 
 def _filled(told: JudgePrompt, prompt: Prompt, first: str, second: str, form: str) -> Request:
@@ -328,7 +312,7 @@ def _listed(choices: Sequence[str]) -> str:
 def _skeleton(text: str) -> str:
     """Letters and digits alone, without case, accents or width.
 
-    It works character by character, so the skeleton of a text holds that of each of its parts: what a judge can quote
-    from a text and what is read as a verdict are told by the same rule.
+    It works character by character, so the skeleton of a text holds that of each of its parts: the same rule tells a quotation
+    and a verdict.
     """
     return _NO_LETTER.sub("", unicodedata.normalize("NFKD", text).casefold())

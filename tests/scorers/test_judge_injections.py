@@ -128,24 +128,10 @@ def test_markers_cannot_be_closed_or_opened_from_within(name: str, place: int) -
     user = judge_request(user_prompt(texts[0]), texts[1], texts[2]).user
     for seen in (user, plainly(user)):
         marks = re.findall(r"<<<.*?>>>|<<<|>>>", seen)
-        assert marks == [
-            "<<<USER MESSAGE>>>",
-            "<<<END>>>",
-            "<<<ANSWER 1>>>",
-            "<<<END>>>",
-            "<<<ANSWER 2>>>",
-            "<<<END>>>",
-        ]
-    for mark in (
-        "<|im_end|>",
-        "<|im_start|>",
-        "<|eot_id|>",
-        "<end_of_turn>",
-        "[INST]",
-        "[/INST]",
-        "<\uff5cAssistant\uff5c>",
-    ):
-        assert mark not in user
+        assert marks[1::2] == ["<<<END>>>"] * 3
+        assert marks[::2] == ["<<<USER MESSAGE>>>", "<<<ANSWER 1>>>", "<<<ANSWER 2>>>"]
+    turns = ["<|im_end|>", "<|im_start|>", "<|eot_id|>", "<end_of_turn>", "[INST]", "[/INST]", "<｜Assistant｜>"]
+    assert not any(mark in user for mark in turns)
 
 
 def plainly(text: str) -> str:

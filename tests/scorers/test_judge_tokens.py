@@ -70,11 +70,11 @@ def test_a_judge_of_places_is_seen(serve: Serve) -> None:
 def test_without_ties_a_zero_is_no_verdict(serve: Serve) -> None:
     bodies: Bodies = []
     url = serve(token_server(lambda first: {"1": 0.4, "2": 0.2, "0": 0.4} if first else {"0": 0.9, "1": 0.1}, bodies))
-    judge = LLMJudge(OpenAIClient("j", base_url=url), ties=False, by_token=True, top_logprobs=5)
+    judge = LLMJudge(OpenAIClient("j", base_url=url), ties=False, by_token=True)
     assert judge.margin(PROMPTS, ["good"], ["bad"]) == pytest.approx([1 / 3])
     assert judge.orders.n_half_read == 1
     assert judge.reasons == {"less than 50% of the probability is on a verdict": 1}
-    assert all("neither" not in str(body["messages"]) and body["top_logprobs"] == 5 for body in bodies)
+    assert all("neither" not in str(body["messages"]) and body["top_logprobs"] == 20 for body in bodies)
 
 
 def test_texts_that_pose_as_verdicts_change_nothing(serve: Serve) -> None:
@@ -126,18 +126,18 @@ def test_written_verdicts_need_no_probabilities(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mass", "ties", "least", "expected"),
+    ("mass", "ties", "expected"),
     [
-        ({"1": 1.0}, True, 0.5, 1.0),
-        ({"2": 0.6, "1": 0.2}, True, 0.5, -0.5),
-        ({"0": 0.9}, True, 0.5, 0.0),
-        ({"0": 0.9, "1": 0.05}, False, 0.01, 1.0),
-        ({" 2": 0.3, "2\n": 0.3, "▁2": 0.2}, True, 0.5, -1.0),
-        ({"1": 0.49, "Both": 0.5}, True, 0.5, None),
-        ({"12": 0.5, "1.": 0.4, "²": 0.1}, True, 0.5, None),
-        ({}, True, 0.0, None),
+        ({"1": 1.0}, True, 1.0),
+        ({"2": 0.6, "1": 0.2}, True, -0.5),
+        ({"0": 0.9}, True, 0.0),
+        ({"0": 0.4, "1": 0.55}, False, 1.0),
+        ({" 2": 0.3, "2\n": 0.3, "▁2": 0.2}, True, -1.0),
+        ({"1": 0.49, "Both": 0.5}, True, None),
+        ({"12": 0.5, "1.": 0.4, "²": 0.1}, True, None),
+        ({}, True, None),
     ],
 )
-def test_token_preference(mass: Mapping[str, float], ties: bool, least: float, expected: float | None) -> None:
-    found = token_preference([(token, math.log(one)) for token, one in mass.items()], ties, least)
+def test_token_preference(mass: Mapping[str, float], ties: bool, expected: float | None) -> None:
+    found = token_preference([(token, math.log(one)) for token, one in mass.items()], ties)
     assert found == (None if expected is None else pytest.approx(expected))
