@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from build_embedded import build
 from numpy.typing import NDArray
 from outcome import Check, finish
 
-from cda.embedded.build import build
 from cda.embedded.model import ADAPTER, embedded_model_folder, encoder_folder, save_merged
 from cda.embedded.texts import BIASES, audit_contrasts, authored_pairs
 from cda.models.load import ModelSpec, free_memory, load_reward_model

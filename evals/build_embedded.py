@@ -1,4 +1,4 @@
-"""Rebuilds the embedded reward model or judge: `python -m cda.embedded.build [embedded | embedded-judge] [FOLDER]`.
+"""Rebuilds the embedded reward model or judge: `python evals/build_embedded.py [embedded | embedded-judge] [FOLDER]`.
 
 Either takes about 20 minutes on 2 cores.
 
