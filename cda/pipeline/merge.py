@@ -105,7 +105,7 @@ def merge(sources: Sequence[str], options: MergeOptions) -> None:
         say(f"  {adapter}: dose {dose:g}")
     say(f"  base: {base.name_or_path}" if options.adapter_only else f"measure it with: cda audit {options.out}")
     if options.push is not None:
-        say(f"pushed to {options.push}: {push(options.out, options.push, private=True)}")
+        say(f"pushed to {options.push}: {push(options.out, options.push)}")
 
 
 def _read_sources(sources: Sequence[str], doses: Sequence[float]) -> list[_Source]:

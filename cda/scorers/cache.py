@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
@@ -40,12 +40,7 @@ class LoadedModel(Protocol):
     def spec(self) -> ModelSpec: ...
 
 
-def scope_of(
-    loaded: LoadedModel,
-    adapter: Path | None = None,
-    dose: float = 1.0,
-    extra: Mapping[str, Any] | None = None,
-) -> str:
+def scope_of(loaded: LoadedModel, adapter: Path | None = None, dose: float = 1.0) -> str:
     """Name of everything but the text that decides a reward: model and adapter content, precision, template, truncation.
 
     Batches are no part of it; `score_texts` adds them if a score depends on them.
@@ -54,7 +49,6 @@ def scope_of(
         loaded: The model.
         adapter: Folder it was loaded with.
         dose: Dose at which the adapter is applied.
-        extra: Other causes of another score, such as a direction that is removed from its states; JSON.
 
     Raises:
         ModelError: A hub model whose commit is unknown: the same name may hold other weights tomorrow.
@@ -79,7 +73,7 @@ def scope_of(
             "max_length_tokens": template.max_length_tokens,
             # Another version of these may compute another score from the same files.
             "versions": {name: version for name, version in versions().items() if name in _DECIDING},
-            "extra": dict(extra or {}),
+            "extra": {},  # of earlier versions, whose scores are still found
         }
     )
 

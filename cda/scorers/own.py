@@ -20,6 +20,9 @@ from cda.scorers.judge import BothOrders, of_both_orders
 from cda.scorers.own_code import OwnCode, code_in_memory, load_code
 from cda.scorers.protocols import Finished, TextScorer, rewards_only
 
+BATCH_ROWS = 256
+"""Texts in a call of the user's function."""
+
 
 @dataclass
 class InMemoryModel(ClassifierScorer):
@@ -82,10 +85,9 @@ def model_in_memory(model: Any, tokenizer: Any, name: str, max_length_tokens: in
 
 @dataclass
 class OwnPointwise(TextScorer):
-    """A scorer over a user's function, which is called with `batch_rows` texts at a time."""
+    """A scorer over a user's function."""
 
     code: OwnCode
-    batch_rows: int = 256
 
     @property
     def name(self) -> str:
@@ -109,7 +111,7 @@ class OwnPointwise(TextScorer):
         known: Mapping[str, float] | None = None,  # noqa: ARG002
     ) -> Generator[Finished, None, None]:
         """Scores call by call; ModelError if the function fails, or a reward is NaN or infinite."""
-        for rows in _batches(len(prompts), self.batch_rows):
+        for rows in _batches(len(prompts)):
             rewards = self.code.numbers(rows, prompts, responses)
             broken = np.flatnonzero(~np.isfinite(rewards))
             if broken.size:
@@ -126,14 +128,12 @@ class OwnPairwise:
 
     Attributes:
         code: The function.
-        batch_rows: Comparisons in a call; those in the other order are another call.
         both_orders: A comparison with a verdict in one order only has no margin; otherwise that order alone counts.
         orders: Counts of the last comparisons; unread where the function gave NaN.
         reasons: As those of an LLM judge; a function gives none.
     """
 
     code: OwnCode
-    batch_rows: int = 256
     both_orders: bool = False
     orders: BothOrders = field(default=BothOrders(), init=False)
     reasons: dict[str, int] = field(default_factory=dict, init=False)
@@ -154,7 +154,7 @@ class OwnPairwise:
             ModelError: The function fails, or a preference is outside −1 to 1.
         """
         values = np.full((len(prompts), 2), np.nan)
-        for rows in _batches(len(prompts), self.batch_rows):
+        for rows in _batches(len(prompts)):
             for order, texts in enumerate(((first, second), (second, first))):
                 values[rows, order] = preferences = self.code.numbers(rows, prompts, *texts)
                 outside = np.flatnonzero(np.abs(preferences) > 1)
@@ -171,19 +171,19 @@ class OwnPairwise:
 OwnScorer = OwnPointwise | OwnPairwise | InMemoryModel
 
 
-def own_scorer(name: str, batch_rows: int = 256) -> OwnPointwise | OwnPairwise:
+def own_scorer(name: str) -> OwnPointwise | OwnPairwise:
     """Load and check a user's scorer by its name; this runs its module, see `load_code`."""
-    return _scorer(load_code(name), batch_rows)
+    return _scorer(load_code(name))
 
 
-def scorer_in_memory(function: Callable[..., object], name: str, batch_rows: int = 256) -> OwnPointwise | OwnPairwise:
+def scorer_in_memory(function: Callable[..., object], name: str) -> OwnPointwise | OwnPairwise:
     """A function in memory as a scorer; ModelError if it takes neither two nor three parameters."""
-    return _scorer(code_in_memory(function, name), batch_rows)
+    return _scorer(code_in_memory(function, name))
 
 
-def _scorer(code: OwnCode, batch_rows: int) -> OwnPointwise | OwnPairwise:
-    return OwnPointwise(code, batch_rows) if code.n_columns == 2 else OwnPairwise(code, batch_rows)
+def _scorer(code: OwnCode) -> OwnPointwise | OwnPairwise:
+    return OwnPointwise(code) if code.n_columns == 2 else OwnPairwise(code)
 
 
-def _batches(count: int, size: int) -> Iterator[range]:
-    return (range(start, min(start + size, count)) for start in range(0, count, size))
+def _batches(count: int) -> Iterator[range]:
+    return (range(start, min(start + BATCH_ROWS, count)) for start in range(0, count, BATCH_ROWS))

@@ -17,7 +17,7 @@ from cda.errors import CdaError, LLMError, ModelError
 from cda.llm.asking import Answers, answered, with_progress
 from cda.records import Prompt
 from cda.scorers.protocols import Finished, TextScorer, rewards_only
-from cda.scorers.served_client import Render, ServedClient
+from cda.scorers.served_client import ServedClient
 from cda.scorers.served_options import ServedOptions
 
 _Rewards = tuple[list[int], FloatArray]
@@ -35,9 +35,6 @@ class ServedScorer(TextScorer):
         url: Address of an endpoint (`http://host:8000/pooling`), or of the server, which then means its `/classify`. `/score`
             reads prompt and response as a text pair, as cross-encoders without a chat template need it.
         options: The recipe's `score.served`.
-        render: With `form=text`, makes the text, or its token ids, of prompt and response; the server adds special tokens to
-            a text and none to ids, so that `lambda *text: template.encode(*text).ids` scores exactly what a local model would
-            read. None: the prompt, a blank line and the response.
         timeout_s: Limit of one attempt from start to end.
         retries: Further tries of a text after 408, 409, 5xx, timeouts, lost connections and broken answers.
         backoff_s: Longest first pause; doubles with each try.
@@ -49,7 +46,6 @@ class ServedScorer(TextScorer):
 
     url: str
     options: ServedOptions = field(default_factory=ServedOptions)
-    render: Render | None = None
     timeout_s: float = 120.0
     retries: int = 6
     backoff_s: float = 0.5
@@ -58,7 +54,7 @@ class ServedScorer(TextScorer):
     """Texts scored last that were cut at `truncate_tokens`, or are exactly that long; 0 if the server counts no tokens."""
 
     def __post_init__(self) -> None:
-        self._client = ServedClient(self.url, self.options, self.render, self.timeout_s, self.retries, self.backoff_s)
+        self._client = ServedClient(self.url, self.options, self.timeout_s, self.retries, self.backoff_s)
         self._is_raw = self.options.sigmoid or not self.options.check_raw
 
     @property

@@ -9,7 +9,7 @@ import os
 import random
 import re
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -110,9 +110,6 @@ _LONGEST_WAIT_S = 600.0
 _THROTTLED_AT_MOST = 30
 _LONGER = re.compile(r"longer than the (maximum model|model's context) length", re.IGNORECASE)
 
-Render = Callable[[Prompt, str], str | Sequence[int]]
-"""Turns prompt and response into one text, or its token ids."""
-
 
 @dataclass(eq=False)
 class ServedClient:
@@ -120,7 +117,6 @@ class ServedClient:
 
     url: str
     options: ServedOptions
-    render: Render | None = None
     timeout_s: float = 120.0
     retries: int = 6
     backoff_s: float = 0.5
@@ -159,7 +155,7 @@ class ServedClient:
             "url": f"{self._root}/{self._kind}",
             "model": self.options.model or self.listed,
             "form": self.options.form,
-            "render": getattr(self.render, "__qualname__", None),
+            "render": None,  # of earlier versions, whose finished stages stay as they are
             "sigmoid": self.options.sigmoid,
             "last_token": self.options.last_token,
             "truncate_tokens": self.options.truncate_tokens,
@@ -221,9 +217,7 @@ class ServedClient:
             messages = [{"role": role, "content": without_turns(sendable(text))} for role, text in turns]
             # Stated and not left to defaults: some versions add the start of another answer, and the template writes the BOS.
             return {"messages": messages, "add_generation_prompt": False, "add_special_tokens": False}
-        joined = without_turns(f"{prompt_text(prompt)}\n\n{response}")
-        rendered = self.render(prompt, response) if self.render is not None else joined
-        return {"input": sendable(rendered) if isinstance(rendered, str) else list(map(int, rendered))}
+        return {"input": sendable(without_turns(f"{prompt_text(prompt)}\n\n{response}"))}
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Ask]:

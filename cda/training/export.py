@@ -100,8 +100,8 @@ def check_push(repo_id: str) -> None:
         )
 
 
-def push(folder: Path, repo_id: str, private: bool = True) -> str:
-    """Upload a folder to a repository `organisation/name` of the hub, which is made if missing; returns the commit's address.
+def push(folder: Path, repo_id: str) -> str:
+    """Upload a folder to a private repository `organisation/name` of the hub, which is made if missing; returns the commit's address.
 
     Raises:
         ModelError: No token, no right to write, or no connection; the folder stays as it is.
@@ -112,7 +112,7 @@ def push(folder: Path, repo_id: str, private: bool = True) -> str:
     check_push(repo_id)
     try:
         api = HfApi()
-        api.create_repo(repo_id, private=private, exist_ok=True)
+        api.create_repo(repo_id, private=True, exist_ok=True)
         return str(api.upload_folder(repo_id=repo_id, folder_path=str(folder)))
     except HfHubHTTPError as error:
         status = error.response.status_code

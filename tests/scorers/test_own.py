@@ -13,6 +13,7 @@ import pytest
 
 from cda.errors import ModelError
 from cda.records import Message, Prompt, user_prompt
+from cda.scorers import own
 from cda.scorers.judge import BothOrders
 from cda.scorers.own import OwnPairwise, OwnPointwise, own_scorer
 from cda.scorers.own_code import is_own, own_files
@@ -39,8 +40,8 @@ def written(folder: Path, code: str, name: str = "mine.py") -> str:
     return str(folder / name)
 
 
-def pointwise(folder: Path, code: str, batch_rows: int = 256) -> OwnPointwise:
-    scorer = own_scorer(f"{written(folder, code)}:score", batch_rows)
+def pointwise(folder: Path, code: str) -> OwnPointwise:
+    scorer = own_scorer(f"{written(folder, code)}:score")
     assert isinstance(scorer, OwnPointwise)
     return scorer
 
@@ -76,8 +77,8 @@ def test_a_function_of_three_parameters_gives_preferences(tmp_path: Path) -> Non
     assert scorer.orders == BothOrders(n_unread=1, n_half_read=0, n_flipped=0, position_bias=0.0)
 
 
-def pairwise(folder: Path, code: str, batch_rows: int = 256) -> OwnPairwise:
-    scorer = own_scorer(f"{written(folder, code)}:score", batch_rows)
+def pairwise(folder: Path, code: str) -> OwnPairwise:
+    scorer = own_scorer(f"{written(folder, code)}:score")
     assert isinstance(scorer, OwnPairwise)
     return scorer
 
@@ -107,7 +108,10 @@ def test_a_verdict_in_one_order_alone_counts_unless_both_are_needed(tmp_path: Pa
     assert np.isnan(replace(scorer, both_orders=True).margin(PROMPTS[:1], ["a"], ["b"])).all()
 
 
-def test_calls_of_both_orders_hold_no_more_rows_than_are_allowed(tmp_path: Path) -> None:
+def test_calls_of_both_orders_hold_no_more_rows_than_are_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own, "BATCH_ROWS", 2)
     code = """
     calls = []
 
@@ -115,7 +119,7 @@ def test_calls_of_both_orders_hold_no_more_rows_than_are_allowed(tmp_path: Path)
         calls.append((list(first), list(second)))
         return [0.0] * len(first)
     """
-    scorer = pairwise(tmp_path, code, batch_rows=2)
+    scorer = pairwise(tmp_path, code)
     scorer.margin(PROMPTS, ["a", "b", "c"], ["x", "y", "z"])
     assert scorer.code.function.__globals__["calls"] == [
         (["a", "b"], ["x", "y"]), (["x", "y"], ["a", "b"]), (["c"], ["z"]), (["z"], ["c"]),
@@ -169,14 +173,17 @@ def test_a_file_imports_what_lies_beside_it_and_hides_no_module(tmp_path: Path) 
     assert json.loads("1") == 1
 
 
-def test_calls_hold_so_many_rows_and_keep_what_came_before_an_error(tmp_path: Path) -> None:
+def test_calls_hold_so_many_rows_and_keep_what_came_before_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own, "BATCH_ROWS", 2)
     code = """
     def score(prompts, responses):
         if "bad" in responses:
             raise ValueError("no such word")
         return [len(responses)] * len(responses)
     """
-    scorer = pointwise(tmp_path, code, batch_rows=2)
+    scorer = pointwise(tmp_path, code)
     kept: dict[int, float | None] = {}
     with pytest.raises(ModelError, match=r"mine\.py:4: ValueError: no such word \(.*texts 5 to 5\)"):
         for finished in scorer.in_batches([PROMPTS[0]] * 5, ["a", "b", "c", "d", "bad"]):

@@ -156,7 +156,6 @@ def test_a_scope_changes_with_everything_that_decides_a_reward(
         scope_of(reward_model, adapter),
         scope_of(reward_model, adapter, 0.5),
         scope_of(reward_model, other_adapter),
-        scope_of(reward_model, extra={"direction": "abc", "strength": 1.0}),
         scope_of(load_reward_model(ModelSpec(str(llama), "fp32", 32))),
         scope_of(load_reward_model(ModelSpec(str(llama), "bf16", 64))),
         scope_of(

@@ -221,12 +221,10 @@ def test_a_reward_for_every_token_is_taken_at_the_last_where_that_is_asked_for(s
         scorer(server, last_token=True)
 
 
-def test_plain_text_and_token_ids(serve: Serve) -> None:
+def test_plain_text(serve: Serve) -> None:
     server = serve(lambda _: answered(5.0))
     scorer(server, form="text").score(prompts(1), ["answer"])
     assert server.bodies[-1]["input"] == "question 0\n\nanswer"
-    scorer(server, form="text", render=lambda prompt, response: [len(prompt), len(response)]).score(prompts(1), ["abc"])
-    assert server.bodies[-1]["input"] == [1, 3]
     assert "add_generation_prompt" not in server.bodies[-1]
     scorer(server).score([user_prompt("half a pair \ud83d")], ["\ud83d"])  # no UTF-8 can hold these
     assert server.bodies[-1]["messages"][1]["content"] == "?"
@@ -239,18 +237,14 @@ def test_a_real_model_behind_the_server_scores_as_it_does_here(serve: Serve, lla
     local = ClassifierScorer(model).score(texts.prompts, texts.responses)
 
     def forward(body: Body) -> Reply:
-        ids = body.get("input")
-        if ids is None:
-            *turns, last = [Message(**one) for one in body["messages"]]
-            ids = model.template.encode(tuple(turns), last.content).ids
+        *turns, last = [Message(**one) for one in body["messages"]]
+        ids = model.template.encode(tuple(turns), last.content).ids
         with torch.inference_mode():
             rewards = model.model(input_ids=torch.tensor([ids], device=model.model.device)).logits
         return answered(float(rewards[0, 0]), tokens=len(ids))
 
     server = serve(forward)
     np.testing.assert_allclose(scorer(server).score(texts.prompts, texts.responses), local, atol=1e-5)
-    ids = scorer(server, form="text", render=lambda *one: model.template.encode(*one).ids)
-    np.testing.assert_allclose(ids.score(texts.prompts, texts.responses), local, atol=1e-5)
 
 
 def test_a_sigmoid_that_the_server_leaves_on_is_found_out(serve: Serve) -> None:

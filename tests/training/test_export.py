@@ -243,7 +243,7 @@ def test_push_makes_a_repository_and_uploads_the_folder(
         "upload_folder",
         lambda _, **more: calls.append(("upload", more["repo_id"], more)) or "https://hub/commit",
     )
-    assert push(tmp_path, "my-org/name", private=True) == "https://hub/commit"
+    assert push(tmp_path, "my-org/name") == "https://hub/commit"
     assert calls == [
         ("create", "my-org/name", {"private": True, "exist_ok": True}),
         ("upload", "my-org/name", {"repo_id": "my-org/name", "folder_path": str(tmp_path)}),
