@@ -1,4 +1,4 @@
-"""The one progress bar of a run of calls: it stands around the outermost iterator, whatever is composed inside."""
+"""Many calls at once: workers in a thread with an event loop, their grace after an interrupt, and the one progress bar."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Answers = Generator[tuple[int, Completion], None, None]
 
 
 def say(message: str) -> None:
-    """One line on stderr that leaves a progress bar whole."""
+    """Print one line on stderr that leaves a progress bar whole."""
     from tqdm import tqdm
 
     tqdm.write(visible(message), file=sys.stderr)
@@ -43,10 +43,10 @@ def with_progress(
 
     Args:
         found: The answers; closed when this is.
-        requests: Only asked for its length, where it has one and `total` is None.
+        requests: Gives its length, if it has one and `total` is None.
         label: Stands before the bar.
-        total: How many there will be; None where nobody knows.
-        spent_usd: Running dollars; None where no price is known.
+        total: Number of calls; None if unknown.
+        spent_usd: Running dollars; None without a price.
     """
     from tqdm import tqdm
 
@@ -59,27 +59,23 @@ def with_progress(
     ):
         for position, completion in found:
             hits += completion.cached
-            bar.set_postfix_str(_note(spent_usd(), hits), refresh=False)
+            notes = [] if (dollars := spent_usd()) is None else [f"${dollars:.2f}"]
+            bar.set_postfix_str(", ".join(notes + ([f"{hits} from the cache"] if hits else [])), refresh=False)
             bar.update()
             yield position, completion
 
 
-def _note(spent_usd: float | None, hits: int) -> str:
-    parts = [f"${spent_usd:.2f}"] if spent_usd is not None else []
-    return ", ".join(parts + ([f"{hits} from the cache"] if hits else []))
-
-
 Ask = Callable[[Request], Awaitable[Completion]]
-"""One question to its answer; raises LLMError where no question can be answered."""
+"""One question to its answer; raises LLMError if no question can be answered."""
 
 GRACE_S = 30.0
-"""After a fatal error, Ctrl-C or SIGTERM, how long calls under way may take: they are paid for, so their answers are kept."""
+"""Time that calls under way have after a fatal error, Ctrl-C or SIGTERM: they are paid for, so their answers are kept."""
 _SAY_AFTER_S = 0.3
 _LOOK_AGAIN_S = 0.05
 
 
 class Asker(Protocol):
-    """What can be composed: a client, a budget around it, a cache around both."""
+    """A client, a budget around it, or a cache around both."""
 
     @property
     def name(self) -> str:
@@ -93,12 +89,12 @@ class Asker(Protocol):
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """What decides an answer apart from the request, as JSON; holds `max_tokens`."""
+        """Settings that decide an answer apart from the request, as JSON; hold `max_tokens`."""
         ...
 
     @property
     def spent_usd(self) -> float | None:
-        """Dollars so far; None where no price is known."""
+        """Dollars so far; None without a price."""
         ...
 
     def session(self) -> AbstractAsyncContextManager[Ask]:
@@ -108,7 +104,7 @@ class Asker(Protocol):
 
 @dataclass(slots=True)
 class _UnderWay:
-    """Which workers have a call under way, and whether no more may begin."""
+    """The workers that have a call under way, and whether no more may begin."""
 
     busy: set[asyncio.Task[None]] = field(default_factory=set)
     stopping: bool = False
@@ -118,7 +114,7 @@ _UNDER_WAY: ContextVar[_UnderWay | None] = ContextVar("calls under way", default
 
 
 async def pause(seconds: float) -> None:
-    """Sleep between calls: for leave, for money, before another try. A run that is broken off does not wait for this."""
+    """Sleep between calls: for the rate, for money, before another try. A run that is broken off does not wait for this."""
     state, task = _UNDER_WAY.get(), asyncio.current_task()
     if state is None or task is None:
         await asyncio.sleep(seconds)
@@ -131,17 +127,17 @@ async def pause(seconds: float) -> None:
 
 
 def answered(asker: Asker, items: Iterator[tuple[int, Request | Completion]], grace_s: float = 0.0) -> Answers:
-    """Position and answer of each item, as they come; what is answered already is handed on as it is.
+    """Position and answer of each item, as they come; items that are answered already are handed on as they are.
 
     Items are taken in the calling thread, one by one, and only while fewer than twice the concurrency are asked and not
-    yet handed out. So a slow consumer makes the workers wait, and memory does not grow with the number of items. Where
-    nothing has to be asked no thread is started. Closing the generator, Ctrl-C or SIGTERM breaks the work off: nothing more
-    is sent, calls under way may end within `grace_s`, a second signal ends at once.
+    yet handed out: a slow consumer makes the workers wait, and memory does not grow with the number of items. The thread
+    starts with the first question. Closing the generator, Ctrl-C or SIGTERM breaks the work off: nothing more is sent,
+    calls under way may end within `grace_s`, a second signal ends at once.
 
     Args:
         asker: Answers.
-        items: Positions with what is asked.
-        grace_s: Seconds; 0 where nobody keeps answers that are not handed out.
+        items: Positions with questions or answers.
+        grace_s: Seconds; 0 if nobody keeps answers that are not handed out.
 
     Raises:
         LLMError: From a worker, after every answer that came in has been handed out.
@@ -165,16 +161,15 @@ def answered(asker: Asker, items: Iterator[tuple[int, Request | Completion]], gr
                     workers.submit(position, item)
                     under_way += 1
             elif workers is not None and under_way:
-                found = workers.result()
+                answer = workers.result()
                 under_way -= 1
-                yield found
+                yield answer
 
 
 class Workers:
     """A thread with an event loop in which as many workers as the asker's concurrency take questions in turn.
 
-    A worker takes its next question only when the asker has returned, that is, where there is a cache, once the answer
-    is in it.
+    A worker takes its next question only when the asker has returned: with a cache, once the answer is in it.
     """
 
     def __init__(self, asker: Asker, grace_s: float = 0.0) -> None:
@@ -213,7 +208,15 @@ class Workers:
         """End the thread, once calls under way have ended or their grace is over; a signal meanwhile ends it at once."""
         try:
             if self._grace_s:
-                self._wait_for_calls()
+                with suppress(RuntimeError):
+                    self._loop.call_soon_threadsafe(self._broken_off.set)
+                self._thread.join(timeout=_SAY_AFTER_S)
+                if self._thread.is_alive() and (n_calls := len(self._under_way.busy)):
+                    say(
+                        f"{n_calls} calls under way are paid for: waiting up to {self._grace_s:g} s to keep their answers. "
+                        "Ctrl-C ends at once"
+                    )
+                self._thread.join(timeout=self._grace_s + 1)
         finally:
             with suppress(RuntimeError):  # it has ended by itself
                 self._loop.call_soon_threadsafe(self._main.cancel)
@@ -221,17 +224,6 @@ class Workers:
             _OPEN.discard(self)
             if self._hears_sigterm and signal.getsignal(signal.SIGTERM) is _terminate:
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-    def _wait_for_calls(self) -> None:
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._broken_off.set)
-        self._thread.join(timeout=_SAY_AFTER_S)
-        if self._thread.is_alive() and (n_calls := len(self._under_way.busy)):
-            say(
-                f"{n_calls} calls under way are paid for: waiting up to {self._grace_s:g} s to keep their answers. "
-                "Ctrl-C ends at once"
-            )
-        self._thread.join(timeout=self._grace_s + 1)
 
     def _run(self) -> None:
         try:
@@ -286,14 +278,14 @@ _OPEN: weakref.WeakSet[Workers] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """An interrupt in the code that takes the answers leaves their generator open, held by the traceback."""
+    """Close what an interrupt in the code that takes the answers left open: the traceback holds their generator."""
     with suppress(KeyboardInterrupt):
         for workers in list(_OPEN):
             workers.close()
 
 
 def _hear_sigterm() -> bool:
-    """From now on SIGTERM is an exception in the main thread, as Ctrl-C is; False where somebody else answers it."""
+    """Make SIGTERM an exception in the main thread, as Ctrl-C is; False if another handler is set."""
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
         return False
     signal.signal(signal.SIGTERM, _terminate)

@@ -1,4 +1,4 @@
-"""Claims on questions: of several runs that want the same answer one asks, and the others wait for what it is told."""
+"""Answers on disk, and claims on questions: of several runs that want the same answer one asks, and the others wait."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 from cda.errors import LLMError, out_of_files
 from cda.files.paths import own_folder
@@ -28,12 +28,21 @@ from cda.llm.protocol import LASTING, Completion, Request
 _NAME = re.compile(r"[0-9a-f]{32}")
 
 
-class Claim(Protocol):
-    """A question that is ours until it is released."""
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A question that is ours until it is released, by a locked file; None where the system has no locks."""
+
+    path: str
+    handle: int | None
 
     def release(self) -> None:
         """Let others have it; at most once."""
-        ...
+        if self.handle is None:
+            return
+        # First the name and then the lock: whoever opened the name meanwhile sees that the file has none.
+        with suppress(OSError):
+            os.unlink(self.path)  # noqa: PTH108
+        os.close(self.handle)
 
 
 class Claims:
@@ -43,7 +52,7 @@ class Claims:
     `flock` every question is free, and two runs at once may both pay.
 
     Args:
-        folder: Made where it is not there.
+        folder: Made with the first claim.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -52,16 +61,16 @@ class Claims:
         self._is_open = False
 
     def take(self, key: str) -> Claim | None:
-        """The claim on a question; None while somebody else holds it.
+        """The claim on a question; None while another process holds it.
 
         Raises:
             LLMError: The folder cannot be used, or too many files are open.
         """
+        path = os.path.join(self._folder, key[:32])  # noqa: PTH118 — for each call; a Path takes as long as the lock
         try:
             import fcntl
         except ImportError:
-            return _Free()
-        path = os.path.join(self._folder, key[:32])  # noqa: PTH118 — for each call; a Path takes as long as the lock
+            return Claim(path, None)
         try:
             if not self._is_open:
                 self._open()
@@ -75,11 +84,11 @@ class Claims:
             os.close(handle)
             if error.errno in (errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES):
                 return None
-            return _Free()  # a file system without locks
+            return Claim(path, None)  # a file system without locks
         if not os.fstat(handle).st_nlink:  # its owner released it, file and all, between our two steps
             os.close(handle)
             return None
-        return _Held(path, handle)
+        return Claim(path, handle)
 
     def _open(self) -> None:
         """Make the folder; take away what killed processes left in it."""
@@ -88,24 +97,6 @@ class Claims:
         for left in self.folder.iterdir():
             if _NAME.fullmatch(left.name) and (claim := self.take(left.name)) is not None:
                 claim.release()
-
-
-@dataclass(frozen=True, slots=True)
-class _Held:
-    path: str
-    handle: int
-
-    def release(self) -> None:
-        # First the name and then the lock: whoever opened the name meanwhile sees that the file has none.
-        with suppress(OSError):
-            os.unlink(self.path)  # noqa: PTH108
-        os.close(self.handle)
-
-
-@dataclass(frozen=True, slots=True)
-class _Free:
-    def release(self) -> None:
-        pass
 
 
 _TABLE = """CREATE TABLE IF NOT EXISTS answers (
@@ -122,7 +113,7 @@ _Entry = tuple[str, Completion, "Future[None]"]
 
 
 def key_of(settings: Mapping[str, object], request: Request) -> str:
-    """SHA-256 of everything that decides an answer: model, address, sampling, texts, schema, sample."""
+    """SHA-256 of everything that determines an answer: model, address, sampling, texts, schema, sample."""
     content = {
         "settings": dict(settings),
         "messages": [request.system, request.user],
@@ -142,8 +133,8 @@ class Cache:
     Holds hashes and answers, not questions, and no key. A file that cannot be read is moved aside as `.corrupt-N`.
 
     Args:
-        path: Made with its folder where it is not there.
-        say: Told where a file was moved aside.
+        path: Made with its folder.
+        say: Told if a file was moved aside.
         ask_failures_again: Only answers are found, not failures from before now; what is kept in their place is found.
 
     Raises:
@@ -184,7 +175,7 @@ class Cache:
             return int(self._reader.execute("SELECT count(*) FROM answers").fetchone()[0])
 
     def lookup(self, keys: Sequence[str]) -> dict[str, Completion]:
-        """The answers and lasting failures that are there, of up to 30,000 keys at once.
+        """The answers and lasting failures for up to 30,000 keys at once.
 
         Raises:
             LLMError: The file cannot be read.
@@ -223,10 +214,10 @@ class Cache:
             self._reader.executemany("INSERT OR IGNORE INTO names VALUES (?, ?)", rows)
 
     def keep(self, key: str, completion: Completion) -> Future[None]:
-        """Write an answer, together with others that come meanwhile; done when it is safe on disk.
+        """Write an answer, together with others that come meanwhile.
 
         Returns:
-            Raises LLMError where it cannot be written.
+            Done when the answer is safe on disk; its result raises LLMError if it cannot be written.
         """
         done: Future[None] = Future()
         with self._lock:
@@ -237,11 +228,11 @@ class Cache:
         return done
 
     def get(self, key: str) -> Completion | None:
-        """The answer to one key; None where there is none. Raises as lookup."""
+        """The answer to one key, if there is one; raises as `lookup`."""
         return self.lookup([key]).get(key)
 
     def put(self, key: str, completion: Completion) -> None:
-        """Write one answer and wait until it is safe on disk; raises LLMError where it cannot be written."""
+        """Write one answer and wait until it is safe on disk; raises LLMError if it cannot be written."""
         self.keep(key, completion).result()
 
     def close(self) -> None:
@@ -259,22 +250,24 @@ class Cache:
             while (group := self._group()) is not None:
                 try:
                     with self._file.explained():
-                        connection = connection or self._connected()
+                        connection = connection or self._file.connected()
                         _insert(connection, group)
-                except Exception as problem:
-                    for _, _, done in group:
-                        if done.set_running_or_notify_cancel():
-                            done.set_exception(problem)
-                else:
-                    for _, _, done in group:
-                        if done.set_running_or_notify_cancel():
-                            done.set_result(None)
+                    problem = None
+                except Exception as error:
+                    problem = error
+                for _, _, done in group:
+                    if not done.set_running_or_notify_cancel():
+                        continue
+                    if problem is None:
+                        done.set_result(None)
+                    else:
+                        done.set_exception(problem)
         finally:
             if connection is not None:
                 connection.close()
 
     def _group(self) -> list[_Entry] | None:
-        """What waits to be written, at least one; None at the end."""
+        """The entries that wait to be written, at least one; None at the end."""
         first = self._entries.get()
         if first is None:
             return None
@@ -290,14 +283,14 @@ class Cache:
             group.append(entry)
         return group
 
-    def _connected(self) -> sqlite3.Connection:
-        return self._file.connected()
-
 
 def _insert(connection: sqlite3.Connection, group: Sequence[_Entry]) -> None:
     now = time.time()
-    rows = [(key, one.text, one.reason, one.input_tokens, one.output_tokens, now) for key, one, _ in group]
-    candidates = [(key, json.dumps(one.logprobs)) for key, one, _ in group if one.logprobs is not None]
+    rows = [
+        (key, answer.text, answer.reason, answer.input_tokens, answer.output_tokens, now) for key, answer, _ in group
+    ]
+    candidates = [(key, json.dumps(answer.logprobs)) for key, answer, _ in group if answer.logprobs is not None]
+    models = [(key, answer.model) for key, answer, _ in group if answer.model is not None]
     with transaction(connection):
         # Another process may have answered the same meanwhile: the first answer stays. A failure gives way.
         connection.executemany(
@@ -307,7 +300,6 @@ def _insert(connection: sqlite3.Connection, group: Sequence[_Entry]) -> None:
             rows,
         )
         connection.executemany("INSERT OR IGNORE INTO first_logprobs VALUES (?, ?)", candidates)
-        models = [(key, one.model) for key, one, _ in group if one.model is not None]
         connection.executemany("INSERT OR REPLACE INTO answering_models VALUES (?, ?)", models)
 
 

@@ -16,7 +16,7 @@ from cda.llm.protocol import Completion, Request, is_lasting, is_unfinished
 _BATCH = 64
 """Requests looked up together."""
 _FIRST_LOOK_S, _LONGEST_LOOK_S = 0.02, 0.5
-"""Between two looks whether another run has the answer to its question."""
+"""Between two looks for the answer of another run."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,11 +24,11 @@ class CachedLLM:
     """An LLM with a memory on disk.
 
     Identical requests of one run are asked once; those that wait for the first are marked as cached like those that
-    were answered in an earlier run. What another run is asking right now is waited for. Failures that another try could
-    mend are not kept.
+    were answered in an earlier run. An answer that another run is asking for right now is waited for. Failures that
+    another try could mend are not kept.
 
     Args:
-        client: Asked where the cache has no answer.
+        client: Asked if the cache has no answer.
         cache: Of any number of models.
         pauses_s: Before each further try where a paid answer broke off; a try is a call of its own to the budget.
     """
@@ -109,7 +109,7 @@ class CachedLLM:
         return known
 
     async def _whole(self, ask: Ask, request: Request) -> Completion:
-        """The answer, asked for again where the server broke off; its tokens are those of all tries."""
+        """The answer, asked for again if the server broke off; its tokens are those of all tries."""
         completion = await ask(request)
         for pause_s in self.pauses_s:
             if not is_unfinished(completion):
@@ -137,12 +137,12 @@ class CachedLLM:
     def _items(
         self, requests: Iterable[Request], waiting: dict[str, list[int]], keys: dict[int, str]
     ) -> Iterator[tuple[int, Request | Completion]]:
-        """Answers that are there and requests that have to be asked; requests like one under way are put to wait.
+        """Known answers and requests that have to be asked; requests like one under way are put to wait.
 
         Args:
             requests: Taken some at a time.
             waiting: Filled here: positions that wait for the answer to a key under way.
-            keys: Filled here: key by position of what is handed out to be asked.
+            keys: Filled here: key by position of each request that is handed out to be asked.
         """
         numbered = enumerate(requests)
         settings = self.settings

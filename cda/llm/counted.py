@@ -1,4 +1,4 @@
-"""Which model a server says has answered, and whether that is the one asked for, and the same as before."""
+"""Counts of answers: tokens and dollars, and the model that a server says has answered."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from cda.llm.protocol import LLM, Completion, Request
 T = TypeVar("T")
 _LONGEST_NAME = 200
 _VERSION = re.compile(r"[-@:_](?:\d{4}[\d-]*|v?\d{1,3})")
-"""How a dated or numbered version of a model is named behind the model's name."""
+"""A date or number behind a model's name."""
 
 
-def with_model(found: T, data: Mapping[str, object]) -> T:
-    """An answer with the model's name out of a chat completion object; whatever is no answer stays as it is."""
+def with_model(outcome: T, data: Mapping[str, object]) -> T:
+    """An answer with the model's name out of a chat completion object; any other outcome stays as it is."""
     name = data.get("model")
-    if not isinstance(found, Completion) or not isinstance(name, str) or not name.strip():
-        return found
-    return replace(found, model=sendable(name.strip())[:_LONGEST_NAME])
+    if not isinstance(outcome, Completion) or not isinstance(name, str) or not name.strip():
+        return outcome
+    return replace(outcome, model=sendable(name.strip())[:_LONGEST_NAME])
 
 
 @dataclass(slots=True)
@@ -42,20 +42,15 @@ class AnsweredBy:
 
     @property
     def models(self) -> dict[str, int]:
-        """All answers together, the kept ones first."""
+        """Answers by model, the kept ones first."""
         return {name: self.now.get(name, 0) + self.kept.get(name, 0) for name in {**self.kept, **self.now}}
 
     def notes(self, asked: str, earlier: Collection[str]) -> list[str]:
-        """Answers by another model than the one asked for or than before, each as a sentence for the user.
-
-        Args:
-            asked: Name of the model that was asked for.
-            earlier: Models that answered under this name in earlier runs.
-        """
+        """Sentences about answers by another model than `asked`, or than the `earlier` ones under that name."""
         notes = []
         others = [name for name in self.models if not is_version_of(name, asked)]
         if others:
-            notes.append(f"{asked} was asked for, but the server says that {_listed(others)} answered.")
+            notes.append(f"{asked} was asked for, but the server says that {', '.join(map(inert, others))} answered.")
         if len(self.models) > 1:
             counts = [f"{n} by {inert(name)}" for name, n in self.models.items()]
             since = " since some were kept" if self.now and self.kept and {*self.now} != {*self.kept} else ""
@@ -66,8 +61,8 @@ class AnsweredBy:
         before = sorted({*earlier} - {*self.models})
         if before and self.models:
             notes.append(
-                f"Asked for {asked}, the server answered earlier runs by {_listed(before)} and this one by "
-                f"{_listed([*self.models])}: a difference between these runs may be one between the models."
+                f"Asked for {asked}, the server answered earlier runs by {', '.join(map(inert, before))} and this one by "
+                f"{', '.join(map(inert, self.models))}: a difference between these runs may be one between the models."
             )
         return notes
 
@@ -78,43 +73,35 @@ def is_version_of(name: str, asked: str) -> bool:
     >>> is_version_of("gpt-4o-2024-08-06", "gpt-4o"), is_version_of("gpt-4o-mini", "gpt-4o"), is_version_of("m", "org/m")
     (True, False, True)
     """
-    short, wanted = (one.rstrip("/").rpartition("/")[2].casefold().removesuffix("-latest") for one in (name, asked))
+    short, wanted = (full.rstrip("/").rpartition("/")[2].casefold().removesuffix("-latest") for full in (name, asked))
     return short.startswith(wanted) and (short == wanted or bool(_VERSION.fullmatch(short[len(wanted) :])))
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(map(inert, names))
 
 
 @dataclass(slots=True)
 class Tally:
-    """What was asked of one model.
-
-    Attributes:
-        asked: Answers that were asked for now.
-        cached: Answers that were there from before, or from an identical question of the same call.
-        unusable: Of both, those without a usable text.
-        input_tokens: Of what was asked, as the server counted; what it did not count is not in it.
-        output_tokens: The same of the answers.
-        uncounted: Of what was asked, answers with a text and no count of tokens.
-        dollars: Of the counted tokens; None where no price is given.
-        models: Answers by the name of the model that gave them, where the server named it.
-    """
+    """Counts of one model's answers."""
 
     asked: int = 0
+    """Answers that were asked for now."""
     cached: int = 0
+    """Answers from before, or from an identical question of the same call."""
     unusable: int = 0
+    """Answers of either sort without a usable text."""
     input_tokens: int = 0
+    """Of the answers asked for now, as far as the server counted; `output_tokens` likewise."""
     output_tokens: int = 0
     uncounted: int = 0
+    """Answers asked for now that have a text and no count of tokens."""
     dollars: float | None = None
+    """For the counted tokens; None without a price."""
     models: Mapping[str, int] = field(default_factory=dict)
+    """Answers by the name of the model that gave them, if the server named it."""
 
     def add(self, completion: Completion, price: Price | None) -> None:
         """Count an answer."""
         self.unusable += completion.text is None
         if completion.model is not None:
-            # Anew, as states of before hold the old one.
+            # A new mapping: earlier states hold the old one.
             self.models = {**self.models, completion.model: self.models.get(completion.model, 0) + 1}
         if completion.cached:
             self.cached += 1
@@ -128,7 +115,7 @@ class Tally:
             self.dollars = (self.dollars or 0.0) + price.of(n_in, n_out)
 
     def since(self, earlier: Tally) -> dict[str, Any]:
-        """What came on top of an earlier state, as JSON; empty where nothing did."""
+        """The growth since an earlier state, as JSON; empty if there is none."""
         before, now = asdict(earlier), asdict(self)
         models = {name: n - earlier.models.get(name, 0) for name, n in now.pop("models").items()}
         moved: dict[str, object] = {
@@ -160,12 +147,12 @@ class CountedLLM:
 
     def answers(self, requests: Iterable[Request], label: str, total: int | None = None) -> Answers:
         """Position and answer of each request, as they come; see LLM.answers."""
-        with closing(_generator(self.llm.answers(requests, label, total))) as found:
-            for position, completion in found:
+        with closing(_generator(self.llm.answers(requests, label, total))) as answers:
+            for position, completion in answers:
                 self.tally.add(completion, self.price)
                 yield position, completion
 
 
-def _generator(found: Iterator[tuple[int, Completion]]) -> Answers:
+def _generator(answers: Iterator[tuple[int, Completion]]) -> Answers:
     """Any iterator of answers as a generator, so that closing the outer one closes the inner one."""
-    yield from found
+    yield from answers

@@ -1,4 +1,4 @@
-"""What calls cost and how long they take: prices, estimates beforehand, and a budget that is never exceeded."""
+"""Costs and durations of calls: prices, estimates beforehand, and a budget that is never exceeded."""
 
 from __future__ import annotations
 
@@ -39,13 +39,8 @@ class Price(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
-    """What is to be expected.
-
-    Attributes:
-        dollars: None where no price is known.
-        seconds: Wall clock.
-    """
+class CallCost:
+    """Estimated cost of calls; the dollars are None without a price, the seconds wall clock."""
 
     dollars: float | None
     seconds: float
@@ -59,43 +54,33 @@ def estimate(
     concurrency: int,
     requests_per_minute: float | None,
     seconds_per_call: float,
-) -> Estimate:
-    """Cost and duration of calls, from their means.
+) -> CallCost:
+    """Cost and duration of so many calls that are not in the cache, from the means of a call.
 
-    Args:
-        n_requests: Calls that really have to be made, without those in the cache.
-        mean_input_tokens: System and user text of one call.
-        mean_output_tokens: One answer.
-        price: None: the dollars are not known.
-        concurrency: Calls at once.
-        requests_per_minute: None: no limit.
-        seconds_per_call: From question to answer.
-
-    Returns:
-        Dollars of all calls; seconds of whichever is slower, the calls or the limit.
+    The duration is that of the calls or of the limit on requests, whichever is longer.
     """
     dollars = n_requests * price.of(mean_input_tokens, mean_output_tokens) if price is not None else None
     by_calls = n_requests * seconds_per_call / min(concurrency, max(n_requests, 1))
     by_limit = n_requests * 60 / requests_per_minute if requests_per_minute is not None else 0.0
-    return Estimate(dollars, max(by_calls, by_limit))
+    return CallCost(dollars, max(by_calls, by_limit))
 
 
 def tokens_of(text: str) -> int:
-    """About how many tokens a text has: one for four characters of English, more for scripts of more bytes.
+    """Estimated tokens of a text: one for four characters of English, more for scripts of more bytes.
 
-    An estimate for plans, not for bills: tokenizers differ by a third either way.
+    For plans, not for bills: tokenizers differ by a third either way.
     """
     return -(-len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)
 
 
 def request_tokens(request: Request) -> int:
-    """About how many input tokens a request has."""
+    """Estimated input tokens of a request."""
     return tokens_of(_everything(request)) + _FRAME_TOKENS
 
 
 @dataclass(eq=False)
 class Purse:
-    """What several askers spend together."""
+    """Money that several clients spend together."""
 
     n_calls: int = 0
     spent: float = 0.0
@@ -105,17 +90,17 @@ class Purse:
 
 @dataclass(eq=False)
 class Budgeted:
-    """An asker that stops before it could spend more than its budget.
+    """A client that stops before it could spend more than its budget.
 
     Before each call the most it could cost is set aside: every byte of the request a token, the longest answer allowed,
-    and twice that where a schema may have to be asked for again. Where that does not fit beside the calls under way, it
-    waits for them; where it does not fit alone, it stops. A server that reports no usage is counted by estimate.
+    and twice that if a schema may have to be asked for again. If that does not fit next to the calls under way, it
+    waits for them; if it does not fit alone, it stops. A server that reports no usage is counted by estimate.
 
     Args:
-        llm: What is asked.
+        llm: The client.
         price: Of its model.
         budget_usd: For everything paid from the purse; None: only counted.
-        purse: Of this object alone where none is given.
+        purse: By default this object's own.
     """
 
     llm: Asker
@@ -130,17 +115,17 @@ class Budgeted:
 
     @property
     def concurrency(self) -> int:
-        """As of what is asked."""
+        """As of the client."""
         return self.llm.concurrency
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """As of what is asked: money decides no answer."""
+        """As of the client: money decides no answer."""
         return self.llm.settings
 
     @property
     def spent_usd(self) -> float:
-        """Dollars for the answers so far, of everything paid from the purse."""
+        """Dollars paid from the purse so far."""
         return self.purse.spent
 
     @property
@@ -152,13 +137,13 @@ class Budgeted:
         """Position and answer of each request, as they come; see LLM.answers.
 
         Raises:
-            LLMError: The next call could exceed the budget; or as of what is asked.
+            LLMError: The next call could exceed the budget; or as of the client.
         """
         return with_progress(answered(self, enumerate(requests)), requests, label, total, lambda: self.spent_usd)
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Ask]:
-        """As of what is asked, with every call counted."""
+        """As of the client, with every call counted."""
         async with self.llm.session() as ask:
 
             async def paid(request: Request) -> Completion:
@@ -176,7 +161,7 @@ class Budgeted:
             yield paid
 
     def _begin(self, most: float) -> bool:
-        """Set aside what a call could cost; False where it has to wait for calls under way."""
+        """Set aside the most that a call could cost; False if it has to wait for calls under way."""
         purse = self.purse
         with purse.lock:
             if self.budget_usd is not None and purse.spent + purse.set_aside + most > self.budget_usd:

@@ -1,4 +1,4 @@
-"""What one attempt came to, read from the server's answer or the error: an answer, try again, slow down, or stop."""
+"""The outcome of one attempt, read from the server's answer or the error: an answer, try again, slow down, or stop."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CUT = ("length", "max_tokens", "max_output_tokens", "model_length")
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Worth another try, which counts. `lost`: no connection came about at all. The tokens are those that the server counted."""
+    """Worth another try, which counts. `lost`: there was no connection at all. Tokens as the server counted them."""
 
     reason: str
     wait_s: float | None = None
@@ -50,7 +50,7 @@ class Throttled:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """The request is not accepted as it is; `completion` is what to report where nothing in it can be changed."""
+    """The request is not accepted as it is; `completion` is the failure to report if nothing in it can be changed."""
 
     param: str | None
     message: str
@@ -58,7 +58,7 @@ class Rejected:
 
     @property
     def names_logprobs(self) -> bool:
-        """Whether it is token probabilities that the server does not give."""
+        """Whether the server gives no token probabilities."""
         # Servers may repeat the whole request further on, prompt and all.
         return "logprobs" in (self.param or self.message[:300])
 
@@ -69,7 +69,7 @@ def without_key(text: str, key: str) -> str:
 
 
 def without_secret(text: str, key: str) -> str:
-    """The same of a text that is to be worked with, where a short key is left: it is no secret, but a word (`none`, `EMPTY`)."""
+    """The same of a text to be worked with, in which a short key stays: it is no secret, but a word (`none`, `EMPTY`)."""
     return without_key(text, key) if len(key) >= _SECRET_CHARACTERS else text
 
 
@@ -86,7 +86,7 @@ Outcome = Completion | Again | Throttled | Rejected
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Whom a message is about.
+    """A server, for messages.
 
     Attributes:
         server: Address without any credentials.
@@ -115,14 +115,14 @@ def of_content(content: bytes, one_token: bool = False) -> Outcome:
 def answer_in(data: Mapping[str, object], one_token: bool = False) -> Completion | Again:
     """The answer in a chat completion object, or the reason why there is none.
 
-    A text is whole only if the model ended it, which the finish reason says; servers that know no finish reasons leave it out.
+    A text is whole only if the model ended it, by the finish reason; servers without finish reasons leave it out.
 
     Args:
         data: The object.
         one_token: One token was asked for with its probabilities; that it ends there is no fault.
 
     Returns:
-        Again where the server broke off: an error inside the answer, no choice, no content, or another finish reason.
+        Again if the server broke off: an error inside the answer, no choice, no content, or another finish reason.
     """
     choices = data.get("choices")
     choice = _mapping(choices[0]) if isinstance(choices, list) and choices else {}
@@ -131,7 +131,8 @@ def answer_in(data: Mapping[str, object], one_token: bool = False) -> Completion
     text = _text(content).strip()
     given = choice.get("finish_reason", "stop")
     finish = given.casefold() if isinstance(given, str) else given
-    used = _usage(data)
+    usage = _mapping(data.get("usage"))
+    used = tokens_counted(usage.get("prompt_tokens")), tokens_counted(usage.get("completion_tokens"))
     if message.get("refusal"):
         return Completion(None, REFUSED, *used)
     if isinstance(finish, str) and finish.startswith("content_filter"):
@@ -150,7 +151,7 @@ def answer_in(data: Mapping[str, object], one_token: bool = False) -> Completion
 
 
 def _broken_off(data: Mapping[str, object], choice: Mapping[str, object], finish: object) -> str | None:
-    """Why an answer is not whole, in words; None where nothing says so."""
+    """Why an answer is not whole; None if nothing says so."""
     if data.get("error") or choice.get("error"):
         return "an error inside the answer"
     if not choice:
@@ -164,7 +165,7 @@ def _broken_off(data: Mapping[str, object], choice: Mapping[str, object], finish
 
 
 def tokens_counted(value: object) -> int:
-    """A number of tokens as a server says it; 0, not counted, for anything that can be none."""
+    """A number of tokens as a server gives it; 0, not counted, for anything else."""
     counted = isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MOST_TOKENS
     return value if counted else 0  # type: ignore[return-value]
 
@@ -208,7 +209,7 @@ class _Problem:
 
 
 def _problem(content: bytes) -> _Problem:
-    """What an error answer says, in any of the forms that servers write: OpenAI's, vLLM's, FastAPI's, or plain text."""
+    """The problem in an error answer, in the form of OpenAI, vLLM or FastAPI, or as plain text."""
     try:
         data = json.loads(content)
     except (ValueError, RecursionError):
@@ -233,23 +234,17 @@ def _string(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _usage(data: Mapping[str, object]) -> tuple[int, int]:
-    usage = data.get("usage")
-    counts = usage if isinstance(usage, dict) else {}
-    return tokens_counted(counts.get("prompt_tokens")), tokens_counted(counts.get("completion_tokens"))
-
-
 def _first_logprobs(choice: Mapping[str, object]) -> tuple[tuple[str, float], ...] | None:
-    """Candidates for the first token; None where the server gave none."""
+    """Candidates for the first token; None if the server gave none."""
     content = _mapping(choice.get("logprobs")).get("content")
     first = _mapping(content[0]) if isinstance(content, list) and content else {}
     listed = first.get("top_logprobs")
-    found = []
-    for one in map(_mapping, listed if isinstance(listed, list) else ()):
-        token, logprob = one.get("token"), one.get("logprob")
+    candidates = []
+    for candidate in map(_mapping, listed if isinstance(listed, list) else ()):
+        token, logprob = candidate.get("token"), candidate.get("logprob")
         if isinstance(token, str) and isinstance(logprob, int | float) and abs(logprob) <= _LARGEST:
-            found.append((sendable(token), float(logprob)))
-    return tuple(found) or None
+            candidates.append((sendable(token), float(logprob)))
+    return tuple(candidates) or None
 
 
 def _text(content: object) -> str:

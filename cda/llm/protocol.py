@@ -1,4 +1,4 @@
-"""Why there is no answer: the words that are counted and reported, and which of them would be the same tomorrow."""
+"""Questions and answers of an LLM: the protocol, the reasons why there is no answer, and material between markers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ TOO_LONG = "context too long"
 TOO_LARGE = "answer of too many bytes"
 
 LASTING = (REFUSED, FILTERED, CUT_OFF)
-"""Failures that are kept: the model had its say. Of all others, a repaired server may make an answer."""
+"""Failures that are kept: the model has decided. With any other, a repaired server may answer."""
 _UNFINISHED = "unfinished answer"
 
 
 def gave_up(tries: int, last: str) -> str:
-    """No answer although it was tried again.
+    """Reason of a request without an answer after all tries.
 
     >>> gave_up(6, "status 503"), gave_up(1, "timed out")
     ('no answer after 6 tries (last: status 503)', 'no answer after 1 try (last: timed out)')
@@ -31,7 +31,7 @@ def gave_up(tries: int, last: str) -> str:
 
 
 def unfinished(why: str) -> str:
-    """The server answered, and broke off before it had said all.
+    """Reason of an answer that the server broke off.
 
     >>> unfinished("finish reason 'error'")
     "unfinished answer (finish reason 'error')"
@@ -47,7 +47,7 @@ def is_unfinished(completion: Completion) -> bool:
 def is_lasting(completion: Completion) -> bool:
     """Whether it is kept: an answer, or a failure that lies in the request and the model.
 
-    Servers that did not answer, or not to the end, and statuses that a setting may have caused, are worth another try.
+    No answer, a broken one, or a status that a setting may have caused is worth another try.
     """
     return completion.text is not None or completion.reason in LASTING
 
@@ -81,7 +81,7 @@ class Request:
         system: System text.
         user: User text.
         schema: JSON schema of the answer, for servers that can hold a model to one; None for an answer in free text.
-        plain: How to write the answer where the server cannot; then added to the system text.
+        plain: How to write the answer if the server cannot; then added to the system text.
         sample: Which of several answers to the same question; each is asked for, and cached, by itself.
         top_logprobs: 0 for a written answer. Otherwise one token is asked for, at temperature 0, and the answer holds the
             log probabilities of this many candidates for it; most servers give at most 20.
@@ -100,13 +100,13 @@ class Completion:
     """The answer's text, or the reason why there is none.
 
     Attributes:
-        text: What the model wrote; None where there is no usable answer.
+        text: Of the model; None if there is no usable answer.
         reason: Why there is none, in words that are counted and reported.
-        input_tokens: As the server counted them; 0 where it did not.
+        input_tokens: As the server counted them; 0 if it did not.
         output_tokens: The same of the answer.
         cached: Whether it was answered before and cost nothing now.
-        logprobs: Candidates for the first token with their natural logarithms of probability, where these were asked for.
-        model: Name that the server gave to the model that answered; None where it named none.
+        logprobs: Candidates for the first token with their natural logarithms of probability, if these were asked for.
+        model: The server's name of the model that answered; None if it named none.
     """
 
     text: str | None
@@ -133,8 +133,8 @@ class LLM(Protocol):
 
         Args:
             requests: Taken one by one as there is room; never held as a whole.
-            label: Stands beside the progress bar.
-            total: How many there will be, for the bar; None takes len(requests) where there is one.
+            label: Stands before the progress bar.
+            total: Number of requests, for the bar; None takes len(requests), if there is one.
 
         Raises:
             LLMError: Nothing can be answered (key, model, server), or the budget is spent. What was answered is kept.
@@ -143,18 +143,16 @@ class LLM(Protocol):
 
 
 def complete(llm: LLM, requests: Sequence[Request], label: str) -> list[Completion]:
-    """All answers in the order of the requests, where that many fit in memory."""
-    found: list[Completion | None] = [None] * len(requests)
-    for position, completion in llm.answers(requests, label, len(requests)):
-        found[position] = completion
-    return [one if one is not None else Completion(None, "no answer") for one in found]
+    """All answers in the order of the requests, if that many fit in memory."""
+    answers = dict(llm.answers(requests, label, len(requests)))
+    return [answers.get(position, Completion(None, "no answer")) for position in range(len(requests))]
 
 
 def fenced(name: str, material: str) -> str:
     """Material between markers that it cannot close itself.
 
-    Broken up with spaces are three or more angle brackets in a row, whatever alphabet they are from and whatever unseen
-    characters stand between them, and marks by which chat templates end a turn. All other text stays as it is.
+    Three or more angle brackets in a row, of any alphabet and with any unseen characters between them, and marks by which
+    chat templates end a turn are broken up with spaces. All other text stays as it is.
 
     >>> fenced("TEXT", "a\\n<<<END>>>\\nb <|im_end|>")
     '<<<TEXT>>>\\na\\n< < <END> > >\\nb < |im_end|>\\n<<<END>>>'

@@ -1,8 +1,7 @@
 """Answers held to a JSON schema where the server can do it, and asked for in plain words where it cannot.
 
-Whether it can is found out by trying, never from its name. So the text of an answer to a request with a schema is either
-JSON of that schema (a fence around it is taken off), or plain text that follows the request's `plain`: whoever reads it
-must be able to read both.
+A server is tried, never judged by its name. So the text of an answer to a request with a schema is either JSON of that
+schema (a fence around it is taken off), or plain text that follows the request's `plain`; its reader must take both.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class SchemaRejectedError(Exception):
 
 @dataclass
 class SchemaSupport:
-    """What one client has learnt of its server.
+    """Knowledge of one client about its server.
 
     Attributes:
         lacking: The server rejects or ignores schemas: they are not sent any more.
@@ -56,12 +55,12 @@ async def ask_structured(
 
     Args:
         request: With or without a schema.
-        ask: Sends the schema as response_format where there is one; raises SchemaRejectedError where that is rejected.
-        support: Learnt and remembered here.
-        say: Told once when schemas are given up.
+        ask: Sends the schema as response_format, if there is one; raises SchemaRejectedError if that is rejected.
+        support: Updated.
+        say: Called once when schemas are given up.
 
     Returns:
-        The answer; its tokens are those of both questions where two were needed.
+        The answer; its tokens are those of both questions if two were needed.
     """
     if request.schema is None:
         return await ask(request)
@@ -106,7 +105,7 @@ def in_plain_words(request: Request) -> Request:
 
 
 def json_of(text: str, schema: Mapping[str, object]) -> str | None:
-    """The JSON in an answer, without a fence around it; None where it is not JSON of the schema.
+    """The JSON in an answer, without a fence around it; None if it is not JSON of the schema.
 
     >>> json_of('{"label": "yes"}', {"type": "object", "required": ["label"]})
     '{"label": "yes"}'
@@ -126,13 +125,13 @@ def fits(value: object, schema: Mapping[str, Any]) -> bool:
     """Whether a value has the types, properties, items, constants and alternatives of a schema.
 
     Enough to tell an answer that was held to the schema from one that was not; limits on numbers and lengths are left to
-    whoever reads the answer.
+    the reader of the answer.
     """
     if "enum" in schema and value not in schema["enum"]:
         return False
     if "const" in schema and value != schema["const"]:
         return False
-    if "anyOf" in schema and not any(fits(value, one) for one in schema["anyOf"]):
+    if "anyOf" in schema and not any(fits(value, option) for option in schema["anyOf"]):
         return False
     named = schema.get("type")
     kinds = [named] if isinstance(named, str) else list(named or ())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from cda.errors import RunError, SpendingError
 from cda.launch import say
-from cda.llm.money import Estimate, Price, estimate
+from cda.llm.money import CallCost, Price, estimate
 from cda.recipe.load import Consent
 from cda.recipe.schema import LlmSection
 from cda.report.numbers import duration
@@ -126,7 +126,7 @@ def _check_batches(steps: Sequence[tuple[LlmSection, Planned]]) -> None:
         )
 
 
-def _cost(planned: Planned, llm: LlmSection) -> Estimate:
+def _cost(planned: Planned, llm: LlmSection) -> CallCost:
     return estimate(
         planned.calls, planned.input_tokens, planned.output_tokens, price_of(llm), llm.concurrency, llm.requests_per_minute,
         _SECONDS_PER_CALL,

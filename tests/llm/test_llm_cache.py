@@ -21,6 +21,7 @@ import pytest
 from fault_server import FaultServer
 
 from cda.errors import LLMError
+from cda.files.sqlite_file import SqliteFile
 from cda.llm.cache import Cache, key_of
 from cda.llm.cached import CachedLLM
 from cda.llm.money import Budgeted, Price
@@ -273,16 +274,16 @@ def test_a_full_disk_is_said_and_everything_before_is_kept(path: Path) -> None:
         assert len(cache) == int(shown.split()[0]) > 10
 
 
-def test_a_full_disk_stops_the_run(path: Path) -> None:
+def test_a_full_disk_stops_the_run(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = SqliteFile.connected
+
+    def small(file: SqliteFile) -> sqlite3.Connection:
+        connection = real(file)
+        connection.execute("PRAGMA max_page_count=40")
+        return connection
+
     with Cache(path) as cache:
-        real = cache._connected
-
-        def small() -> sqlite3.Connection:
-            connection = real()
-            connection.execute("PRAGMA max_page_count=40")
-            return connection
-
-        cache._connected = small  # type: ignore[method-assign]
+        monkeypatch.setattr(SqliteFile, "connected", small)
         with pytest.raises(LLMError, match="full disk; what was answered until now is kept"):
             complete(
                 CachedLLM(Stub(), cache), [Request("s", f"{number} " + "word " * 200) for number in range(500)], "x"

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from cda.errors import LLMError
-from cda.llm.money import Budgeted, Estimate, Price, Purse, estimate, request_tokens, tokens_of
+from cda.llm.money import Budgeted, CallCost, Price, Purse, estimate, request_tokens, tokens_of
 from cda.llm.protocol import Completion, Request, complete
 
 PRICE = Price(input=1.25, output=5.0)
@@ -49,7 +49,7 @@ class Stub:
         return Completion(request.user, None, *self.usage)
 
 
-def rewrites_of_imdb(words: float) -> Estimate:
+def rewrites_of_imdb(words: float) -> CallCost:
     """RATE on 25,000 IMDB reviews: a rewrite and a rewrite of it each; output as long as the review."""
     review = TOKENS_PER_WORD * words
     return estimate(2 * 25_000, review + INSTRUCTION_TOKENS, review, PRICE, 64, None, 3.0)
@@ -64,11 +64,11 @@ def test_25000_imdb_reviews_rewritten_twice_cost_what_rate_paid() -> None:
 
 
 def test_time_is_that_of_the_calls_or_of_the_limit_whichever_is_longer() -> None:
-    assert estimate(1000, 1, 1, None, 10, None, 2.0) == Estimate(None, 200.0)
-    assert estimate(1000, 1, 1, None, 10, 100, 2.0) == Estimate(None, 600.0)
-    assert estimate(1000, 1, 1, Price(input=0, output=0), 10, 6000, 2.0) == Estimate(0.0, 200.0)
+    assert estimate(1000, 1, 1, None, 10, None, 2.0) == CallCost(None, 200.0)
+    assert estimate(1000, 1, 1, None, 10, 100, 2.0) == CallCost(None, 600.0)
+    assert estimate(1000, 1, 1, Price(input=0, output=0), 10, 6000, 2.0) == CallCost(0.0, 200.0)
     assert estimate(3, 1, 1, None, 100, None, 2.0).seconds == 2.0
-    assert estimate(0, 1, 1, PRICE, 100, None, 2.0) == Estimate(0.0, 0.0)
+    assert estimate(0, 1, 1, PRICE, 100, None, 2.0) == CallCost(0.0, 0.0)
 
 
 def test_four_characters_are_about_a_token() -> None:
