@@ -12,14 +12,14 @@ from typing import Any
 
 from cda.data.load import Row, load_rows
 from cda.data.messages import RowError, prompt_of
-from cda.data.votes import load_votes, vote_words
+from cda.data.votes import VoteReader, load_votes, response_word, side_of, vote_words
 from cda.errors import DataError
 from cda.files.jsonl import read_json
 from cda.records import Exclusions, Preference, content_id, count_reasons, normal_text, prompt_text
 
 KEYS = ("id", "query", "prompt")
 """Columns that may name a row; the first that a file has does."""
-_KNOWN_COLUMNS = {"reward_model_preferred_response"}  # beside the column that says which response carries the bias
+_KNOWN_COLUMNS = {"reward_model_preferred_response"}  # besides the column that says which response carries the bias
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """People on one item: readable votes by side, the label as released where there is one, and the texts if known."""
+    """People on one item: readable votes by side, the released label if there is one, and the texts if known."""
 
     votes: tuple[Preference, ...]
     released: Preference | None
@@ -77,8 +77,7 @@ def read_opinions(path: Path) -> tuple[dict[str, Opinion], Exclusions]:
     annotations = _annotations(path)
     if annotations is not None:
         return _annotated(annotations, path)
-    words = load_votes(str(path))
-    return _read({name: (votes, None, {}) for name, votes in words.items()})
+    return _read({name: (votes, None, {}) for name, votes in load_votes(str(path)).items()})
 
 
 def own_opinions(before: Mapping[str, Score], after: Mapping[str, Score]) -> tuple[dict[str, Opinion], Exclusions]:
@@ -91,15 +90,14 @@ def own_opinions(before: Mapping[str, Score], after: Mapping[str, Score]) -> tup
     problems = []
     for name, score in before.items():
         rows = score.row, after[name].row
-        said = [word for row in rows if (word := _name(row.get("preferred")))]
+        stated = [word for row in rows if (word := _name(row.get("preferred")))]
         given = [words for row in rows if (words := vote_words(row.get("votes")))]
-        if len(set(said)) > 1 or any(sorted(words) != sorted(given[0]) for words in given):
+        if len(set(stated)) > 1 or any(sorted(words) != sorted(given[0]) for words in given):
             problems.append(
                 f"{name[:40]}: the score files before and after state different votes; correct or remove them"
             )
-        stated = said[0] if said else None
-        if votes := given[0] if given else said[:1]:
-            found[name] = (votes, stated, {})
+        if votes := given[0] if given else stated[:1]:
+            found[name] = (votes, stated[0] if stated else None, {})
     if problems:
         more = [f"… and {len(problems) - 10} more items"] if len(problems) > 10 else []
         raise DataError("\n".join(problems[:10] + more))
@@ -112,7 +110,7 @@ def own_opinions(before: Mapping[str, Score], after: Mapping[str, Score]) -> tup
 
 
 def _annotations(path: Path) -> list[Row] | None:
-    """Rows of an annotation file, one an item with `entries` of people; None where the file is something else."""
+    """Rows of an annotation file, one an item with `entries` of people; None if the file is something else."""
     if path.suffix == ".json":
         content = read_json(path)
         if not (isinstance(content, list) and content and all(isinstance(row, Mapping) for row in content)):
@@ -131,48 +129,32 @@ def _annotated(rows: Sequence[Row], path: Path) -> tuple[dict[str, Opinion], Exc
         raise DataError(f"{path}: one column must say which response carries the bias; found {columns or 'none'}")
     found, texts = {}, {}
     for number, row in enumerate(rows, 1):
-        name, biased = _name(row.get("id") or row.get("query")), _response(row.get(columns[0]))
+        name, biased = _name(row.get("id") or row.get("query")), response_word(row.get(columns[0]))
         if not name or biased not in ("response_1", "response_2"):
             raise DataError(f"{path}: row {number} needs a query, and response_1 or response_2 in {columns[0]}")
         if name in found:
             raise DataError(f"{path}: row {number} is about a query of an earlier row: give rows ids of their own")
         base = "response_1" if biased == "response_2" else "response_2"
         sides: dict[str, Preference] = {biased: "perturbed", base: "base"}
-        words = [_name(entry.get("overall_preference")) for entry in _entries(row, path, number)]
+        if not isinstance(row["entries"], list) or not all(isinstance(entry, Mapping) for entry in row["entries"]):
+            raise DataError(f"{path}: row {number}: entries is not a list of objects, one a person")
+        words = [_name(entry.get("overall_preference")) for entry in row["entries"]]
         found[name] = (words, _name(row.get("most_frequent_preference")) or None, sides)
         texts[name] = (row.get(biased), row.get(base))
     opinions, unread = _read(found)
     return {name: Opinion(one.votes, one.released, texts[name]) for name, one in opinions.items()}, unread
 
 
-def _entries(row: Row, path: Path, number: int) -> list[Mapping[str, object]]:
-    entries = row["entries"]
-    if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
-        raise DataError(f"{path}: row {number}: entries is not a list of objects, one a person")
-    return entries
-
-
 def _read(
     words: Mapping[str, tuple[Sequence[str], str | None, Mapping[str, Preference]]],
 ) -> tuple[dict[str, Opinion], Exclusions]:
     """Words to sides; those that cannot be read are counted, and their items stay without them."""
-    found, reasons, seen = {}, [], 0
-    for name, (votes, released, sides) in words.items():
-        read = [(word, _side(word, sides)) for word in votes]
-        seen += len(read)
-        reasons += [f"unreadable vote '{word[:40]}'" for word, side in read if side is None]
-        kept = tuple(side for _, side in read if side is not None)
-        found[name] = Opinion(kept, None if released is None else _side(released, sides))
-    return found, Exclusions(seen, count_reasons(reasons))
-
-
-def _side(word: str, sides: Mapping[str, Preference]) -> Preference | None:
-    known: dict[str, Preference] = {"perturbed": "perturbed", "base": "base", "tie": "tie", **sides}
-    return known.get(_response(word))
-
-
-def _response(word: object) -> str:
-    return str(word).strip().lower().replace(" ", "_")
+    reader = VoteReader()
+    opinions = {
+        name: Opinion(reader.read(votes, sides), None if released is None else side_of(released, sides))
+        for name, (votes, released, sides) in words.items()
+    }
+    return opinions, reader.exclusions
 
 
 def other_texts(opinion: Opinion, row: Row) -> bool:

@@ -1,18 +1,59 @@
-"""People's votes from a file of their own: item to votes, one row an item or one row a vote."""
+"""People's votes: from a file of their own, and as words that name a side."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from cda.data.load import load_rows, looks_like_path
+from cda.data.load import Row, load_rows, looks_like_path
 from cda.errors import DataError
 from cda.files.jsonl import parse_json, read_json
 from cda.files.paths import is_a_file, user_path
+from cda.records import Exclusions, Preference, count_reasons
 
 Votes = Mapping[str, tuple[str, ...]]
 _VOTERS = ("participant", "annotator")
 """Columns that may say who voted."""
+
+
+@dataclass
+class VoteReader:
+    """Reads votes, and counts those that it cannot read."""
+
+    seen: int = 0
+    reasons: list[str] = field(default_factory=list)
+
+    def read(self, cell: object, sides: Mapping[str, Preference]) -> tuple[Preference, ...]:
+        """The readable votes of a cell or list; `sides`: further names of the sides."""
+        votes = []
+        for word in vote_words(cell):
+            self.seen += 1
+            if (side := side_of(word, sides)) is not None:
+                votes.append(side)
+            else:
+                self.reasons.append(f"unreadable vote '{word[:40]}'")
+        return tuple(votes)
+
+    def under(
+        self, ids: Iterable[str], votes: Mapping[str, Sequence[str]], sides: Mapping[str, Preference] | None = None
+    ) -> tuple[Preference, ...]:
+        """The readable votes under any of these ids."""
+        return tuple(side for name in ids for side in self.read(votes.get(name), sides or {}))
+
+    @property
+    def exclusions(self) -> Exclusions:
+        return Exclusions(self.seen, count_reasons(self.reasons))
+
+
+def side_of(word: object, sides: Mapping[str, Preference]) -> Preference | None:
+    """The side that a word names; `sides`: names besides perturbed, base and tie."""
+    known: dict[str, Preference] = {"perturbed": "perturbed", "base": "base", "tie": "tie", **sides}
+    return known.get(response_word(word))
+
+
+def response_word(word: object) -> str:
+    """`Response 1` and the like as `response_1`."""
+    return str(word).strip().lower().replace(" ", "_")
 
 
 def load_votes(reference: str) -> Votes:
@@ -20,7 +61,7 @@ def load_votes(reference: str) -> Votes:
 
     Three layouts: rows of `id` and `votes` (a list; in CSV also words with commas or semicolons between them), rows of
     `id` and `vote` (one row a vote, any number an item), or one JSON object of item to list of votes. The words are
-    read later, beside the item: `perturbed`, `base`, `response_1`, `response_2` or `tie`. Where a column `participant` or
+    read later, with the item: `perturbed`, `base`, `response_1`, `response_2` or `tie`. If a column `participant` or
     `annotator` says who voted, nobody may vote on an item twice.
 
     Raises:
@@ -39,32 +80,32 @@ def load_votes(reference: str) -> Votes:
         )
     if {"vote", "votes"} <= present:
         raise DataError(f"{reference}: has both the columns vote and votes; keep the one that holds the votes")
+    column = "votes" if "votes" in present else "vote"
     votes: dict[str, list[str]] = {}
     problems = []
     first: dict[tuple[str, str], tuple[int, list[str]]] = {}
     for number, row in enumerate(rows, 1):
-        words = vote_words(row.get("votes") if "votes" in present else row.get("vote"))
-        if row.get("id") in (None, "") or not words:
-            lacks = "an id" if row.get("id") in (None, "") else "a vote"
-            problems.append(f"{reference}: row {number} lacks {lacks}")
+        words, item = vote_words(row.get(column)), row.get("id")
+        if item in (None, "") or not words:
+            problems.append(f"{reference}: row {number} lacks {'an id' if item in (None, '') else 'a vote'}")
             continue
-        if who := voter_of(row):
-            before, said = first.setdefault((str(row["id"]), who), (number, words))
+        if voter := voter_of(row):
+            before, earlier = first.setdefault((str(item), voter), (number, words))
             if before != number:
-                how = "the same" if said == words else "another"
+                how = "the same" if earlier == words else "another"
                 problems.append(
-                    f"{reference}: row {number}: {who[:40]} gave {how} vote on {str(row['id'])[:40]} in row {before}; keep one"
+                    f"{reference}: row {number}: {voter[:40]} gave {how} vote on {str(item)[:40]} in row {before}; keep one"
                 )
                 continue
-        votes.setdefault(str(row["id"]), []).extend(words)
+        votes.setdefault(str(item), []).extend(words)
     if problems:
         more = [f"… and {len(problems) - 10} more rows"] if len(problems) > 10 else []
         raise DataError("\n".join(problems[:10] + more))
     return {item: tuple(words) for item, words in votes.items()}
 
 
-def voter_of(row: Mapping[str, Any]) -> str:
-    """Who voted in a row; empty where it does not say."""
+def voter_of(row: Row) -> str:
+    """Annotator named in a row; empty if none is."""
     return next((str(row[name]).strip() for name in _VOTERS if row.get(name) not in (None, "")), "")
 
 
@@ -84,7 +125,7 @@ def vote_words(cell: object) -> list[str]:
 
 
 def _mapping(reference: str) -> Votes | None:
-    """A JSON object of item to votes; None where the file is something else."""
+    """A JSON object of item to votes; None if the file is something else."""
     path = user_path(reference)
     if not looks_like_path(reference) or path.suffix != ".json" or not is_a_file(path):
         return None
@@ -92,8 +133,9 @@ def _mapping(reference: str) -> Votes | None:
     if not isinstance(content, dict) or not content:
         return None
     listed = [[votes] if isinstance(votes, str) else votes for votes in content.values()]
-    if not all(isinstance(votes, Sequence) for votes in listed):
+    # Mappings among the votes are rows under a key.
+    if not all(
+        isinstance(votes, Sequence) and not any(isinstance(vote, Mapping) for vote in votes) for votes in listed
+    ):
         return None
-    if any(isinstance(vote, Mapping) for votes in listed for vote in votes):
-        return None  # rows under a key
     return {str(item): tuple(map(str, votes)) for item, votes in zip(content, listed, strict=True)}
