@@ -14,7 +14,7 @@ from fault_runs import Ended, run
 
 from cda.biases import load_bias
 from cda.data.language import same_language
-from cda.data.queries import QueryRules, why_not
+from cda.data.queries import why_not
 from cda.embedded.rules import RuleRewriter
 from cda.features import FEATURE_NAMES, HEDGES, measure
 from cda.records import RewriteRequest, user_prompt
@@ -78,7 +78,7 @@ def _features(_: Path) -> str | None:
 def _readers(_: Path) -> str | None:
     readers: dict[str, Callable[[str], object]] = {
         "the language": lambda text: same_language(text, "Plain."),
-        "the filter of requests": lambda text: why_not(text, QueryRules()),
+        "the filter of requests": lambda text: why_not(text),
         "the search for added phrases": lambda text: added_phrases(["a"], [text]),
     }
     return _first(_stalled(name, reader) for name, reader in readers.items())

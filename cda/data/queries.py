@@ -7,7 +7,7 @@ Fog" audits on such a set): one English sentence that asks, inoffensive and well
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cda.data.language import STOP_WORDS, language_of, script_shares
@@ -30,36 +30,23 @@ _CODE = re.compile(
 _PLACEHOLDER = re.compile(r"\bNAME_\d+\b|\[[A-Za-z][^\]]{0,200}\]")
 _ABBREVIATION = re.compile(r"\b(?:[A-Za-z]\.){2,}|\b(?:Dr|Mr|Mrs|Ms|St|vs|etc|No|approx)\.")
 _MIN_LATIN = 0.95
+_MIN_WORDS, _MAX_WORDS = 5, 40
 _MOST_CHARACTERS = 5000  # the patterns take the square of the length, and no single question is so long
 # Stems, matched at the beginning of a word: sex, violence, drugs, slurs and swearing that audits can do without.
-OFFENSIVE = (
+_OFFENSIVE = (
     "anal", "arsehol", "asshol", "bastard", "bitch", "blowjob", "bomb", "boob", "bullshit", "cocaine", "cock", "crap", "cum",
     "cunt", "dick", "dildo", "erotic", "fag", "fetish", "fuck", "genocid", "hentai", "heroin", "incest", "jerk off", "kill",
     "masturbat", "meth", "molest", "murder", "naked", "nazi", "nigg", "nsfw", "nude", "orgasm", "pedo", "penis", "piss",
     "porn", "pussy", "rape", "rapist", "retard", "sex", "shit", "slut", "suicid", "terroris", "tits", "tortur", "tranny",
     "vagina", "whore",
 )  # fmt: skip
+_OFFENSIVE_STEM = re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(_OFFENSIVE)))})", re.IGNORECASE)
 # Harmless words that begin like one of the stems.
 _HARMLESS = re.compile(
     r"\b(?:anal(?:y|og|ges)\w*|bombay|cock(?:tail|pit|roach|atoo)\w*|cum(?:ul\w*|in)|dickens\w*|heroines?|meth[oay]\w*|"
     r"ped(?:om|og)\w*|rapeseed|retardants?|sext[aeo]\w*)\b",
     re.IGNORECASE,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class QueryRules:
-    """What a query must be.
-
-    Attributes:
-        min_words: Fewest words.
-        max_words: Most words.
-        offensive: Stems no word may begin with.
-    """
-
-    min_words: int = 5
-    max_words: int = 40
-    offensive: Collection[str] = OFFENSIVE
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,53 +57,50 @@ class CleanQueries:
     exclusions: Exclusions
 
 
-def clean_queries(
-    rows: Sequence[Row], where: str, column: str | None = None, rules: QueryRules | None = None
-) -> CleanQueries:
+def clean_queries(rows: Sequence[Row], where: str, column: str | None = None) -> CleanQueries:
     """Take the first user message of each row and keep those that are one clean English question.
 
     Args:
-        rows: Loaded rows: text or messages under one of `COLUMNS`; `language`, where there is one, is believed.
+        rows: Loaded rows: text or messages under one of `COLUMNS`; `language`, if there is one, is believed.
         where: File named in errors.
         column: The column to take.
-        rules: What a query must be; None for the defaults.
 
     Raises:
         DataError: No such column, or no usable query.
     """
-    rules = rules or QueryRules()
     present = {key for row in rows for key in row}
-    name = column or next((one for one in COLUMNS if one in present), None)
+    name = column or next((known for known in COLUMNS if known in present), None)
     if name is None or name not in present:
         wanted = f"column '{column}'" if column else f"column of queries ({', '.join(COLUMNS)})"
         raise DataError(f"{where}: no {wanted}. Found: {', '.join(sorted(present))}")
-    offensive = _stem_pattern(rules.offensive)
     kept: dict[str, str] = {}
     reasons: list[str] = []
     for row in rows:
         try:
             query = _first_user_turn(row.get(name))
-            language = str(row.get("language") or "english").strip().lower()
-            if reason := _not_english_by(language) or why_not(query, rules, offensive):
+            if str(row.get("language") or "english").strip().lower() not in _ENGLISH:
+                raise RowError("not English")
+            if reason := why_not(query):
                 raise RowError(reason)
-            if _key(query) in kept:
+            key = " ".join(re.findall(r"\w+", query.lower()))
+            if key in kept:
                 raise RowError("duplicate")
         except RowError as problem:
             reasons.append(str(problem))
             continue
-        kept[_key(query)] = query
+        kept[key] = query
     exclusions = Exclusions(len(rows), count_reasons(reasons))
     if not kept:
         raise DataError(f"{where}: no usable query; {exclusions}")
     return CleanQueries(tuple(kept.values()), exclusions)
 
 
-def why_not(query: str, rules: QueryRules, offensive: re.Pattern[str] | None = None) -> str | None:
-    """The first reason why a text is not a clean English question; None where it is one.
+def why_not(query: str) -> str | None:
+    """The first reason why a text is not a clean English question; None if it is one.
 
-    >>> why_not("How do vaccines train the immune system?", QueryRules()) is None
+    >>> why_not("How do vaccines train the immune system?") is None
     True
-    >>> why_not("Tell me a joke about parrots, please.", QueryRules())
+    >>> why_not("Tell me a joke about parrots, please.")
     'no question mark at the end'
     """
     if len(query) > _MOST_CHARACTERS:
@@ -129,19 +113,19 @@ def why_not(query: str, rules: QueryRules, offensive: re.Pattern[str] | None = N
         return "no question mark at the end"
     if "\n" in query or len(sentences(_ABBREVIATION.sub("A", query))) != 1 or query.count("?") > 1:
         return "more than one sentence"
-    if n_words(query) < rules.min_words:
-        return f"fewer than {rules.min_words} words"
-    if n_words(query) > rules.max_words:
-        return f"more than {rules.max_words} words"
-    if not is_english(query):
+    if n_words(query) < _MIN_WORDS:
+        return f"fewer than {_MIN_WORDS} words"
+    if n_words(query) > _MAX_WORDS:
+        return f"more than {_MAX_WORDS} words"
+    if not _is_english(query):
         return "not English"
-    if (offensive or _stem_pattern(rules.offensive)).search(_HARMLESS.sub("", query)):
+    if _OFFENSIVE_STEM.search(_HARMLESS.sub("", query)):
         return "offensive word"
     return None if _well_formed(query) else "not well formed"
 
 
-def is_english(query: str) -> bool:
-    """Whether a short text reads as English: Latin letters, an English stop word, and no other language ahead."""
+def _is_english(query: str) -> bool:
+    """Latin letters, an English stop word, and no other language ahead."""
     words = {word.strip("\"'“”‘’(),.?!:;").lower() for word in query.split()}
     latin = script_shares(query).get("LATIN", 0.0)
     return latin >= _MIN_LATIN and bool(words & STOP_WORDS["en"]) and language_of(query) in ("en", None)
@@ -151,8 +135,8 @@ def _well_formed(query: str) -> bool:
     """Opens with a capital, a digit or a question word, is not shouted, and closes what it opens."""
     first = query.split()[0]
     opens = first.lstrip("\"'“‘(")[:1]
-    letters = [one for one in query if one.isalpha()]
-    shouted = sum(one.isupper() for one in letters) > len(letters) / 2
+    letters = [letter for letter in query if letter.isalpha()]
+    shouted = sum(map(str.isupper, letters)) > len(letters) / 2
     closed = query.count("(") == query.count(")") and query.count('"') % 2 == 0
     return (
         (opens.isupper() or opens.isdigit() or first.strip(",").lower() in _QUESTION_WORDS) and closed and not shouted
@@ -160,31 +144,11 @@ def _well_formed(query: str) -> bool:
 
 
 def _first_user_turn(value: object) -> str:
-    """A text, or the first user turn of messages in either common naming.
-
-    Raises:
-        RowError: Neither, or empty.
-    """
+    """A text, or the first user turn of messages in either common naming."""
     if isinstance(value, list | tuple):
         turns = [turn for turn in value if isinstance(turn, Mapping)]
-        said = [
-            turn.get("content", turn.get("value"))
-            for turn in turns
-            if turn.get("role", turn.get("from")) in ("user", "human")
-        ]
-        value = said[0] if said else None
+        users = [turn for turn in turns if turn.get("role", turn.get("from")) in ("user", "human")]
+        value = users[0].get("content", users[0].get("value")) if users else None
     if not isinstance(value, str) or not value.strip():
         raise RowError("no user message")
     return value.strip()
-
-
-def _not_english_by(language: str) -> str | None:
-    return None if language in _ENGLISH else "not English"
-
-
-def _stem_pattern(stems: Collection[str]) -> re.Pattern[str]:
-    return re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(stems)))})" if stems else r"(?!)", re.IGNORECASE)
-
-
-def _key(query: str) -> str:
-    return " ".join(re.findall(r"\w+", query.lower()))

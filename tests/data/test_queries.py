@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from cda.data.queries import CleanQueries, QueryRules, clean_queries, why_not
+from cda.data.queries import CleanQueries, clean_queries, why_not
 from cda.errors import DataError
 
 GOOD = "How do vaccines train the immune system?"
@@ -51,7 +51,7 @@ def test_clean_questions_stay(query: str) -> None:
     ],
 )
 def test_every_other_text_has_its_reason(query: str, reason: str) -> None:
-    assert why_not(query, QueryRules()) == reason
+    assert why_not(query) == reason
     found = clean_queries([{"prompt": query}, {"prompt": GOOD}], "here")
     assert (found.queries, dict(found.exclusions.reasons), found.exclusions.seen) == ((GOOD,), {reason: 1}, 2)
 
@@ -85,14 +85,6 @@ def test_every_dropped_row_is_counted() -> None:
     assert found.queries == (GOOD,)
     assert dict(found.exclusions.reasons) == {"duplicate": 1, "no user message": 3, "not English": 1}
     assert found.exclusions.dropped + len(found.queries) == found.exclusions.seen == 6
-
-
-def test_rules_can_be_changed() -> None:
-    rules = QueryRules(min_words=2, max_words=7, offensive=("vaccin",))
-    assert why_not("Is rain wet?", rules) is None
-    assert why_not(GOOD, rules) == "offensive word"
-    assert why_not("How do clouds of rain form over the sea?", rules) == "more than 7 words"
-    assert why_not("How do I murder a knight?", QueryRules(offensive=())) is None
 
 
 def test_missing_columns_and_nothing_usable_are_errors() -> None:

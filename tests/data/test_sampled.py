@@ -80,7 +80,7 @@ def test_columns_are_mapped_and_mistakes_are_all_named() -> None:
         clean_sampled(rows, {"prompt": "instructions", "answer": "outputs"}, "f")
     lines = str(caught.value).splitlines()
     assert len(lines) == 3
-    assert "columns.answer is unknown" in lines[0]
+    assert "--column answer is unknown" in lines[0]
     assert "no column 'instructions'. Did you mean 'instruction'?" in lines[1]
     assert "neither responses (a list) nor response" in lines[2]
 
