@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -62,8 +63,8 @@ def clean_pairs(rows: Sequence[Row], columns: Mapping[str, str] | None = None) -
             pairs.append(pair)
         except RowError as problem:
             reasons.append(str(problem))
-    repeated = repeated_rows([text_key(one.prompt, one.chosen, one.rejected) for one in pairs])
-    kept = tuple(one for one, reason in zip(pairs, repeated, strict=True) if reason is None)
+    repeated = repeated_rows([text_key(pair.prompt, pair.chosen, pair.rejected) for pair in pairs])
+    kept = tuple(pair for pair, reason in zip(pairs, repeated, strict=True) if reason is None)
     reasons += [reason for reason in repeated if reason is not None]
     return CleanPairs(kept, Exclusions(len(rows), count_reasons(reasons)))
 
@@ -90,21 +91,12 @@ def repeated_rows(keys: Sequence[tuple[str, ...]]) -> list[str | None]:
 
 
 def split_by_prompt(pairs: Sequence[Pair], validation_share: float, rng: np.random.Generator) -> list[bool]:
-    """Which pairs belong to validation, so that no prompt is in both parts.
-
-    Args:
-        pairs: Pairs to split.
-        validation_share: Share of the prompts, rounded to the nearest whole one.
-        rng: Decides which prompts.
-
-    Returns:
-        One flag a pair: True for validation.
-    """
+    """True for each pair of validation, `validation_share` of the prompts rounded to whole ones; no prompt is in both parts."""
     ids = [prompt_id(pair.prompt) for pair in pairs]
     distinct = sorted(set(ids))
     wanted = round(validation_share * len(distinct))
     chosen = set(rng.choice(distinct, size=wanted, replace=False).tolist()) if wanted else set()
-    return [one in chosen for one in ids]
+    return [name in chosen for name in ids]
 
 
 def pair_of(prompt: Any, chosen: Any, rejected: Any) -> Pair:
@@ -112,7 +104,7 @@ def pair_of(prompt: Any, chosen: Any, rejected: Any) -> Pair:
     if type(chosen) is not type(rejected):
         raise RowError("chosen and rejected of different types")
     if isinstance(chosen, str):
-        pair = _plain_pair(prompt, chosen, rejected)
+        pair = Pair(prompt_of(prompt), chosen, rejected) if prompt is not None else _split_shared(chosen, rejected)
     else:
         pair = _conversation_pair(prompt, as_messages(chosen), as_messages(rejected))
     if not pair.chosen.strip() or not pair.rejected.strip():
@@ -123,40 +115,22 @@ def pair_of(prompt: Any, chosen: Any, rejected: Any) -> Pair:
 
 
 def _nonempty(value: object, name: str) -> object:
-    if (
-        value is None
-        or (isinstance(value, str | list | tuple) and not value)
-        or (isinstance(value, str) and not value.strip())
-    ):
-        raise RowError("empty side")
-    if not isinstance(value, str | list | tuple):
+    if value is not None and not isinstance(value, str | list | tuple):
         raise RowError(f"{name} is neither text nor messages")
+    if not (value.strip() if isinstance(value, str) else value):
+        raise RowError("empty side")
     return value
 
 
-def _plain_pair(prompt: object, chosen: str, rejected: str) -> Pair:
-    if prompt is None:
-        if chosen == rejected:
-            raise RowError("identical sides")
-        return _split_shared(chosen, rejected)
-    return Pair(prompt_of(prompt), chosen, rejected)
-
-
 def _split_shared(chosen: str, rejected: str) -> Pair:
-    """Implicit prompt in plain text: dialogue marks where there are any, else the shared beginning."""
+    """Implicit prompt in plain text: dialogue marks if there are any, else the shared beginning."""
+    if chosen == rejected:
+        raise RowError("identical sides")
     turns, other = _dialogue(chosen), _dialogue(rejected)
-    if (
-        turns
-        and other
-        and turns[-1].role == other[-1].role == "assistant"
-        and _same_turns(turns[:-1], other[:-1])
-        and turns[:-1]
-    ):
+    marked = len(turns) > 1 and other and turns[-1].role == other[-1].role == "assistant"
+    if marked and _same_turns(turns[:-1], other[:-1]):
         return Pair(tuple(turns[:-1]), turns[-1].content, other[-1].content)
-    end = next(
-        (i for i, (a, b) in enumerate(zip(chosen, rejected, strict=False)) if a != b),
-        min(len(chosen), len(rejected)),
-    )
+    end = sum(1 for _ in takewhile(lambda letters: letters[0] == letters[1], zip(chosen, rejected, strict=False)))
     # Back to a word's beginning, so that no response starts in the middle of a word.
     while end and not chosen[end - 1].isspace():
         end -= 1
@@ -175,21 +149,14 @@ def _dialogue(text: str) -> list[Message]:
 
 
 def _conversation_pair(prompt: object, chosen: list[Message], rejected: list[Message]) -> Pair:
-    shared: list[Message] = []
     if prompt is not None:
         shared = list(prompt_of(prompt))
+        # Some data sets repeat the prompt inside the sides although it is given by itself.
+        repeats = len(chosen) > 1 and all(_same_turns(shared, side[: len(shared)]) for side in (chosen, rejected))
+        start = len(shared) if repeats else 0
     else:
-        for one, other in zip(chosen[:-1], rejected[:-1], strict=False):
-            if not _same_turns([one], [other]):
-                break
-            shared.append(one)
-    start = 0 if prompt is not None else len(shared)
-    # Some data sets repeat the prompt inside the sides although it is given by itself.
-    if (
-        prompt is not None
-        and len(chosen) > 1
-        and all(_same_turns(shared, side[: len(shared)]) for side in (chosen, rejected))
-    ):
+        turns = zip(chosen[:-1], rejected[:-1], strict=False)
+        shared = [first for first, _ in takewhile(lambda turn: _same_turns(turn[:1], turn[1:]), turns)]
         start = len(shared)
     chosen, rejected = chosen[start:], rejected[start:]
     if len(chosen) != 1 or len(rejected) != 1:
@@ -205,11 +172,8 @@ def _same_turns(first: Sequence[Message], second: Sequence[Message]) -> bool:
 
 def _is_tie(row: Row) -> bool:
     """A row that says of itself that neither side was preferred."""
-    if row.get("tie") is True:
-        return True
-    if any(
-        str(row.get(key, "")).strip().lower() in {"tie", "tie (bothbad)"} for key in ("preference", "winner", "label")
-    ):
+    words = {str(row.get(key, "")).strip().lower() for key in ("preference", "winner", "label")}
+    if row.get("tie") is True or words & {"tie", "tie (bothbad)"}:
         return True
     scores = row.get("score_chosen"), row.get("score_rejected")
     return all(isinstance(score, int | float) for score in scores) and scores[0] == scores[1]
@@ -257,20 +221,20 @@ def load_labels(reference: str, biases: Sequence[str]) -> dict[str, PairLabels]:
     """Labels of a file, by bias; biases that it says nothing of are left out.
 
     Rows hold `chosen_<bias>` and `rejected_<bias>` (yes or no; brackets and explanations behind the word are looked
-    through), or `labels` as `cda label` writes them; `prompt`, `chosen` and `rejected` where the texts are known.
+    through), or `labels` as `cda label` writes them; `prompt`, `chosen` and `rejected` if the texts are known.
 
     Raises:
         DataError: Cannot be loaded, or holds labels of none of the biases.
     """
     rows = load_rows(reference)
-    found = {bias: one for bias in biases if (one := labels_in(rows, bias)) is not None}
-    if not found:
+    labels = {bias: own for bias in biases if (own := labels_in(rows, bias)) is not None}
+    if not labels:
         columns = ", ".join(sorted({key for row in rows for key in row}))
         raise DataError(
             f"{reference}: no labels of {', '.join(biases)}. Found: {columns}. Needed: the columns chosen_{biases[0]} and "
             f"rejected_{biases[0]} (yes or no), or labels as `cda label` writes them"
         )
-    return found
+    return labels
 
 
 def labels_in(rows: Sequence[Row], bias: str, column: str | None = None) -> PairLabels | None:
@@ -290,7 +254,7 @@ def labels_in(rows: Sequence[Row], bias: str, column: str | None = None) -> Pair
         tuple(both[0] for _, both in labelled),
         tuple(both[1] for _, both in labelled),
         tuple(_cluster(row, number) for number, (row, _) in enumerate(labelled, 1)),
-        None if None in texts else tuple(one for one in texts if one is not None),
+        None if None in texts else tuple(sides for sides in texts if sides is not None),
     )
 
 

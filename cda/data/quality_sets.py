@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -79,16 +79,10 @@ class QualityItem:
     tied: tuple[str, int] | None = None
 
 
-def format_of(rows: Sequence[Row], source: str) -> Format:
-    """Which format the columns are of.
-
-    Raises:
-        DataError: None of them; names what was found.
-    """
+def _format_of(rows: Sequence[Row], source: str) -> Format:
     present = {key for row in rows for key in row}
     if {"output_1", "output_2"} <= present:
-        needed = {"input": "input", "label": "label"}
-        if missing := [name for name in needed if name not in present]:
+        if missing := [name for name in ("input", "label") if name not in present]:
             raise DataError(f"{source}: looks like LLMBar, without its column {', '.join(missing)}")
         return "llmbar"
     if not {"chosen", "rejected"} <= present:
@@ -98,31 +92,31 @@ def format_of(rows: Sequence[Row], source: str) -> Format:
         )
     if any(_is_list_of_texts(row.get("chosen")) or _is_list_of_texts(row.get("rejected")) for row in rows):
         return _list_format(rows, present, source)
-    known = any(_word(row.get("subset")) in {*_SECTION_OF, *PRIOR_SETS} for row in rows)
-    return "rewardbench" if known else "pairs"
+    return "rewardbench" if _subsets(rows) & {*_SECTION_OF, *PRIOR_SETS} else "pairs"
 
 
-def quality_item(
-    form: Format, row: Row, number: int, name: str, columns: Mapping[str, str] | None = None
-) -> QualityItem:
-    """One row as an item.
+def _subsets(rows: Sequence[Row]) -> set[str]:
+    return {subset for row in rows if isinstance(subset := row.get("subset"), str)}
 
-    Args:
-        form: Format of the file.
-        row: As it was read.
-        number: Of the row in the file, from 1.
-        name: Of the file: the section of LLMBar's items, the domain of RM-Bench's where they name none.
-        columns: Our name to theirs; of TRL's pairs alone.
 
-    Raises:
-        RowError: Why the row is left out.
-    """
-    return _READ[form](row, number, name, columns)
+def _quality_item(form: Format, row: Row, number: int, name: str, columns: Mapping[str, str] | None) -> QualityItem:
+    """One row as an item; `name` of the file is the section of LLMBar's items, and the domain of RM-Bench's without one."""
+    match form:
+        case "rewardbench":
+            return _rewardbench(row, number)
+        case "rewardbench-2":
+            return _rewardbench_2(row, number)
+        case "rm-bench":
+            return _rm_bench(row, number, name)
+        case "llmbar":
+            return _llmbar(row, number, name)
+        case "pairs":
+            return _pair(row, number, columns)
 
 
 def _list_format(rows: Sequence[Row], present: set[str], source: str) -> Format:
     """RewardBench 2 has columns of its own; RM-Bench has three responses on each side."""
-    if {"num_correct", "total_completions"} & present or any(_word(row.get("subset")) in SECTIONS_2 for row in rows):
+    if {"num_correct", "total_completions"} & present or _subsets(rows) & set(SECTIONS_2):
         if "subset" not in present:
             raise DataError(f"{source}: looks like RewardBench 2, without its column subset")
         return "rewardbench-2"
@@ -135,7 +129,7 @@ def _list_format(rows: Sequence[Row], present: set[str], source: str) -> Format:
     )
 
 
-def _rewardbench(row: Row, number: int, _name: str, _columns: Mapping[str, str] | None) -> QualityItem:
+def _rewardbench(row: Row, number: int) -> QualityItem:
     subset = str(row.get("subset") or "")
     if subset in PRIOR_SETS:
         raise RowError("prior set")
@@ -145,7 +139,7 @@ def _rewardbench(row: Row, number: int, _name: str, _columns: Mapping[str, str] 
     return _item(row, number, row.get("prompt"), sides, subset, _SECTION_OF[subset])
 
 
-def _rewardbench_2(row: Row, number: int, _name: str, _columns: Mapping[str, str] | None) -> QualityItem:
+def _rewardbench_2(row: Row, number: int) -> QualityItem:
     subset = str(row.get("subset") or "").strip()
     if not subset:
         raise RowError("no subset")
@@ -161,17 +155,17 @@ def _rewardbench_2(row: Row, number: int, _name: str, _columns: Mapping[str, str
     return replace(item, tied=(match[1], int(match[2])))
 
 
-def _rm_bench(row: Row, number: int, name: str, _columns: Mapping[str, str] | None) -> QualityItem:
+def _rm_bench(row: Row, number: int, name: str) -> QualityItem:
     sides = _texts(row.get("chosen"), "chosen"), _texts(row.get("rejected"), "rejected")
     for side, texts in zip(("chosen", "rejected"), sides, strict=True):
         if len(texts) != N_STYLES:
             raise RowError(f"{len(texts)} {side} responses, not {N_STYLES}")
     given = str(row.get("domain") or name).lower()
-    domain = next((one for one in DOMAINS if given.startswith(one)), given)
+    domain = next((known for known in DOMAINS if given.startswith(known)), given)
     return _item(row, number, row.get("prompt"), sides, domain, "")
 
 
-def _llmbar(row: Row, number: int, name: str, _columns: Mapping[str, str] | None) -> QualityItem:
+def _llmbar(row: Row, number: int, name: str) -> QualityItem:
     label = str(row.get("label")).strip().removesuffix(".0")
     if label not in ("1", "2"):
         raise RowError("label is neither 1 nor 2")
@@ -180,22 +174,13 @@ def _llmbar(row: Row, number: int, name: str, _columns: Mapping[str, str] | None
     return _item(row, number, row.get("input"), ((better,), (worse,)), name, name)
 
 
-def _pairs(row: Row, number: int, _name: str, columns: Mapping[str, str] | None) -> QualityItem:
-    found = clean_pairs([row], columns)
-    if not found.pairs:
-        raise RowError(next(iter(found.exclusions.reasons)))
-    pair = found.pairs[0]
+def _pair(row: Row, number: int, columns: Mapping[str, str] | None) -> QualityItem:
+    cleaned = clean_pairs([row], columns)
+    if not cleaned.pairs:
+        raise RowError(next(iter(cleaned.exclusions.reasons)))
+    pair = cleaned.pairs[0]
     section = str(row.get("section") or row.get("subset") or "all pairs").strip()
     return QualityItem(number, _own_id(row, number), pair.prompt, (pair.chosen,), (pair.rejected,), section, section)
-
-
-_READ: Mapping[Format, Callable[[Row, int, str, Mapping[str, str] | None], QualityItem]] = {
-    "rewardbench": _rewardbench,
-    "rewardbench-2": _rewardbench_2,
-    "rm-bench": _rm_bench,
-    "llmbar": _llmbar,
-    "pairs": _pairs,
-}
 
 
 def _item(
@@ -221,15 +206,11 @@ def _text(value: object, side: str) -> str:
 def _texts(value: object, side: str) -> tuple[str, ...]:
     if not isinstance(value, list | tuple) or not value:
         raise RowError(f"{side} is not a list of texts")
-    return tuple(_text(one, side) for one in value)
+    return tuple(_text(text, side) for text in value)
 
 
 def _is_list_of_texts(value: object) -> bool:
-    return isinstance(value, list | tuple) and bool(value) and all(isinstance(one, str) for one in value)
-
-
-def _word(value: object) -> str | None:
-    return value if isinstance(value, str) else None
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(text, str) for text in value)
 
 
 def _n_texts(value: object) -> int:
@@ -253,7 +234,7 @@ class QualitySet:
         items: In file order.
         exclusions: Rows left out, by reason.
         left_out_rows: Reason to the first rows left out for it, from 1.
-        weights: Weight of each subset within its section; None where every item counts alike.
+        weights: Weight of each subset within its section; None if every item counts alike.
         n_expected: Pairs of each subset in the whole benchmark, where that is known.
     """
 
@@ -269,7 +250,7 @@ class QualitySet:
     @property
     def pairs(self) -> tuple[Pair, ...]:
         """First chosen over first rejected response of each item: the item itself where it has one of each."""
-        return tuple(Pair(one.prompt, one.chosen[0], one.rejected[0]) for one in self.items)
+        return tuple(Pair(item.prompt, item.chosen[0], item.rejected[0]) for item in self.items)
 
 
 def load_quality_set(reference: str, split: str = "test", columns: Mapping[str, str] | None = None) -> QualitySet:
@@ -289,7 +270,7 @@ def load_quality_set(reference: str, split: str = "test", columns: Mapping[str, 
 def quality_set(rows: Sequence[Row], source: str, columns: Mapping[str, str] | None = None) -> QualitySet:
     """Items of rows that were loaded; see `load_quality_set`."""
     rows = _with_lists(rows)
-    form: Format = "pairs" if columns else format_of(rows, source)
+    form: Format = "pairs" if columns else _format_of(rows, source)
     if columns:
         check_columns(rows, dict(columns), source, "audit.quality_columns")
     name = _short_name(source)
@@ -297,18 +278,20 @@ def quality_set(rows: Sequence[Row], source: str, columns: Mapping[str, str] | N
     left_out: list[tuple[int, str]] = []
     for number, row in enumerate(rows, 1):
         try:
-            items.append(quality_item(form, row, number, name, columns))
+            items.append(_quality_item(form, row, number, name, columns))
         except RowError as problem:
             left_out.append((number, str(problem)))
     if form == "pairs":
-        repeated = repeated_rows([text_key(one.prompt, one.chosen[0], one.rejected[0]) for one in items])
-        left_out += [(one.row, reason) for one, reason in zip(items, repeated, strict=True) if reason is not None]
-        items = [one for one, reason in zip(items, repeated, strict=True) if reason is None]
+        repeated = repeated_rows([text_key(item.prompt, item.chosen[0], item.rejected[0]) for item in items])
+        left_out += [(item.row, reason) for item, reason in zip(items, repeated, strict=True) if reason is not None]
+        items = [item for item, reason in zip(items, repeated, strict=True) if reason is None]
     items = _partnered(items, left_out)
     _check_usable(source, form, len(rows), items, left_out)
     reasons = count_reasons([reason for _, reason in left_out])
     rows_out = {why: tuple(row for row, reason in left_out if reason == why)[:_SHOWN_ROWS] for why in reasons}
-    weights = _weights(form, items)
+    # RewardBench has its own weights; domains of RM-Bench and subsets of RewardBench 2 weigh alike.
+    alike = {item.subset: 1.0 for item in items} if form in ("rewardbench-2", "rm-bench") else None
+    weights = WEIGHTS if form == "rewardbench" else alike
     expected = N_PAIRS if form == "rewardbench" else {}
     return QualitySet(name, source, form, tuple(items), Exclusions(len(rows), reasons), rows_out, weights, expected)
 
@@ -328,7 +311,7 @@ def _texts_in(cell: object) -> list[str] | None:
         found = parse_json(cell)
     except ValueError:
         return None
-    return found if isinstance(found, list) and found and all(isinstance(one, str) for one in found) else None
+    return found if isinstance(found, list) and found and all(isinstance(text, str) for text in found) else None
 
 
 def _short_name(source: str) -> str:
@@ -338,13 +321,6 @@ def _short_name(source: str) -> str:
     # Resolved, since a folder is made of the name, and that of `..` would lie elsewhere.
     folder = path.parent.resolve().name
     return folder if path.stem == "dataset" and folder else path.stem
-
-
-def _weights(form: Format, items: Sequence[QualityItem]) -> Mapping[str, float] | None:
-    """Of subsets within their section: RewardBench's own; each domain of RM-Bench and subset of RewardBench 2 alike."""
-    if form == "rewardbench":
-        return WEIGHTS
-    return {item.subset: 1.0 for item in items} if form in ("rewardbench-2", "rm-bench") else None
 
 
 def _partnered(items: Sequence[QualityItem], left_out: list[tuple[int, str]]) -> list[QualityItem]:
@@ -362,7 +338,7 @@ def _partnered(items: Sequence[QualityItem], left_out: list[tuple[int, str]]) ->
 
 
 def _check_usable(source: str, form: Format, n: int, items: Sequence[object], left_out: list[tuple[int, str]]) -> None:
-    broken = sorted(one for one in left_out if one[1] not in _HARMLESS)
+    broken = sorted((row, reason) for row, reason in left_out if reason not in _HARMLESS)
     if items and len(broken) <= MAX_UNUSABLE * n:
         return
     shown = "; ".join(f"row {row}: {reason}" for row, reason in (broken or left_out)[:_SHOWN_ROWS])
