@@ -16,23 +16,18 @@ class RowError(Exception):
 
 
 def check_agree(contradictions: Iterable[tuple[Sequence[int], str]], where: str) -> None:
-    """Refuse rows that contradict each other: neither is right for coming first.
-
-    Args:
-        contradictions: Numbers of rows, from 1, and why they cannot all be true.
-        where: File named in the error.
+    """Refuse rows that contradict each other (numbers of rows, from 1, and why): neither is right for coming first.
 
     Raises:
         DataError: Names the rows, of ten contradictions at most.
     """
-    found = list(contradictions)
     lines = [
         f"{where}: rows {', '.join(map(str, sorted(numbers)[:5]))}{', …' if len(numbers) > 5 else ''}: {why}. "
         "Keep those that are right"
-        for numbers, why in found[:10]
+        for numbers, why in contradictions
     ]
-    if found:
-        raise DataError("\n".join(lines + ([f"… and {len(found) - 10} more"] if len(found) > 10 else [])))
+    if lines:
+        raise DataError("\n".join(lines[:10] + ([f"… and {len(lines) - 10} more"] if len(lines) > 10 else [])))
 
 
 def message_text(value: Any) -> Any:

@@ -1,8 +1,6 @@
 """The released data of "Flattery, Fluff, and Fog" in its own layout: every part of a bias, and which files are missing.
 
-The public repository anirudhb123/Preference-Model-Biases on GitHub is such a folder. It holds human votes on pairs, the
-triples that these pairs are drawn from, verdicts of LLM judges, scores of reward models before and after the paper's own
-fine-tuning, labels of the training sample, and RewardBench's results (numbers without texts).
+The public repository anirudhb123/Preference-Model-Biases on GitHub is such a folder.
 """
 
 from __future__ import annotations
@@ -10,10 +8,9 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -21,8 +18,9 @@ from cda.arrays import FloatArray
 from cda.data.contrasts import CleanContrasts
 from cda.data.load import Row, load_rows
 from cda.data.pairs import PairLabels, labels_in
-from cda.data.score_files import Opinion, Score, read_opinions, read_scores
+from cda.data.score_files import read_opinions, read_scores
 from cda.data.triples import CleanTriples, clean_triples
+from cda.data.votes import response_word
 from cda.errors import DataError
 from cda.files.jsonl import read_text
 from cda.files.paths import is_a_folder, user_path
@@ -63,8 +61,8 @@ class ReleasedModels:
     """Margins of the paper's own reward models on the annotated pairs, before and after its fine-tuning.
 
     Attributes:
-        run: The fine-tuning, as the release names it: pairs and epochs (`750_3`); empty where there is none.
-        before: Size (`2B`) to margins, score(perturbed) − score(base). Shape (n,); NaN where a pair has no score.
+        run: The fine-tuning, as the release names it: pairs and epochs (`750_3`); empty without one.
+        before: Size (`2B`) to margins, score(perturbed) − score(base). Shape (n,); NaN for a pair without a score.
         after: The same after the fine-tuning.
     """
 
@@ -97,10 +95,10 @@ def files_of(folder: Path, part: str, bias: str) -> list[Path]:
 
 def missing_parts(folder: Path, biases: Sequence[str]) -> dict[str, list[str]]:
     """Part to the biases of which the folder has no such file; parts that are all there are left out."""
-    found = {part: [bias for bias in biases if not files_of(folder, part, bias)] for part in PARTS}
+    missing = {part: [bias for bias in biases if not files_of(folder, part, bias)] for part in PARTS}
     if not list(folder.glob(_BASE_RESULTS)):
-        found["RewardBench results before the fine-tuning"] = ["all"]
-    return {part: names for part, names in found.items() if names}
+        missing["RewardBench results before the fine-tuning"] = ["all"]
+    return {part: names for part, names in missing.items() if names}
 
 
 def released_contrasts(folder: Path, bias: str) -> CleanContrasts:
@@ -115,23 +113,26 @@ def released_contrasts(folder: Path, bias: str) -> CleanContrasts:
     opinions, unread = read_opinions(files[0])
     reasons: list[str] = []
     contrasts: list[Contrast] = []
-    for query, one in opinions.items():
-        problem = _problem(query, one)
-        if problem:
-            reasons.append(problem)
-            continue
-        perturbed, base = one.texts or ("", "")
-        contrasts.append(
-            Contrast(bias, user_prompt(query), perturbed, base, one.released, one.votes, tags={"source": SOURCE})
-        )
+    for query, opinion in opinions.items():
+        perturbed, base = opinion.texts or ("", "")
+        if not all(isinstance(side, str) and side.strip() for side in (perturbed, base)):
+            reasons.append("a side is missing")
+        elif not query.strip():
+            reasons.append("empty prompt")
+        elif equal_texts(perturbed, base):
+            reasons.append("identical sides")
+        else:
+            prompt, tags = user_prompt(query), {"source": SOURCE}
+            contrasts.append(Contrast(bias, prompt, perturbed, base, opinion.released, opinion.votes, tags=tags))
+    exclusions = Exclusions(len(opinions), count_reasons(reasons))
     if not contrasts:
-        raise DataError(f"{files[0]}: no usable pair; {Exclusions(len(opinions), count_reasons(reasons))}")
-    judged = released_verdicts(folder, bias, contrasts)
+        raise DataError(f"{files[0]}: no usable pair; {exclusions}")
+    judged = released_verdicts(folder, bias, contrasts).values()
     with_verdicts = tuple(
-        Contrast(one.bias, one.prompt, one.perturbed, one.base, one.preferred, one.votes, _given(judged, row), one.tags)
-        for row, one in enumerate(contrasts)
+        replace(contrast, verdicts=tuple(verdict for own in judged if (verdict := own[row]) is not None))
+        for row, contrast in enumerate(contrasts)
     )
-    return CleanContrasts(with_verdicts, Exclusions(len(opinions), count_reasons(reasons)), unread)
+    return CleanContrasts(with_verdicts, exclusions, unread)
 
 
 def released_triples(folder: Path, bias: str) -> CleanTriples:
@@ -152,15 +153,16 @@ def released_triples(folder: Path, bias: str) -> CleanTriples:
 def released_verdicts(
     folder: Path, bias: str, contrasts: Sequence[Contrast]
 ) -> dict[str, tuple[Preference | None, ...]]:
-    """Verdict of each LLM judge on each contrast, by the judge's name; None where there is none to be read."""
-    found = {}
+    """Verdict of each LLM judge on each contrast, by the judge's name; None if there is none to be read."""
+    verdicts = {}
     for path in files_of(folder, "LLM verdicts", bias):
         rows: dict[str, list[Row]] = {}
         for row in load_rows(str(path)):
             rows.setdefault(normal_text(str(row.get("query"))), []).append(row)
-        verdicts = tuple(_agreed(one, rows.get(normal_text(prompt_text(one.prompt)), ())) for one in contrasts)
-        found[path.stem.removeprefix(f"{bias}_scored_")] = verdicts
-    return found
+        verdicts[path.stem.removeprefix(f"{bias}_scored_")] = tuple(
+            _agreed(contrast, rows.get(normal_text(prompt_text(contrast.prompt)), ())) for contrast in contrasts
+        )
+    return verdicts
 
 
 def released_models(folder: Path, bias: str, contrasts: Sequence[Contrast]) -> ReleasedModels:
@@ -176,8 +178,9 @@ def released_models(folder: Path, bias: str, contrasts: Sequence[Contrast]) -> R
             before[match[1]] = path
         elif match := re.fullmatch(rf"fine_tuned_{_SIZE}_(.+)", name):
             runs.setdefault(match[2], {})[match[1]] = path
-    benched = [run for run in runs if any(run in one for one in _results(folder, bias))]
-    run = max(benched or list(runs), key=lambda one: len(runs[one]), default="")
+    results = [path.stem for path in files_of(folder, "RewardBench results", bias)]
+    benched = [run for run in runs if any(run in name for name in results)]
+    run = max(benched or list(runs), key=lambda name: len(runs[name]), default="")
     return ReleasedModels(run, _margins(before, contrasts), _margins(runs.get(run, {}), contrasts))
 
 
@@ -185,17 +188,17 @@ def released_sections(folder: Path, bias: str, run: str) -> dict[str, dict[str, 
     """RewardBench as released: size to `before` and `after` this fine-tuning, each section to accuracy."""
     files = {"before": sorted(folder.glob(_BASE_RESULTS)), "after": files_of(folder, "RewardBench results", bias)}
     wanted = {"before": "base", "after": f"{bias}_{run}"}
-    found: dict[str, dict[str, Sections]] = {}
+    by_size: dict[str, dict[str, Sections]] = {}
     for when, paths in files.items():
         for path in paths:
             match = re.fullmatch(rf"{_SIZE}_(.+)_rewardbench", path.stem)
             if match and match[2] == wanted[when] and (sections := _sections(path)):
-                found.setdefault(match[1], {})[when] = sections
-    return dict(sorted(found.items(), key=lambda one: float(one[0][:-1])))
+                by_size.setdefault(match[1], {})[when] = sections
+    return dict(sorted(by_size.items(), key=lambda item: float(item[0][:-1])))
 
 
 def released_labels(folder: Path, bias: str) -> PairLabels | None:
-    """Labels of the training sample; None where the release has none of this bias."""
+    """Labels of the training sample; None if the release has none of this bias."""
     files = files_of(folder, "labels of the training sample", bias)
     if not files:
         return None
@@ -205,70 +208,50 @@ def released_labels(folder: Path, bias: str) -> PairLabels | None:
     return labels_in(rows, bias, column)
 
 
-def _problem(query: str, one: Opinion) -> str | None:
-    """Why an annotated pair cannot be used; None where it can."""
-    sides = one.texts or (None, None)
-    if not all(isinstance(side, str) and side.strip() for side in sides):
-        return "a side is missing"
-    if not query.strip():
-        return "empty prompt"
-    return "identical sides" if equal_texts(str(sides[0]), str(sides[1])) else None
-
-
-def _given(judged: Mapping[str, Sequence[Preference | None]], row: int) -> tuple[Preference, ...]:
-    return tuple(verdict for verdicts in judged.values() if (verdict := verdicts[row]) is not None)
-
-
 def _agreed(contrast: Contrast, rows: Sequence[Row]) -> Preference | None:
-    """The verdict of a judge's rows on a query; None where they name different sides."""
-    found = {_verdict(contrast, row) for row in rows} - {None}
-    return found.pop() if len(found) == 1 else None
+    """The verdict of a judge's rows on a query; None if they name different sides."""
+    verdicts = {_verdict(contrast, row) for row in rows} - {None}
+    return verdicts.pop() if len(verdicts) == 1 else None
 
 
-def _verdict(contrast: Contrast, row: Mapping[str, Any]) -> Preference | None:
-    """The side that a judge's word names; None where it names none, or judged other texts."""
-    said = row.get("judgement")
-    word = said.get("judgement") if isinstance(said, Mapping) else said
-    name = str(word).strip().lower().replace(" ", "_")
+def _verdict(contrast: Contrast, row: Row) -> Preference | None:
+    """The side that a judge's word names; None if it names none, or judged other texts."""
+    judgement = row.get("judgement")
+    name = response_word(judgement.get("judgement") if isinstance(judgement, Mapping) else judgement)
     if name == "tie":
         return "tie"
     text = row.get(name) if name in ("response_1", "response_2") else None
     if not isinstance(text, str):
         return None
-    return (
-        "perturbed" if equal_texts(text, contrast.perturbed) else "base" if equal_texts(text, contrast.base) else None
-    )
+    if equal_texts(text, contrast.perturbed):
+        return "perturbed"
+    return "base" if equal_texts(text, contrast.base) else None
 
 
 def _margins(files: Mapping[str, Path], contrasts: Sequence[Contrast]) -> dict[str, FloatArray]:
-    """Margins by size, the smallest first."""
-    sizes = sorted(files, key=lambda size: float(size[:-1]))
-    return {size: np.array(list(_matched(files[size], contrasts))) for size in sizes}
+    """Margins by size, the smallest first; NaN for a contrast that a file does not score, or scores on other texts."""
+    margins = {}
+    for size in sorted(files, key=lambda size: float(size[:-1])):
+        scores, _ = read_scores(files[size], ("perturbed_score", "base_score"))
+        found = [scores.get(normal_text(prompt_text(contrast.prompt))) for contrast in contrasts]
+        margins[size] = np.array(
+            [
+                score.margin if score is not None and _same_texts(score.row, contrast) else math.nan
+                for score, contrast in zip(found, contrasts, strict=True)
+            ]
+        )
+    return margins
 
 
-def _matched(path: Path, contrasts: Sequence[Contrast]) -> Iterator[float]:
-    scores, _ = read_scores(path, ("perturbed_score", "base_score"))
-    for one in contrasts:
-        score = scores.get(normal_text(prompt_text(one.prompt)))
-        yield score.margin if score is not None and _same_texts(score, one) else math.nan
-
-
-def _same_texts(score: Score, one: Contrast) -> bool:
-    texts = (score.row.get("perturbed_response"), score.row.get("base_response"))
-    if texts == (None, None):
-        return True
-    return all(
-        isinstance(text, str) and equal_texts(text, side)
-        for text, side in zip(texts, (one.perturbed, one.base), strict=True)
-    )
-
-
-def _results(folder: Path, bias: str) -> list[str]:
-    return [path.stem for path in files_of(folder, "RewardBench results", bias)]
+def _same_texts(row: Row, contrast: Contrast) -> bool:
+    """Whether a row of scores holds the contrast's texts, or none."""
+    texts = row.get("perturbed_response"), row.get("base_response")
+    sides = zip(texts, (contrast.perturbed, contrast.base), strict=True)
+    return texts == (None, None) or all(isinstance(text, str) and equal_texts(text, side) for text, side in sides)
 
 
 def _sections(path: Path) -> Sections | None:
-    """The last line of sections in a result file; None where it holds none."""
+    """The last line of sections in a result file; None if it holds none."""
     text = re.findall(r"Section Scores:\s*(\{[^}]*\})", read_text(path))
     if not text:
         return None

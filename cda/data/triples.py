@@ -1,9 +1,9 @@
-"""Whether a response has an attribute, read from a column: yes or no, a number that is cut, or one category against another."""
+"""Rows to triples, and the rule by which a column says whether a response has the attribute."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -70,10 +70,10 @@ class AttributeRule(BaseModel):
             if word.lower() not in _WORDS:
                 raise RowError(f"{column} is neither yes nor no")
             return _WORDS[word.lower()]
-        found = _number(word, column)
-        if self.low < found < self.high:
+        number = _number(word, column)
+        if self.low < number < self.high:
             raise RowError(f"{column} lies between {self.low:g} and {self.high:g}")
-        return found >= self.high
+        return number >= self.high
 
     def check(self, values: Iterable[object], where: str) -> None:
         """Find a category that no row has, which would leave one side without any.
@@ -95,11 +95,6 @@ BY_WORDS = AttributeRule()
 
 
 def _number(word: str, column: str) -> float:
-    """A cell's number.
-
-    Raises:
-        RowError: It is none.
-    """
     try:
         number = float({"True": "1", "False": "0"}.get(word, word))
     except ValueError:
@@ -151,7 +146,7 @@ def clean_triples(
     if problems:
         raise DataError("\n".join(problems))
     attribute.check((row.get(names["has_attribute"]) for row in rows), where)
-    found: dict[tuple[str, ...], list[tuple[int, Triple]]] = {}
+    groups: dict[tuple[str, ...], list[tuple[int, Triple]]] = {}
     reasons: list[str] = []
     for number, row in enumerate(rows, 1):
         values = {ours: row.get(theirs) for ours, theirs in names.items()}
@@ -163,40 +158,34 @@ def clean_triples(
         except RowError as problem:
             reasons.append(str(problem))
             continue
-        same = found.setdefault((bias, *text_key(triple.prompt, *_texts(triple))), [])
+        texts = triple.original, triple.rewrite, triple.rewrite_of_rewrite
+        same = groups.setdefault((bias, *text_key(triple.prompt, *texts)), [])
         same.append((number, triple))
         reasons += ["duplicate"] if len(same) > 1 else []
-    check_agree(_contradictions(found), where)
-    triples = [_merged([triple for _, triple in same]) for same in found.values()]
+    check_agree(_contradictions(groups.values()), where)
     exclusions = Exclusions(len(rows), count_reasons(reasons))
-    if not triples:
+    if not groups:
         raise DataError(f"{where}: no usable triple; {exclusions}")
+    # Some rows of a triple may leave open whether it was flipped.
+    triples = [
+        replace(same[0][1], flipped=next((row.flipped for _, row in same if row.flipped is not None), None))
+        for same in groups.values()
+    ]
     return CleanTriples(tuple(triples), exclusions)
 
 
-def _contradictions(
-    found: Mapping[tuple[str, ...], Sequence[tuple[int, Triple]]],
-) -> Iterator[tuple[list[int], str]]:
+def _contradictions(groups: Collection[Sequence[tuple[int, Triple]]]) -> Iterator[tuple[list[int], str]]:
     """Rows that cannot all be true, and why: of one response the attribute, of one triple whether it was flipped."""
     originals: dict[tuple[str, ...], list[tuple[int, bool]]] = {}
-    for same in found.values():
-        for number, one in same:
-            key = (one.bias, *text_key(one.prompt, one.original))
-            originals.setdefault(key, []).append((number, one.has_attribute))
-        if {True, False} <= {one.flipped for _, one in same}:
+    for same in groups:
+        for number, triple in same:
+            key = (triple.bias, *text_key(triple.prompt, triple.original))
+            originals.setdefault(key, []).append((number, triple.has_attribute))
+        if {True, False} <= {triple.flipped for _, triple in same}:
             yield [number for number, _ in same], "the same triple, and flipped says yes and no"
     for (bias, *_), stated in originals.items():
         if len({has for _, has in stated}) > 1:
             yield [number for number, _ in stated], f"the same original, with {bias} and without it"
-
-
-def _merged(same: Sequence[Triple]) -> Triple:
-    """One triple of rows that agree; some of them may leave open whether it was flipped."""
-    return replace(same[0], flipped=next((one.flipped for one in same if one.flipped is not None), None))
-
-
-def _texts(triple: Triple) -> tuple[str, str, str]:
-    return triple.original, triple.rewrite, triple.rewrite_of_rewrite
 
 
 def _triple(values: Mapping[str, Any], bias: str, attribute: AttributeRule) -> Triple:
