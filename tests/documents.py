@@ -72,7 +72,9 @@ def glossary_text() -> str:
     lines = []
     for heading, entries in every_entry().items():
         lines += [f"### {heading}", "", "| number | formula | meaning |", "| --- | --- | --- |"]
-        lines += [f"| {_cell(entry.term)} | {_cell(entry.formula)} | {_cell(entry.meaning)} |" for entry in entries]
+        lines += [
+            f"| {_cell(entry.term)} | {_cell(entry.formula)} | {_cell(entry.meaning)} |" for entry in entries.values()
+        ]
         lines.append("")
     return "\n".join(lines)
 

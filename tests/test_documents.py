@@ -14,7 +14,6 @@ from documented_commands import READMES, worked_example
 from documents import DISCOVER, EVALS, NOTICES, READING, RECIPES, ROOT, made_parts, part
 from pydantic import BaseModel
 
-from cda.auditing import report_glossary as glossary
 from cda.biases.load import Bias, Instructions, Measure, Offline, Swap, Tolerance, load_bias
 from cda.embedded.rules import RuleRewriter
 from cda.features import FEATURE_NAMES
@@ -95,16 +94,6 @@ def test_results_joined_by_hand_say_so_in_the_table(made: dict[tuple[Path, str],
     rows = {name: row for row in made[EVALS, "results"].splitlines() for name in re.findall(r"^\| \[`(\w+)`\]", row)}
     for name in ("bench_scoring_gpu", "bench_training_gpu"):
         assert "Put together by hand" in rows[name]
-
-
-def test_no_entry_of_the_glossary_is_missing() -> None:
-    listed = {entry.formula for entries in glossary.every_entry().values() for entry in entries}
-    held: list[object] = [value for name, value in vars(glossary).items() if not name.startswith("__")]
-    for value in list(held):
-        held += list(value.values()) if isinstance(value, dict) else list(value) if isinstance(value, tuple) else []
-    formulas = {one.formula for one in held if isinstance(one, glossary.Entry)}
-    assert len(formulas) > 35
-    assert formulas <= listed
 
 
 @pytest.mark.parametrize("model", [Bias, Instructions, Measure, Tolerance, Offline, Swap])

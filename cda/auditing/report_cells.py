@@ -27,7 +27,6 @@ from cda.stats.verdict import TOLERATED_LOSS
 
 NO_VOTES = "no votes"
 NOT_MEASURED = "not measured"
-TRIPLE_SKEW = "skew (triples: rewrite of the rewrite against rewrite)"
 _PLAIN = "plain CDA (dose 1)"
 bare_points = partial(points, unit="")
 

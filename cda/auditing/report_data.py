@@ -69,11 +69,11 @@ def synthesis_table(audit: AuditResult) -> Table | None:
 
 def exclusion_table(audit: AuditResult) -> Table:
     """Everything that was left out on the way, by step and reason; a step of the data that lost nothing says so."""
-    steps = [*_data_steps(audit), *(step for step in _audit_steps(audit) if any(step[2].values()))]
+    steps = [*_data_steps(audit), *(step for step in _audit_steps(audit) if any(n > 0 for n in step[2].values()))]
     rows = [
         (step, reason, str(number), "" if seen is None else str(seen))
         for step, seen, reasons in steps
-        for reason, number in sorted(item for item in reasons.items() if item[1]) or [("nothing left out", 0)]
+        for reason, number in sorted(item for item in reasons.items() if item[1] > 0) or [("nothing left out", 0)]
     ]
     return Table("Left out, by step and reason", ("step", "reason", "left out", "of"), tuple(rows))
 

@@ -6,7 +6,6 @@ from functools import partial
 
 from cda.auditing.report_cells import (
     NO_VOTES,
-    TRIPLE_SKEW,
     average_cells,
     bare_points,
     blank_of_plain,
@@ -199,7 +198,7 @@ def triple_skew_table(audit: AuditResult) -> Table | None:
     rows = (
         (name, *triple_cells(name, audit), _flipped(name, audit)) for name in audit.skew if name in audit.triple_skew
     )
-    caption = f"{TRIPLE_SKEW[0].upper()}{TRIPLE_SKEW[1:]}, with 95% intervals"
+    caption = "Skew (triples: rewrite of the rewrite against rewrite), with 95% intervals"
     return table(caption, ("bias", *estimates(audit), "rewrites that flipped the bias"), rows)
 
 
