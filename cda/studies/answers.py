@@ -1,4 +1,4 @@
-"""Answers out of what came back: the page's result files, Label Studio's exports, filled tables."""
+"""Answers from the page's result files, Label Studio's exports and filled tables; and the votes among them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from cda.errors import DataError
 from cda.files.jsonl import read_json, read_text
 from cda.records import Exclusions, Preference, count_reasons, normal_text
 from cda.results.study import Attention, Rules
-from cda.studies import forms as label_studio
 from cda.studies.design import CHOICES, Study
-from cda.studies.forms import sheet_rows
+from cda.studies.forms import annotated, annotator, choice_of, justification_of, sheet_rows
 
-RESULT = "cda-study-result"
+_RESULT = "cda-study-result"
 _FORMS = "as a result file of the study's page, an export of Label Studio (JSON), or a filled items.csv"
 _LONGEST = 20_000
 """Characters of a justification that are kept."""
@@ -30,13 +29,13 @@ class Answer:
         participant: Code, or a name made of Label Studio's user.
         item: Id within the study.
         choice: `A`, `B` or `tie`; anything else in the file is None.
-        a: Which text stood as A by what came back; None where that is not said (the study then does).
-        texts_as_given: False where a table holds other texts than were exported.
-        seconds: Spent on it; None where unknown.
+        a: Which text stood as A by what came back; None if that is not said (the study then does).
+        texts_as_given: False if a table holds other texts than were exported.
+        seconds: Spent on it; None if unknown.
         justification: In the participant's words.
         session: Browser or file it comes from: two sessions of one participant may be two people.
         revision: Number of the download within its session; the last one counts.
-        assigned: Whether the study's assignments say who answers it (not so in Label Studio).
+        assigned: The study's assignments say who answers it (not so in Label Studio).
     """
 
     participant: str
@@ -51,33 +50,25 @@ class Answer:
     assigned: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Returned:
-    """Answers of all files, and rows of tables that nobody filled."""
-
-    answers: tuple[Answer, ...]
-    blank: int
-
-
-def read_answers(files: Sequence[Path], study: Study) -> Returned:
-    """All answers of the files, in file order.
+def read_answers(files: Sequence[Path], study: Study) -> tuple[list[Answer], int]:
+    """All answers of the files, in file order, and the number of rows of tables that nobody filled.
 
     Raises:
         DataError: Names every file that cannot be read, is of another kind, or belongs to another study.
     """
     answers: list[Answer] = []
     problems: list[str] = []
-    blank = 0
+    n_blank = 0
     for number, file in enumerate(files):
         try:
-            found, empty = _of_file(file, study, f"file {number}")
-            answers += found
-            blank += empty
+            own, blank = _of_file(file, study, f"file {number}")
+            answers += own
+            n_blank += blank
         except DataError as problem:
             problems.append(str(problem))
     if problems:
         raise DataError("\n".join(problems))
-    return Returned(tuple(answers), blank)
+    return answers, n_blank
 
 
 def _of_file(file: Path, study: Study, session: str) -> tuple[list[Answer], int]:
@@ -86,12 +77,12 @@ def _of_file(file: Path, study: Study, session: str) -> tuple[list[Answer], int]
     if file.suffix.lower() == ".jsonl":
         raise DataError(f"{file}: JSON lines, as contrasts and votes are written; answers come back {_FORMS}")
     content = read_json(file)
-    if isinstance(content, Mapping) and content.get("format") == RESULT:
+    if isinstance(content, Mapping) and content.get("format") == _RESULT:
         return _of_page(content, study, file), 0
-    if isinstance(content, list) and all(isinstance(one, Mapping) for one in content):
-        if any("annotations" in one for one in content):
+    if isinstance(content, list) and all(isinstance(task, Mapping) for task in content):
+        if any("annotations" in task for task in content):
             return _of_label_studio(content, study, file), 0
-        if any("annotator" in one or "annotation_id" in one for one in content):
+        if any("annotator" in task or "annotation_id" in task for task in content):
             raise DataError(f"{file}: Label Studio's short form (JSON-MIN); export as JSON")
     raise DataError(f"{file}: holds no answers; they come back {_FORMS}")
 
@@ -117,22 +108,22 @@ def _of_page(content: Mapping[str, Any], study: Study, file: Path) -> list[Answe
     ]
 
 
-def _of_label_studio(content: Sequence[Mapping[str, object]], study: Study, file: Path) -> list[Answer]:
+def _of_label_studio(content: list[Mapping[str, object]], study: Study, file: Path) -> list[Answer]:
     answers = []
-    for data, one in label_studio.annotated(list(content)):
+    for data, annotation in annotated(content):
         _check_study(data.get("study"), study, file)
         texts = [data.get(name) for name in ("answer_a", "answer_b")]
         item = study.items.get(str(data.get("item")))
         answers.append(
             Answer(
-                label_studio.annotator(one) or "label-studio-unknown",
+                annotator(annotation) or "label-studio-unknown",
                 str(data.get("item"))[:80],
-                label_studio.choice_of(one),
+                choice_of(annotation),
                 0,
                 item is None or [*map(normal_text, item.texts)] == [normal_text(str(text)) for text in texts],
-                _seconds(one.get("lead_time")),
-                _text(label_studio.justification_of(one)),
-                session=f"annotation {one.get('id')}",
+                _seconds(annotation.get("lead_time")),
+                _text(justification_of(annotation)),
+                session=f"annotation {annotation.get('id')}",
                 assigned=False,
             )
         )
@@ -170,7 +161,7 @@ def _check_study(stated: object, study: Study, file: Path, where: str = "") -> N
 def _same_texts(row: Mapping[str, str], study: Study) -> bool:
     """Whether a row holds the answers on the sides that its participant was given; a table may leave its texts out."""
     given = study.participants.get(row["participant"].strip(), ())
-    shown = next((one for one in given if one.item == row["item"].strip()), None)
+    shown = next((shown for shown in given if shown.item == row["item"].strip()), None)
     if shown is None:
         return True  # counted as such later
     texts = study.items[shown.item].texts
@@ -180,17 +171,16 @@ def _same_texts(row: Mapping[str, str], study: Study) -> bool:
 
 
 def _choice(value: object) -> str | None:
-    word = str(value).strip().lower()
-    words = {name.lower(): name for name in CHOICES}
-    return words.get(word) or {"t": "tie", "no difference": "tie"}.get(word)
+    words = {**{name.lower(): name for name in CHOICES}, "t": "tie", "no difference": "tie"}
+    return words.get(str(value).strip().lower())
 
 
 def _seconds(value: object) -> float | None:
     try:
-        found = float(str(value).replace(",", "."))
+        seconds = float(str(value).replace(",", "."))
     except ValueError:
         return None
-    return found if math.isfinite(found) and found >= 0 and not isinstance(value, bool) else None
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None
 
 
 def _text(value: object) -> str:
@@ -206,7 +196,7 @@ class Vote:
         participant: Whose it is.
         choice: `A`, `B` or `tie`, as it was shown.
         vote: The same by sides.
-        seconds: Spent; None where unknown.
+        seconds: Spent; None if unknown.
         justification: In their words.
     """
 
@@ -246,100 +236,87 @@ def screened(study: Study, answers: Sequence[Answer], rules: Rules) -> Screened:
     if not rules.min_seconds >= 0:
         raise DataError(f"--min-seconds: 0 or more, found {rules.min_seconds:g}")
     shown = {(code, one.item): one.a for code, given in study.participants.items() for one in given}
-    reasons: list[str] = []
-    sound: list[Answer] = []
-    for one in answers:
-        problem = _problem(one, study, shown)
-        if problem is None:
-            sound.append(one)
-        else:
-            reasons.append(problem)
-    single, repeated = _once_each(sound)
-    reasons += repeated
-    attention = _attention(study, single, shown, rules)
-    votes, checks = [], 0
-    for one in single:
-        item = study.items[one.item]
+    problems = [_problem(answer, study, shown) for answer in answers]
+    single, repeated = _once_each([answer for answer, why in zip(answers, problems, strict=True) if why is None])
+    reasons = [*filter(None, problems), *repeated]
+
+    def preferred(answer: Answer) -> int | None:
+        """Which text of the item was preferred; None for a tie. Label Studio shows the texts in the item's own order."""
+        first = shown[answer.participant, answer.item] if answer.assigned else 0
+        return None if answer.choice == "tie" else first if answer.choice == "A" else 1 - first
+
+    checks: dict[str, list[bool]] = {}
+    for answer in single:
+        own, item = checks.setdefault(answer.participant, []), study.items[answer.item]
         if item.is_check:
-            checks += 1
-        elif not attention[one.participant].passed:
+            own.append(preferred(answer) == item.right)
+    attention = {
+        code: Attention(
+            answered=len(own), right=sum(own), passed=not own or sum(own) >= rules.pass_share * len(own) - 1e-9
+        )
+        for code, own in sorted(checks.items())
+    }
+    votes = []
+    for answer in single:
+        item = study.items[answer.item]
+        if item.is_check:
+            continue
+        if not attention[answer.participant].passed:
             reasons.append("of a participant who failed the attention checks")
-        elif one.seconds is not None and one.seconds < rules.min_seconds:
+        elif answer.seconds is not None and answer.seconds < rules.min_seconds:
             reasons.append(f"given in less than {rules.min_seconds:g} s")
         else:
-            chosen = _chosen(one, study, shown)
-            vote: Preference = "tie" if chosen is None else "perturbed" if chosen == item.perturbed else "base"
-            votes.append(Vote(one.item, one.participant, str(one.choice), vote, one.seconds, one.justification))
+            text = preferred(answer)
+            vote: Preference = "tie" if text is None else "perturbed" if text == item.perturbed else "base"
+            choice = str(answer.choice)
+            votes.append(Vote(item.id, answer.participant, choice, vote, answer.seconds, answer.justification))
+    n_checks = sum(map(len, checks.values()))
     exclusions = Exclusions(len(answers), count_reasons(reasons))
     if not votes:
-        raise DataError(f"no vote is left: of {len(answers)} answers, {checks} are attention checks; {exclusions}")
-    votes.sort(key=lambda one: (one.item, one.participant))
-    return Screened(tuple(votes), attention, checks, exclusions)
+        raise DataError(f"no vote is left: of {len(answers)} answers, {n_checks} are attention checks; {exclusions}")
+    votes.sort(key=lambda vote: (vote.item, vote.participant))
+    return Screened(tuple(votes), attention, n_checks, exclusions)
 
 
-def _problem(one: Answer, study: Study, shown: Mapping[tuple[str, str], int]) -> str | None:
-    """Why an answer does not count by itself; None where it does."""
-    if one.item not in study.items:
+def _problem(answer: Answer, study: Study, shown: Mapping[tuple[str, str], int]) -> str | None:
+    """Why an answer does not count by itself; None if it does."""
+    if answer.item not in study.items:
         return "to an unknown item"
-    if one.assigned and one.participant not in study.participants:
+    if answer.assigned and answer.participant not in study.participants:
         return "of an unknown participant"
-    if one.assigned and (one.participant, one.item) not in shown:
+    place = (answer.participant, answer.item)
+    if answer.assigned and place not in shown:
         return "to an item that the participant was not given"
-    if not one.texts_as_given or (one.assigned and one.a not in (None, shown[one.participant, one.item])):
+    if not answer.texts_as_given or (answer.assigned and answer.a not in (None, shown[place])):
         return "with other sides or texts than were given out"
-    return "without a readable choice" if one.choice is None else None
+    return "without a readable choice" if answer.choice is None else None
 
 
 def _once_each(answers: Sequence[Answer]) -> tuple[list[Answer], list[str]]:
-    """One answer for each participant and item.
+    """One answer for each participant and item, and why the others do not count.
 
-    Within a session the last download counts. Two sessions that agree count once; where they differ, nobody knows which
+    Within a session the last download counts. Two sessions that agree count once; if they differ, nobody knows which
     of them is the participant, and none counts.
     """
     groups: dict[tuple[str, str], dict[str, list[Answer]]] = {}
-    for one in answers:
-        groups.setdefault((one.participant, one.item), {}).setdefault(one.session, []).append(one)
+    for answer in answers:
+        groups.setdefault((answer.participant, answer.item), {}).setdefault(answer.session, []).append(answer)
     kept: list[Answer] = []
     reasons: list[str] = []
     for sessions in groups.values():
         last = []
+        agreed = True
         for same in sessions.values():
-            newest = max(same, key=lambda one: one.revision)  # the first of equal ones
-            rivals = {one.choice for one in same if one.revision == newest.revision}
-            others = [one for one in same if one is not newest]
-            reasons += ["the same answer again" if one.choice == newest.choice else "replaced later" for one in others]
-            last.append((newest, len(rivals) == 1))
-        if len({one.choice for one, _ in last}) == 1 and all(agreed for _, agreed in last):
-            kept.append(last[0][0])
+            newest = max(same, key=lambda answer: answer.revision)  # the first of equal ones
+            agreed &= len({answer.choice for answer in same if answer.revision == newest.revision}) == 1
+            others = [answer for answer in same if answer is not newest]
+            reasons += [
+                "the same answer again" if other.choice == newest.choice else "replaced later" for other in others
+            ]
+            last.append(newest)
+        if agreed and len({answer.choice for answer in last}) == 1:
+            kept.append(last[0])
             reasons += ["the same answer again"] * (len(last) - 1)
         else:
             reasons += ["given twice, and differently, under one participant's code"] * len(last)
     return kept, reasons
-
-
-def _attention(
-    study: Study, answers: Sequence[Answer], shown: Mapping[tuple[str, str], int], rules: Rules
-) -> dict[str, Attention]:
-    hits: dict[str, list[bool]] = {}
-    for one in answers:
-        mine = hits.setdefault(one.participant, [])
-        item = study.items[one.item]
-        if item.is_check:
-            mine.append(_chosen(one, study, shown) == item.right)
-    return {
-        code: Attention(
-            answered=len(mine),
-            right=sum(mine),
-            passed=not mine or sum(mine) >= rules.pass_share * len(mine) - 1e-9,
-        )
-        for code, mine in sorted(hits.items())
-    }
-
-
-def _chosen(one: Answer, study: Study, shown: Mapping[tuple[str, str], int]) -> int | None:
-    """Which text of the item was preferred; None for a tie."""
-    if one.choice == "tie":
-        return None
-    # Label Studio shows the texts in the item's own order.
-    first = shown[one.participant, study.items[one.item].id] if one.assigned else 0
-    return first if one.choice == "A" else 1 - first

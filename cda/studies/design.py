@@ -1,12 +1,13 @@
-"""What a study is made of: contrasts as people see them, items, who gets which, and how much work there is."""
+"""Design of a study: contrasts as people see them, items, who gets which, and how much work there is."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from functools import partial
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from cda.errors import DataError
 from cda.features import words
 from cda.run import fingerprint
 
+T = TypeVar("T")
 Kind = Literal["experts", "crowd"]
 KINDS: tuple[Kind, ...] = ("experts", "crowd")
 
@@ -95,16 +97,26 @@ class Study:
     participants: Mapping[str, tuple[Shown, ...]]
 
     @property
+    def contrasts(self) -> list[Item]:
+        """Items that are no attention checks."""
+        return [item for item in self.items.values() if not item.is_check]
+
+    @property
     def fingerprint(self) -> str:
         """Of texts and assignments, without which text carries the bias: that could be found out by trying."""
-        texts = {one.id: [one.prompt, *one.texts] for one in self.items.values()}
+        texts = {item.id: [item.prompt, *item.texts] for item in self.items.values()}
         shown = {code: [[one.item, one.a] for one in given] for code, given in self.participants.items()}
         return fingerprint([self.kind, self.judgements, self.seed, texts, shown])
 
 
+def low_to_high(numbers: Collection[int]) -> str:
+    """The one number, or `fewest to most`."""
+    return f"{min(numbers)}" if min(numbers) == max(numbers) else f"{min(numbers)} to {max(numbers)}"
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much work there is and who does it: `people` participants, at most `quota` items and `checks` checks each."""
+    """The work and who does it: `people` participants, at most `quota` items and `checks` checks each."""
 
     judgements: int
     people: int
@@ -132,16 +144,15 @@ _CHECKS = "In a few items one answer is plainly wrong; they show that items are 
 
 def instructions(study: Study) -> tuple[str, ...]:
     """Paragraphs for participants."""
-    checks = f" {_CHECKS}" if any(one.is_check for one in study.items.values()) else ""
+    checks = f" {_CHECKS}" if len(study.contrasts) < len(study.items) else ""
     return (*_ALL, _KIND[study.kind] + checks)
 
 
 def readme(study: Study, contrasts_file: bool) -> str:
     """README.md of the folder, for whoever runs the study."""
-    each = [len(given) for given in study.participants.values()]
-    n_checks = sum(one.is_check for one in study.items.values())
+    n_checks = len(study.items) - len(study.contrasts)
     checks = f" and {n_checks} attention checks" if n_checks else ""
-    load = f"{min(each)}" if min(each) == max(each) else f"{min(each)} to {max(each)}"
+    load = low_to_high([len(given) for given in study.participants.values()])
     contrasts = (
         "- `contrasts.jsonl`: the pairs that were made of your triples, for `cda audit --pairs`. **Keep it to yourself.**\n"
         if contrasts_file
@@ -194,8 +205,8 @@ def planned(
 
     Args:
         pairings: What is judged.
-        kind: Experts judge everything and crowd participants 40 items, where `quota` and `people` are None; a crowd gets
-            three attention checks each where `checks` is None, experts none.
+        kind: Experts judge everything and crowd participants 40 items, if `quota` and `people` are None; a crowd gets
+            three attention checks each if `checks` is None, experts none.
         judgements: Wanted on each pairing, all by different participants.
         quota: Most items of a participant, besides attention checks.
         people: Number of participants.
@@ -220,22 +231,21 @@ def planned(
     n, wanted = len(pairings), len(pairings) * judgements
     if quota is None:
         quota = math.ceil(wanted / people) if people else (min(n, CROWD_QUOTA) if kind == "crowd" else n)
-    found = people or max(judgements, math.ceil(wanted / min(quota, n)))
+    enough = max(judgements, math.ceil(wanted / min(quota, n)))
+    n_people = people or enough
     each = checks if checks is not None else (CROWD_CHECKS if kind == "crowd" else 0)
-    problems = []
-    if found < judgements:
-        problems.append(f"--people {found}: {judgements} judgements by different people need {judgements} or more")
-    elif found * min(quota, n) < wanted:
+    if n_people < judgements:
+        problems.append(f"--people {n_people}: {judgements} judgements by different people need {judgements} or more")
+    elif n_people * min(quota, n) < wanted:
         problems.append(
-            f"--quota {quota}: {n} items × {judgements} judgements are {wanted}, and {found} participants with at most "
-            f"{quota} each give {found * quota}. Needed: --quota {math.ceil(wanted / found)}, or "
-            f"--people {max(judgements, math.ceil(wanted / min(quota, n)))}"
+            f"--quota {quota}: {n} items × {judgements} judgements are {wanted}, and {n_people} participants with at most "
+            f"{quota} each give {n_people * quota}. Needed: --quota {math.ceil(wanted / n_people)}, or --people {enough}"
         )
-    if found > wanted:
+    if n_people > wanted:
         problems.append(
-            f"--people {found}: {wanted} judgements are wanted in all, so that some would have nothing to do"
+            f"--people {n_people}: {wanted} judgements are wanted in all, so that some would have nothing to do"
         )
-    n_prompts = len({one.prompt_id for one in pairings})
+    n_prompts = len({pairing.prompt_id for pairing in pairings})
     if each and (n_prompts < 2 or each > n_prompts):
         problems.append(
             f"--attention {each}: an attention check puts the answer to another prompt beside a right one, once a prompt; "
@@ -243,11 +253,11 @@ def planned(
         )
     if problems:
         raise DataError("\n".join(problems))
-    return Plan(judgements, found, quota, each)
+    return Plan(judgements, n_people, quota, each)
 
 
 def designed(pairings: Sequence[Pairing], kind: Kind, plan: Plan, seed: int) -> Study:
-    """Draw items, checks, assignments, orders and sides; the same of the same contrasts and seed.
+    """Draw items, checks, assignments, orders and sides; the same for the same contrasts and seed.
 
     Raises:
         DataError: The seed is below 0.
@@ -255,95 +265,79 @@ def designed(pairings: Sequence[Pairing], kind: Kind, plan: Plan, seed: int) -> 
     if seed < 0:
         raise DataError(f"--seed: at least 0, found {seed}")
     # The texts, sides included, are part of the seed: a number that is easily guessed must not give the key away.
-    texts = fingerprint([[one.id, one.base, one.perturbed] for one in pairings])
+    texts = fingerprint([[pairing.id, pairing.base, pairing.perturbed] for pairing in pairings])
     rng = np.random.default_rng([seed, int(texts, 16)])
-    drafts = [_drafted(one, rng) for one in pairings] + _checks(pairings, plan, rng)
+    drafts = []
+    for pairing in pairings:
+        perturbed = int(rng.integers(2))
+        sides = (pairing.perturbed, pairing.base) if perturbed == 0 else (pairing.base, pairing.perturbed)
+        drafts.append(Item("", pairing.prompt, sides, pairing.prompt_id, pairing.id, pairing.bias, perturbed))
+    drafts += _checks(pairings, plan.checks, rng)
     digits = max(3, len(str(len(drafts))))
-    numbers = rng.permutation(len(drafts))
-    items = [replace(one, id=f"i{at + 1:0{digits}d}") for one, at in zip(drafts, numbers.tolist(), strict=True)]
+    numbers = rng.permutation(len(drafts)).tolist()
+    items = [replace(draft, id=f"i{at + 1:0{digits}d}") for draft, at in zip(drafts, numbers, strict=True)]
     codes = [f"p{at + 1:0{max(2, len(str(plan.people)))}d}" for at in range(plan.people)]
     given: dict[str, list[Shown]] = {code: [] for code in codes}
     prompts: dict[str, Counter[str]] = {code: Counter() for code in codes}
-    contrasts = [one for one in items if not one.is_check]
-    for at in rng.permutation(len(contrasts)).tolist():
-        item = contrasts[at]
-        for code, a in zip(_judges(item, given, prompts, plan.judgements, rng), _sides(plan, rng), strict=True):
+    for item in _shuffled([item for item in items if not item.is_check], rng):
+        # Those with the least to do; among them those who know the prompt least; then by lot. Loads differ by 1 at most.
+        lots = dict(zip(codes, rng.random(len(codes)).tolist(), strict=True))
+        busy = {code: (len(given[code]), prompts[code][item.prompt_id], lots[code]) for code in codes}
+        # Either text is A as often as the other, or once more, by lot.
+        start = int(rng.integers(2))
+        sides_as_a = _shuffled([(start + at) % 2 for at in range(plan.judgements)], rng)
+        for code, a in zip(sorted(codes, key=busy.__getitem__), sides_as_a, strict=False):
             given[code].append(Shown(item.id, a))
             prompts[code][item.prompt_id] += 1
-    _deal_checks([one for one in items if one.is_check], given, prompts, plan, rng)
-    seen = {one.item for mine in given.values() for one in mine}
-    ordered = {code: tuple(mine[at] for at in rng.permutation(len(mine)).tolist()) for code, mine in given.items()}
-    kept = {one.id: one for one in sorted(items, key=lambda one: one.id) if one.id in seen}
+    _deal_checks([item for item in items if item.is_check], given, prompts, plan.checks, rng)
+    seen = {shown.item for mine in given.values() for shown in mine}
+    ordered = {code: tuple(_shuffled(mine, rng)) for code, mine in given.items()}
+    kept = {item.id: item for item in sorted(items, key=lambda item: item.id) if item.id in seen}
     return Study(kind, plan.judgements, seed, kept, ordered)
 
 
-def _judges(
-    item: Item,
-    given: Mapping[str, Sequence[Shown]],
-    prompts: Mapping[str, Counter[str]],
-    n: int,
-    rng: np.random.Generator,
-) -> list[str]:
-    """Those with the least to do; among them those who know the prompt least; then by lot. Loads differ by 1 at most."""
-    lots = dict(zip(given, rng.random(len(given)).tolist(), strict=True))
-    return sorted(given, key=lambda code: (len(given[code]), prompts[code][item.prompt_id], lots[code]))[:n]
+def _shuffled(values: Sequence[T], rng: np.random.Generator) -> list[T]:
+    return [values[at] for at in rng.permutation(len(values)).tolist()]
 
 
-def _sides(plan: Plan, rng: np.random.Generator) -> list[int]:
-    """Which text is A for each judge of one item: as often the one as the other, or once more, by lot."""
-    start = int(rng.integers(2))
-    sides = [(start + at) % 2 for at in range(plan.judgements)]
-    return [sides[at] for at in rng.permutation(plan.judgements).tolist()]
-
-
-def _drafted(one: Pairing, rng: np.random.Generator) -> Item:
-    perturbed = int(rng.integers(2))
-    texts = (one.perturbed, one.base) if perturbed == 0 else (one.base, one.perturbed)
-    return Item("", one.prompt, texts, one.prompt_id, one.id, one.bias, perturbed)
-
-
-def _checks(pairings: Sequence[Pairing], plan: Plan, rng: np.random.Generator) -> list[Item]:
-    """One attention check for each of as many prompts as are needed: its own answer beside another prompt's."""
-    if not plan.checks:
+def _checks(pairings: Sequence[Pairing], n_each: int, rng: np.random.Generator) -> list[Item]:
+    """An attention check for each of as many prompts as are needed: its own answer beside another prompt's."""
+    if not n_each:
         return []
     by_prompt: dict[str, list[Pairing]] = {}
-    for one in pairings:
-        by_prompt.setdefault(one.prompt_id, []).append(one)
-    names = list(by_prompt)
-    picked = [names[at] for at in rng.permutation(len(names))[: 4 * plan.checks].tolist()]
-    return [_check(by_prompt[name], [one for one in pairings if one.prompt_id != name], rng) for name in picked]
-
-
-def _check(own: Sequence[Pairing], others: Sequence[Pairing], rng: np.random.Generator) -> Item:
-    mine = own[int(rng.integers(len(own)))]
-    right = mine.base if rng.integers(2) else mine.perturbed
-    known = set(words(f"{mine.prompt} {right}".lower()))
-    picked = [others[at] for at in rng.permutation(len(others))[:_CANDIDATES].tolist()]
-    # Prompts may be alike; the answer that shares the fewest words is the one that surely misses the question.
-    wrong = min(picked, key=lambda one: _shared(known, one.base)).base
-    at = int(rng.integers(2))
-    return Item("", mine.prompt, (right, wrong) if at == 0 else (wrong, right), mine.prompt_id, right=at)
+    for pairing in pairings:
+        by_prompt.setdefault(pairing.prompt_id, []).append(pairing)
+    checks = []
+    for name in _shuffled(list(by_prompt), rng)[: 4 * n_each]:
+        mine = by_prompt[name][int(rng.integers(len(by_prompt[name])))]
+        right = mine.base if rng.integers(2) else mine.perturbed
+        known = set(words(f"{mine.prompt} {right}".lower()))
+        others = [pairing for pairing in pairings if pairing.prompt_id != name]
+        # Prompts may be alike; the answer that shares the fewest words is the one that surely misses the question.
+        wrong = min((other.base for other in _shuffled(others, rng)[:_CANDIDATES]), key=partial(_shared, known))
+        at = int(rng.integers(2))
+        texts = (right, wrong) if at == 0 else (wrong, right)
+        checks.append(Item("", mine.prompt, texts, mine.prompt_id, right=at))
+    return checks
 
 
 def _shared(known: set[str], text: str) -> float:
-    found = set(words(text.lower()))
-    return len(known & found) / max(1, len(known | found))
+    own = set(words(text.lower()))
+    return len(known & own) / max(1, len(known | own))
 
 
 def _deal_checks(
     checks: Sequence[Item],
     given: Mapping[str, list[Shown]],
     prompts: Mapping[str, Counter[str]],
-    plan: Plan,
+    n_each: int,
     rng: np.random.Generator,
 ) -> None:
-    """`plan.checks` different ones for each participant: of prompts they do not see otherwise, and evenly used."""
+    """Different checks for each participant: of prompts they do not see otherwise, and evenly used."""
     used: Counter[str] = Counter()
     for code, mine in given.items():
-        lots = rng.random(len(checks)).tolist()
-        order = sorted(
-            range(len(checks)), key=lambda at: (prompts[code][checks[at].prompt_id], used[checks[at].id], lots[at])
-        )
-        for at in order[: plan.checks]:
-            mine.append(Shown(checks[at].id, int(rng.integers(2))))
-            used[checks[at].id] += 1
+        lots = dict(zip([check.id for check in checks], rng.random(len(checks)).tolist(), strict=True))
+        order = sorted(checks, key=lambda check: (prompts[code][check.prompt_id], used[check.id], lots[check.id]))
+        for check in order[:n_each]:
+            mine.append(Shown(check.id, int(rng.integers(2))))
+            used[check.id] += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
@@ -14,7 +14,7 @@ from cda.errors import DataError
 from cda.run import fingerprint
 from cda.studies.design import CHOICES, KINDS, TITLE, Item, Shown, Study, instructions
 
-COLUMNS = (
+_COLUMNS = (
     "study",
     "participant",
     "number",
@@ -30,14 +30,6 @@ _NEEDED = ("study", "participant", "item", "choice")
 _RISKY = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
-@dataclass(frozen=True, slots=True)
-class Sheet:
-    """A table as text, and how many of its cells got an apostrophe."""
-
-    text: str
-    n_guarded: int
-
-
 def guarded(cell: str) -> str:
     """A cell that no spreadsheet runs: an apostrophe before anything that could open a formula, and before an apostrophe.
 
@@ -48,7 +40,7 @@ def guarded(cell: str) -> str:
 
 
 def unguarded(cell: str) -> str:
-    """What `guarded` was given; a lone apostrophe of somebody else's stays.
+    """The cell before `guarded`; a lone apostrophe of somebody else's stays.
 
     >>> unguarded("'=1+1"), unguarded("''s"), unguarded("'tis")
     ('=1+1', "'s", "'tis")
@@ -56,20 +48,20 @@ def unguarded(cell: str) -> str:
     return cell[1:] if cell.startswith("'") and cell[1:].startswith((*_RISKY, "'")) else cell
 
 
-def sheet(study: Study) -> Sheet:
-    """A row for each judgement that is wanted, in each participant's order."""
+def sheet(study: Study) -> tuple[str, int]:
+    """A table with a row for each judgement that is wanted, in each participant's order; and its number of guarded cells."""
     out = io.StringIO(newline="")
     writer = csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\r\n")
-    writer.writerow(COLUMNS)
+    writer.writerow(_COLUMNS)
     n_guarded = 0
     for code, given in study.participants.items():
-        for number, one in enumerate(given, 1):
-            item = study.items[one.item]
-            texts = (item.prompt, item.texts[one.a], item.texts[1 - one.a])
+        for number, shown in enumerate(given, 1):
+            item = study.items[shown.item]
+            texts = (item.prompt, item.texts[shown.a], item.texts[1 - shown.a])
             safe = tuple(map(guarded, texts))
             n_guarded += sum(before != after for before, after in zip(texts, safe, strict=True))
             writer.writerow((study.fingerprint, code, number, item.id, *safe, "", "", ""))
-    return Sheet(out.getvalue(), n_guarded)
+    return out.getvalue(), n_guarded
 
 
 def sheet_rows(text: str, where: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -78,16 +70,16 @@ def sheet_rows(text: str, where: str) -> Iterator[tuple[int, dict[str, Any]]]:
     Raises:
         DataError: Not such a table, or broken.
     """
-    delimiter = delimiter_of(text)
     csv.field_size_limit(2**27)
-    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    check_header(reader.fieldnames or (), where)
-    if "annotation_id" in (reader.fieldnames or ()):
+    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter_of(text), strict=True)
+    names = reader.fieldnames or ()
+    check_header(names, where)
+    if "annotation_id" in names:
         raise DataError(f"{where}: Label Studio's table of annotations; export as JSON")
-    missing = [name for name in _NEEDED if name not in (reader.fieldnames or ())]
+    missing = [name for name in _NEEDED if name not in names]
     if missing:
         raise DataError(
-            f"{where}: no column {', '.join(missing)}. A filled table keeps the columns of items.csv: {', '.join(COLUMNS)}"
+            f"{where}: no column {', '.join(missing)}. A filled table keeps the columns of items.csv: {', '.join(_COLUMNS)}"
         )
     try:
         for number, row in enumerate(reader, 2):
@@ -103,11 +95,11 @@ _WORDS = {text.lower(): word for word, text in CHOICES.items()}
 
 
 def tasks(study: Study) -> list[dict[str, object]]:
-    """A task an item. Label Studio deals tasks out by itself, so that sides are drawn once an item."""
+    """A task per item. Label Studio deals tasks out by itself, so that sides are drawn once per item."""
     return [
-        {"data": {"study": study.fingerprint, "item": one.id, "prompt": one.prompt,
-                  "answer_a": one.texts[0], "answer_b": one.texts[1]}}
-        for one in study.items.values()
+        {"data": {"study": study.fingerprint, "item": item.id, "prompt": item.prompt,
+                  "answer_a": item.texts[0], "answer_b": item.texts[1]}}
+        for item in study.items.values()
     ]  # fmt: skip
 
 
@@ -138,21 +130,21 @@ def config(study: Study) -> str:
 def annotated(content: list[Mapping[str, object]]) -> Iterator[tuple[Mapping[str, object], Mapping[str, object]]]:
     """Each task's data with each of its annotations that was not cancelled."""
     for task in content:
-        data, found = task.get("data"), task.get("annotations")
-        for one in found if isinstance(found, list) else ():
-            if isinstance(one, Mapping) and not one.get("was_cancelled"):
-                yield data if isinstance(data, Mapping) else {}, one
+        data, annotations = task.get("data"), task.get("annotations")
+        for annotation in annotations if isinstance(annotations, list) else ():
+            if isinstance(annotation, Mapping) and not annotation.get("was_cancelled"):
+                yield data if isinstance(data, Mapping) else {}, annotation
 
 
 def choice_of(annotation: Mapping[str, object]) -> str | None:
-    """A, B or tie; None where nothing or more than one thing was chosen."""
-    found = {word for part in _parts(annotation) if (word := _word(part))}
-    return found.pop() if len(found) == 1 and found < CHOICES.keys() else None
+    """A, B or tie; None if nothing or more than one thing was chosen."""
+    chosen = {word for value in _values(annotation) if (word := _word(value))}
+    return chosen.pop() if len(chosen) == 1 and chosen < CHOICES.keys() else None
 
 
 def justification_of(annotation: Mapping[str, object]) -> str:
-    """What was written beside it."""
-    texts = [part.get("text") for part in _parts(annotation)]
+    """The text that was written with it."""
+    texts = [value.get("text") for value in _values(annotation)]
     return " ".join(str(line) for text in texts if text for line in (text if isinstance(text, list) else [text]))
 
 
@@ -164,7 +156,7 @@ def annotator(annotation: Mapping[str, object]) -> str | None:
     return None if by is None or isinstance(by, bool) or not isinstance(by, int | str) else f"label-studio-{by}"
 
 
-def _parts(annotation: Mapping[str, object]) -> list[Mapping[str, object]]:
+def _values(annotation: Mapping[str, object]) -> list[Mapping[str, object]]:
     result = annotation.get("result")
     parts = result if isinstance(result, list) else []
     values = [part.get("value") for part in parts if isinstance(part, Mapping)]
@@ -180,70 +172,59 @@ def _word(value: Mapping[str, object]) -> str | None:
     return "several" if choices else None
 
 
-VERSION = 1
-KEEP = "Keep this file to yourself: it says which answer is which. Nobody who judges may see it."
+_VERSION = 1
+_KEEP = "Keep this file to yourself: it says which answer is which. Nobody who judges may see it."
 
 
 def assignments_json(study: Study) -> dict[str, object]:
     """Who sees what: participant to items in order, with the text (0 or 1) that stands as answer A."""
     return {
         "study": study.fingerprint,
-        "version": VERSION,
+        "version": _VERSION,
         "kind": study.kind,
         "judgements": study.judgements,
         "seed": study.seed,
-        "participants": {code: [asdict(one) for one in given] for code, given in study.participants.items()},
+        "participants": {code: [asdict(shown) for shown in given] for code, given in study.participants.items()},
     }
 
 
 def key_json(study: Study) -> dict[str, object]:
     """Which text is which, for the organiser alone."""
-    items = [asdict(one) | {"texts": list(one.texts)} for one in study.items.values()]
-    return {
-        "note": KEEP,
-        "study": study.fingerprint,
-        "version": VERSION,
-        "checksum": fingerprint(items),
-        "items": items,
-    }
+    items = [asdict(item) | {"texts": list(item.texts)} for item in study.items.values()]
+    checksum = fingerprint(items)
+    return {"note": _KEEP, "study": study.fingerprint, "version": _VERSION, "checksum": checksum, "items": items}
 
 
 def study_of(assignments: Any, key: Any, where: str) -> Study:
-    """The study that was exported.
-
-    Args:
-        assignments: Content of assignments.json.
-        key: Content of key.json.
-        where: The folder, for messages.
+    """The study that was exported, from the content of its two files; `where` is the folder, for messages.
 
     Raises:
         DataError: Either is no such file, was changed since, or they belong to different studies.
     """
     try:
-        items = {one["id"]: _item(one) for one in key["items"]}
+        items = {row["id"]: _item(row) for row in key["items"]}
         participants = {
-            str(code): tuple(Shown(str(one["item"]), _zero_or_one(one["a"])) for one in given)
+            str(code): tuple(Shown(str(row["item"]), _zero_or_one(row["a"])) for row in given)
             for code, given in assignments["participants"].items()
         }
         kind = {name: name for name in KINDS}[assignments["kind"]]
         study = Study(kind, int(assignments["judgements"]), int(assignments["seed"]), items, participants)
-        stated, checksum = (assignments["study"], key["study"]), key["checksum"]
+        stated, of_key, checksum = assignments["study"], key["study"], key["checksum"]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(
             f"{where}: assignments.json or key.json is not as `cda study export` wrote it "
             f"({type(error).__name__}: {error}). Take the files of the export"
         ) from None
-    if stated[0] != stated[1]:
-        raise DataError(f"{where}: assignments.json is of study {stated[0]}, key.json of study {stated[1]}")
-    if fingerprint(key["items"]) != checksum or study.fingerprint != stated[0]:
+    if stated != of_key:
+        raise DataError(f"{where}: assignments.json is of study {stated}, key.json of study {of_key}")
+    if fingerprint(key["items"]) != checksum or study.fingerprint != stated:
         raise DataError(f"{where}: assignments.json or key.json was changed after the export; take the original files")
     return study
 
 
 def _item(row: Mapping[str, Any]) -> Item:
-    prompt = row["prompt"]
-    first, second = row["texts"]
-    if not all(isinstance(one, str) for one in (prompt, first, second)):
+    prompt, (first, second) = row["prompt"], row["texts"]
+    if not all(isinstance(text, str) for text in (prompt, first, second)):
         raise TypeError("a text is no text")
     perturbed, right = (None if row[name] is None else _zero_or_one(row[name]) for name in ("perturbed", "right"))
     if (perturbed is None) == (right is None):

@@ -31,12 +31,12 @@ def test_a_persons_own_apostrophe_stays() -> None:
 def test_hostile_texts_are_guarded_and_counted() -> None:
     pairings = [Pairing(f"c{at}", "b", f"p{at}", text, f"base {at}", f"{text}!") for at, text in enumerate(ATTACKS)]
     study = designed(pairings, "experts", Plan(1, 1, len(ATTACKS), 0), seed=0)
-    table = sheet(study)
-    assert table.n_guarded == 2 * len(ATTACKS)  # the prompt and one answer of each row
-    raw = list(csv.reader(io.StringIO(table.text, newline="")))
+    table, n_guarded = sheet(study)
+    assert n_guarded == 2 * len(ATTACKS)  # the prompt and one answer of each row
+    raw = list(csv.reader(io.StringIO(table, newline="")))
     assert len(raw) == 1 + len(ATTACKS)
     assert not any(cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) for row in raw for cell in row)
-    assert {row["prompt"] for _, row in sheet_rows(table.text, "items.csv")} == set(ATTACKS)
+    assert {row["prompt"] for _, row in sheet_rows(table, "items.csv")} == set(ATTACKS)
 
 
 def test_semicolons_of_other_locales_are_read() -> None:

@@ -12,8 +12,8 @@ from cda.results.base import Missing
 from cda.results.study import Attention, Rules, StudyResult
 from cda.studies.answers import Screened, Vote
 from cda.studies.design import Item, Shown, Study
-from cda.studies.page import findings, left_out_table, participant_table, study_page, study_text
-from cda.studies.summary import summary
+from cda.studies.import_answers import summary
+from cda.studies.page import left_out_table, participant_table, study_page, study_text
 
 HOSTILE = "label-studio-<script>alert(1)</script>\x1b[31m"
 
@@ -34,11 +34,11 @@ def result() -> StudyResult:
         "p09": Attention(answered=2, right=0, passed=False)
     }
     excluded = Exclusions(40, {"of a participant who failed the attention checks": 8})
-    return summary(study, Screened(tuple(votes), attention, 8, excluded), Rules(), blank=3)
+    return summary(study, Screened(tuple(votes), attention, 8, excluded), Rules(), n_blank=3)
 
 
 def test_the_first_screen_says_what_was_voted(result: StudyResult) -> None:
-    said = {one.name: one.text for one in findings(result)}
+    said = {one.name: one.text for one in study_page(result).findings}
     assert said["Votes"].startswith(
         "24 votes of 3 participants on 8 of 10 pairs; 8 of 40 answers left out. Median time 24 s"
     )
@@ -90,7 +90,7 @@ def test_what_cannot_be_estimated_says_why() -> None:
         study, Screened((vote,), {"p01": Attention(answered=0, right=0, passed=True)}, 0, Exclusions(1, {})), Rules(), 0
     )
     assert isinstance(found.all.skew, Missing) and found.position is None
-    said = {one.name: one.text for one in findings(found)}
+    said = {one.name: one.text for one in study_page(found).findings}
     assert said["jargon"].startswith("human skew not estimated: no item has a majority for one side")
     assert said["Agreement"].startswith("not estimated: no item of 1 has two votes")
     assert "none given" in study_text(found) and render_page(study_page(found))
