@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -33,6 +35,12 @@ ROLES = ["<|system|>", "<|user|>", "<|assistant|>", "<|end|>"]
 CHAT_TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}<|{{ message.role }}|> {{ message.content }} <|end|>{% endfor %}"
 )
+ROOT = Path(__file__).parent.parent
+# Texts are cut at 64 tokens: the sides of a contrast differ from the 27th at the latest, and half of the tokens is half of the time.
+SMALL = (
+    "data.max_pairs=20", "audit.max_contrasts=4", "audit.max_quality=6", "audit.rate=2", "model.max_length_tokens=64",
+    "train.num_train_epochs=1", "train.per_device_train_batch_size=4", "train.eval_steps=2", "train.save_steps=2",
+)  # fmt: skip
 ModelMaker = Callable[..., Path]
 Answer = Callable[[dict[str, Any]], tuple[int, dict[str, Any]]]
 """A request's JSON body to status and JSON answer."""
@@ -313,3 +321,33 @@ def serve() -> Iterator[Callable[[Answer], str]]:
     for server in servers:
         server.shutdown()
         server.server_close()
+
+
+@pytest.fixture(scope="session")
+def small_job() -> Callable[..., list[str]]:
+    """Words behind `train` for a small run in a folder, with further overrides."""
+    return lambda folder, *overrides: ["jargon", *SMALL, f"run.folder={folder}", *overrides]
+
+
+@pytest.fixture(scope="session")
+def launch(small_job: Callable[..., list[str]]) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs scripts/train.py in a process of its own, under a launcher if one is named."""
+
+    def start(
+        folder: Path, *overrides: str, program: list[str] | None = None, timeout_s: float = 600
+    ) -> subprocess.CompletedProcess[str]:
+        command = [*(program or [sys.executable]), str(ROOT / "scripts" / "train.py"), *small_job(folder, *overrides)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, cwd=ROOT)
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def record() -> Callable[[Path, str], dict[str, Any]]:
+    """What a finished stage of a run folder says of itself."""
+
+    def read(folder: Path, stage: str) -> dict[str, Any]:
+        content: dict[str, Any] = json.loads((folder / stage / "stage.json").read_text(encoding="utf-8"))
+        return content
+
+    return read

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from documents import report_audits
-from test_dose_result import ALWAYS, AS_PEOPLE, NEVER
-from test_dose_result import made as planted
+from made_dose import held_out, made_dose
 from typer.testing import CliRunner, Result
 
 from cda.arrays import FloatArray
@@ -202,7 +201,7 @@ def with_dose(run: Path, llama: Path, adapter: Path, copy: Path) -> Path:
     record = {"stage": "dose", "counts": {"chosen": 0.5}, "inputs": {"train": "t1"}, "output": "d1"}
     (copy / "dose").mkdir()
     (copy / "dose" / "stage.json").write_text(json.dumps(record))
-    save(planted(dose=(ALWAYS, AS_PEOPLE, NEVER)), copy / "dose" / "dose.json")
+    save(made_dose({"jargon": held_out(0.8, 0.5, 0.1, None)}, 0.5), copy / "dose" / "dose.json")
     plain = Plain(
         skew={"jargon": PlainSkew(**dict(change(0.8, 0.3)), by_direction={})}, votes={}, quality_sections=None,
         quality=Quality(**dict(change(0.75, 0.7)), unread=0), triple_skew={}, unseen_phrases={},

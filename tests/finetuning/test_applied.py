@@ -6,8 +6,7 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -40,9 +39,8 @@ def made(path: Path, adapter: Path, base: Path, chosen: float | None, precision:
         save(made_dose({}, chosen), run.begin(dose) / "dose.json")
         run.finish(dose, {"chosen": chosen}, 0)
     section = ModelSection(name_or_path=str(base), precision=precision, max_length_tokens=64)
-    loaded: Any = SimpleNamespace(recipe=SimpleNamespace(model=section))
     stage = applied.stage(run, chosen, Training(42))
-    run.finish(stage, applied.run(loaded, run, chosen, Training(42), run.begin(stage)), 0)
+    run.finish(stage, applied.run(section, run, chosen, Training(42), run.begin(stage)), 0)
     return run
 
 
