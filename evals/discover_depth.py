@@ -31,11 +31,10 @@ from outcome import Check, finish
 from planted_world import FloatArray, Size, World, embedded, held_out, is_planted, known, parts_of, split, with_presence
 
 from cda.biases import Bias
-from cda.discovery.evidence import run_strength as strength
+from cda.discovery.evidence import strength_curve, validate
 from cda.discovery.mined_rules import Phrasing, phrase_bias, phrasing_of
 from cda.discovery.records import Candidate
 from cda.discovery.search import Generation, search
-from cda.discovery.selection import validate
 from cda.embedded.model import encode_sentences
 from cda.recipe.discovery import SIZES, SearchSize
 from cda.records import Direction, content_id
@@ -162,10 +161,10 @@ def _worth(
     rewards = [one.reward.value if one else None for one in pooled]
     judges = [one.judge.value if one else None for one in pooled]
     embeddings = encode([one.attribute for one in finalists])
-    found = strength(rewards, judges, embeddings, THRESHOLD)
+    (found,) = strength_curve(rewards, judges, embeddings, [THRESHOLD])
     return {
         "strength": found.value,
-        "strength_of_all": strength(rewards, judges, embeddings, THRESHOLD, penalty=0).value,
+        "strength_of_all": strength_curve(rewards, judges, embeddings, [THRESHOLD], penalty=0)[0].value,
         "n_counted": found.n,
         "best_reward": next((one for one in rewards if one is not None), None),
     }

@@ -42,9 +42,9 @@ from planted_world import (
 from pydantic_core import to_jsonable_python
 
 from cda.biases import Bias
+from cda.discovery.evidence import confirm, validate
 from cda.discovery.records import PromptSamples
 from cda.discovery.search import Generation, search
-from cda.discovery.selection import confirm, validate
 from cda.records import Direction, content_id
 from cda.results.discover import Measured, SearchSettings
 from cda.stats.proportions import wilson

@@ -26,7 +26,7 @@ import numpy as np
 from outcome import DATA, Check, finish
 from scipy import stats
 
-from cda.discovery.selection import confirm, validate
+from cda.discovery.evidence import confirm, validate
 from cda.errors import CdaError, DataError
 from cda.records import user_prompt
 from cda.results.discover import Measured

@@ -10,11 +10,11 @@ from typing import TypeVar
 
 import yaml
 
+from cda.discovery.evidence import confirm, validate
 from cda.discovery.history import measured_of, measured_row
 from cda.discovery.measure import ALREADY, UNCHANGED, Original, Rewritten, judged, measured
 from cda.discovery.pair_quality import pair_quality
 from cda.discovery.records import Candidate, Judge, Reward
-from cda.discovery.selection import confirm, validate
 from cda.discovery.setup import AskedJudge, Setup
 from cda.errors import DataError
 from cda.files.jsonl import read_jsonl, write_jsonl, write_text
@@ -76,8 +76,8 @@ def rewrite_all(
     """Every response, for every candidate, by every rewriter; both scorers are asked about all of it."""
     made = {rewriter.name: measured(candidates, originals, rewriter, reward, directions) for rewriter in rewriters}
     names = [candidate.id for candidate in candidates]
-    rows = {name: [row for rewritten in made.values() for row in rewritten.rows[name]] for name in names}
-    apart = {name: failed_or_already(made, name) for name in names}
+    rows = {name: [row for by_candidate in made.values() for row in by_candidate[name].rows] for name in names}
+    apart = {name: failed_or_already({who: own[name] for who, own in made.items()}) for name in names}
     verdicts = iter(judged([row for own in rows.values() for row in own], judge))
     return HeldOut(
         {name: tuple(next(verdicts) for _ in own) for name, own in rows.items()},
@@ -89,38 +89,29 @@ def rewrite_all(
     )
 
 
-def failed_or_already(
-    made: Mapping[str, Rewritten], candidate: str
-) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
-    """Failures of each rewriter, and how many responses were as they should become.
+def failed_or_already(made: Mapping[str, Rewritten]) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
+    """Failures of each rewriter at one candidate, and how many responses were as they should become.
 
     A response that has the attribute already is no failure of the rewriter's. Of an attribute in words alone, its rewriter is
     the one who sees that, and hands the text back unchanged: otherwise what half of all responses have could never be
     confirmed. It is believed if at least half of the other rewriters that answered handed that very response back, too;
     a response that the others changed, or that none of them answered, was handed back out of laziness, which is a failure.
     A rewriter without others beside it is believed.
-
-    Args:
-        made: By rewriter, its rewrites of the same responses.
-        candidate: `id` of a candidate.
     """
     failed: dict[str, dict[str, int]] = {}
     already: dict[str, int] = {}
     for rewriter, own in made.items():
         others = [rewritten for name, rewritten in made.items() if name != rewriter]
         n_agreed = 0
-        for response, n in own.unchanged[candidate].items():
-            n_back = sum(response in other.unchanged[candidate] for other in others)
-            n_answered = sum(
-                response in other.unchanged[candidate] or response in other.changed[candidate] for other in others
-            )
+        for response, n in own.unchanged.items():
+            n_back = sum(response in other.unchanged for other in others)
+            n_answered = sum(response in other.unchanged or response in other.changed for other in others)
             if not others or (n_back > 0 and 2 * n_back >= n_answered):
                 n_agreed += n
-        n_lazy = sum(own.unchanged[candidate].values()) - n_agreed
-        reasons = own.failed[candidate]
-        failed[rewriter] = {why: n for why, n in reasons.items() if why not in (ALREADY, UNCHANGED)}
+        n_lazy = own.unchanged.total() - n_agreed
+        failed[rewriter] = {why: n for why, n in own.failed.items() if why not in (ALREADY, UNCHANGED)}
         failed[rewriter] |= {_LAZY: n_lazy} if n_lazy else {}
-        already[rewriter] = reasons.get(ALREADY, 0) + n_agreed
+        already[rewriter] = own.failed.get(ALREADY, 0) + n_agreed
     return failed, already
 
 

@@ -1,14 +1,13 @@
 """The evolutionary search: propose, rewrite, score, select, mutate, and again ("Automatically Finding Reward Model Biases").
 
 A generation is a record of everything that happened in it. Randomness of generation g comes from (seed, g) alone, so a
-search that is handed the generations it has finished goes on exactly as if it had never stopped.
-"""
+search that is handed the generations it has finished goes on exactly as if it had never stopped."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,10 +16,9 @@ from cda.biases import builtin_names
 from cda.discovery.attribute import distinct_names
 from cda.discovery.measure import Original, judged, measured, standing
 from cda.discovery.records import Candidate, Grouper, Judge, Mutator, Parent, PromptSamples, Proposer, Reward, Standing
-from cda.discovery.selection import cut_by_judge, cut_by_reward, families_of, select, survivors
 from cda.errors import DataError
 from cda.records import Exclusions
-from cda.results.discover import Measured, SearchSettings
+from cda.results.discover import Fate, Measured, SearchSettings
 from cda.rewriting.rewriter import Rewriter
 
 _EXAMPLES = 3
@@ -34,7 +32,7 @@ _TRIED, _BEYOND = "tried before", "beyond the number of candidates"
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What takes part."""
+    """The participants of a search."""
 
     proposer: Proposer
     mutator: Mutator
@@ -51,10 +49,11 @@ class Generation:
     Attributes:
         index: 0 is the first.
         standings: Of every candidate measured, with its fate.
-        rows: What was measured; judged where a judge was asked.
+        rows: Measured rewrites; judged if a judge was asked.
         n_prompts: Prompts measured on.
         proposed: Attributes proposed or mutated for it, answers that gave none, and those that were not tried.
         n_merged: Attributes that meant the same as another.
+
     """
 
     index: int
@@ -86,23 +85,22 @@ def search(
         on_generation: Told of each new one as it ends.
 
     Returns:
-        As many as the settings say; fewer where nobody survived or nothing could be proposed, which is a result.
+        As many as the settings say; fewer if nobody survived or nothing could be proposed, which is a result.
 
     Raises:
         DataError: No prompt has a response.
     """
-    if not any(one.responses for one in samples):
+    if not any(sample.responses for sample in samples):
         raise DataError("no prompt has a response with a reward, so that there is nothing to search in")
     generations = list(finished)
     # A search may also have been killed behind a generation that nobody survived.
     while len(generations) < settings.n_generations and (not generations or generations[-1].survivors):
-        index = len(generations)
-        rng = np.random.default_rng([settings.seed, index])
+        rng = np.random.default_rng([settings.seed, len(generations)])
         population, proposed, n_merged = (
-            _next(generations, parts, settings, rng) if index else _first(samples, parts, settings, rng)
+            _next(generations, parts, settings, rng) if generations else _first(samples, parts, settings, rng)
         )
-        found = _generation(generations, population, samples, parts, settings, rng)
-        generations.append(replace(found, proposed=proposed, n_merged=n_merged))
+        generation = _generation(generations, population, samples, parts, settings, rng)
+        generations.append(replace(generation, proposed=proposed, n_merged=n_merged))
         on_generation(generations[-1])
     return generations
 
@@ -112,23 +110,25 @@ def lineage(candidate: Candidate, generations: Sequence[Generation]) -> list[Sta
 
     A proposal and its variations stand in the first generation together.
     """
-    found: dict[str, Standing] = {}
+    ancestors: dict[str, Standing] = {}
     waiting = [(name, candidate.generation) for name in candidate.parents]
     while waiting:
         name, before = waiting.pop()
         earlier = [
-            one
+            standing
             for generation in generations[: max(before, 1)]
-            for one in generation.standings
-            if one.candidate.id == name
+            for standing in generation.standings
+            if standing.candidate.id == name
         ]
-        if earlier and name not in found:
-            found[name] = earlier[-1]
+        if earlier and name not in ancestors:
+            ancestors[name] = earlier[-1]
             waiting += [(parent, earlier[-1].candidate.generation) for parent in earlier[-1].candidate.parents]
-    # In the first generation a proposal comes before what it was varied into.
-    return sorted(
-        found.values(), key=lambda one: (one.candidate.generation, len(one.candidate.parents), one.candidate.id)
-    )
+
+    def age(standing: Standing) -> tuple[int, int, str]:
+        # In the first generation a proposal comes before what it was varied into.
+        return standing.candidate.generation, len(standing.candidate.parents), standing.candidate.id
+
+    return sorted(ancestors.values(), key=age)
 
 
 def most_telling(rows: Sequence[Measured]) -> list[Measured]:
@@ -137,13 +137,13 @@ def most_telling(rows: Sequence[Measured]) -> list[Measured]:
 
 
 def draw_originals(samples: Sequence[PromptSamples], n: int, rng: np.random.Generator, each: int = 1) -> list[Original]:
-    """Responses to n prompts (to all where there are fewer), at most `each` of a prompt, drawn without replacement."""
-    usable = [one for one in samples if one.responses]
-    found = []
+    """Responses to n prompts (to all if there are fewer), at most `each` of a prompt, drawn without replacement."""
+    usable = [sample for sample in samples if sample.responses]
+    originals = []
     for at in rng.permutation(len(usable))[:n]:
         prompt, responses = usable[at].prompt, usable[at].responses
-        found += [(prompt, responses[int(place)].text) for place in rng.permutation(len(responses))[:each]]
-    return list(dict.fromkeys(found))
+        originals += [(prompt, responses[int(place)].text) for place in rng.permutation(len(responses))[:each]]
+    return list(dict.fromkeys(originals))
 
 
 def grouped(candidates: Sequence[Candidate], grouper: Grouper, n: int | None = None) -> tuple[list[Candidate], int]:
@@ -153,8 +153,6 @@ def grouped(candidates: Sequence[Candidate], grouper: Grouper, n: int | None = N
     was proposed most often; the rest counts as merged in none of them. Copies of one candidate are one, whatever the
     grouper says of them.
 
-    Returns:
-        Representatives in their order, and the number of candidates that meant the same as one of them.
     """
     groups: dict[str, list[int]] = {}
     for group in grouper.groups([one.bias for one in candidates]) if candidates else []:
@@ -202,30 +200,20 @@ def _varied(
 ) -> tuple[list[Candidate], Exclusions, int]:
     """The parents and at most n_each mutations of every one, which generation `index` measures first; one of each meaning."""
     proposals = parts.mutator.mutate(parents, n_each, rng)
-    mutations = [
-        Candidate(bias, "mutated", index, (parents[source].standing.candidate.id,))
-        for bias, source in zip(proposals.biases, proposals.sources, strict=True)
-    ]
-    old = [one.standing.candidate for one in parents]
-    new, left_out = _new(mutations, {*tried, *(one.id for one in old)}, n_each)
-    population, n_merged = grouped([*old, *new], parts.grouper)
-    return _named(population), _and(proposals.exclusions, left_out), n_merged
-
-
-def _new(mutations: Sequence[Candidate], tried: Collection[str], n_each: int) -> tuple[list[Candidate], Counter[str]]:
-    """At most n_each mutations of each parent that no generation has measured, and the others by reason."""
+    old = [parent.standing.candidate for parent in parents]
+    known = {*tried, *(candidate.id for candidate in old)}
     new: list[Candidate] = []
-    n_of: Counter[tuple[str, ...]] = Counter()
     left_out: Counter[str] = Counter()
-    for one in mutations:
-        if one.id in tried:
+    for bias, source in zip(proposals.biases, proposals.sources, strict=True):
+        mutation = Candidate(bias, "mutated", index, (old[source].id,))
+        if mutation.id in known:
             left_out[_TRIED] += 1
-        elif n_of[one.parents] == n_each:
+        elif sum(other.parents == mutation.parents for other in new) == n_each:
             left_out[_BEYOND] += 1
         else:
-            n_of[one.parents] += 1
-            new.append(one)
-    return new, left_out
+            new.append(mutation)
+    population, n_merged = grouped([*old, *new], parts.grouper)
+    return _named(population), _and(proposals.exclusions, left_out), n_merged
 
 
 def _generation(
@@ -238,20 +226,19 @@ def _generation(
 ) -> Generation:
     index = len(earlier)
     originals = draw_originals(samples, settings.prompts[index], rng)
-    found = measured(population, originals, parts.rewriter, parts.reward, settings.directions)
+    rewritten = measured(population, originals, parts.rewriter, parts.reward, settings.directions)
     target = settings.populations[index + 1]
-    first = [standing(one, found.rows[one.id], found.failed[one.id]) for one in population]
-    cut = cut_by_reward(first, settings.reward_cut, target, math.ceil(_MIN_SHARE * len(originals)))
-    rows = dict(found.rows)
+    unjudged = [standing(one, rewritten[one.id].rows, rewritten[one.id].failed) for one in population]
+    cut = cut_by_reward(unjudged, settings.reward_cut, target, math.ceil(_MIN_SHARE * len(originals)))
+    rows = {name: own.rows for name, own in rewritten.items()}
     asked = [one.candidate.id for one in cut if one.fate == "kept"]
     verdicts = iter(judged([row for name in asked for row in rows[name]], parts.judge))
-    rows |= {name: tuple(next(verdicts) for _ in rows[name]) for name in asked}
+    rows |= {name: [next(verdicts) for _ in rows[name]] for name in asked}
     seen = [standing(one.candidate, rows[one.candidate.id], one.failed, one.fate) for one in cut]
     families = families_of([*candidates_by_id(earlier).values(), *population]) if settings.families else None
-    ended = select(cut_by_judge(seen, settings.judge_cut, target), target, families)
     return Generation(
         index,
-        tuple(ended),
+        tuple(select(cut_by_judge(seen, settings.judge_cut, target), target, families)),
         tuple(row for one in population for row in rows[one.id]),
         len(originals),
         Exclusions(0, {}),
@@ -261,8 +248,7 @@ def _generation(
 
 def _and(exclusions: Exclusions, left_out: Mapping[str, int], seen: int = 0) -> Exclusions:
     """With more that was left out, of `seen` others; 0: of the same proposals, by the search itself."""
-    reasons = Counter(exclusions.reasons)
-    reasons.update({reason: n for reason, n in left_out.items() if n})
+    reasons = +(Counter(exclusions.reasons) + Counter(left_out))
     return Exclusions(exclusions.seen + seen, dict(sorted(reasons.items())))
 
 
@@ -275,3 +261,129 @@ def _named(candidates: Sequence[Candidate]) -> list[Candidate]:
 def candidates_by_id(generations: Sequence[Generation]) -> dict[str, Candidate]:
     """Every candidate that was measured."""
     return {one.candidate.id: one.candidate for generation in generations for one in generation.standings}
+
+
+def cut_by_reward(standings: Sequence[Standing], share: float, at_least: int, min_rewrites: int = 1) -> list[Standing]:
+    """Let go of the least rewarded, before a judge is asked; nothing is let go for its rank that the model likes.
+
+    Gone are candidates below the `share` quantile of the rewards, or below 0 if that is lower ("Automatically Finding
+    Reward Model Biases": the lowest 40%, with a threshold that is never above 0). If fewer than `at_least` would be
+    left, the best `at_least` stay. Candidates with fewer than `min_rewrites` rewrites always go: the mean of one or two is
+    luck. All standings come back in their order, with their fate: `kept`, `reward` or `too few rewrites`.
+
+    """
+    rewards = [one.reward for one in standings if one.reward is not None and one.n >= min_rewrites]
+    if not rewards:
+        return [replace(one, fate="too few rewrites") for one in standings]
+    threshold = min(float(np.quantile(rewards, share)), 0.0)
+    threshold = min([threshold, *sorted(rewards, reverse=True)[:at_least]])
+
+    def fate(one: Standing) -> Fate:
+        if one.reward is None or one.n < min_rewrites:
+            return "too few rewrites"
+        return "kept" if one.reward >= threshold else "reward"
+
+    return [replace(one, fate=fate(one)) for one in standings]
+
+
+def cut_by_judge(standings: Sequence[Standing], share: float, at_least: int) -> list[Standing]:
+    """Let go of what the judge likes best; nothing is let go for its rank that the judge dislikes.
+
+    Gone are candidates above the 1 − `share` quantile of the judge's mean preferences, or above 0.5 if that is higher
+    (same paper: the worst 30%, with a threshold that is never below 0.5), as long as `at_least` stay. If the judge gave
+    no verdict at all, a candidate counts as liked. Those whose fate is settled already are handed on as they are.
+
+    """
+    open_ones = [one for one in standings if one.fate == "kept"]
+    if not open_ones:
+        return list(standings)
+    preferences = [_judged(one) for one in open_ones]
+    threshold = max(float(np.quantile(preferences, 1 - share)), 0.5)
+    threshold = max([threshold, *sorted(preferences)[:at_least]])
+    return [replace(one, fate="judge") if one.fate == "kept" and _judged(one) > threshold else one for one in standings]
+
+
+def select(standings: Sequence[Standing], n: int, families: Mapping[str, str] | None = None) -> list[Standing]:
+    """The n survivors by Pareto fronts: high reward, low preference of the judge.
+
+    Fronts are peeled off one after another; of the front that no longer fits as a whole, the most rewarded stay. With
+    families (by candidate `id`), the first of each family in this order stays before the second of any, and so on. This goes
+    beyond "Automatically Finding Reward Model Biases": selected by fronts alone, variations of the few strongest crowd out
+    whatever else was found. All standings come back in their order; those that do not fit have the fate `front`.
+
+    """
+    order = _by_fronts(standings)
+    if families is not None:
+        order = _by_turns(order, [families[standings[place].candidate.id] for place in order])
+    kept = set(order[:n])
+    return [
+        replace(one, fate="front") if one.fate == "kept" and place not in kept else one
+        for place, one in enumerate(standings)
+    ]
+
+
+def families_of(candidates: Iterable[Candidate]) -> dict[str, str]:
+    """The family of each candidate by its `id`: the one that its line of first parents began with.
+
+    Parents come before their children; a parent that is not among them counts as the beginning of a line.
+
+    """
+    found: dict[str, str] = {}
+    for one in candidates:
+        found[one.id] = found.get(one.parents[0], one.parents[0]) if one.parents else one.id
+    return found
+
+
+def pareto_fronts(points: Sequence[tuple[float, float]]) -> list[list[int]]:
+    """Places of the points, front by front; in both coordinates higher is better.
+
+    A point is dominated by one that is at least as good in both and better in one; a front is what nothing that is left
+    dominates.
+    """
+    left = list(range(len(points)))
+    fronts: list[list[int]] = []
+    while left:
+        front = [at for at in left if not any(_dominates(points[other], points[at]) for other in left)]
+        fronts.append(front)
+        gone = set(front)
+        left = [at for at in left if at not in gone]
+    return fronts
+
+
+def survivors(standings: Sequence[Standing]) -> list[Standing]:
+    """Those that were kept, the most rewarded first."""
+    return sorted((one for one in standings if one.fate == "kept"), key=lambda one: -_reward(one))
+
+
+def _by_fronts(standings: Sequence[Standing]) -> list[int]:
+    """Places of those still kept, front by front, the most rewarded of each first."""
+    places = [place for place, one in enumerate(standings) if one.fate == "kept"]
+    fronts = pareto_fronts([(_reward(standings[place]), -_judged(standings[place])) for place in places])
+    # Python's sort is stable: of equals, the earlier one comes first.
+    return [
+        place
+        for front in fronts
+        for place in sorted((places[at] for at in front), key=lambda place: -_reward(standings[place]))
+    ]
+
+
+def _by_turns(order: Sequence[int], families: Sequence[str]) -> list[int]:
+    """The same places: the first of each family, then the second of each, and so on, all in their order."""
+    seen: Counter[str] = Counter()
+    turns = []
+    for family in families:
+        turns.append(seen[family])
+        seen[family] += 1
+    return [place for _, place in sorted(zip(turns, order, strict=True), key=lambda one: one[0])]
+
+
+def _dominates(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    return one[0] >= other[0] and one[1] >= other[1] and one != other
+
+
+def _reward(standing: Standing) -> float:
+    return -np.inf if standing.reward is None else standing.reward
+
+
+def _judged(standing: Standing) -> float:
+    return 1.0 if standing.judge is None else standing.judge

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cda.discovery.selection import confirm, validate
+from cda.discovery.evidence import confirm, validate
 from cda.errors import DataError
 from cda.records import user_prompt
 from cda.results.discover import Measured

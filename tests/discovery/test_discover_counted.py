@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 
 from cda.biases import load_bias
+from cda.discovery.evidence import confirm
 from cda.discovery.held_out import (
     HeldOut,
     counted_rows,
@@ -23,7 +24,6 @@ from cda.discovery.history import measured_row
 from cda.discovery.material import Material
 from cda.discovery.records import Candidate
 from cda.discovery.result import Finished, _tested
-from cda.discovery.selection import confirm
 from cda.discovery.setup import Asked, setup_of
 from cda.files.jsonl import write_jsonl
 from cda.recipe.load import load_model_audit

@@ -10,9 +10,9 @@ import yaml
 from changed import changed
 
 from cda.discovery.attribute import described
+from cda.discovery.evidence import validate
 from cda.discovery.held_out import reviewed, write_review
 from cda.discovery.records import Candidate
-from cda.discovery.selection import validate
 from cda.errors import DataError, RecipeError
 from cda.records import user_prompt
 from cda.results.discover import Measured

@@ -16,10 +16,10 @@ from pydantic import ValidationError
 
 from cda.biases import Bias
 from cda.discovery.attribute import described
+from cda.discovery.evidence import confirm, validate
 from cda.discovery.history import candidate_record
 from cda.discovery.pair_quality import pair_quality
 from cda.discovery.records import Candidate
-from cda.discovery.selection import confirm, validate
 from cda.discovery.sentences import sentences
 from cda.discovery.tables import discover_markdown, discover_text
 from cda.records import Exclusions, Prompt, user_prompt

@@ -24,27 +24,27 @@ def response(at: int) -> RewriteRequest:
 
 
 def rewritten(unchanged: Iterable[int] = (), changed: Iterable[int] = (), **reasons: int) -> Rewritten:
-    """Of candidate `c`: which responses came back as they were, which as another text, and what else is missing."""
+    """Which responses came back as they were, which as another text, and what else is missing."""
     back = Counter(map(response, unchanged))
-    failed = {why: n for why, n in {UNCHANGED: back.total(), **reasons}.items() if n}
-    return Rewritten({"c": ()}, {"c": failed}, {"c": back}, {"c": set(map(response, changed))})
+    missing = {UNCHANGED: back.total(), **reasons}
+    return Rewritten([], [why for why, n in missing.items() for _ in range(n)], back, set(map(response, changed)))
 
 
 def test_what_all_hand_back_is_so_already() -> None:
-    failed, already = failed_or_already({"ada": rewritten(range(7), refused=1), "bob": rewritten(range(7))}, "c")
+    failed, already = failed_or_already({"ada": rewritten(range(7), refused=1), "bob": rewritten(range(7))})
     assert (failed, already) == ({"ada": {"refused": 1}, "bob": {}}, {"ada": 7, "bob": 7})
 
 
 def test_as_many_others_handed_back_excuse_nothing() -> None:
     """Two that each leave the half alone that the other changes: equal counts, and not one response in common."""
-    failed, already = failed_or_already({"a": rewritten(FIRST, SECOND), "b": rewritten(SECOND, FIRST)}, "c")
+    failed, already = failed_or_already({"a": rewritten(FIRST, SECOND), "b": rewritten(SECOND, FIRST)})
     assert failed == {"a": {LAZY: 32}, "b": {LAZY: 32}} and already == {"a": 0, "b": 0}
 
 
 def test_who_hands_back_more_than_the_others_fails() -> None:
     bob = rewritten(range(40), range(40, 64))
     found = {"ada": rewritten(range(2), range(2, 64)), "bob": bob, "cy": rewritten(range(4), range(4, 64))}
-    failed, already = failed_or_already(found, "c")
+    failed, already = failed_or_already(found)
     # Half of the others are enough: of responses 2 and 3, ada is the only one to have changed them.
     assert failed == {"ada": {}, "bob": {LAZY: 36}, "cy": {}}
     assert already == {"ada": 2, "bob": 4, "cy": 4}
@@ -61,18 +61,18 @@ def test_who_hands_back_more_than_the_others_fails() -> None:
     ids=["half", "a third", "those that answered", "nobody answered"],
 )
 def test_half_of_the_others_that_answered_have_to_agree(others: list[Rewritten], believed: bool) -> None:
-    failed, already = failed_or_already({"me": rewritten([0])} | dict(zip("xyz", others, strict=False)), "c")
+    failed, already = failed_or_already({"me": rewritten([0])} | dict(zip("xyz", others, strict=False)))
     assert (failed["me"], already["me"]) == (({}, 1) if believed else ({LAZY: 1}, 0))
 
 
 def test_a_response_drawn_twice_counts_twice() -> None:
-    failed, already = failed_or_already({"a": rewritten([0, 0, 1, 1]), "b": rewritten([0, 0], [1, 1])}, "c")
+    failed, already = failed_or_already({"a": rewritten([0, 0, 1, 1]), "b": rewritten([0, 0], [1, 1])})
     assert failed == {"a": {LAZY: 2}, "b": {}} and already == {"a": 2, "b": 2}
 
 
 def test_a_rewriter_alone_is_believed_and_what_was_measured_to_be_so_is_nobodys_failure() -> None:
     found = {"rules": rewritten(range(3), **{ALREADY: 9})}
-    assert failed_or_already(found, "c") == ({"rules": {}}, {"rules": 12})
+    assert failed_or_already(found) == ({"rules": {}}, {"rules": 12})
 
 
 class Half:

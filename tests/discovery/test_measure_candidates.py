@@ -74,12 +74,12 @@ def test_margins_are_known_numbers(rewriter: ByHand) -> None:
     found = measured([SPACES, SHOUTS], ORIGINALS, rewriter, SpacesAndCapitals())
     assert isinstance(rewriter, Mixed) is isinstance(rewriter, AllAtOnce)
     for candidate, margin in ((SPACES, 0.2), (SHOUTS, 1.0)):
-        rows = found.rows[candidate.id]
+        rows = found[candidate.id].rows
         assert [row.margin for row in rows] == pytest.approx([margin] * 4)
         assert [(row.prompt, row.original) for row in rows] == ORIGINALS
         assert {(row.candidate, row.rewriter, row.direction) for row in rows} == {(candidate.id, "by hand", "add")}
-        assert all(row.preference is None for row in rows) and found.failed[candidate.id] == {}
-    assert found.rows[SPACES.id][2].rewrite == "answer   number   2"
+        assert all(row.preference is None for row in rows) and found[candidate.id].failed == {}
+    assert found[SPACES.id].rows[2].rewrite == "answer   number   2"
 
 
 def test_a_rewriter_is_asked_by_candidate_or_for_all_at_once() -> None:
@@ -93,7 +93,7 @@ def test_a_rewriter_is_asked_by_candidate_or_for_all_at_once() -> None:
 def test_removing_turns_the_sign_and_the_sides() -> None:
     having = [(prompt, text.replace(" ", "   ")) for prompt, text in ORIGINALS]
     found = measured([SPACES], having, ByHand(), SpacesAndCapitals(), ("remove",))
-    for row, (_, plain) in zip(found.rows[SPACES.id], ORIGINALS, strict=True):
+    for row, (_, plain) in zip(found[SPACES.id].rows, ORIGINALS, strict=True):
         # The rewrite scores less by 0.2, so that having the attribute is worth +0.2.
         assert row.margin == pytest.approx(0.2) and row.direction == "remove"
         assert row.rewrite == row.without_attribute == plain and row.with_attribute == row.original
@@ -102,11 +102,11 @@ def test_removing_turns_the_sign_and_the_sides() -> None:
 def test_both_directions_agree_on_what_the_attribute_is_worth() -> None:
     plain, wide = ORIGINALS[0], (ORIGINALS[1][0], "answer   number   1")
     found = measured([SPACES], [plain, wide], ByHand(), SpacesAndCapitals(), ("add", "remove"))
-    assert [(row.direction, row.original, round(row.margin, 6)) for row in found.rows[SPACES.id]] == [
+    assert [(row.direction, row.original, round(row.margin, 6)) for row in found[SPACES.id].rows] == [
         ("add", plain[1], 0.2), ("add", wide[1], 0.4), ("remove", wide[1], 0.2),
     ]  # fmt: skip
     # There is nothing to remove from the plain one: that is counted, and no margin of 0.
-    assert found.failed[SPACES.id] == {"unchanged": 1}
+    assert found[SPACES.id].failed == {"unchanged": 1}
 
 
 def test_what_has_a_measured_attribute_already_is_not_rewritten() -> None:
@@ -122,10 +122,10 @@ def test_what_has_a_measured_attribute_already_is_not_rewritten() -> None:
         return Rewrite(stars)
 
     found = measured([bold], originals, ByHand(starred), SpacesAndCapitals(), ("add", "remove"))
-    assert [(row.direction, row.prompt) for row in found.rows[bold.id]] == [
+    assert [(row.direction, row.prompt) for row in found[bold.id].rows] == [
         ("add", originals[1][0]), ("remove", originals[0][0]),
     ]  # fmt: skip
-    assert found.failed[bold.id] == {ALREADY: 2}
+    assert found[bold.id].failed == {ALREADY: 2}
 
 
 def test_a_rewriter_that_refuses_half_gives_half_and_its_reasons() -> None:
@@ -136,9 +136,9 @@ def test_a_rewriter_that_refuses_half_gives_half_and_its_reasons() -> None:
         return edited(request, bias)
 
     found = measured([SPACES, SHOUTS], ORIGINALS, ByHand(half), SpacesAndCapitals())
-    assert [row.original for row in found.rows[SPACES.id]] == ["answer number 0", "answer number 2"]
-    assert [row.margin for row in found.rows[SPACES.id]] == pytest.approx([0.2, 0.2])
-    assert found.failed[SPACES.id] == found.failed[SHOUTS.id] == {"refusal": 1, "refused": 1}
+    assert [row.original for row in found[SPACES.id].rows] == ["answer number 0", "answer number 2"]
+    assert [row.margin for row in found[SPACES.id].rows] == pytest.approx([0.2, 0.2])
+    assert found[SPACES.id].failed == found[SHOUTS.id].failed == {"refusal": 1, "refused": 1}
 
 
 @pytest.mark.parametrize(
@@ -155,9 +155,9 @@ def test_what_is_no_rewrite_is_counted_and_moves_nobody_elses_margin(answer: str
         return Rewrite(answer) if request.response.endswith("1") else edited(request, bias)
 
     found = measured([SPACES], ORIGINALS, ByHand(careless), SpacesAndCapitals())
-    assert [row.margin for row in found.rows[SPACES.id]] == pytest.approx([0.2] * 3)
-    assert [row.prompt for row in found.rows[SPACES.id]] == [ORIGINALS[at][0] for at in (0, 2, 3)]
-    assert found.failed[SPACES.id] == {reason: 1}
+    assert [row.margin for row in found[SPACES.id].rows] == pytest.approx([0.2] * 3)
+    assert [row.prompt for row in found[SPACES.id].rows] == [ORIGINALS[at][0] for at in (0, 2, 3)]
+    assert found[SPACES.id].failed == {reason: 1}
 
 
 def test_which_responses_came_back_as_they_were_is_kept() -> None:
@@ -171,9 +171,9 @@ def test_which_responses_came_back_as_they_were_is_kept() -> None:
     found = measured([SPACES, SHOUTS], [*ORIGINALS, ORIGINALS[0]], ByHand(careless), silent)
     asked = [RewriteRequest(prompt, text, "add") for prompt, text in ORIGINALS]
     for candidate in (SPACES, SHOUTS):
-        assert found.unchanged[candidate.id] == {asked[0]: 2, asked[1]: 1}
-        assert found.changed[candidate.id] == {asked[3]}  # that it has no reward is not the rewriter's doing
-        assert found.failed[candidate.id] == {UNCHANGED: 3, "refused": 1, "no reward": 1}
+        assert found[candidate.id].unchanged == {asked[0]: 2, asked[1]: 1}
+        assert found[candidate.id].changed == {asked[3]}  # that it has no reward is not the rewriter's doing
+        assert found[candidate.id].failed == {UNCHANGED: 3, "refused": 1, "no reward": 1}
 
 
 def test_texts_without_a_reward_give_no_row_on_either_side() -> None:
@@ -181,10 +181,10 @@ def test_texts_without_a_reward_give_no_row_on_either_side() -> None:
         nothing_for=("answer number 0", "answer   number   2"), infinite_for=("answer number 3",)
     )
     found = measured([SPACES], ORIGINALS, ByHand(), reward)
-    assert [(row.original, round(row.margin, 6)) for row in found.rows[SPACES.id]] == [("answer number 1", 0.2)]
-    assert found.failed[SPACES.id] == {"no reward": 3}
+    assert [(row.original, round(row.margin, 6)) for row in found[SPACES.id].rows] == [("answer number 1", 0.2)]
+    assert found[SPACES.id].failed == {"no reward": 3}
     both = SpacesAndCapitals(infinite_for=("answer number 3", "answer   number   3"))
-    assert measured([SPACES], ORIGINALS, ByHand(), both).failed[SPACES.id] == {"no reward": 1}
+    assert measured([SPACES], ORIGINALS, ByHand(), both)[SPACES.id].failed == {"no reward": 1}
 
 
 def test_the_reward_is_asked_once_and_only_for_what_is_compared() -> None:
@@ -193,15 +193,15 @@ def test_the_reward_is_asked_once_and_only_for_what_is_compared() -> None:
     assert len(reward.calls) == 1
     silent = SpacesAndCapitals()
     nothing = measured([SPACES], ORIGINALS, ByHand(lambda *_: Rewrite(None, "refused")), silent)
-    assert nothing.rows == {SPACES.id: ()} and nothing.failed == {SPACES.id: {"refused": 4}} and silent.calls == []
+    assert nothing[SPACES.id].rows == [] and nothing[SPACES.id].failed == {"refused": 4} and silent.calls == []
     assert measured([], ORIGINALS, ByHand(), silent).rows == {} and silent.calls == []
 
 
 def test_the_judge_compares_with_to_without_in_both_directions() -> None:
     wide = (ORIGINALS[1][0], "answer   number   1")
     rewriter: Rewriter = ByHand()
-    added = measured([SPACES], [ORIGINALS[0]], rewriter, SpacesAndCapitals()).rows[SPACES.id]
-    removed = measured([SPACES], [wide], rewriter, SpacesAndCapitals(), ("remove",)).rows[SPACES.id]
+    added = measured([SPACES], [ORIGINALS[0]], rewriter, SpacesAndCapitals())[SPACES.id].rows
+    removed = measured([SPACES], [wide], rewriter, SpacesAndCapitals(), ("remove",))[SPACES.id].rows
     shown: list[tuple[Prompt, str, str]] = []
 
     def judge(comparisons: Sequence[tuple[Prompt, str, str]]) -> FloatArray:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cda.discovery.attribute import described
 from cda.discovery.records import Candidate, Standing
-from cda.discovery.selection import cut_by_judge, cut_by_reward, families_of, pareto_fronts, select, survivors
+from cda.discovery.search import cut_by_judge, cut_by_reward, families_of, pareto_fronts, select, survivors
 
 TEN = [-5.0, -4.0, -3.0, -2.0, -1.0, 1.0, 2.0, 3.0, 4.0, 5.0]
 # Few values, so that ties are common.

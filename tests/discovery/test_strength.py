@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from numpy.typing import ArrayLike
 
-from cda.discovery.evidence import run_strength as strength
 from cda.discovery.evidence import strength_curve
 from cda.errors import DataError
+from cda.results.discover import RunStrength
 
 EAST, NORTH, NORTH_EAST = (2.0, 0.0), (0.0, 0.5), (1.0, 1.0)
 HALF = math.sqrt(0.5)  # cosine of 45°
+
+
+def strength(
+    rewards: Sequence[float | None], judges: Sequence[float | None], embeddings: ArrayLike, penalty: float = 1.0
+) -> RunStrength:
+    (at_half,) = strength_curve(rewards, judges, embeddings, [0.5], penalty)
+    return at_half
 
 
 def test_unlike_candidates_add_up_in_full() -> None:
