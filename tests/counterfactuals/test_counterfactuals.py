@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
 
 from cda.biases import Bias, load_bias
-from cda.counterfactuals.pairs import eligible_pairs, make_counterfactuals
+from cda.counterfactuals.pairs import Counterfactuals, eligible_pairs, make_counterfactuals
 from cda.discovery.attribute import described, mark_biases
 from cda.records import LabelledPair, Pair, Rewrite, RewriteRequest, user_prompt
+from cda.rewriting.rewriter import Rewriter
+
+STRUCTURE, VAGUENESS = load_bias("structure"), load_bias("vagueness")
 
 
 def row(
@@ -19,6 +23,10 @@ def row(
 ) -> LabelledPair:
     pair = Pair(user_prompt(f"q{number}"), f"chosen {number}", f"rejected {number}")
     return LabelledPair(pair, "validation" if number % 2 else "train", {bias: {"chosen": chosen, "rejected": rejected}})
+
+
+def rows(n: int, bias: str = "structure") -> list[LabelledPair]:
+    return [row(number, bias=bias) for number in range(n)]
 
 
 @dataclass
@@ -41,222 +49,164 @@ class Scripted:
         ]
 
 
-def make(rows: Sequence[LabelledPair], rewriter: Scripted, requested: int | None, seed: int = 0, **kwargs: bool):
-    return make_counterfactuals(
-        rows,
-        load_bias("structure"),
-        rewriter,
-        requested,
-        np.random.default_rng(seed),
-        **({"check_measure": True} | kwargs),
-    )
+def make(
+    pairs: Sequence[LabelledPair],
+    rewriter: Rewriter,
+    requested: int | None = None,
+    seed: int = 0,
+    bias: Bias = STRUCTURE,
+    check_measure: bool = True,
+    **options: Any,
+) -> Counterfactuals:
+    return make_counterfactuals(pairs, bias, rewriter, requested, np.random.default_rng(seed), check_measure, **options)
 
 
-def test_only_pairs_where_neither_side_exhibits_the_bias() -> None:
-    rows = [
-        row(0),
-        row(1, True, False),
-        row(2, False, True),
-        row(3, True, True),
-        row(4, None, False),
-        row(5, False, None),
-    ]
-    assert eligible_pairs(rows, load_bias("structure")) == [rows[0]]
+def reasons(made: Counterfactuals) -> dict[str, int]:
+    return dict(made.exclusions.reasons)
 
 
-def test_length_takes_pairs_whose_chosen_side_is_longer_whatever_the_labels() -> None:
-    def sides(chosen: str, rejected: str) -> LabelledPair:
-        return LabelledPair(
-            Pair(user_prompt("q"), chosen, rejected), "train", {"length": {"chosen": True, "rejected": None}}
-        )
-
-    rows = [sides("one two", "one"), sides("one", "two"), sides("one", "one two")]
-    assert eligible_pairs(rows, load_bias("length")) == rows[:1]
+def test_pairs_where_neither_side_exhibits_the_bias_and_for_length_those_with_a_longer_chosen_side() -> None:
+    labels = [(False, False), (True, False), (False, True), (True, True), (None, False), (False, None)]
+    labelled = [row(number, *sides) for number, sides in enumerate(labels)]
+    assert eligible_pairs(labelled, STRUCTURE) == labelled[:1]
+    lengths = [("one two", "one"), ("one", "two"), ("one", "one two")]
+    label: dict[Any, bool | None] = {"chosen": True, "rejected": None}
+    labelled = [LabelledPair(Pair(user_prompt("q"), *sides), "train", {"length": label}) for sides in lengths]
+    assert eligible_pairs(labelled, load_bias("length")) == labelled[:1]
 
 
 def test_every_eligible_pair_is_used_when_no_number_is_asked() -> None:
-    rows = [row(number) for number in range(6)]
-    made = make(rows, Scripted(), None)
-    assert (made.eligible, made.exclusions.seen, len(made.pairs)) == (6, 6, 6)
-    by_source = {one.pair.id: one for one in rows}
-    for one in made.pairs:
-        source = by_source[one.source_id]
-        assert one.pair.prompt == source.pair.prompt
-        assert one.pair.chosen == source.pair.chosen  # the original chosen stays preferred
-        assert one.pair.rejected == f"- a\n- b of {source.pair.rejected}"
-        assert (one.kind, one.bias, one.split) == ("counterfactual", "structure", source.split)
-
-
-def test_the_rewriter_is_asked_to_add_the_bias_to_the_rejected_side() -> None:
     rewriter = Scripted()
-    make([row(0)], rewriter, None)
-    assert rewriter.requests == [RewriteRequest(user_prompt("q0"), "rejected 0", "add", "chosen 0")]
+    made = make(rows(6), rewriter)
+    assert (made.eligible, made.exclusions.seen, len(made.pairs)) == (6, 6, 6)
+    by_source = {labelled.pair.id: labelled for labelled in rows(6)}
+    for pair, request in zip(made.pairs, rewriter.requests, strict=True):
+        source = by_source[pair.source_id]
+        # The original chosen stays preferred, over the rejected side with the bias added.
+        assert pair.pair == Pair(source.pair.prompt, source.pair.chosen, f"- a\n- b of {source.pair.rejected}")
+        assert (pair.kind, pair.bias, pair.split) == ("counterfactual", "structure", source.split)
+        assert request == RewriteRequest(source.pair.prompt, source.pair.rejected, "add", source.pair.chosen)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_failed_rewrites_are_replaced_by_further_pairs_and_counted(seed: int) -> None:
-    rows = [row(number) for number in range(10)]
-    made = make(rows, Scripted(failing=(1, 2, 3)), 7, seed)
-    assert len(made.pairs) == 7
-    assert made.exclusions.seen == 7 + made.exclusions.dropped
-    assert set(made.exclusions.reasons) <= {"refused"}
-    assert len({one.source_id for one in made.pairs}) == 7
+    made = make(rows(10), Scripted(failing=(1, 2, 3)), 7, seed)
+    assert len(made.pairs) == len({pair.source_id for pair in made.pairs}) == 7
+    assert made.exclusions.seen == 7 + made.exclusions.dropped and set(reasons(made)) <= {"refused"}
 
 
-def test_where_pairs_run_out_fewer_are_made() -> None:
-    made = make([row(number) for number in range(5)], Scripted(failing=(0, 1)), 4)
-    assert (len(made.pairs), made.exclusions.seen, dict(made.exclusions.reasons)) == (3, 5, {"refused": 2})
+@pytest.mark.parametrize(
+    ("n", "failing", "requested", "n_made", "tried"),
+    [
+        (5, range(2), 4, 3, 5),  # pairs run out
+        (50, (), 3, 3, 3),  # no more than needed
+        (1000, range(1000), 40, 0, 120),  # a rewriter that mostly fails does not go through the whole corpus
+    ],
+)
+def test_how_many_are_tried(n: int, failing: Sequence[int], requested: int, n_made: int, tried: int) -> None:
+    rewriter = Scripted(failing)
+    made = make(rows(n), rewriter, requested)
+    assert (len(made.pairs), made.exclusions.seen, len(rewriter.requests)) == (n_made, tried, tried)
+    assert made.eligible == n and made.exclusions.dropped == tried - n_made
 
 
-def test_no_more_is_rewritten_than_needed() -> None:
-    rewriter = Scripted()
-    made = make([row(number) for number in range(50)], rewriter, 3)
-    assert len(made.pairs) == made.exclusions.seen == len(rewriter.requests) == 3
-    assert made.eligible == 50
+@pytest.mark.parametrize(
+    ("failing", "batch", "tried", "n_made"),
+    [
+        (range(1300), {}, 500, 0),
+        (range(1300), {"batch_size": None}, 1300, 0),
+        (range(0, 1300, 3), {}, 1300, 866),
+    ],
+)
+def test_too_many_failures_stop_it_after_a_batch(
+    failing: Sequence[int], batch: dict[str, None], tried: int, n_made: int
+) -> None:
+    rewriter = Scripted(failing)
+    made = make(rows(1300), rewriter, stop_above=0.5, **batch)
+    assert made.exclusions.seen == len(rewriter.requests) == tried and len(made.pairs) == n_made
 
 
 def test_the_draw_depends_on_the_seed_alone() -> None:
-    rows = [row(number) for number in range(30)]
-    draws = [[one.source_id for one in make(rows, Scripted(), 5, seed).pairs] for seed in (0, 0, 1)]
+    draws = [[pair.source_id for pair in make(rows(30), Scripted(), 5, seed).pairs] for seed in (0, 0, 1)]
     assert draws[0] == draws[1] != draws[2]
 
 
-@pytest.mark.parametrize("text", ["rejected 0 ", "\nchosen 0"])
-def test_an_unchanged_text_is_a_failure(text: str) -> None:
-    made = make([row(0)], Scripted(text=text), None, check_measure=False)
-    assert (made.pairs, dict(made.exclusions.reasons)) == ((), {"unchanged": 1})
-
-
-def test_a_rewrite_must_show_the_bias_where_it_is_measured() -> None:
-    rewriter = Scripted(text="no list in {}")
-    assert dict(make([row(0)], rewriter, None).exclusions.reasons) == {"bias not measurable in the rewrite": 1}
-    assert len(make([row(0)], rewriter, None, check_measure=False).pairs) == 1
+@pytest.mark.parametrize(
+    ("text", "check_measure", "expected"),
+    [
+        ("rejected 0 ", False, {"unchanged": 1}),
+        ("\nchosen 0", False, {"unchanged": 1}),
+        ("no list in {}", True, {"bias not measurable in the rewrite": 1}),
+        ("no list in {}", False, {}),
+    ],
+)
+def test_what_a_rewrite_must_be(text: str, check_measure: bool, expected: dict[str, int]) -> None:
+    made = make([row(0)], Scripted(text=text), check_measure=check_measure)
+    assert reasons(made) == expected and len(made.pairs) == 1 - len(expected)
 
 
 def test_a_longer_rewrite_must_reach_its_multiple_of_the_chosen_side() -> None:
     bias = load_bias("length")
-    ratio = bias.min_words_of_chosen
-    assert ratio is not None
-    pair = Pair(user_prompt("q"), "w " * 20, "word 0")
-    one = LabelledPair(pair, "train", {"length": {"chosen": False, "rejected": False}})
-    enough = int(np.ceil(ratio * 20))
+    assert bias.min_words_of_chosen is not None
+    labelled = LabelledPair(
+        Pair(user_prompt("q"), "w " * 20, "word 0"), "train", {"length": {"chosen": False, "rejected": False}}
+    )
+    enough = int(np.ceil(bias.min_words_of_chosen * 20))
     for n_words, n_made in ((enough - 1, 0), (enough + 1, 1)):
-        made = make_counterfactuals(
-            [one], bias, Scripted(text="v " * n_words), None, np.random.default_rng(0), check_measure=False
-        )
-        assert len(made.pairs) == n_made
-        assert made.exclusions.dropped == 1 - n_made
-    assert made.exclusions.reasons == {}
-
-
-def test_a_rewriter_that_mostly_fails_does_not_go_through_the_whole_corpus() -> None:
-    rewriter = Scripted(failing=range(1000))
-    made = make([row(number) for number in range(1000)], rewriter, 40)
-    assert (len(made.pairs), made.exclusions.seen, made.eligible) == (0, 120, 1000)
-    assert made.exclusions.seen == made.exclusions.dropped == len(rewriter.requests) == 120
-
-
-def test_too_many_failures_stop_it_after_a_batch() -> None:
-    rows = [row(number) for number in range(1300)]
-    broken = Scripted(failing=range(1300))
-    assert (
-        make_counterfactuals(
-            rows, load_bias("structure"), broken, None, np.random.default_rng(0), True, stop_above=0.5
-        ).exclusions.seen
-        == len(broken.requests)
-        == 500
-    )
-    once = Scripted(failing=range(1300))
-    assert (
-        make_counterfactuals(
-            rows, load_bias("structure"), once, None, np.random.default_rng(0), True, stop_above=0.5, batch_size=None
-        ).exclusions.seen
-        == len(once.requests)
-        == 1300
-    )
-    fair = Scripted(failing=range(0, 1300, 3))
-    made = make_counterfactuals(
-        rows, load_bias("structure"), fair, None, np.random.default_rng(0), True, stop_above=0.5
-    )
-    assert (made.exclusions.seen, len(made.pairs)) == (1300, 866)
+        made = make([labelled], Scripted(text="v " * n_words), bias=bias, check_measure=False)
+        assert len(made.pairs) == n_made and made.exclusions.dropped == 1 - n_made
 
 
 @dataclass
 class BothWays:
-    """Makes texts vague, and specific again; fails on the chosen side of some numbers."""
+    """Makes texts vague, and specific again; on the chosen side of some numbers it refuses (even) or changes nothing (odd)."""
 
     failing: Sequence[int] = ()
     name: str = "both ways"
-    asked: list[RewriteRequest] = field(default_factory=list)
+    requests: list[RewriteRequest] = field(default_factory=list)
 
     def rewrite(self, requests: Sequence[RewriteRequest], bias: Bias) -> list[Rewrite]:
         assert bias.name == "vagueness"
-        self.asked += requests
+        self.requests += requests
         return [self._one(request) for request in requests]
 
     def _one(self, request: RewriteRequest) -> Rewrite:
         if request.direction == "add":
             return Rewrite(f"{request.response}, to some extent, it depends")
         number = int(request.response.split()[1])
-        same = number in self.failing and number % 2
-        return (
-            Rewrite(None, "refused")
-            if number in self.failing and not same
-            else Rewrite(request.response if same else f"{request.response}, that is, 42")
-        )
+        if number not in self.failing:
+            return Rewrite(f"{request.response}, that is, 42")
+        return Rewrite(request.response) if number % 2 else Rewrite(None, "refused")
 
 
 def test_the_chosen_side_can_be_made_more_specific() -> None:
-    rows = [row(number, bias="vagueness") for number in range(6)]
     rewriter = BothWays(failing=(2, 3))
-    made = make_counterfactuals(
-        rows, load_bias("vagueness"), rewriter, None, np.random.default_rng(0), True, specific_chosen=True
-    )
-    assert dict(made.exclusions.reasons) == {"chosen side: refused": 1, "chosen side: unchanged": 1}
+    made = make(rows(6, "vagueness"), rewriter, bias=VAGUENESS, specific_chosen=True)
+    assert reasons(made) == {"chosen side: refused": 1, "chosen side: unchanged": 1}
     assert len(made.pairs) == 4 and made.exclusions.seen == 6
-    sources = {one.pair.id: one.pair for one in rows}
-    for one in made.pairs:
-        source = sources[one.source_id]
-        assert one.pair.chosen == f"{source.chosen}, that is, 42"
-        assert one.pair.rejected == f"{source.rejected}, to some extent, it depends"
-    assert [request.direction for request in rewriter.asked] == ["add"] * 6 + ["remove"] * 6
-
-
-def test_the_chosen_side_stays_unless_asked() -> None:
-    rewriter = BothWays()
-    rows = [row(number, bias="vagueness") for number in range(3)]
-    made = make_counterfactuals(rows, load_bias("vagueness"), rewriter, None, np.random.default_rng(0), True)
-    assert {one.pair.chosen for one in made.pairs} == {one.pair.chosen for one in rows}
-    assert {request.direction for request in rewriter.asked} == {"add"}
-
-
-def test_failed_chosen_sides_are_replaced_by_further_pairs() -> None:
-    rows = [row(number, bias="vagueness") for number in range(20)]
-    made = make_counterfactuals(
-        rows,
-        load_bias("vagueness"),
-        BothWays(failing=range(0, 20, 2)),
-        8,
-        np.random.default_rng(0),
-        True,
-        specific_chosen=True,
-    )
-    assert len(made.pairs) == 8
-    assert made.exclusions.seen == 8 + made.exclusions.dropped
+    sources = {labelled.pair.id: labelled.pair for labelled in rows(6, "vagueness")}
+    for pair in made.pairs:
+        source = sources[pair.source_id]
+        assert pair.pair.chosen == f"{source.chosen}, that is, 42"
+        assert pair.pair.rejected == f"{source.rejected}, to some extent, it depends"
+    assert [request.direction for request in rewriter.requests] == ["add"] * 6 + ["remove"] * 6
+    # Failed chosen sides are replaced by further pairs.
+    more = make(rows(20, "vagueness"), BothWays(range(0, 20, 2)), 8, bias=VAGUENESS, specific_chosen=True)
+    assert len(more.pairs) == 8 and more.exclusions.seen == 8 + more.exclusions.dropped
+    # Without being asked for it, the chosen side stays.
+    plain = BothWays()
+    kept = make(rows(3, "vagueness"), plain, bias=VAGUENESS)
+    assert {pair.pair.chosen for pair in kept.pairs} == {labelled.pair.chosen for labelled in rows(3)}
+    assert {request.direction for request in plain.requests} == {"add"}
 
 
 @pytest.mark.parametrize("measured", [True, False])
 def test_white_space_that_is_the_bias_makes_a_counterfactual(measured: bool) -> None:
     """Triple spaces between words change no word, and are all there is to teach."""
-    (spaces,) = (one for one in mark_biases() if one.name == "triple-spaces")
+    (spaces,) = (bias for bias in mark_biases() if bias.name == "triple-spaces")
     bias = spaces if measured else described("Triple spaces between words")
-    rewriter = Scripted(text="rejected   0")
-    found = make_counterfactuals(
-        [row(0, bias=bias.name)], bias, rewriter, None, np.random.default_rng(0), check_measure=measured
-    )
-    assert [one.pair.rejected for one in found.pairs] == ["rejected   0"]
-    same = Scripted(text="{}\n")
-    nothing = make_counterfactuals(
-        [row(0, bias=bias.name)], bias, same, None, np.random.default_rng(0), check_measure=measured
-    )
-    assert not nothing.pairs and dict(nothing.exclusions.reasons) == {"unchanged": 1}
+    labelled = [row(0, bias=bias.name)]
+    made = make(labelled, Scripted(text="rejected   0"), bias=bias, check_measure=measured)
+    assert [pair.pair.rejected for pair in made.pairs] == ["rejected   0"]
+    same = make(labelled, Scripted(text="{}\n"), bias=bias, check_measure=measured)
+    assert not same.pairs and reasons(same) == {"unchanged": 1}

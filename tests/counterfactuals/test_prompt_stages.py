@@ -14,20 +14,15 @@ from typer.testing import CliRunner
 
 from cda.auditing import audit
 from cda.auditing.report_data import label_tables
-from cda.biases import load_bias
 from cda.cli import app
 from cda.counterfactuals import label, synthesize
 from cda.data.messages import prompt_of
-from cda.embedded.texts import authored_pairs
-from cda.prompts import LabelPrompt, load_prompt
 from cda.recipe.load import load_model_audit, load_recipe
 from cda.resources.artifacts import stage_counts
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.results.facts import LabelCounts
-from cda.rewriting.labels import pair_request
 from cda.run import RunFolder
-from cda.scorers.judge import judge_request
 
 LLM = ["llm.model=x", "llm.base_url=http://127.0.0.1:9/v1", "data.pairs=embedded", "data.max_pairs=12"]
 OWN_LABEL = (
@@ -222,29 +217,6 @@ def test_a_discovery_asks_in_both_orders(tmp_path: Path) -> None:
         "score.judge.orders: one order is asked, but a discovery counts only verdicts that were read in both"
         in " ".join(done.output.split())
     )
-
-
-def test_prompts_are_shown_and_nobody_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    shown = cda("inspect", "jargon", "--prompts", "label.prompt=paper", "llm.model=x")
-    assert shown.exit_code == 0, shown.output
-    pair = next(one.pair for one in authored_pairs("train") if one.pair.chosen in shown.output)
-    told = pair_request(load_bias("jargon"), pair, "chosen", told=load_prompt("paper", LabelPrompt))
-    assert told.system in shown.output and told.user in shown.output and told.plain in shown.output
-    heads = re.findall(r"(?m)^══ (.*)$", shown.output)
-    assert heads == [
-        "jargon: labels of a pair (label.prompt=paper)",
-        "jargon: label of one response, as the gate asks (label.prompt=paper)",
-        "jargon: rewrite, add (rewrite.prompt=ours)",
-        "jargon: rewrite, remove (rewrite.prompt=ours)",
-    ]
-    length = cda("inspect", "length", "--prompts")
-    assert re.findall(r"(?m)^══ (.*)$", length.output) == [one.replace("jargon", "length") for one in heads[2:]]
-    assert "llm.model is not set" in length.output and "must have at least" in length.output
-    judge = cda("inspect", "judge:x", "--prompts", "score.judge.reasons=none")
-    request = judge_request(pair.prompt, pair.chosen, pair.rejected)
-    assert request.user in judge.output and "with nothing else" in judge.output
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

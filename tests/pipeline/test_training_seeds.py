@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cda.finetuning.train import Training, trainings
 from cda.pipeline import plan
 from cda.recipe.load import load_recipe
 from cda.run import RunFolder, Stage
@@ -101,18 +100,6 @@ def test_a_seed_s_adapter_is_that_of_a_run_of_its_own(
     assert json.loads((alone / "audit" / "audit.json").read_text())["seeds"]["seeds"] == [3]
 
 
-def test_every_training_has_its_dose_and_its_adapter(folder: Path, audit: dict[str, Any], record: Any) -> None:
-    stages = ("adapter", "adapter-seed-3")
-    doses = [record(folder, stage)["settings"]["dose"] for stage in stages]
-    assert audit["seeds"]["seeds"] == [7, 3] and audit["seeds"]["doses"] == doses
-    assert audit["dose_applied"] == doses[0]
-    for stage, dose in zip(("dose", "dose-seed-3"), doses, strict=True):
-        assert json.loads((folder / stage / "dose.json").read_text())["chosen"] == dose
-    manifest = json.loads((folder / "manifest.json").read_text())
-    assert {"train", "train-seed-3", "dose-seed-3", *stages, "audit"} <= set(manifest["stages"])
-    assert all(manifest["stages"][name] == record(folder, name) for name in manifest["stages"])
-
-
 def test_the_audit_s_means_are_those_of_the_margins(folder: Path, audit: dict[str, Any]) -> None:
     rows = [json.loads(line) for line in (folder / "audit" / "margins.jsonl").read_text().splitlines()]
     own = [one for one in rows if one["kind"] == "contrast" and one["bias"] == "jargon"]
@@ -133,21 +120,6 @@ def test_the_audit_s_means_are_those_of_the_margins(folder: Path, audit: dict[st
     assert set(audit["seeds"]["skew"]) == set(audit["skew"]) and audit["seeds"]["quality"]["after"]["n"] == 20
     # The headline is of the first training, and nothing else.
     assert audit["scorings"] == ["before", "after"]
-
-
-def test_the_base_is_scored_once(audit: dict[str, Any], finished: str) -> None:
-    assert finished.count("train-seed-3") and set(audit["model"]["by_scoring"]) >= {"before", "after", "seed-3"}
-    n = audit["model"]["texts"]
-    assert audit["model"]["by_scoring"]["before"]["texts"] == n == audit["model"]["by_scoring"]["seed-3"]["texts"]
-
-
-def test_terminal_and_report_say_it(folder: Path, finished: str) -> None:
-    assert finished.count("  2 trainings, SD ") == 2 and "Means of 2 trainings (SD): length" in finished
-    assert f"Adapter: {folder / 'adapter'} (dose" in finished and "of seed 7; others beside it" in finished
-    report = (folder / "report" / "report.md").read_text(encoding="utf-8")
-    assert "## Over trainings" in report and "Over 2 trainings, seeds 7, 3" in report
-    assert "the adapter is that of the first seed, 7" in report and "| train-seed-3 |" in report
-    assert 'id="seeds"' in (folder / "report" / "report.html").read_text(encoding="utf-8")
 
 
 def test_the_plan_says_how_many_and_how_long() -> None:
@@ -175,9 +147,3 @@ def test_a_sharded_launch_makes_one_training(monkeypatch: pytest.MonkeyPatch, tm
         (folder.begin(made) / "one").write_text("done")
         folder.finish(made, {}, 0)
     plan.check(load_recipe("jargon", words))
-
-
-def test_stages_are_named_by_their_seed() -> None:
-    first, second = trainings([42, 3])
-    assert (first, second) == (Training(42), Training(3, is_first=False))
-    assert [one.stage("train") for one in (first, second)] == ["train", "train-seed-3"]
