@@ -92,30 +92,6 @@ def test_bert_scores_are_the_unpadded_ones(bert: Path, texts: Texts) -> None:
         np.testing.assert_allclose(scores, expected, atol=TOLERANCE, rtol=0)
 
 
-def test_scores_do_not_depend_on_order_or_neighbours(llama: Path, texts: Texts, reference: list[float]) -> None:
-    scorer = ClassifierScorer(load(llama))
-    rows = np.random.default_rng(0).permutation(len(reference))
-    shuffled = scorer.score([texts.prompts[row] for row in rows], [texts.responses[row] for row in rows])
-    np.testing.assert_allclose(shuffled, np.array(reference)[rows], atol=TOLERANCE, rtol=0)
-    shortest_with_longest = [0, len(reference) - 1]
-    two = scorer.score(
-        [texts.prompts[row] for row in shortest_with_longest], [texts.responses[row] for row in shortest_with_longest]
-    )
-    np.testing.assert_allclose(two, [reference[0], reference[-1]], atol=TOLERANCE, rtol=0)
-
-
-def test_texts_that_differ_only_past_the_cut_score_the_same(llama: Path, words: Callable[..., str]) -> None:
-    scorer = ClassifierScorer(load(llama, max_length_tokens=12))
-    prompt = user_prompt(words(2))
-    first, second, other = scorer.score([prompt] * 3, [words(8), words(9), words(8, start=20)])
-    assert first == pytest.approx(second, abs=TOLERANCE)
-    assert abs(first - other) > 0.01
-
-
-def test_nothing_to_score_is_an_empty_array(llama: Path) -> None:
-    assert ClassifierScorer(load(llama)).score([], []).shape == (0,)
-
-
 def test_rewards_that_are_no_numbers_are_one_clear_error(llama: Path, texts: Texts) -> None:
     import torch
 
@@ -218,12 +194,6 @@ def test_scores_are_the_same_however_small_the_windows(
     for size in (1, 300, 1000):
         monkeypatch.setattr(batching, "WINDOW_CHARACTERS", size)
         np.testing.assert_allclose(scorer.score(texts.prompts, texts.responses), reference, atol=TOLERANCE, rtol=0)
-
-
-def test_a_text_that_cannot_be_encoded_is_one_clear_error(llama_maker: ModelMaker, texts: Texts) -> None:
-    folder = llama_maker("score-refuses", chat_template="{{ raise_exception('no system turn') }}")
-    with pytest.raises(ModelError, match=r"chat template refuses a conversation .*no system turn"):
-        ClassifierScorer(load(folder)).score(texts.prompts, texts.responses)
 
 
 def test_long_texts_are_left_out_on_demand_and_come_last(llama: Path, words: Callable[..., str]) -> None:

@@ -25,7 +25,7 @@ from cda.run import fingerprint
 from cda.scorers import batching, classifier
 from cda.scorers.cache import ScoreCache, scope_of
 from cda.scorers.classifier import ClassifierScorer, n_workers
-from cda.scorers.compared import Rewards, Text, distinct_texts, text_id
+from cda.scorers.compared import Rewards, Text, text_id
 from cda.scorers.engine import Scores, joined, score_texts
 from cda.scorers.protocols import Finished, TextScore, TextScorer
 
@@ -72,6 +72,7 @@ def test_each_distinct_text_is_computed_once_and_gets_its_own_reward(
     scorer = Counting(reward_model, 100)
     found = score_texts(scorer, asked)
     assert scorer.n_computed == 12 == found.n_texts == len(found.rewards)
+    assert (found.n_truncated, found.n_cached) == (8, 0)
     assert list(found.rewards) == [text_id(*text) for text in asked[:12]]
     alone = ClassifierScorer(reward_model, 1)
     for prompt, response in asked:
@@ -79,16 +80,6 @@ def test_each_distinct_text_is_computed_once_and_gets_its_own_reward(
     assert np.ptp(list(found.rewards.values())) > 1
     with pytest.raises(KeyError):
         found.of(user_prompt("never asked"), "")
-
-
-def test_it_says_what_its_scorer_says(reward_model: RewardModel, asked: list[Text]) -> None:
-    scorer = ClassifierScorer(reward_model)
-    distinct = distinct_texts(asked)
-    values = scorer.score([prompt for prompt, _ in distinct.values()], [text for _, text in distinct.values()])
-    rewards = dict(zip(distinct, map(float, values), strict=True))
-    found = score_texts(ClassifierScorer(reward_model), asked)
-    assert found.rewards == rewards
-    assert found.n_truncated == 8 and found.n_cached == 0
 
 
 def test_a_cache_hit_computes_nothing_and_loses_nothing(
@@ -326,11 +317,6 @@ def test_the_number_of_workers(reward_model: RewardModel, monkeypatch: pytest.Mo
     assert n_workers("auto", reward_model, many) == 1 == n_workers(1, reward_model, many)
     with pytest.raises(ModelError, match="workers=2: the model is on a GPU"):
         n_workers(2, reward_model, many)
-
-
-def test_free_memory_is_read() -> None:
-    free = classifier._free_bytes()
-    assert free is None or 2**20 < free < 2**50
 
 
 def test_workers_score_the_same_in_the_same_order(asked: list[Text], cache: ScoreCache) -> None:

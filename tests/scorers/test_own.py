@@ -16,7 +16,7 @@ from cda.records import Message, Prompt, user_prompt
 from cda.scorers import own
 from cda.scorers.judge import BothOrders
 from cda.scorers.own import OwnPairwise, OwnPointwise, own_scorer
-from cda.scorers.own_code import is_own, own_files
+from cda.scorers.own_code import own_files
 
 PROMPTS: list[Prompt] = [
     user_prompt("one"),
@@ -353,13 +353,3 @@ def test_settings_change_with_the_file(tmp_path: Path) -> None:
     assert changed.code.settings != before
     # The file is read anew, too.
     assert changed.score(PROMPTS[:1], ["x"]).tolist() == [2.0]
-
-
-def test_no_texts_call_nothing(tmp_path: Path) -> None:
-    assert pointwise(tmp_path, "def score(prompts, responses): raise ValueError").score([], []).shape == (0,)
-
-
-def test_names_that_are_scorers_of_ones_own() -> None:
-    assert is_own("a/b c/mine.py:score")
-    assert is_own("pkg.module:Class.method")
-    assert not any(is_own(name) for name in ("org/model", "https://host:8000/v1", "mine.py", "model:8b-instruct", ":f"))

@@ -310,13 +310,6 @@ def test_what_is_no_single_reward_is_refused(items: list[Any], kind: Any, messag
         reward_in(items, kind)
 
 
-def test_a_model_with_two_labels_stops_everything(serve: Serve) -> None:
-    server = serve(lambda _: (200, {"model": "rm", "data": [{"index": 0, "probs": [0.3, 0.7], "num_classes": 2}]}))
-    with pytest.raises(ModelError, match=r"http://127.0.0.1:\d+: text \d+: 2 numbers came .* 2 labels"):
-        scorer(server, concurrency=4).score(prompts(100), ["a"] * 100)
-    assert len(server.bodies) <= 8
-
-
 def test_too_many_requests_make_everybody_wait_as_long_as_the_server_says(serve: Serve) -> None:
     turned_away: list[float] = []
 
@@ -545,12 +538,6 @@ def test_whoever_stops_early_ends_the_calls(serve: Serve) -> None:
     asked = len(server.bodies)
     time.sleep(0.1)
     assert len(server.bodies) <= asked + 2 < 100
-
-
-def test_no_texts_ask_nothing(serve: Serve) -> None:
-    server = serve(length)
-    assert scorer(server).score([], []).shape == (0,)
-    assert server.bodies == []
 
 
 @pytest.mark.parametrize("url", ["localhost:8000/classify", "ftp://host/pooling", "", "http://", "org/model"])

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cda.training.chunks import chunked_rewards, default_overhead_tokens, partition
+from cda.training.chunks import chunked_rewards, partition
 
 UNEVEN = [3, 40, 5, 21, 4, 38, 20, 6]
 EVEN = [30] * 8
@@ -52,22 +52,9 @@ def test_a_known_cut() -> None:
     assert partition([5, 50, 6, 49], overhead_tokens=10) == [[1, 3], [0, 2]]
 
 
-def test_one_chunk_where_another_pass_costs_more_than_all_padding() -> None:
-    assert partition(UNEVEN, overhead_tokens=10_000) == [list(range(8))]
-
-
-@pytest.mark.parametrize("overhead", [0, 64])
-def test_one_chunk_where_all_lengths_are_equal(overhead: int) -> None:
-    assert partition(EVEN, overhead) == [list(range(8))]
-
-
 def test_a_chunk_a_length_where_passes_cost_nothing() -> None:
     assert partition([2, 9, 2, 5], overhead_tokens=0) == [[1], [3], [0, 2]]
     assert partition([], overhead_tokens=0) == []
-
-
-def test_a_pass_costs_more_on_a_gpu() -> None:
-    assert 0 < default_overhead_tokens("cpu") < default_overhead_tokens("cuda")
 
 
 def classifier(kind: str, folder: Path, adapter: bool) -> Any:

@@ -48,13 +48,3 @@ def test_training_sees_the_same_ids_as_scoring(template: Template, words: Callab
     for side in ("chosen_ids", "rejected_ids"):
         assert row[side][0] == template.tokenizer.bos_token_id
         assert row[side].count(template.tokenizer.bos_token_id) == 1
-
-
-def test_length_is_that_of_the_longer_side(template: Template, words: Callable[..., str]) -> None:
-    pair = Pair(user_prompt(words(1)), words(1), words(4))
-    assert encode_pairs([TrainingExample(pair)], template).dataset["length"] == [10]  # five marks, one word and four
-
-
-def test_no_pairs_make_an_empty_dataset(template: Template) -> None:
-    encoded = encode_pairs([], template)
-    assert (len(encoded.dataset), encoded.n_truncated, encoded.n_identical) == (0, 0, 0)
