@@ -20,8 +20,7 @@ from cda.resources.model_scorers import classifier_scores
 from cda.resources.named_scorer import scorer_settings, told_cached
 from cda.resources.sources import model_spec
 from cda.scorers.compared import Comparison, Rewards, Text, text_id
-from cda.scorers.head_input import head_inputs, head_scores
-from cda.scorers.posthoc import FeatureCorrection, bias_direction, feature_correction
+from cda.scorers.posthoc import FeatureCorrection, bias_direction, feature_correction, head_inputs, head_scores
 from cda.stats.drift import measured
 from cda.training.dose import DosedModel
 

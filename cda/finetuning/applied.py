@@ -24,8 +24,7 @@ from cda.resources.sources import model_spec
 from cda.results.base import load
 from cda.results.dose import DoseResult
 from cda.run import RunFolder, Stage
-from cda.training.adapter import adapter_config
-from cda.training.dose import check_dose, compose_adapters, read_head
+from cda.training.dose import adapter_config, check_dose, compose_adapters, read_head
 
 NAME = "adapter"
 PLAIN = 1.0

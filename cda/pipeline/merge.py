@@ -26,8 +26,7 @@ from cda.results.audit import AuditResult
 from cda.results.base import load
 from cda.results.dose import DoseResult
 from cda.run import RunFolder
-from cda.training.adapter import adapter_config
-from cda.training.dose import check_dose, compose_adapters, read_head
+from cda.training.dose import adapter_config, check_dose, compose_adapters, read_head
 from cda.training.export import check_new_folder, check_precision, check_push, merge_adapter, new_folder, push
 
 # Settings of a training that are nobody else's business: tokens, places on this machine, names of accounts.

@@ -13,8 +13,7 @@ from typing import Any, Literal, get_args
 from cda.errors import ModelError
 from cda.models.load import ModelSpec, load_reward_model, no_bars
 from cda.models.refusals import first_line
-from cda.training.adapter import adapter_config
-from cda.training.dose import DosedModel
+from cda.training.dose import DosedModel, adapter_config
 
 MergePrecision = Literal["fp32", "bf16"]
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)

@@ -13,7 +13,7 @@ from peft import LoraConfig, get_peft_model
 
 from cda.models.load import ModelSpec, RewardModel, load_reward_model
 from cda.scorers.classifier import ClassifierScorer
-from cda.scorers.head_input import head_inputs, score_head
+from cda.scorers.posthoc import head_inputs, score_head
 
 if TYPE_CHECKING:
     from conftest import Texts

@@ -33,7 +33,7 @@ from cda.rewriting.triples import parse_questions
 from cda.run import RunFolder, Stage
 from cda.scorers.judge import parse_verdict, verdict_code
 from cda.scorers.served_client import endpoint_of, reward_in, undone
-from cda.training.adapter import adapter_config
+from cda.training.dose import adapter_config
 
 WHOLE = report_audits().make_audit.__wrapped__()().model_dump()
 FUZZ = settings(deadline=None, derandomize=True, max_examples=30)

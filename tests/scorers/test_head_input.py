@@ -14,7 +14,7 @@ from cda.errors import DataError, ModelError
 from cda.models.load import ModelSpec, Precision, RewardModel, load_reward_model
 from cda.records import user_prompt
 from cda.scorers.classifier import ClassifierScorer
-from cda.scorers.head_input import head_inputs, head_scores, score_head
+from cda.scorers.posthoc import head_inputs, head_scores, score_head
 
 if TYPE_CHECKING:
     from conftest import ModelMaker, Texts, Trained

@@ -12,8 +12,7 @@ from cda.arrays import FloatArray
 from cda.errors import DataError
 from cda.models.load import ModelSpec, load_reward_model
 from cda.scorers.classifier import ClassifierScorer
-from cda.scorers.head_input import head_inputs, head_scores
-from cda.scorers.posthoc import MAX_CONDITION, bias_direction, feature_correction
+from cda.scorers.posthoc import MAX_CONDITION, bias_direction, feature_correction, head_inputs, head_scores
 
 if TYPE_CHECKING:
     from conftest import Texts
