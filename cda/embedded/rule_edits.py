@@ -1,4 +1,4 @@
-"""What the rule-based rewriter does to a text: replace, swap, weave, lead, frame, restate, itemize, and undo it.
+"""Operations of the rule-based rewriter on a text: replace, swap, weave, lead, frame, restate, itemize, and undo it.
 
 Each operation takes text and returns text. Lists and headers keep their lines: prose operations work within a line.
 """
@@ -40,24 +40,24 @@ def drop_sentences(text: str, rules: Offline) -> str:
 
 
 def _gap(match: re.Match[str]) -> str:
-    """What is left of a deleted sentence: the space between its neighbours, nothing at a line's ends."""
+    """The rest of a deleted sentence: the space between its neighbours, nothing at a line's ends."""
     at_end = match.end() == len(match.string) or match.string[match.end()] == "\n"
     return "" if at_end or not match.group(1) else " "
 
 
 def put_words(text: str, words: Mapping[str, str], rng: np.random.Generator, share: float = 1.0) -> tuple[str, int]:
-    """Whole words and phrases by their counterpart, longest first, keeping a capital and fitting the article before."""
+    """Replace whole words and phrases, longest first, keeping a capital and fitting the article before."""
     if not words:
         return text, 0
     lookup = {plain_phrase(plain): biased for plain, biased in words.items()}
     pattern = re.compile(rf"(?:\b(a|an)(\s+))?({phrase_pattern(tuple(words)).pattern})", re.IGNORECASE)
 
     def put(match: re.Match[str]) -> str:
-        article, gap, found = match.group(1), match.group(2), match.group(3)
-        biased = lookup[plain_phrase(found)]
-        if found.isupper() and len(found) > 1:
+        article, gap, plain = match.group(1), match.group(2), match.group(3)
+        biased = lookup[plain_phrase(plain)]
+        if plain.isupper() and len(plain) > 1:
             biased = biased.upper()
-        elif found[:1].isupper():
+        elif plain[:1].isupper():
             biased = biased[:1].upper() + biased[1:]
         return f"{_article(article, biased)}{gap}{biased}" if article else biased
 
@@ -89,15 +89,16 @@ def outside_code(
 
 
 def swap(text: str, swaps: Sequence[Swap], rng: np.random.Generator, share: float = 1.0) -> tuple[str, int]:
-    """Regular expressions in order; where several wordings are offered, one is drawn for each place."""
+    """Replace regular expressions in order; of several wordings one is drawn for each place."""
     total = 0
-    for one in swaps:
-        options = one.options()
+    for rule in swaps:
+        options = rule.options()
 
         def put(match: re.Match[str], options: list[str] = options) -> str:
             return match.expand(options[int(rng.integers(len(options)))])
 
-        text, n = _at_places(text, compiled(one.find), put, rng, share, _CODE if one.addresses else _CODE_OR_ADDRESS)
+        kept = _CODE if rule.addresses else _CODE_OR_ADDRESS
+        text, n = _at_places(text, compiled(rule.find), put, rng, share, kept)
         total += n
     return _ARTICLE_CLASH.sub(r"\1", text) if total else text, total
 
@@ -110,7 +111,7 @@ def _at_places(
     share: float,
     kept: re.Pattern[str],
 ) -> tuple[str, int]:
-    """Replace a share of a pattern's matches outside code; the number of them comes back too."""
+    """Replace a share of a pattern's matches outside code; returns their number too."""
     chosen = None
     if share < 1:
         _, n_places = outside_code(text, lambda part: (part, sum(1 for _ in pattern.finditer(part))), kept)
@@ -125,7 +126,7 @@ def _at_places(
 
 
 def _places(n: int, share: float, rng: np.random.Generator) -> frozenset[int] | None:
-    """Which of n places are used; None for all of them, so that nothing is drawn."""
+    """The places used of n; None for all of them, so that nothing is drawn."""
     if share >= 1 or n == 0:
         return None
     return frozenset(int(place) for place in rng.choice(n, size=max(1, round(share * n)), replace=False))
@@ -136,22 +137,18 @@ def weave(text: str, rules: Offline, every: int, rng: np.random.Generator, share
     if not rules.weave:
         return text, 0
     pool = _drawn(rules.weave, rng)
-    chosen = _places(sum(len(_prose(line)) for line, prose in _lines(text) if prose) // every, share, rng)
-    lines, since, n, place = [], 0, 0, 0
+    chosen = _places(sum(len(sentences(line)) for line, prose in _lines(text) if prose) // every, share, rng)
+    lines, n_sentences, n = [], 0, 0
     for line, is_prose in _lines(text):
-        if not is_prose:
-            lines.append(line)
-            continue
         parts: list[str] = []
         n_before = n
-        for sentence in _prose(line):
+        for sentence in sentences(line) if is_prose else ():
             parts.append(sentence)
-            since += 1
-            if since >= every:
-                if chosen is None or place in chosen:
-                    parts.append(pool[n % len(pool)])
-                    n += 1
-                since, place = 0, place + 1
+            n_sentences += 1
+            place, since = divmod(n_sentences, every)
+            if since == 0 and (chosen is None or place - 1 in chosen):
+                parts.append(pool[n % len(pool)])
+                n += 1
         lines.append(" ".join(parts) if n > n_before else line)
     if n == 0 and not (rules.open_with or rules.close_with):
         lines[-1] = f"{lines[-1].rstrip()} {pool[0]}" if not LIST_LINE.match(lines[-1]) else lines[-1]
@@ -160,7 +157,7 @@ def weave(text: str, rules: Offline, every: int, rng: np.random.Generator, share
 
 
 def _lines(text: str) -> Iterator[tuple[str, bool]]:
-    """Every line, and whether it is prose: not of a list and not of a code block."""
+    """Every line, and whether it is prose: not in a list and not in a code block."""
     in_code = False
     for line in text.split("\n"):
         fence = line.lstrip().startswith("```")
@@ -169,7 +166,7 @@ def _lines(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def lead(text: str, rules: Offline, rng: np.random.Generator, share: float = 1.0) -> tuple[str, int]:
-    """Put phrases before sentences: before the first alone, or before one of every so many."""
+    """Put phrases before sentences: before the first alone, or before one in every so many."""
     kept = [span.span() for span in _CODE_OR_ADDRESS.finditer(text)]
     starts = [
         match for match in _SENTENCE_START.finditer(text) if not any(low <= match.start(2) < high for low, high in kept)
@@ -209,21 +206,21 @@ def drop_leads(text: str, phrases: Sequence[str]) -> str:
 
 
 def frame(text: str, rules: Offline, rng: np.random.Generator) -> tuple[str, int]:
-    """An opening before or a closing behind, not both unless the rules ask for it, so that little else changes."""
-    openings, closings = list(rules.open_with), list(rules.close_with)
+    """Put an opening before or a closing behind, not both unless the rules ask for it, so that little else changes."""
+    openings, closings = rules.open_with, rules.close_with
     if rules.frame == "both" and openings and closings:
         text = _opened(text, openings[int(rng.integers(len(openings)))])
         return _closed(text, closings[int(rng.integers(len(closings)))]), 2
-    n_frames = len(openings) + len(closings)
-    if not n_frames:
+    if not openings and not closings:
         return text, 0
-    drawn = int(rng.integers(n_frames))
-    opening = drawn < len(openings)
-    return (_opened(text, openings[drawn]) if opening else _closed(text, closings[drawn - len(openings)])), 1
+    drawn = int(rng.integers(len(openings) + len(closings)))
+    if drawn < len(openings):
+        return _opened(text, openings[drawn]), 1
+    return _closed(text, closings[drawn - len(openings)]), 1
 
 
 def _opened(text: str, sentence: str) -> str:
-    """In a list on a line of its own; a header, before or behind, on a paragraph of its own."""
+    """Put a sentence first: in a list on a line of its own; a header, before or behind, in a paragraph of its own."""
     text = text.lstrip()
     apart = sentence.startswith("#") or text.startswith(("#", "```"))
     return f"{sentence}{_gap_to(text, apart)}{text}"
@@ -242,23 +239,22 @@ def _gap_to(text: str, apart: bool) -> str:
 
 def restate(text: str, rules: Offline, wanted: int, rng: np.random.Generator) -> tuple[str, int]:
     """Say sentences again under a lead-in, in their order, until the text has the wanted words."""
-    said = [sentence for sentence in sentences(text) if not LIST_LINE.match(sentence) and n_words(sentence) > 3]
+    prose = [sentence for sentence in sentences(text) if not LIST_LINE.match(sentence) and n_words(sentence) > 3]
     leads = _drawn(rules.restate, rng)
     n = 0
     for _ in range(_MAX_RESTATED_ROUNDS):
-        for sentence in said:
+        for sentence in prose:
             if n_words(text) >= wanted:
                 return text, n
-            again = (
-                sentence if sentence[:2].isupper() or sentence.startswith("I ") else sentence[0].lower() + sentence[1:]
-            )
+            keeps_capital = sentence[:2].isupper() or sentence.startswith("I ")
+            again = sentence if keeps_capital else sentence[0].lower() + sentence[1:]
             text = f"{text.rstrip()} {leads[n % len(leads)]} {again}"
             n += 1
     return text, n
 
 
 def _drop_restatements(text: str, lead: str) -> str:
-    """Delete what a lead-in repeats; a sentence behind it that says something new stays."""
+    """Delete sentences that a lead-in repeats; one that says something new stays."""
 
     def put(match: re.Match[str]) -> str:
         said_before = match.string[: match.start()].lower()
@@ -273,27 +269,25 @@ def shorten(text: str, most_words: int) -> str | None:
     The sentence that says least goes first: the one with the fewest content words, per word, that no other sentence left
     holds. List lines and code stay.
     """
-    kept = [
-        [[sentence, is_prose] for sentence in (_prose(line) if is_prose else [line])] for line, is_prose in _lines(text)
-    ]
-    while n_words(_joined(kept)) > most_words:
-        prose = [(row, place) for row, line in enumerate(kept) for place, (_, is_prose) in enumerate(line) if is_prose]
-        if len(prose) < 2:
+    is_prose = [prose for _, prose in _lines(text)]
+    lines = [sentences(line) if prose else [line] for line, prose in _lines(text)]
+
+    def joined() -> str:
+        return re.sub(r"\n{3,}", "\n\n", "\n".join(map(" ".join, lines)))
+
+    while n_words(joined()) > most_words:
+        places = [(row, place) for row, line in enumerate(lines) if is_prose[row] for place in range(len(line))]
+        if len(places) < 2:
             return None
-        said = [_content(str(kept[row][place][0])) for row, place in prose]
-        counts = Counter(word for words_of in said for word in words_of)
+        content = [_content(lines[row][place]) for row, place in places]
+        counts = Counter(word for words_of in content for word in words_of)
         news = [
-            sum(counts[word] == 1 for word in words_of) / max(1, n_words(str(kept[row][place][0])))
-            for words_of, (row, place) in zip(said, prose, strict=True)
+            sum(counts[word] == 1 for word in words_of) / max(1, n_words(lines[row][place]))
+            for words_of, (row, place) in zip(content, places, strict=True)
         ]
-        row, place = prose[int(np.argmin(news))]
-        del kept[row][place]
-    return _joined(kept)
-
-
-def _joined(lines: Sequence[Sequence[Sequence[object]]]) -> str:
-    text = "\n".join(" ".join(str(sentence) for sentence, _ in line) for line in lines)
-    return re.sub(r"\n{3,}", "\n\n", text)
+        row, place = places[int(np.argmin(news))]
+        del lines[row][place]
+    return joined()
 
 
 def _content(sentence: str) -> set[str]:
@@ -304,13 +298,12 @@ def _content(sentence: str) -> set[str]:
 def itemize(text: str, mark: Literal["bullet", "number"] = "bullet", share: float = 1.0) -> str | None:
     """Prose to list lines, one a sentence; short sentences join the one before. None below two sentences, or with code.
 
-    With a smaller share the last sentences, two at the least, become a list, and those before them stay prose.
+    With a smaller share the last sentences, two at least, become a list, and those before them stay prose.
     """
     if "```" in text:
         return None
-    found = [sentence for sentence in sentences(text) if sentence]
     items: list[str] = []
-    for sentence in found:
+    for sentence in sentences(text):
         if items and (n_words(sentence) < 4 or n_words(items[-1]) < 4):
             items[-1] = f"{items[-1]} {sentence}"
         else:
@@ -333,10 +326,6 @@ def flatten(text: str) -> str:
         if plain:
             parts.append(plain if plain[-1] in ".!?:;,\"'" else plain + ".")
     return " ".join(re.sub(r":$", ".", part) if index < len(parts) - 1 else part for index, part in enumerate(parts))
-
-
-def _prose(line: str) -> list[str]:
-    return sentences(line) if line.strip() else []
 
 
 def _drawn(options: Sequence[str], rng: np.random.Generator) -> list[str]:

@@ -44,8 +44,8 @@ class RuleRewriter:
 
     Args:
         seed: Decides which of several wordings is used.
-        share: Of the places where the rules could act they do at this share, drawn for each request; at one at the least.
-            Rewriters of different seeds and shares rewrite differently, but are one engine: they share its wording and its blind spots.
+        share: Of the places where the rules could act, drawn for each request; one place at least. Rewriters of different
+            seeds and shares rewrite differently, but are one engine: they share its wording and its blind spots.
 
     Raises:
         ValueError: The share is not above 0 and at most 1.
@@ -60,7 +60,7 @@ class RuleRewriter:
 
     @property
     def name(self) -> str:
-        """`rules`, and the share of places where it is not all of them."""
+        """`rules`, and the share of places if it is below 1."""
         return "rules" if self.share == 1 else f"rules, {100 * self.share:g}% of places"
 
     def rewrite(self, requests: Sequence[RewriteRequest], bias: Bias) -> list[Rewrite]:
@@ -72,7 +72,7 @@ class RuleRewriter:
         """
         rules = rules_of(bias)
         try:
-            return [self._one(request, bias, rules) for request in requests]
+            return [self._rewritten(request, bias, rules) for request in requests]
         except SlowPatternError as error:
             raise bias.too_slow("offline", error) from None
 
@@ -80,8 +80,9 @@ class RuleRewriter:
         """The same rules at fewer places, for a rewrite that changed too much."""
         return replace(self, seed=self.seed + sample, share=self.share * _FEWER_PLACES**sample)
 
-    def _one(self, request: RewriteRequest, bias: Bias, rules: Offline) -> Rewrite:
-        rng = self._rng(request, bias)
+    def _rewritten(self, request: RewriteRequest, bias: Bias, rules: Offline) -> Rewrite:
+        key = content_id(self.seed, bias.name, request.direction, prompt_text(request.prompt), request.response)
+        rng = np.random.default_rng(int(key, 16))
         if request.direction == "add":
             text = _add(request, rules, bias, rng, self.share * rules.share)
         else:
@@ -89,14 +90,12 @@ class RuleRewriter:
         if text is None or not text.strip():
             too_few = "places to change" if request.direction == "add" else "sentences to cut"
             return Rewrite(None, f"too few {too_few}")
-        if _unchanged(text, request.response, bias):
+        # Tidied white space is no rewrite, unless white space is the bias.
+        same_words = text.split() == request.response.split() and "\n- " not in text
+        if same_words and not bias.respaced(text, request.response):
             return Rewrite(None, "unchanged")
         reason = not_flipped(request, text, bias)
         return Rewrite(text) if reason is None else Rewrite(None, reason)
-
-    def _rng(self, request: RewriteRequest, bias: Bias) -> np.random.Generator:
-        key = content_id(self.seed, bias.name, request.direction, prompt_text(request.prompt), request.response)
-        return np.random.default_rng(int(key, 16))
 
 
 def rules_of(bias: Bias) -> Offline:
@@ -116,13 +115,13 @@ def rules_of(bias: Bias) -> Offline:
 
 def telling_phrases(rules: Offline, bases: Sequence[str]) -> re.Pattern[str]:
     """Pattern of the wordings that these rules put into texts, without those that texts without the bias hold as well."""
-    ordinary = phrase_pattern(rules.phrases())
-    seen = {plain_phrase(found) for base in bases for found in ordinary.findall(base)}
+    every = phrase_pattern(rules.phrases())
+    seen = {plain_phrase(phrase) for base in bases for phrase in every.findall(base)}
     return phrase_pattern(tuple(phrase for phrase in rules.phrases() if plain_phrase(phrase) not in seen))
 
 
 def _add(request: RewriteRequest, rules: Offline, bias: Bias, rng: np.random.Generator, share: float) -> str | None:
-    """As few woven sentences as make the bias measurable; None where even the most do not."""
+    """Add the bias with as few woven sentences as make it measurable; None if even the most do not."""
     text, changes = request.response, 0
     if rules.itemize:
         itemized = itemize(text, rules.item_mark, share)
@@ -153,7 +152,10 @@ def _finish(
     text, n_woven = weave(text, rules, every, rng, share)
     n_restated = 0
     if rules.restate:
-        wanted = _wanted_words(request, bias)
+        # Some margin above the asked multiple of the chosen response, or of itself.
+        ratio = bias.min_words_of_chosen or 1.5
+        reference = request.reference if request.reference is not None else request.response
+        wanted = int(max(ratio * n_words(reference), ratio * n_words(request.response))) + 1
         text, n_restated = restate(text, rules, wanted, rng)
         if n_words(text) < wanted:
             return None
@@ -163,7 +165,7 @@ def _finish(
 
 
 def _remove(response: str, rules: Offline) -> str | None:
-    """The rules read backwards, on prose alone: code keeps its spaces and lines. None if it cannot be cut short enough."""
+    """Apply the rules backwards, to prose alone: code keeps its spaces and lines. None if it cannot be cut short enough."""
     rng = np.random.default_rng(0)  # nothing is drawn of a single wording, and all places are changed
     text, _ = outside_code(response, lambda part: (drop_sentences(part, rules), 0))
     text = drop_leads(text, rules.lead_with)
@@ -176,23 +178,7 @@ def _remove(response: str, rules: Offline) -> str | None:
         if shorter is None:
             return None
         text = shorter
-    return _capitalised_like(response, text.strip())
-
-
-def _capitalised_like(response: str, text: str) -> str:
-    """A text that has lost its opening begins with a capital where the response did."""
-    return text[:1].upper() + text[1:] if response.lstrip()[:1].isupper() and text[:1].islower() else text
-
-
-def _unchanged(text: str, response: str, bias: Bias) -> bool:
-    """Tidied white space is no rewrite, unless white space is the bias."""
-    if bias.respaced(text, response):
-        return False
-    return text.split() == response.split() and "\n- " not in text
-
-
-def _wanted_words(request: RewriteRequest, bias: Bias) -> int:
-    """Words a lengthened response needs: some margin above the asked multiple of chosen, or of itself."""
-    ratio = bias.min_words_of_chosen or 1.5
-    reference = request.reference if request.reference is not None else request.response
-    return int(max(ratio * n_words(reference), ratio * n_words(request.response))) + 1
+    text = text.strip()
+    # A text that has lost its opening begins with a capital if the response did.
+    lost_capital = response.lstrip()[:1].isupper() and text[:1].islower()
+    return text[:1].upper() + text[1:] if lost_capital else text
