@@ -22,7 +22,7 @@ from cda.discovery.attribute import described
 from cda.discovery.grouping import LLMGrouper, group_request
 from cda.discovery.proposals import LLMProposer
 from cda.discovery.records import PromptSamples, Rated
-from cda.embedded.texts import BIASES, authored_contrasts, authored_pairs, authored_responses
+from cda.embedded.texts import EMBEDDED_BIASES, authored_contrasts, authored_pairs, authored_responses
 from cda.llm.protocol import LLM
 from cda.records import Contrast, Direction, Pair, Prompt, Rewrite, RewriteRequest, prompt_id
 from cda.rewriting.fidelity import not_flipped
@@ -131,8 +131,8 @@ def ask_all(server: AnswerServer, limit: Limit = None) -> Answered:
     """Ask everything; `limit` takes the first few of each cell, for tests."""
     llm = server.client()
     server.kind = "label"
-    labels = [one for bias in BIASES for one in _labels(llm, load_bias(bias), limit)]
-    rewrites = [one for bias in BIASES for one in _rewrites(server, llm, load_bias(bias), limit)]
+    labels = [one for bias in EMBEDDED_BIASES for one in _labels(llm, load_bias(bias), limit)]
+    rewrites = [one for bias in EMBEDDED_BIASES for one in _rewrites(server, llm, load_bias(bias), limit)]
     server.kind = "judgement"
     judgements = _judgements(llm, limit)
     server.kind = "proposal"
@@ -143,17 +143,17 @@ def ask_all(server: AnswerServer, limit: Limit = None) -> Answered:
 
 def to_label(bias: str) -> list[Contrast]:
     """Ten contrasts of either direction, of other answers than `to_rewrite` takes for this bias."""
-    place = (BIASES.index(bias) + 1) % len(BIASES)
+    place = (EMBEDDED_BIASES.index(bias) + 1) % len(EMBEDDED_BIASES)
     half = N_EACH // 2
     return [
-        *authored_contrasts("audit", [bias])[place :: len(BIASES)][:half],
+        *authored_contrasts("audit", [bias])[place :: len(EMBEDDED_BIASES)][:half],
         *authored_contrasts("shown", [bias])[1::2][:half],
     ]
 
 
 def to_rewrite(bias: str) -> list[tuple[str, RewriteRequest]]:
     """Name and request of twenty additions and twenty removals; every bias takes other `audit` answers."""
-    added = authored_contrasts("audit", [bias])[BIASES.index(bias) :: len(BIASES)][:N_EACH]
+    added = authored_contrasts("audit", [bias])[EMBEDDED_BIASES.index(bias) :: len(EMBEDDED_BIASES)][:N_EACH]
     removed = authored_contrasts("shown", [bias])[::2][:N_EACH]
     relative = load_bias(bias).min_words_of_chosen is not None
     return [
@@ -207,7 +207,7 @@ def _rewrites(server: AnswerServer, llm: LLM, bias: Bias, limit: Limit) -> list[
         return labels
 
     server.kind = "rewrite"
-    others = [load_bias(name) for name in BIASES]
+    others = [load_bias(name) for name in EMBEDDED_BIASES]
     outcomes = Gated(kept, reader, n_repeats=0, others=others).rewrite(requests, bias)
     if bias.label_by != "ask":
         passed = [(one.prompt, out.text) for one, out in zip(requests, outcomes, strict=True) if out.text is not None]

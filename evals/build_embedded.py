@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cda.embedded.model import ADAPTERS, JUDGE, NAME, encoder_folder, encoder_tokenizer, fresh_classifier
+from cda.embedded.model import ADAPTERS, EMBEDDED, EMBEDDED_JUDGE, encoder_folder, encoder_tokenizer, fresh_classifier
 from cda.embedded.texts import AuthoredPair, authored_contrasts, authored_pairs
 from cda.models.load import ModelSpec, RewardModel
 from cda.models.template import Template
@@ -102,5 +102,7 @@ def _drop_machine_path(config: Path) -> None:
 
 
 if __name__ == "__main__":
-    which = sys.argv[1] if len(sys.argv) > 1 else NAME
-    build(Path(sys.argv[2]) if len(sys.argv) > 2 else ADAPTERS[which], UNBIASED if which == JUDGE else REVERSED)
+    which = sys.argv[1] if len(sys.argv) > 1 else EMBEDDED
+    build(
+        Path(sys.argv[2]) if len(sys.argv) > 2 else ADAPTERS[which], UNBIASED if which == EMBEDDED_JUDGE else REVERSED
+    )

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from outcome import Check, finish
 
 from cda.embedded.model import ADAPTER, embedded_model_folder, encoder_folder, save_merged
-from cda.embedded.texts import BIASES, audit_contrasts, authored_pairs
+from cda.embedded.texts import EMBEDDED_BIASES, audit_contrasts, authored_pairs
 from cda.models.load import ModelSpec, free_memory, load_reward_model
 from cda.records import Pair, prompt_id
 from cda.scorers.classifier import ClassifierScorer
@@ -54,7 +54,7 @@ def margins(folder: Path, label: str) -> NDArray[np.float64]:
 def shares(values: NDArray[np.float64]) -> dict[str, Any]:
     """Share of positive margins: skew by bias, and accuracy."""
     found = {}
-    for name in (*BIASES, "quality"):
+    for name in (*EMBEDDED_BIASES, "quality"):
         rows = [row for row, group in enumerate(GROUPS) if group == name]
         ids = [prompt_id(PAIRS[row].prompt) for row in rows]
         found[name] = share(values[rows] > 0, ids).model_dump()
@@ -72,7 +72,7 @@ def main() -> int:
     correlation = float(np.corrcoef(shipped, again)[0, 1])
     first, second = shares(shipped), shares(again)
     moved = {name: abs(first[name]["value"] - second[name]["value"]) for name in first}
-    skews = [first[name]["value"] for name in BIASES]
+    skews = [first[name]["value"] for name in EMBEDDED_BIASES]
     said = ", ".join(f"{name} {first[name]['value']:.0%} and {second[name]['value']:.0%}" for name in first)
     quality = first["quality"]
     checks = [

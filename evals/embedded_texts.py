@@ -42,7 +42,7 @@ from cda.arrays import BoolArray
 from cda.biases import load_bias
 from cda.embedded.model import encode_sentences
 from cda.embedded.texts import (
-    BIASES,
+    EMBEDDED_BIASES,
     FOLDER,
     PARTS,
     READINGS,
@@ -80,7 +80,7 @@ def rng() -> np.random.Generator:
 def drift_rows() -> list[Json]:
     """What differs between the sides, and how many contrasts differ in nothing else, for every bias and direction."""
     found = []
-    for bias in BIASES:
+    for bias in EMBEDDED_BIASES:
         for part in ("audit", "shown"):
             contrasts = authored_contrasts(part, [bias])
             ids = [prompt_id(one.prompt) for one in contrasts]
@@ -117,7 +117,7 @@ def alike_but_for_the_bias(contrasts: Sequence[Contrast]) -> tuple[Overlap, Bool
 def alike_backs() -> dict[str, Json]:
     """The same of the ways back, by bias."""
     found = {}
-    for bias in BIASES:
+    for bias in EMBEDDED_BIASES:
         overlap, _ = alike_but_for_the_bias([_back_contrast(one) for one in authored_triples([bias])])
         found[bias] = {"alike": overlap.share.model_dump(), "beyond": dict(overlap.beyond)}
     return found
@@ -133,7 +133,7 @@ STEPS = {
 def step_rows() -> list[Json]:
     """What each step of the triples changed: the later text minus the earlier one, for every bias and direction."""
     found = []
-    for bias in BIASES:
+    for bias in EMBEDDED_BIASES:
         for had_bias in (False, True):
             triples = [one.triple for one in authored_triples([bias]) if one.triple.has_attribute == had_bias]
             ids = [prompt_id(one.prompt) for one in triples]
@@ -177,7 +177,7 @@ def rows_of_part(part: str) -> list[Json]:
         if "base" in row:
             found += [
                 {"id": f"{row['id']}-{bias}", "question": row["question"], "bias": bias, "yes": row[bias], "no": row["base"]}
-                for bias in BIASES
+                for bias in EMBEDDED_BIASES
             ]  # fmt: skip
         elif "shown" in row:
             found.append({"id": row["id"], "question": row["question"], "bias": row["bias"], "yes": row["shown"], "no": row["without"]})  # fmt: skip

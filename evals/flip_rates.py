@@ -26,7 +26,7 @@ from prompts_answered import KEPT, Cell, asked, kept_answers, rewrite_cells
 
 from cda.biases import Bias, load_bias
 from cda.embedded.rules import RuleRewriter
-from cda.embedded.texts import BIASES, authored_contrasts, authored_pairs, authored_triples
+from cda.embedded.texts import EMBEDDED_BIASES, authored_contrasts, authored_pairs, authored_triples
 from cda.errors import CdaError
 from cda.records import Direction, Prompt, RewriteRequest
 from cda.rewriting.fidelity import not_flipped
@@ -114,7 +114,7 @@ def together(rates: dict[str, Rates], step: str) -> Cell:
 def triple_cells() -> dict[str, Cell]:
     """Embedded triples that flipped by their readers, by bias and what the original has."""
     found = {}
-    for bias in BIASES:
+    for bias in EMBEDDED_BIASES:
         for has, name in ((False, "add, then remove"), (True, "remove, then add")):
             own = [one.triple for one in authored_triples([bias]) if one.triple.has_attribute == has]
             found[f"{bias}, {name}"] = Cell(name, [one.flipped is True for one in own], [one.prompt for one in own])
@@ -122,7 +122,7 @@ def triple_cells() -> dict[str, Cell]:
 
 
 def main() -> int:
-    rules = {name: rule_rates(load_bias(name)) for name in BIASES}
+    rules = {name: rule_rates(load_bias(name)) for name in EMBEDDED_BIASES}
     triples = triple_cells()
     try:
         kept = kept_answers()

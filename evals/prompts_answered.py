@@ -38,7 +38,7 @@ from answer_server import AnswerServer
 from asked_prompts import KINDS, SEED, Answered, Grouped, K, Labelled, Rewritten, ask_all, prompt_ids
 from outcome import ROOT, Check, finish
 
-from cda.embedded.texts import BIASES
+from cda.embedded.texts import EMBEDDED_BIASES
 from cda.errors import CdaError, DataError
 from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.records import Prompt, content_id
@@ -224,7 +224,7 @@ def rewrite_cells(rows: Sequence[Rewritten], what: str) -> dict[str, Cell]:
 
 def _by_cell(rows: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
     yield "all", list(rows)
-    for bias, direction in itertools.product(BIASES, ("add", "remove")):
+    for bias, direction in itertools.product(EMBEDDED_BIASES, ("add", "remove")):
         yield f"{bias}, {direction}", [row for row in rows if (row.bias, row.direction) == (bias, direction)]
 
 
@@ -326,7 +326,7 @@ def checks_of(found: Answered, server: AnswerServer, answers: Mapping[str, Answe
         "rewrites that pass the gate": {name: cell.to_json() for name, cell in gate.items()},
         "rewrites flipped by the reader": {name: cell.to_json() for name, cell in by_reader.items()},
         "rewrites flipped by the measure": {name: cell.to_json() for name, cell in by_measure.items()},
-        "rejected, by reason": {bias: _reasons(found.rewrites, bias) for bias in BIASES},
+        "rejected, by reason": {bias: _reasons(found.rewrites, bias) for bias in EMBEDDED_BIASES},
         "quality pairs": judged.to_json()
         | {"wrong": sum(one < 0 for one in margins), "tie or by the order": margins.count(0.0)},
         "attributes": {"usable": usable, "left out": found.proposals_left_out},

@@ -31,7 +31,7 @@ import numpy as np
 from outcome import Check, finish
 
 from cda.auditing.report_cells import effects_in
-from cda.embedded.texts import BIASES, audit_contrasts, authored_triples
+from cda.embedded.texts import EMBEDDED_BIASES, audit_contrasts, authored_triples
 from cda.features import measure, n_list_lines, n_words
 from cda.records import Triple, prompt_id
 from cda.results.audit import AuditResult
@@ -147,11 +147,11 @@ def counted(folder: Path) -> dict[str, Any]:
 
 
 def main() -> int:
-    triples = {bias: [one.triple for one in authored_triples([bias])] for bias in BIASES}
+    triples = {bias: [one.triple for one in authored_triples([bias])] for bias in EMBEDDED_BIASES}
     planted = {bias: {str(size): coverage(own, size) for size in (1.0, 0.0)} for bias, own in triples.items()}
     with tempfile.TemporaryDirectory() as folder:
         counts = counted(Path(folder))
-        hashed = audited("nothing", BIASES, Path(folder))
+        hashed = audited("nothing", EMBEDDED_BIASES, Path(folder))
     double = [value for found in planted.values() for size in found.values() for value in size["double"].values()]
     single = [found["1.0"]["single"][estimand] for found in planted.values() for estimand in ("ATT", "ATU")]
     signs = [one["effects"][estimand]["low"] > 0 for one in counts.values() for estimand in ESTIMANDS]

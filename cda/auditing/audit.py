@@ -42,8 +42,8 @@ from cda.biases import Bias, load_bias
 from cda.counterfactuals.label import PAIRS
 from cda.data.messages import prompt_of
 from cda.data.pairs import PairLabels, training_labels
-from cda.embedded.model import NAME as EMBEDDED
-from cda.embedded.texts import BIASES as EMBEDDED_BIASES
+from cda.embedded.model import EMBEDDED
+from cda.embedded.texts import EMBEDDED_BIASES
 from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.files.paths import own_folder
 from cda.finetuning.applied import NAME as ADAPTER_STAGE

@@ -24,7 +24,7 @@ from cda.data.release import (
     released_sections,
     released_verdicts,
 )
-from cda.embedded.model import NAME as EMBEDDED
+from cda.embedded.model import EMBEDDED
 from cda.records import Preference, TieRule, prompt_id
 from cda.resources.audit_inputs import AuditInputs
 from cda.results.audit import PaperBias, PaperJudge, PaperModel, PaperOutcome, PaperPeople, PaperShare

@@ -10,7 +10,7 @@ from cda.biases import Bias
 from cda.data.contrasts import with_votes
 from cda.data.quality_sets import QualitySet
 from cda.data.release import SOURCE
-from cda.embedded.model import NAME as EMBEDDED
+from cda.embedded.model import EMBEDDED
 from cda.embedded.texts import audit_contrasts, authored_contrasts, authored_responses, authored_triples
 from cda.features import n_words
 from cda.launch import say

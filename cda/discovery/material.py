@@ -15,7 +15,7 @@ from cda.data.sampled import load_outputs
 from cda.discovery.prompts import PARTS, generated_prompts, load_topics, own_topics, split_prompts
 from cda.discovery.records import PromptSamples, Rated, Reward
 from cda.discovery.setup import Setup
-from cda.embedded.model import NAME as EMBEDDED
+from cda.embedded.model import EMBEDDED
 from cda.embedded.texts import authored_responses
 from cda.errors import DataError
 from cda.files.jsonl import read_jsonl, read_text, write_jsonl

@@ -15,7 +15,7 @@ from cda.discovery.material import NARROW, material_counts, parts_at_most, plann
 from cda.discovery.prompts import load_topics
 from cda.discovery.records import Candidate
 from cda.discovery.setup import Asked, Setup, judge_subject, setup_of
-from cda.embedded.model import NAME as EMBEDDED
+from cda.embedded.model import EMBEDDED
 from cda.errors import CdaError, RecipeError
 from cda.files.paths import user_path
 from cda.finetuning.applied import asked_subjects, check_subject

@@ -13,7 +13,7 @@ from cda.discovery.mined import MinedProposer
 from cda.discovery.mutations import LLMMutator, RuleMutator
 from cda.discovery.proposals import LLMProposer
 from cda.discovery.records import Grouper, Mutator, PromptSamples, Proposer, Reward, Text
-from cda.embedded.model import JUDGE as EMBEDDED_JUDGE
+from cda.embedded.model import EMBEDDED_JUDGE
 from cda.embedded.rules import RuleRewriter
 from cda.errors import LLMError, ModelError, RecipeError
 from cda.launch import say

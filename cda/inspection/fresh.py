@@ -9,7 +9,7 @@ from cda.biases import Bias
 from cda.counterfactuals.label import LABEL_TOKENS
 from cda.counterfactuals.triples import read_responses
 from cda.data.load import load_rows, looks_like_path
-from cda.embedded.model import NAME as EMBEDDED
+from cda.embedded.model import EMBEDDED
 from cda.embedded.rules import rules_of
 from cda.embedded.texts import authored_contrasts
 from cda.errors import DataError, RecipeError

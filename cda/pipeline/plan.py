@@ -17,9 +17,9 @@ from cda.counterfactuals.label import planned_labels
 from cda.counterfactuals.synthesize import number_for, planned_rewrites
 from cda.data.load import looks_like_path
 from cda.dosing import stage as dose
-from cda.embedded.model import NAME as EMBEDDED
+from cda.embedded.model import EMBEDDED
 from cda.embedded.rules import rules_of
-from cda.embedded.texts import BIASES as EMBEDDED_BIASES
+from cda.embedded.texts import EMBEDDED_BIASES
 from cda.errors import CdaError, RunError
 from cda.finetuning.applied import NAME
 from cda.finetuning.train import trainings

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar, cast
 from pydantic import ValidationError
 
 from cda.biases import Bias, load_bias
-from cda.embedded.texts import BIASES as EMBEDDED_BIASES
+from cda.embedded.texts import EMBEDDED_BIASES
 from cda.errors import RecipeError, did_you_mean, near
 from cda.files.paths import is_a_file, near_path
 from cda.files.yaml_file import describe, read_yaml_mapping

@@ -14,7 +14,7 @@ from cda.data.quality_sets import QualitySet
 from cda.data.release import release_folder, released_contrasts, released_labels, released_triples
 from cda.data.triples import CleanTriples, clean_triples
 from cda.data.votes import Votes, load_votes
-from cda.embedded.model import NAME as EMBEDDED
+from cda.embedded.model import EMBEDDED
 from cda.embedded.texts import audit_contrasts
 from cda.errors import DataError
 from cda.recipe.audit import AuditSection

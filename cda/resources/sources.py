@@ -13,8 +13,7 @@ from cda.data.contrasts import CleanContrasts, clean_contrasts
 from cda.data.load import check_columns, load_rows, looks_like_path
 from cda.data.pairs import CleanPairs, clean_pairs
 from cda.data.quality_sets import QualityItem, QualitySet, load_quality_set
-from cda.embedded.model import ADAPTERS, embedded_model_folder
-from cda.embedded.model import NAME as EMBEDDED
+from cda.embedded.model import ADAPTERS, EMBEDDED, embedded_model_folder
 from cda.embedded.rules import RuleRewriter
 from cda.embedded.texts import authored_pairs, part_path
 from cda.errors import DataError

@@ -16,7 +16,7 @@ from cda.data.load import load_rows
 from cda.data.pairs import clean_pairs
 from cda.data.triples import clean_triples
 from cda.embedded.texts import (
-    BIASES,
+    EMBEDDED_BIASES,
     FOLDER,
     FORMATS,
     audit_contrasts,
@@ -36,11 +36,11 @@ def test_a_round_trip_loses_nothing(form: str, ending: str, tmp_path: Path) -> N
     assert done.exit_code == 0, done.output
     assert "700 contrasts" in done.output
     for name, expected in (("contrasts", audit_contrasts()), ("lessons", authored_contrasts("lessons"))):
-        found = clean_contrasts(load_rows(str(out / f"{name}{ending}")), BIASES, {}, name)
+        found = clean_contrasts(load_rows(str(out / f"{name}{ending}")), EMBEDDED_BIASES, {}, name)
         assert found.exclusions.dropped == 0
         assert [one.id for one in found.contrasts] == [one.id for one in expected]
         assert [one.tags["direction"] for one in found.contrasts] == [one.tags["direction"] for one in expected]
-    triples = clean_triples(load_rows(str(out / f"triples{ending}")), BIASES, {}, "triples")
+    triples = clean_triples(load_rows(str(out / f"triples{ending}")), EMBEDDED_BIASES, {}, "triples")
     assert triples.exclusions.dropped == 0
     assert list(triples.triples) == [one.triple for one in authored_triples()]
     for part in ("quality", "train"):

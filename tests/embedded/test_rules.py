@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cda.biases import Bias, load_bias
 from cda.embedded.rule_edits import shorten
 from cda.embedded.rules import RuleRewriter, rules_of
-from cda.embedded.texts import BIASES, authored_contrasts, authored_pairs
+from cda.embedded.texts import EMBEDDED_BIASES, authored_contrasts, authored_pairs
 from cda.errors import RecipeError
 from cda.features import n_list_lines, n_words
 from cda.records import Direction, Rewrite, RewriteRequest, content_id, user_prompt
@@ -64,14 +64,14 @@ def both_ways(name: str) -> list[tuple[str, str, str | None, str | None]]:
     return [(p.rejected, p.chosen, a.text, r.text) for p, a, r in zip(pairs, added, removed, strict=True)]
 
 
-@pytest.mark.parametrize("name", BIASES)
+@pytest.mark.parametrize("name", EMBEDDED_BIASES)
 def test_adding_makes_the_bias_measurable(name: str) -> None:
     made = [(added, chosen) for _, chosen, added, _ in both_ways(name) if added is not None]
     assert len(made) >= 15
     assert all(exhibits(added, load_bias(name), chosen) for added, chosen in made)
 
 
-@pytest.mark.parametrize("name", BIASES)
+@pytest.mark.parametrize("name", EMBEDDED_BIASES)
 def test_removing_what_was_added_returns_near_the_original(name: str) -> None:
     rows = [row for row in both_ways(name) if row[2] is not None and row[3] is not None]
     assert len(rows) >= 15
@@ -82,14 +82,14 @@ def test_removing_what_was_added_returns_near_the_original(name: str) -> None:
     assert np.mean(back) > np.mean(away) + 0.03
 
 
-@pytest.mark.parametrize("name", [name for name in BIASES if name != "length"])
+@pytest.mark.parametrize("name", [name for name in EMBEDDED_BIASES if name != "length"])
 def test_the_bias_is_gone_after_removal(name: str) -> None:
     rows = [row for row in both_ways(name) if row[3] is not None]
     still = [exhibits(removed, load_bias(name), chosen) for _, chosen, _, removed in rows]
     assert np.mean(still) <= 0.2
 
 
-@pytest.mark.parametrize("name", [name for name in BIASES if name != "structure"])
+@pytest.mark.parametrize("name", [name for name in EMBEDDED_BIASES if name != "structure"])
 def test_only_structure_changes_the_number_of_list_lines(name: str) -> None:
     assert n_list_lines(text_of(rewrite(LISTED, name))) == 3
     for original, _, added, _ in both_ways(name):
@@ -130,7 +130,7 @@ def test_adding_leaves_code_and_addresses_alone(name: str) -> None:
         assert part in added
 
 
-@pytest.mark.parametrize("name", BIASES)
+@pytest.mark.parametrize("name", EMBEDDED_BIASES)
 def test_removing_leaves_code_alone(name: str) -> None:
     assert BLOCK in (rewrite(TECHNICAL, name, "remove").text or TECHNICAL)
 
@@ -187,7 +187,7 @@ def test_too_few_changes_are_a_failure() -> None:
     assert rewrite("A plan, a plan.", strict).text == "An idea, an idea."
 
 
-@pytest.mark.parametrize("name", BIASES)
+@pytest.mark.parametrize("name", EMBEDDED_BIASES)
 def test_the_same_request_gives_the_same_text_and_seeds_give_others(name: str) -> None:
     text = authored_pairs("quality")[0].pair.rejected
     assert rewrite(text, name) == rewrite(text, name)
@@ -221,7 +221,7 @@ WORDS = [
 @settings(deadline=None, derandomize=True, max_examples=20)
 @given(
     st.lists(st.sampled_from(WORDS), max_size=25).map(" ".join),
-    st.sampled_from(BIASES),
+    st.sampled_from(EMBEDDED_BIASES),
     st.sampled_from(["add", "remove"]),
 )
 def test_an_outcome_is_a_changed_text_or_a_reason(text: str, name: str, direction: Direction) -> None:
@@ -233,7 +233,7 @@ def test_an_outcome_is_a_changed_text_or_a_reason(text: str, name: str, directio
         assert outcome.text != text
 
 
-@pytest.mark.parametrize("name", BIASES)
+@pytest.mark.parametrize("name", EMBEDDED_BIASES)
 def test_tidied_spaces_alone_are_no_rewrite(name: str) -> None:
     assert rewrite("Hello  there, cat. ", name, "remove").text is None
 
@@ -265,7 +265,7 @@ OUTPUTS = {
 }
 
 
-@pytest.mark.parametrize("name", BIASES)
+@pytest.mark.parametrize("name", EMBEDDED_BIASES)
 def test_additions_at_all_places_are_what_they_always_were(name: str) -> None:
     bias = load_bias(name)
     requests = [

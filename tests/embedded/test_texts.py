@@ -11,13 +11,21 @@ import pytest
 from cda.biases import load_bias
 from cda.embedded.model import encode_sentences, encoder_folder
 from cda.embedded.rules import telling_phrases
-from cda.embedded.texts import BIASES, PARTS, audit_contrasts, authored_contrasts, authored_pairs, part_path, questions
+from cda.embedded.texts import (
+    EMBEDDED_BIASES,
+    PARTS,
+    audit_contrasts,
+    authored_contrasts,
+    authored_pairs,
+    part_path,
+    questions,
+)
 from cda.errors import ModelError
 from cda.features import n_list_lines, n_words
 from cda.files.jsonl import read_jsonl
 from cda.rewriting.labels import exhibits
 
-CONTRASTS = [(part, bias) for part in ("audit", "shown", "lessons") for bias in BIASES]
+CONTRASTS = [(part, bias) for part in ("audit", "shown", "lessons") for bias in EMBEDDED_BIASES]
 ALIKE = 0.75
 WITHIN = 0.15
 
@@ -25,7 +33,7 @@ WITHIN = 0.15
 def test_counts() -> None:
     assert len(authored_pairs("train")) >= 240
     assert len(authored_pairs("quality")) >= 160
-    for bias in BIASES:
+    for bias in EMBEDDED_BIASES:
         assert len(authored_contrasts("audit", [bias])) >= 100
         assert len(authored_contrasts("shown", [bias])) >= 40
         assert len(authored_contrasts("lessons", [bias])) >= 30
@@ -46,7 +54,7 @@ def test_openings_vary() -> None:
     """No two words begin more than a twentieth of a part's answers."""
     for part in ("audit", "shown"):
         contrasts = authored_contrasts(part)  # type: ignore[arg-type]
-        for bias in BIASES:
+        for bias in EMBEDDED_BIASES:
             own = [one for one in contrasts if one.bias == bias]
             for side in ("perturbed", "base"):
                 opened = Counter(" ".join(getattr(one, side).split()[:2]).lower() for one in own)
@@ -59,7 +67,7 @@ def test_pairs_have_two_different_sides_and_say_what_is_wrong() -> None:
             assert one.pair.chosen.strip() != one.pair.rejected.strip()
             assert one.flaw.strip()
             assert one.flaw_kind in {"wrong fact", "wrong step", "misses the point", "incomplete"}
-            assert set(one.sound_shows) | set(one.flawed_shows) <= set(BIASES)
+            assert set(one.sound_shows) | set(one.flawed_shows) <= set(EMBEDDED_BIASES)
 
 
 def test_held_out_quality_does_not_reward_length() -> None:
@@ -87,7 +95,7 @@ def test_lists_of_the_lessons_may_lose_a_fifth_of_their_words() -> None:
 
 
 def test_lessons_go_in_both_directions() -> None:
-    for bias in BIASES:
+    for bias in EMBEDDED_BIASES:
         made = Counter(one.tags["direction"] for one in authored_contrasts("lessons", [bias]))
         assert made == {"added": 70, "removed": 20}
 
@@ -104,7 +112,7 @@ def test_lists_are_of_structure_alone(part: str, bias: str) -> None:
         assert (lines[0] >= 2 and lines[1] == 0) if bias == "structure" else lines[0] == lines[1]
 
 
-@pytest.mark.parametrize("bias", BIASES)
+@pytest.mark.parametrize("bias", EMBEDDED_BIASES)
 def test_bases_do_not_show_the_bias_and_measured_sides_do(bias: str) -> None:
     file = load_bias(bias)
     contrasts = authored_contrasts("audit", [bias])

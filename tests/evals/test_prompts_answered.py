@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cda.biases import load_bias
-from cda.embedded.texts import BIASES, audit_contrasts, authored_pairs
+from cda.embedded.texts import EMBEDDED_BIASES, audit_contrasts, authored_pairs
 from cda.errors import DataError
 from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.records import Contrast, prompt_text
@@ -259,7 +259,7 @@ def test_a_few_kept_answers_are_read_again() -> None:
         pytest.skip("evals/answers/prompts.jsonl holds no readings of the rewrites yet")
     found, server = asked(kept, 2)
     assert not server.open_questions and not server.asked_again
-    assert {row.bias for row in found.labels} == set(BIASES)
+    assert {row.bias for row in found.labels} == set(EMBEDDED_BIASES)
     right = [row.label == row.has_bias for row in found.labels]
     assert len(right) == 20 and sum(right) >= 16
     assert len(found.rewrites) == 20 and sum(row.gate is None for row in found.rewrites) >= 16
