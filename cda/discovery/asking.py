@@ -1,30 +1,18 @@
-"""Questions to an LLM about attributes: asked again while unreadable, lists read from JSON or lines, every loss counted."""
+"""Questions to an LLM: asked again while unreadable, JSON read wherever it stands, every loss counted."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from cda.biases import Bias
-from cda.discovery.attribute import described, trouble_with, wording
 from cda.llm.protocol import LLM, Request, without_thoughts
 from cda.records import Exclusions, count_reasons
 
 T = TypeVar("T")
-ATTRIBUTES_SCHEMA: Mapping[str, object] = {
-    "type": "object",
-    "properties": {"attributes": {"type": "array", "items": {"type": "string"}}},
-    "required": ["attributes"],
-    "additionalProperties": False,
-}
-ATTRIBUTES_PLAIN = 'Write each on a line of its own that begins with "- ", and write nothing else.'
-CUT = " […] "
 _FENCE = re.compile(r"```\w*[ \t]*\n(.*)\n[ \t]*```", re.DOTALL)
-_MARKED = re.compile(r"[ \t]*(?:[-*•]|\d{1,3}[.)])[ \t]+(\S.*)")
-_LOOKED_AT = 10  # times the number asked for
 _UNREADABLE = "no answer in the asked form"
 
 
@@ -105,58 +93,3 @@ def json_in(own: str, key: str) -> object:
         if isinstance(value, list):
             return value
     return None
-
-
-def parse_attributes(text: str) -> list[str] | None:
-    """The attributes of an answer: those of its JSON, else its lines with a list mark; None where there are none.
-
-    Lines without a mark are not read: they are introductions, remarks and refusals.
-
-    >>> parse_attributes("Here are two:\\n- Uses lists\\n- Ends with a question")
-    ['Uses lists', 'Ends with a question']
-    """
-    own = unfenced(text)
-    offered = json_in(own, "attributes")
-    if isinstance(offered, list):
-        # What is no text is counted as an empty attribute.
-        return [one if isinstance(one, str) else "" for one in offered] or None
-    if own.startswith(("{", "[")):
-        return None  # JSON that was cut off is no list of lines
-    return [match[1] for line in own.splitlines() if (match := _MARKED.fullmatch(line))] or None
-
-
-def usable(offered: Sequence[str], n_wanted: int, known: Collection[str] = ()) -> tuple[list[Bias], list[str]]:
-    """Attributes of one answer as biases, and a reason for each one left out.
-
-    Args:
-        offered: As the model wrote them.
-        n_wanted: Those beyond this many are left out. Of an answer that runs on without end, only the beginning is looked at.
-        known: Wordings (`wording`) that are not wanted again.
-    """
-    kept: list[Bias] = []
-    reasons: list[str] = []
-    seen: set[str] = set()
-    for position, text in enumerate(offered):
-        if len(kept) == n_wanted or position >= _LOOKED_AT * n_wanted:
-            reasons.append("attribute beyond the number asked for")
-        elif trouble := trouble_with(text):
-            reasons.append(f"attribute: {trouble}")
-        else:
-            bias = described(text)
-            key = wording(bias.description)
-            if key in known:
-                reasons.append("attribute as it was before")
-            elif key in seen:
-                reasons.append("attribute twice in one answer")
-            else:
-                seen.add(key)
-                kept.append(bias)
-    return kept, reasons
-
-
-def shortened(text: str, max_characters: int) -> str:
-    """A long text as its beginning and its end, as long as that together."""
-    if len(text) <= max_characters:
-        return text
-    head = max_characters * 2 // 3
-    return f"{text[:head].rstrip()}{CUT}{text[len(text) - (max_characters - head) :].lstrip()}"

@@ -23,6 +23,11 @@ Failures = Mapping[str, Mapping[str, int]]
 """Rewriter to the reasons and counts of the rewrites that it did not give."""
 _NO_SIDE = 0.5
 """What a judge that prefers neither side says on average."""
+# Naming a prompt by its content takes longer than all the arithmetic on its rows.
+_cluster = lru_cache(maxsize=4096)(prompt_id)
+Rows = Mapping[str, Sequence[Measured]]
+"""Candidate to its rows on one set of prompts. A candidate that entered stands here, if need be with no rows."""
+_DEFAULTS = ConfirmSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,15 +157,6 @@ def _in_bounds(rows: Sequence[Measured], trim: bool) -> list[Measured]:
 
 def _prompts(rows: Sequence[Measured]) -> list[str]:
     return [_cluster(row.prompt) for row in rows]
-
-
-# Naming a prompt by its content takes longer than all the arithmetic on its rows.
-_cluster = lru_cache(maxsize=4096)(prompt_id)
-
-
-Rows = Mapping[str, Sequence[Measured]]
-"""Candidate to its rows on one set of prompts. A candidate that entered stands here, if need be with no rows."""
-_DEFAULTS = ConfirmSettings()
 
 
 def validate(

@@ -41,6 +41,10 @@ from cda.stats.streams import Stream, generator
 ROWS, RESULT, PAIRS_RESULT, REVIEW = "rewrites.jsonl", "result.json", "pairs.json", "review.yaml"
 R = TypeVar("R", ValidationResult, ConfirmationResult)
 _LAZY = "unchanged, where the other rewriters changed more"
+_HEAD = """\
+# Candidates that held on the validation prompts. Write `keep: false` for those that are not worth a test, such as what
+# makes an answer better, or what says the same as another; then run the same command again. The test prompts are used once.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,12 +200,6 @@ def save_pairs(setup: Setup, run_folder: RunFolder, candidates: Sequence[Candida
 def read_pairs(folder: Path) -> dict[str, PairQuality]:
     """The qualities that `save_pairs` wrote, by candidate `id`."""
     return load(PairQualities, folder / PAIRS_RESULT, "cda discover").candidates
-
-
-_HEAD = """\
-# Candidates that held on the validation prompts. Write `keep: false` for those that are not worth a test, such as what
-# makes an answer better, or what says the same as another; then run the same command again. The test prompts are used once.
-"""
 
 
 def write_review(path: Path, candidates: Sequence[Candidate], results: Mapping[str, Validation]) -> None:

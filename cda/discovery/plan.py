@@ -27,6 +27,16 @@ from cda.resources.spending import Planned, sentence
 from cda.results.discover import Part, SearchSettings
 from cda.run import RunFolder
 
+AT_MOST = "calls of LLMs, at most; more only where an answer has to be asked for again:"
+# As the parts of a search have them by default; a test holds them against these.
+_WANTED_FOR_EACH, _NAMED_AT_ONCE = 2, 5
+_GROUPED_AT_ONCE, _GROUPING_ROUNDS = 100, 4
+_GUESSES = 5
+_REWRITE_TOKENS, _VERDICT_TOKENS = 450, 80
+_LOOK_TOKENS = 80
+_RESPONSE_TOKENS = 350
+"""Of a response, where it is not known yet."""
+
 
 def given_candidates(attributes: Sequence[str], formats: bool, llm: bool) -> list[Candidate]:
     """Each once, in the order given, the formats first.
@@ -126,17 +136,6 @@ def checked(
         # The same key may be missing to the judge and to whoever proposes.
         raise RecipeError(dict.fromkeys(problems))
     return given, model, judge
-
-
-AT_MOST = "calls of LLMs, at most; more only where an answer has to be asked for again:"
-# As the parts of a search have them by default; a test holds them against these.
-_WANTED_FOR_EACH, _NAMED_AT_ONCE = 2, 5
-_GROUPED_AT_ONCE, _GROUPING_ROUNDS = 100, 4
-_GUESSES = 5
-_REWRITE_TOKENS, _VERDICT_TOKENS = 450, 80
-_LOOK_TOKENS = 80
-_RESPONSE_TOKENS = 350
-"""Of a response, where it is not known yet."""
 
 
 def planned_calls(

@@ -10,8 +10,8 @@ import numpy as np
 from cda.arrays import FloatArray
 from cda.discovery.grouping import EmbeddedGrouper, LLMGrouper, PresenceGrouper
 from cda.discovery.mined import MinedProposer
-from cda.discovery.mutations import LLMMutator, RuleMutator
-from cda.discovery.proposals import LLMProposer
+from cda.discovery.mutations import RuleMutator
+from cda.discovery.proposals import LLMMutator, LLMProposer
 from cda.discovery.records import Grouper, Mutator, PromptSamples, Proposer, Reward, Text
 from cda.embedded.model import EMBEDDED_JUDGE
 from cda.embedded.rules import RuleRewriter

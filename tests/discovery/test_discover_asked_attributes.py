@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 from scripted_llm import ScriptedLLM
 
-from cda.discovery.asking import parse_attributes, shortened
 from cda.discovery.attribute import described
-from cda.discovery.mutations import LLMMutator, excerpts
-from cda.discovery.proposals import LLMProposer, shown_numbers
+from cda.discovery.proposals import LLMMutator, LLMProposer, excerpts, parse_attributes, shortened, shown_numbers
 from cda.discovery.records import Candidate, Parent, PromptSamples, Rated, Standing
 from cda.llm.protocol import Request
 from cda.records import user_prompt

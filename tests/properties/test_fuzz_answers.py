@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from mutations import CONTROLS, MARKUP, as_json, broken, mutated
 from test_fuzz_data_files import ours_or_nothing
 
-from cda.discovery.asking import parse_attributes, usable
 from cda.discovery.grouping import mended, parse_groups
 from cda.discovery.pair_questions import parse_difference, parse_grades
 from cda.discovery.prompts import parse_items, why_not
+from cda.discovery.proposals import parse_attributes, usable
 from cda.errors import ModelError
 from cda.llm.limiter import retry_after_s
 from cda.llm.outcome import Endpoint, of_content, of_status
