@@ -1,4 +1,4 @@
-"""Rows of a .csv or .tsv file: whatever stands between its cells, and messages that a cell holds as text."""
+"""Rows of a file, folder or hub data set; messages that a table holds as text are read as messages."""
 
 from __future__ import annotations
 
@@ -38,9 +38,8 @@ def delimited_rows(path: Path) -> list[dict[str, object]]:
     csv.field_size_limit(2**27)
     stated = _SEPARATOR_LINE.match(text)
     delimiter = stated[1] if stated else delimiter_of(text, "\t" if path.suffix == ".tsv" else ",")
-    reader = csv.DictReader(
-        io.StringIO(text[stated.end() :] if stated else text, newline=""), delimiter=delimiter, strict=True
-    )
+    table = io.StringIO(text[stated.end() :] if stated else text, newline="")
+    reader = csv.DictReader(table, delimiter=delimiter, strict=True)
     first = 2 if stated else 1
     rows: list[dict[str, object]] = []
     problems: list[str] = []
@@ -60,17 +59,14 @@ def delimited_rows(path: Path) -> list[dict[str, object]]:
 
 
 def delimiter_of(text: str, usual: str = ",") -> str:
-    """What stands between a table's cells: comma, semicolon or tab, by the columns of the header and of the first row.
+    """Separator of a table's cells, by the columns of the header and of the first row: comma, semicolon or tab.
 
-    Args:
-        text: The table.
-        usual: Where nothing stands between cells, or several do equally well.
+    `usual` if nothing separates cells, or several do equally well.
 
     >>> delimiter_of('prompt;chosen;rejected\\n"a, b";c;d\\n')
     ';'
     """
-    found = {one: _columns(text, one) for one in dict.fromkeys((usual, ",", ";", "\t"))}
-    return max(found, key=lambda one: found[one])
+    return max(dict.fromkeys((usual, ",", ";", "\t")), key=lambda delimiter: _columns(text, delimiter))
 
 
 def check_header(names: Sequence[str], where: str) -> None:
@@ -98,16 +94,13 @@ def columns_of_messages(rows: Sequence[Mapping[str, object]], where: str) -> lis
         if (cells := [row[name] for row in rows if row.get(name) not in (None, "")]) and all(map(_looks_like, cells))
     ]
     problems: list[str] = []
-    read: list[Mapping[str, object]] = [
-        {
-            **row,
-            **_with_messages({name: row[name] for name in names if name in row}, f"{where}: row {number}", problems),
-        }
-        for number, row in enumerate(rows, 1)
-    ]
+    read: list[Mapping[str, object]] = []
+    for number, row in enumerate(rows, 1):
+        own = {name: row[name] for name in names if name in row}
+        read.append({**row, **_with_messages(own, f"{where}: row {number}", problems)} if own else row)
     if problems:
         raise DataError("\n".join(problems[:_LISTED]))
-    return read if names else list(rows)
+    return read
 
 
 def _columns(text: str, delimiter: str) -> tuple[bool, int]:
@@ -147,16 +140,11 @@ def _looks_like(cell: object) -> bool:
     if _MAYBE_MESSAGES.match(start) is None or (found := _value_at_start(start)) is None:
         return False
     turns = _turns(start, *found)
-    return bool(turns) and all(one.get("role", one.get("from")) in _SPEAKERS for one in turns)
+    return bool(turns) and all(turn.get("role", turn.get("from")) in _SPEAKERS for turn in turns)
 
 
 def _messages(cell: str) -> object:
-    """The messages that a text is, as JSON or as Python prints them; the text itself where it goes on behind them, or is
-    data of another kind.
-
-    Raises:
-        ValueError: It begins as messages do, and cannot be read.
-    """
+    """The messages that a text is, as JSON or as Python prints them; else the text itself. ValueError: it is cut."""
     start = cell.lstrip(_BLANK)
     found = _value_at_start(start)
     if found is None:
@@ -165,29 +153,21 @@ def _messages(cell: str) -> object:
 
 
 def _turns(text: str, value: Any, end: int) -> list[Any]:
-    """The messages that a value is; none where the text goes on behind it, or where it is data of another kind."""
+    """The messages that a value is; none if the text goes on behind it, or if it is data of another kind."""
     if not isinstance(value, list | tuple) or text[end:].strip():
         return []
-    are_turns = all(isinstance(one, Mapping) and any(keys <= one.keys() for keys in _KEYS) for one in value)
+    are_turns = all(isinstance(turn, Mapping) and any(keys <= turn.keys() for keys in _KEYS) for turn in value)
     return list(value) if are_turns else []
 
 
 def _value_at_start(text: str) -> tuple[Any, int] | None:
-    return _json_at_start(text) or _python_at_start(text)
-
-
-def _json_at_start(text: str) -> tuple[Any, int] | None:
-    """The JSON with which a text begins, and its end; None where it begins with none."""
+    """The JSON or else the Python value with which a text begins, and its end; None if it begins with none."""
     start = len(text) - len(text.lstrip())
     try:
         _, end = json.JSONDecoder().raw_decode(text, start)
         return parse_json(text[:end]), end
     except (ValueError, RecursionError):
-        return None
-
-
-def _python_at_start(text: str) -> tuple[Any, int] | None:
-    """The Python value with which a text begins, up to its last bracket; None where it begins with none."""
+        pass
     end = max(text.rfind("]"), text.rfind(")")) + 1
     try:
         return ast.literal_eval(text[:end].strip()), end
@@ -202,10 +182,7 @@ _LISTED_FILES = 8
 
 
 def looks_like_path(reference: str) -> bool:
-    """Whether a reference means a file or folder rather than a hub id.
-
-    A hub id is `name` or `owner/name`; anything that exists, is absolute, dotted or has a data file's ending is a path.
-    """
+    """Whether a reference means a file or folder rather than a hub id, which is `name` or `owner/name`."""
     return (
         is_there(reference)
         or reference.startswith(("/", "./", "../", "~"))
@@ -246,32 +223,23 @@ def load_rows(reference: str, split: str = "train") -> list[Row]:
 
 
 def check_columns(rows: Sequence[Row], needed: Mapping[str, str], where: str, setting: str) -> None:
-    """All mapped columns must be there.
-
-    Args:
-        rows: Loaded rows.
-        needed: Our name to the column that should hold it.
-        where: Named in the error.
-        setting: The recipe setting that maps columns.
+    """Require all mapped columns (our name to the file's; `setting` maps them).
 
     Raises:
         DataError: Names every missing column and what the file has.
     """
     present = {key for row in rows[:100] for key in row}
-    missing = [(ours, theirs) for ours, theirs in needed.items() if theirs not in present]
-    if missing:
-        lines = [
-            f"{where}: no column '{theirs}'.{did_you_mean(theirs, present)} Found: {', '.join(sorted(present))}. "
-            f"Map it with {setting}.{ours}=<your column>"
-            for ours, theirs in missing
-        ]
+    lines = [
+        f"{where}: no column '{theirs}'.{did_you_mean(theirs, present)} Found: {', '.join(sorted(present))}. "
+        f"Map it with {setting}.{ours}=<your column>"
+        for ours, theirs in needed.items()
+        if theirs not in present
+    ]
+    if lines:
         raise DataError("\n".join(lines))
 
 
 def _from_parquet(path: Path) -> list[Row]:
-    if not is_there(path):
-        raise DataError(f"{path}: no such file")
-    import pyarrow
     import pyarrow.parquet
 
     try:
@@ -284,7 +252,7 @@ def _from_folder(path: Path, split: str) -> list[Row]:
     from datasets import DatasetDict, load_from_disk
 
     saved, tables = _is_saved(path), _tables_in(path)
-    if not saved and any(_is_saved(one) for one in tables):
+    if not saved and any(map(_is_saved, tables)):
         # Before datasets takes all of their files for one table.
         raise DataError(f"{path}: {_holds(tables)}")
     try:
@@ -313,8 +281,8 @@ def _is_saved(folder: Path) -> bool:
 
 
 def _tables_in(folder: Path) -> list[Path]:
-    """What of a folder could be given by itself: data files and saved datasets."""
-    return sorted(one for one in folder.iterdir() if one.suffix in FILE_TYPES or _is_saved(one))
+    """Data files and saved datasets of a folder, each of which could be given by itself."""
+    return sorted(path for path in folder.iterdir() if path.suffix in FILE_TYPES or _is_saved(path))
 
 
 def _holds(tables: Sequence[Path]) -> str:
