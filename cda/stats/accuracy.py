@@ -81,7 +81,6 @@ class _Design:
 
     Attributes:
         weights: Of each row. Shape (n,).
-        prompt_ids: Cluster of each row. Length n.
         strata: Subset of each row if subsets have fixed weights, else the same word for all. Shape (n,).
         seed: Of bootstraps and random sign flips.
     """

@@ -98,7 +98,6 @@ def bootstrap_sums(
         columns: Shape (n, k); the statistic sees their sums only.
         clusters: Cluster of each row, such as its prompt. Length n.
         statistic: Sums of shape (m, k) to values of shape (m,). It should not change when all sums are scaled alike.
-        rng: For the draws.
         n_draws: Draws.
         method: `percentile`, or `bca` (bias-corrected and accelerated).
 
@@ -167,7 +166,6 @@ def effective_rows(values: ArrayLike, prompt_ids: Sequence[str]) -> float:
 
     Args:
         values: Shape (n,), any unit, finite.
-        prompt_ids: Cluster of each row. Length n.
     """
     rows = np.asarray(values, dtype=np.float64)
     n, deviations = len(rows), rows - rows.mean()

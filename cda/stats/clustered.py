@@ -59,7 +59,6 @@ def same_in_all(
 
     Args:
         margins: score(perturbed) − score(base), shape (n,).
-        prompt_ids: Cluster of each pair. Length n.
         reason: Why there is no estimate.
 
     Returns:
@@ -157,9 +156,6 @@ def direct_contrast(
     Args:
         perturbed: Reward of the side with the bias, shape (n,).
         base: Reward of the side without it, shape (n,). All 0 if `perturbed` already holds margins.
-        prompt_ids: Cluster of each pair. Length n.
-        resampling: For the BCa interval.
-        unit: Unit of the rewards.
 
     Raises:
         DataError: Lengths that differ, a side that is missing, NaN or infinite, one prompt, or nothing varies.
@@ -190,8 +186,6 @@ def observational_effect(
     Args:
         rewards: Reward of each answer, shape (n,).
         attribute: Whether the answer has the attribute, 0 or 1, shape (n,).
-        prompt_ids: Prompt of each answer. Length n.
-        unit: Unit of the rewards.
 
     Raises:
         DataError: Lengths that differ, rewards that are not finite, fewer than two prompts with answers of both kinds, or

@@ -63,8 +63,6 @@ def feature_drift(
     Args:
         perturbed: Feature to its values on the biased sides, shape (n,) each.
         base: The same features on the unbiased sides.
-        prompt_ids: Cluster of each pair. Length n.
-        rng: For the prompt-clustered intervals.
         limits: Which differences are small, by feature.
         treatment: Features that are the bias itself.
 
@@ -102,7 +100,6 @@ def label_drift(
     Args:
         perturbed: Whether the biased side exhibits the other bias; None where the label could not be parsed. Length n.
         base: The same for the unbiased side.
-        prompt_ids: Cluster of each pair. Length n.
 
     Returns:
         A share difference; positive means that the other bias came along. With it, the number of pairs left out.

@@ -101,12 +101,6 @@ def effect(
 ) -> PairsEffect:
     """Skew and mean margin with prompt-clustered intervals.
 
-    Args:
-        margins: score(perturbed) − score(base). Shape (n,), in `unit`.
-        prompt_ids: Cluster of each row. Length n.
-        rng: For the intervals.
-        unit: Of the margins.
-
     Raises:
         DataError: No rows, one prompt, or margins that are not finite or do not vary between prompts.
     """
@@ -135,10 +129,7 @@ def overlap_effect(
     Args:
         margins: Of all pairs. Shape (n,).
         inside: Which pairs are within limits. Shape (n,).
-        prompt_ids: Cluster of each pair. Length n.
-        rng: For the intervals.
         rule: How many prompts and which share of the pairs must overlap.
-        unit: Of the margins.
 
     Raises:
         DataError: Shapes that differ, or margins that are not finite.
@@ -175,12 +166,9 @@ def adjusted_effect(
     G − k degrees of freedom.
 
     Args:
-        margins: score(perturbed) − score(base). Shape (n,), in `unit`.
         perturbed: Feature to its values on the biased sides, shape (n,) each; no treatment feature among them.
         base: The same features on the unbiased sides.
-        prompt_ids: Cluster of each pair. Length n.
         form: How a difference enters.
-        unit: Of the margins.
 
     Returns:
         The adjusted effect, or why there is none: fewer prompts than coefficients, a difference that is the same in all
@@ -252,16 +240,12 @@ def identify(
         say that no effect is shown.
 
     Args:
-        margins: score(perturbed) − score(base). Shape (n,), in `unit`.
         perturbed: Feature to its values on the biased sides, shape (n,) each.
         base: The same features on the unbiased sides.
-        prompt_ids: Cluster of each pair. Length n.
-        rng: For the intervals.
         limits: Drift that is small; these features, less the treatment, are adjusted for.
         treatment: Features that are the bias itself (a bias file's `treatment`).
         forms: Two or more functional forms.
         rule: When the overlap is enough.
-        unit: Of the margins.
 
     Raises:
         DataError: Fewer than two forms, one prompt, margins that do not vary between prompts, a limited feature not

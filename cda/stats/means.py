@@ -106,10 +106,8 @@ def clustered_t_test(
 
     Args:
         values: Shape (n,), in `unit`.
-        prompt_ids: Cluster of each row. Length n.
         alternative: The side on which the mean is expected.
         null: Mean under the hypothesis, in `unit`.
-        unit: Of the values, for the estimate.
 
     Raises:
         DataError: Values that are not finite, lengths that differ, or fewer than two prompts.
@@ -201,8 +199,6 @@ def iqr_trimmed_mean(values: ArrayLike, prompt_ids: Sequence[str], unit: str = "
 
     Args:
         values: Shape (n,), in `unit`.
-        prompt_ids: Cluster of each row. Length n.
-        unit: Of the values.
 
     Raises:
         DataError: As `clustered_t_test`, for the rows inside the fences.
@@ -273,7 +269,6 @@ def over_seeds(values: ArrayLike, prompt_ids: Sequence[str]) -> SeedMean:
 
     Args:
         values: One row a seed, one column a contrast. Shape (k, n), any unit.
-        prompt_ids: Cluster of each column. Length n.
 
     Raises:
         DataError: Fewer than two seeds or two prompts, other shapes, or a value that is not finite.
@@ -305,7 +300,6 @@ def share_over_seeds(hits: ArrayLike, prompt_ids: Sequence[str]) -> Estimate:
 
     Args:
         hits: 0 to 1. Shape (k, n).
-        prompt_ids: Cluster of each column. Length n.
 
     Raises:
         DataError: As `over_seeds`.
@@ -327,7 +321,6 @@ def change_over_seeds(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[
     Args:
         before: Hits of the one model before, 0 to 1. Shape (n,).
         after: Hits after each training, on the same rows. Shape (k, n).
-        prompt_ids: Cluster of each row. Length n.
 
     Raises:
         DataError: As `over_seeds`.
@@ -362,10 +355,7 @@ def distribution(
 
     Args:
         values: Shape (n,), in `unit`.
-        prompt_ids: Cluster of each. Length n.
         edges: Of the bins, from `common_edges`; every value lies within them.
-        rng: For the interval of the mean.
-        unit: Of the values.
 
     Raises:
         DataError: No values, one prompt only, or values outside the bins.

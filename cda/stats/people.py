@@ -54,7 +54,6 @@ def against_people(
     Args:
         margins: score(perturbed) − score(base), or a judge's preference in [−1, 1]. Shape (n,).
         people: Majorities of the same rows.
-        prompt_ids: Cluster of each row. Length n.
         ties: A margin of exactly 0 is no preference for the perturbed side (`no-hit`, as in the audit), counts `half`,
             or leaves the row out (`drop`, as the paper does for judges).
 
@@ -82,7 +81,6 @@ def mean_against_people(
     Args:
         margins: One row for each model, in its own reward units. Shape (models, n).
         people: Majorities of the n rows.
-        prompt_ids: Cluster of each row. Length n.
         ties: As in `against_people`; `drop` would leave other rows out for each model.
 
     Raises:
@@ -121,8 +119,6 @@ def people_change(
         before: Margins before, score(perturbed) − score(base). Shape (n,).
         after: Margins after, on the same rows. Shape (n,).
         people: Majorities of these rows.
-        prompt_ids: Cluster of each row. Length n.
-        rng: For clustered intervals.
 
     Raises:
         DataError: Lengths that differ, a margin that is not finite, or no row with a majority.
@@ -214,7 +210,6 @@ def auc(margins: ArrayLike, target: ArrayLike, prompt_ids: Sequence[str]) -> Est
     Args:
         margins: Any unit; equal margins count half. Shape (n,).
         target: 1 perturbed, 0 base; rows with 0.5 are left out. Shape (n,).
-        prompt_ids: Cluster of each row. Length n.
 
     Raises:
         DataError: Majorities all for one side: then nothing can be ranked.
@@ -241,7 +236,6 @@ def auc_change(before: ArrayLike, after: ArrayLike, target: ArrayLike, prompt_id
         before: Margins before, any unit. Shape (n,).
         after: Margins after, any unit. Shape (n,).
         target: 1 perturbed, 0 base; rows with 0.5 are left out. Shape (n,).
-        prompt_ids: Cluster of each row. Length n.
 
     Raises:
         DataError: Majorities all for one side, or shapes that differ.

@@ -50,7 +50,6 @@ def prediction_powered_mean(
         predictions_unlabelled: f of the other rows, made in the same way. Shape (N,). No row may stand on both sides.
         prompt_ids_labelled: Cluster of each labelled row. Length n.
         prompt_ids_unlabelled: Cluster of each unlabelled row. Length N.
-        unit: Of the labels.
 
     Raises:
         DataError: No rows or one prompt only on a side, lengths that differ, a value that is not finite, or labels
@@ -139,7 +138,6 @@ def powered_human_skew(people: Majority, judge: ArrayLike, prompt_ids: Sequence[
         people: Majorities of n rows. A tie or split that the rule leaves out is outside the population, and which rows
             without votes would be so is unknown: take the rule `half` where there are any.
         judge: Preference for the perturbed side in [−1, 1]; 0 a tie (counts 0.5), NaN none. Shape (n,).
-        prompt_ids: Cluster of each row. Length n.
 
     Raises:
         DataError: Lengths that differ, a verdict outside [−1, 1], votes without a majority that the tie rule left out,
@@ -160,7 +158,6 @@ def powered_miscalibration(
         margins: score(perturbed) − score(base) of every row. Shape (n,), reward units.
         people: As in `powered_human_skew`.
         judge: As in `powered_human_skew`.
-        prompt_ids: Cluster of each row. Length n.
 
     Raises:
         DataError: A margin that is not finite, and as in `powered_human_skew`.

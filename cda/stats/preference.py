@@ -67,7 +67,6 @@ def positive_share(margins: ArrayLike, prompt_ids: Sequence[str], ties: ModelTie
 
     Args:
         margins: score(perturbed) − score(base), or score(chosen) − score(rejected). Shape (n,), reward units.
-        prompt_ids: Cluster of each row. Length n.
         ties: What a margin of exactly 0 counts.
     """
     return share(hits_of(margins_finite(margins), ties), prompt_ids)
@@ -86,7 +85,6 @@ def share_change(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str],
     Args:
         before: Hits before, 0 to 1 (halves where a tie counts half). Shape (n,).
         after: Hits after, on the same rows. Shape (n,).
-        prompt_ids: Cluster of each row. Length n.
         n_ties: Rows with margin exactly 0, before and after.
     """
     test = exact_change_test(before, after, prompt_ids)
@@ -109,7 +107,6 @@ def preference_table(
     Args:
         margins: score(perturbed) − score(base), or a judge's preference in [−1, 1]; exactly 0 is a tie. Shape (n,).
         people: People's word on each contrast, `tie` for a split too; None where nobody voted, which leaves it out.
-        prompt_ids: Cluster of each contrast. Length n.
         ties: What a tie of the model counts in `skew_given`.
 
     Raises:
@@ -143,7 +140,6 @@ def contingency(
     Args:
         chosen: Does the chosen response exhibit the bias; None if the label is unparsed. Length n.
         rejected: The same of the rejected response. Length n.
-        prompt_ids: Cluster of each pair. Length n.
 
     Raises:
         DataError: Lengths that differ, no labelled pair, or no pair in which exactly one side has the bias.
@@ -177,8 +173,6 @@ def chosen_correlation(feature_differences: ArrayLike, prompt_ids: Sequence[str]
 
     Args:
         feature_differences: Feature of the chosen response − that of the rejected one. Shape (n,).
-        prompt_ids: Cluster of each pair. Length n.
-        rng: For the interval.
 
     Raises:
         DataError: No pair differs in the feature.
@@ -230,7 +224,6 @@ def beyond_noise(
     Args:
         before: score(perturbed) − score(base) before. Shape (n,), reward units.
         after: The same after, on the same rows.
-        prompt_ids: Cluster of each contrast. Length n.
         quality_before: score(chosen) − score(rejected) before. Shape (m,).
         quality_after: The same after.
         quality_prompt_ids: Cluster of each quality pair, in the same names. Length m.

@@ -43,7 +43,6 @@ def share(hits: ArrayLike, prompt_ids: Sequence[str], answers_a_row: float = 1) 
 
     Args:
         hits: 1 or True for a hit, 0 for none, 0.5 where a tie counts half, or a share of several answers. Shape (n,).
-        prompt_ids: Cluster of each row. Length n.
         answers_a_row: Answers that each row is a mean of, such as those of several models. Rows that vary less than rows of 0
             and 1 would are worth up to so many; 1 gives ties that count half nothing.
 
@@ -67,7 +66,6 @@ def paired_change(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str]
     Args:
         before: Hits before, shape (n,), as in `share`.
         after: Hits after on the same rows, shape (n,).
-        prompt_ids: Cluster of each row. Length n.
         answers_a_row: As in `share`.
 
     Raises:
@@ -139,7 +137,6 @@ def exact_change_test(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[
     Args:
         before: Hits before, shape (n,): 1 or True for a hit, 0 for none, 0.5 where a tie counts half.
         after: Hits after on the same rows, shape (n,).
-        prompt_ids: Cluster of each row. Length n.
 
     Raises:
         DataError: No rows, shapes that differ, or rows that are not 0, 0.5 or 1.

@@ -52,7 +52,6 @@ class Contrasts:
 
     Attributes:
         attribute: Whether the original has the attribute (w = 1). Shape (n,).
-        prompt_ids: Cluster of each row. Length n.
         double: Between the two rewrites: rewrite of rewrite − rewrite at w = 1, the reverse at w = 0. Shape (n,).
         single: Between original and rewrite: original − rewrite at w = 1, the reverse at w = 0. Shape (n,).
         rewrite_effect: Rewrite of rewrite − original, whatever w: what rewriting alone does. Shape (n,).
@@ -101,8 +100,6 @@ def from_rewards(
         rewrite: Of the response with the attribute flipped to 1 − w, shape (n,).
         rewrite_of_rewrite: Of the rewrite flipped back to w, shape (n,).
         attribute: w of the original, 0 or 1, shape (n,).
-        prompt_ids: Cluster of each row. Length n.
-        unit: Unit of the rewards.
 
     Raises:
         DataError: No triples, a triple without one of its sides, NaN or infinite rewards, lengths that differ, or an
@@ -136,7 +133,6 @@ def from_preferences(
         single: The same between original and rewrite, whichever has the attribute. Shape (n,).
         rewrite_effect: Preference for the rewrite of the rewrite over the original. Shape (n,).
         attribute: w of the original, 0 or 1, shape (n,).
-        prompt_ids: Cluster of each row. Length n.
         naive: Preference for an original with the attribute over one without it, on the same prompt. Shape (m,).
         naive_rows: The rows of those two originals, with and without. Shape (m, 2).
 
@@ -184,7 +180,6 @@ def rate_effects(
 
     Args:
         contrasts: Triples of both directions where possible.
-        resampling: For BCa intervals.
         refused: Estimands that are not to be given by the estimators that rest on rewrites (double, single), and why.
 
     Raises:
@@ -226,7 +221,6 @@ def effect(
         contrasts: n triples.
         estimand: Among originals with the attribute, without it, or all.
         estimator: Which contrast is averaged.
-        resampling: For the BCa interval.
 
     Raises:
         DataError: A group that is needed is empty (W is constant), comes from one prompt, or does not vary.
@@ -310,7 +304,6 @@ def conditional_effects(
         contrasts: n triples.
         groups: Group of each row; cut a numeric covariate with `quantile_groups` first. Length n.
         estimator: Which contrast is averaged; `naive` compares the originals of a group.
-        resampling: For BCa intervals.
 
     Raises:
         DataError: Lengths that differ, or not one group can be estimated.

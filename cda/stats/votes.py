@@ -119,7 +119,6 @@ def agreement(counts: Counts, item_ids: Sequence[str], rng: np.random.Generator,
     Args:
         counts: From `count_votes`. Shape (n, 3).
         item_ids: Cluster of each item, such as its prompt. Length n.
-        rng: For the draws.
         level: Distance between words for alpha.
 
     Raises:
@@ -193,7 +192,6 @@ def noise_ceiling(
     Args:
         counts: From `count_votes`. Shape (n, 3).
         first: The majority to be matched; its rule is applied to the second one too (`as-released` as `drop`).
-        item_ids: Cluster of each item. Length n.
         rng: For the interval: clusters are resampled, and ρ is fitted anew in each draw.
         n_votes: Votes an item of the second majority; by default as many as the item has.
 
