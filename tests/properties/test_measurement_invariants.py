@@ -18,11 +18,12 @@ from hypothesis import strategies as st
 
 from cda.errors import DataError
 from cda.results.base import Estimate, Missing, Result
-from cda.results.effects import Effect, Limit
+from cda.results.effects import Effect, Form, Limit
 from cda.stats.bootstrap import bootstrap_mean, bootstrap_sums
 from cda.stats.clustered import Resampling, direct_contrast
 from cda.stats.drift import embedding_similarity, feature_drift, label_drift, measured
 from cda.stats.identification import OverlapRule, adjusted_effect, effect, identify, overlap_effect, overlap_of
+from cda.stats.means import smallest_detectable
 from cda.stats.multiplicity import benjamini_hochberg, holm
 from cda.stats.people import against_people, auc, mean_against_people, panel_margins
 from cda.stats.preference import chosen_correlation, contingency, positive_share, positive_share_change
@@ -43,6 +44,7 @@ NAN, INF = float("nan"), float("inf")
 FLIP = {"perturbed": "base", "base": "perturbed", "tie": "tie", "none": "none"}
 LIMITS = {"words": Limit(ratio=1.5)}
 RULE = OverlapRule(min_prompts=2, min_share=0.1)
+SCALE_FREE: tuple[Form, ...] = ("linear", "log_ratio", "quadratic")  # signed_log adds 1 to a difference in its own unit
 # A failing sample has twelve rows at most: not worth the minutes that shrinking takes over every measure.
 EVERY = settings(deadline=None, derandomize=True, max_examples=10, phases=(Phase.explicit, Phase.generate))
 
@@ -177,7 +179,9 @@ MEASURES: dict[str, Callable[[Rows], Any]] = {
     "effect among overlapping": lambda r: overlap_effect(
         margins(r), overlap_of(*features(r), prompts(r), limits=LIMITS)[1], prompts(r), rng(), rule=RULE
     ),
-    "identification": lambda r: identify(margins(r), *features(r), prompts(r), rng(), limits=LIMITS, rule=RULE),
+    "identification": lambda r: identify(
+        margins(r), *features(r), prompts(r), rng(), limits=LIMITS, rule=RULE, forms=SCALE_FREE
+    ),
 }
 each_measure = pytest.mark.parametrize("name", MEASURES)
 
@@ -652,7 +656,7 @@ def test_margins_that_are_all_the_same_have_no_error_to_go_with_a_mean(level: fl
             MEASURES[name](rows)
     among = MEASURES["effect among overlapping"](rows)
     assert isinstance(among, Missing) and "its error is unknown" in among.reason
-    for form in ("linear", "log_ratio", "signed_log", "quadratic"):
+    for form in (*SCALE_FREE, "signed_log"):
         adjusted = adjusted_effect(margins(rows), *features(rows), prompts(rows), form)
         assert isinstance(adjusted, Missing) and "error is unknown" in adjusted.reason
     with pytest.raises(DataError, match="does not vary between its 12 prompts"):
@@ -718,6 +722,11 @@ NOTHING: dict[str, tuple[Callable[[], Any], str]] = {
     "unpaired change of NaN": (lambda: unpaired_change([NAN], [1]), "between 0 and 1"),
     "test of thirds": (lambda: exact_change_test([1 / 3], [1], ["a"]), "rows of 0, 0.5 or 1"),
     "verdict beyond its range": (lambda: panel_margins([[INF]]), r"preference in \[-1, 1\]"),
+    "side of NaN": (lambda: auc([1.0, 2.0], [1.0, NAN], ["a", "b"]), "people's side of each row"),
+    "plan without an error": (lambda: smallest_detectable([0.0], [9], 0.05), "no spread to plan with"),
+    "plan of one prompt": (lambda: smallest_detectable([1.0], [1], 0.05), "no spread to plan with"),
+    "plan at no level": (lambda: smallest_detectable([1.0], [9], 0.0), "both lie between 0 and 1"),
+    "plan of more tests than there are": (lambda: smallest_detectable([1.0], [9], 0.05, r=2), "r lies between 1 and k"),
     "unknown feature": (lambda: measured(["a"], ["wrds"]), "unknown"),
 }
 

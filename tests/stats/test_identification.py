@@ -1,22 +1,28 @@
-"""Worlds with a planted effect and planted drift: what adjustment recovers, and when it must not claim to."""
+"""Pairs that drift little, and worlds with a planted effect and planted drift: what adjustment recovers, and when it must not claim to."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats
 
 from cda.arrays import FloatArray
 from cda.errors import DataError
 from cda.results.base import Missing
-from cda.results.effects import Adjusted, Form, Identification, Limit, PairsEffect
-from cda.stats.identification import adjusted_effect, identify
+from cda.results.effects import Adjusted, Form, Identification, Limit, PairsEffect, SameMargin
+from cda.stats.identification import (
+    OverlapRule,
+    adjusted_effect,
+    effect,
+    identify,
+    overlap_effect,
+    overlap_of,
+    within_limits,
+)
 
-FORMS: tuple[Form, ...] = ("linear", "log_ratio", "signed_log", "quadratic")
-LIMITS = {"words": Limit(ratio=1.15)}
-TRUTH = 0.5
+LIMITS = {"words": Limit(ratio=1.15), "list_lines": Limit(difference=0)}
+PERTURBED = {"words": [110, 200, 100, 300], "list_lines": [0, 0, 4, 5]}
+BASE = {"words": [100, 100, 100, 100], "list_lines": [0, 0, 0, 0]}
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -25,6 +31,79 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 def ids(n: int) -> list[str]:
     return [f"p{row}" for row in range(n)]
+
+
+def test_pairs_beyond_any_limit_are_outside_and_counted_by_feature() -> None:
+    inside, beyond = within_limits(PERTURBED, BASE, 4, limits=LIMITS)
+    assert inside.tolist() == [True, False, False, False]
+    assert beyond == {"words": 2, "list_lines": 2}
+
+
+def test_the_treatment_is_exempt() -> None:
+    found, inside = overlap_of(PERTURBED, BASE, ids(4), limits=LIMITS, treatment=["list_lines"])
+    assert inside.tolist() == [True, False, True, False]
+    assert (found.n, found.n_prompts, found.n_total, found.share.value) == (2, 2, 4, 0.5)
+    assert (found.beyond, found.exempt) == ({"words": 2}, ("list_lines",))
+
+
+def test_effect_among_the_pairs_within_limits() -> None:
+    margins = np.tile([1.0, -1.0, 2.0, 9.0], 30)
+    inside = np.tile([True, True, True, False], 30)
+    found = overlap_effect(margins, inside, ids(120), rng())
+    assert isinstance(found, PairsEffect)
+    assert found.mean_margin.value == pytest.approx(2 / 3)
+    assert found.skew.value == pytest.approx(2 / 3)
+    assert (found.mean_margin.n, found.mean_margin.unit) == (90, "reward")
+    assert effect(margins, ids(120), rng()).mean_margin.value == pytest.approx(11 / 4)
+
+
+@pytest.mark.parametrize(
+    ("n_inside", "n_prompts", "rule", "message"),
+    [
+        (0, 100, OverlapRule(), "no overlap: none of 100 pairs"),
+        (29, 100, OverlapRule(), "29 of 100 pairs have drift within limits, from 29 prompts; 30 prompts are needed"),
+        (40, 10, OverlapRule(), "from 10 prompts; 30"),
+        (30, 100, OverlapRule(min_share=0.5), "(30%); 50% are needed"),
+        (1, 100, OverlapRule(min_prompts=0, min_share=0), "from 1 prompts; 2 prompts are needed"),
+    ],
+)
+def test_too_small_an_overlap_is_said_in_words(n_inside: int, n_prompts: int, rule: OverlapRule, message: str) -> None:
+    clusters = [f"p{row % n_prompts}" for row in range(100)]
+    found = overlap_effect(np.ones(100), np.arange(100) < n_inside, clusters, rng(), rule=rule)
+    assert isinstance(found, Missing)
+    assert message in found.reason
+
+
+@pytest.mark.parametrize(
+    ("n_inside", "n_total", "enough"),
+    [(30, 100, True), (29, 100, False), (40, 200, True), (39, 200, False), (30, 150, True), (30, 151, False)],
+)
+def test_exactly_enough_overlap_is_enough(n_inside: int, n_total: int, enough: bool) -> None:
+    """30 prompts and a fifth of the pairs, both of them included."""
+    margins, inside = np.arange(n_total) % 7 - 2.0, np.arange(n_total) < n_inside
+    found = overlap_effect(margins, inside, ids(n_total), rng())
+    assert isinstance(found, PairsEffect) == enough
+
+
+def test_bad_margins_raise() -> None:
+    for margins, inside in (([1.0, np.inf], [True, True]), ([1.0], [True, True]), ([1.0, 2.0], [True])):
+        with pytest.raises(DataError):
+            overlap_effect(margins, inside, ids(2), rng())
+
+
+def test_like_pairs_that_share_one_margin_keep_it() -> None:
+    margins = np.where(np.arange(100) < 50, -1.0, 0.5)
+    found = overlap_effect(margins, np.arange(100) < 50, ids(100), rng())
+    assert isinstance(found, SameMargin)
+    assert (found.value, found.n, found.n_prompts, found.p_value) == (-1.0, 50, 50, pytest.approx(2 * 0.5**50))
+    assert "(−1 in each)" in found.reason  # a minus, not a hyphen
+    few = overlap_effect(margins, np.arange(100) < 5, ids(100), rng())
+    assert isinstance(few, Missing) and not isinstance(few, SameMargin)
+
+
+FORMS: tuple[Form, ...] = ("linear", "log_ratio", "signed_log", "quadratic")
+WORDS = {"words": Limit(ratio=1.15)}
+TRUTH = 0.5
 
 
 def linear_world(n: int, seed: int = 0, slope: float = 0.01) -> tuple[FloatArray, dict, dict]:
@@ -37,7 +116,7 @@ def linear_world(n: int, seed: int = 0, slope: float = 0.01) -> tuple[FloatArray
 
 
 def run(margins: FloatArray, perturbed: dict, base: dict, **arguments: object) -> Identification:
-    return identify(margins, perturbed, base, ids(len(margins)), rng(), limits=LIMITS, **arguments)  # type: ignore[arg-type]
+    return identify(margins, perturbed, base, ids(len(margins)), rng(), limits=WORDS, **arguments)  # type: ignore[arg-type]
 
 
 def fitted(one: Adjusted | Missing) -> Adjusted:
@@ -207,30 +286,6 @@ def test_fewer_prompts_than_coefficients() -> None:
     assert "2 prompts for 2 coefficients" in found.reason
 
 
-@settings(deadline=None, derandomize=True, max_examples=40)
-@given(st.integers(0, 10_000), st.sampled_from(FORMS))
-def test_invariants(seed: int, form: Form) -> None:
-    margins, perturbed, base = linear_world(40, seed)
-    one = fitted(adjusted_effect(margins, perturbed, base, ids(40), form))
-    # Swapping the sides flips every sign.
-    swapped = fitted(adjusted_effect(-margins, base, perturbed, ids(40), form))
-    assert (swapped.effect.value, swapped.effect.low) == pytest.approx((-one.effect.value, -one.effect.high), abs=1e-9)
-    # Order does not matter.
-    order = rng(seed).permutation(40)
-    mixed = {"words": perturbed["words"][order]}, {"words": base["words"][order]}
-    shuffled = fitted(adjusted_effect(margins[order], *mixed, [f"p{row}" for row in order], form))
-    assert (shuffled.effect.value, shuffled.standard_error) == pytest.approx((one.effect.value, one.standard_error))
-    # Rows repeated within their prompt add nothing.
-    repeated = {"words": np.repeat(perturbed["words"], 3)}, {"words": np.repeat(base["words"], 3)}
-    again = fitted(adjusted_effect(np.repeat(margins, 3), *repeated, list(np.repeat(ids(40), 3)), form))
-    assert (again.effect.value, again.standard_error) == pytest.approx((one.effect.value, one.standard_error))
-    # A larger unit is a larger effect.
-    scaled = fitted(adjusted_effect(10 * margins, perturbed, base, ids(40), form))
-    assert scaled.effect.value == pytest.approx(10 * one.effect.value)
-    assert one.effect.low <= one.effect.value <= one.effect.high
-    assert 0 <= one.p_value <= 1
-
-
 def test_bad_input_raises() -> None:
     margins, perturbed, base = linear_world(40)
     with pytest.raises(DataError, match="at least two"):
@@ -240,7 +295,7 @@ def test_bad_input_raises() -> None:
     with pytest.raises(DataError, match="limit is set on words"):
         run(margins, {"bold": base["words"]}, {"bold": base["words"]})
     with pytest.raises(DataError, match="one prompt"):
-        identify(margins, perturbed, base, ["p"] * 40, rng(), limits=LIMITS)
+        identify(margins, perturbed, base, ["p"] * 40, rng(), limits=WORDS)
 
 
 def words_alone(n: int = 200, left: float = 0.0) -> tuple[FloatArray, dict, dict]:

@@ -1,25 +1,22 @@
-"""Models, judges and preference data against people, on rows that can be counted by hand."""
+"""Models, judges and preference data against people, on rows that can be counted by hand; AUC against scipy and DeLong."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats
 
 from cda.errors import DataError
 from cda.records import Preference
-from cda.stats.people import against_people, mean_against_people, panel_margins
+from cda.stats.people import against_people, auc, auc_change, mean_against_people, panel_margins
 from cda.stats.preference import chosen_correlation, contingency, positive_share
-from cda.stats.proportions import paired_change, unpaired_change, wilson
+from cda.stats.proportions import Z_95, paired_change, unpaired_change, wilson
 from cda.stats.votes import Majority, count_votes, majority
 
 LABELS: list[Preference] = ["perturbed", "base", "base", "tie", "base"]
 PEOPLE = majority(count_votes([[one] for one in LABELS]), "drop")
 HALF = majority(count_votes([[one] for one in LABELS]), "half")
 MARGINS = [2.0, 1.0, -1.0, 5.0, 0.0]
-rows = st.lists(st.tuples(st.integers(-3, 3), st.sampled_from(["perturbed", "base", "tie"])), min_size=2, max_size=20)
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -61,46 +58,6 @@ def test_a_threshold_shift_moves_all_but_auc() -> None:
     assert shifted.skew.value > one.skew.value + 0.1
     assert shifted.gap.value != one.gap.value
     assert one.auc == shifted.auc
-
-
-@settings(deadline=None, derandomize=True)
-@given(rows.filter(lambda table: len({word for _, word in table} - {"tie"}) > 0))
-def test_label_swap_order_and_bounds(table: list[tuple[int, Preference]]) -> None:
-    margins = np.array([margin for margin, _ in table], float)
-    words = [word for _, word in table]
-    swapped: list[Preference] = [{"perturbed": "base", "base": "perturbed", "tie": "tie"}[word] for word in words]
-    n = len(table)
-    one = against_people(margins, majority(count_votes([[w] for w in words]), "drop"), ids(n), "half")
-    flip = against_people(-margins, majority(count_votes([[w] for w in swapped]), "drop"), ids(n), "half")
-    assert flip.skew.value == pytest.approx(1 - one.skew.value)
-    assert flip.human_skew.value == pytest.approx(1 - one.human_skew.value)
-    assert flip.miscalibration.value == pytest.approx(one.miscalibration.value)
-    assert flip.signed_gap.value == pytest.approx(-one.signed_gap.value)
-    assert flip.gap.value == pytest.approx(one.gap.value)
-    if one.auc is not None and flip.auc is not None:
-        assert flip.auc.value == pytest.approx(one.auc.value)
-    back = against_people(
-        margins[::-1], majority(count_votes([[w] for w in words[::-1]]), "drop"), ids(n)[::-1], "half"
-    )
-    assert (back.skew, back.human_skew) == (one.skew, one.human_skew)
-    for share in (one.skew, one.human_skew, one.miscalibration, one.gap):
-        assert 0 <= share.low <= share.value <= share.high <= 1
-    # Disagreement is at least the difference of the shares.
-    assert one.miscalibration.value >= one.gap.value - 1e-9
-
-
-def test_duplicated_rows_leave_estimates_and_nearly_the_interval() -> None:
-    target = (rng(1).random(80) < 0.4).astype(float)
-    people = Majority(target, np.ones(80, bool), "drop", PEOPLE.exclusions)
-    margins = target + rng(2).normal(size=80)
-    once = against_people(margins, people, ids(80))
-    wide = Majority(np.tile(target, 3), np.ones(240, bool), "drop", PEOPLE.exclusions)
-    thrice = against_people(np.tile(margins, 3), wide, ids(80) * 3)
-    for name in ("skew", "human_skew", "miscalibration", "signed_gap", "gap", "auc"):
-        a, b = getattr(once, name), getattr(thrice, name)
-        assert b.value == pytest.approx(a.value)
-        # Wilson's and Newcombe's intervals give way to the bootstrap, of about the same width.
-        assert b.high - b.low == pytest.approx(a.high - a.low, rel=0.15)
 
 
 def test_mean_over_models_and_its_gap() -> None:
@@ -196,3 +153,85 @@ def test_what_cannot_be_estimated_raises() -> None:
         chosen_correlation([0, 0], ids(2), rng())
     with pytest.raises(DataError, match="no rows"):
         chosen_correlation([], [], rng())
+
+
+def test_it_is_mann_whitney_s() -> None:
+    random = np.random.default_rng(0)
+    margins, target = random.integers(-3, 4, 60), random.random(60) < 0.4
+    u = stats.mannwhitneyu(margins[target], margins[~target]).statistic
+    found = auc(margins, target, ids(60))
+    assert found.value == pytest.approx(u / (target.sum() * (~target).sum()))
+    assert (found.n, found.n_prompts, found.unit) == (60, 60, "AUC")
+
+
+def test_the_error_is_delong_s_where_prompts_occur_once() -> None:
+    random = np.random.default_rng(1)
+    up, down = random.normal(0.7, 1, 40), random.normal(0, 1, 50)
+    beats = (np.sign(up[:, None] - down) + 1) / 2
+    variance = beats.mean(axis=1).var(ddof=1) / 40 + beats.mean(axis=0).var(ddof=1) / 50
+    area = beats.mean()
+    half = Z_95 * np.sqrt(variance) / (area * (1 - area))
+    found = auc(np.concatenate([up, down]), [1] * 40 + [0] * 50, ids(90))
+    logit = np.log(area / (1 - area))
+    assert (found.low, found.high) == pytest.approx(
+        (stats.logistic.cdf(logit - half), stats.logistic.cdf(logit + half))
+    )
+
+
+def test_perfect_separation_keeps_an_honest_width() -> None:
+    found = auc([1, 2, 3, 4, 5, 6], [0, 0, 0, 1, 1, 1], ids(6))
+    assert (found.value, found.high) == (1.0, 1.0)
+    assert 0.3 < found.low < 0.9
+    assert found.method == "Newcombe AUC score 95%"
+
+
+def test_rows_for_neither_side_are_left_out() -> None:
+    assert auc([1, 2, 9], [0, 1, 0.5], ids(3)).n == 2
+
+
+@pytest.mark.parametrize("rows_a_prompt", [1, 3])
+def test_coverage(rows_a_prompt: int) -> None:
+    random, inside = np.random.default_rng(4), 0
+    truth = float(stats.norm.cdf(1.0 / np.sqrt(2 * 2)))  # both sides N(·, 1 + 1), 1 apart
+    for _ in range(400):
+        n = 60 * rows_a_prompt
+        clusters = [f"p{row // rows_a_prompt}" for row in range(n)]
+        target = random.random(n) < 0.4
+        shared = np.repeat(random.normal(size=60), rows_a_prompt)
+        found = auc(target + shared + random.normal(size=n), target, clusters)
+        inside += found.low <= truth <= found.high
+    assert 0.92 <= inside / 400 <= 0.985
+
+
+def test_what_cannot_be_ranked_raises() -> None:
+    with pytest.raises(DataError, match="2 majorities for the perturbed side and 0 for the base"):
+        auc([1, 2], [1, 1], ids(2))
+    with pytest.raises(DataError, match="one finite margin"):
+        auc([1, float("nan")], [1, 0], ids(2))
+
+
+def test_change_of_auc_is_paired() -> None:
+    rng = np.random.default_rng(3)
+    target = (rng.random(120) < 0.5).astype(float)
+    before = target + rng.normal(size=120)
+    ids = [str(row) for row in range(120)]
+    same = auc_change(before, 3 * before + 1, target, ids)
+    assert (same.value, same.low, same.high) == (0.0, 0.0, 0.0)  # the same ranking, whatever the sample
+    worse = auc_change(before, before + rng.normal(size=120), target, ids)
+    assert worse.low < worse.value < 0 < worse.high or worse.high < 0
+    perfect = auc_change(target, 2 * target, target, ids)
+    assert perfect.value == 0.0
+    assert perfect.low < 0 < perfect.high
+
+
+def test_change_of_auc_covers_the_difference() -> None:
+    rng, hits = np.random.default_rng(4), 0
+    for _ in range(400):
+        target = (rng.random(150) < 0.5).astype(float)
+        shared = rng.normal(size=150)
+        before, after = 1.0 * target + shared, 0.5 * target + shared + 0.3 * rng.normal(size=150)
+        found = auc_change(before, after, target, [str(row) for row in range(150)])
+        # P(N(d, 2) > 0) for a shift d: 1/√2 and 0.5/√(2·1.09).
+        truth = stats.norm.cdf(0.5 / np.sqrt(2 * 1.09)) - stats.norm.cdf(1 / np.sqrt(2))
+        hits += found.low <= truth <= found.high
+    assert 0.92 <= hits / 400 <= 0.975

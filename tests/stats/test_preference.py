@@ -1,4 +1,4 @@
-"""Skew, miscalibration and human skew, on votes and margins that can be counted by hand."""
+"""Skew and its change, preferences by majority, and the change beyond noise, on margins that can be counted by hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 from cda.errors import DataError
 from cda.stats.people import people_change
-from cda.stats.preference import positive_share, positive_share_change
+from cda.stats.preference import beyond_noise, positive_share, positive_share_change, preference_table
 from cda.stats.votes import Majority, count_votes, majority
 
 PREFERRED = [["perturbed"], ["base"], ["base"], ["tie"], [], ["base"]]
@@ -87,13 +87,6 @@ def test_nothing_moved_keeps_a_width() -> None:
 
 @settings(deadline=None, derandomize=True, max_examples=50)
 @given(margins)
-def test_swapping_the_sides_mirrors_the_skew_up_to_ties(values: np.ndarray) -> None:
-    one, other = (positive_share(signed, ids(len(values))).value for signed in (values, -values))
-    assert one + other == pytest.approx(1 - np.mean(values == 0))
-
-
-@settings(deadline=None, derandomize=True, max_examples=50)
-@given(margins)
 def test_swapping_before_and_after_flips_the_change(values: np.ndarray) -> None:
     after = np.roll(values, 1)
     there = positive_share_change(values, after, ids(len(values)))
@@ -103,12 +96,118 @@ def test_swapping_before_and_after_flips_the_change(values: np.ndarray) -> None:
     assert back.n_ties == there.n_ties[::-1]
 
 
-@settings(deadline=None, derandomize=True, max_examples=50)
-@given(margins, st.floats(0.01, 100))
-def test_the_scale_of_the_reward_does_not_matter(values: np.ndarray, scale: float) -> None:
-    assert positive_share(values * scale, ids(len(values))) == positive_share(values, ids(len(values)))
-
-
 def test_broken_margins_raise() -> None:
     with pytest.raises(DataError, match="2 of 3 margins are NaN or infinite"):
         positive_share([1, float("nan"), float("inf")], ids(3))
+
+
+PEOPLE = ["perturbed", "perturbed", "perturbed", "perturbed", "base", "base", "tie", None]
+MARGINS = [1.0, 2.0, 3.0, -1.0, 1.0, 0.0, -2.0, 5.0]
+NAMES = [str(row) for row in range(8)]
+
+
+def test_counts_and_what_the_model_prefers_given_people() -> None:
+    found = preference_table(MARGINS, PEOPLE, NAMES)  # type: ignore[arg-type]
+    assert found.counts == {
+        "perturbed": {"perturbed": 3, "base": 1, "tie": 0},
+        "base": {"perturbed": 1, "base": 0, "tie": 1},
+        "tie": {"perturbed": 0, "base": 1, "tie": 0},
+    }
+    assert {word: (one.value, one.n) for word, one in found.skew_given.items()} == {
+        "perturbed": (0.75, 4), "base": (0.5, 2), "tie": (0.0, 1),
+    }  # fmt: skip
+    assert 0 < found.skew_given["perturbed"].low < 0.75 < found.skew_given["perturbed"].high < 1
+
+
+def test_a_judges_tie_counts_half() -> None:
+    found = preference_table(MARGINS, PEOPLE, NAMES, "half")  # type: ignore[arg-type]
+    assert found.skew_given["base"].value == 0.75
+
+
+def test_a_word_that_is_nowhere_the_majority_has_no_share() -> None:
+    found = preference_table([1.0, -1.0], ["base", "base"], ["a", "b"])
+    assert set(found.skew_given) == {"base"} and sum(found.counts["tie"].values()) == 0
+
+
+@pytest.mark.parametrize(
+    ("margins", "people", "said"),
+    [
+        ([1.0], [None], "no contrast has votes"),
+        ([1.0, 2.0], ["base"], "1 majorities"),
+        ([float("nan")], ["base"], "NaN"),
+    ],
+)
+def test_what_cannot_be_counted_is_said(margins: list[float], people: list[object], said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        preference_table(margins, people, NAMES[: len(margins)])  # type: ignore[arg-type]
+
+
+IDS = [f"q{row}" for row in range(200)]
+PAIR_IDS = [f"p{row}" for row in range(300)]
+
+
+def world(random: np.random.Generator, noise: float, stretch: float, shift: float) -> tuple[np.ndarray, ...]:
+    """Contrasts and quality pairs before and after: rewards stretched, shifted on contrasts alone, and made noisier."""
+    own, pairs = random.normal(0.9, 1, 200), random.normal(0.7, 1, 300)
+    after = stretch * (own - shift) + random.normal(0, noise, 200)
+    return own, after, pairs, stretch * pairs + random.normal(0, noise, 300)
+
+
+def measured(own: np.ndarray, after: np.ndarray, pairs: np.ndarray, pairs_after: np.ndarray):
+    return beyond_noise(own, after, IDS, pairs, pairs_after, PAIR_IDS)
+
+
+def test_beyond_noise_by_hand() -> None:
+    found = beyond_noise([1.0, 3.0], [1.0, 1.0], ["a", "b"], [1.0, 1.0], [2.0, 2.0], ["c", "d"])
+    assert found.value == 1.0 - 2.0 * 2.0
+    # Influences of the contrasts: (0 + 2·1)/2 and (0 − 2·1)/2, none of the pairs; G = 4 prompts, t with 1 degree of freedom.
+    assert found.high - found.value == pytest.approx(12.7062047 * np.sqrt(4 / 3 * 2))
+
+
+@pytest.mark.parametrize(("noise", "stretch"), [(0.0, 3.0), (2.0, 1.0), (3.0, 2.0), (1.0, 0.3)])
+def test_noise_and_stretching_are_rarely_taken_for_a_change(noise: float, stretch: float) -> None:
+    random = np.random.default_rng(0)
+    found = [measured(*world(random, noise, stretch, 0.0)) for _ in range(400)]
+    assert np.mean([one.high < 0 for one in found]) <= 0.05
+    assert np.mean([one.low > 0 for one in found]) <= 0.05
+
+
+@pytest.mark.parametrize(("noise", "stretch"), [(0.1, 1.0), (0.5, 2.0), (0.5, 0.5)])
+def test_a_shift_is_found_and_covered(noise: float, stretch: float) -> None:
+    random = np.random.default_rng(1)
+    found = [measured(*world(random, noise, stretch, 0.6)) for _ in range(400)]
+    assert np.mean([one.high < 0 for one in found]) > 0.9
+    assert 0.9 <= np.mean([one.low <= -0.6 * stretch <= one.high for one in found]) <= 0.99
+
+
+def test_rows_of_one_prompt_are_not_taken_for_independent() -> None:
+    own, after, pairs, pairs_after = world(np.random.default_rng(2), 0.5, 1.0, 0.3)
+    once = measured(own, after, pairs, pairs_after)
+    ids = [name for name in IDS for _ in range(3)]
+    thrice = beyond_noise(np.repeat(own, 3), np.repeat(after, 3), ids, pairs, pairs_after, PAIR_IDS)
+    assert thrice.high - thrice.low == pytest.approx(once.high - once.low, rel=1e-9)
+
+
+def test_prompts_that_contrasts_and_pairs_share_are_one_cluster() -> None:
+    random = np.random.default_rng(3)
+    before, after = random.normal(1, 1, 50), random.normal(1, 1, 50)
+    ids = [str(row) for row in range(50)]
+    # Where the contrasts are the quality pairs, their errors cancel; taken for other prompts, they add up.
+    shared = beyond_noise(before, after, ids, before, after, ids)
+    assert abs(shared.value) < 1e-9 and shared.high - shared.low < 1e-9
+    apart = beyond_noise(before, after, ids, before, after, [f"other {name}" for name in ids])
+    assert apart.high - apart.low > 0.1
+
+
+@pytest.mark.parametrize(
+    ("own", "pairs", "said"),
+    [
+        ([1.0, np.nan], [1.0, 1.1], "NaN"),
+        ([1.0, 2.0], [-1.0, 1.0], "yardstick"),
+    ],
+)
+def test_without_a_yardstick_there_is_no_answer(own: list[float], pairs: list[float], said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        beyond_noise(own, own, ["a", "b"], pairs, pairs, ["c", "d"])
+    with pytest.raises(DataError, match="fewer than two prompts"):
+        beyond_noise([1.0, 2.0], [1.0, 2.0], ["a", "a"], [1.0, 1.1], [1.0, 1.1], ["c", "d"])

@@ -1,4 +1,4 @@
-"""Intervals for shares and their changes, and the exact test of a change, against scipy, published values, simulations."""
+"""Intervals for shares and their changes, the exact test of a change, and rows that share prompts: against published values and simulations."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from cda.errors import DataError
+from cda.stats.bootstrap import effective_rows
 from cda.stats.proportions import exact_change_test, paired_change, share, wilson
 
 bits = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=30)
@@ -90,39 +91,6 @@ def test_going_back_flips_the_change(rows: list[tuple[bool, bool]]) -> None:
     assert exact_change_test(before, after, ids(len(rows))) == exact_change_test(after, before, ids(len(rows)))
 
 
-@settings(deadline=None, derandomize=True)
-@given(bits)
-def test_swapping_hits_for_misses_mirrors_share_and_change(rows: list[tuple[bool, bool]]) -> None:
-    before, after = np.array(rows, float).T
-    one, other = share(before, ids(len(rows))), share(1 - before, ids(len(rows)))
-    assert (other.value, other.low, other.high) == pytest.approx((1 - one.value, 1 - one.high, 1 - one.low), abs=1e-9)
-    there = paired_change(before, after, ids(len(rows)))
-    mirrored = paired_change(1 - before, 1 - after, ids(len(rows)))
-    assert (mirrored.low, mirrored.high) == pytest.approx((-there.high, -there.low), abs=1e-9)
-
-
-@settings(deadline=None, derandomize=True)
-@given(bits, st.randoms(use_true_random=False), st.booleans())
-def test_bounds_hold_and_order_does_not_matter(rows: list[tuple[bool, bool]], random, clustered: bool) -> None:
-    before, after = np.array(rows, float).T
-    clusters = [f"p{row // 2}" for row in range(len(rows))] if clustered else ids(len(rows))
-    order = list(range(len(rows)))
-    random.shuffle(order)
-    shuffled = [clusters[row] for row in order]
-    one = share(before, clusters)
-    assert 0 <= one.low <= one.value <= one.high <= 1
-    assert share(before[order], shuffled).model_dump() == pytest.approx(one.model_dump())
-    assume(not clustered or _varies(after - before, clusters))
-    change = paired_change(before, after, clusters)
-    assert -1 <= change.low <= change.value <= change.high <= 1
-    assert paired_change(before[order], after[order], shuffled).model_dump() == pytest.approx(change.model_dump())
-
-
-def _varies(values: np.ndarray, clusters: list[str]) -> bool:
-    names = np.array(clusters)
-    return len({round(float(values[names == name].mean()), 9) for name in clusters}) > 1
-
-
 def test_a_change_that_is_the_same_in_every_prompt_does_not_depend_on_row_order() -> None:
     before, after, clusters = [0, 0] * 10, [0, 1] * 10, [f"p{row // 2}" for row in range(20)]
     one = paired_change(before, after, clusters)
@@ -139,17 +107,6 @@ def test_an_interval_keeps_its_width_when_nothing_varies() -> None:
         assert 0.5 < all_hits.low < 0.9
         same = paired_change([1, 0] * 10, [1, 0] * 10, clusters)
         assert same.low < 0 < same.high
-
-
-def test_repeated_rows_add_no_information() -> None:
-    hits = [1, 0, 1, 1, 0, 1, 0, 1, 1, 0] * 4
-    once = share(hits, ids(40))
-    fourfold = share(np.repeat(hits, 4), [f"p{row // 4}" for row in range(160)])
-    assert (fourfold.n, fourfold.n_prompts, fourfold.value) == (160, 40, once.value)
-    assert fourfold.method == "Wilson 95% on the effective number of rows"
-    assert (fourfold.low, fourfold.high) == pytest.approx((once.low, once.high))
-    naive = share(np.repeat(hits, 4), ids(160))
-    assert fourfold.high - fourfold.low > 1.5 * (naive.high - naive.low)
 
 
 def test_ties_count_half() -> None:
@@ -203,11 +160,6 @@ def test_what_cannot_be_estimated_raises(hits: Sequence[float], clusters: list[s
         share(hits, clusters)
     with pytest.raises(DataError, match=message):
         paired_change(hits, hits, clusters)
-
-
-def test_before_and_after_have_the_same_rows() -> None:
-    with pytest.raises(DataError):
-        paired_change([1, 0], [1], ["p", "q"])
 
 
 def mcnemar_p(before: Sequence[float], after: Sequence[float]) -> float:
@@ -300,3 +252,117 @@ def test_an_exact_test_of_nothing_raises() -> None:
         exact_change_test([1, float("nan")], [1, 0], ["p", "q"])
     with pytest.raises(DataError, match=r"rows of 0, 0\.5 or 1"):
         exact_change_test([1, 1 / 3], [1, 0], ["p", "q"])
+
+
+def interval(hits: list[float], ids: list[str]) -> tuple[float, float]:
+    found = share(hits, ids)
+    return found.low, found.high
+
+
+@pytest.mark.parametrize("hits", [[1.0, 0, 0, 1, 1], [0.5, 0, 0, 0, 0], [0.0] * 5, [1.0] * 5, [0.5] * 5])
+def test_one_row_a_prompt_is_wilson_s(hits: list[float]) -> None:
+    assert interval(hits, list("abcde")) == pytest.approx(wilson(sum(hits), 5))
+    assert share(hits, list("abcde")).method == "Wilson 95%"
+
+
+def test_copies_of_a_row_are_worth_one() -> None:
+    hits, ids = [1.0, 0, 0, 1, 1, 0, 0], list("abcdefg")
+    assert effective_rows(hits * 4, ids * 4) == pytest.approx(7)
+    assert interval(hits * 4, ids * 4) == pytest.approx(wilson(3, 7))
+    assert interval([0.0] * 28, ids * 4) == pytest.approx(wilson(0, 7))
+    assert share(hits * 4, ids * 4).method == "Wilson 95% on the effective number of rows"
+
+
+def test_the_design_effect_by_hand() -> None:
+    # Sums −1 and 1 around the mean: variance 2/64, against ¼ / 8 of independent rows: worth 8, and with 4 more prompts of
+    # rows that are alike, where they are worth 2: 6 / (2/8 + 4/2).
+    hits, ids = [1, 0, 0, 0, 1, 1, 1, 0], list("aaaabbbb")
+    assert effective_rows(hits, ids) == pytest.approx(6 / (2 / 8 + 4 / 2))
+    # Sizes 3 and 1 are 16/10 prompts. Sums −¼ and ¼: variance ⅛ / 16, against 3/16 / 4: a sixth, so worth 24.
+    assert effective_rows([1, 1, 0, 1], list("aaab")) == pytest.approx(5.6 / (1.6 / 24 + 4 / 1.6))
+
+
+def test_rows_that_balance_within_their_prompts_are_worth_more_the_more_prompts_show_it() -> None:
+    for n_prompts, least, most in ((2, 2.5, 3.5), (10, 18, 36), (200, 400, 20_000)):
+        worth = effective_rows([1.0, 0.0] * n_prompts, np.repeat(np.arange(n_prompts), 2).astype(str).tolist())
+        assert least < worth < most
+
+
+def test_a_first_prompt_that_repeats_changes_little() -> None:
+    """No jump from one method to another: 21 rows of 20 prompts tell about as much as 21 rows of their own."""
+    own, repeated = [f"p{row}" for row in range(21)], [*(f"p{row}" for row in range(20)), "p19"]
+    off = []
+    for n_hits in range(1, 20):
+        hits = [1.0] * n_hits + [0.0] * (21 - n_hits)
+        off.append(np.subtract(interval(hits, own), interval(hits, repeated)))
+        one, other = paired_change([0.0] * 21, hits, own), paired_change([0.0] * 21, hits, repeated)
+        off.append([one.low - other.low, one.high - other.high])
+    # The most where the two rows of the one prompt are the only misses.
+    assert np.abs(off).mean() < 0.02 and np.abs(off).max() < 0.13
+
+
+@pytest.mark.parametrize(("n", "n_hits"), [(5, 1), (5, 2), (10, 1), (10, 5), (20, 1), (20, 6)])
+def test_one_more_row_of_a_prompt_hardly_changes_the_width(n: int, n_hits: int) -> None:
+    hits, ids = [1.0] * n_hits + [0.0] * (n - n_hits), [f"p{row}" for row in range(n)]
+    for estimate in (share, lambda values, names: paired_change([0.0] * len(values), values, names)):
+        once, twice = estimate(hits, ids), estimate([*hits, 0.0], [*ids, ids[-1]])
+        assert (twice.high - twice.low) / (once.high - once.low) == pytest.approx(1, abs=0.05)
+
+
+def test_a_first_tie_that_counts_half_changes_little() -> None:
+    ids = [f"p{row}" for row in range(30)]
+    before, after = np.arange(30) < 20, np.arange(30) % 3 > 0
+    plain = paired_change(before, after, ids)
+    tied = paired_change(np.where(np.arange(30) == 7, 0.5, before), after, ids)
+    assert abs(plain.low - tied.low) < 0.04 and abs(plain.high - tied.high) < 0.04
+
+
+@pytest.mark.parametrize(("n_prompts", "a_prompt"), [(2, 5), (3, 5), (5, 2), (5, 5), (10, 3), (50, 3)])
+def test_it_covers_the_truth_where_rows_move_together(n_prompts: int, a_prompt: int) -> None:
+    random, covered, naive = np.random.default_rng(0), 0, 0
+    ids = [str(row) for row in np.repeat(np.arange(n_prompts), a_prompt)]
+    for _ in range(1000):
+        # Shares of prompts around 0.6, half as far apart as they could be (ρ = 0.5).
+        hits = (random.random(len(ids)) < np.repeat(random.beta(0.6, 0.4, n_prompts), a_prompt)).astype(float)
+        low, high = interval(hits.tolist(), ids)
+        covered += low <= 0.6 <= high
+        low, high = wilson(float(hits.sum()), len(ids))
+        naive += low <= 0.6 <= high
+    assert covered / 1000 >= 0.93  # 95% less 3 standard errors of the simulation
+    assert naive < covered
+
+
+def test_changes_of_few_prompts_are_covered() -> None:
+    """A fall from 0.8 to 0.5 whose rows go together within their prompt, which a percentile interval covers 84% of the time."""
+    random, ids = np.random.default_rng(1), np.repeat(np.arange(5), 4).astype(str).tolist()
+    covered = 0
+    for _ in range(600):
+        before = random.random(20) < np.repeat(random.beta(1.6, 0.4, 5), 4)
+        after = before & (random.random(20) < np.repeat(random.beta(1.25, 0.75, 5), 4))  # 0.8 · 0.625
+        found = paired_change(before, after, ids)
+        covered += found.low <= -0.3 <= found.high
+    assert covered / 600 >= 0.92
+
+
+def test_means_of_several_answers_are_worth_up_to_so_many() -> None:
+    ids = [f"p{row}" for row in range(40)]
+    thirds = np.tile([1 / 3, 2 / 3], 20)  # variance 1/36 against ¼: worth nine answers, of which there are three
+    assert interval(thirds.tolist(), ids) == pytest.approx(wilson(20, 40))
+    found = share(thirds, ids, answers_a_row=3)
+    assert (found.low, found.high) == pytest.approx(wilson(60, 120))
+    assert share([0.0, 1.0] * 20, ids, answers_a_row=3).low == pytest.approx(wilson(20, 40)[0])  # models that all agree
+    assert share([0.5] * 40, ids, answers_a_row=3).low == pytest.approx(wilson(20, 40)[0])  # nothing varies: no gain
+    few = share(np.tile([0.4, 0.6, 0.2, 0.8], 10), ids, answers_a_row=100)
+    assert (few.low, few.high) == pytest.approx(wilson(100, 200))  # ¼ over 0.05 is 5 answers
+
+
+def test_one_prompt_is_one_row() -> None:
+    assert effective_rows([1.0, 0, 1, 1], ["a"] * 4) == 1
+    assert interval([1.0, 0, 1, 1], ["a"] * 4) == pytest.approx(wilson(0.75, 1))
+
+
+def test_copies_of_all_rows_within_their_prompts_change_nothing() -> None:
+    random = np.random.default_rng(3)
+    for ids in (list("aabbccdde"), list("abcdefghi")):
+        values = random.random(9)
+        assert effective_rows(np.tile(values, 5), ids * 5) == pytest.approx(effective_rows(values, ids))

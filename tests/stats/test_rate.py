@@ -1,4 +1,4 @@
-"""RATE: effects counted by hand, clustered errors against formulas, and the invariants that any sample must obey."""
+"""RATE: contrasts and effects counted by hand, clustered errors against formulas, groups and slopes against least squares."""
 
 from __future__ import annotations
 
@@ -14,13 +14,23 @@ from cda.errors import DataError
 from cda.results.base import Estimate, Missing
 from cda.results.effects import Effect
 from cda.stats.clustered import Resampling
-from cda.stats.rate import Contrasts, Estimand, Estimator, effect, from_rewards, rate_effects, rewrite_effect
+from cda.stats.rate import (
+    Contrasts,
+    Estimand,
+    Estimator,
+    conditional_effects,
+    effect,
+    effect_slope,
+    from_preferences,
+    from_rewards,
+    quantile_groups,
+    rate_effects,
+)
 
 # w, original, rewrite, rewrite of rewrite
 ROWS = [(1, 5.0, 2.0, 4.0), (1, 7.0, 3.0, 5.5), (0, 1.0, 4.0, 2.0), (0, 3.0, 3.0, 2.5), (0, 2.0, 6.0, 1.0)]
 ESTIMANDS: tuple[Estimand, ...] = ("ATT", "ATU", "ATE")
 REWRITE: tuple[Estimator, ...] = ("double", "single")
-
 reward = st.floats(-10, 10).map(lambda value: round(value, 3))
 samples = st.lists(st.tuples(st.booleans(), reward, reward, reward, st.integers(0, 9)), min_size=8, max_size=30)
 
@@ -170,98 +180,6 @@ def test_weights_and_identities(rows) -> None:
             assert difference == pytest.approx(rewriting.estimate.value, abs=1e-9)
 
 
-@settings(deadline=None, derandomize=True, max_examples=60)
-@given(samples)
-def test_swapping_the_label_flips_every_sign(rows) -> None:
-    there = estimated(from_sample(rows))
-    back = estimated(from_sample([(not row[0], *row[1:]) for row in rows]))
-    swapped = {"ATT": "ATU", "ATU": "ATT", "ATE": "ATE"}
-    for (estimand, estimator), one in there.items():
-        if estimator == "rewrite effect":
-            continue
-        other = back[swapped[estimand], estimator]
-        assert other.estimate.value == pytest.approx(-one.estimate.value, abs=1e-9)
-        assert (other.estimate.low, other.estimate.high) == pytest.approx(
-            (-one.estimate.high, -one.estimate.low), abs=1e-9
-        )
-        assert other.standard_error == pytest.approx(one.standard_error)
-
-
-@settings(deadline=None, derandomize=True, max_examples=60)
-@given(samples, st.randoms(use_true_random=False))
-def test_order_does_not_matter(rows, random) -> None:
-    shuffled = list(rows)
-    random.shuffle(shuffled)
-    _same(estimated(from_sample(rows)), estimated(from_sample(shuffled)))
-
-
-@settings(deadline=None, derandomize=True, max_examples=60)
-@given(samples, st.integers(2, 4))
-def test_repeating_rows_within_their_prompt_adds_no_information(rows, times: int) -> None:
-    once, repeated = estimated(from_sample(rows)), estimated(from_sample(rows * times))
-    _same(once, repeated, scaled=False)
-    for key, one in once.items():
-        assert repeated[key].estimate.n == times * one.estimate.n
-        assert repeated[key].estimate.n_prompts == one.estimate.n_prompts
-
-
-@settings(deadline=None, derandomize=True, max_examples=60)
-@given(samples, st.floats(0.1, 10), st.floats(-5, 5))
-def test_rewards_on_another_scale(rows, factor: float, shift: float) -> None:
-    there = estimated(from_sample(rows))
-    other = estimated(from_sample([(row[0], *(factor * value + shift for value in row[1:4]), row[4]) for row in rows]))
-    for key in there.keys() & other.keys():
-        assert other[key].estimate.value == pytest.approx(factor * there[key].estimate.value, abs=1e-6)
-        if there[key].standardised and other[key].standardised:
-            first, second = there[key].standardised.value, other[key].standardised.value
-            assert second == pytest.approx(first, rel=1e-4, abs=1e-4)
-
-
-@settings(deadline=None, derandomize=True, max_examples=60)
-@given(samples)
-def test_bounds(rows) -> None:
-    contrasts = from_sample(rows)
-    for (estimand, estimator), one in estimated(contrasts).items():
-        numbers = (one.estimate.value, one.estimate.low, one.estimate.high, one.standard_error, one.p_value)
-        assert all(math.isfinite(number) for number in numbers)
-        assert one.estimate.low < one.estimate.value < one.estimate.high
-        assert 0 <= one.p_value <= 1 and one.standard_error > 0
-        if estimator in REWRITE and estimand == "ATE":
-            values = contrasts.double if estimator == "double" else contrasts.single
-            assert values.min() - 1e-9 <= one.estimate.value <= values.max() + 1e-9
-
-
-def _same(there: dict[tuple[str, str], Effect], other: dict[tuple[str, str], Effect], scaled: bool = True) -> None:
-    assert there.keys() == other.keys()
-    for key, one in there.items():
-        assert other[key].estimate.value == pytest.approx(one.estimate.value, abs=1e-9)
-        assert other[key].standard_error == pytest.approx(one.standard_error, abs=1e-9)
-        theirs = other[key].standardised
-        if scaled and isinstance(one.standardised, Estimate) and isinstance(theirs, Estimate):
-            assert theirs.value == pytest.approx(one.standardised.value)
-
-
-@pytest.mark.parametrize(("w", "possible", "impossible"), [(1, "ATT", "ATU"), (0, "ATU", "ATT")])
-def test_a_constant_attribute_leaves_one_estimand(w: int, possible: str, impossible: str) -> None:
-    found = rate_effects(make([(w, 1.0, 2.0, 3.0), (w, 2.0, 3.0, 1.0), (w, 2.0, 1.0, 5.0)]))
-    assert {one.estimand for one in found.effects} == {possible, f"w = {w}"}
-    with pytest.raises(DataError, match=rf"{impossible} \(double\) cannot be estimated: W is constant"):
-        found.get(impossible, "double")
-    with pytest.raises(DataError, match="W is constant"):
-        found.get("ATE", "naive")
-    with pytest.raises(DataError, match="W is constant"):
-        rewrite_effect(make([(w, 1.0, 2.0, 3.0), (w, 2.0, 3.0, 1.0)]), 1 - w)
-    standardised = found.effects[0].standardised
-    assert isinstance(standardised, Missing) and "W is constant" in standardised.reason
-
-
-def test_one_prompt_has_no_spread_between_prompts() -> None:
-    with pytest.raises(DataError, match="5 triples come from 1 prompt"):
-        effect(make(ROWS, ["a"] * 5))
-    with pytest.raises(DataError, match="cannot be estimated"):
-        rate_effects(make(ROWS, ["a"] * 5))
-
-
 def test_contrasts_that_do_not_vary_have_no_error() -> None:
     rows = [
         (w, 0.1 * number, 0.1 * number - 0.3 * w, 0.1 * number - 0.3 * (1 - w)) for number, w in enumerate([0, 1] * 9)
@@ -290,6 +208,175 @@ def test_a_refused_estimand_is_estimated_by_no_rewrite_and_the_others_are() -> N
     assert {said[("ATT", estimator)] for estimator in REWRITE} == {"too few rewrites flipped"}
 
 
-def test_the_effect_of_rewriting_is_in_the_unit_of_the_rewards() -> None:
-    contrasts = make([(1, 1.0, 2.0, 3.0), (1, 2.0, 3.0, 1.0), (1, 0.0, 1.0, 2.5)])
-    assert rewrite_effect(contrasts, 1).estimate.unit == contrasts.unit == "reward"
+ABC = ["a", "b", "c"]
+GOOD = [1.0, 2.0, 3.0]
+
+
+def test_every_contrast_is_with_minus_without() -> None:
+    found = from_rewards([5, 1], [2, 4], [4, 3], [1, 0], ["a", "b"])
+    assert found.double.tolist() == [2, 1]
+    assert found.single.tolist() == [3, 3]
+    assert found.rewrite_effect.tolist() == [-1, 2]
+    assert found.unit == "reward"
+
+
+@pytest.mark.parametrize(
+    ("side", "bad", "message"),
+    [
+        (0, [1.0, None, 2.0], r"original: 1 of 3 scores are missing or NaN \(first: row 1\)"),
+        (1, [1.0, 2.0, float("nan")], r"rewrite: 1 of 3 scores are missing or NaN \(first: row 2\)"),
+        (2, [None, None, 1.0], r"rewrite of rewrite: 2 of 3 scores are missing"),
+        (2, [1.0, float("inf"), 1.0], "rewrite of rewrite: 1 of 3 scores are infinite"),
+        (1, [1.0], "one each is needed"),
+    ],
+)
+def test_a_triple_without_a_side_is_refused(side: int, bad: list[float | None], message: str) -> None:
+    sides: list[list[float | None]] = [list(GOOD), list(GOOD), list(GOOD)]
+    sides[side] = bad
+    with pytest.raises(DataError, match=message):
+        from_rewards(sides[0], sides[1], sides[2], [1, 0, 1], ABC)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "ids", "message"),
+    [([], [], "no triples"), ([1, 0], ABC, "one each"), ([1, 0, 2], ABC, "0 or 1"), ([1, 0, 0.5], ABC, "threshold")],
+)
+def test_attributes_that_are_refused(attribute: list[float], ids: list[str], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        from_rewards(GOOD, GOOD, GOOD, attribute, ids)
+
+
+def test_a_pairwise_judge_gives_effects_without_a_reward() -> None:
+    found = rate_effects(
+        from_preferences([0.5, 1, 0, 1], [1, 1, 1, 0], [0, -1, 0, 1], [1, 0, 1, 0], ["a", "a", "b", "b"])
+    )
+    assert found.get("ATE", "double").estimate.value == pytest.approx(0.625)
+    assert found.get("ATE", "double").estimate.unit == "preference"
+    assert isinstance(found.get("ATE", "double").standardised, Missing)
+    with pytest.raises(DataError, match="verdict on no original with the attribute beside one without"):
+        found.get("ATE", "naive")
+
+
+def test_a_judge_s_naive_pairs_follow_their_rows() -> None:
+    contrasts = from_preferences(
+        [0.5, 1, 0, 1], [1, 1, 1, 0], [0, -1, 0, 1], [1, 0, 1, 0], ["a", "a", "b", "b"], [0.2, 1], [[0, 1], [2, 3]]
+    )
+    assert effect(contrasts, "ATE", "naive").estimate.value == pytest.approx(0.6)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [([[1, 0]], "naive pair 0"), ([[0, 3]], "same prompt"), ([[0, 9]], "row 9"), ([[0, 2]], "without it")],
+)
+def test_naive_pairs_that_are_refused(pairs: list[list[int]], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        from_preferences([0] * 4, [0] * 4, [0] * 4, [1, 0, 1, 0], ["a", "a", "b", "b"], [0.1], pairs)
+
+
+def test_a_preference_is_bounded() -> None:
+    with pytest.raises(DataError, match="between −1 and 1, found -3"):
+        from_preferences([0, -3, 0], [0, 0, 0], [0, 0, 0], [1, 0, 1], ABC)
+
+
+def planted(n: int = 600, seed: int = 3) -> tuple[Contrasts, np.ndarray]:
+    """The effect is 1 + 2x; the originals' naive difference changes by 5 for one unit of x."""
+    random = np.random.default_rng(seed)
+    x, w = random.uniform(-1, 1, n), np.arange(n) % 2
+    base = random.normal(size=n)
+    having = base + 1 + 2 * x + random.normal(0, 0.5, n)
+    contrasts = from_rewards(
+        base + 5 * x * w, np.where(w, base, having), np.where(w, having, base), w, [f"p{row // 2}" for row in range(n)]
+    )
+    return contrasts, x
+
+
+def test_groups_hold_their_planted_effects_and_average_to_the_whole() -> None:
+    contrasts, x = planted()
+    names = np.where(x > 0, "high", "low").tolist()
+    found = {one.estimand: one for one in conditional_effects(contrasts, names).effects}
+    assert found["CATE: high"].estimate.low < 2 < found["CATE: high"].estimate.high
+    assert found["CATE: low"].estimate.low < 0 < found["CATE: low"].estimate.high
+    total = sum(one.estimate.value * one.estimate.n for one in found.values()) / len(contrasts)
+    assert total == pytest.approx(effect(contrasts).estimate.value)
+
+
+def test_a_group_that_is_too_small_is_listed_with_the_reason() -> None:
+    contrasts, _ = planted(20)
+    found = conditional_effects(contrasts, ["big"] * 19 + ["alone"])
+    assert [one.estimand for one in found.effects] == ["CATE: big"]
+    assert "come from 1 prompt" in found.not_estimated[0].reason
+    with pytest.raises(DataError, match="CATE: alone"):
+        conditional_effects(from_rewards([1.0], [2.0], [3.0], [1], ["a"]), ["alone"])
+    with pytest.raises(DataError, match="one each"):
+        conditional_effects(contrasts, ["big"])
+
+
+def test_slopes_are_least_squares() -> None:
+    contrasts, x = planted()
+    found = effect_slope(contrasts, x, "double", Resampling(np.random.default_rng(0), 2000))
+    assert found.estimate.value == pytest.approx(np.polyfit(x, contrasts.double, 1)[0])
+    assert isinstance(found.bca, Estimate)
+    assert (found.bca.low, found.bca.high) == pytest.approx((found.estimate.low, found.estimate.high), abs=0.03)
+
+
+def test_slope_intervals_cover_the_planted_slope() -> None:
+    samples = [planted(200, seed) for seed in range(200)]
+    for estimator, slope in (("double", 2), ("naive", 5)):
+        found = [effect_slope(contrasts, x, estimator).estimate for contrasts, x in samples]  # type: ignore[arg-type]
+        covered = np.mean([one.low <= slope <= one.high for one in found])
+        assert 0.90 <= covered <= 0.985  # 95% ± 3 standard errors of the simulation
+
+
+def test_slope_error_is_the_sandwich() -> None:
+    contrasts, x = planted(60)
+    design = np.column_stack([np.ones(60), x])
+    bread = np.linalg.inv(design.T @ design)
+    residual = contrasts.double - design @ (bread @ design.T @ contrasts.double)
+    scores = (design * residual[:, None]).reshape(30, 2, 2).sum(axis=1)  # two rows a prompt
+    variance = bread @ (scores.T @ scores) @ bread * 30 / 29
+    assert effect_slope(contrasts, x).standard_error == pytest.approx(math.sqrt(variance[1, 1]))
+
+
+def test_naive_slope_is_the_interaction() -> None:
+    contrasts, x = planted()
+    assert contrasts.originals is not None
+    w = contrasts.attribute
+    design = np.column_stack([np.ones(len(x)), w, x, x * w])
+    bread = np.linalg.inv(design.T @ design)
+    coefficients = bread @ design.T @ contrasts.originals
+    scores = (design * (contrasts.originals - design @ coefficients)[:, None]).reshape(300, 2, 4).sum(axis=1)
+    variance = bread @ (scores.T @ scores) @ bread * 300 / 299
+    found = effect_slope(contrasts, x, "naive")
+    assert found.estimate.value == pytest.approx(coefficients[3])
+    assert found.standard_error == pytest.approx(math.sqrt(variance[3, 3]))
+    assert found.estimate.low < 5 < found.estimate.high
+
+
+def test_slopes_that_cannot_be_estimated() -> None:
+    contrasts, x = planted(20)
+    for covariate, message in (
+        (np.ones(20), "the same in every row"),
+        (x[:5], "one finite value each"),
+        (np.where(x > 0, np.nan, x), "one finite value each"),
+    ):
+        with pytest.raises(DataError, match=message):
+            effect_slope(contrasts, covariate)
+    with pytest.raises(DataError, match="does not vary among originals with w = 1"):
+        effect_slope(contrasts, np.where(contrasts.attribute, 1.0, x), "naive")
+    judge = from_preferences([0.0, 1, 0], [0.0, 1, 0], [0.0, 1, 0], [1, 0, 1], ["a", "b", "c"])
+    with pytest.raises(DataError, match="no rewards"):
+        effect_slope(judge, [1, 2, 3], "naive")
+    line = from_rewards([0, 1, 2], [0, 0, 0], [1, 2, 3], [1, 1, 1], ["a", "b", "c"])
+    with pytest.raises(DataError, match="nothing varies"):
+        effect_slope(line, [1, 2, 3])
+    with pytest.raises(DataError, match="three prompts"):
+        effect_slope(from_rewards([0, 1], [0, 0], [1, 3], [1, 1], ["a", "b"]), [1, 2])
+
+
+def test_quantile_groups_are_about_equally_filled_and_keep_ties() -> None:
+    groups = quantile_groups(np.arange(100), 4)
+    assert [groups.count(name) for name in sorted(set(groups))] == [25, 25, 25, 25]
+    assert groups[0] == "1/4: 0 to 24"
+    assert sorted(set(quantile_groups([1, 1, 1, 1, 2], 2))) == ["1/2: 1 to 1", "2/2: 2 to 2"]
+    with pytest.raises(DataError, match="equal"):
+        quantile_groups([1, 1, 1], 3)

@@ -1,4 +1,4 @@
-"""Direct contrasts: a paired mean under its own name, never RATE."""
+"""Direct contrasts, never RATE, and margins that all pairs share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from scipy import stats
 
 from cda.errors import DataError
 from cda.results.base import Missing
-from cda.stats.clustered import direct_contrast
+from cda.stats.clustered import direct_contrast, same_in_all
 
 
 def test_a_paired_mean_under_its_own_name() -> None:
@@ -36,3 +36,36 @@ def test_a_paired_mean_under_its_own_name() -> None:
 def test_what_cannot_be_estimated_raises(perturbed, base, ids, message: str) -> None:
     with pytest.raises(DataError, match=message):
         direct_contrast(perturbed, base, ids)
+
+
+PROMPTS = ["a", "b", "b", "c"]
+
+
+@pytest.mark.parametrize("value", [1.0, -1.0, 0.1 + 0.2])
+def test_prompts_and_not_pairs_are_counted(value: float) -> None:
+    found = same_in_all([value] * 4, PROMPTS)
+    assert found is not None
+    assert (found.value, found.n, found.n_prompts, found.p_value) == (value, 4, 3, pytest.approx(2 * 0.5**3))
+
+
+def test_a_margin_of_0_has_no_sign_to_test() -> None:
+    found = same_in_all([0.0] * 4, PROMPTS)
+    assert found is not None
+    assert (found.value, found.n, found.n_prompts, found.p_value) == (0.0, 4, 3, None)
+
+
+def test_a_trace_of_rounding_is_no_difference() -> None:
+    assert same_in_all([0.3, 0.1 + 0.2], ["a", "b"]) is not None
+
+
+@pytest.mark.parametrize(
+    ("margins", "prompts"),
+    [
+        ([1.0, 1.0, 1.0, 0.9], PROMPTS),
+        ([1.0, 2.0, 0.0, 1.0], PROMPTS),  # each prompt's mean is the same, its pairs' margins are not
+        ([1.0, 1.0], ["a", "a"]),  # one prompt says nothing of others
+        ([float("nan")] * 4, PROMPTS),
+    ],
+)
+def test_margins_that_differ_or_are_of_one_prompt_are_not_the_same(margins: list[float], prompts: list[str]) -> None:
+    assert same_in_all(margins, prompts) is None

@@ -1,0 +1,285 @@
+"""Means over prompts and trainings, against scipy, by hand and on data without an effect; trimmed means and distributions."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from cda.errors import DataError
+from cda.stats.means import (
+    Alternative,
+    change_over_seeds,
+    clustered_t_test,
+    common_edges,
+    distribution,
+    inside_fences,
+    iqr_trimmed_mean,
+    over_seeds,
+    share_over_seeds,
+    smallest_detectable,
+    t_power,
+)
+from cda.stats.proportions import paired_change, share, wilson
+
+
+@pytest.mark.parametrize("alternative", ["greater", "less"])
+@pytest.mark.parametrize("null", [0.0, 0.5])
+def test_one_row_a_prompt_is_the_textbook_test(alternative: Alternative, null: float) -> None:
+    values = np.random.default_rng(1).normal(0.3, 1, 23)
+    found = clustered_t_test(values, [str(row) for row in range(23)], alternative, null)
+    known = stats.ttest_1samp(values, null, alternative=alternative)
+    low, high = stats.ttest_1samp(values, null).confidence_interval()
+    assert found.p_value == pytest.approx(known.pvalue, rel=1e-12)
+    assert found.standard_error == pytest.approx(stats.sem(values), rel=1e-12)
+    assert (found.estimate.low, found.estimate.high) == pytest.approx((low, high), rel=1e-12)
+    assert (found.estimate.n, found.estimate.n_prompts) == (23, 23)
+
+
+def test_clusters_by_hand() -> None:
+    """Rows 1, 3 of one prompt, 2 of another, 6 of a third: mean 3, residual sums −2, −1, 3."""
+    found = clustered_t_test([1, 3, 2, 6], ["a", "a", "b", "c"])
+    assert found.estimate.value == 3
+    assert found.standard_error == pytest.approx(np.sqrt(3 / 2 * (4 + 1 + 9)) / 4)
+    assert found.p_value == pytest.approx(stats.t.sf(3 / found.standard_error, 2))
+
+
+def test_copies_within_their_prompt_change_nothing() -> None:
+    values = np.random.default_rng(2).normal(0.2, 1, 12)
+    ids = [f"p{row}" for row in range(12)]
+    once, thrice = clustered_t_test(values, ids), clustered_t_test(np.repeat(values, 3), list(np.repeat(ids, 3)))
+    assert thrice.p_value == pytest.approx(once.p_value, rel=1e-12)
+    assert (thrice.estimate.low, thrice.estimate.high) == pytest.approx((once.estimate.low, once.estimate.high))
+    assert (thrice.estimate.n, thrice.estimate.n_prompts) == (36, 12)
+
+
+def test_the_order_of_rows_changes_nothing_at_all() -> None:
+    random = np.random.default_rng(3)
+    values, ids = random.normal(0, 1e3, 50), random.integers(0, 9, 50).astype(str)
+    order = random.permutation(50)
+    assert clustered_t_test(values, list(ids)) == clustered_t_test(values[order], list(ids[order]))
+
+
+def test_without_an_effect_it_rejects_as_often_as_it_says() -> None:
+    """Rows of a prompt move together; the test that ignores it rejects about three times as often."""
+    random, wrong, naive = np.random.default_rng(4), 0, 0
+    ids = [str(row) for row in np.repeat(np.arange(30), 4)]
+    for _ in range(2000):
+        values = np.repeat(random.normal(0, 1, 30), 4) + random.normal(0, 0.5, 120)
+        wrong += clustered_t_test(values, ids).p_value < 0.05
+        naive += stats.ttest_1samp(values, 0, alternative="greater").pvalue < 0.05
+    assert 0.036 <= wrong / 2000 <= 0.064
+    assert naive / 2000 > 0.12
+
+
+@pytest.mark.parametrize(
+    ("value", "alternative", "p_value"),
+    [(0.1, "greater", 2**-5), (-0.1, "greater", 1.0), (0.0, "greater", 0.5), (-0.1, "less", 2**-5), (0.1, "less", 1.0)],
+)
+def test_without_spread(value: float, alternative: Alternative, p_value: float) -> None:
+    """0.1 is no binary fraction: the spread is rounding, which must not pass for a spread."""
+    ids = ["a", "a", "a", "b", "b", "c", "d", "e"]
+    found = clustered_t_test([value] * 8, ids, alternative)
+    assert found.p_value == p_value
+    assert found.standard_error == 0
+    assert found.estimate.low == found.estimate.high == found.estimate.value
+
+
+def test_without_spread_on_a_null_that_is_not_zero() -> None:
+    assert clustered_t_test([0.7] * 3, ["a", "b", "c"], "greater", 0.7).p_value == 0.5
+    assert clustered_t_test([0.0] * 64, [str(row) for row in range(64)], "less", 0.5).p_value == 2.0**-64
+
+
+@pytest.mark.parametrize(
+    ("values", "ids", "says"),
+    [([1.0, 2.0], ["a", "a"], "1 prompt"), ([], [], "no rows"), ([1.0, np.nan], ["a", "b"], "NaN"), ([1.0], ["a", "b"], "one each")],
+)  # fmt: skip
+def test_too_little_is_said(values: list[float], ids: list[str], says: str) -> None:
+    with pytest.raises(DataError, match=says):
+        clustered_t_test(values, ids)
+
+
+@pytest.mark.parametrize(("n_prompts", "alpha", "shift"), [(2, 0.05, 3), (10, 0.005, 3), (64, 0.005, 3), (64, 0.01, 0)])
+def test_power_is_the_noncentral_t_s(n_prompts: int, alpha: float, shift: float) -> None:
+    known = stats.nct.sf(stats.t.ppf(1 - alpha, n_prompts - 1), n_prompts - 1, shift)
+    assert t_power(shift, n_prompts, alpha) == pytest.approx(known, abs=1e-5)
+
+
+def test_smallest_detectable_is_found_with_its_power() -> None:
+    distance = smallest_detectable([0.25], [25], 0.01, 0.8)
+    random = np.random.default_rng(5)
+    values = random.normal(distance, 0.25 * 5, (4000, 25))
+    found = stats.ttest_1samp(values, 0, axis=1, alternative="greater").pvalue < 0.01
+    assert 0.775 <= found.mean() <= 0.825
+
+
+def test_smallest_detectable_of_several_tests() -> None:
+    """With many prompts: (z + z) errors for one test; for two of two each has to succeed with √0.8."""
+    large = 100_000
+    assert smallest_detectable([2.0], [large], 0.05) == pytest.approx(2 * (1.64485 + 0.84162), rel=1e-3)
+    both = smallest_detectable([2.0, 2.0], [large] * 2, 0.05, r=2)
+    assert both == pytest.approx(2 * (1.64485 + stats.norm.ppf(0.8**0.5)), rel=1e-3)
+    assert smallest_detectable([2.0] * 3, [large] * 3, 0.05, r=2) < both
+    assert smallest_detectable([1.0] * 20, [large] * 20, 0.2, r=1) == 0  # 99% by chance alone
+
+
+IDS = ["a", "a", "b", "c", "c", "d"]
+HITS = np.array([[1, 0, 1, 1, 0, 0], [1, 1, 1, 0, 0, 0], [0, 0, 1, 0, 0, 0]], dtype=float)
+
+
+def test_the_margin_of_error_by_hand() -> None:
+    """Variance between seeds and mean covariance of two seeds over prompts, summed up one pair at a time."""
+    means = [sum(row) / 6 for row in HITS.tolist()]
+    between = sum((mean - sum(means) / 3) ** 2 for mean in means) / 2
+    pairs = []
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        products = 0.0
+        for prompt in "abcd":
+            rows = [row for row, name in enumerate(IDS) if name == prompt]
+            first = sum(HITS[one, row] - means[one] for row in rows) / 6
+            products += first * sum(HITS[other, row] - means[other] for row in rows) / 6
+        pairs.append(products * 4 / 3)
+    shared = sum(pairs) / 3
+    assert shared > 0
+    half = math.sqrt(stats.t.ppf(0.975, 2) ** 2 * between / 3 + stats.t.ppf(0.975, 3) ** 2 * shared)
+    found = over_seeds(HITS, IDS)
+    assert found.half == pytest.approx(half) and found.value == pytest.approx(sum(means) / 3)
+    assert found.sd == pytest.approx(math.sqrt(between)) and found.by_seed == pytest.approx(tuple(means))
+    assert (found.n, found.n_prompts) == (6, 4)
+
+
+def test_seeds_that_agree_leave_the_error_of_the_prompts() -> None:
+    alike = np.repeat(HITS[:1], 3, axis=0)
+    found = over_seeds(alike, IDS)
+    sums = np.array([(HITS[0, [name == prompt for name in IDS]] - 0.5).sum() for prompt in "abcd"])
+    clustered = math.sqrt(4 / 3 * (sums**2).sum()) / 6
+    assert found.sd == 0 and found.half == pytest.approx(stats.t.ppf(0.975, 3) * clustered)
+
+
+def test_more_trainings_narrow_it_and_other_trainings_widen_it() -> None:
+    ids = [str(row) for row in range(60)]
+    one = (np.arange(60) % 2).astype(float)
+    moved = np.where(np.arange(60) < 20, 1.0, one)
+    alike, apart = np.array([one, one, one]), np.array([one, one, moved])
+    assert over_seeds(alike, ids).half < over_seeds(apart, ids).half
+    assert over_seeds(np.tile(apart, (3, 1)), ids).half < over_seeds(apart, ids).half
+    # One training's interval lies within that of three that differ.
+    single, every = share(moved, ids), share_over_seeds(apart, ids)
+    assert every.high - every.low > single.high - single.low
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_a_share_of_none_or_all_keeps_a_width(value: float) -> None:
+    found = share_over_seeds(np.full((3, 6), value), IDS)
+    assert (found.low, found.high) == wilson(4 * value, 4) and found.value == value
+
+
+def test_shares_and_changes_stay_within_their_bounds() -> None:
+    far = np.array([[1.0] * 6, [0.0] * 6])
+    shared, change = share_over_seeds(far, IDS), change_over_seeds(np.zeros(6), far, IDS)
+    assert 0 <= shared.low < 0.5 < shared.high <= 1
+    assert (change.low, change.high) == (-1, 1)  # two seeds, so far apart, say nothing
+
+
+def test_a_change_is_after_minus_before() -> None:
+    before = np.array([1.0, 1, 1, 1, 1, 0])
+    found = change_over_seeds(before, HITS, IDS)
+    assert found.value == pytest.approx(7 / 18 - 5 / 6)
+    assert found.high - found.value == pytest.approx(over_seeds(HITS - before, IDS).half)
+
+
+def test_no_change_anywhere_has_the_interval_over_prompts() -> None:
+    before = np.array([1.0, 0, 1, 0, 1, 0])
+    ids = list("abcdef")
+    assert change_over_seeds(before, np.tile(before, (3, 1)), ids) == paired_change(before, before, ids)
+
+
+@pytest.mark.parametrize(
+    ("values", "ids", "said"),
+    [
+        (HITS[:1], IDS, "1 seeds and 4 prompts"),
+        (HITS, ["a"] * 6, "3 seeds and 1 prompts"),
+        (HITS[0], IDS, "a row for each seed"),
+        (HITS, IDS[:5], "a row for each seed"),
+        (np.where(HITS == 1, np.nan, HITS), IDS, "7 of 18 values are NaN or infinite"),
+    ],
+)
+def test_seeds_that_cannot_be_averaged_are_said(values: np.ndarray, ids: list[str], said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        over_seeds(values, ids)
+
+
+def test_it_covers_where_one_training_s_interval_does_not() -> None:
+    """Three trainings that differ by 0.6 SD of a margin's noise; evals/training_seeds.py has 48 worlds."""
+    draw, ids, runs = np.random.default_rng(7), [str(row) for row in range(80)], 300
+    true = float(stats.norm.cdf(0.5 / math.sqrt(2 + 0.36)))
+    held = np.zeros(2)
+    for _ in range(runs):
+        margins = 0.5 + draw.normal(0, 0.6, (3, 1)) + draw.normal(0, 1, 80) + draw.normal(0, 1, (3, 80))
+        hits = (margins > 0).astype(float)
+        found = share_over_seeds(hits, ids), share(hits[0], ids)
+        held += [one.low <= true <= one.high for one in found]
+    assert held[0] / runs >= 0.93 and held[1] / runs < 0.6
+
+
+def test_known_fences() -> None:
+    """Quartiles 2 and 4, fences −1 and 7: both belong to the inside."""
+    assert inside_fences([1, 2, 3, 4, 7]).tolist() == [True] * 5
+    assert inside_fences([1, 2, 3, 4, 7.01]).tolist() == [True] * 4 + [False]
+    assert inside_fences([-1.01, 2, 3, 4, 5]).tolist() == [False] + [True] * 4
+
+
+def test_no_range_keeps_what_is_equal_but_for_rounding() -> None:
+    assert inside_fences([0.3, 0.1 + 0.2, 0.3, 0.3, 0.3, 9]).tolist() == [True] * 5 + [False]
+    assert inside_fences([5.0]).tolist() == [True]
+
+
+def test_a_few_rows_turn_the_mean() -> None:
+    values, ids = [1.0, 1.2, 0.8, 1.1, 0.9, 1.0, -90.0], [str(row) for row in range(7)]
+    found = iqr_trimmed_mean(values, ids)
+    assert found.raw == pytest.approx(-12)
+    assert found.estimate.value == pytest.approx(1)
+    assert (found.n_trimmed, found.estimate.n) == (1, 6)
+    assert found.sign_changes
+    assert not iqr_trimmed_mean(values[:-1], ids[:-1]).sign_changes
+
+
+def test_the_interval_is_that_of_the_rows_left() -> None:
+    values = np.append(np.random.default_rng(0).normal(0, 1, 40), 1000.0)
+    found = iqr_trimmed_mean(values, [str(row) for row in range(41)])
+    assert found.estimate.low < 0 < found.estimate.high < 1
+
+
+def test_nothing_to_trim_is_said() -> None:
+    for values in ([], [1.0, np.nan]):
+        with pytest.raises(DataError, match="finite"):
+            inside_fences(values)
+    with pytest.raises(DataError, match="prompt"):
+        iqr_trimmed_mean([1.0, 2.0], ["a", "a"])
+
+
+VALUES = np.arange(101) / 10
+NAMES = [str(row) for row in range(101)]
+
+
+def test_bins_reach_over_all_values() -> None:
+    edges = common_edges([[1.0, 2.0], [-3.0], []], n_bins=5)
+    assert edges == pytest.approx((-3, -2, -1, 0, 1, 2))
+    assert common_edges([[2.0, 2.0]], n_bins=1) == (1.5, 2.5)
+
+
+def test_mean_quantiles_and_counts() -> None:
+    found = distribution(VALUES, NAMES, common_edges([VALUES], 10), np.random.default_rng(0))
+    assert (found.mean.value, found.mean.n, found.mean.unit) == (pytest.approx(5.0), 101, "reward")
+    assert found.mean.low < 5 < found.mean.high
+    assert found.quantiles == pytest.approx((0.5, 2.5, 5.0, 7.5, 9.5))
+    assert sum(found.counts) == 101 and found.counts[-1] == 11
+
+
+def test_what_is_no_distribution_is_said() -> None:
+    with pytest.raises(DataError, match="no values"):
+        common_edges([[], []])
+    with pytest.raises(DataError, match="1 of 101 values lie outside"):
+        distribution(VALUES, NAMES, (0.0, 9.95), np.random.default_rng(0))
