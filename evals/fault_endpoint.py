@@ -26,6 +26,7 @@ from cda.llm.protocol import Completion, Request, complete
 from cda.models.template import Template
 from cda.records import user_prompt
 from cda.scorers.served import ServedScorer
+from cda.scorers.served_client import ServedClient
 
 sys.path.insert(0, str(ROOT / "tests" / "llm"))
 from fault_server import FaultServer
@@ -51,12 +52,12 @@ with user_errors():
 FLOODED = """
 import resource, sys
 from cda.llm.openai_client import OpenAIClient; from cda.llm.protocol import Request, complete
-from cda.scorers.served import ServedScorer; from cda.records import user_prompt
+from cda.scorers.served import ServedScorer; from cda.scorers.served_client import ServedClient; from cda.records import user_prompt
 import cda.errors, openai, numpy
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
     if sys.argv[2] == 'chat': complete(OpenAIClient('m', sys.argv[1], retries=0), [Request('s', 'u')], 'x')
-    else: ServedScorer(sys.argv[1].removesuffix('/v1'), retries=0).score([user_prompt('q')], ['a'])
+    else: ServedScorer(ServedClient(sys.argv[1].removesuffix('/v1'), retries=0)).score([user_prompt('q')], ['a'])
 except cda.errors.CdaError: pass
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 """
@@ -122,7 +123,7 @@ def _redirect(what: str, folder: Path) -> str | None:
             if what == "chat":
                 _asked(url, folder)
             else:
-                ServedScorer(url.removesuffix("/v1"), retries=0).score([user_prompt("q")], ["a"])
+                ServedScorer(ServedClient(url.removesuffix("/v1"), retries=0)).score([user_prompt("q")], ["a"])
         except LLMError as error:
             return None if not there and "nothing was sent there" in str(error) else str(error)
     return f"{len(there)} questions went to another host"

@@ -11,7 +11,7 @@ from cda.cli import app
 from cda.errors import LLMError, ModelError
 from cda.keys import address_problem, looks_like_key, variable_problem
 from cda.llm.openai_client import OpenAIClient
-from cda.scorers.served import ServedScorer
+from cda.scorers.served_client import ServedClient
 from cda.scorers.served_options import ServedOptions
 
 KEY = "sk-proj-canary5f1d0c9e8b7a6f5e"
@@ -72,12 +72,12 @@ def test_the_python_interface_refuses_them_too(monkeypatch: pytest.MonkeyPatch) 
         OpenAIClient("m", "http://127.0.0.1:9/v1", api_key_env=HEX_KEY)
     assert HEX_KEY not in str(caught.value)
     with pytest.raises(ModelError, match="looks like a key"):
-        ServedScorer("http://127.0.0.1:9", ServedOptions(api_key_env=KEY))
+        ServedClient("http://127.0.0.1:9", ServedOptions(api_key_env=KEY))
     monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:9/v1?key={KEY}")
     monkeypatch.setenv("MY_KEY", "x")
     (problem,) = OpenAIClient("m", api_key_env="MY_KEY").check()
     assert "OPENAI_BASE_URL: holds a query" in problem and KEY not in problem
-    (problem,) = ServedScorer(f"http://127.0.0.1:9/classify?key={KEY}").check()
+    (problem,) = ServedClient(f"http://127.0.0.1:9/classify?key={KEY}").check()
     assert "holds a query" in problem and KEY not in problem
 
 

@@ -37,6 +37,7 @@ from cda.scorers.judge import LLMJudge
 from cda.scorers.own import OwnPairwise, OwnScorer, own_scorer
 from cda.scorers.protocols import TextScorer
 from cda.scorers.served import ServedScorer
+from cda.scorers.served_client import ServedClient
 
 _VERDICT_TOKENS = {"before": 80, "after": 80, "none": 6}
 """Estimated output of one written verdict, by the place of its reasons."""
@@ -51,21 +52,22 @@ class Served(NamedScorer):
     }
 
     def source(self) -> str:
-        scorer = self._opened()
-        scorer.check()  # asks for the models' names, which are part of the settings
-        return fingerprint(scorer.settings)
+        client = self._client()
+        client.check()  # asks for the models' names, which are part of the settings
+        return fingerprint(client.settings)
 
     def deciding_settings(self) -> dict[str, Any]:
         served = self.settings.score.served
         return {"served": served.model_dump(mode="json", exclude={"concurrency", "api_key_env", "check_raw"})}
 
     def missing(self) -> list[str]:
-        return self._opened().check()
+        return self._client().check()
 
     def rewards(self, texts: Sequence[Text], launched: Path | None, together: Sequence[Text]) -> Rewarded:  # noqa: ARG002
-        scorer = self._opened()
-        scorer.check()  # as in `source`
-        scores = _kept_until_done(self, scorer, scorer.settings, texts)
+        client = self._client()
+        client.check()  # as in `source`
+        scorer = ServedScorer(client, "  scoring")
+        scores = _kept_until_done(self, scorer, client.settings, texts)
         counted = counts(scores)
         counted["truncated"] = max(counted["truncated"], scorer.n_truncated)
         return scores, RewardModelFacts(
@@ -76,8 +78,8 @@ class Served(NamedScorer):
             notes=tuple(marks_note(texts, has_turns)),
         )
 
-    def _opened(self) -> ServedScorer:
-        return ServedScorer(bare_name(self.name), self.settings.score.served, label="  scoring")
+    def _client(self) -> ServedClient:
+        return ServedClient(bare_name(self.name), self.settings.score.served)
 
 
 class Function(NamedScorer):

@@ -18,7 +18,6 @@ from cda.llm.asking import Answers, answered, with_progress
 from cda.records import Prompt
 from cda.scorers.protocols import Finished, TextScorer, rewards_only
 from cda.scorers.served_client import ServedClient
-from cda.scorers.served_options import ServedOptions
 
 _Rewards = tuple[list[int], FloatArray]
 """Rows, and the reward of each; NaN for a text that the model cannot read as a whole."""
@@ -32,43 +31,21 @@ class ServedScorer(TextScorer):
     """A scorer that asks a server.
 
     Args:
-        url: Address of an endpoint (`http://host:8000/pooling`), or of the server, which then means its `/classify`. `/score`
-            reads prompt and response as a text pair, as cross-encoders without a chat template need it.
-        options: The recipe's `score.served`.
-        timeout_s: Limit of one attempt from start to end.
-        retries: Further tries of a text after 408, 409, 5xx, timeouts, lost connections and broken answers.
-        backoff_s: Longest first pause; doubles with each try.
+        client: Of the server.
         label: Shown next to the progress bar; None for no bar.
-
-    Raises:
-        ModelError: No address of a server, or an option that its endpoint does not have.
     """
 
-    url: str
-    options: ServedOptions = field(default_factory=ServedOptions)
-    timeout_s: float = 120.0
-    retries: int = 6
-    backoff_s: float = 0.5
+    client: ServedClient
     label: str | None = None
     n_truncated: int = field(default=0, init=False)
     """Texts scored last that were cut at `truncate_tokens`, or are exactly that long; 0 if the server counts no tokens."""
 
     def __post_init__(self) -> None:
-        self._client = ServedClient(self.url, self.options, self.timeout_s, self.retries, self.backoff_s)
-        self._is_raw = self.options.sigmoid or not self.options.check_raw
+        self._is_raw = self.client.options.sigmoid or not self.client.options.check_raw
 
     @property
     def name(self) -> str:
-        return self._client.name
-
-    @property
-    def settings(self) -> Mapping[str, object]:
-        """The settings that decide a reward. The weights behind the name may change without a trace here."""
-        return self._client.settings
-
-    def check(self, timeout_s: float = 10.0) -> list[str]:
-        """Problems that can be found before a text is scored. Asks for the models' names, which are part of the settings."""
-        return self._client.check(timeout_s)
+        return self.client.name
 
     def in_batches(
         self,
@@ -107,7 +84,7 @@ class ServedScorer(TextScorer):
             rows, rewards = _all(self._chunks(texts, range(probed), activation=False))
             self._check_raw(texts, rows, rewards)
             yield rows, rewards
-        yield from self._chunks(texts, range(probed, len(texts)), self.options.sigmoid, self.label)
+        yield from self._chunks(texts, range(probed, len(texts)), self.client.options.sigmoid, self.label)
 
     def _check_raw(self, texts: Sequence[tuple[Prompt, str]], rows: list[int], rewards: FloatArray) -> None:
         """Raise ModelError unless the server follows `use_activation: false`, which asks for the reward itself.
@@ -123,7 +100,7 @@ class ServedScorer(TextScorer):
             to_sigmoid = sum(abs(again[row] - 1 / (1 + math.exp(-reward))) for row, reward in first.items())
             if sum(abs(again[row] - reward) for row, reward in first.items()) <= to_sigmoid:
                 raise ModelError(
-                    f"{self._client.address}: {len(first)} of {len(first)} answers lie between 0 and 1 and do not depend on "
+                    f"{self.client.address}: {len(first)} of {len(first)} answers lie between 0 and 1 and do not depend on "
                     "use_activation: the server applies a sigmoid or softmax, and margins between such values are no "
                     "margins of rewards. Start it with --pooler-config '{\"use_activation\": false}', or set sigmoid=true "
                     "to have a sigmoid undone. Where the model's rewards really lie between 0 and 1, set check_raw=false"
@@ -134,8 +111,8 @@ class ServedScorer(TextScorer):
         self, texts: Sequence[tuple[Prompt, str]], asked: Sequence[int], activation: bool, label: str | None = None
     ) -> Iterator[_Rewards]:
         """Rewards of some rows in small groups; the last group comes before an error does."""
-        requests = ((row, self._client.request(row, *texts[row], activation)) for row in asked)
-        answers: Answers = answered(self._client, requests)
+        requests = ((row, self.client.request(row, *texts[row], activation)) for row in asked)
+        answers: Answers = answered(self.client, requests)
         if label is not None:
             answers = with_progress(answers, (), label, len(asked), lambda: None)
         rows: list[int] = []
@@ -152,10 +129,9 @@ class ServedScorer(TextScorer):
                     break
                 rows.append(row)
                 rewards.append(float(answer.text) if answer.text is not None else float("nan"))
-                cut = self.options.truncate_tokens
-                if (
-                    activation == self.options.sigmoid and cut is not None
-                ):  # else the raw check asks for known texts again
+                cut = self.client.options.truncate_tokens
+                # Otherwise it is the raw check, which asks for known texts again.
+                if cut is not None and activation == self.client.options.sigmoid:
                     self.n_truncated += answer.input_tokens >= cut
                 if len(rows) == _CHUNK:
                     yield rows, np.array(rewards)

@@ -113,10 +113,22 @@ _LONGER = re.compile(r"longer than the (maximum model|model's context) length", 
 
 @dataclass(eq=False)
 class ServedClient:
-    """An Asker of a reward server; its arguments and errors are those of `ServedScorer`."""
+    """An Asker of a reward server.
+
+    Args:
+        url: Address of an endpoint (`http://host:8000/pooling`), or of the server, which then means its `/classify`. `/score`
+            reads prompt and response as a text pair, as cross-encoders without a chat template need it.
+        options: The recipe's `score.served`.
+        timeout_s: Limit of one attempt from start to end.
+        retries: Further tries of a text after 408, 409, 5xx, timeouts, lost connections and broken answers.
+        backoff_s: Longest first pause; doubles with each try.
+
+    Raises:
+        ModelError: No address of a server, or an option that its endpoint does not have.
+    """
 
     url: str
-    options: ServedOptions
+    options: ServedOptions = field(default_factory=ServedOptions)
     timeout_s: float = 120.0
     retries: int = 6
     backoff_s: float = 0.5
@@ -150,7 +162,7 @@ class ServedClient:
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """See `ServedScorer.settings`."""
+        """The settings that decide a reward. The weights behind the name may change without a trace here."""
         return {
             "url": f"{self._root}/{self._kind}",
             "model": self.options.model or self.listed,
@@ -168,7 +180,7 @@ class ServedClient:
         return
 
     def check(self, timeout_s: float = 10.0) -> list[str]:
-        """See `ServedScorer.check`."""
+        """Problems that can be found before a text is scored. Asks for the models' names, which are part of the settings."""
         import openai
 
         from cda.llm.connection import Bounds, opened, own_error

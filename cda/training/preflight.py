@@ -1,4 +1,4 @@
-"""Whether TRL takes a recipe's `train:` section: tried on a model of a few weights, before anything is spent."""
+"""A trial of a recipe's `train:` section on a model of a few weights, before anything is spent."""
 
 from __future__ import annotations
 

@@ -28,6 +28,7 @@ from cda.llm.outcome import answer_in, tokens_counted
 from cda.llm.protocol import Completion, Request, complete
 from cda.records import user_prompt
 from cda.scorers.served import ServedScorer
+from cda.scorers.served_client import ServedClient
 
 ROOT = Path(__file__).parent.parent.parent
 QUESTION = Request("s", "u")
@@ -229,10 +230,10 @@ def test_a_redirect_within_the_server_is_followed(speak: Callable[[Speak], str])
 
 def test_reward_servers_are_bounded_too(speak: Callable[[Speak], str]) -> None:
     def scorer(reply: Reply) -> ServedScorer:
-        return ServedScorer(speak(lambda _: reply).removesuffix("/v1"), retries=0, backoff_s=0.01)
+        return ServedScorer(ServedClient(speak(lambda _: reply).removesuffix("/v1"), retries=0, backoff_s=0.01))
 
     def listing(reply: Reply) -> str:
-        return "".join(scorer(reply).check())
+        return "".join(scorer(reply).client.check())
 
     def score(reply: Reply) -> ServedScorer:
         asked = scorer(reply)

@@ -24,7 +24,7 @@ from cda.scorers.cache import ScoreCache
 from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.engine import score_texts
 from cda.scorers.served import ServedScorer
-from cda.scorers.served_client import endpoint_of, reward_in
+from cda.scorers.served_client import ServedClient, endpoint_of, reward_in
 from cda.scorers.served_options import ServedOptions
 
 Reply = tuple[int, Any] | tuple[int, Any, dict[str, str]] | str
@@ -163,7 +163,7 @@ def scorer(server: Served | str, **options: Any) -> ServedScorer:
     url = server if isinstance(server, str) else server.url
     said = {name: value for name, value in options.items() if name in ServedOptions.model_fields}
     own = {name: value for name, value in options.items() if name not in said}
-    return ServedScorer(url, ServedOptions(**said), **({"backoff_s": 0.01, "retries": 3} | own))
+    return ServedScorer(ServedClient(url, ServedOptions(**said), **({"backoff_s": 0.01, "retries": 3} | own)))
 
 
 def prompts(count: int) -> list[Prompt]:
@@ -434,7 +434,7 @@ def test_a_server_that_was_never_there(serve: Serve) -> None:
     server.stop()
     with pytest.raises(LLMError, match=r"cannot be reached .*is the server running\?$"):
         scorer(server).score(prompts(2), ["a", "b"])
-    (problem,) = scorer(server).check()
+    (problem,) = scorer(server).client.check()
     assert "cannot be reached" in problem
 
 
@@ -491,7 +491,7 @@ def test_the_key_comes_from_the_environment_and_goes_nowhere_else(
     model = scorer(server, api_key_env="RM_KEY")
     model.score(prompts(1), ["a" * 9])
     assert server.keys == ["Bearer sk-secret"]
-    assert "secret" not in json.dumps(model.settings) + repr(model)
+    assert "secret" not in json.dumps(model.client.settings) + repr(model)
     for status in (401, 400, 404):
         server.answer = lambda _, status=status: (status, {"error": {"message": "bad key sk-secret"}})
         with pytest.raises(LLMError) as caught:
@@ -508,12 +508,12 @@ def test_the_key_comes_from_the_environment_and_goes_nowhere_else(
 def test_a_server_is_checked_before_anything_is_scored(serve: Serve) -> None:
     server = serve(length)
     server.models = ["org/reward-8b", "org/other"]
-    assert scorer(server, model="org/other").check() == []
-    assert scorer(server).check() == []
-    assert scorer(f"{server.url}/v1/score", model="org/other").check() == []
-    (problem,) = scorer(server, model="org/reward-7b").check()
+    assert scorer(server, model="org/other").client.check() == []
+    assert scorer(server).client.check() == []
+    assert scorer(f"{server.url}/v1/score", model="org/other").client.check() == []
+    (problem,) = scorer(server, model="org/reward-7b").client.check()
     assert "serves org/reward-8b, org/other, not 'org/reward-7b'. Did you mean 'org/reward-8b'?" in problem
-    (problem,) = scorer(f"http://me:pass@127.0.0.1:{server.port}").check()
+    (problem,) = scorer(f"http://me:pass@127.0.0.1:{server.port}").client.check()
     assert "holds a user name or password" in problem
     assert "pass@" not in problem
     assert server.bodies == []
