@@ -28,7 +28,7 @@ from cda.results.base import load as load_result
 from cda.results.benchmarks import BestOfResult, QualityResult, WinRateResult
 from cda.results.discover import DiscoverResult
 from cda.results.dose import DoseFilesResult, DoseResult
-from cda.results.frame import lines
+from cda.results.frame import rows
 from cda.run import RunFolder
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def to_frame(result: Saved) -> DataFrame:
         import pandas
     except ImportError:
         raise DataError("to_frame needs pandas: pip install 'cda[pandas]'") from None
-    return pandas.DataFrame([line.cells() for line in lines(result)])
+    return pandas.DataFrame(list(rows(result)))
 
 
 class Shown(Saved):

@@ -32,7 +32,7 @@ from cda.resources.artifacts import checked_form, out_folder, shown_path, shown_
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.results.base import save
-from cda.results.benchmarks import Asked, BestOfResult
+from cda.results.benchmarks import AskedModel, BestOfResult
 from cda.results.facts import Scorer
 from cda.rewriting.labels import exhibits, measure_of
 from cda.run import file_fingerprint
@@ -140,9 +140,9 @@ def run_best_of_n(
     return result, f"{best_of_n_text(result)}\nWritten: {out / PAGE}, {REPORT}, {FIGURE}, {RESULT}, {SCORES}{written}"
 
 
-def _asked(subject: Subject, facts: Scorer) -> Asked:
+def _asked(subject: Subject, facts: Scorer) -> AskedModel:
     name, adapter = shown_target(subject.name), subject.adapter
-    return Asked(
+    return AskedModel(
         model=name,
         adapter=None if adapter is None else shown_path(adapter),
         adapter_content=None if adapter is None else file_fingerprint(adapter),

@@ -26,7 +26,7 @@ from cda.report.plots import (
 )
 from cda.report.tables import Table, escaped, markdown_table, plain_table
 from cda.results.base import Missing
-from cda.results.benchmarks import Asked, AtSize, BestOfResult, Curve, Measured, NoSpread
+from cda.results.benchmarks import AskedModel, AtSize, BestOfResult, Curve, Measured, NoSpread
 from cda.results.facts import RewardModelFacts
 
 if TYPE_CHECKING:
@@ -114,11 +114,11 @@ def best_of_n_sentences(result: BestOfResult) -> list[str]:
     return lines
 
 
-def _model(asked: Asked) -> str:
+def _model(asked: AskedModel) -> str:
     return f"{asked.model} with {asked.adapter}" if asked.adapter else asked.model
 
 
-def _scored(label: str, asked: Asked) -> str:
+def _scored(label: str, asked: AskedModel) -> str:
     facts, details, cut = asked.facts, [], ""
     if isinstance(facts, RewardModelFacts):
         known = {"precision": facts.precision, "form": facts.form, "max length tokens": facts.max_length_tokens}

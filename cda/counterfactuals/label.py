@@ -26,7 +26,7 @@ from cda.resources.sources import (
     training_pairs,
 )
 from cda.resources.spending import Planned
-from cda.results.facts import Asked, LabelCounts, LabelTally, Loaded
+from cda.results.facts import LabelAnswers, LabelCounts, LabelTally, Loaded
 from cda.rewriting.labels import SIDES, PairLabel, label_pair, label_pairs, measure_of, pair_request
 from cda.run import Stage
 from cda.stats.streams import Stream, drawn, generator
@@ -133,7 +133,7 @@ def label_tokens(prompt: LabelPrompt) -> int:
     return _BARE_LABEL_TOKENS if prompt.reasons == "none" else LABEL_TOKENS
 
 
-def _asked(answers: Sequence[PairLabel], bias: Bias) -> Asked:
+def _asked(answers: Sequence[PairLabel], bias: Bias) -> LabelAnswers:
     """Facts about an LLM's answers: position, repeats, agreement with the bias's measure."""
     first = [answer.labels[answer.shown_first] for answer in answers]
     second = [answer.labels["rejected" if answer.shown_first == "chosen" else "chosen"] for answer in answers]
@@ -144,7 +144,7 @@ def _asked(answers: Sequence[PairLabel], bias: Bias) -> Asked:
         for side in SIDES
         if answer.labels[side] is not None
     ]
-    return Asked(
+    return LabelAnswers(
         chosen_shown_first=sum(answer.shown_first == "chosen" for answer in answers),
         first_labelled=first.count(True),
         second_labelled=second.count(True),

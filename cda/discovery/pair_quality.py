@@ -18,7 +18,7 @@ from cda.llm.protocol import LLM
 from cda.results.base import Estimate, Missing
 from cda.results.discover import Measured
 from cda.results.effects import FeatureDrift
-from cda.results.evidence import Agreement, Distance, Fidelity, PairQuality, QuantilePair
+from cda.results.evidence import Distance, Fidelity, PairQuality, QuantilePair, RewriterAgreement
 from cda.rewriting.rewriter import Labeller
 from cda.scorers.compared import distinct_texts, text_id
 from cda.stats.drift import feature_drift, measured
@@ -31,7 +31,7 @@ _CHUNK_BYTES = 4 << 20
 _QUANTILES = tuple(round(0.05 * step, 2) for step in range(1, 20))
 
 
-def agreements(rows: Sequence[Measured], rng: np.random.Generator) -> tuple[Agreement, ...]:
+def agreements(rows: Sequence[Measured], rng: np.random.Generator) -> tuple[RewriterAgreement, ...]:
     """Agreement of every two rewriters of one candidate, in the order in which they first come.
 
     Only responses that both rewrote are compared, so that a difference is not one of prompts; their margins are averaged
@@ -50,7 +50,7 @@ def agreements(rows: Sequence[Measured], rng: np.random.Generator) -> tuple[Agre
     return tuple(_agreement(rows, first, second, rng) for first, second in itertools.combinations(names, 2))
 
 
-def _agreement(rows: Sequence[Measured], first: str, second: str, rng: np.random.Generator) -> Agreement:
+def _agreement(rows: Sequence[Measured], first: str, second: str, rng: np.random.Generator) -> RewriterAgreement:
     x, y, n_responses = _shared(rows, first, second)
     pearson: Estimate | Missing
     spearman: Estimate | Missing
@@ -67,7 +67,7 @@ def _agreement(rows: Sequence[Measured], first: str, second: str, rng: np.random
         distance = Distance(
             statistic=float(tested.statistic), p_value=float(tested.pvalue), n_first=len(x), n_second=len(y)
         )
-    return Agreement(
+    return RewriterAgreement(
         first=first,
         second=second,
         n_prompts=len(x),

@@ -17,7 +17,7 @@ from cda.results.discover import (
     StrengthCurve,
     TestedAttribute,
 )
-from cda.results.evidence import Agreement, Strength
+from cda.results.evidence import RewriterAgreement, Strength
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -134,7 +134,7 @@ def _by_rewriter(what: str, drawn: Sequence[tuple[int, TestedAttribute]], names:
     key(axes, [(named(name, 20), *KINDS[place % len(KINDS)], True) for place, name in enumerate(names)])
 
 
-def _agreement(pairs: Sequence[Agreement], axes: Axes) -> None:
+def _agreement(pairs: Sequence[RewriterAgreement], axes: Axes) -> None:
     points = [value for pair in pairs for point in pair.quantiles for value in (point.first, point.second)]
     low, high = min(points), max(points)
     axes.plot([low, high], [low, high], color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)))

@@ -8,7 +8,7 @@ from cda.report.numbers import MINUS, count, p_value
 from cda.report.scoring import asked_line
 from cda.report.tables import Table
 from cda.results.base import Estimate
-from cda.results.benchmarks import Accuracy, AccuracyGroup, AccuracyShift, Asked, QualityResult, SetQuality
+from cda.results.benchmarks import Accuracy, AccuracyGroup, AccuracyShift, AskedModel, QualityResult, SetQuality
 
 FORMATS = {
     "rewardbench": "RewardBench",
@@ -100,7 +100,7 @@ def how_scored(result: QualityResult) -> list[str]:
     return lines
 
 
-def with_adapter(scoring: Asked) -> str:
+def with_adapter(scoring: AskedModel) -> str:
     """A model's name, with its adapter and dose."""
     adapter = f" with {scoring.adapter} at dose {scoring.dose:g}" if scoring.adapter else ""
     return f"{scoring.model}{adapter}"

@@ -140,7 +140,7 @@ class AuditResult(Saved):
     votes_undecided: dict[str, int]
     """By bias that people voted on without any majority for one side: contrasts with votes."""
     panel: dict[str, BiasPanel]
-    """By bias; empty where no panel was asked."""
+    """By bias; empty if no panel was asked."""
     quality: Quality | None
     """None without quality pairs."""
     beyond_noise: dict[str, Estimate | Missing]
@@ -155,7 +155,7 @@ class AuditResult(Saved):
     effects: dict[str, BiasEffects]
     drift: dict[str, BiasDrift]
     plain: Plain | None
-    """None where plain CDA is the result itself."""
+    """None if plain CDA is the result itself."""
     rate: dict[str, BiasRate]
     rewards: RewardSpread | Missing
     analysis: dict[str, BiasAnalysis]

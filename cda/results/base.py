@@ -95,7 +95,7 @@ class Test(Result):
     method: str
     """The test, such as `exact McNemar`."""
     p_holm: float | None = None
-    """After Holm; None where the test is outside the family that is adjusted."""
+    """After Holm; None if the test is outside the family that is adjusted."""
     p_bh: float | None = None
     """After Benjamini and Hochberg; None as for `p_holm`."""
 
@@ -126,7 +126,7 @@ class PerScoring(Result, Generic[T]):
     before: T
     """Of the model as it is; of a training, before it."""
     after: T | Missing = NOT_TRAINED
-    """After the training; `Missing` where one model is measured."""
+    """After the training; `Missing` if one model is measured."""
 
     def items(self) -> Iterator[tuple[Scoring, T]]:
         """The scorings with their values, in the order of a report."""
@@ -190,25 +190,19 @@ def save(result: Saved, path: Path) -> None:
 
 
 def load(kind: type[S], path: Path, again: str) -> S:
-    """Read a result that `save` wrote.
-
-    Args:
-        kind: Its type.
-        path: The file.
-        again: The command that makes it anew, such as `cda audit`.
+    """Read a result that `save` wrote; `again` is the command that makes it anew, such as `cda audit`.
 
     Raises:
         DataError: No such file, no JSON (cut, for one), a result of another command or of another version of cda, or one that
-            was changed by hand: names the file, what was found, and what to do.
+            was changed by hand: names the file, the problem, and what to do.
     """
     content = read_json(path)
     current = kind.current_schema()
-    found = content.get("schema_version", 1) if isinstance(content, dict) else None
-    if isinstance(found, int) and found != current:
-        age = "a newer" if found > current else "an earlier"
-        todo = "update cda, or run" if found > current else "run"
+    schema = content.get("schema_version", 1) if isinstance(content, dict) else None
+    if isinstance(schema, int) and schema != current:
+        age, todo = ("a newer", "update cda, or run") if schema > current else ("an earlier", "run")
         raise DataError(
-            f"{path}: written by {age} version of cda (schema {found}, this version reads {current}); {todo} `{again}` again"
+            f"{path}: written by {age} version of cda (schema {schema}, this version reads {current}); {todo} `{again}` again"
         )
     try:
         return kind.model_validate(content)

@@ -11,7 +11,7 @@ from cda.results.base import Estimate, Missing, Result, Saved, Test
 from cda.results.facts import Scorer
 
 
-class Asked(Result):
+class AskedModel(Result):
     """A scorer that was asked, and which model it was."""
 
     model: str
@@ -34,7 +34,7 @@ class AskedLLM(Result):
     """None: OpenAI's."""
 
 
-class QualityScoring(Asked):
+class QualityScoring(AskedModel):
     """One of the scorings whose accuracy is measured."""
 
     label: str
@@ -91,7 +91,7 @@ class AccuracyGroup(Result):
     scores: dict[str, Accuracy]
     """By label of the scoring."""
     shift: AccuracyShift | None
-    """None where there is one scoring."""
+    """None if there is one scoring."""
 
 
 class Accuracies(Result):
@@ -135,7 +135,7 @@ class SetQuality(Accuracies):
     """Items without a margin under one of the scorings."""
     unread_reasons: dict[str, int]
     n_expected: dict[str, int]
-    """Items of each subset in the published benchmark; empty where it has no fixed number."""
+    """Items of each subset in the published benchmark; empty if it has no fixed number."""
 
 
 class QualityResult(Saved):
@@ -248,7 +248,7 @@ class BestOfResult(Saved, Curves):
     """The file of sampled responses."""
     scorings: tuple[str, ...]
     """`model`; `before` and `after` an adapter; `first` and `second` of two models."""
-    models: dict[str, Asked]
+    models: dict[str, AskedModel]
     """By scoring."""
     n_repeated: int
     """Responses that repeat another of their prompt word for word; they stay."""

@@ -33,7 +33,7 @@ def _briefly(bias: Bias) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A response, its rewrite, and what the model and the judge say of the two.
+    """A response, its rewrite, and the scores of model and judge on the two.
 
     Attributes:
         candidate: `id` of the candidate.
@@ -43,7 +43,7 @@ class Measured:
         original: The response as it was.
         rewrite: The response rewritten.
         margin: Reward of the side with the attribute minus reward of the side without, reward units.
-        preference: The judge's for the side with the attribute: 1 it is better, 0.5 neither, 0 worse; None where it was
+        preference: The judge's for the side with the attribute: 1 it is better, 0.5 neither, 0 worse; None if it was
             not asked or gave no readable verdict.
     """
 
@@ -138,9 +138,9 @@ class StandingRecord(Result):
     n: int
     """Rewrites measured."""
     reward: float | None
-    """Mean margin, reward units; None where nothing was measured."""
+    """Mean margin, reward units; None if nothing was measured."""
     judge: float | None
-    """Mean preference of the judge, 0 to 1; None where it was not asked."""
+    """Mean preference of the judge, 0 to 1; None if it was not asked."""
     n_judged: int
     """Preferences behind it."""
     failed: dict[str, int]
@@ -191,7 +191,7 @@ class Made(Result):
     responses: str
     """The file or the embedded set that they stand in; `sampled` where an LLM answered."""
     prompts: str | None = None
-    """The file of the prompts; `written` where an LLM wrote them; None where they came with the responses."""
+    """The file of the prompts; `written` where an LLM wrote them; None if they came with the responses."""
     rows: Exclusions | None = None
     """Rows of that file, and those left out."""
     topics: int | None = None
@@ -231,8 +231,7 @@ class MaterialCounts(Saved):
     @property
     def left_out(self) -> int:
         """Responses that were left out."""
-        reasons = [*self.sampled.values(), self.rewards]
-        return sum(sum(one.reasons.values()) for one in reasons) + self.repeated.responses
+        return sum(one.dropped for one in (*self.sampled.values(), self.rewards)) + self.repeated.responses
 
 
 class StrengthTerm(Result):
@@ -256,7 +255,7 @@ class RunStrength(Result):
     """
 
     value: float
-    """Sum of R · factor over `terms`, reward units; 0 where no candidate counts."""
+    """Sum of R · factor over `terms`, reward units; 0 if no candidate counts."""
     threshold: float
     """Candidates count whose judge is below it."""
     penalty: float
@@ -306,13 +305,13 @@ class TestedAttribute(Confirmation):
     name: str
     """Of its bias."""
     same_by_all: float | None
-    """Share of the responses that several rewriters rewrote, all of them to the same text; None where there is no such response."""
+    """Share of the responses that several rewriters rewrote, all of them to the same text; None if there is no such response."""
     examples: tuple[Measured, ...]
     """Rewrites that show the disagreement best, and one that does not show it."""
     topics: dict[str, Strength | Missing]
-    """By topic of the prompt, by the rewriters that count; empty where prompts have none, or one."""
+    """By topic of the prompt, by the rewriters that count; empty if prompts have none, or one."""
     file: str | None = None
-    """Its bias file in the run; None where it is not confirmed."""
+    """Its bias file in the run; None if it is not confirmed."""
 
 
 class DiscoverResult(Saved):
@@ -337,11 +336,11 @@ class DiscoverResult(Saved):
     search: SearchSettings
     material: MaterialCounts
     generations: tuple[GenerationRecord, ...]
-    """Of the search; empty where the attributes were given."""
+    """Of the search; empty if the attributes were given."""
     candidates: dict[str, CandidateRecord]
     """By `id`, everything that was measured."""
     validation: ValidationResult | None
-    """None where nobody entered it."""
+    """None if nobody entered it."""
     tested: tuple[TestedAttribute, ...]
     """The confirmed first, then by pooled reward."""
     n_test_prompts: int

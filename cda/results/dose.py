@@ -62,8 +62,8 @@ class PlainChange(Result):
     miscalibration: Estimate
 
 
-class HeldOutBias(Result):
-    """One bias at a chosen dose, held out, beside the fixed doses 0 and 1."""
+class HeldOutChoice(Result):
+    """A dose chosen on one half and measured on the other, next to the fixed doses 0 and 1."""
 
     people: HeldOutPeople
     """At the doses chosen on the other half."""
@@ -71,28 +71,23 @@ class HeldOutBias(Result):
     """At dose 0, on the same halves."""
     plain: HeldOutPeople
     """At dose 1, on the same halves."""
-    plain_change: PlainChange
     against_base: HeldOutChange
     """Change from dose 0."""
     against_plain: HeldOutChange
     """Change from dose 1."""
 
 
-class HeldOutDose(Result):
+class HeldOutBias(HeldOutChoice):
+    """One bias at a chosen dose, held out, next to the fixed doses 0 and 1."""
+
+    plain_change: PlainChange
+
+
+class HeldOutDose(HeldOutChoice):
     """How choosing the dose does on rows that had no say in it, and the dose to export."""
 
-    people: HeldOutPeople
-    """At the doses chosen on the other half."""
-    base: HeldOutPeople
-    """At dose 0, on the same halves."""
-    plain: HeldOutPeople
-    """At dose 1, on the same halves."""
     quality: Estimate | None
     """Accuracy on quality pairs at the chosen doses; None without any."""
-    against_base: HeldOutChange
-    """Change from dose 0."""
-    against_plain: HeldOutChange
-    """Change from dose 1."""
     chosen: dict[float, float]
     """Each dose's share of the 2 × `repeats` choices, in order of dose."""
     dose: float

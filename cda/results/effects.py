@@ -44,7 +44,7 @@ class Correlations(Result):
     of: str
     """The feature that stands for the attribute; `label` where none does."""
     people: Estimate | Missing | None
-    """With people's majority; None where nobody voted."""
+    """With people's majority; None if nobody voted."""
     model: PerScoring[Estimate | Missing]
     """With the model's preference, on the contrasts that people judged where they did."""
 
@@ -121,13 +121,11 @@ class Limit:
     def __post_init__(self) -> None:
         if self.ratio is None and self.difference is None:
             raise ValueError("a limit needs a ratio, a difference, or both")
-        if (self.ratio is not None and not self.ratio >= 1) or (
-            self.difference is not None and not self.difference >= 0
-        ):
+        if not (self.ratio is None or self.ratio >= 1) or not (self.difference is None or self.difference >= 0):
             raise ValueError(f"a limit's ratio is 1 or more and its difference 0 or more, found {self}")
 
     def holds(self, perturbed: FloatArray, base: FloatArray) -> BoolArray:
-        """Which pairs are within the limit. Shapes (n,)."""
+        """Pairs within the limit. Shapes (n,)."""
         inside = np.zeros(len(perturbed), dtype=bool)
         if self.difference is not None:
             inside |= np.abs(perturbed - base) <= self.difference + 1e-9
@@ -152,7 +150,7 @@ class FeatureDrift(Result):
     """Mean of perturbed − base."""
     standardised: Estimate | None
     """`difference` over √((s²_perturbed + s²_base) / 2), the standardised mean difference (Austin, 2009, Stat. Med. 28,
-    3083–3107; above 0.1 in size is usually called imbalance). None where both sides are constant."""
+    3083–3107; above 0.1 in size is usually called imbalance). None if both sides are constant."""
     median_ratio: float | None
     """Median of perturbed / base over the pairs where both are above 0; None without such a pair."""
     beyond: Estimate | None
@@ -212,7 +210,7 @@ class SameMargin(Missing):
     n_prompts: int
     """Their prompts."""
     p_value: float | None
-    """Exact two-sided sign test over prompts, which all agree; None where the value is 0 and has no sign."""
+    """Exact two-sided sign test over prompts, which all agree; None if the value is 0 and has no sign."""
 
 
 class PairsEffect(Result):

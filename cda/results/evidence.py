@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+import numpy as np
 from pydantic import model_validator
 
 from cda.errors import DataError
@@ -18,7 +19,7 @@ class Fidelity(Result):
     n: int
     """Pairs."""
     present: Estimate | None
-    """Share of the sides with the attribute that are labelled so; None where no label could be read."""
+    """Share of the sides with the attribute that are labelled so; None if no label could be read."""
     absent: Estimate | None
     """Share of the sides without it that are labelled without; None likewise."""
     both: Estimate | None
@@ -49,7 +50,7 @@ class Distance(Result):
     n_second: int
 
 
-class Agreement(Result):
+class RewriterAgreement(Result):
     """Margins of two rewriters on the responses that both rewrote, averaged within each prompt."""
 
     first: str
@@ -74,7 +75,7 @@ class EditGrades(Result):
     """Grades of the rewrites by an LLM, 1 to 10."""
 
     score: Estimate | None
-    """Mean of the lower of a rewrite's two grades; None where nothing could be read."""
+    """Mean of the lower of a rewrite's two grades; None if nothing could be read."""
     edit: Estimate | None
     """Mean of the grade for changing the attribute and nothing else."""
     fluency: Estimate | None
@@ -97,7 +98,7 @@ class Guesses(Result):
     """Guesses at the attribute from pairs of different prompts; no prompt is in two of them."""
 
     similarity: Estimate | None
-    """Mean over the guesses that have one, 1 to 5; its `n_prompts` counts guesses. None where there is none."""
+    """Mean over the guesses that have one, 1 to 5; its `n_prompts` counts guesses. None if there is none."""
     guesses: tuple[Guess, ...]
     """Those that could be read."""
     guessing: Exclusions
@@ -116,17 +117,17 @@ class PairQuality(Result):
     n_prompts: int
     """Prompts behind them."""
     labelled_by: Literal["measure", "llm"] | None
-    """Who labelled the sides: the attribute's own measure, or an LLM; None where nobody did."""
+    """Who labelled the sides: the attribute's own measure, or an LLM; None if nobody did."""
     fidelity: Fidelity | None
-    """Of all pairs; None where nobody labelled."""
+    """Of all pairs; None if nobody labelled."""
     fidelity_by_rewriter: dict[str, Fidelity]
     """Of each rewriter's pairs."""
-    agreement: tuple[Agreement, ...]
+    agreement: tuple[RewriterAgreement, ...]
     """Of every two rewriters."""
     grades: EditGrades | None
-    """By an LLM; None where none was asked."""
+    """By an LLM; None if none was asked."""
     guesses: Guesses | None
-    """By an LLM; None where none was asked."""
+    """By an LLM; None if none was asked."""
     drift: tuple[FeatureDrift, ...] | Missing
     """What else differs between the sides, the attribute's own features marked."""
 
@@ -155,8 +156,7 @@ class TrimmedMean(Result):
     @property
     def sign_changes(self) -> bool:
         """Whether the mean has another sign than that of all rows."""
-        first, second = self.estimate.value, self.raw
-        return (first > 0) - (first < 0) != (second > 0) - (second < 0)
+        return bool(np.sign(self.estimate.value) != np.sign(self.raw))
 
 
 class Strength(Result):
@@ -180,7 +180,7 @@ class Strength(Result):
     win_rate_unclustered: Estimate
     """The same as papers print it, every row taken for independent."""
     trimmed: TrimmedMean | None
-    """Mean of the margins inside Tukey's fences; None where those come from one prompt."""
+    """Mean of the margins inside Tukey's fences; None if those come from one prompt."""
     n_left_out: int = 0
     """Margins outside the fences that `reward` is without: 0 unless trimming was asked for."""
 
@@ -199,7 +199,7 @@ class ByRewriter(Result):
     failed: dict[str, int]
     """Rewrites that are missing, by reason."""
     excluded: str | None
-    """Why it does not count for this candidate; None where it does."""
+    """Why it does not count for this candidate; None if it does."""
     strength: Strength | None
     """Its own numbers, where there are enough of them, also of an excluded one."""
 
@@ -217,14 +217,14 @@ class HeldOut(Result):
     rewriters: tuple[ByRewriter, ...]
     """Numbers by rewriter, excluded ones among them."""
     pooled: Strength | None
-    """Over all rows of the rewriters that count; None where nothing can be said."""
+    """Over all rows of the rewriters that count; None if nothing can be said."""
     n_entered: int
     """Candidates that entered, for which the p-values are adjusted."""
     untested: str | None
     """Why it could not be tested; such a candidate neither passes nor is confirmed."""
     smallest_detectable: float | None
     """The mean margin that would have been found with the wanted power, at the adjusted level, if only the reward were in question,
-    given these prompts and their spread, reward units; None where untested or without spread. On validation prompts pooled over
+    given these prompts and their spread, reward units; None if untested or without spread. On validation prompts pooled over
     rewriters; on test prompts alike for all rewriters that count, taken as independent, and where the correction is Holm's, at its
     first and strictest step."""
     warnings: tuple[str, ...]
@@ -235,9 +235,9 @@ class Validation(HeldOut):
     """What the validation prompts say of a candidate."""
 
     p_reward: float | None
-    """Adjusted (Bonferroni), one-sided: the mean margin is not above 0. None where `untested`."""
+    """Adjusted (Bonferroni), one-sided: the mean margin is not above 0. None if `untested`."""
     p_judge: float | None
-    """Adjusted (Bonferroni), one-sided: the mean preference of the judge is not below 0.5. None where `untested`."""
+    """Adjusted (Bonferroni), one-sided: the mean preference of the judge is not below 0.5. None if `untested`."""
     passed: bool
     """Both are below the level. That both hold is tested by the larger p-value, which needs no correction."""
 
@@ -250,11 +250,11 @@ class Confirmation(HeldOut):
     k: int
     """Rewriters that count."""
     p_value: float | None
-    """Of "fewer than r of the k rewriters show it" (partial conjunction); None where `untested`."""
+    """Of "fewer than r of the k rewriters show it" (partial conjunction); None if `untested`."""
     correct: Correction
     """Method that corrects for all that entered the test."""
     p_corrected: float | None
-    """`p_value` corrected, untested ones as p = 1; None where `untested`."""
+    """`p_value` corrected, untested ones as p = 1; None if `untested`."""
     confirmed: bool
     """`p_corrected` is below the level."""
 
@@ -304,7 +304,7 @@ class Verdicts(Result):
     flipped: int
     """Comparisons whose verdict follows the place and not the text."""
     position_bias: float | None
-    """Mean preference for the text shown first, −1 to 1; None where nothing was read in both orders."""
+    """Mean preference for the text shown first, −1 to 1; None if nothing was read in both orders."""
 
 
 class HeldOutResult(Saved):
@@ -318,7 +318,7 @@ class HeldOutResult(Saved):
     n_prompts: int
     """Prompts whose responses were to be rewritten."""
     verdicts: Verdicts | None
-    """How verdicts came about; None where the judge gives rewards."""
+    """How verdicts came about; None if the judge gives rewards."""
     cut_for_judge: int
     """Comparisons that the judge gave no preference on, because a side was cut at its maximum length."""
 

@@ -47,11 +47,11 @@ class RewardModelFacts(ScorerFacts):
     how: str | None = None
     """How it was asked, as a clause; None for a classifier, of which the three fields below say it."""
     precision: str | None = None
-    """Of its weights; None where it is not a classifier that was loaded here."""
+    """Of its weights; None if it is not a classifier that was loaded here."""
     form: str | None = None
     """How prompt and response were put together (`pair`, `chat template`, `plain text`); None as for `precision`."""
     max_length_tokens: int | None = None
-    """Longer texts were cut there; None where that is not known."""
+    """Longer texts were cut there; None if that is not known."""
     unit: str | None = None
     """Of its rewards; None for the plain `reward`."""
     texts: int
@@ -81,13 +81,13 @@ class JudgeFacts(ScorerFacts):
     half_read: int
     """Comparisons with a readable verdict in one order of two only."""
     flipped: int | None
-    """Comparisons whose verdict followed the place and not the text; None where one order was asked."""
+    """Comparisons whose verdict followed the place and not the text; None if one order was asked."""
     position_bias: float | None
-    """Mean preference for the text shown first, −1 to 1; None where no comparison shows it."""
+    """Mean preference for the text shown first, −1 to 1; None if no comparison shows it."""
     position: Estimate | None = None
     """The same with its interval, where one order was asked of two prompts or more; else None."""
     answered_by: dict[str, int] = Field(default_factory=dict)
-    """Answers by the model that the server named; empty where it named none."""
+    """Answers by the model that the server named; empty if it named none."""
     verdicts: Literal["by token", "written"] | None = None
     """How verdicts were read; None for a function."""
     prompt: str | None = None
@@ -146,9 +146,9 @@ class Sources(Result):
     rewritten_by: str
     """LLM, or `embedded rules`."""
     label_prompt: str | None = None
-    """Name of the prompt by which an LLM labelled; None where none did."""
+    """Name of the prompt by which an LLM labelled; None if none did."""
     rewrite_prompt: str | None = None
-    """Name of the prompt by which an LLM rewrote; None where none did."""
+    """Name of the prompt by which an LLM rewrote; None if none did."""
 
 
 class Example(Result):
@@ -181,7 +181,7 @@ class Loaded(Result):
     """Pairs drawn of those kept; None for supplementary pairs, which are all used."""
 
 
-class Asked(Result):
+class LabelAnswers(Result):
     """What an LLM's labels say about themselves."""
 
     chosen_shown_first: int
@@ -220,9 +220,9 @@ class LabelTally(Result):
     unparsed: int
     """Pairs of which a side has no readable label."""
     prompt: str | None = None
-    """Name of the prompt; None where no LLM labelled."""
-    asked: Asked | None = None
-    """None where no LLM labelled."""
+    """Name of the prompt; None if no LLM labelled."""
+    asked: LabelAnswers | None = None
+    """None if no LLM labelled."""
 
 
 class LabelCounts(Result):
@@ -275,7 +275,7 @@ class Rewritten(Result):
     supplementary: int
     """Unchanged pairs that were added."""
     prompt: str | None = None
-    """Name of the prompt; None where no LLM rewrote."""
+    """Name of the prompt; None if no LLM rewrote."""
     gate: GateCounts | None = None
     """None without the gate."""
 
@@ -337,7 +337,7 @@ class TrainCounts(Result):
 
 
 class TrainingStages(Result):
-    """What a run's stages counted; each None where it has not been made."""
+    """What a run's stages counted; each None if it has not been made."""
 
     label: LabelCounts | None = None
     synthesize: SynthesizeCounts | None = None
@@ -360,7 +360,7 @@ class LLMUse(Result):
     uncounted: int
     """Of what was asked, answers without a count of tokens."""
     dollars: float | None
-    """Of the counted tokens; None where no price is given."""
+    """Of the counted tokens; None if no price is given."""
     models: dict[str, int] = Field(default_factory=dict)
     """Answers by the model that the server named."""
 
@@ -373,14 +373,14 @@ class StageRun(Result):
     finished: str
     """UTC."""
     llm: dict[str, LLMUse] = Field(default_factory=dict)
-    """By LLM; empty where none was asked."""
+    """By LLM; empty if none was asked."""
 
 
 class RunFacts(Result):
     """When, where and for how much a run was made."""
 
     git: str | None = None
-    """Commit of this package; None where it does not run from its checkout."""
+    """Commit of this package; None if it does not run from its checkout."""
     python: str | None = None
     """Its version."""
     platform: str | None = None

@@ -2,58 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping
 
 from pydantic import BaseModel
 
 from cda.results.base import NOT_TRAINED, Estimate, Missing, Test
 
-Moment = Literal["", "before", "after", "change", "unpaired"]
-_MOMENTS: tuple[Moment, ...] = ("before", "after", "change", "unpaired")
+_MOMENTS = ("before", "after", "change", "unpaired")
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One number of a result.
+def rows(result: BaseModel) -> Iterator[dict[str, object]]:
+    """Every estimate of a result, in its order, as column to value. What is missing because nothing was trained is left out.
 
-    Attributes:
-        measure: Field of the result that it is in, such as `skew`.
-        of: What it is of, such as a bias; names of parts within parts are joined by dots.
-        moment: Of which scoring it is, or the change between two; empty where it is of neither.
-        found: The number, or why there is none.
-        test: Of a change: its test.
+    Columns are `measure` (field of the result), `of` (names of parts within parts, joined by dots), `scoring` (before, after,
+    change or unpaired; empty if it is of neither), those of `Estimate`, `p_value` and `p_holm` (of a change), and `reason`.
     """
-
-    measure: str
-    of: str
-    moment: Moment
-    found: Estimate | Missing
-    test: Test | None = None
-
-    def cells(self) -> dict[str, object]:
-        """Column to value; None where a column says nothing of it."""
-        return {
-            "measure": self.measure,
-            "of": self.of,
-            "scoring": self.moment,
-            **dict.fromkeys(Estimate.model_fields),
-            "p_value": None if self.test is None else self.test.p_value,
-            "p_holm": None if self.test is None else self.test.p_holm,
-            "reason": None,
-            **self.found.model_dump(),
-        }
-
-
-def lines(result: BaseModel) -> Iterator[Line]:
-    """Every estimate of a result, in its order. What is missing because nothing was trained is left out."""
-    for path, found, test in _walked(result, ()):
-        if found == NOT_TRAINED:
+    for path, number, test in _walked(result, ()):
+        if number == NOT_TRAINED:
             continue
-        moment: Moment = next((one for one in _MOMENTS if path[-1] == one), "")
-        parts = path[1:-1] if moment else path[1:]
-        yield Line(path[0], ".".join(parts), moment, found, test if moment == "change" else None)
+        moment = path[-1] if path[-1] in _MOMENTS else ""
+        of_change = test if moment == "change" else None
+        yield {
+            "measure": path[0],
+            "of": ".".join(path[1:-1] if moment else path[1:]),
+            "scoring": moment,
+            **dict.fromkeys(Estimate.model_fields),
+            "p_value": None if of_change is None else of_change.p_value,
+            "p_holm": None if of_change is None else of_change.p_holm,
+            "reason": None,
+            **number.model_dump(),
+        }
 
 
 def _walked(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Estimate | Missing, Test | None]]:
@@ -62,12 +40,12 @@ def _walked(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, .
     elif isinstance(value, BaseModel):
         test = getattr(value, "test", None)
         for name in type(value).model_fields:
-            for inner, found, own in _walked(getattr(value, name), (*path, name)):
+            for inner, number, own in _walked(getattr(value, name), (*path, name)):
                 of_this = inner == (*path, "change") and isinstance(test, Test)
-                yield inner, found, test if of_this else own
-    elif isinstance(value, Mapping):
-        for name, one in value.items():
-            yield from _walked(one, (*path, str(name)))
-    elif isinstance(value, tuple | list):
-        for place, one in enumerate(value):
-            yield from _walked(one, (*path, str(place)))
+                yield inner, number, test if of_this else own
+    else:
+        parts: Iterable[tuple[object, object]] = value.items() if isinstance(value, Mapping) else ()
+        if isinstance(value, tuple | list):
+            parts = enumerate(value)
+        for key, part in parts:
+            yield from _walked(part, (*path, str(key)))

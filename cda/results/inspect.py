@@ -78,13 +78,13 @@ class RewriteLabel(Result):
     """Whether original and rewrite exhibit the bias."""
 
     before: bool | None
-    """The original; None where that is not known."""
+    """The original; None if that is not known."""
     after: bool | None
-    """The rewrite; None where that is not known."""
+    """The rewrite; None if that is not known."""
     by: str | None
-    """Who says so; None where nobody does."""
+    """Who says so; None if nobody does."""
     flipped: bool | None
-    """Whether the label changed as asked for; None where a label is missing."""
+    """Whether the label changed as asked for; None if a label is missing."""
 
 
 class FeatureChange(Result):
@@ -108,9 +108,9 @@ class RewriteShown(Result):
     prompt: str
     original: str
     rewrite: str | None
-    """None where no text was written."""
+    """None if no text was written."""
     failed: str | None
-    """Why it was not accepted; None where it was."""
+    """Why it was not accepted; None if it was."""
     rejected: tuple[str, ...]
     """What the gate rejects in it, the gravest first."""
     noticed: tuple[str, ...]
@@ -134,7 +134,7 @@ class InspectResult(Saved):
     where: str
     """Where the rewrites come from, in words."""
     by: str
-    """Who rewrote; empty where that is not known."""
+    """Who rewrote; empty if that is not known."""
     scored_by: str | None
     """Whose rewards these are; None without rewards."""
     unit: str

@@ -124,7 +124,7 @@ class BiasRate(Result):
     """Of the double-rewrite ATE under the last scoring."""
 
     def under(self) -> dict[str, RateOfScoring]:
-        """The effects by scoring; empty where there are none."""
+        """The effects by scoring; empty if there are none."""
         return {} if isinstance(self.measured, Missing) else dict[str, RateOfScoring](self.measured.items())
 
 

@@ -47,7 +47,7 @@ class UnseenPhrases(Result):
     of: int
     """All contrasts of the bias."""
     skew: Measure | Missing
-    """Missing where there is no such contrast."""
+    """Missing if there is no such contrast."""
 
 
 class TripleSkew(Result):
@@ -58,7 +58,7 @@ class TripleSkew(Result):
     unread: int
     """The others."""
     skew: Measure | Missing
-    """Missing where no triple has both scores."""
+    """Missing if no triple has both scores."""
 
 
 class OverSeeds(Result):
@@ -81,7 +81,7 @@ class Seeds(Result):
 
     seeds: tuple[int, ...]
     doses: tuple[float, ...] = ()
-    """Of each training; empty where there is one."""
+    """Of each training; empty if there is one."""
     skew: dict[str, OverSeeds | Missing] = Field(default_factory=dict)
     miscalibration: dict[str, OverSeeds | Missing] = Field(default_factory=dict)
     """Of the biases that people voted on."""
@@ -145,7 +145,7 @@ class NoiseCeiling(Result):
     vote_correlation: float
     """Posterior mean of how alike two votes on one item are (0: items do not differ; 1: unanimous)."""
     n_votes: int | None
-    """Votes an item of the second majority; None where it has as many as the item's first."""
+    """Votes an item of the second majority; None if it has as many as the item's first."""
 
 
 class PreferenceTable(Result):
@@ -171,11 +171,6 @@ class PredictionPowered(Result):
     """Width of the PPI++ interval over that of the classical one; below 1 where predictions helped."""
     n_unlabelled: int
     """Rows with a prediction only."""
-
-    @property
-    def sample_size_gain(self) -> float:
-        """How many times as many labelled rows the labels alone would need for an interval this narrow."""
-        return self.width_ratio**-2
 
 
 class PoweredShare(Result):
@@ -205,7 +200,7 @@ class VotesMoved(Result):
     """|skew − human skew|, a share difference without a sign."""
     auc: BeforeAfter | Missing
     """Chance that a contrast whose majority is for the perturbed side has the larger margin than one whose majority is not.
-    Missing where all majorities are for one side."""
+    Missing if all majorities are for one side."""
     signed_gap: PerScoring[Estimate]
     """skew − human skew; above 0 the model wants more of the bias than people do."""
 
@@ -223,7 +218,7 @@ class VotedBias(VotesMoved):
     left_out: dict[str, int]
     """Contrasts without a majority that counts, by reason."""
     agreement: Agreement | Missing | None
-    """None where a file states majorities and no votes."""
+    """None if a file states majorities and no votes."""
     noise_ceiling: NoiseCeiling | Missing | None
     """None as for `agreement`."""
     prediction_powered: PoweredVotes | Missing | None
@@ -240,7 +235,7 @@ class JudgedBias(Result):
     unread: int
     """Contrasts without a verdict; of a mean, those that any judge gave none on."""
     miscalibration: Estimate | Missing | None
-    """Share of voted contrasts on which it disagrees with people's majority, a tie by half; None where nobody voted."""
+    """Share of voted contrasts on which it disagrees with people's majority, a tie by half; None if nobody voted."""
 
 
 class BiasPanel(Result):

@@ -60,7 +60,7 @@ class Time(Result):
     n_known: int
     """Votes with a time."""
     median_s: float | None
-    """Seconds; None where no time is known."""
+    """Seconds; None if no time is known."""
     n_fast: int
     """Votes given faster than `fast_s`."""
     fast_s: float
@@ -72,7 +72,7 @@ class Participant(Time):
 
     participant: str
     given: int | None
-    """Pairs that were to be judged; None where the study does not say."""
+    """Pairs that were to be judged; None if the study does not say."""
     votes: int
     ties: int
     """Votes for neither side."""
@@ -82,7 +82,7 @@ class Participant(Time):
     """Votes with a reason."""
     attention: Attention
     disagrees: Estimate | None
-    """Share of votes that differ from the majority of the others, where these have one; None where they never do."""
+    """Share of votes that differ from the majority of the others, where these have one; None if they never do."""
 
 
 class StudyItem(Result):
@@ -122,7 +122,7 @@ class StudyResult(Saved):
     all: StudyGroup
     biases: dict[str, StudyGroup]
     position: Position | None
-    """None where no side was chosen."""
+    """None if no side was chosen."""
     time: Time
     participants: tuple[Participant, ...]
     silent: tuple[str, ...]
