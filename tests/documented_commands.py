@@ -14,6 +14,7 @@ READMES = [
     ROOT / "CONTRIBUTING.md",
     ROOT / "recipes" / "README.md",
     *(ROOT / "cda").rglob("README.md"),
+    *sorted((ROOT / "docs").rglob("*.md")),
 ]
 RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
 _FENCED = re.compile(r"^```\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -43,8 +44,8 @@ def python_programs() -> list[str]:
 
 
 def worked_example() -> str:
-    """The bias file that the README shows."""
-    return _yaml_in(ROOT / "README.md")
+    """The bias file that the documents show."""
+    return _yaml_in(ROOT / "docs" / "how-to" / "your-bias.md")
 
 
 def prompt_example() -> str:

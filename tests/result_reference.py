@@ -89,7 +89,7 @@ def _table(one: dict[str, Any]) -> Iterator[str]:
 def _type(field: dict[str, Any]) -> str:
     if "$ref" in field:
         name = _titled(field["$ref"].rpartition("/")[2])
-        return f"[{name}](#{name.lower()})"
+        return "any JSON value" if name == "JsonValue" else f"[{name}](#{name.lower()})"
     if "anyOf" in field:
         return " or ".join(dict.fromkeys(map(_type, field["anyOf"])))
     if "const" in field:
