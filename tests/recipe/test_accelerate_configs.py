@@ -17,7 +17,11 @@ from cda.recipe.presets import recipes_folder
 ROOT = Path(__file__).parent.parent.parent
 FOLDER = recipes_folder() / "accelerate"
 NAMES = {"one_gpu", "ddp", "fsdp", "deepspeed_zero3"}
-DOCUMENTS = [ROOT / "docs" / "how-to" / "several-gpus.md", ROOT / "recipes" / "README.md", *sorted(FOLDER.glob("*.yaml"))]
+DOCUMENTS = [
+    ROOT / "docs" / "how-to" / "several-gpus.md",
+    ROOT / "recipes" / "README.md",
+    *sorted(FOLDER.glob("*.yaml")),
+]
 COMMAND = re.compile(r"^#?\s*(accelerate launch --config_file [^\n]+ scripts/train\.py [^\n]+)$", re.MULTILINE)
 
 
