@@ -40,15 +40,10 @@ def problems(reference: str, *overrides: str) -> tuple[str, ...]:
     return caught.value.problems
 
 
-def test_shipped_files_are_there() -> None:
-    assert {"length", "structure", "jargon", "sycophancy", "vagueness", "joint"} <= set(RECIPES)
-    assert {"embedded", "llama-8b"} <= set(MODELS)
-    assert {"embedded", "paper"} <= set(DATA)
-
-
 @pytest.mark.parametrize("data", DATA)
 @pytest.mark.parametrize("model", MODELS)
 def test_every_shipped_recipe_resolves_with_every_preset(model: str, data: str) -> None:
+    assert {"length", "structure", "jargon", "sycophancy", "vagueness", "joint"} <= set(RECIPES)
     for name in RECIPES:
         if name == "faithful" and model != "llama-8b":  # it writes its model's settings out
             assert f"model={model}: made for" in "".join(problems("faithful", f"model={model}"))
@@ -71,23 +66,18 @@ def test_the_paper_s_data_bring_its_audit() -> None:
     assert load_recipe("jargon").recipe.audit.preset is None
 
 
-def test_the_paper_s_numbers_of_pairs() -> None:
-    counts = {}
-    for name in RECIPES:
-        if name == "faithful":
-            continue  # jargon, written out
-        synthesize = load_recipe(name, ["data=paper"]).recipe.synthesize
-        assert isinstance(synthesize.counterfactuals, dict)
-        assert isinstance(synthesize.supplementary, dict)
-        counts[name] = (synthesize.counterfactuals.get(name), synthesize.supplementary.get(name))
-    assert counts == {
-        "length": (1000, 0),
-        "structure": (750, 250),
-        "jargon": (750, 250),
-        "vagueness": (1000, 0),
-        "sycophancy": (500, 0),
-        "joint": (500, 0),
-    }
+@pytest.mark.parametrize(
+    ("name", "counterfactuals", "supplementary"),
+    [("length", 1000, 0), ("structure", 750, 250), ("jargon", 750, 250), ("vagueness", 1000, 0), ("sycophancy", 500, 0),
+     ("joint", 500, 0)],
+)  # fmt: skip
+def test_the_paper_s_numbers_of_pairs(name: str, counterfactuals: int, supplementary: int) -> None:
+    synthesize = load_recipe(name, ["data=paper"]).recipe.synthesize
+    assert isinstance(synthesize.counterfactuals, dict) and isinstance(synthesize.supplementary, dict)
+    assert (synthesize.counterfactuals.get(name), synthesize.supplementary.get(name)) == (
+        counterfactuals,
+        supplementary,
+    )
 
 
 def test_a_number_for_one_of_several_biases_goes_before_joint() -> None:
@@ -110,10 +100,7 @@ def test_a_mapping_that_lacks_a_bias_is_refused(words: list[str], missing: list[
     if not missing:
         load_recipe("joint", words)
         return
-    with pytest.raises(RecipeError) as error:
-        load_recipe("joint", words)
-    assert len(error.value.problems) == len(missing)
-    for name, problem in zip(missing, error.value.problems, strict=True):
+    for name, problem in zip(missing, problems("joint", *words), strict=True):
         assert f"has no number for '{name}'; add synthesize.counterfactuals.{name}=" in problem
 
 
@@ -171,10 +158,6 @@ def test_a_preset_by_path(tmp_path: Path, write: Write) -> None:
     assert load_recipe(path).recipe.model.name_or_path == "own/model"
 
 
-def test_scientific_notation_is_a_number(write: Write) -> None:
-    assert load_recipe(write(BARE + "train: {learning_rate: 2e-5}\n")).recipe.train["learning_rate"] == 2e-5
-
-
 def test_recipes_are_found_by_name_and_path(write: Write) -> None:
     assert find_recipe("jargon") == recipes_folder() / "jargon.yaml"
     path = write(BARE)
@@ -220,20 +203,24 @@ ONE_MISTAKE = [
     (["lora..r=3"], "lora..r=3: an override has the form section.key=value"),
     (["data.split=["], "data.split=[:1:2: not valid YAML"),
     (["lora={r: 1, r: 2}"], "key 'r' is given twice"),
+    (["synthesize.counterfactuals=-3"], "synthesize.counterfactuals: input should be"),
+    (["synthesize.counterfactuals=many"], "synthesize.counterfactuals: input should be"),
+    (["synthesize.counterfactuals={jargon: -1}"], "synthesize.counterfactuals.jargon: input should be"),
+    (["synthesize.counterfactuals={jargn: 5, jargon: 5}"], "counterfactuals.jargn: no such bias here. Did you mean 'jargon'?"),
+    (["llm.api_key=sk-secret"], "llm.api_key: unknown key"),
 ]
 
 
 @pytest.mark.parametrize(("overrides", "message"), ONE_MISTAKE, ids=[words[0] for words, _ in ONE_MISTAKE])
 def test_each_mistake_is_named(write: Write, overrides: list[str], message: str) -> None:
-    found = problems(write(BARE), *overrides)
-    assert len(found) == 1
-    assert message in found[0]
+    (found,) = problems(write(BARE), *overrides)
+    assert message in found and "constrained" not in found and "sk-secret" not in found
 
 
 def test_all_mistakes_of_file_and_command_line_are_listed_at_once(write: Write) -> None:
     path = write(BARE + "lora: {r: 0, alhpa: 1}\ntrain: {learning_rat: 1}\n")
     found = problems(path, "seed=-1", "data=papr", "foo", "biases=[jargn, lenght]", "modle=1")
-    expected = [
+    expected = (
         "lora.r",
         "lora.alhpa",
         "train.learning_rat",
@@ -243,7 +230,7 @@ def test_all_mistakes_of_file_and_command_line_are_listed_at_once(write: Write) 
         "'jargn'",
         "'lenght'",
         "modle",
-    ]
+    )
     for part in expected:
         assert sum(part in line for line in found) == 1, part
     assert len(found) == len(expected)
@@ -270,29 +257,16 @@ def test_broken_yaml_names_line_and_column(write: Write, text: str, message: str
         load_recipe(write(text))
 
 
-def test_not_utf8(tmp_path: Path) -> None:
-    path = tmp_path / "mine.yaml"
-    path.write_bytes(BARE.encode() + b"name: \xff\n")
-    with pytest.raises(RecipeError, match=r"mine\.yaml: not UTF-8 \(byte \d+\)"):
-        load_recipe(str(path))
-
-
-def test_what_a_recipe_must_say(write: Write) -> None:
+def test_what_a_recipe_must_say(write: Write, tmp_path: Path) -> None:
     found = problems(write(""))
     assert [line.split(": ", 1)[1] for line in found] == [
         f"{key}: missing; it has no default" for key in ("biases", "model", "data")
     ]
-
-
-def test_keys_are_words(write: Write) -> None:
     (found,) = problems(write(BARE + "1: 2\n"))
     assert "1: keys are words" in found
-
-
-def test_the_key_itself_has_no_place_in_a_recipe(write: Write) -> None:
-    (found,) = problems(write(BARE), "llm.api_key=sk-secret")
-    assert "llm.api_key: unknown key" in found
-    assert "sk-secret" not in found
+    (tmp_path / "latin.yaml").write_bytes(BARE.encode() + b"name: \xff\n")
+    (found,) = problems(str(tmp_path / "latin.yaml"))
+    assert "latin.yaml: not UTF-8 (byte " in found
 
 
 def test_counts_by_bias_or_one_for_all(write: Write) -> None:
@@ -300,17 +274,6 @@ def test_counts_by_bias_or_one_for_all(write: Write) -> None:
     for value, expected in (("5", 5), ("null", None), ("{jargon: 5}", {"jargon": 5})):
         found = load_recipe(path, [f"synthesize.counterfactuals={value}"])
         assert found.recipe.synthesize.counterfactuals == expected
-
-
-@pytest.mark.parametrize("value", ["-3", "many", "{jargon: -1}"])
-def test_a_wrong_count_is_one_mistake(write: Write, value: str) -> None:
-    (found,) = problems(write(BARE), f"synthesize.counterfactuals={value}")
-    assert "constrained" not in found
-
-
-def test_a_count_for_a_misspelt_bias_is_refused(write: Write) -> None:
-    with pytest.raises(RecipeError, match="jargn"):
-        load_recipe(write(BARE), ["synthesize.counterfactuals={jargn: 5}"])
 
 
 def test_a_preset_made_for_one_model_is_not_taken_for_another() -> None:
