@@ -17,7 +17,7 @@ from cda.errors import DataError, RecipeError, RunError
 from cda.pipeline.plan import check
 from cda.recipe.checks import misspelt_model
 from cda.recipe.load import is_bias_content, load_model_audit, load_recipe
-from cda.resources.artifacts import told_apart
+from cda.resources.artifacts import folder_suffix
 
 REWARD = "def reward(prompts, responses):\n    return [float(len(one)) for one in responses]\n"
 BROKEN = "def reward(prompts, responses):\n    raise ValueError('no')\n"
@@ -187,7 +187,7 @@ def test_quality_of_other_files_goes_elsewhere(desk: Path) -> None:
 
 
 def test_settings_alone_tell_results_apart() -> None:
-    plain, other = told_apart("m", {"on": ["a"]}), told_apart("m", {"on": ["a"]}, ["seed=3"])
+    plain, other = folder_suffix("m", {"on": ["a"]}), folder_suffix("m", {"on": ["a"]}, ["seed=3"])
     assert plain.startswith("-on-a-") and other.startswith("-on-a-") and plain != other
 
 

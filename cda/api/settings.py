@@ -16,7 +16,7 @@ from cda.launch import use_all_cores
 from cda.quiet import progress_bars, quiet_libraries
 from cda.recipe.load import LoadedRecipe, is_recipe, load_model_audit
 from cda.recipe.schema import ModelSection
-from cda.resources.artifacts import told_apart
+from cda.resources.artifacts import folder_suffix
 
 Biases = str | Path | Sequence[str | Path]
 Confirm = bool | Literal["ask"]
@@ -147,7 +147,7 @@ def loaded_for_model(
         settings: Nested.
         terms: Of the call.
         outputs: Default output folder: its first word, the inputs that are part of its name, and other settings that tell it
-            from the folders of other calls (see `told_apart`); None for the run's own default.
+            from the folders of other calls (see `folder_suffix`); None for the run's own default.
 
     Raises:
         RecipeError: Carries every wrong setting.
@@ -164,7 +164,7 @@ def loaded_for_model(
         if outputs is not None and loaded.recipe.run.folder is None:
             word, inputs, others = outputs
             target = str(model) if isinstance(model, str | PathLike) else "memory"
-            apart = told_apart(target, inputs, [str(value) for value in others if value])
+            apart = folder_suffix(target, inputs, [str(value) for value in others if value])
             folder = str(RUNS / f"{word}-{loaded.recipe.name.removeprefix('audit-')}{apart}")
             run = loaded.recipe.run.model_copy(update={"folder": folder})
             loaded = replace(loaded, recipe=loaded.recipe.model_copy(update={"run": run}))

@@ -39,12 +39,12 @@ from cda.rewriting.triples import (
 LabelledAnswer = tuple[Answered, bool | None]
 """An answer, and whether it has the attribute; None if nobody says."""
 _ANSWER_TOKENS = 300
-"""Of a baseline response, estimated."""
+"""Tokens of a baseline response, estimated."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairsSource:
-    """Where the triples come from: exactly one of the three.
+    """Source of the triples: exactly one of the three.
 
     Attributes:
         queries: File of prompts or conversations, filtered to single clean questions.

@@ -65,7 +65,7 @@ def applied_dose(run_folder: RunFolder, training: Training | None = None) -> flo
 
 
 def chosen_dose(run_folder: RunFolder) -> DoseResult | None:
-    """How the dose of a run's result was chosen; None where it was not chosen, but is 1.
+    """The choice of the dose of a run's result; None if it was not chosen, but is 1.
 
     Raises:
         DataError: dose.json is of another version of cda, or was changed.

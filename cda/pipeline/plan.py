@@ -253,7 +253,7 @@ def _numbers(bias: Bias, recipe: Recipe) -> tuple[int | None, int | None]:
 
 
 def _who(llm: str | None, prompt: str) -> str:
-    """Who labels or rewrites, and by which prompt where it is not ours."""
+    """The labeller or rewriter, and its prompt if it is not ours."""
     if llm is None:
         return "embedded rules (no LLM is set)"
     return llm if prompt == OURS else f"{llm} (prompt {prompt})"
@@ -327,7 +327,7 @@ def _in_order(given: str, audit: AuditSection) -> str:
 
 
 def _rate(recipe: Recipe, biases: Sequence[Bias]) -> str:
-    """Where the RATE triples of the recipe's biases come from."""
+    """Sources of the RATE triples."""
     rate, triples = recipe.audit.rate, recipe.audit.triples
     parts = []
     some_embedded = not rate and any(bias.name in EMBEDDED_BIASES for bias in biases)

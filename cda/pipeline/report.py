@@ -136,7 +136,7 @@ def redraw(given: str, words: Sequence[str], figures: str | None = None, dry_run
 
 
 def _facts(run_folder: RunFolder, names: Sequence[str]) -> RunFacts:
-    """When, where and for how much these stages were made, as far as the run folder says."""
+    """Time, place and cost of these stages, as far as the run folder says."""
     manifest = run_folder.manifest()
     stages = {}
     for name in names:

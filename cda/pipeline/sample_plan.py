@@ -1,4 +1,4 @@
-"""How large an audit must be, in words."""
+"""The size of an audit that wanted intervals need, in words."""
 
 from __future__ import annotations
 

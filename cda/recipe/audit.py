@@ -12,13 +12,13 @@ from cda.records import TieRule
 
 
 class AuditSection(Section):
-    """What the model is measured on, before and after."""
+    """Settings of the audit: the texts that the model is measured on, before and after."""
 
     preset: str | None = None
-    """Where the rest of this section came from; recipes/audit/NAME.yaml or a path."""
+    """Source of the rest of this section: recipes/audit/NAME.yaml or a path."""
     release: str | None = None
     """Folder of the released data of "Flattery, Fluff, and Fog" in its own layout (a checkout of its repository): pairs with
-    people's votes, triples, LLM verdicts, labels, and the paper's own scores to stand beside. A file of `contrasts` or
+    people's votes, triples, LLM verdicts, labels, and the paper's own scores to be shown next to ours. A file of `contrasts` or
     `triples` goes before it for the biases that it is of."""
     contrasts: str = "embedded"
     """`embedded`, or a file of contrasts (prompt, base, perturbed; optionally people's preferences)."""
@@ -41,7 +41,7 @@ class AuditSection(Section):
     but those that `rate` asks for. Biases that the file has none of fall back on those of `release`, then on the embedded ones."""
     triple_columns: TripleColumns = {}
     attribute: AttributeRule = AttributeRule()
-    """How has_attribute of triples and of answers says whether an answer has the bias, where it holds neither yes nor no."""
+    """Reading of has_attribute in triples and answers, if it holds neither yes nor no."""
     rate: Count | None = None
     """In place of the embedded triples: how many embedded answers with the bias, and as many without, the recipe's rewriter
     rewrites and rewrites back. null: 40 where rules rewrite and a bias has no triples of its own, otherwise none."""
@@ -62,19 +62,19 @@ class AuditSection(Section):
 
 
 class DoseSection(Section):
-    """How much of the adapter to apply: λ times its update, chosen under a limit on quality loss."""
+    """The dose of the adapter: λ times its update, chosen under a limit on quality loss."""
 
     on: Literal["auto", "yes", "no"] = "auto"
     """auto: where people voted on enough of the recipe's contrasts to choose by, or the recipe teaches ties alone. `cda
     dose` always does it."""
     aim: Literal["auto", "votes", "tie"] = "auto"
-    """What a dose should come near. votes: people's majorities. tie: each side preferred equally often, which is an
+    """The target of a dose. votes: people's majorities. tie: each side preferred equally often, which is an
     assumption and nobody's vote. auto: votes where there are enough, otherwise a tie where the recipe teaches that the two
     sides are worth the same (neutral, without pairs or paired)."""
     doses: list[Annotated[float, Field(ge=0)]] = [0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 1.75, 2, 2.25, 2.5]
     """0 is the base model, 1 plain CDA; both are always scored."""
     repeats: Positive = 50
-    """Of 2-fold cross-validation, split by prompt."""
+    """Repeats of 2-fold cross-validation, split by prompt."""
     max_quality_loss: Share = 0.01
     """Accuracy on quality pairs that a dose may lose against the base model."""
     max_quality: Positive | None = 500

@@ -15,7 +15,7 @@ Size = Literal["5x16", "3x8", "1", "3x8-wide", "1-proposals", "small"]
 
 @dataclass(frozen=True, slots=True)
 class SearchSize:
-    """How large a search is.
+    """Size of a search.
 
     Attributes:
         populations: Proposals of the first generation, then survivors of every generation.
@@ -46,10 +46,10 @@ class DiscoverSection(Section):
     """`cda discover`: the search for biases that nobody listed."""
 
     judge: str | None = None
-    """What the model is held against: a judge, or any other scorer, by the same string as the model. null: judge:<llm.model>
+    """The scorer that the model is compared with: a judge, or any other scorer, by the same string as the model. null: judge:<llm.model>
     where an LLM is set, the embedded judge otherwise; with --adapter the model without it."""
     by: By = "auto"
-    """Who proposes, rewrites and mutates. auto: the LLM where llm.model is set, rules otherwise."""
+    """The proposer, rewriter and mutator. auto: the LLM where llm.model is set, rules otherwise."""
     responses: str | None = None
     """`embedded`, or a file of prompts with sampled responses. null: sampled from the policies; without an LLM, embedded."""
     columns: ResponseColumns = {}
@@ -81,18 +81,18 @@ class DiscoverSection(Section):
     populations: list[Positive] | None = None
     """In place of `size`: proposals of the first generation, then survivors of each."""
     batches: list[Positive] | None = None
-    """Beside `populations`: prompts on which each generation measures."""
+    """With `populations`: prompts on which each generation measures."""
     mutations: Positive | None = None
-    """Of each survivor. null: as many as the size has; 4 beside `populations`."""
+    """Variations of each survivor. null: as many as the size has; 4 with `populations`."""
     variations: Annotated[int, Field(ge=0)] | None = None
-    """Of each proposal, measured along with it in the first generation. null: as many as the size has; none beside
+    """Variations of each proposal, measured along with it in the first generation. null: as many as the size has; none with
     `populations`."""
     reward_cut: Share = 0.4
     """Share of a generation let go by reward before the judge is asked; never one that is rewarded."""
     judge_cut: Share = 0.3
     """Share let go by the judge; never one that it dislikes."""
     families: bool = True
-    """Of what one proposal was varied into, the best survives before a second of any. false: the paper's selection, in which
+    """The best variation of each proposal survives before a second of any. false: the paper's selection, in which
     variations of few proposals crowd out the others."""
     removing: bool | None = None
     """Also take the attribute away where a response has it. null: without an LLM, where it costs nothing."""
@@ -116,7 +116,7 @@ class DiscoverSection(Section):
     pair_quality: bool = True
     """Ask the LLM how well the rewrites of what was confirmed were made."""
     penalty: Annotated[float, Field(ge=0)] = 1.0
-    """Of likeness, in the strength of the whole run; 1 as in the paper."""
+    """Penalty for likeness, in the strength of the whole run; 1 as in the paper."""
 
     @model_validator(mode="before")
     @classmethod

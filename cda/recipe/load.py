@@ -77,7 +77,7 @@ class LoadedRecipe:
     """A recipe with its bias files, ready to be planned.
 
     Attributes:
-        path: Its file, or what stands for one in messages.
+        path: Its file, or the name that messages give in place of one.
         recipe: The settings.
         biases: Its bias files.
         only_audit: Nothing is trained: one model or judge is measured as it is.
@@ -100,12 +100,12 @@ class LoadedRecipe:
 
     @property
     def consent(self) -> Consent:
-        """How spending money is agreed to."""
+        """Form of the consent to spending money."""
         return "given" if self.confirmed else "by question" if self.asks else "by budget"
 
 
 def is_recipe(reference: str) -> bool:
-    """Whether a reference names a recipe (a YAML file, or a shipped one) rather than a model."""
+    """True for a reference to a recipe (a YAML file, or a shipped one), False for a model."""
     return Path(reference).suffix in (".yaml", ".yml") or is_a_file(recipes_folder() / f"{reference}.yaml")
 
 
@@ -153,7 +153,7 @@ def load_recipe(
 
 
 def is_bias_content(content: Mapping[Any, Any]) -> bool:
-    """Whether a YAML file is a bias file, perhaps with mistakes, rather than a recipe: by most of its keys."""
+    """Tell a bias file, perhaps with mistakes, from a recipe: by most of its keys."""
     if "biases" in content:
         return False
     of_recipe, of_bias = set(Recipe.model_fields), {"instructions", *Bias.model_fields}

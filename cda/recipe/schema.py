@@ -30,12 +30,12 @@ class ModelSection(Section):
     """The reward model: a sequence classifier with one label."""
 
     preset: str | None = None
-    """Where the rest of this section came from; recipes/models/NAME.yaml or a path."""
+    """Source of the rest of this section: recipes/models/NAME.yaml or a path."""
     name_or_path: str
     """Hub id, local folder, or `embedded`."""
     revision: str | None = None
     precision: Literal["8bit", "bf16", "fp32", "auto"] = "8bit"
-    """Of the base weights, in training and in both scorings alike. Adapter and head train in fp32. auto: bf16 on a GPU,
+    """Precision of the base weights, in training and in both scorings alike. Adapter and head train in fp32. auto: bf16 on a GPU,
     fp32 without one; for audits alone."""
     max_length_tokens: Annotated[int, Field(ge=8)] = 512
     """Prompt and response together; longer texts are cut at the end, and counted."""
@@ -101,13 +101,13 @@ class DataSection(Section):
     max_pairs: Positive | None = None
     """Take at most this many, drawn with the seed."""
     validation_share: Annotated[float, Field(ge=0, lt=0.5)] = 0.1
-    """Of the prompts; a prompt is never in both parts."""
+    """Share of the prompts; a prompt is never in both parts."""
     supplement: str | None = None
     """Second corpus for supplementary pairs; null takes them from `pairs`."""
     supplement_split: str = "train"
     supplement_columns: PairColumns = {}
     contrasts: str | None = None
-    """File of contrasts (prompt, base, perturbed) to teach the objectives paired and neutral on, beside or in place of
+    """File of contrasts (prompt, base, perturbed) to teach the objectives paired and neutral on, next to or in place of
     rewrites (synthesize.counterfactuals=0). Prompts that the audit measures on are left out, and counted, as of all pairs."""
     contrast_columns: ContrastColumns = {}
     max_contrasts: Positive | None = None
@@ -118,16 +118,16 @@ class LabelSection(Section):
     by: By = "auto"
     """auto: the LLM where llm.model is set, the embedded rules otherwise."""
     ask_again: Count = 2
-    """How often an answer without a readable label is asked for again."""
+    """Further calls for an answer without a readable label."""
     max_unparsed: Share = 0.2
     """More unparsed labels than this stops the run."""
     prompt: str = "ours"
-    """What the LLM is told: `ours`, `paper`, or the path of a prompt file. Also where the gate labels rewrites."""
+    """The LLM's instructions: `ours`, `paper`, or the path of a prompt file. Also where the gate labels rewrites."""
 
 
 class RewriteSection(Section):
     prompt: str = "ours"
-    """What the LLM is told: `ours`, `paper`, or the path of a prompt file. The instruction itself is the bias file's."""
+    """The LLM's instructions: `ours`, `paper`, or the path of a prompt file. The instruction itself is the bias file's."""
 
 
 class GateSection(Section):
@@ -136,7 +136,7 @@ class GateSection(Section):
 
     on: bool = True
     ask_again: Count = 2
-    """How often a rewrite that failed is asked for again; then it is counted by its reason, and left out."""
+    """Further calls for a rewrite that failed; then it is counted by its reason, and left out."""
     words_within: Annotated[float, Field(ge=0)] = 0.35
     """Largest change of the word count, as a share, for biases that are not length."""
 
@@ -144,13 +144,13 @@ class GateSection(Section):
 class SynthesizeSection(Section):
     by: By = "auto"
     counterfactuals: Count | dict[str, Count] | None = None
-    """How many for each bias: one number, or a number by bias name. Where several are trained together, `joint` is for each
+    """Number for each bias: one number, or a number by bias name. Where several are trained together, `joint` is for each
     of those that the recipe or the command line gives no number of its own (a preset's are for a bias by itself). null takes
     every eligible pair; 0 makes none, and data.contrasts is all that is taught."""
     supplementary: Count | dict[str, Count] = 0
-    """Unchanged pairs beside them, in proportion to the label frequencies; same forms."""
+    """Unchanged pairs next to them, in proportion to the label frequencies; same forms."""
     show_prompt: bool = True
-    """Whether an LLM sees the user's message beside the response that it rewrites."""
+    """Show the LLM the user's message next to the response that it rewrites."""
     specific_chosen: bool = False
     """Also make the chosen response more specific (vagueness)."""
     gate: GateSection = GateSection()
@@ -181,10 +181,10 @@ class LlmSection(Section):
     retries: Count = 5
     """After time-outs, lost connections and answers of 5xx."""
     cache: str | None = None
-    """File of answers, shared by all runs: the same question is paid for once. null: llm-cache.sqlite beside the run
+    """File of answers, shared by all runs: the same question is paid for once. null: llm-cache.sqlite next to the run
     folder."""
     ask_failures_again: bool = False
-    """Ask once more what an earlier run was refused, filtered or cut off. These failures are kept beside the answers; all
+    """Ask once more what an earlier run was refused, filtered or cut off. These failures are kept with the answers; all
     others, such as a server that broke off, are asked again in any case."""
     prices: dict[str, Price] = {}
     """By model; without one for `model`, no cost can be foretold or limited."""
@@ -192,7 +192,7 @@ class LlmSection(Section):
     """Stop before this is spent; everything answered so far is kept."""
 
     def used_for(self, by: By) -> bool:
-        """Whether a stage that is done `by` this asks the LLM rather than following rules."""
+        """True for a stage that asks the LLM, False for one that follows rules."""
         return by == "llm" or (by == "auto" and self.model is not None)
 
     def named(self, model: str) -> LlmSection:
@@ -231,12 +231,12 @@ class Recipe(Section):
 
     @property
     def labels_by_llm(self) -> bool:
-        """Whether an LLM labels, or rules do."""
+        """True if an LLM labels, False if rules do."""
         return self.llm.used_for(self.label.by)
 
     @property
     def rewrites_by_llm(self) -> bool:
-        """Whether an LLM rewrites, or rules do."""
+        """True if an LLM rewrites, False if rules do."""
         return self.llm.used_for(self.synthesize.by)
 
     @property
@@ -251,8 +251,8 @@ class Recipe(Section):
 
     @property
     def aims_at_ties(self) -> bool:
-        """Whether a tie is the aim where nobody voted: the recipe says so, or teaches that the two sides are worth the same."""
-        kinds = {one.kind for one in self.objectives}
+        """A tie is the aim if nobody voted: the recipe says so, or teaches that the two sides are worth the same."""
+        kinds = {objective.kind for objective in self.objectives}
         taught = "neutral" in kinds and not kinds & {"pairs", "paired"}
         return self.dose.aim == "tie" or (self.dose.aim == "auto" and taught)
 
@@ -275,12 +275,12 @@ class Recipe(Section):
     @classmethod
     def _kind_alone(cls, value: object) -> object:
         listed = value if isinstance(value, list) else [value]
-        return [{"kind": one} if isinstance(one, str) else one for one in listed]
+        return [{"kind": item} if isinstance(item, str) else item for item in listed]
 
     @field_validator("objectives")
     @classmethod
     def _objectives_that_debias(cls, value: list[ObjectiveSection]) -> list[ObjectiveSection]:
-        kinds = [one.kind for one in value]
+        kinds = [objective.kind for objective in value]
         if len(set(kinds)) != len(kinds):
             raise ValueError(f"the same kind is listed twice ({', '.join(kinds)})")
         if kinds == ["keep"]:

@@ -16,7 +16,7 @@ PREFIXES: dict[str, Kind] = {"judge:": "judge", "dpo:": "log-ratio", "steered:":
 
 
 def kind_of(name: str) -> Kind:
-    """What a model's name stands for.
+    """Kind of scorer that a model's name stands for.
 
     `judge:NAME` an LLM judge, `judge:NAME,NAME` a panel of several; `dpo:POLICY` or `dpo:POLICY,REFERENCE` the log-ratio of two causal language models;
     `steered:MODEL` a causal language model with a vector added to its residual stream, against itself; `served:URL` or an
@@ -40,7 +40,7 @@ def bare_name(name: str) -> str:
 
 def judges_of(name: str) -> tuple[str, ...]:
     """The models of `judge:NAME`, or of a panel `judge:NAME,NAME,…`."""
-    return tuple(one.strip() for one in bare_name(name).split(","))
+    return tuple(judge.strip() for judge in bare_name(name).split(","))
 
 
 def policy_and_reference(name: str) -> tuple[str, str | None]:
@@ -51,13 +51,13 @@ def policy_and_reference(name: str) -> tuple[str, str | None]:
 
 class JudgeSection(Section):
     ties: bool = True
-    """Whether a judge may say that neither answer is better."""
+    """A judge may say that neither answer is better."""
     by_token: bool = False
     """Read the probabilities of a one-token verdict (the server has to give logprobs) in place of a written verdict."""
     prompt: str = "ours"
-    """What the judge is told: `ours`, `paper`, or the path of a prompt file."""
+    """The judge's instructions: `ours`, `paper`, or the path of a prompt file."""
     reasons: Literal["before", "after", "none"] | None = None
-    """Where the judge explains a written verdict: before it, after it, or not at all. null: as the prompt says (`ours`:
+    """Place of the reasons for a written verdict: before it, after it, or not at all. null: as the prompt says (`ours`:
     before, `paper`: after)."""
     orders: Literal["both", "one"] | None = None
     """both: each comparison is asked with either answer first, and a taste for a place cancels. one: once, with the first
@@ -68,7 +68,7 @@ class JudgeSection(Section):
 
 
 class LogRatioSection(Section):
-    """Of `dpo:` and `steered:`: β · (log π(response | prompt) − log π₀(response | prompt))."""
+    """Settings of `dpo:` and `steered:`: β · (log π(response | prompt) − log π₀(response | prompt))."""
 
     reference_revision: str | None = None
     """Commit of the reference on the hub; model.revision is the policy's."""
@@ -79,7 +79,7 @@ class LogRatioSection(Section):
     beta: Annotated[float, Field(gt=0)] = 0.1
     per_token: bool = False
     vector: str | None = None
-    """Of `steered:`: .npy or .safetensors file of a vector as long as the hidden state."""
+    """Vector of `steered:`: .npy or .safetensors file of a vector as long as the hidden state."""
     tensor: str | None = None
     """Its name, where a .safetensors file holds several."""
     layer: Annotated[int, Field(ge=0)] | None = None
@@ -96,7 +96,7 @@ class ScoreSection(Section):
     workers: Positive | Literal["auto"] = "auto"
     """Processes that score on a CPU, each with the model in memory. auto: one a core where there is enough to score."""
     cache: str | None = None
-    """File of scores, shared by all runs: nothing is scored twice by the same local model. null: score-cache.sqlite beside
+    """File of scores, shared by all runs: nothing is scored twice by the same local model. null: score-cache.sqlite next to
     the run folder; `none`: no such file. What a server or a function of your own scored is kept until a run is through with
     it, and no longer: another model may stand behind the same name."""
     self_check: bool = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -50,49 +51,43 @@ USUAL_TRAIN_KEYS = {
 
 def training_seeds(train: Mapping[str, Any], seed: int) -> tuple[int, ...]:
     """Seeds of a recipe's trainings: as many as `train.seeds` says, counted from the recipe's own, or those that it lists."""
-    asked = train.get(SEEDS, 1)
-    return tuple(asked) if isinstance(asked, list) else tuple(range(seed, seed + asked))
+    seeds = train.get(SEEDS, 1)
+    return tuple(seeds) if isinstance(seeds, list) else tuple(range(seed, seed + seeds))
 
 
 def seed_problems(train: object, seed: object, only_audit: bool, path: Path) -> list[str]:
-    """What is wrong with `train.seeds`, each in a line; `seed` is the recipe's, `path` its file."""
+    """Mistakes in `train.seeds`, each in a line; `seed` is the recipe's, `path` its file."""
     if not isinstance(train, dict) or SEEDS not in train:
         return []
-    asked, where = train[SEEDS], f"{path}: train.{SEEDS}"
+    seeds, where = train[SEEDS], f"{path}: train.{SEEDS}"
     if only_audit:
         return [f"{where}: nothing is trained here; leave it out"]
     form = f"give their number (train.{SEEDS}=3) or a list of them (train.{SEEDS}=[42,43,44])"
-    if _is_whole(asked):
-        if not 1 <= asked <= _MOST_SEEDS:
-            return [f"{where}: from 1 to {_MOST_SEEDS} trainings, found {asked}; {form}"]
-        if isinstance(seed, int) and seed + asked > _SEEDS_END:
-            return [f"{where}: {asked} seeds counted from seed={seed} pass {_SEEDS_END - 1}; lower seed, or list them"]
-        several = asked > 1
-    elif isinstance(asked, list) and asked and all(map(_is_whole, asked)):
-        if outside := [one for one in asked if not 0 <= one < _SEEDS_END]:
+    if _is_whole(seeds):
+        if not 1 <= seeds <= _MOST_SEEDS:
+            return [f"{where}: from 1 to {_MOST_SEEDS} trainings, found {seeds}; {form}"]
+        if isinstance(seed, int) and seed + seeds > _SEEDS_END:
+            return [f"{where}: {seeds} seeds counted from seed={seed} pass {_SEEDS_END - 1}; lower seed, or list them"]
+    elif isinstance(seeds, list) and seeds and all(map(_is_whole, seeds)):
+        if outside := [number for number in seeds if not 0 <= number < _SEEDS_END]:
             return [f"{where}: a seed is a number from 0 to {_SEEDS_END - 1}, found {outside[0]}"]
-        if twice := sorted({one for one in asked if asked.count(one) > 1}):
+        if twice := sorted({number for number in seeds if seeds.count(number) > 1}):
             return [f"{where}: {twice[0]} is listed twice; the same seed gives the same training"]
-        if len(asked) > _MOST_SEEDS:
-            return [f"{where}: from 1 to {_MOST_SEEDS} trainings, found {len(asked)}"]
-        several = len(asked) > 1
+        if len(seeds) > _MOST_SEEDS:
+            return [f"{where}: from 1 to {_MOST_SEEDS} trainings, found {len(seeds)}"]
     else:
-        return [f"{where}: expected whole numbers, found {str(asked)[:60]!r}; {form}"]
-    if not several:
+        return [f"{where}: expected whole numbers, found {str(seeds)[:60]!r}; {form}"]
+    if len(seeds) == 1 if isinstance(seeds, list) else seeds == 1:
         return []
     given = [name for name in _NOT_WITH_SEEDS if train.get(name) not in (None, False)]
-    problems = [f"{path}: train.{name}: not with several seeds: {_NOT_WITH_SEEDS[name]}" for name in given]
-    return problems + _tracker_problems(train, path)
-
-
-def _tracker_problems(train: Mapping[str, object], path: Path) -> list[str]:
-    """Trackers that stay open take a second training for more steps of the first; TensorBoard writes into each one's folder."""
-    asked = train.get("report_to") or []
-    open_ones = [one for one in (asked if isinstance(asked, list) else [asked]) if one not in ("none", "tensorboard")]
-    return [
-        f"{path}: train.report_to: {one} would take several trainings for one; use tensorboard or none, or train one seed a "
-        f"run folder (train.{SEEDS}=[42])"
-        for one in open_ones
+    # Trackers that stay open take a second training for more steps of the first; TensorBoard writes into each one's folder.
+    trackers = train.get("report_to") or []
+    trackers = trackers if isinstance(trackers, list) else [trackers]
+    return [f"{path}: train.{name}: not with several seeds: {_NOT_WITH_SEEDS[name]}" for name in given] + [
+        f"{path}: train.report_to: {tracker} would take several trainings for one; use tensorboard or none, or train one seed "
+        f"a run folder (train.{SEEDS}=[42])"
+        for tracker in trackers
+        if tracker not in ("none", "tensorboard")
     ]
 
 
@@ -101,7 +96,7 @@ def _is_whole(value: object) -> bool:
 
 
 def unknown_train_keys(train: object, path: Path) -> list[str]:
-    """What is wrong with the keys and values of a recipe's `train:` section, each in a line; `path` is the recipe's."""
+    """Mistakes in the keys and values of a recipe's `train:` section, each in a line; `path` is the recipe's."""
     if not isinstance(train, dict) or all(_is_usual(key, value) for key, value in train.items()):
         return []
     import dataclasses
@@ -109,27 +104,23 @@ def unknown_train_keys(train: object, path: Path) -> list[str]:
     from trl import RewardConfig  # late: takes seconds
 
     types = {field.name: str(field.type) for field in dataclasses.fields(RewardConfig) if field.init}
-    known = sorted(types)
     problems = []
-    for key in train:
+    for key, value in train.items():
         if key == SEEDS:
             continue
         if key in _OWNED_TRAIN_KEYS:
             problems.append(f"{path}: train.{key}: set it by {_OWNED_TRAIN_KEYS[key]}")
-        elif key not in known:
-            problems.append(f"{path}: train.{key}: not a field of trl.RewardConfig.{did_you_mean(str(key), known)}")
-        elif _is_text_for_a_number(train[key], types[key]):
-            problems.append(f"{path}: train.{key}: expected a number, found {train[key]!r}")
+        elif key not in types:
+            problems.append(
+                f"{path}: train.{key}: not a field of trl.RewardConfig.{did_you_mean(str(key), sorted(types))}"
+            )
+        elif isinstance(value, str) and re.search("int|float", types[key]) and "str" not in types[key]:
+            problems.append(f"{path}: train.{key}: expected a number, found {value!r}")
     return problems
 
 
 def _is_usual(key: object, value: object) -> bool:
     return key == SEEDS or (key in USUAL_TRAIN_KEYS and not (USUAL_TRAIN_KEYS[str(key)] and isinstance(value, str)))
-
-
-def _is_text_for_a_number(value: object, annotation: str) -> bool:
-    numeric = "int" in annotation or "float" in annotation
-    return isinstance(value, str) and numeric and "str" not in annotation
 
 
 _ZERO_3 = 3
@@ -161,7 +152,7 @@ def check_launch(precision: str, train: Mapping[str, object]) -> None:
 
 
 def sharded_by(train: Mapping[str, object]) -> str | None:
-    """What would shard the base over the processes, and where it was asked for; None where every process has all of it.
+    """The library that would shard the base over the processes, and its setting; None if every process has all of it.
 
     Asked for by `accelerate launch` (ACCELERATE_USE_FSDP; ACCELERATE_USE_DEEPSPEED with its stage, or its own config file)
     or by the fields `fsdp` and `deepspeed` of the recipe's `train:` section.
@@ -186,7 +177,7 @@ def _is_set(variable: str) -> bool:
 
 
 def _is_zero_3(config: object) -> bool:
-    """Whether a DeepSpeed configuration, given whole or as the path of its JSON file, has stage 3."""
+    """True for a DeepSpeed configuration, given whole or as the path of its JSON file, with stage 3."""
     if isinstance(config, str):
         try:
             config = json.loads(Path(config).read_text(encoding="utf-8"))

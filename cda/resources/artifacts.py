@@ -182,22 +182,21 @@ def checked_form(form: str) -> str:
     return form
 
 
-def write_figures(plots: Sequence[Plot], beside: Path, form: str) -> str:
+def write_figures(plots: Sequence[Plot], report_folder: Path, form: str) -> str:
     """Every figure as `<id>.<form>` in the folder `figures/`, with `captions.md`, which says what each shows, numbers included.
 
     Files of an earlier report under other names stay; the list names those of this one.
 
     Args:
         plots: Figures of a report.
-        beside: The folder of that report.
+        report_folder: The folder of that report.
         form: svg or pdf.
 
     Returns:
         A sentence for a terminal: how many, and where.
     """
     checked_form(form)
-    folder = beside / FOLDER
-    own_folder(folder)
+    folder = own_folder(report_folder / FOLDER)
     files = [save(plot, folder, form) for plot in plots]
     lines = ["# Figures", ""]
     for plot, file in zip(plots, files, strict=True):
@@ -243,31 +242,31 @@ def shown_target(target: str) -> str:
     if kind == "classifier":
         return shown_path(target)
     policy, reference = policy_and_reference(target)
-    return prefix + ",".join(shown_path(one) for one in (policy, reference) if one is not None)
+    return prefix + ",".join(shown_path(model) for model in (policy, reference) if model is not None)
 
 
-def told_apart(target: str, beside: Mapping[str, object], settings: Sequence[str] = ()) -> str:
-    """The end of a folder's name: what else was asked for, in words as far as they are short, and as a fingerprint of all.
+def folder_suffix(target: str, inputs: Mapping[str, object], settings: Sequence[str] = ()) -> str:
+    """The end of a folder's name: the other inputs, in words as far as they are short, and a fingerprint of everything.
 
     Args:
         target: The model, which stands before it in the name.
-        beside: What else was asked for, such as an adapter or files, each under a word that stands before it. None is left
-            out; empty where nothing is left. A list is of files.
-        settings: What else decides the answer, in words of the command line; for the fingerprint alone.
+        inputs: Inputs such as an adapter or files (a list is of files), each under a word that stands before it. None is left
+            out; the suffix is empty if nothing is left.
+        settings: Further settings, in words of the command line; for the fingerprint alone.
     """
-    given = {word: value for word, value in beside.items() if value is not None}
+    given = {
+        word: value if isinstance(value, list) else str(value) for word, value in inputs.items() if value is not None
+    }
     if not given and not settings:
         return ""
     parts = [f"-{word}-{_short(value)}" for word, value in given.items()]
-    told = {word: value if isinstance(value, list) else str(value) for word, value in given.items()}
-    return f"{''.join(parts)}-{fingerprint([target, told, sorted(settings)] if settings else [target, told])[:6]}"
+    return f"{''.join(parts)}-{fingerprint([target, given, *([sorted(settings)] if settings else [])])[:6]}"
 
 
-def _short(given: object) -> str:
+def _short(value: str | list[object]) -> str:
     """A file or folder by its last part, anything else as a whole; as it can stand in a name."""
-    if isinstance(given, list):
-        return "-".join(map(_short, given))[:_LONGEST_WORD].strip("-.")
-    value = str(given)
+    if isinstance(value, list):
+        return "-".join(_short(str(file)) for file in value)[:_LONGEST_WORD].strip("-.")
     path = Path(value)
     known = (path.stem if is_a_file(path) else path.name) if is_there(path) else value
     return re.sub(r"[^A-Za-z0-9._-]+", "-", known).strip("-.")[-_LONGEST_WORD:] or "x"

@@ -25,7 +25,7 @@ from cda.rewriting.rewriter import Labeller
 
 @dataclass(frozen=True, slots=True)
 class LlmAccess:
-    """How a run asks its LLM; copies for other models share its clients, counts and budget.
+    """Access of a run to its LLM; copies for other models share its clients, counts and budget.
 
     Attributes:
         settings: Server, model, prices and limits.
@@ -50,7 +50,7 @@ class LlmAccess:
     def client(self) -> LLM:
         """The LLM: asks only what the cache has no answer to, and stops at the budget.
 
-        One object a run and model, and one purse for all models beside a cache, so that the budget holds over all stages
+        One object a run and model, and one purse for all models that share a cache, so that the budget holds over all stages
         together.
 
         Raises:
@@ -103,7 +103,7 @@ def llm_access(loaded: LoadedRecipe) -> LlmAccess:
 
 
 def llm_counts(opened: Opened) -> dict[str, Tally]:
-    """What a run has asked of each model so far, in this process."""
+    """Counts of a run's calls of each model so far, in this process."""
     return {name: replace(tally) for name, tally in _tallies(opened).items()}
 
 

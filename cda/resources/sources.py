@@ -1,4 +1,4 @@
-"""Where a recipe's data and helpers come from: files or embedded texts, an LLM or rules."""
+"""Data and helpers of a recipe: files or embedded texts, an LLM or rules."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def load_pairs(reference: str, split: str, columns: Mapping[str, str], setting: 
         DataError: Cannot be loaded, a column is missing, or nothing usable is left.
     """
     if reference == EMBEDDED:
-        pairs = tuple(one.pair for one in authored_pairs("train"))
+        pairs = tuple(authored.pair for authored in authored_pairs("train"))
         return CleanPairs(pairs, Exclusions(len(pairs), {}))
     rows = load_rows(reference, split)
     needed = {"chosen": "chosen", "rejected": "rejected", **columns}

@@ -1,4 +1,4 @@
-"""What asking an LLM will cost, said before anything is spent, and the user's agreement to it."""
+"""Costs of asking an LLM, said before anything is spent, and the user's consent."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def confirm_all(steps: Sequence[tuple[LlmSection, Planned]], consent: Consent) -
     if not steps:
         return
     dollars = [_cost(planned, llm).dollars for llm, planned in steps]
-    total = sum(one or 0.0 for one in dollars)
+    total = sum(cost or 0.0 for cost in dollars)
     if len(steps) > 1 and total:
         unpriced = f", and {dollars.count(None)} steps without a price" if None in dollars else ""
         say(f"  in all about ${total:,.2f}{unpriced}")

@@ -25,7 +25,7 @@ from cda.recipe.load import _as_folder
 from cda.recipe.schema import Recipe
 from cda.records import Exclusions
 from cda.report.plots import Plot, save
-from cda.resources.artifacts import out_folder, told_apart, write_figures
+from cda.resources.artifacts import folder_suffix, out_folder, write_figures
 from cda.results.base import Estimate
 from cda.results.benchmarks import Accuracy, AccuracyGroup, QualityResult, QualityScoring, SetQuality
 from cda.results.discover import SearchedModel, TestedAttribute
@@ -160,7 +160,7 @@ def test_figures_stay_in_their_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [*HOSTILE, "judge:../../x", "served:http://h/../.."])
 def test_folders_named_after_a_model(name: str) -> None:
-    folder = f"audit-{_as_folder(name)}{told_apart(name, {'adapter': name, 'quality': '../..'})}"
+    folder = f"audit-{_as_folder(name)}{folder_suffix(name, {'adapter': name, 'quality': '../..'})}"
     assert re.fullmatch(r"audit-[A-Za-z0-9._-]+", folder)
 
 

@@ -206,7 +206,10 @@ ONE_MISTAKE = [
     (["synthesize.counterfactuals=-3"], "synthesize.counterfactuals: input should be"),
     (["synthesize.counterfactuals=many"], "synthesize.counterfactuals: input should be"),
     (["synthesize.counterfactuals={jargon: -1}"], "synthesize.counterfactuals.jargon: input should be"),
-    (["synthesize.counterfactuals={jargn: 5, jargon: 5}"], "counterfactuals.jargn: no such bias here. Did you mean 'jargon'?"),
+    (
+        ["synthesize.counterfactuals={jargn: 5, jargon: 5}"],
+        "counterfactuals.jargn: no such bias here. Did you mean 'jargon'?",
+    ),
     (["llm.api_key=sk-secret"], "llm.api_key: unknown key"),
 ]
 
