@@ -13,7 +13,7 @@ from made_rate import made_rate
 
 from cda.auditing.model_card import Part, model_card
 from cda.auditing.report_dose import dose_line
-from cda.auditing.report_figure import skew_chart
+from cda.auditing.report_html import skew_chart
 from cda.auditing.report_outcome import outcome_table
 from cda.auditing.report_plots import audit_plots
 from cda.auditing.report_scoring import caveats

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from xml.etree import ElementTree
 
-from cda.auditing.report_figure import skew_chart
+from cda.auditing.report_html import skew_chart
 
 
 def test_well_formed_and_accessible(hostile: Any) -> None:
