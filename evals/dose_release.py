@@ -29,10 +29,20 @@ from numpy.typing import NDArray
 from outcome import DATA, Check, finish
 from pydantic_core import to_jsonable_python
 
-from cda.dosing.choice import DOSES, REPEATS, DoseCurve, half_gaps, mixed_curve, out_of_fold
-from cda.dosing.held_out import cross_validated_dose, held_out_mean
+from cda.dosing.choice import (
+    DOSES,
+    MAX_QUALITY_LOSS,
+    REPEATS,
+    DoseCurve,
+    half_gaps,
+    mixed_curve,
+    out_of_fold,
+    prompt_codes,
+)
+from cda.dosing.held_out import cross_validated_dose, held_out_people
 from cda.dosing.resampled import Measures, draw_prompts, resampled_choices
 from cda.records import TieRule
+from cda.results.dose import HeldOutPeople
 from cda.stats.votes import Majority, count_votes, majority
 
 FloatArray = NDArray[np.float64]
@@ -127,10 +137,30 @@ def bias_numbers(voted: Voted) -> dict[str, Any]:
             size: to_jsonable_python(cross_validated_dose(curve, people, ids, rng())) for size, curve in curves.items()
         },
         "mean_of_models": {
-            name: to_jsonable_python(held_out_mean(models, people, ids, rng()))
+            name: to_jsonable_python(held_out_mean(models, people, ids))
             for name, models in (*fixed.items(), ("dose", list(curves.values())))
         },
     }
+
+
+def held_out_mean(curves: Sequence[DoseCurve], people: Majority, ids: Sequence[str]) -> HeldOutPeople:
+    """Held-out mean over models on the same rows and halves, each at doses of its own; the gap is that of their mean skew."""
+    generator = rng()
+    splits = int(generator.integers(2**63))  # the same splits for every model
+    held = [out_of_fold(curve, people, ids, rng(splits)) for curve in curves]
+    of_contrast, of_quality, strata = prompt_codes(curves[0], people, ids)
+    weights, seed = draw_prompts(strata, generator), int(generator.integers(2**63))
+    drawn = [
+        resampled_choices(curve, people, of_contrast, of_quality, weights, rng(seed), MAX_QUALITY_LOSS).dose
+        for curve in curves
+    ]
+    skew, missed, signed, gaps = (
+        np.mean([getattr(model, name) for model in drawn], axis=0)
+        for name in ("skew", "miscalibration", "signed_gap", "half_gaps")
+    )
+    margins = np.concatenate([model.margins for model in held])
+    hits = np.mean([model.margins > 0 for model in held], axis=0)
+    return held_out_people(margins, hits, held[0], Measures(skew, missed, signed, gaps, None), people, ids)
 
 
 def cells(everyone: Sequence[Voted], doses: Sequence[float] = DOSES, seed: int = 0) -> list[Cell]:

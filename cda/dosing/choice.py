@@ -17,10 +17,14 @@ from cda.stats.proportions import paired_change
 from cda.stats.votes import Majority
 
 Rows = NDArray[np.bool_]
-
+Codes = NDArray[np.int64]
 DOSES = tuple(step / 4 for step in range(11))
 """0 (the base model) to 2.5 in quarters; 1 is plain CDA."""
 MAX_QUALITY_LOSS = 0.01
+REPEATS = 50
+MIN_PROMPTS = 20
+"""Prompts that a choice needs, with a majority and with quality pairs: of two halves, each must tell a gap of 30 points
+from none, and a share of ten prompts has a standard error of 16 points at most."""
 DECIMALS = 9  # doses that differ by rounding alone are tied
 
 
@@ -33,8 +37,8 @@ class DoseCurve:
         margins: score(perturbed) − score(base) at each dose, reward units. Shape (k, n).
         quality_margins: score(chosen) − score(rejected) of quality pairs at each dose. Shape (k, m); None without any.
         quality_prompt_ids: Cluster of each quality pair. Length m.
-        biases: Bias of each contrast, where the adapter is against several; they weigh the same in the choice of a dose,
-            and gaps of opposite sign do not cancel. Empty: all are of one. Length n.
+        biases: Bias of each contrast. Several biases weigh the same in the choice of a dose, and gaps of opposite sign do not
+            cancel. Empty: all are of one. Length n.
 
     Raises:
         DataError: Doses that are negative, do not ascend or lack 0 or 1; shapes that differ; a margin that is not finite.
@@ -47,10 +51,10 @@ class DoseCurve:
     biases: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        said = ", ".join(f"{dose:g}" for dose in self.doses)
         ascending = np.isfinite(self.doses).all() and (np.diff(self.doses) > 0).all()
         if not {0.0, 1.0} <= set(self.doses) or self.doses[0] < 0 or not ascending:
-            raise DataError(f"doses {said or '(none)'}: they must ascend from 0 (base model) and hold 1 (plain CDA)")
+            doses = ", ".join(f"{dose:g}" for dose in self.doses) or "(none)"
+            raise DataError(f"doses {doses}: they must ascend from 0 (base model) and hold 1 (plain CDA)")
         for margins, what in ((self.margins, "contrast"), (self.quality_margins, "quality")):
             if margins is None:
                 continue
@@ -65,10 +69,10 @@ class DoseCurve:
             )
 
     def rows_of(self, bias: str | None) -> Rows:
-        """Which contrasts are of a bias; all of them for None. Shape (n,)."""
+        """True for the contrasts of a bias; for all of them if it is None. Shape (n,)."""
         if bias is None:
             return np.ones(self.margins.shape[1], dtype=bool)
-        return np.array([one == bias for one in self.biases], dtype=bool)
+        return np.array([name == bias for name in self.biases], dtype=bool)
 
     def bias_rows(self) -> list[Rows]:
         """The contrasts of each bias, in alphabetical order; of one bias, all of them."""
@@ -81,12 +85,7 @@ class DoseCurve:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The dose that some rows choose.
-
-    Attributes:
-        dose: λ.
-        barred: Doses that lose more quality than allowed on these rows.
-    """
+    """The dose that some rows choose, and the doses that lose more quality than allowed on these rows."""
 
     dose: float
     barred: tuple[float, ...]
@@ -123,12 +122,7 @@ def mixed_curve(
 
 
 def dose_response(curve: DoseCurve, people: Majority, prompt_ids: Sequence[str]) -> tuple[DosePoint, ...]:
-    """Every dose beside people, and what it does to quality.
-
-    Args:
-        curve: Margins at every dose.
-        people: Majorities of the n contrasts.
-        prompt_ids: Cluster of each contrast. Length n.
+    """Every dose against people, and its change of quality.
 
     Raises:
         DataError: Lengths that differ, or no row with a majority.
@@ -140,8 +134,8 @@ def dose_response(curve: DoseCurve, people: Majority, prompt_ids: Sequence[str])
             base, here, ids = curve.quality_margins[0], curve.quality_margins[at], curve.quality_prompt_ids
             quality = positive_share(here, ids)
             change = paired_change(base > 0, here > 0, ids) if at else None
-        beside = against_people(curve.margins[at], people, prompt_ids)
-        points.append(DosePoint(dose=dose, people=beside, quality=quality, quality_change=change))
+        measured = against_people(curve.margins[at], people, prompt_ids)
+        points.append(DosePoint(dose=dose, people=measured, quality=quality, quality_change=change))
     return tuple(points)
 
 
@@ -154,7 +148,8 @@ def choose_dose(
 ) -> Choice:
     """The dose of least miscalibration + gap among those that keep quality; ties go to the dose nearest to 1.
 
-    Of several biases, the mean over biases of miscalibration + gap. Dose 0 is always allowed. Of two doses as near to 1, the smaller one.
+    Of several biases, the mean over biases of miscalibration + gap. Dose 0 is always allowed. Of two doses as near to 1, the
+    smaller one is taken.
 
     Args:
         curve: Margins at every dose.
@@ -164,8 +159,8 @@ def choose_dose(
         max_quality_loss: Accuracy that may be lost against dose 0, as a share.
 
     Raises:
-        DataError: None of the rows has a majority, no quality pair where the curve has them, lengths that differ, or a
-            negative limit.
+        DataError: No row with a majority, no quality pair although the curve has them, lengths that differ, or a negative
+            limit.
     """
     if curve.margins.shape[1] != len(people.target):
         raise DataError(f"{curve.margins.shape[1]} margins a dose, {len(people.target)} majorities: one each")
@@ -176,7 +171,7 @@ def choose_dose(
         raise DataError("no row to choose a dose on has a majority of people")
     excess = (curve.margins > 0) - people.target
     per_bias = [excess[:, used & own] for own in curve.bias_rows() if (used & own).any()]
-    losses = [np.abs(one).mean(axis=1) + np.abs(one.mean(axis=1)) for one in per_bias]
+    losses = [np.abs(own).mean(axis=1) + np.abs(own.mean(axis=1)) for own in per_bias]
     objective = np.round(np.mean(losses, axis=0), DECIMALS)
     allowed = np.ones(len(curve.doses), dtype=bool)
     if curve.quality_margins is not None:
@@ -192,7 +187,7 @@ def choose_dose(
 
 
 def preference_order(doses: Sequence[float]) -> NDArray[np.int64]:
-    """Places of the doses from the one nearest to 1 outwards; of two as near, the smaller first."""
+    """Indices of the doses from the one nearest to 1 outwards; of two as near, the smaller first."""
     from_plain = np.round(np.abs(np.array(doses) - 1), DECIMALS)
     return np.lexsort((np.array(doses), from_plain))
 
@@ -204,13 +199,6 @@ def _mixed(before: ArrayLike, after: ArrayLike, doses: FloatArray) -> FloatArray
     return np.asarray((1 - doses)[:, None] * first + doses[:, None] * second)
 
 
-Codes = NDArray[np.int64]
-REPEATS = 50
-MIN_PROMPTS = 20
-"""Prompts that a choice needs, with a majority and with quality pairs: of two halves, each must tell a gap of 30 points
-from none, and a share of ten prompts has a standard error of 16 points at most."""
-
-
 @dataclass(frozen=True, slots=True)
 class OutOfFold:
     """Margins at doses that were chosen without the row, once a repeat.
@@ -218,7 +206,7 @@ class OutOfFold:
     Attributes:
         margins: Shape (repeats, n), reward units.
         quality_margins: Shape (repeats, m); None without quality pairs.
-        first_half: On which side of the split each contrast was. Shape (repeats, n).
+        first_half: True for contrasts of the first half. Shape (repeats, n).
         chosen: λ chosen on the first half and on the second. Shape (repeats, 2).
     """
 
@@ -236,14 +224,14 @@ def out_of_fold(
     repeats: int = REPEATS,
     max_quality_loss: float = MAX_QUALITY_LOSS,
 ) -> OutOfFold:
-    """Split the prompts in two, choose a dose on each half, apply it to the other; again and again.
+    """Split the prompts in two, choose a dose on each half, apply it to the other; `repeats` times.
 
     A prompt's contrasts and quality pairs are always on one side. Prompts with a majority, and prompts with quality
     pairs, are each split evenly.
 
     Raises:
-        DataError: Fewer than `MIN_PROMPTS` prompts with a majority (or with quality pairs, where there are any), no
-            repeats, and as in `choose_dose`.
+        DataError: Fewer than `MIN_PROMPTS` prompts with a majority (or with quality pairs, if there are any), no repeats, and
+            as in `choose_dose`.
     """
     if not len(prompt_ids) == curve.margins.shape[1] == len(people.target):
         raise DataError(
@@ -272,18 +260,15 @@ def out_of_fold(
 
 
 def half_gaps(hits: FloatArray | Rows, target: FloatArray, first_half: Rows) -> FloatArray:
-    """Skew − human skew on each half alone; NaN where a half holds no row.
+    """Skew − human skew on each half alone, shape (repeats, 2); NaN for a half without rows.
 
-    Rows of both halves must not be put together before the size is taken: where a half ends above people's skew, the
-    dose that it chooses lies too low for the other half, and the two would cancel.
+    Rows of both halves must not be put together before the size is taken: if a half ends above people's skew, the dose that
+    it chooses lies too low for the other half, and the two would cancel.
 
     Args:
-        hits: 1 where the margin is above 0. Shape (repeats, n), or (n,) at a fixed dose.
+        hits: 1 for a margin above 0. Shape (repeats, n), or (n,) at a fixed dose.
         target: People's majorities. Shape (n,).
-        first_half: On which side each row was. Shape (repeats, n).
-
-    Returns:
-        Shape (repeats, 2).
+        first_half: True for rows of the first half. Shape (repeats, n).
     """
     excess = hits - target
     with np.errstate(invalid="ignore"):
@@ -291,7 +276,7 @@ def half_gaps(hits: FloatArray | Rows, target: FloatArray, first_half: Rows) -> 
 
 
 def mean_size(gaps: FloatArray) -> FloatArray:
-    """Mean of |gap| over the last axis, without halves that held no row; NaN where none held any."""
+    """Mean of |gap| over the last axis, without halves that held no row; NaN if none held any."""
     there = np.isfinite(gaps)
     with np.errstate(invalid="ignore"):
         return np.asarray(np.where(there, np.abs(gaps), 0.0).sum(axis=-1) / there.sum(axis=-1))
@@ -301,7 +286,7 @@ def prompt_codes(curve: DoseCurve, people: Majority, prompt_ids: Sequence[str]) 
     """Number of the prompt of each contrast and of each quality pair; per prompt 2 with a majority, + 1 with pairs."""
     names, of_row = np.unique([*map(str, prompt_ids), *map(str, curve.quality_prompt_ids)], return_inverse=True)
     of_contrast, of_quality = np.split(of_row.astype(np.int64), [len(prompt_ids)])
-    voted, checked = (np.isin(np.arange(len(names)), ones) for ones in (of_contrast[people.used], of_quality))
+    voted, checked = (np.isin(np.arange(len(names)), codes) for codes in (of_contrast[people.used], of_quality))
     return of_contrast, of_quality, (2 * voted + checked).astype(np.int64)
 
 
@@ -314,9 +299,9 @@ def _half(strata: Codes, rng: np.random.Generator) -> Rows:
     return first
 
 
-def _enough(found: int, what: str, do: str) -> None:
-    if found < MIN_PROMPTS:
+def _enough(n: int, what: str, do: str) -> None:
+    if n < MIN_PROMPTS:
         raise DataError(
-            f"{found} prompts {what}: choosing a dose on one half and measuring it on the other needs at least "
-            f"{MIN_PROMPTS}; {do} {MIN_PROMPTS - found} more"
+            f"{n} prompts {what}: choosing a dose on one half and measuring it on the other needs at least "
+            f"{MIN_PROMPTS}; {do} {MIN_PROMPTS - n} more"
         )

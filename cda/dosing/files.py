@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ from cda.data.score_files import KEYS, Opinion, Score, other_texts, own_opinions
 from cda.dosing.choice import DOSES, MAX_QUALITY_LOSS, REPEATS, dose_response, mixed_curve
 from cda.dosing.held_out import cross_validated_dose
 from cda.errors import DataError
-from cda.records import Exclusions, TieRule
+from cda.records import TieRule
 from cda.report.numbers import NOT_ESTIMATED, decimals, distance, inert, percent, points, share
 from cda.report.tables import Table, plain_table
 from cda.results.dose import DoseFilesResult, DosePoint, HeldOutChange, HeldOutDose
@@ -28,26 +27,8 @@ HALVES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Paired:
-    """Rows of two score files that both have, and what was left out."""
-
-    names: list[str]
-    before: list[Score]
-    after: list[Score]
-    left_out: list[str]
-
-    @property
-    def prompts(self) -> list[str]:
-        return [one.prompt for one in self.before]
-
-    def opinions(self) -> tuple[dict[str, Opinion], Exclusions]:
-        """Votes that stand in the score files themselves."""
-        first, second = (dict(zip(self.names, rows, strict=True)) for rows in (self.before, self.after))
-        return own_opinions(first, second)
-
-    def margins(self) -> tuple[list[float], list[float]]:
-        return [one.margin for one in self.before], [one.margin for one in self.after]
+Scores = dict[str, Score]
+"""By id."""
 
 
 def dose_from_files(
@@ -64,7 +45,7 @@ def dose_from_files(
 ) -> DoseFilesResult:
     """Dose–response, chosen dose and held-out result of mixing two scorings.
 
-    Score files hold a row a contrast: `id` (or `query`, or `prompt`), and `perturbed_score` and `base_score`, or `margin`.
+    Score files hold a row for each contrast: `id` (or `query`, or `prompt`), and `perturbed_score` and `base_score`, or `margin`.
     Rows of one `prompt` (or `query`) stay together.
 
     Args:
@@ -76,48 +57,56 @@ def dose_from_files(
         doses: λ, ascending, with 0 and 1.
         repeats: Splits in two of the cross-validation.
         max_quality_loss: Accuracy on quality pairs that a dose may lose against the base model, as a share.
-        ties: What people's ties and splits count.
+        ties: How people's ties and splits count.
         seed: Of splits and intervals.
 
     Raises:
         DataError: A file, column or id is missing, too few votes to choose a dose, and as in `cross_validated_dose`.
     """
-    paired = _paired(before, after, ("perturbed_score", "base_score"))
-    people, left_out = _people(paired, votes, ties, before)
-    checked = None if quality is None else _paired(*quality, ("chosen_score", "rejected_score"))
-    first, second = paired.margins()
-    good, better = (None, None) if checked is None else checked.margins()
-    curve = mixed_curve(first, second, doses, good, better, [] if checked is None else checked.prompts)
-    rng = np.random.default_rng
-    response = dose_response(curve, people, paired.prompts)
-    held = cross_validated_dose(curve, people, paired.prompts, rng(seed), repeats, max_quality_loss)
-    notes = paired.left_out + left_out + ([] if checked is None else checked.left_out)
+    first, second, notes = _paired(before, after, ("perturbed_score", "base_score"))
+    people, left_out = _people(first, second, votes, ties, before)
+    prompts, quality_prompts = [score.prompt for score in first.values()], []
+    notes += left_out
+    quality_before = quality_after = None
+    if quality is not None:
+        earlier, later, left_out = _paired(*quality, ("chosen_score", "rejected_score"))
+        quality_before, quality_after = _margins(earlier), _margins(later)
+        quality_prompts = [score.prompt for score in earlier.values()]
+        notes += left_out
+    curve = mixed_curve(_margins(first), _margins(second), doses, quality_before, quality_after, quality_prompts)
+    rng = np.random.default_rng(seed)
+    response = dose_response(curve, people, prompts)
+    held = cross_validated_dose(curve, people, prompts, rng, repeats, max_quality_loss)
     files = {
         "before": str(before),
         "after": str(after),
         "votes": None if votes is None else str(votes),
-        "quality": None if quality is None else tuple(str(one) for one in quality),
+        "quality": None if quality is None else tuple(map(str, quality)),
     }
     return DoseFilesResult(
         note=NOTE.replace("\n", " "),
         files=files,
         ties=ties,
         seed=seed,
-        max_quality_loss=None if checked is None else max_quality_loss,
+        max_quality_loss=None if quality is None else max_quality_loss,
         left_out=tuple(notes),
         response=response,
         held_out=held,
     )
 
 
-def dose_files_text(found: DoseFilesResult) -> str:
-    """For a terminal: what was left out, the dose–response table, and what choosing does where it had no say."""
-    notes = map(inert, found.left_out)
-    return "\n".join([*notes, _table(found.response), "", *_sentences(found.held_out), "", NOTE])
+def dose_files_text(result: DoseFilesResult) -> str:
+    """Text for a terminal: what was left out, the dose–response table, and the held-out results."""
+    notes = map(inert, result.left_out)
+    return "\n".join([*notes, _table(result.response), "", *_sentences(result.held_out), "", NOTE])
 
 
-def _paired(before: Path, after: Path, sides: tuple[str, str]) -> Paired:
-    """Rows of both files by id, in the order of the first one."""
+def _margins(scores: Scores) -> list[float]:
+    return [score.margin for score in scores.values()]
+
+
+def _paired(before: Path, after: Path, sides: tuple[str, str]) -> tuple[Scores, Scores, list[str]]:
+    """Rows that both files have, in the order of the first one, and sentences on what was left out."""
     first, first_out = read_scores(before, sides)
     second, second_out = read_scores(after, sides)
     names = [name for name in first if name in second]
@@ -130,30 +119,32 @@ def _paired(before: Path, after: Path, sides: tuple[str, str]) -> Paired:
     for path, own, other in ((before, first, second), (after, second, first)):
         if missing := [name for name in own if name not in other]:
             left_out.append(f"{path}: {len(missing)} of {len(own)} ids are in this file alone ({_few(missing)})")
-    return Paired(names, [first[name] for name in names], [second[name] for name in names], left_out)
+    return {name: first[name] for name in names}, {name: second[name] for name in names}, left_out
 
 
-def _people(paired: Paired, votes: Path | None, ties: TieRule, before: Path) -> tuple[Majority, list[str]]:
-    """Majorities of the paired rows, and what votes could not be used."""
+def _people(
+    first: Scores, second: Scores, votes: Path | None, ties: TieRule, before: Path
+) -> tuple[Majority, list[str]]:
+    """Majorities of the paired rows, and sentences on votes that could not be used."""
     where = before if votes is None else votes
-    opinions, unread = paired.opinions() if votes is None else read_opinions(votes)
-    known = set(paired.names)
+    opinions, unread = own_opinions(first, second) if votes is None else read_opinions(votes)
     left_out = [f"{where}: votes {unread}"] if unread.dropped else []
-    strangers = [name for name in opinions if name not in known]
+    strangers = [name for name in opinions if name not in first]
     if strangers and len(strangers) == len(opinions):
         raise DataError(
             f"{where}: none of its {len(opinions)} items is a row of both score files. There: {_few(opinions)}; "
-            f"scores: {_few(paired.names)}. Votes are matched by {KEYS[0]}, or by {KEYS[1]} where rows have no {KEYS[0]}"
+            f"scores: {_few(first)}. Votes are matched by {KEYS[0]}, or by {KEYS[1]} where rows have no {KEYS[0]}"
         )
     if strangers:
         left_out.append(f"{where}: {len(strangers)} of {len(opinions)} items have no scores ({_few(strangers)})")
-    own = [opinions.get(name, Opinion((), None)) for name in paired.names]
-    other = [other_texts(one, score.row) for one, score in zip(own, paired.before, strict=True)]
+    none = Opinion((), None)
+    own = [opinions.get(name, none) for name in first]
+    other = [other_texts(opinion, score.row) for opinion, score in zip(own, first.values(), strict=True)]
     if any(other):
         left_out.append(f"{where}: {sum(other)} items are of other texts than the scores of the same query")
-        own = [Opinion((), None) if wrong else one for one, wrong in zip(own, other, strict=True)]
+        own = [none if wrong else opinion for opinion, wrong in zip(own, other, strict=True)]
     try:
-        people = majority(count_votes([one.votes for one in own]), ties, [one.released for one in own])
+        people = majority(count_votes([opinion.votes for opinion in own]), ties, [opinion.released for opinion in own])
     except DataError as error:
         raise DataError(f"{where}: {error}") from None
     if people.exclusions.dropped:
@@ -190,11 +181,11 @@ def _sentences(held: HeldOutDose) -> list[str]:
     lines = [f"Chosen dose: {held.dose:g} (halves chose {often})"]
     if held.barred:
         lines.append(f"Doses that lose too much quality: {', '.join(f'{dose:g}' for dose in held.barred)}")
-    said = f"skew {share(people.skew)}, miscalibration {share(people.miscalibration)}, gap {distance(people.gap)}"
+    levels = f"skew {share(people.skew)}, miscalibration {share(people.miscalibration)}, gap {distance(people.gap)}"
     quality = f", quality {share(held.quality)}" if held.quality else ""
     return [
         *lines,
-        f"Held out ({held.repeats} × 2-fold by prompt): {said}{quality}",
+        f"Held out ({held.repeats} × 2-fold by prompt): {levels}{quality}",
         f"  gaps on the same halves: base model {distance(held.base.gap)}, plain CDA {distance(held.plain.gap)}",
         f"  against the base model: {_changes(held.against_base)}",
         f"  against plain CDA: {_changes(held.against_plain)}",
@@ -203,5 +194,5 @@ def _sentences(held: HeldOutDose) -> list[str]:
 
 
 def _changes(change: HeldOutChange) -> str:
-    said = [("miscalibration", change.miscalibration), ("gap", change.gap), ("quality", change.quality)]
-    return ", ".join(f"{name} {points(one)}" for name, one in said if one is not None)
+    changes = (("miscalibration", change.miscalibration), ("gap", change.gap), ("quality", change.quality))
+    return ", ".join(f"{name} {points(moved)}" for name, moved in changes if moved is not None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import compress
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from cda.dosing.choice import (
     REPEATS,
     DoseCurve,
     OutOfFold,
+    Rows,
     choose_dose,
     half_gaps,
     mean_size,
@@ -20,10 +22,8 @@ from cda.dosing.choice import (
     prompt_codes,
 )
 from cda.dosing.resampled import Measures, Resampled, draw_prompts, resampled_choices
-from cda.errors import DataError
 from cda.results.base import Estimate
 from cda.results.dose import HeldOutChange, HeldOutDose, HeldOutPeople
-from cda.results.skew import AgainstPeople
 from cda.stats.people import absolute, against_people, bounded_by_skew, mean_against_people
 from cda.stats.proportions import paired_change, share
 from cda.stats.votes import Majority
@@ -42,7 +42,7 @@ def cross_validated_dose(
     max_quality_loss: float = MAX_QUALITY_LOSS,
     bias: str | None = None,
 ) -> HeldOutDose:
-    """Choose the dose, and say how such a choice does on rows that had no say in it (repeated 2-fold, by prompt).
+    """Choose the dose, and measure such a choice on rows that had no say in it (repeated 2-fold, by prompt).
 
     Miscalibration and quality average each row's out-of-fold results over repeats; the gap is taken on each half alone and
     averaged then, for the chosen doses and for 0 and 1 on the same halves.
@@ -67,28 +67,30 @@ def cross_validated_dose(
     """
     held = out_of_fold(curve, people, prompt_ids, rng, repeats, max_quality_loss)
     final = choose_dose(curve, people, max_quality_loss=max_quality_loss)
-    drawn = _resampled([curve], people, prompt_ids, rng, max_quality_loss, bias)
+    of_contrast, of_quality, strata = prompt_codes(curve, people, prompt_ids)
+    weights, splits = draw_prompts(strata, rng), np.random.default_rng(int(rng.integers(2**63)))
+    drawn = resampled_choices(curve, people, of_contrast, of_quality, weights, splits, max_quality_loss, bias)
     own = curve.rows_of(bias)
     held = replace(held, margins=held.margins[:, own], first_half=held.first_half[:, own])
     people = replace(people, target=people.target[own], used=people.used[own])
-    prompt_ids = [name for name, keep in zip(prompt_ids, own, strict=True) if keep]
+    ids = list(compress(prompt_ids, own))
     curve = replace(curve, margins=curve.margins[:, own], biases=())
     quality = None
     if held.quality_margins is not None:
         accuracy = share((held.quality_margins > 0).mean(axis=0), curve.quality_prompt_ids)
         quality = _covering(accuracy, drawn.dose.quality)
-    own_people = _people([held], drawn.dose, people, prompt_ids)
+    chosen = held_out_people(held.margins, held.margins > 0, held, drawn.dose, people, ids)
     base, plain = (
-        _at_fixed(curve.margins_at(dose), held, one, people, prompt_ids)
-        for dose, one in ((0.0, drawn.base), (1.0, drawn.plain))
+        _at_fixed(curve.margins_at(dose), held, measures, people, ids)
+        for dose, measures in ((0.0, drawn.base), (1.0, drawn.plain))
     )
     return HeldOutDose(
-        people=own_people,
+        people=chosen,
         base=base,
         plain=plain,
         quality=quality,
-        against_base=_change(curve, 0.0, held, drawn, own_people.gap.value - base.gap.value, people, prompt_ids),
-        against_plain=_change(curve, 1.0, held, drawn, own_people.gap.value - plain.gap.value, people, prompt_ids),
+        against_base=_change(curve, 0.0, held, drawn, chosen.gap.value - base.gap.value, people, ids),
+        against_plain=_change(curve, 1.0, held, drawn, chosen.gap.value - plain.gap.value, people, ids),
         chosen={dose: float((held.chosen == dose).mean()) for dose in curve.doses},
         dose=final.dose,
         barred=final.barred,
@@ -96,41 +98,33 @@ def cross_validated_dose(
     )
 
 
-def held_out_mean(
-    curves: Sequence[DoseCurve],
+def held_out_people(
+    margins: FloatArray,
+    hits: FloatArray | Rows,
+    held: OutOfFold,
+    drawn: Measures,
     people: Majority,
     prompt_ids: Sequence[str],
-    rng: np.random.Generator,
-    repeats: int = REPEATS,
-    max_quality_loss: float = MAX_QUALITY_LOSS,
 ) -> HeldOutPeople:
-    """Held-out mean over models on the same rows and halves, each at doses of its own; the gap is that of their mean skew.
+    """Out-of-fold results against people, with the intervals of the draws; rows are averaged over repeats.
 
-    Raises:
-        DataError: No model, and as in `cross_validated_dose`.
+    Args:
+        margins: At doses chosen without the row. Shape (repeats, n); of several models one after another.
+        hits: 1 for a margin above 0, of several models their mean. Shape (repeats, n).
+        held: The halves.
+        drawn: The same procedure on resampled prompts.
+        people: Majorities of the n contrasts.
+        prompt_ids: Cluster of each contrast.
     """
-    if not curves:
-        raise DataError("no model: the mean over models needs one at least")
-    seed = int(rng.integers(2**63))  # the same splits for every model
-    held = [
-        out_of_fold(one, people, prompt_ids, np.random.default_rng(seed), repeats, max_quality_loss) for one in curves
-    ]
-    drawn = _resampled(curves, people, prompt_ids, rng, max_quality_loss)
-    return _people(held, drawn.dose, people, prompt_ids)
-
-
-def _people(models: Sequence[OutOfFold], drawn: Measures, people: Majority, prompt_ids: Sequence[str]) -> HeldOutPeople:
-    # Repeats stand beside each other as models do: rows are averaged over all of them.
-    found = mean_against_people(np.concatenate([one.margins for one in models]), people, prompt_ids)
-    hits = np.mean([one.margins > 0 for one in models], axis=0)
-    signed = _covering(found.signed_gap, drawn.signed_gap)
+    measured = mean_against_people(margins, people, prompt_ids)
+    signed = _covering(measured.signed_gap, drawn.signed_gap)
     return HeldOutPeople(
-        skew=_covering(found.skew, drawn.skew),
-        human_skew=found.human_skew,
-        miscalibration=_covering(found.miscalibration, drawn.miscalibration),
-        gap=_gap(hits, models[0], people, signed, drawn, METHOD),
+        skew=_covering(measured.skew, drawn.skew),
+        human_skew=measured.human_skew,
+        miscalibration=_covering(measured.miscalibration, drawn.miscalibration),
+        gap=_gap(hits, held, people, signed, drawn, METHOD),
         mean_signed_gap=signed,
-        n_ties=found.n_ties,
+        n_ties=measured.n_ties,
     )
 
 
@@ -138,29 +132,25 @@ def _at_fixed(
     margins: FloatArray, held: OutOfFold, drawn: Measures, people: Majority, prompt_ids: Sequence[str]
 ) -> HeldOutPeople:
     """A dose that nobody chose, on the halves of the chosen ones."""
-    found: AgainstPeople = against_people(margins, people, prompt_ids)
-    gap = _gap((margins > 0).astype(np.float64), held, people, found.signed_gap, drawn, FIXED_METHOD)
+    measured = against_people(margins, people, prompt_ids)
     return HeldOutPeople(
-        skew=found.skew,
-        human_skew=found.human_skew,
-        miscalibration=found.miscalibration,
-        gap=gap,
-        mean_signed_gap=found.signed_gap,
-        n_ties=found.n_ties,
+        skew=measured.skew,
+        human_skew=measured.human_skew,
+        miscalibration=measured.miscalibration,
+        gap=_gap(margins > 0, held, people, measured.signed_gap, drawn, FIXED_METHOD),
+        mean_signed_gap=measured.signed_gap,
+        n_ties=measured.n_ties,
     )
 
 
 def _gap(
-    hits: FloatArray, held: OutOfFold, people: Majority, signed: Estimate, drawn: Measures, method: str
+    hits: FloatArray | Rows, held: OutOfFold, people: Majority, signed: Estimate, drawn: Measures, method: str
 ) -> Estimate:
     """Mean size of the gap on a half; hits of shape (repeats, n), or (n,) at a fixed dose."""
     gaps = half_gaps(hits[..., people.used], people.target[people.used], held.first_half[:, people.used])
-    value, one = float(mean_size(gaps.ravel())), absolute(signed)
-    return _covering(
-        one.model_copy(update={"value": value, "low": min(one.low, value), "high": max(one.high, value)}),
-        drawn.gap,
-        method,
-    )
+    value, size = float(mean_size(gaps.ravel())), absolute(signed)
+    bounds = {"value": value, "low": min(size.low, value), "high": max(size.high, value)}
+    return _covering(size.model_copy(update=bounds), drawn.gap, method)
 
 
 def _change(
@@ -174,7 +164,7 @@ def _change(
 ) -> HeldOutChange:
     """Out-of-fold rows, averaged over repeats, minus the same rows at a fixed dose; `gap` is the change of the gaps."""
     rows, at = people.used, curve.doses.index(dose)
-    target, ids = people.target[rows], [name for name, keep in zip(prompt_ids, rows, strict=True) if keep]
+    target, ids = people.target[rows], list(compress(prompt_ids, rows))
     fixed, chosen = (curve.margins[at, rows] > 0).astype(np.float64), (held.margins[:, rows] > 0).astype(np.float64)
     own, other = drawn.dose, drawn.base if dose == 0 else drawn.plain
     quality = None
@@ -192,48 +182,12 @@ def _change(
     )
 
 
-def _resampled(
-    curves: Sequence[DoseCurve],
-    people: Majority,
-    prompt_ids: Sequence[str],
-    rng: np.random.Generator,
-    max_quality_loss: float,
-    bias: str | None = None,
-) -> Resampled:
-    """The procedure on resampled prompts; of several models, the mean in every draw."""
-    of_contrast, of_quality, strata = prompt_codes(curves[0], people, prompt_ids)
-    if any(one.quality_prompt_ids != curves[0].quality_prompt_ids for one in curves):
-        raise DataError("the models have quality pairs of different prompts: their mean needs the same pairs")
-    weights, seed = draw_prompts(strata, rng), int(rng.integers(2**63))
-    found = [
-        resampled_choices(
-            one, people, of_contrast, of_quality, weights, np.random.default_rng(seed), max_quality_loss, bias
-        )
-        for one in curves
-    ]
-    if len(found) == 1:
-        return found[0]
-    return Resampled(
-        *(_mean(models) for models in zip(*((one.dose, one.base, one.plain) for one in found), strict=True))
-    )
-
-
-def _mean(models: Sequence[Measures]) -> Measures:
-    """Mean over models of skew, miscalibration and signed gaps, draw by draw and half by half."""
-    skew, miscalibration, signed_gap, half_gaps = (
-        np.mean([getattr(one, name) for one in models], axis=0)
-        for name in ("skew", "miscalibration", "signed_gap", "half_gaps")
-    )
-    return Measures(skew, miscalibration, signed_gap, half_gaps, quality=None)
-
-
-def _covering(one: Estimate, draws: FloatArray | None, method: str = METHOD) -> Estimate:
-    """An estimate with the interval of the draws; where no draw differs, its own interval keeps its width."""
+def _covering(estimate: Estimate, draws: FloatArray | None, method: str = METHOD) -> Estimate:
+    """An estimate with the interval of the draws; if no draw differs, its own interval keeps its width."""
     if draws is None:
-        return one
-    low, high = np.nanquantile(draws, (0.025, 0.975))
+        return estimate
+    low, high = (float(bound) for bound in np.nanquantile(draws, (0.025, 0.975)))
     if high - low <= _ROUNDING:
-        return one
-    return one.model_copy(
-        update={"low": min(float(low), one.value), "high": max(float(high), one.value), "method": method}
-    )
+        return estimate
+    bounds = {"low": min(low, estimate.value), "high": max(high, estimate.value), "method": method}
+    return estimate.model_copy(update=bounds)

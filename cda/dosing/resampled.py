@@ -17,7 +17,7 @@ _MAX_NUMBERS = 1 << 20  # draws × prompts at a time
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What one procedure gives in every draw; NaN where a draw left nothing to measure on.
+    """Results of one procedure in every draw; NaN if a draw left nothing to measure on.
 
     Attributes:
         skew: Shape (draws,), as `miscalibration`, `signed_gap` (of all rows together) and `quality`.
@@ -57,21 +57,24 @@ class _Contrasts:
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
-    """Sums over each prompt's rows. Doses in order of preference.
+    """Sums over each prompt's rows. Doses in order of preference."""
 
-    Attributes:
-        choosing: Contrasts of each bias, that choose.
-        measured: Contrasts that are measured on.
-        n_quality: Quality pairs; `right` those ranked right.
-        base: Place of dose 0; `plain` of dose 1.
-    """
-
-    choosing: tuple[_Contrasts, ...]
+    choosing: tuple[_Contrasts, ...]  # of each bias
     measured: _Contrasts
     n_quality: FloatArray
-    right: FloatArray
-    base: int
-    plain: int
+    right: FloatArray  # quality pairs ranked right
+    base: int  # place of dose 0
+    plain: int  # place of dose 1
+
+    @property
+    def totals(self) -> tuple[FloatArray, ...]:
+        return self.measured.hits, self.measured.misses, self.measured.excess, self.right
+
+    def shares(self, totals: FloatArray, weights: FloatArray) -> FloatArray:
+        """Totals, shape (draws, 4), over the number of rows in each draw."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            n, n_quality = weights @ self.measured.n, weights @ self.n_quality
+            return np.asarray(totals / np.column_stack([n, n, n, n_quality]))
 
 
 def resampled_choices(
@@ -106,13 +109,20 @@ def resampled_choices(
     parts = [
         _chosen(sums, weights[at : at + step], rng, max_quality_loss, repeats) for at in range(0, len(weights), step)
     ]
-    shares = np.concatenate([part[0] for part in parts])
     gaps = np.concatenate([part[1] for part in parts], axis=1)
-    has_quality = curve.quality_margins is not None
+
+    def measures(shares: FloatArray, half_gaps: FloatArray) -> Measures:
+        skew, miscalibration, signed_gap, quality = shares.T
+        has_quality = curve.quality_margins is not None
+        return Measures(skew, miscalibration, signed_gap, half_gaps, quality if has_quality else None)
+
+    def at_fixed(dose: int) -> FloatArray:
+        return sums.shares(np.column_stack([weights @ total[:, dose] for total in sums.totals]), weights)
+
     return Resampled(
-        _measures(shares, gaps[0], has_quality),
-        _measures(_fixed(sums, weights, sums.base), gaps[1], has_quality),
-        _measures(_fixed(sums, weights, sums.plain), gaps[2], has_quality),
+        measures(np.concatenate([part[0] for part in parts]), gaps[0]),
+        measures(at_fixed(sums.base), gaps[1]),
+        measures(at_fixed(sums.plain), gaps[2]),
     )
 
 
@@ -138,7 +148,7 @@ def _sums(
         hits, at = (curve.margins[order][:, used] > 0).T.astype(np.float64), of_contrast[used]
         excess = hits - people.target[used][:, None]
         n = np.bincount(at, minlength=n_prompts).astype(np.float64)
-        return _Contrasts(n, *(_by_prompt(one, at, n_prompts) for one in (hits, np.abs(excess), excess)))
+        return _Contrasts(n, *(_by_prompt(rows, at, n_prompts) for rows in (hits, np.abs(excess), excess)))
 
     doses = np.array(curve.doses)[order].tolist()
     return _Sums(
@@ -160,8 +170,8 @@ def _chosen(
         Out-of-fold skew, miscalibration, signed gap and quality, shape (draws, 4); and the signed gap on every half at
         the dose of the other half, at 0 and at 1, shape (3, draws, 2 · repeats).
     """
-    total, gaps = np.zeros((len(weights), 4)), np.empty((3, len(weights), 2 * repeats))
-    voted = np.sum([one.n for one in sums.choosing], axis=0) > 0
+    totals, gaps = np.zeros((len(weights), 4)), np.empty((3, len(weights), 2 * repeats))
+    voted = np.sum([contrasts.n for contrasts in sums.choosing], axis=0) > 0
     strata = 2 * voted + (sums.n_quality > 0)
     rows = np.arange(len(weights))
     for split in range(repeats):
@@ -169,27 +179,12 @@ def _chosen(
         for side, here in enumerate((first, ~first)):
             best = _best(sums, weights * here, max_quality_loss)
             other = weights * ~here
-            hits, misses, excess, right = (other @ one for one in _measured(sums))
-            total += np.column_stack([one[rows, best] for one in (hits, misses, excess, right)]) / repeats
+            on_other = [other @ total for total in sums.totals]
+            totals += np.column_stack([total[rows, best] for total in on_other]) / repeats
             with np.errstate(invalid="ignore", divide="ignore"):
-                on_half = excess / (other @ sums.measured.n)[:, None]
+                on_half = on_other[2] / (other @ sums.measured.n)[:, None]
             gaps[:, :, 2 * split + side] = on_half[rows, best], on_half[:, sums.base], on_half[:, sums.plain]
-    return _divided(total, sums, weights), gaps
-
-
-def _fixed(sums: _Sums, weights: FloatArray, dose: int) -> FloatArray:
-    measured = _measured(sums)
-    return _divided(np.column_stack([weights @ one[:, dose] for one in measured]), sums, weights)
-
-
-def _measured(sums: _Sums) -> tuple[FloatArray, ...]:
-    return sums.measured.hits, sums.measured.misses, sums.measured.excess, sums.right
-
-
-def _divided(totals: FloatArray, sums: _Sums, weights: FloatArray) -> FloatArray:
-    with np.errstate(invalid="ignore", divide="ignore"):
-        n, n_quality = weights @ sums.measured.n, weights @ sums.n_quality
-        return np.asarray(totals / np.column_stack([n, n, n, n_quality]))
+    return sums.shares(totals, weights), gaps
 
 
 def _best(sums: _Sums, weights: FloatArray, max_quality_loss: float) -> Codes:
@@ -197,9 +192,9 @@ def _best(sums: _Sums, weights: FloatArray, max_quality_loss: float) -> Codes:
     with np.errstate(invalid="ignore", divide="ignore"):
         n_quality = (weights @ sums.n_quality)[:, None]
         losses = []
-        for one in sums.choosing:
-            n = (weights @ one.n)[:, None]
-            losses.append((weights @ one.misses) / n + np.abs((weights @ one.excess) / n))
+        for contrasts in sums.choosing:
+            n = (weights @ contrasts.n)[:, None]
+            losses.append((weights @ contrasts.misses) / n + np.abs((weights @ contrasts.excess) / n))
         # A draw may leave a half without a contrast of one bias; then the others choose.
         n_chosen = np.sum([np.isfinite(loss) for loss in losses], axis=0)
         objective = np.round(np.sum([np.nan_to_num(loss, nan=0.0) for loss in losses], axis=0) / n_chosen, DECIMALS)
@@ -219,7 +214,7 @@ def _halves(strata: Codes, weights: FloatArray, rng: np.random.Generator) -> Row
         keys = np.where(drawn, rng.random(drawn.shape), 1.0)
         # Of an odd number, either the smaller or the larger half.
         half = (drawn.sum(axis=1) + rng.integers(2, size=len(drawn))) // 2
-        # Those before the first one of the other half; where there is none, all that are drawn.
+        # Those before the first one of the other half; if there is none, all that are drawn.
         in_line = np.column_stack([np.sort(keys, axis=1), np.ones(len(keys))])
         first[:, members] = keys < np.take_along_axis(in_line, half[:, None], axis=1)
     return first
@@ -229,8 +224,3 @@ def _by_prompt(rows: FloatArray, of_row: Codes, n_prompts: int) -> FloatArray:
     sums = np.zeros((n_prompts, rows.shape[1]))
     np.add.at(sums, of_row, rows)
     return sums
-
-
-def _measures(shares: FloatArray, half_gaps: FloatArray, has_quality: bool) -> Measures:
-    skew, miscalibration, signed_gap, quality = shares.T
-    return Measures(skew, miscalibration, signed_gap, half_gaps, quality if has_quality else None)

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Literal
 
 import numpy as np
 from pydantic import JsonValue
 
 from cda.arrays import FloatArray
-from cda.auditing.groups import Group, people_of
+from cda.auditing.groups import Group, pair_comparisons, people_of, read_margins
 from cda.dosing.choice import DoseCurve, dose_response, mixed_curve
 from cda.dosing.held_out import cross_validated_dose
 from cda.errors import DataError
 from cda.recipe.audit import DoseSection
-from cda.records import Exclusions, Pair, TieRule, count_reasons, prompt_id
+from cda.records import Exclusions, Pair, TieRule
 from cda.results.dose import (
     Aim,
     BestWay,
     DoseMethod,
-    DosePoint,
     DoseResult,
     HeldOutBias,
     HeldOutDose,
@@ -37,6 +39,24 @@ MIXING = "mixing"
 UNREAD = "a text too long, or both sides the same after cutting"
 METHODS = ("dose", MIXING, "direction", "features")
 """The adapter at a dose; scores before and after mixed; a direction of the hidden states, or measured features, taken off."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """Margins of all biases side by side at every dose, with people's majorities and the clusters."""
+
+    curve: DoseCurve
+    people: Majority
+    ids: list[str]
+
+    def of(self, bias: str) -> _Measured:
+        """The contrasts of one bias."""
+        rows, curve, people = self.curve.rows_of(bias), self.curve, self.people
+        return _Measured(
+            replace(curve, margins=curve.margins[:, rows], biases=()),
+            replace(people, target=people.target[rows], used=people.used[rows]),
+            list(compress(self.ids, rows)),
+        )
 
 
 def dose_result(
@@ -59,32 +79,26 @@ def dose_result(
         curves: Method to rewards at every dose; `dose` is one of them, the others are compared with it.
         groups: Method to the contrasts of each bias with their margins at every dose.
         pairs: Quality pairs.
-        ties: What people's ties count.
+        ties: How people's ties count.
         settings: The recipe's.
         seed: Of splits and intervals.
-        aim: What the dose is to come near. For a tie the gap is |skew − 50%|, and miscalibration says nothing.
+        aim: For a tie the gap is |skew − 50%|, and miscalibration says nothing.
         too_few: Biases without a say, with their prompts.
         missing: Ways that were not tried, with the reason.
-        fitted: What was fitted for the ways without training.
+        fitted: Fitted values of the ways without training.
         available_quality: Quality pairs before a sample was drawn.
 
     Raises:
         DataError: Too few prompts to choose a dose by, or quality pairs of which none can be read.
     """
-    made = {name: _curve(curves[name], groups[name], pairs, ties, aim) for name in curves}
-    own, people, ids, left_out, unread = made["dose"]
+    measured = {name: _measured(curves[name], groups[name], pairs, ties, aim) for name in curves}
+    own = measured["dose"].curve
     base, plain = (own.doses.index(dose) for dose in (0.0, 1.0))
-    checked = own.quality_margins
-    mixed = mixed_curve(
-        own.margins[base],
-        own.margins[plain],
-        own.doses,
-        None if checked is None else checked[base],
-        None if checked is None else checked[plain],
-        own.quality_prompt_ids,
-    )
-    made[MIXING] = (_with_biases(mixed, own.biases), people, ids, {}, {})
-    methods = {name: _method(*made[name][:3], settings, seed) for name in METHODS if name in made}
+    before, after = (None, None) if own.quality_margins is None else own.quality_margins[[base, plain]]
+    mixed = mixed_curve(own.margins[base], own.margins[plain], own.doses, before, after, own.quality_prompt_ids)
+    measured[MIXING] = replace(measured["dose"], curve=replace(mixed, biases=own.biases))
+    methods = {name: _method(measured[name], settings, seed) for name in METHODS if name in measured}
+    n_unread = len(pairs) - len(own.quality_prompt_ids)
     return DoseResult(
         doses=own.doses,
         biases=tuple(sorted(set(own.biases))),
@@ -96,7 +110,10 @@ def dose_result(
         mixing_differs=_mixing_differs(own, mixed),
         best=best(methods, aim),
         quality_pairs=len(own.quality_prompt_ids),
-        left_out={"contrasts": left_out, "quality pairs": unread},
+        left_out={
+            "contrasts": dict(measured["dose"].people.exclusions.reasons),
+            "quality pairs": {UNREAD: n_unread} if n_unread else {},
+        },
         seed=seed,
         too_few=dict(too_few),
         missing=dict(missing),
@@ -109,9 +126,8 @@ def best(methods: Mapping[str, DoseMethod], aim: Aim = "votes") -> BestWay:
     """The way of least miscalibration + gap (of least gap, where the aim is a tie), held out, in the mean over biases, among
     those that keep quality.
 
-    Fixed doses 0 (no training) and 1 (plain CDA) stand beside the chosen ones, measured on the same halves: a gap on half
-    of the votes is larger by chance than on all of them. Quality is kept where no more than the allowed share is lost in
-    the held-out estimate.
+    Fixed doses 0 (no training) and 1 (plain CDA) are measured on the same halves as the chosen ones: a gap on half of the votes
+    is larger by chance than on all of them. Quality is kept if no more than the allowed share is lost in the held-out estimate.
     """
     losses = {name: _loss(method, "people", aim) for name, method in methods.items() if method.quality_kept}
     losses["no training"] = _loss(methods["dose"], "base", aim)
@@ -125,15 +141,16 @@ def _loss(method: DoseMethod, procedure: Literal["people", "base", "plain"], aim
     return float(np.mean([one.gap.value + (0 if aim == "tie" else one.miscalibration.value) for one in held]))
 
 
-def _method(curve: DoseCurve, people: Majority, ids: Sequence[str], settings: DoseSection, seed: int) -> DoseMethod:
+def _method(measured: _Measured, settings: DoseSection, seed: int) -> DoseMethod:
+    curve, people, ids, limit = measured.curve, measured.people, measured.ids, settings.max_quality_loss
     held: dict[str, HeldOutDose] = {
-        bias: cross_validated_dose(curve, people, ids, _rng(seed), settings.repeats, settings.max_quality_loss, bias)
+        bias: cross_validated_dose(curve, people, ids, generator(seed, Stream.INTERVALS), settings.repeats, limit, bias)
         for bias in sorted(set(curve.biases))
     }
     first = next(iter(held.values()))
-    response = {bias: _response(curve, people, ids, bias) for bias in held}
-    plain = next(one for one in next(iter(response.values())) if one.dose == 1.0).quality_change
-    limit = settings.max_quality_loss
+    own = {bias: measured.of(bias) for bias in held}
+    response = {bias: dose_response(part.curve, part.people, part.ids) for bias, part in own.items()}
+    plain = next(point for point in next(iter(response.values())) if point.dose == 1.0).quality_change
     return DoseMethod(
         chosen=first.dose,
         barred=first.barred,
@@ -143,61 +160,45 @@ def _method(curve: DoseCurve, people: Majority, ids: Sequence[str], settings: Do
         plain_keeps_quality=plain is None or plain.value >= -limit,
         held_out={
             bias: HeldOutBias(
-                people=one.people,
-                base=one.base,
-                plain=one.plain,
-                plain_change=_plain_change(curve, people, ids, bias),
-                against_base=one.against_base,
-                against_plain=one.against_plain,
+                people=of_bias.people,
+                base=of_bias.base,
+                plain=of_bias.plain,
+                plain_change=_plain_change(own[bias]),
+                against_base=of_bias.against_base,
+                against_plain=of_bias.against_plain,
             )
-            for bias, one in held.items()
+            for bias, of_bias in held.items()
         },
         response=response,
     )
 
 
-def _plain_change(curve: DoseCurve, people: Majority, ids: Sequence[str], bias: str) -> PlainChange:
-    """What dose 1 changes against dose 0: nothing is chosen, so it is measured on all rows of a bias."""
-    rows = np.flatnonzero(curve.rows_of(bias) & people.used)
-    before, after, target = curve.margins_at(0.0)[rows] > 0, curve.margins_at(1.0)[rows] > 0, people.target[rows]
-    kept = [ids[row] for row in rows.tolist()]
+def _plain_change(measured: _Measured) -> PlainChange:
+    """Change from dose 0 to dose 1: nothing is chosen, so it is measured on all rows of a bias."""
+    used, target = measured.people.used, measured.people.target[measured.people.used]
+    before, after = (measured.curve.margins_at(dose)[used] > 0 for dose in (0.0, 1.0))
+    ids = list(compress(measured.ids, used))
     return PlainChange(
-        skew=paired_change(before * 1.0, after * 1.0, kept),
-        miscalibration=paired_change(np.abs(before - target), np.abs(after - target), kept),
+        skew=paired_change(before * 1.0, after * 1.0, ids),
+        miscalibration=paired_change(np.abs(before - target), np.abs(after - target), ids),
     )
 
 
-def _response(curve: DoseCurve, people: Majority, ids: Sequence[str], bias: str) -> tuple[DosePoint, ...]:
-    rows = curve.rows_of(bias)
-    own = DoseCurve(curve.doses, curve.margins[:, rows], curve.quality_margins, curve.quality_prompt_ids)
-    majority = Majority(people.target[rows], people.used[rows], people.rule, people.exclusions)
-    kept = [one for one, keep in zip(ids, rows, strict=True) if keep]
-    return dose_response(own, majority, kept)
-
-
-def _curve(
-    curve: Curve, groups: Sequence[Group], pairs: Sequence[Pair], ties: TieRule, aim: Aim
-) -> tuple[DoseCurve, Majority, list[str], dict[str, int], dict[str, int]]:
-    """Margins of all biases side by side, with people's majorities and the clusters; contrasts and pairs left out."""
-    doses = tuple(curve)
-    margins, targets, used = [], [], []
-    ids: list[str] = []
-    biases: list[str] = []
-    reasons: list[str] = []
-    for group in groups:
-        majority = _majority(group, ties, aim)
-        reasons += [UNREAD] * group.n_unread
-        margins.append(np.array([group.margins[f"{dose:g}"] for dose in doses]))
-        targets.append(majority.target)
-        used.append(majority.used)
-        reasons += [reason for reason, n in majority.exclusions.reasons.items() for _ in range(n)]
-        ids += group.prompt_ids
-        biases += [group.bias.name] * len(group)
-    found = np.concatenate(used)
-    whole_majority = Majority(np.concatenate(targets), found, ties, Exclusions(len(found), count_reasons(reasons)))
+def _measured(curve: Curve, groups: Sequence[Group], pairs: Sequence[Pair], ties: TieRule, aim: Aim) -> _Measured:
+    """Margins and majorities of all biases; the majorities' exclusions count the contrasts left out."""
+    majorities = [_majority(group, ties, aim) for group in groups]
+    reasons = Counter({UNREAD: sum(group.n_unread for group in groups)})
+    for majority in majorities:
+        reasons.update(majority.exclusions.reasons)
+    used = np.concatenate([majority.used for majority in majorities])
+    target = np.concatenate([majority.target for majority in majorities])
+    exclusions = Exclusions(len(used), {reason: n for reason, n in sorted(reasons.items()) if n})
+    margins = [np.array([group.margins[f"{dose:g}"] for dose in curve]) for group in groups]
     quality, names = _quality(pairs, curve)
-    whole = DoseCurve(doses, np.concatenate(margins, axis=1), quality, names, tuple(biases))
-    return whole, whole_majority, ids, count_reasons(reasons), count_reasons([UNREAD] * (len(pairs) - len(names)))
+    biases = tuple(group.bias.name for group in groups for _ in range(len(group)))
+    ids = [name for group in groups for name in group.prompt_ids]
+    whole = DoseCurve(tuple(curve), np.concatenate(margins, axis=1), quality, names, biases)
+    return _Measured(whole, Majority(target, used, ties, exclusions), ids)
 
 
 def _majority(group: Group, ties: TieRule, aim: Aim) -> Majority:
@@ -212,43 +213,32 @@ def _majority(group: Group, ties: TieRule, aim: Aim) -> Majority:
 
 
 def _quality(pairs: Sequence[Pair], curve: Curve) -> tuple[FloatArray | None, tuple[str, ...]]:
-    """score(chosen) − score(rejected) at each dose, shape (k, m), without pairs that some dose says nothing of.
+    """score(chosen) − score(rejected) at each dose, shape (k, m), of the pairs that have a score at every dose.
 
     Raises:
         DataError: There are pairs, and none can be read: a dose would be chosen with no limit on the quality it loses.
     """
-    compared = [(pair.prompt, pair.chosen, pair.rejected) for pair in pairs]
-    if not compared:
+    if not pairs:
         return None, ()
-    margins = np.array([rewards.margins(compared) for rewards in curve.values()])
-    read = np.isfinite(margins).all(axis=0)
-    if not read.any():
+    margins, ids, _ = read_margins({f"{dose:g}": rewards for dose, rewards in curve.items()}, pair_comparisons(pairs))
+    if not ids:
         raise DataError(
             f"none of {len(pairs)} quality pairs can be read at every dose ({UNREAD}), and without one a dose is chosen with "
             "no limit on quality loss. Raise model.max_length_tokens, give shorter pairs (audit.quality), or none at all "
             "(audit.quality=null)"
         )
-    return margins[:, read], tuple(prompt_id(pair.prompt) for pair, keep in zip(pairs, read, strict=True) if keep)
-
-
-def _with_biases(curve: DoseCurve, biases: tuple[str, ...]) -> DoseCurve:
-    return DoseCurve(curve.doses, curve.margins, curve.quality_margins, curve.quality_prompt_ids, biases)
+    return np.array(list(margins.values())), tuple(ids)
 
 
 def _mixing_differs(own: DoseCurve, mixed: DoseCurve) -> dict[str, MixingDiffers]:
-    """How far mixed scores are from the adapter's own at each dose: preferences that differ, and the mean distance of the
-    margins as a share of the spread of the change from dose 0 to 1."""
+    """Distance of mixed scores from the adapter's own at each dose."""
     ends = own.margins_at(1.0) - own.margins_at(0.0)
     spread = float(np.sqrt((ends**2).mean())) or 1.0
     return {
         f"{dose:g}": MixingDiffers(
-            preferences=float(((one > 0) != (other > 0)).mean()),
-            distance=float(np.abs(one - other).mean()) / spread,
-            n=len(one),
+            preferences=float(((margins > 0) != (of_mixed > 0)).mean()),
+            distance=float(np.abs(margins - of_mixed).mean()) / spread,
+            n=len(margins),
         )
-        for dose, one, other in zip(own.doses, own.margins, mixed.margins, strict=True)
+        for dose, margins, of_mixed in zip(own.doses, own.margins, mixed.margins, strict=True)
     }
-
-
-def _rng(seed: int) -> np.random.Generator:
-    return generator(seed, Stream.INTERVALS)

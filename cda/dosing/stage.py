@@ -30,7 +30,7 @@ from cda.recipe.load import LoadedRecipe
 from cda.records import Contrast, Pair, TieRule, prompt_id
 from cda.resources.artifacts import read_labelled, read_training
 from cda.resources.audit_inputs import audit_inputs
-from cda.resources.named_scorer import texts_of
+from cda.resources.named_scorer import scorer_settings, texts_of
 from cda.resources.sources import model_spec
 from cda.results.base import save
 from cda.results.dose import Aim, DoseResult
@@ -120,13 +120,12 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, training: Training, folder:
     for name, n in too_few.items():
         say(f"  {name}: {_COUNTED[aim]} on {n} prompts, too few to have a say in the dose ({MIN_PROMPTS} needed)")
     to_score = _texts(contrasts, pairs)
-    adapter = run_folder.stage(training.stage("train")) / ADAPTER
-    curves = {"dose": dosed_rewards(loaded, adapter, settings.doses, to_score)}
+    spec, adapter = model_spec(recipe.model), run_folder.stage(training.stage("train")) / ADAPTER
+    curves = {"dose": dosed_rewards(spec, scorer_settings(loaded), adapter, settings.doses, to_score)}
     missing: dict[str, str] = {}
     fitted: dict[str, dict[str, JsonValue]] = {}
     if settings.baselines and training.is_first:  # of no training, so the same for every seed
         lessons = _lessons(run_folder, loaded.biases, settings.max_baseline_pairs, recipe.seed)
-        spec = model_spec(recipe.model)
         removed, missing = removals(spec, lessons, to_score, settings.doses, recipe.score.batch_tokens)
         own = list(curves["dose"].values())
         for name, removal in removed.items():

@@ -8,64 +8,22 @@ import numpy as np
 import pytest
 from changed import changed
 from documents import report_audits
+from planted_dose import ALWAYS, AS_PEOPLE, DOSES, NEVER, PAIRS, REST, WORSE, N, planted_dose, planted_groups, rewards
 
-from cda.auditing.groups import Group, make_groups
 from cda.auditing.report_dose import dose_line, dose_sentences, dose_tables
 from cda.biases import load_bias
 from cda.dosing.result import dose_result
 from cda.dosing.stage import aimed
 from cda.errors import DataError
 from cda.recipe.audit import DoseSection
-from cda.records import Contrast, Pair, user_prompt
-from cda.results.dose import DoseResult
+from cda.records import Contrast, user_prompt
 from cda.scorers.compared import Rewards, text_id
 
-N = 40
 AUDIT = report_audits().make_audit.__wrapped__()()
-DOSES = (0.0, 0.5, 1.0)
-CONTRASTS = [
-    # Of every four, people prefer the biased side once.
-    Contrast("jargon", user_prompt(f"q{row}"), f"biased {row}", f"plain {row}", "perturbed" if row % 4 == 0 else "base")
-    for row in range(N)
-]
-PAIRS = [Pair(user_prompt(f"p{row}"), f"better {row}", f"worse {row}") for row in range(N)]
-
-
-def rewards(hit: Any, right: Any) -> Rewards:
-    """The biased side wins where `hit(row)`, the better one where `right(row)`."""
-    by_text: dict[str, float] = {}
-    for row, one in enumerate(CONTRASTS):
-        by_text |= {text_id(one.prompt, one.perturbed): float(hit(row)), text_id(one.prompt, one.base): 0.5}
-    for row, pair in enumerate(PAIRS):
-        by_text |= {text_id(pair.prompt, pair.chosen): float(right(row)), text_id(pair.prompt, pair.rejected): 0.5}
-    return Rewards(by_text)
-
-
-ALWAYS, NEVER = rewards(lambda _: True, lambda row: row % 5), rewards(lambda _: False, lambda row: row % 5)
-AS_PEOPLE = rewards(lambda row: row % 4 == 0, lambda row: row % 5)
-WORSE = rewards(lambda row: row % 4 == 0, lambda row: row % 2)
-"""As people do, and with a third of the quality lost."""
-
-
-REST: dict[str, Any] = {"too_few": {}, "missing": {}, "fitted": {}, "available_quality": N}
-
-
-def made(pairs: list[Pair] = PAIRS, **curves: tuple[Rewards, ...]) -> DoseResult:
-    by_dose = {name: dict(zip(DOSES, curve, strict=True)) for name, curve in curves.items()}
-    settings = DoseSection(doses=list(DOSES), repeats=4)
-    rest = REST | {"missing": {"direction": "its head is not given hidden states"}}
-    own = {name: groups(curve) for name, curve in by_dose.items()}
-    return dose_result(by_dose, own, pairs, "drop", settings, 0, **rest)
-
-
-def groups(curve: dict[float, Rewards]) -> list[Group]:
-    return make_groups(
-        CONTRASTS, {"jargon": load_bias("jargon")}, ["jargon"], {f"{d:g}": one for d, one in curve.items()}
-    )
 
 
 def test_the_dose_that_agrees_with_people_is_chosen_and_is_best() -> None:
-    found = made(dose=(ALWAYS, AS_PEOPLE, NEVER))
+    found = planted_dose(dose=(ALWAYS, AS_PEOPLE, NEVER))
     assert found.chosen == 0.5
     held = found.methods["dose"].held_out["jargon"].people
     assert (held.miscalibration.value, held.gap.value) == (0, 0)
@@ -86,7 +44,7 @@ def test_where_nobody_voted_the_dose_aims_at_a_tie_and_says_so() -> None:
     half = rewards(lambda row: row % 2 == 0, lambda row: row % 5)
     by_dose = dict(zip(DOSES, (ALWAYS, half, AS_PEOPLE), strict=True))
     settings = DoseSection(doses=list(DOSES), repeats=4)
-    found = dose_result({"dose": by_dose}, {"dose": groups(by_dose)}, PAIRS, "drop", settings, 0, "tie", **REST)
+    found = dose_result({"dose": by_dose}, {"dose": planted_groups(by_dose)}, PAIRS, "drop", settings, 0, "tie", **REST)
     assert found.chosen == 0.5 and found.aim == "tie"
     point = {one.dose: one.people for one in found.methods["dose"].response["jargon"]}
     assert [point[dose].gap.value for dose in DOSES] == pytest.approx([0.5, 0, 0.25])
@@ -105,7 +63,7 @@ def test_where_nobody_voted_the_dose_aims_at_a_tie_and_says_so() -> None:
 
 
 def test_a_removal_without_training_that_does_better_is_named() -> None:
-    found = made(dose=(ALWAYS, ALWAYS, NEVER), features=(ALWAYS, AS_PEOPLE, AS_PEOPLE))
+    found = planted_dose(dose=(ALWAYS, ALWAYS, NEVER), features=(ALWAYS, AS_PEOPLE, AS_PEOPLE))
     assert found.best.name == "features"
     said = next(line for line in dose_sentences(found) if "another way" in line)
     assert "measured features taken off, strength chosen leaves 0.0 points" in said
@@ -113,14 +71,14 @@ def test_a_removal_without_training_that_does_better_is_named() -> None:
 
 
 def test_a_dose_that_loses_quality_is_barred_although_it_agrees_with_people() -> None:
-    found = made(dose=(ALWAYS, WORSE, NEVER))
+    found = planted_dose(dose=(ALWAYS, WORSE, NEVER))
     assert found.chosen == 1.0
     assert found.methods["dose"].barred == (0.5,)
     assert "Doses that lose too much quality: 0.5." in dose_sentences(found)
 
 
 def test_the_tables_hold_every_way_and_every_dose() -> None:
-    ways, response = dose_tables(made(dose=(ALWAYS, AS_PEOPLE, NEVER)))
+    ways, response = dose_tables(planted_dose(dose=(ALWAYS, AS_PEOPLE, NEVER)))
     assert [row[:2] for row in ways.rows] == [
         ("no training", "0"),
         ("plain CDA (dose 1)", "1"),
@@ -132,7 +90,7 @@ def test_the_tables_hold_every_way_and_every_dose() -> None:
 
 
 def test_mixing_scores_is_compared_with_the_adapter_s_own_curve() -> None:
-    differs = made(dose=(ALWAYS, AS_PEOPLE, NEVER)).mixing_differs
+    differs = planted_dose(dose=(ALWAYS, AS_PEOPLE, NEVER)).mixing_differs
     assert differs["0"].preferences == differs["1"].preferences == 0
     assert differs["0.5"].preferences == pytest.approx(0.25)  # (1 + 0)/2 − 0.5 = 0: no preference
 
@@ -141,7 +99,7 @@ def test_a_chosen_dose_is_compared_on_the_halves_that_it_was_measured_on() -> No
     """On all votes at once the gap of plain CDA is 0 and that of the adapter's own curve too; on halves chance adds to both."""
     draw = np.random.default_rng(2).permutation(N)
     as_often = rewards(lambda row: draw[row] < N / 4, lambda row: row % 5)
-    found = made(dose=(ALWAYS, ALWAYS, as_often))
+    found = planted_dose(dose=(ALWAYS, ALWAYS, as_often))
     held = found.methods["dose"].held_out["jargon"]
     assert held.plain.mean_signed_gap.value == 0 and held.plain.gap.value > 0.02
     plain = held.plain.miscalibration.value + held.plain.gap.value
@@ -164,20 +122,22 @@ def unread(first: int, curve: tuple[Rewards, ...]) -> tuple[Rewards, ...]:
 
 
 def test_quality_pairs_that_some_dose_cannot_read_are_counted_and_said() -> None:
-    found = made(dose=unread(6, (ALWAYS, AS_PEOPLE, NEVER)))
+    found = planted_dose(dose=unread(6, (ALWAYS, AS_PEOPLE, NEVER)))
     quality = found.methods["dose"].quality
     assert quality is not None and found.quality_pairs == N - 6 == quality.n
     assert found.left_out["contrasts"] == {}
     assert list(found.left_out["quality pairs"].values()) == [6]
     said = next(line for line in dose_sentences(found) if line.startswith("Left out"))
     assert said == "Left out: 6 quality pairs (6: a text too long, or both sides the same after cutting)."
-    assert not any(line.startswith("Left out") for line in dose_sentences(made(dose=(ALWAYS, AS_PEOPLE, NEVER))))
+    assert not any(
+        line.startswith("Left out") for line in dose_sentences(planted_dose(dose=(ALWAYS, AS_PEOPLE, NEVER)))
+    )
 
 
 def test_without_one_readable_quality_pair_no_dose_is_chosen_and_without_any_it_is_said() -> None:
     with pytest.raises(DataError, match=r"none of 40 quality pairs can be read at every dose .*audit\.quality=null"):
-        made(dose=unread(N, (ALWAYS, WORSE, NEVER)))
-    found = made([], dose=(ALWAYS, WORSE, NEVER))
+        planted_dose(dose=unread(N, (ALWAYS, WORSE, NEVER)))
+    found = planted_dose([], dose=(ALWAYS, WORSE, NEVER))
     assert found.chosen == 0.5 and found.quality_pairs == 0
     sentences = " ".join(dose_sentences(found))
     assert "There are no quality pairs" in sentences and "quality accuracy" not in sentences

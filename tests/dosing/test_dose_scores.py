@@ -20,6 +20,7 @@ from cda.records import Pair, TrainingExample, TrainingPair, user_prompt
 from cda.resources import model_scorers as classifier_scorers
 from cda.resources.model_scorers import classifier_scores
 from cda.resources.named_scorer import scorer_settings
+from cda.resources.sources import model_spec
 from cda.scorers.cache import ScoreCache
 from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.compared import Rewards, Text, text_id
@@ -34,6 +35,10 @@ Words = Callable[..., str]
 def recipe(model: Path, folder: Path, *settings: str) -> LoadedRecipe:
     words = ["model.precision=fp32", "model.max_length_tokens=64", f"run.folder={folder / 'run'}", *settings]
     return load_model_audit(str(model), {}, words)
+
+
+def dosed(loaded: LoadedRecipe, adapter: Path, doses: list[float], texts: list[Text]) -> dict[float, Rewards]:
+    return dosed_rewards(model_spec(loaded.recipe.model), scorer_settings(loaded), adapter, doses, texts)
 
 
 @pytest.fixture
@@ -60,20 +65,20 @@ def test_a_dose_that_was_scored_before_is_taken_from_the_cache(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     loaded, adapter = recipe(llama, tmp_path), trained_fp32.result.adapter
-    first = dosed_rewards(loaded, adapter, [0.5, 2.0], texts)
+    first = dosed(loaded, adapter, [0.5, 2.0], texts)
     assert sum(computed) == 2 * len(texts)
     model = load_reward_model(ModelSpec(str(llama), "fp32", 64), adapter)
-    dosed = DosedModel(model)
+    dosed_model = DosedModel(model)
     for dose, rewards in first.items():
-        dosed.set(dose)
+        dosed_model.set(dose)
         expected = ClassifierScorer(model).score([prompt for prompt, _ in texts], [text for _, text in texts])
         assert [rewards.of(*text) for text in texts] == pytest.approx(expected.tolist(), abs=1e-5)
     computed.clear()
-    again = dosed_rewards(loaded, adapter, [0.5, 2.0, 3.0], texts)
+    again = dosed(loaded, adapter, [0.5, 2.0, 3.0], texts)
     assert sum(computed) == len(texts)  # dose 3 alone
     assert {dose: again[dose].by_text for dose in first} == {dose: one.by_text for dose, one in first.items()}
     assert f"dose 0.5: all {len(texts)} texts were scored before, and no score is new" in capsys.readouterr().out
-    assert dosed_rewards(loaded, adapter, [], texts) == {}
+    assert dosed(loaded, adapter, [], texts) == {}
 
 
 def test_the_audit_and_a_dose_of_one_are_one_to_the_cache(
@@ -83,7 +88,7 @@ def test_the_audit_and_a_dose_of_one_are_one_to_the_cache(
     model = load_reward_model(ModelSpec(str(llama), "fp32", 64), adapter)
     classifier_scores(model, texts, scorer_settings(loaded), None, adapter=adapter)
     computed.clear()
-    dosed_rewards(loaded, adapter, [1.0], texts)
+    dosed(loaded, adapter, [1.0], texts)
     assert computed == []
 
 
@@ -91,12 +96,12 @@ def test_texts_that_are_too_long_become_of_a_dose_what_becomes_of_them_in_the_au
     llama: Path, trained_fp32: Trained, texts: list[Text], words: Words, tmp_path: Path
 ) -> None:
     long, adapter = (user_prompt("w1"), words(200)), trained_fp32.result.adapter
-    dropped = dosed_rewards(recipe(llama, tmp_path, "score.over_length=drop"), adapter, [2.0], [*texts, long])[2.0]
+    dropped = dosed(recipe(llama, tmp_path, "score.over_length=drop"), adapter, [2.0], [*texts, long])[2.0]
     assert math.isnan(dropped.of(*long)) and not any(math.isnan(dropped.of(*text)) for text in texts)
-    cut = dosed_rewards(recipe(llama, tmp_path), adapter, [2.0], [*texts, long])[2.0]
+    cut = dosed(recipe(llama, tmp_path), adapter, [2.0], [*texts, long])[2.0]
     assert math.isfinite(cut.of(*long)) and list(cut.same_input) == [text_id(*long)]
     with pytest.raises(ModelError, match="longer than 64 tokens"):
-        dosed_rewards(recipe(llama, tmp_path, "score.over_length=refuse"), adapter, [2.0], [*texts, long])
+        dosed(recipe(llama, tmp_path, "score.over_length=refuse"), adapter, [2.0], [*texts, long])
 
 
 def test_what_the_curve_leaves_out_is_left_out_of_what_stands_beside_it() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from documents import report_audits
 from made_rate import made_rate
-from test_dose_result import CONTRASTS, PAIRS, N, rewards
+from planted_dose import CONTRASTS, PAIRS, N, rewards
 
 from cda.auditing.groups import Group, main_group, make_groups
 from cda.auditing.result import adjust_for_all_tests, beyond_noise_of, margin_rows, quality, skews, unchanged

@@ -16,7 +16,7 @@ from cda.dosing.choice import (
     mixed_curve,
     out_of_fold,
 )
-from cda.dosing.held_out import HeldOutDose, cross_validated_dose, held_out_mean
+from cda.dosing.held_out import HeldOutDose, cross_validated_dose
 from cda.dosing.resampled import _halves, draw_prompts, resampled_choices
 from cda.errors import DataError
 from cda.records import Exclusions
@@ -294,23 +294,6 @@ def test_intervals_of_a_change_cover_the_choice_too() -> None:
     assert "chosen anew" in found.method
 
 
-def test_the_mean_of_models_lets_their_gaps_cancel() -> None:
-    """Two models with a dose each: one ends above people's skew by as much as the other ends below it."""
-    target = np.tile([1.0, 0.0], 20)
-    high, low = np.ones((2, 40)), -np.ones((2, 40))
-    curves = [DoseCurve((0.0, 1.0), one) for one in (high, low)]
-    alone = [held_out_mean([one], people(target), ids(40), rng()) for one in curves]
-    both = held_out_mean(curves, people(target), ids(40), rng())
-    assert [one.gap.value for one in alone] == [0.5, 0.5]
-    assert both.mean_signed_gap.value == 0 and both.miscalibration.value == 0.5
-    # On a half people's own skew is not 0.5, and that is all that is left: the models stand on the same halves.
-    first = out_of_fold(
-        curves[0], people(target), ids(40), np.random.default_rng(int(rng().integers(2**63)))
-    ).first_half
-    left = [abs(target[half].mean() - 0.5) for repeat in first for half in (repeat, ~repeat)]
-    assert both.gap.value == pytest.approx(np.mean(left)) and both.gap.value < 0.1
-
-
 def test_gaps_of_the_two_halves_do_not_cancel() -> None:
     """What one half chooses too low for the other, the other chooses too high for it: put together, nothing would be left."""
     target = np.concatenate([np.ones(20), np.zeros(20)])
@@ -406,8 +389,6 @@ def test_messages() -> None:
         cross_validated_dose(curve, voted, ids(79), rng())
     with pytest.raises(DataError, match="0 repeats"):
         cross_validated_dose(curve, voted, ids(80), rng(), repeats=0)
-    with pytest.raises(DataError, match="no model"):
-        held_out_mean([], voted, ids(80), rng())
 
 
 def two_biases(n: int = 60) -> tuple[DoseCurve, Majority, list[str]]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from made_rate import made_rate
-from test_dose_result import CONTRASTS, PAIRS, N, rewards
+from planted_dose import CONTRASTS, PAIRS, N, rewards
 
 from cda.auditing.groups import main_group, main_of, make_groups
 from cda.auditing.result import quality, skews
