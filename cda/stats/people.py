@@ -174,13 +174,13 @@ def absolute(signed: Estimate) -> Estimate:
 
 
 def panel_margins(verdicts: ArrayLike) -> tuple[FloatArray, Exclusions]:
-    """Mean preference of a panel of judges on each row; a verdict of `tie` is 0, one that is missing is NaN.
+    """Mean preference of a panel of judges on each row, and how many rows have none.
 
     Args:
-        verdicts: Preference for the perturbed side in [−1, 1], NaN where a judge gave none. Shape (judges, n).
+        verdicts: Preference for the perturbed side in [−1, 1], 0 a tie, NaN without a verdict. Shape (judges, n).
 
     Returns:
-        Means over the judges who gave one, shape (n,); NaN where none did, and how many these are.
+        Means over the judges who gave a verdict, shape (n,); NaN without any.
 
     Raises:
         DataError: A verdict outside [−1, 1], or no verdict at all.

@@ -27,15 +27,7 @@ from cda.errors import DataError
 from cda.results.base import Missing
 from cda.results.effects import Effect
 from cda.results.rate import ConditionalEffects, NotEstimated, RateEffects
-from cda.stats.clustered import (
-    Resampling,
-    Scale,
-    Target,
-    difference_effect,
-    mean_effect,
-    pooled_within_group_sd,
-    slope_effect,
-)
+from cda.stats.clustered import Resampling, Target, difference_effect, mean_effect, pooled_within_group_sd, slope_effect
 
 Estimand = Literal["ATT", "ATU", "ATE"]
 Estimator = Literal["double", "single", "naive"]
@@ -79,10 +71,10 @@ class Contrasts:
 
     def target(self, estimand: str, estimator: str, unit: str | None = None) -> Target:
         """What is estimated, standardised by the spread of the originals' rewards."""
-        scale: Scale = Missing(reason="a pairwise judge gives preferences, not rewards with a spread of their own")
-        if self.originals is not None:
-            scale = pooled_within_group_sd(self.originals, self.attribute)
-        return Target(estimand, estimator, unit or self.unit, scale)
+        if self.originals is None:
+            none = Missing(reason="a pairwise judge gives preferences, not rewards with a spread of their own")
+            return Target(estimand, estimator, unit or self.unit, none)
+        return Target(estimand, estimator, unit or self.unit, pooled_within_group_sd(self.originals, self.attribute))
 
 
 def from_rewards(
@@ -102,8 +94,7 @@ def from_rewards(
         attribute: w of the original, 0 or 1, shape (n,).
 
     Raises:
-        DataError: No triples, a triple without one of its sides, NaN or infinite rewards, lengths that differ, or an
-            attribute that is not 0 or 1.
+        DataError: A triple without one of its sides, or an attribute that is not 0 or 1.
     """
     w = _attribute(attribute, prompt_ids)
     first = _complete("original", original, len(w))
@@ -188,13 +179,17 @@ def rate_effects(
     refused, estimands = refused or {}, get_args(Estimand)
     # One number for all three estimands, so drawn once: another draw would give it another interval.
     naive = cache(partial(effect, contrasts, "ATE", "naive", resampling))
+
+    def renamed(estimand: str) -> Effect:
+        return naive().model_copy(update={"estimand": estimand})
+
     wanted: list[Wanted] = [
         (name, by, refused.get(name), partial(effect, contrasts, name, by, resampling))
         for by in ESTIMATORS
         for name in estimands
         if by != "naive"
     ]
-    wanted += [(name, "naive", None, partial(_renamed, naive, name)) for name in estimands]
+    wanted += [(name, "naive", None, partial(renamed, name)) for name in estimands]
     groups: tuple[tuple[int, Estimand], ...] = ((1, "ATT"), (0, "ATU"))
     wanted += [
         (f"w = {w}", "rewrite effect", refused.get(group), partial(rewrite_effect, contrasts, w, resampling))
@@ -327,7 +322,7 @@ def effect_slope(
     resampling: Resampling | None = None,
     per: str = "unit of the covariate",
 ) -> Effect:
-    """How much the effect changes for one unit of a numeric covariate (linear).
+    """Change of the effect for one unit of a numeric covariate (linear).
 
     For rewrites the slope of the contrast on the covariate; for the naive estimator the slope of the rewards among
     originals with the attribute minus the slope among those without.
@@ -336,7 +331,6 @@ def effect_slope(
         contrasts: n triples.
         covariate: Shape (n,).
         estimator: Whose effect.
-        resampling: For the BCa interval (not made for the naive estimator).
         per: One unit of the covariate, in words.
 
     Raises:
@@ -378,10 +372,6 @@ def _within(
     return difference_effect(contrasts.originals[rows], contrasts.attribute[rows], prompt_ids, target, resampling)
 
 
-def _renamed(estimate: Callable[[], Effect], estimand: str) -> Effect:
-    return estimate().model_copy(update={"estimand": estimand})
-
-
 def _attribute(attribute: ArrayLike, prompt_ids: Sequence[str]) -> BoolArray:
     values = np.asarray(attribute, dtype=np.float64)
     if values.ndim != 1 or len(values) != len(prompt_ids):
@@ -405,6 +395,6 @@ def _complete(name: str, scores: Scores, n: int) -> FloatArray:
             f"{name}: {int(missing.sum())} of {n} scores are missing or NaN (first: row {int(np.argmax(missing))}); "
             "a triple needs all its sides: drop these rows from every estimator and count them"
         )
-    if not np.isfinite(values).all():
-        raise DataError(f"{name}: {int((~np.isfinite(values)).sum())} of {n} scores are infinite")
+    if infinite := int((~np.isfinite(values)).sum()):
+        raise DataError(f"{name}: {infinite} of {n} scores are infinite")
     return values

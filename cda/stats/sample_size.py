@@ -11,8 +11,7 @@ from scipy import special, stats
 from cda.errors import DataError
 from cda.stats.proportions import Z_95, wilson
 
-MAX_VOTES = 9_999
-"""Votes an item beyond which nobody would collect them; the search stops there."""
+MAX_VOTES = 9_999  # an item; nobody would collect more
 
 
 def triples_for_share(half_width: float, share: float = 0.5, design_effect: float = 1.0) -> int:
@@ -28,7 +27,7 @@ def triples_for_share(half_width: float, share: float = 0.5, design_effect: floa
             (Kish 1965, Survey Sampling).
 
     Raises:
-        DataError: A half-width outside (0, 0.5), a share outside [0, 1], or a design effect that is not positive.
+        DataError: An argument outside its range.
     """
     _inside(half_width, 0.0, 0.5, "half-width of a share")
     _positive(design_effect, "design effect")
@@ -45,21 +44,14 @@ def triples_for_share(half_width: float, share: float = 0.5, design_effect: floa
 def triples_for_change(
     half_width: float, discordant_share: float, change: float = 0.0, design_effect: float = 1.0
 ) -> int:
-    """Fewest triples for which the 95% interval of a paired change of a share is at most ± `half_width`.
+    """Fewest triples for which the 95% interval of a paired change of a share is at most ± `half_width` (0 to 1).
 
-    n = z²·(d − c²) / h², with d the share of triples that flip and c the change: the variance of one triple's
-    difference is p_up + p_down − (p_up − p_down)² (Connor 1987, Biometrics 43, 207–211). Large-sample: where few
-    triples flip, Newcombe's interval of `paired_change` is somewhat wider.
-
-    Args:
-        half_width: Wanted half of the interval's width, as a share difference between 0 and 1.
-        discordant_share: Share of triples on which the model's preference flips, p_up + p_down.
-        change: Expected change p_up − p_down; 0 needs the most.
-        design_effect: As in `triples_for_share`.
+    n = z²·(d − c²) / h², with d the discordant share of triples, on which the preference flips, p_up + p_down, and c the
+    expected change p_up − p_down (0 needs the most): the variance of one triple's difference is d − c² (Connor 1987,
+    Biometrics 43, 207–211). Large-sample: if few triples flip, Newcombe's interval of `paired_change` is somewhat wider.
 
     Raises:
-        DataError: A half-width outside (0, 1), a discordant share outside (0, 1], a change larger than it, or a
-            change that is the same on every triple.
+        DataError: An argument outside its range, a change larger than the discordant share, or the same on every triple.
     """
     _inside(half_width, 0.0, 1.0, "half-width of a change")
     _positive(design_effect, "design effect")
@@ -74,17 +66,13 @@ def triples_for_change(
 
 
 def prompts_for_effect(half_width: float, sd: float, design_effect: float = 1.0) -> int:
-    """Fewest prompts for which the 95% interval of a mean margin is at most ± `half_width`.
+    """Fewest prompts for which the 95% interval of a mean margin is at most ± `half_width`, in reward units.
 
-    n = deff·(z·sd / h)². Large-sample: below some 30 prompts the interval comes out wider than planned.
-
-    Args:
-        half_width: Wanted half of the interval's width, reward units.
-        sd: Standard deviation between prompts of the margin, averaged within the prompt; reward units.
-        design_effect: Above 1 where prompts come in groups that resemble each other; see `triples_for_share`.
+    n = deff·(z·sd / h)², with sd the standard deviation between prompts of the margin, averaged within the prompt.
+    Large-sample: below some 30 prompts the interval comes out wider than planned.
 
     Raises:
-        DataError: A half-width, standard deviation or design effect that is not positive.
+        DataError: An argument that is not positive.
     """
     _positive(half_width, "half-width")
     _positive(sd, "standard deviation")
@@ -109,9 +97,6 @@ def majority_error(n_votes: int, vote_correlation: float, pooled_share: float = 
         vote_correlation: ρ, how alike two votes on one item are, between 0 and 1; `NoiseCeiling.vote_correlation`.
         pooled_share: Share of all votes that are for the perturbed side.
 
-    Returns:
-        Share between 0 and 1; for one vote the mean share of the item's minority.
-
     Raises:
         DataError: An even or non-positive number of votes, or a correlation or share outside (0, 1).
     """
@@ -129,16 +114,10 @@ def majority_error(n_votes: int, vote_correlation: float, pooled_share: float = 
 
 
 def votes_for_majority(wanted_error: float, vote_correlation: float, pooled_share: float = 0.5) -> int:
-    """Fewest votes an item, an odd number, for which `majority_error` is at most `wanted_error`.
-
-    Args:
-        wanted_error: Share of items whose majority may be wrong, between 0 and 1.
-        vote_correlation: As in `majority_error`.
-        pooled_share: As in `majority_error`.
+    """Fewest votes an item, an odd number, for which `majority_error` is at most `wanted_error`, between 0 and 1.
 
     Raises:
-        DataError: More than 9,999 votes would be needed (the error falls slowly where votes hardly differ between
-            items), and as in `majority_error`.
+        DataError: More than 9,999 votes would be needed, and as in `majority_error`.
     """
     _inside(wanted_error, 0.0, 1.0, "wanted error")
 

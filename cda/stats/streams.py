@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 @unique
 class Stream(IntEnum):
-    """What is drawn. The numbers seed the generators: another number gives other draws from the same seed."""
+    """Draws of a run. The numbers seed the generators: another number gives other draws from the same seed."""
 
     PAIRS = 0
-    """Which of the pairs are trained on, where there are more than `data.max_pairs`."""
+    """Which of the pairs are trained on, if there are more than `data.max_pairs`."""
     VALIDATION_SPLIT = 1
     """Which prompts are held out of training."""
     REWRITTEN = 2
@@ -40,18 +40,12 @@ class Stream(IntEnum):
 
 
 def generator(seed: int, stream: Stream, *within: int) -> np.random.Generator:
-    """A fresh generator of one stream; called again it gives the same draws again.
-
-    Args:
-        seed: Of the run.
-        stream: What is drawn.
-        within: What tells several of a stream apart, such as the number of a bias.
-    """
+    """A fresh generator of one stream of a run's seed; `within`: the number of a bias, if several biases draw from it."""
     return np.random.default_rng([seed, stream, *within])
 
 
 def drawn(items: Sequence[T], most: int | None, seed: int, stream: Stream = Stream.AUDITED) -> list[T]:
-    """At most so many of the items, drawn without replacement and left in their order; all of them where `most` is None."""
+    """At most so many of the items, drawn without replacement and left in their order; all of them if `most` is None."""
     if most is None or len(items) <= most:
         return list(items)
     kept = generator(seed, stream).choice(len(items), size=most, replace=False)

@@ -323,3 +323,13 @@ def test_margins_that_do_not_vary_are_not_explained_by_drift() -> None:
     found = adjusted_effect(np.ones(200), perturbed, base, ids(200))
     assert isinstance(found, Missing)
     assert "nothing is left to vary between its 200 prompts" in found.reason
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_swapping_the_sides_flips_the_effect_of_every_form(form: Form) -> None:
+    margins, perturbed, base = linear_world(40)
+    there, back = (
+        fitted(adjusted_effect(*world, ids(40), form)).effect
+        for world in ((margins, perturbed, base), (-margins, base, perturbed))
+    )
+    assert (back.value, back.low, back.high) == pytest.approx((-there.value, -there.high, -there.low), abs=1e-9)
