@@ -38,7 +38,7 @@ def script_shares(text: str) -> dict[str, float]:
 
 
 def language_of(text: str) -> str | None:
-    """Language by its stop words; None for few words, for other languages, and where two come close.
+    """Language by its stop words; None for few words, for other languages, and if two come close.
 
     >>> language_of("The cat sat on the mat because it was warm"), language_of("Der Hund ist nicht auf der Matte")
     ('en', 'de')
@@ -51,7 +51,7 @@ def language_of(text: str) -> str | None:
 
 
 def same_language(one: str, other: str) -> bool:
-    """Whether two texts may be in the same language; true where there is too little of either to tell."""
+    """Whether two texts may be in the same language; true if there is too little of either to tell."""
     if any(sum(map(str.isalpha, text)) < _MIN_LETTERS for text in (one, other)):
         return True
     shares, others = script_shares(one), script_shares(other)

@@ -70,9 +70,9 @@ def clean_pairs(rows: Sequence[Row], columns: Mapping[str, str] | None = None) -
 
 
 def repeated_rows(keys: Sequence[tuple[str, ...]]) -> list[str | None]:
-    """Why each row is left out where several are about the same two responses; None where it stays.
+    """Reason for leaving out each row, if several are about the same two responses; None if it stays.
 
-    Each row is a vote: the first row of the side that more rows prefer stays, and none where they are even.
+    Each row is a vote: the first row of the side that more rows prefer stays, and none if they are even.
 
     Args:
         keys: `text_key` of prompt, chosen and rejected of each row.
@@ -140,7 +140,7 @@ def _split_shared(chosen: str, rejected: str) -> Pair:
 
 
 def _dialogue(text: str) -> list[Message]:
-    """Turns of a text written as `\\n\\nHuman: … \\n\\nAssistant: …`; empty where it is not one."""
+    """Turns of a text written as `\\n\\nHuman: … \\n\\nAssistant: …`; empty if it is not one."""
     parts = _TURN.split(text if text.startswith("\n\n") else "\n\n" + text)
     if len(parts) < 3 or parts[0].strip():
         return []
@@ -189,10 +189,10 @@ class PairLabels:
     """Labels of pairs for one bias.
 
     Attributes:
-        chosen: Whether each chosen response exhibits the bias; None where the label cannot be read.
+        chosen: Whether each chosen response exhibits the bias; None if the label cannot be read.
         rejected: The same of each rejected response.
-        prompt_ids: Cluster of each pair: its prompt, or the row itself where the file names no prompt.
-        sides: Texts of both sides; None where the file does not hold them.
+        prompt_ids: Cluster of each pair: its prompt, or the row itself if the file names no prompt.
+        sides: Texts of both sides; None if the file does not hold them.
     """
 
     chosen: tuple[bool | None, ...]
@@ -238,12 +238,12 @@ def load_labels(reference: str, biases: Sequence[str]) -> dict[str, PairLabels]:
 
 
 def labels_in(rows: Sequence[Row], bias: str, column: str | None = None) -> PairLabels | None:
-    """Labels of rows that were loaded; None where no row holds any.
+    """Labels of rows that were loaded; None if no row holds any.
 
     Args:
         rows: Loaded rows.
         bias: The bias.
-        column: What stands behind `chosen_` and `rejected_` in the columns' names; the bias where it is not given.
+        column: What stands behind `chosen_` and `rejected_` in the columns' names; the bias if it is not given.
     """
     read = [(row, _both(row, bias, column or bias)) for row in rows]
     labelled = [(row, both) for row, both in read if both is not None]
@@ -259,7 +259,7 @@ def labels_in(rows: Sequence[Row], bias: str, column: str | None = None) -> Pair
 
 
 def _both(row: Row, bias: str, column: str) -> tuple[bool | None, bool | None] | None:
-    """Labels of chosen and rejected; None where the row has no place for them."""
+    """Labels of chosen and rejected; None if the row has no place for them."""
     own = row.get("labels")
     if isinstance(own, Mapping) and isinstance(own.get(bias), Mapping):
         return _label(own[bias].get("chosen")), _label(own[bias].get("rejected"))

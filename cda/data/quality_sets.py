@@ -235,7 +235,7 @@ class QualitySet:
         exclusions: Rows left out, by reason.
         left_out_rows: Reason to the first rows left out for it, from 1.
         weights: Weight of each subset within its section; None if every item counts alike.
-        n_expected: Pairs of each subset in the whole benchmark, where that is known.
+        n_expected: Pairs of each subset in the whole benchmark, if that is known.
     """
 
     name: str
@@ -249,7 +249,7 @@ class QualitySet:
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
-        """First chosen over first rejected response of each item: the item itself where it has one of each."""
+        """First chosen over first rejected response of each item: the item itself if it has one of each."""
         return tuple(Pair(item.prompt, item.chosen[0], item.rejected[0]) for item in self.items)
 
 

@@ -48,7 +48,7 @@ PARTS: Mapping[str, str] = {
     "labels of the training sample": "data/reward_model_training_labeled_data/*_labeled_{bias}.jsonl",
     "RewardBench results": "data/rewardbench_results/{bias}/*_rewardbench.out",
 }
-"""Where each part of a bias lies."""
+"""Files of each part of a bias."""
 _BASE_RESULTS = "data/rewardbench_results/base-models/*_base_rewardbench.out"
 _COLUMNS = {"prompt": "query", "original": "original_response", "rewrite": "perturbed_response",
             "rewrite_of_rewrite": "base_response"}  # fmt: skip

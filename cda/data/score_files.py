@@ -166,7 +166,7 @@ def other_texts(opinion: Opinion, row: Row) -> bool:
 
 
 def _margin(row: Row, sides: tuple[str, str]) -> float:
-    """NaN where the row has no score that is a number."""
+    """NaN if the row has no score that is a number."""
     try:
         if all(row.get(side) not in (None, "") for side in sides):
             return float(row[sides[0]]) - float(row[sides[1]])
@@ -176,7 +176,7 @@ def _margin(row: Row, sides: tuple[str, str]) -> float:
 
 
 def _name(value: object) -> str:
-    """An id, prompt or word as text; a prompt of messages by its content. Empty where there is none."""
+    """An id, prompt or word as text; a prompt of messages by its content. Empty if there is none."""
     if value is None or isinstance(value, str):
         return normal_text(value or "")
     if isinstance(value, list | tuple):

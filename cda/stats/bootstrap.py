@@ -16,7 +16,7 @@ from cda.results.base import Estimate
 
 Method = Literal["percentile", "bca"]
 Statistic = Callable[[FloatArray], FloatArray]
-"""Column sums of many draws, shape (draws, k), to one value each, shape (draws,); NaN where it is undefined."""
+"""Column sums of many draws, shape (draws, k), to one value each, shape (draws,); NaN if it is undefined."""
 
 ROUNDING = 1e-12
 """Relative size below which a spread, or the width of an interval, is a trace of rounding."""
@@ -33,7 +33,7 @@ class Bootstrapped:
 
     Attributes:
         value: The statistic of all rows.
-        low: Lower end of the interval. Equal to `high` where no draw differs: then there is no spread to resample,
+        low: Lower end of the interval. Equal to `high` if no draw differs: then there is no spread to resample,
             and the caller should use an interval that keeps its width (Wilson's, Newcombe's).
         high: Upper end of the interval.
         standard_error: Standard deviation over the draws, in the unit of `value`.
@@ -160,8 +160,8 @@ def effective_rows(values: ArrayLike, prompt_ids: Sequence[str]) -> float:
     n over the design effect, which is the variance of the mean clustered by prompt over that of independent rows (Kish 1965;
     Dean and Pagano 2015, J. Surv. Stat. Methodol. 3, 484–503). Between few prompts that variance is by chance often much too
     small. So the design effect is averaged with that of rows which are all alike within their prompt, n / K, for K = n² / Σ mᵍ²
-    prompts of mᵍ rows; the former counts K, the latter `_PRIOR_PROMPTS`. Where no row differs from another, every prompt
-    counts as one row. Where each prompt occurs once, it is n, and a first prompt that repeats changes little; copies of all rows
+    prompts of mᵍ rows; the former counts K, the latter `_PRIOR_PROMPTS`. If no row differs from another, every prompt
+    counts as one row. If each prompt occurs once, it is n, and a first prompt that repeats changes little; copies of all rows
     within their prompts change nothing.
 
     Args:

@@ -219,7 +219,7 @@ def _effect(
     resampling: Resampling | None,
 ) -> Effect:
     n_prompts, error = len(set(prompt_ids)), clustered_error(influence, prompt_ids)
-    # Rounding leaves a trace of an error where there is none.
+    # Rounding leaves a trace of an error if there is none.
     if error <= ROUNDING * max(size, float(np.abs(influence).sum()), abs(value)):
         raise target.cannot(f"nothing varies between its {n_prompts} prompts, so that its error is unknown")
     estimate = Estimate.symmetric(

@@ -98,7 +98,7 @@ def label_drift(
     """Drift in another bias: mean of label(perturbed) − label(base), and how many pairs were left out as unparsed.
 
     Args:
-        perturbed: Whether the biased side exhibits the other bias; None where the label could not be parsed. Length n.
+        perturbed: Whether the biased side exhibits the other bias; None if the label could not be parsed. Length n.
         base: The same for the unbiased side.
 
     Returns:

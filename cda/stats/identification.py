@@ -106,7 +106,7 @@ def effect(
     """
     values = _checked_margins(margins, len(prompt_ids))
     mean = bootstrap_mean(values, prompt_ids, rng)
-    # Rounding leaves a trace of an error where there is none.
+    # Rounding leaves a trace of an error if there is none.
     if mean.standard_error <= ROUNDING * float(np.abs(values).max()):
         raise DataError(
             f"the mean margin does not vary between its {mean.n_clusters} prompts "
@@ -157,12 +157,12 @@ def adjusted_effect(
 ) -> Adjusted | Missing:
     """Least-squares regression of the paired margin on the differences between sides; its intercept is the effect.
 
-    Forms, each 0 where the sides are equal: `linear`: the difference d = perturbed − base. `log_ratio`: log(perturbed /
-    base), with 1 added to both where a value is 0; `signed_log` where one is negative. `signed_log`: sign(d) · log(1 + |d|).
+    Forms, each 0 if the sides are equal: `linear`: the difference d = perturbed − base. `log_ratio`: log(perturbed /
+    base), with 1 added to both if a value is 0; `signed_log` if one is negative. `signed_log`: sign(d) · log(1 + |d|).
     `quadratic`: d and d².
 
     Standard errors are cluster-robust by prompt (Liang and Zeger, 1986) times G/(G − k) for G prompts and k coefficients:
-    HC1 where each prompt occurs once, and unchanged by rows that are repeated within their prompt. Intervals are t's with
+    HC1 if each prompt occurs once, and unchanged by rows that are repeated within their prompt. Intervals are t's with
     G − k degrees of freedom.
 
     Args:
@@ -203,7 +203,7 @@ def adjusted_effect(
     influence = np.bincount(clusters, weights=inverse[0] * residuals)
     error = float(np.sqrt(n_prompts / (n_prompts - rank) * (influence**2).sum()))
     value, freedom = float(coefficients[0]), n_prompts - rank
-    # Rounding leaves a trace of an error where there is none.
+    # Rounding leaves a trace of an error if there is none.
     if error <= ROUNDING * float(np.abs(values).max()):
         return Missing(reason=f"{form}: {_without_error(value, values, residuals, n_prompts)}")
     half, method = float(stats.t.ppf(0.975, freedom)) * error, f"{form} adjustment, CR 95%"
@@ -300,7 +300,7 @@ def _checked_margins(margins: ArrayLike, n: int) -> FloatArray:
 
 
 def _terms(perturbed: FloatArray, base: FloatArray, form: Form) -> list[FloatArray]:
-    """Regressors of one feature, each of shape (n,) and 0 where the sides are equal."""
+    """Regressors of one feature, each of shape (n,) and 0 if the sides are equal."""
     difference = perturbed - base
     if form == "linear":
         return [difference]

@@ -97,7 +97,7 @@ def clustered_t_test(
 
     With eᵍ the sum over the rows of prompt g of (value − mean), n rows and G prompts, the squared error is
     G/(G−1) · Σ eᵍ² / n² (the sandwich of Liang and Zeger 1986, with CR1's factor), and the mean over its error is held
-    against Student's t with G − 1 degrees of freedom. Where each prompt occurs once this is the ordinary one-sample test.
+    against Student's t with G − 1 degrees of freedom. If each prompt occurs once this is the ordinary one-sample test.
     With few prompts of very unequal size it rejects somewhat too often.
 
     If prompts have no spread at all, t is undefined. On the right side of the null, p is then 2⁻ᴳ, what the exact
@@ -140,7 +140,7 @@ def clustered_t_test(
 
 
 def t_power(shift: float, n_prompts: int, alpha: float) -> float:
-    """Chance that a one-sided t-test at `alpha` rejects where the mean lies `shift` standard errors beyond the null.
+    """Chance that a one-sided t-test at `alpha` rejects if the mean lies `shift` standard errors beyond the null.
 
     P(T > t(1−α)) for T noncentral t with n_prompts − 1 degrees of freedom, as the mean over quantiles of χ² of
     Φ(shift − t(1−α)·√(χ²/df)): it stays exact where the series for the noncentral t fails.
@@ -185,7 +185,7 @@ def smallest_detectable(
         chances = [t_power(distance / error, n, alpha) for error, n in zip(standard_errors, n_prompts, strict=True)]
         return _at_least(r, chances) - power
 
-    # By chance alone the tests may already reject as often as wanted: at a lax level, or where one of many is enough.
+    # By chance alone the tests may already reject as often as wanted: at a lax level, or if one of many is enough.
     if shortfall(0.0) >= 0:
         return 0.0
     high = max(standard_errors)
@@ -220,7 +220,7 @@ def inside_fences(values: ArrayLike) -> BoolArray:
         raise DataError(f"fences need finite values, at least one; found {int(np.isfinite(rows).sum())} of {len(rows)}")
     first, third = np.quantile(rows, [0.25, 0.75])
     reach = _FENCE * (third - first)
-    # Where most rows are equal the range is 0, and rounding must not push those rows out.
+    # If most rows are equal the range is 0, and rounding must not push those rows out.
     slack = ROUNDING * float(np.abs(rows).max())
     return np.asarray((rows >= first - reach - slack) & (rows <= third + reach + slack))
 

@@ -144,7 +144,7 @@ def gap_change(
 ) -> Estimate:
     """Paired change of |skew − human skew|, whole prompts drawn.
 
-    Where nothing varies between draws, the interval of the change of skew bounds it: a gap never moves more than skew.
+    If nothing varies between draws, the interval of the change of skew bounds it: a gap never moves more than skew.
     """
     sums = np.column_stack([before - target, after - target, np.ones(len(target))])
     value = float(_gaps(sums.sum(axis=0, keepdims=True))[0])
@@ -203,8 +203,8 @@ def _same_length(margins: FloatArray, people: Majority, prompt_ids: Sequence[str
 def auc(margins: ArrayLike, target: ArrayLike, prompt_ids: Sequence[str]) -> Estimate:
     """Area under the ROC curve of the margin against people's majority, with a clustered 95% interval.
 
-    Variance after Obuchowski (1997), Biometrics 53, 567–578 (DeLong's where each prompt occurs once), on the logit
-    scale. Where it is 0 (perfect separation), Newcombe's score interval (2006), Statistics in Medicine 25, 559–573,
+    Variance after Obuchowski (1997), Biometrics 53, 567–578 (DeLong's if each prompt occurs once), on the logit
+    scale. If it is 0 (perfect separation), Newcombe's score interval (2006), Statistics in Medicine 25, 559–573,
     method 5, over the prompts.
 
     Args:

@@ -37,7 +37,7 @@ def prediction_powered_mean(
 
     The standard error is that of a sum over prompts: each prompt's influence is what its labelled rows move through
     (Y − λf)/n plus what its unlabelled rows move through λf/N. A prompt may stand on both sides; its rows there vary
-    together, and this enters. Where each prompt occurs once, it is the i.i.d. interval of ppi-python. λ is tuned as if
+    together, and this enters. If each prompt occurs once, it is the i.i.d. interval of ppi-python. λ is tuned as if
     rows were independent: under clustering it stays valid but may not be the best one, so the width ratio may exceed 1.
 
     The interval is normal, without a small-sample correction: in simulated shares near 0.3 it covered 92% at 30
@@ -73,7 +73,7 @@ def prediction_powered_mean(
     classical_error = _standard_error(y, 0 * g, labelled, unlabelled)
     error = _standard_error(y - tuning * f, tuning * g, labelled, unlabelled)
     n_labelled_prompts = len(np.unique(labelled))
-    # Rounding leaves some 1e-16 where there is no spread.
+    # Rounding leaves some 1e-16 if there is no spread.
     if min(classical_error, error) <= ROUNDING * np.abs(np.concatenate([y, f, g])).max():
         raise DataError(
             f"the mean label does not vary between the {n_labelled_prompts} labelled prompts: the normal interval "
@@ -136,7 +136,7 @@ def powered_human_skew(people: Majority, judge: ArrayLike, prompt_ids: Sequence[
 
     Args:
         people: Majorities of n rows. A tie or split that the rule leaves out is outside the population, and which rows
-            without votes would be so is unknown: take the rule `half` where there are any.
+            without votes would be so is unknown: take the rule `half` if there are any.
         judge: Preference for the perturbed side in [−1, 1]; 0 a tie (counts 0.5), NaN none. Shape (n,).
 
     Raises:

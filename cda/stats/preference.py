@@ -31,7 +31,7 @@ class Change:
         change: after − before, paired.
         unpaired: The same difference with the interval that papers print, as if rows were not paired.
         p_value: Exact test of no change, over prompts.
-        p_method: How it was made: McNemar where each prompt occurs once, else signs of whole prompts flipped.
+        p_method: The test: McNemar if each prompt occurs once, else signs of whole prompts flipped.
         n_ties: Rows with margin exactly 0 (before, after); they count as no hit.
     """
 
@@ -45,7 +45,7 @@ class Change:
 
 
 ModelTies = Literal["no-hit", "half"]
-"""A margin of exactly 0: no preference for the first side (rewards, where it is chance), or half of one (judges)."""
+"""A margin of exactly 0: no preference for the first side (rewards, whose ties are chance), or half of one (judges)."""
 
 
 def margins_finite(margins: ArrayLike) -> FloatArray:
@@ -83,7 +83,7 @@ def share_change(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str],
     """Change of a share of hits between two scorings of the same rows, with its test.
 
     Args:
-        before: Hits before, 0 to 1 (halves where a tie counts half). Shape (n,).
+        before: Hits before, 0 to 1 (halves if a tie counts half). Shape (n,).
         after: Hits after, on the same rows. Shape (n,).
         n_ties: Rows with margin exactly 0, before and after.
     """
@@ -106,7 +106,7 @@ def preference_table(
 
     Args:
         margins: score(perturbed) − score(base), or a judge's preference in [−1, 1]; exactly 0 is a tie. Shape (n,).
-        people: People's word on each contrast, `tie` for a split too; None where nobody voted, which leaves it out.
+        people: People's word on each contrast, `tie` for a split too; None if nobody voted, which leaves it out.
         ties: What a tie of the model counts in `skew_given`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Intervals for a share and for a paired change of a share, and its exact test; by prompt where prompts repeat."""
+"""Intervals for a share and for a paired change of a share, and its exact test; by prompt if prompts repeat."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cda.results.base import Estimate
 from cda.stats.bootstrap import ROUNDING, effective_rows
 
 Z_95 = float(stats.norm.ppf(0.975))
-# Where each prompt occurs once, and where prompts repeat.
+# One row a prompt, and several.
 _WILSON = "Wilson 95%", "Wilson 95% on the effective number of rows"
 _NEWCOMBE = "Newcombe paired 95%", "Newcombe paired 95% on the effective number of rows"
 
@@ -37,12 +37,12 @@ class ExactTest:
 def share(hits: ArrayLike, prompt_ids: Sequence[str], answers_a_row: float = 1) -> Estimate:
     """Share of hits with Wilson's 95% interval on the effective number of rows.
 
-    Rows of one prompt that move together are worth fewer (`effective_rows`). Where each prompt occurs once it is Wilson's
+    Rows of one prompt that move together are worth fewer (`effective_rows`). If each prompt occurs once it is Wilson's
     interval, and it goes over into that as prompts repeat less. A share of 0 or 1 keeps a width: there every prompt counts as
     one row.
 
     Args:
-        hits: 1 or True for a hit, 0 for none, 0.5 where a tie counts half, or a share of several answers. Shape (n,).
+        hits: 1 or True for a hit, 0 for none, 0.5 if a tie counts half, or a share of several answers. Shape (n,).
         answers_a_row: Answers that each row is a mean of, such as those of several models. Rows that vary less than rows of 0
             and 1 would are worth up to so many; 1 gives ties that count half nothing.
 
@@ -130,12 +130,12 @@ def exact_change_test(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[
     """Exact test that a share did not change, on the same rows; prompts, not rows, are taken for independent.
 
     Fisher's randomisation test for pairs (1935): without a change, each prompt's sum of differences is as likely to
-    have the other sign, so that Σ ± dᵍ over all choices of signs says how far chance alone gets. Where each prompt
+    have the other sign, so that Σ ± dᵍ over all choices of signs says how far chance alone gets. If each prompt
     occurs once and rows are 0 or 1, that is the exact McNemar test. McNemar's test of rows that move together within
     their prompts would reject far too often.
 
     Args:
-        before: Hits before, shape (n,): 1 or True for a hit, 0 for none, 0.5 where a tie counts half.
+        before: Hits before, shape (n,): 1 or True for a hit, 0 for none, 0.5 if a tie counts half.
         after: Hits after on the same rows, shape (n,).
 
     Raises:
@@ -172,7 +172,7 @@ def _sign_flip_p(sums: NDArray[np.int64]) -> float:
 
 
 def _worth(values: FloatArray, most: float) -> float:
-    """Independent answers of 0 or 1 that one row is worth: p(1 − p) over the rows' variance, 1 where they do not vary."""
+    """Independent answers of 0 or 1 that one row is worth: p(1 − p) over the rows' variance, 1 if they do not vary."""
     p, variance = float(values.mean()), float(values.var())
     return min(float(most), max(1.0, p * (1 - p) / variance)) if variance > ROUNDING else 1.0
 

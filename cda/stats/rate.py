@@ -33,7 +33,7 @@ Estimand = Literal["ATT", "ATU", "ATE"]
 Estimator = Literal["double", "single", "naive"]
 ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
 Scores = Sequence[float | None] | FloatArray
-"""One score a row; None or NaN where there is none."""
+"""One score a row; None or NaN if there is none."""
 Wanted = tuple[str, str, str | None, Callable[[], Effect]]
 """Estimand, estimator, the reason why the effect is refused (if it is), and the estimate."""
 

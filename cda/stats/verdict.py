@@ -1,8 +1,8 @@
 """The verdict on each bias, as one word, from statistics alone; and the matrix of what each training did to every bias.
 
 One standard holds for good and bad words. A change from 0 is *shown* where its paired 95% interval excludes 0 and its
-Holm-adjusted p, over everything that the audit tests, is below 0.05 (`is_shown`). Where a share ended, and whether a loss of
-quality is within the limit, is read off its 95% interval, and only to say more of a change that is shown.
+Holm-adjusted p, over everything that the audit tests, is below 0.05 (`is_shown`). The end of a share, and whether a loss of
+quality is within the limit, are read off the 95% interval, and only to say more of a change that is shown.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Evidence:
         people: None without votes on the bias.
         aims_at_tie: Whether the training was to make both sides worth the same.
         beyond_noise: Change of the mean margin that neither noise nor stretched rewards explain, in reward units
-            (`cda.stats.preference`); None where it could not be estimated.
+            (`cda.stats.preference`); None if it could not be estimated.
     """
 
     skew: Moved
@@ -127,11 +127,11 @@ def verdict(target: str, evidence: Mapping[str, Evidence], loss: Loss | None, do
         improved: it fell, and none of the rules on good words, below, forbids it.
 
     Without votes there is no human reference, so skew alone decides, and nothing is called improved:
-        overcorrected: skew fell and its interval after lies wholly below 15%; where ties were the aim, skew moved towards
+        overcorrected: skew fell and its interval after lies wholly below 15%; if ties were the aim, skew moved towards
             50% and its interval after lies wholly on the other side of it.
-        worse: skew rose; where ties were the aim, it moved away from 50%.
+        worse: skew rose; if ties were the aim, it moved away from 50%.
         no change shown: it neither rose nor fell.
-        less biased: it fell (where ties were the aim: moved towards 50%), and none of the rules below forbids it.
+        less biased: it fell (if ties were the aim: moved towards 50%), and none of the rules below forbids it.
 
     In place of a good word:
         substituted: another bias rose (see `risen`).
@@ -142,7 +142,7 @@ def verdict(target: str, evidence: Mapping[str, Evidence], loss: Loss | None, do
     Args:
         target: The bias.
         evidence: Of every bias measured, the target's included.
-        loss: Of quality; None where it was not measured.
+        loss: Of quality; None if it was not measured.
         dose: How much of the adapter is the result.
 
     Raises:
@@ -167,8 +167,8 @@ def may_be_noise(own: Evidence) -> bool:
     """Whether rewards that only became noisier would have brought about this fall.
 
     Noise pulls every share towards 50%, and never past it: skew of a model that likes the bias falls, and so does
-    miscalibration above 50%. It does not pull a mean margin anywhere. Noise is excluded where a share ended shown below 50%,
-    where it fell from below 50%, or where the mean margin moved with skew by more than noise and stretching explain.
+    miscalibration above 50%. It does not pull a mean margin anywhere. Noise is excluded if a share ended shown below 50%,
+    if it fell from below 50%, or if the mean margin moved with skew by more than noise and stretching explain.
     """
     pulled = _oriented(own) if own.people is None else own.people.miscalibration
     if pulled.before <= TIE or pulled.after_high < TIE:
@@ -218,7 +218,7 @@ def finding(
         penalised: it lies below 0.
 
     Args:
-        mean_margin: Of all contrasts, perturbed − base; None where it could not be estimated.
+        mean_margin: Of all contrasts, perturbed − base; None if it could not be estimated.
         p_holm: Of no mean margin, or with votes of no difference from people, adjusted over everything that was tested.
         identified: Whether the pairs identify the effect.
         signed_gap: Skew − human skew; None without votes.
@@ -244,7 +244,7 @@ def may_be_drift(mean_margin: Margin | None, at_no_drift: Collection[Margin | No
     does not change with it.
 
     Args:
-        mean_margin: Of all contrasts; None where it could not be estimated.
+        mean_margin: Of all contrasts; None if it could not be estimated.
         at_no_drift: As in `finding`.
     """
     if mean_margin is None or isinstance(mean_margin, float) or _sign(mean_margin) == 0:
@@ -278,7 +278,7 @@ def _without_votes(own: Evidence) -> Word:
 
 
 def _oriented(own: Evidence) -> Moved:
-    """Skew so that a fall is for the better: turned round where ties were the aim and the model was against the bias."""
+    """Skew so that a fall is for the better: turned round if ties were the aim and the model was against the bias."""
     return own.skew.mirrored() if own.aims_at_tie and own.skew.before < TIE else own.skew
 
 

@@ -100,7 +100,7 @@ def assumed_ties(n: int) -> Majority:
 
 
 def leading_words(counts: Counts) -> list[Leading]:
-    """Most frequent word of each item: one of `WORDS`, `split` where two lead together, or `no votes`."""
+    """Most frequent word of each item: one of `WORDS`, `split` if two lead together, or `no votes`."""
     top = counts.max(axis=1)
     splits = (counts == top[:, None]).sum(axis=1) > 1
     best = counts.argmax(axis=1)
@@ -242,7 +242,7 @@ def noise_ceiling(
 
 
 def majority_targets(counts: Counts) -> FloatArray:
-    """1 where most votes are for the perturbed side, 0 for the base, 0.5 where neither leads alone. Shape (n,)."""
+    """1 if most votes are for the perturbed side, 0 for the base, 0.5 if neither leads alone. Shape (n,)."""
     others = np.sort(counts[:, [_BASE, _TIE]], axis=1)[:, 1], np.sort(counts[:, [_PERTURBED, _TIE]], axis=1)[:, 1]
     return np.asarray(0.5 + 0.5 * (counts[:, _PERTURBED] > others[0]) - 0.5 * (counts[:, _BASE] > others[1]))
 
