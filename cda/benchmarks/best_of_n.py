@@ -57,23 +57,24 @@ def run_best_of_n(
     split: str = "train",
     figures: str | None = None,
 ) -> tuple[BestOfResult, str]:
-    """Prevalence of each attribute among the best of n, as n grows, before and after a training.
+    """Prevalence of each attribute among the best of n, as n grows, of one model or of two that are compared.
 
     Writes into `out`: best_of_n.json (all numbers), scores.jsonl (a row per response), report.html, best_of_n.md and
-    best_of_n.svg (all curves).
+    best_of_n.svg (all curves); with `figures` (svg, pdf) also every figure as a file. A bias with an absolute measure is
+    followed as the share of picks that exhibit it; one whose measure is relative to another response (length), and each
+    feature, by its mean.
 
     Args:
         responses: Sampled responses, as `load_sampled` reads them.
-        subjects: One model; or two to compare: a model before and after an adapter, or two models.
+        subjects: One model; or a model before and after an adapter, or two models.
         loaded: Settings by which they are asked.
         out: Folder; made if there is none.
-        biases: Names or files. A bias with an absolute measure is followed as the share of picks that exhibit it; one
-            whose measure is relative to another response (length) by the mean of its feature.
-        features: Names of `TEXT_FEATURES`, followed by their mean.
+        biases: Names or files.
+        features: Names of `TEXT_FEATURES`.
         sizes: Values of n; None for 1, 2, 4, 8, … as far as half of the prompts reach.
         columns: Our column to the file's: prompt, responses, response, quality.
         split: For sources with several.
-        figures: Also write every figure as a file of this format (svg, pdf) into figures/.
+        figures: Format.
 
     Returns:
         The result; and tables and sentences for a terminal, with the names of the files written.

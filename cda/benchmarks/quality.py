@@ -59,13 +59,9 @@ _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 @dataclass(frozen=True, slots=True)
 class QualityOptions:
-    """Options of `cda quality`.
+    """Options of `cda quality`, as its help explains them.
 
-    Attributes:
-        adapter: Folder of an adapter, or of a finished run.
-        against: A second model.
-        dose: How much of the adapter; None for all of it.
-        figures: Also write every figure as a file of this format (svg, pdf) into figures/.
+    `dose` None stands for all of the adapter, `out` None for runs/quality-<model>, followed by what was asked for.
     """
 
     adapter: str | None = None
@@ -77,21 +73,14 @@ class QualityOptions:
 def measure_quality(loaded: LoadedRecipe, files: Sequence[str], options: QualityOptions) -> tuple[QualityResult, str]:
     """Check everything, score, measure and write.
 
-    Every process of a launch may call this and computes the same; the main one writes.
-
-    Args:
-        loaded: Settings: model, score.batch_tokens, audit.quality_split, audit.quality_columns, seed.
-        files: Files, saved folders or hub ids in any known format, or `embedded`.
-        options: What to compare with, and where results go.
+    Every process of a launch may call this and computes the same; the main one writes. `files` are files, saved folders or
+    hub ids in any known format, or `embedded`.
 
     Returns:
         The result, and tables for a terminal with the names of the files written.
 
     Raises:
-        DataError: A file cannot be used.
-        ModelError: A model or adapter cannot be used.
-        RunError: The folder for results holds something else, or --adapter is neither adapter nor run.
-        RecipeError: Another format of figures.
+        CdaError: A file, model, adapter or folder cannot be used, or another format of figures.
     """
     if options.figures is not None:
         checked_form(options.figures)

@@ -117,10 +117,6 @@ def rewardbench_files(result: QualityResult, rows: Sequence[ScoreRow]) -> dict[s
     Shapes as RewardBench's scripts write them: `eval-set/ORG/NAME.json` (model, model_type, chat_template and an accuracy
     for each subset: what the leaderboard reads), `eval-set-scores/ORG/NAME.json` (columns, with the scores of each pair), and
     of its command line `ORG/NAME.json` and `ORG/NAME_outputs.jsonl`. Texts stand as messages, before any chat template.
-
-    Args:
-        result: All numbers.
-        rows: As in scores.jsonl.
     """
     files: dict[str, object] = {}
     for each in result.sets:

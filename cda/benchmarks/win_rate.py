@@ -78,15 +78,9 @@ def run_win_rate(
     columns: Mapping[str, str] | None = None,
     split: str = "train",
 ) -> tuple[WinRateResult, str]:
-    """Compare the outputs of two files prompt by prompt, and write win_rate.json and preferences.jsonl.
+    """Compare the outputs of two files prompt by prompt, and write win_rate.json and preferences.jsonl into `out`.
 
-    Args:
-        first: Outputs, as `load_outputs` reads them: rows of prompt and response.
-        second: Outputs to the same prompts. If a prompt has several, the i-th is compared with the i-th.
-        loaded: The scorer and how it is asked. Of a scorer that gives rewards, the higher one wins.
-        out: Folder; made if there is none.
-        columns: Our column to the files': prompt, response, responses.
-        split: For sources with several.
+    Of a scorer that gives rewards, the higher one wins. If a prompt has several outputs, the i-th is compared with the i-th.
 
     Returns:
         The result; and a table for a terminal, with the names of the files written.

@@ -59,16 +59,10 @@ class _Watched:
 
 
 def fresh_rewrites(loaded: LoadedRecipe, n: int, seed: int, responses: str | None = None) -> Material:
-    """Rewrite answers with the recipe's rewriter, in both directions.
+    """Rewrite n answers of each kind for each bias with the recipe's rewriter, in both directions.
 
     Embedded answers are without the bias or, if there are texts of it, with it. If there are none, and with answers of a
-    file, each rewrite is rewritten back, so that both directions are seen.
-
-    Args:
-        loaded: Says who rewrites, labels and checks.
-        n: Answers of each kind for each bias.
-        seed: Draws them.
-        responses: File of `prompt`, `response` and, if known, `has_attribute`; None: embedded answers.
+    file (`prompt`, `response` and, if known, `has_attribute`), each rewrite is rewritten back, so that both directions are seen.
 
     Raises:
         RecipeError: Rules are to rewrite, and a bias has none.
@@ -188,11 +182,6 @@ def _flip(has_attribute: bool) -> Direction:
 
 def prompts_text(target: str, overrides: Sequence[str], options: InspectOptions) -> str:
     """Every request that an LLM would get of one example: system and user text, and the form of its answer.
-
-    Args:
-        target: A recipe, a bias, or `judge:NAME`.
-        overrides: `section.key=value` words.
-        options: `bias` and `seed` alone.
 
     Raises:
         CdaError: The target is none, or an option says nothing here.

@@ -40,11 +40,6 @@ Group = tuple[str, str]
 def inspect_rewrites(target: str, overrides: Sequence[str], options: InspectOptions) -> str:
     """The text for the terminal; writes the page if one is wanted.
 
-    Args:
-        target: A recipe, a bias, a run folder, or a file of triples.
-        overrides: `section.key=value` words.
-        options: See there.
-
     Raises:
         CdaError: Anything a user can act on.
     """

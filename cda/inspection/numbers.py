@@ -35,15 +35,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """A rewrite with its label, the gate's findings, and what is measured of it.
-
-    Attributes:
-        seen: The rewrite.
-        label: Of original and rewrite.
-        rejected: What the gate rejects in it, the gravest first.
-        noticed: What the gate only counts.
-        features: Every measured feature of original and rewrite; empty without a rewrite.
-    """
+    """A rewrite with its label, what the gate rejects in it (the gravest first) or only notes, and features of both texts."""
 
     seen: Seen
     label: RewriteLabel
@@ -74,14 +66,7 @@ def with_rewards(rewrites: Sequence[Seen], compared: Compared) -> list[Seen]:
 
 
 def looked_at(seen: Seen, bias: Bias, biases: Sequence[Bias], words_within: float) -> Looked:
-    """Label, gate and features of one rewrite.
-
-    Args:
-        seen: The rewrite.
-        bias: Its bias.
-        biases: Whose measured labels are to stay.
-        words_within: Largest change of the word count that the gate accepts, as a share.
-    """
+    """Label, gate and features of one rewrite; the measured labels of `biases` are to stay."""
     text = seen.rewrite
     if text is None:
         return Looked(seen, RewriteLabel(before=seen.labels[0], after=None, by=seen.labelled_by, flipped=None))
@@ -183,14 +168,8 @@ def summary(
 ) -> RewriteSummary:
     """Numbers of all rewrites of one bias in one direction, each with n and a prompt-clustered 95% interval.
 
-    Args:
-        rows: One or more rewrites.
-        lost: Failures of this direction of which only the number was kept.
-        bias: Their bias.
-        unit: Of the rewards.
-        seed: For the intervals.
-        with_failed: Failed rewrites are among the rows.
-        available: Rewrites before a sample was drawn.
+    `lost` are failures of which only the number was kept, `available` the rewrites before a sample was drawn, and
+    `with_failed` says that failed rewrites are among the rows.
     """
     written = [row for row in rows if row.seen.rewrite is not None]
     labelled = [row for row in written if row.label.flipped is not None]

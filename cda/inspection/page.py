@@ -59,20 +59,7 @@ _PHRASES = (
 
 @dataclass(frozen=True, slots=True)
 class ShownRewrite:
-    """One rewrite as the page shows it.
-
-    Attributes:
-        bias: Its bias.
-        title: Bias, direction and source.
-        prompt: The prompt.
-        original: The text before, in pieces.
-        rewrite: The text after, in pieces; None if there is none.
-        facts: Label, rewards, gate and drift, in words.
-        short: The sentence next to the title while it is folded.
-        is_open: It starts unfolded.
-        outcomes: Words of _OUTCOMES that hold, with spaces between them.
-        orders: Keys to sort by, the largest first.
-    """
+    """One rewrite as the page shows it: texts in pieces, facts in words, outcomes to filter and orders to sort by."""
 
     bias: str
     title: str

@@ -121,11 +121,7 @@ def rewrites_of_run(path: Path) -> Material:
 
 
 def rewrites_of_file(reference: str, named: Sequence[str] = ()) -> Material:
-    """Rewrites of a file of triples.
-
-    Args:
-        reference: The file.
-        named: Names or files of its biases; none: those of its column `bias`, which must then be built-in ones.
+    """Rewrites of a file of triples, of the biases named, else of those of its column `bias`, which must then be built-in ones.
 
     Raises:
         RecipeError: A bias is unknown.

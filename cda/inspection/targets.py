@@ -23,20 +23,7 @@ _FOLDER = "runs/inspect"
 
 @dataclass(frozen=True, slots=True)
 class InspectOptions:
-    """Options of `cda inspect`.
-
-    Attributes:
-        n: Rewrites to show of each bias and direction, and answers to rewrite if they are made now.
-        bias: Names or files of biases; of a run's and a recipe's, those to look at.
-        seed: Draws what is shown.
-        worst: What to show first: `reward`, `drift` or `failed`; None: drawn.
-        model: Whose rewards are shown; `none` for none. None: a recipe's own, or those that were kept.
-        responses: Answers to rewrite.
-        fresh: Rewrite now, even if a recipe's run holds rewrites.
-        most: Rewrites of each bias and direction that the numbers are made from.
-        html: File for the page.
-        confirmed: Spending was agreed to beforehand.
-    """
+    """Options of `cda inspect`, as its help explains them; `model` `none` asks none, and None takes a recipe's own or kept rewards."""
 
     n: int = 8
     bias: tuple[str, ...] = ()
@@ -161,13 +148,7 @@ def _check_nothing_to_rewrite(target: str, overrides: Sequence[str], options: In
 
 
 def _named_model(options: InspectOptions, folder: str, overrides: Sequence[str]) -> LoadedRecipe | None:
-    """Settings of the model of --model, with what of the overrides is about models.
-
-    Args:
-        options: Options of the command.
-        folder: Run folder next to which scores are kept.
-        overrides: `section.key=value` words; those of other sections, and another model's name, say nothing of this one.
-    """
+    """Settings of the model of --model, with what of the overrides is about models; another model's name says nothing of it."""
     target = options.model
     if target is None or target == "none":
         return None

@@ -35,16 +35,8 @@ def _briefly(bias: Bias) -> dict[str, Any]:
 class Measured:
     """A response, its rewrite, and the scores of model and judge on the two.
 
-    Attributes:
-        candidate: `id` of the candidate.
-        rewriter: Name of the rewriter.
-        direction: `add`: the rewrite has the attribute; `remove`: the original has it.
-        prompt: The prompt.
-        original: The response as it was.
-        rewrite: The response rewritten.
-        margin: Reward of the side with the attribute minus reward of the side without, reward units.
-        preference: The judge's for the side with the attribute: 1 it is better, 0.5 neither, 0 worse; None if it was
-            not asked or gave no readable verdict.
+    `margin` is the reward of the side with the attribute minus that of the side without; `preference` the judge's for the side
+    with the attribute (1 it is better, 0.5 neither, 0 worse), None if it was not asked or gave no readable verdict.
     """
 
     candidate: str

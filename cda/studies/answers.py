@@ -189,16 +189,7 @@ def _text(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """A judgement that counts.
-
-    Attributes:
-        item: Id within the study.
-        participant: Whose it is.
-        choice: `A`, `B` or `tie`, as it was shown.
-        vote: The same by sides.
-        seconds: Spent; None if unknown.
-        justification: In their words.
-    """
+    """A judgement that counts: `choice` (A, B or tie) as it was shown, `vote` the same by sides."""
 
     item: str
     participant: str

@@ -22,16 +22,7 @@ KINDS: tuple[Kind, ...] = ("experts", "crowd")
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """A contrast as people see it: plain text, hidden characters already spelled out.
-
-    Attributes:
-        id: By which votes are matched later.
-        bias: Of the contrast.
-        prompt_id: Its cluster.
-        prompt: In words.
-        base: The side without the bias.
-        perturbed: The side with it.
-    """
+    """A contrast as people see it: plain text, hidden characters already spelled out; votes are matched by its id."""
 
     id: str
     bias: str
@@ -203,14 +194,8 @@ def planned(
 ) -> Plan:
     """Fill in what was not said, and refuse what cannot be done.
 
-    Args:
-        pairings: What is judged.
-        kind: Experts judge everything and crowd participants 40 items, if `quota` and `people` are None; a crowd gets
-            three attention checks each if `checks` is None, experts none.
-        judgements: Wanted on each pairing, all by different participants.
-        quota: Most items of a participant, besides attention checks.
-        people: Number of participants.
-        checks: Attention checks of each participant.
+    Experts judge everything and crowd participants 40 items, if `quota` (most items of a participant, besides attention
+    checks) and `people` are None; a crowd gets three attention checks each if `checks` is None, experts none.
 
     Raises:
         DataError: Every number that cannot be, and a quota or number of participants that is too small, with the one needed.

@@ -44,18 +44,7 @@ _TRIPLE = {"original", "rewrite", "rewrite_of_rewrite"}
 
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
-    """Options of `cda study export`; None if nothing was said.
-
-    Attributes:
-        biases: Names or bias files; empty: those that the file names.
-        kind: Who the participants are.
-        judgements: Wanted on each contrast.
-        quota: Most items of a participant, besides attention checks.
-        people: Number of participants.
-        checks: Attention checks of each participant.
-        seed: Of every draw.
-        columns: Our name to the name of the column in the file.
-    """
+    """Options of `cda study export`, as its help explains them; `columns` are our names to those of the file."""
 
     biases: tuple[str, ...] = ()
     kind: Kind = "experts"

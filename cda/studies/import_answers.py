@@ -69,14 +69,7 @@ def import_study(folder: Path, files: Sequence[Path], out: Path | None, rules: R
 
 
 def summary(study: Study, kept: Screened, rules: Rules, n_blank: int) -> StudyResult:
-    """Majorities, agreement, who differs, position and time.
-
-    Args:
-        study: As exported.
-        kept: Votes and what was left out.
-        rules: By which that was decided.
-        n_blank: Rows of tables that nobody filled.
-    """
+    """Majorities, agreement, who differs, position and time; `n_blank` rows of tables were not filled."""
     contrasts = study.contrasts
     by_item: dict[str, list[Vote]] = {item.id: [] for item in contrasts}
     for vote in kept.votes:
