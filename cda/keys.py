@@ -16,7 +16,7 @@ _LONG = 20
 
 
 def looks_like_key(word: str) -> bool:
-    """Whether a word is a key of a known kind, or a long mix of small letters and digits, as no variable's name is.
+    """Whether a word is a key of a known kind, or a long mix of small letters and digits, unlike a variable's name.
 
     >>> looks_like_key("sk-proj-0123456789abcdef"), looks_like_key("3f2a" * 8), looks_like_key("MY_TEAM_OPENAI_API_KEY_2")
     (True, True, False)
@@ -30,7 +30,7 @@ def looks_like_key(word: str) -> bool:
 
 
 def variable_problem(name: str) -> str | None:
-    """What is wrong with the name of an environment variable that holds a key; None where nothing is. Never repeats the name."""
+    """Problem of a name of an environment variable that should hold a key, if there is one. Never repeats the name."""
     if _VARIABLE.match(name) and not looks_like_key(name):
         return None
     what = "what looks like a key itself" if looks_like_key(name) else "no name of an environment variable"
@@ -41,7 +41,7 @@ def variable_problem(name: str) -> str | None:
 
 
 def address_problem(url: str) -> str | None:
-    """Where a server's address holds what may be a key; None where it does not. Never repeats that part."""
+    """Problem of a server's address that may hold a key, if there is one. Never repeats that part."""
     try:
         parts = urlsplit(url)
     except ValueError:  # brackets that hold no IPv6 address, said elsewhere

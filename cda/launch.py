@@ -1,4 +1,4 @@
-"""Which process this is under `accelerate launch` or torchrun, whether all of them run, and waiting without a collective.
+"""Processes under `accelerate launch` or torchrun: rank, number, whether all of them run, and waiting without a collective.
 
 Preparing data can take hours, longer than any collective's time-out, so the other processes watch the run folder.
 """
@@ -45,10 +45,10 @@ def is_main() -> bool:
 
 
 def asked_processes() -> int | None:
-    """Processes that the launch asked for, whether or not they run; None where nothing names a number.
+    """Processes that the launch asked for, whether or not they run; None if nothing names a number.
 
     Read from WORLD_SIZE and MPI's variables, else from the command line of the `accelerate launch` above this process
-    (where the system shows it).
+    (if the system shows it).
     """
     for name in ("WORLD_SIZE", *_MPI_SIZES):
         if os.environ.get(name, "").isdigit():
@@ -96,7 +96,7 @@ def check_running(n_running: int) -> None:
 def use_all_cores() -> None:
     """Give a single process on a CPU all of its cores; call before torch is imported.
 
-    `accelerate launch` sets OMP_NUM_THREADS to 1 where it was told nothing, which leaves every other core idle.
+    `accelerate launch` sets OMP_NUM_THREADS to 1 by default, which leaves every other core idle.
     """
     by_accelerate = "ACCELERATE_MIXED_PRECISION" in os.environ and os.environ.get("OMP_NUM_THREADS") == "1"
     if by_accelerate and world_size() == 1:
@@ -105,7 +105,7 @@ def use_all_cores() -> None:
 
 
 def say(text: str) -> None:
-    """Tell the user, once however many processes there are; names out of files in it, control characters spelled out.
+    """Tell the user, from the main process alone, with control characters spelled out.
 
     A message goes to the logger `cda`, which the command line shows on standard output; see `cda.user_errors.speaking`.
     """
@@ -114,10 +114,10 @@ def say(text: str) -> None:
 
 
 def wait_until(ready: Callable[[], bool], folder: Path, poll_s: float = 1.0) -> None:
-    """Wait for the main process to have made something.
+    """Wait until the main process has made something.
 
     Raises:
-        RunError: The main process said that it failed.
+        RunError: The main process failed.
     """
     while not ready():
         marker = folder / _FAILED
@@ -127,7 +127,7 @@ def wait_until(ready: Callable[[], bool], folder: Path, poll_s: float = 1.0) -> 
 
 
 def made_in_this_launch(path: Path) -> bool:
-    """Whether a file is there, and no earlier launch left it.
+    """Whether a file exists that no earlier launch left.
 
     Files of several machines are dated by the clock of the one that holds them, so this process's start is read off that.
     """
@@ -156,8 +156,8 @@ def clear_failure(folder: Path) -> None:
 def _several_were_prepared() -> bool:
     """Whether `accelerate launch` set a meeting place for several processes and then started one.
 
-    Its launcher of one process sets MASTER_ADDR only where more processes or machines were asked for. Where it stood in
-    the launcher's own environment it says nothing.
+    Its launcher of one process sets MASTER_ADDR only if more processes or machines were asked for. If the variable stood
+    in the launcher's own environment, it says nothing.
     """
     if "ACCELERATE_MIXED_PRECISION" not in os.environ or "MASTER_ADDR" not in os.environ:
         return False
@@ -178,7 +178,7 @@ def _number_of_processes(words: Sequence[str]) -> int | None:
 
 
 def _parent_words(file: str) -> list[str]:
-    """Command line or environment of the process that started this one; empty where the system does not show it."""
+    """Command line or environment of the process that started this one; empty if the system does not show it."""
     try:
         content = (Path("/proc") / str(os.getppid()) / file).read_bytes()
     except OSError:
@@ -187,7 +187,7 @@ def _parent_words(file: str) -> list[str]:
 
 
 def _clock_ahead_s(folder: Path) -> float:
-    """By how many seconds the clock that dates a folder's files is ahead of this machine's; 0 where that cannot be seen."""
+    """Seconds by which the clock that dates a folder's files is ahead of this machine's; 0 if that cannot be seen."""
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".clock-") as probe:
             probe.write(b".")

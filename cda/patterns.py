@@ -1,4 +1,4 @@
-r"""Regular expressions of a user's files: in Python's dialect, and stopped where a text takes them too long.
+r"""Regular expressions of a user's files: in Python's dialect, and stopped if they take too long over a text.
 
 Python's own `re` cannot be stopped, and google-re2, which needs no stopping, has no lookaround, on which the shipped rules and
 the patterns that discovery writes rest. The package `regex` has both, but reads some marks in its own way: these are
@@ -28,7 +28,7 @@ _PART = re.compile(r"\\N\{[^}]*\}|\\.|\[\^?\]?|\]|\{(?!\d+,?\d*\}|,\d*\})", re.D
 
 
 class SlowPatternError(Exception):
-    """A pattern that was stopped; whoever knows its file names that too."""
+    """A pattern was stopped; the caller that knows its file names that too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +94,15 @@ def _spelled_out(source: str) -> str:
 
     def part(match: re.Match[str]) -> str:
         nonlocal in_set
-        found = match.group(0)
-        if found.startswith("["):
+        mark = match.group(0)
+        if mark.startswith("["):
             # A bracket within a set is itself; one right behind the opening one too.
             opened, in_set = not in_set, True
-            return found if opened else rf"\[{found[1:]}"
-        if found == "]":
+            return mark if opened else rf"\[{mark[1:]}"
+        if mark == "]":
             in_set = False
-        if found == "{":
+        if mark == "{":
             return r"\{"
-        return _SPELLED.get(found) or (not in_set and _OUTSIDE_SETS.get(found)) or found
+        return _SPELLED.get(mark) or (not in_set and _OUTSIDE_SETS.get(mark)) or mark
 
     return _PART.sub(part, source)

@@ -1,4 +1,4 @@
-"""Keeps libraries from printing what a user of cda cannot act on, and says whether progress bars are shown."""
+"""Quiet libraries: no messages that a user of cda cannot act on; and the switch of the progress bars."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ def quiet_libraries() -> None:
     """Progress bars of datasets and tips of the tokenizers off; warnings about the libraries' own internals off."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
-    # Said once a layer and step: that 8-bit multiplication casts its input, which is how it works.
+    # A warning in each layer and step that 8-bit multiplication casts its input, which is how it works.
     logging.getLogger("bitsandbytes.autograd._functions").setLevel(logging.ERROR)
-    # That a faster 4-bit kernel for CPUs could be downloaded: nothing here is in 4 bits.
+    # A tip that a faster 4-bit kernel for CPUs could be downloaded: nothing here is in 4 bits.
     logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
-    # That notebooks could show prettier bars: it is said by libraries whose bars are off.
+    # A tip that notebooks could show prettier bars, from libraries whose bars are off.
     warnings.filterwarnings("ignore", "IProgress not found")
     warnings.filterwarnings("ignore", module=r"(torch|bitsandbytes|peft|trl|accelerate|transformers)\b")
 
 
 def hides_bars() -> bool:
-    """Whether progress bars were switched off; what each bar takes as `disable`."""
+    """Whether progress bars are switched off; each bar takes it as `disable`."""
     return not _bars
 
 

@@ -136,7 +136,7 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class TrainingExample:
-    """What a pair of texts teaches a reward model.
+    """A pair of texts with its target, as a reward model is trained on it.
 
     Attributes:
         pair: The two texts; `chosen` is the first, `rejected` the second, whichever of them the target prefers.
@@ -157,7 +157,7 @@ TrainingKind = Literal["counterfactual", "paired", "neutral", "supplementary", "
 
 @dataclass(frozen=True, slots=True)
 class TrainingPair:
-    """A row of the training mix, with what it teaches and where it came from.
+    """A row of the training mix, with its example and its source.
 
     Kinds: `counterfactual` is chosen over the biased rewrite of rejected; `paired` and `neutral` are a response and its
     own biased version; `supplementary` is a pair as the data hold it; `contrast` is one of a bias that is not debiased.
@@ -198,9 +198,11 @@ class Contrast:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Every id that votes may have it under: its file's own (tags `item` and, of
-        several rows on the same texts, `items`), `id`, and the name of its exact characters,
-        by which files of votes went before texts were compared in their normal form."""
+        """Every id that votes may have it under.
+
+        The file's own (tags `item` and, of several rows on the same texts, `items`), `id`, and the name of its exact
+        characters, by which files of votes went before texts were compared in their normal form.
+        """
         exact = content_id("contrast", self.bias, self.prompt, self.perturbed, self.base)
         own = self.tags.get("items") or ([self.tags["item"]] if "item" in self.tags else [])
         return tuple(dict.fromkeys((*own, self.id, exact)))
@@ -223,7 +225,7 @@ class Triple:
 
 @dataclass(frozen=True, slots=True)
 class Exclusions:
-    """What was left out on the way and why: total seen, then reason to count."""
+    """Rows left out: the total seen, and the count of each reason."""
 
     seen: int
     reasons: Mapping[str, int]

@@ -1,4 +1,4 @@
-"""Errors as a user meets them: a message and an exit status, and a traceback only where the fault is ours."""
+"""Errors as a user meets them: a message and an exit status, and a traceback only if the fault is ours."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Terminal(logging.Handler):
 
 @contextmanager
 def speaking() -> Iterator[None]:
-    """Show what cda has to say on standard output, as a command does; within another such block, once."""
+    """Show cda's messages on standard output, as a command does; within another such block, once."""
     log = logging.getLogger("cda")
     if any(isinstance(handler, _Terminal) for handler in log.handlers):
         yield
@@ -62,17 +62,16 @@ def user_errors() -> Iterator[None]:
 
 
 def explain(error: BaseException) -> str | None:
-    """What to tell a user of an error; None where it is a fault of ours, which deserves its traceback."""
+    """Message of an error for a user; None if it is a fault of ours, which deserves its traceback."""
     if isinstance(error, CdaError):
         return str(error)
-    number = error.errno if isinstance(error, OSError) else None
     if disk_is_full(error):
         return "the disk is full. Nothing finished is lost: free some space, and the same command goes on from here"
     if crowded := out_of_files(error):
         return crowded
-    if number in (errno.EACCES, errno.EPERM, errno.EROFS) and isinstance(error, OSError):
+    if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return f"{visible(error.filename)}: cannot be written ({error.strerror})"
-    if number == errno.ENAMETOOLONG and isinstance(error, OSError):
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
         return f"{short_lines(visible(error.filename), 100)}: no file can have so long a name"
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return (
@@ -83,7 +82,7 @@ def explain(error: BaseException) -> str | None:
 
 
 def disk_is_full(error: BaseException) -> bool:
-    """Whether something could not be written for want of space, or of the size that a file may have (`ulimit -f`)."""
+    """Whether a write failed for want of space, or by the limit on the size of files (`ulimit -f`)."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return True
     # Some libraries wrap the system's error and leave only its words, and torch not even these.

@@ -36,34 +36,34 @@ def sha256_of(file: Path) -> str:
         note = _note(file, before)
         if remembers and (known := _read(note)):
             return known
-        found = hashlib.file_digest(opened, "sha256").hexdigest()
+        digest = hashlib.file_digest(opened, "sha256").hexdigest()
         settled = time.time() - max(before.st_mtime, before.st_ctime) > _SETTLED_S
         if remembers and settled and _note(file, os.fstat(opened.fileno())) == note:
-            _write(note, found)
-    return found
+            _write(note, digest)
+    return digest
 
 
 def _note(file: Path, stat: os.stat_result) -> Path:
-    """Where the hash of a file in this state is written down."""
+    """File that keeps the hash of a file in this state."""
     known_by = (str(file.resolve()), stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
     return cache_folder() / "hashes" / hashlib.sha256(repr(known_by).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _read(note: Path) -> str | None:
     try:
-        found = note.read_text("ascii")
+        digest = note.read_text("ascii")
     except (OSError, ValueError):
         return None
-    return found if _HASH.fullmatch(found) else None
+    return digest if _HASH.fullmatch(digest) else None
 
 
-def _write(note: Path, found: str) -> None:
+def _write(note: Path, digest: str) -> None:
     # Without a cache folder the file is read again each time.
     with contextlib.suppress(OSError):
         note.parent.mkdir(parents=True, exist_ok=True)
         partial = note.with_name(f"{note.name}.{os.getpid()}.partial")
         with open_new(partial, private=True) as file:
-            file.write(found.encode())
+            file.write(digest.encode())
         partial.replace(note)
 
 
@@ -73,22 +73,22 @@ def contents(folder: Path, leave_out: Collection[str] = (), sizes_above_bytes: i
     Args:
         folder: Looked through with its subfolders.
         leave_out: File names that are no part of the content.
-        sizes_above_bytes: Of a larger file only the size is kept; None: every file is read.
+        sizes_above_bytes: Larger files are known by their size alone; None: every file is read.
     """
     files = sorted(file for file in folder.rglob("*") if file.is_file() and file.name not in leave_out)
     return {file.relative_to(folder).as_posix(): _content(file, sizes_above_bytes) for file in files}
 
 
 def changed(folder: Path, known: Mapping[str, str]) -> list[str]:
-    """Files that are no longer what `contents` said; files that have come since are no matter."""
-    return [name for name, content in known.items() if _found(folder / name, content) != content]
+    """Files that differ from what `contents` gave; new files do not count."""
 
+    def is_same(file: Path, content: str) -> bool:
+        try:
+            return _content(file, None if ":" in content else 0) == content
+        except (OSError, ValueError):  # the latter: a NUL in the name
+            return False
 
-def _found(file: Path, known: str) -> str | None:
-    try:
-        return _content(file, None if ":" in known else 0)
-    except (OSError, ValueError):  # the latter: a NUL in the name
-        return None
+    return [name for name, content in known.items() if not is_same(folder / name, content)]
 
 
 def _content(file: Path, sizes_above_bytes: int | None) -> str:

@@ -14,10 +14,10 @@ from cda.errors import DataError
 
 @contextmanager
 def written_whole(path: Path, *, private: bool = False) -> Iterator[BinaryIO]:
-    """A file to write into, beside the wanted one as `.partial`, which takes its place once all is on disk.
+    """A file to write into, next to the wanted one as `.partial`, which takes its place once all is on disk.
 
     Args:
-        path: Replaced where it is there; a link is replaced itself, and not the file that it leads to.
+        path: Replaced; a link is replaced itself, and not the file that it leads to.
         private: Only this user may read it.
 
     Raises:
@@ -32,21 +32,21 @@ def written_whole(path: Path, *, private: bool = False) -> Iterator[BinaryIO]:
 
 
 def open_new(path: Path, *, private: bool = False) -> BinaryIO:
-    """A new file in the place of what is there: a half file that a kill left, or a link, which is removed and not followed.
+    """A new file in the place of a half file that a kill left, or of a link, which is removed and not followed.
 
     Args:
         path: Of the file.
         private: Only this user may read it.
 
     Raises:
-        OSError: Cannot be made; FileExistsError where something is put there at the same moment.
+        OSError: Cannot be made; FileExistsError if something is put there at the same moment.
     """
     path.unlink(missing_ok=True)
-    return os.fdopen(_made(path, private), "wb")
+    return os.fdopen(_new(path, private), "wb")
 
 
 def make_private(path: Path) -> None:
-    """Make an empty file that only this user may read, where there is none; what is there stays as it is.
+    """Make an empty file that only this user may read; an existing file stays as it is.
 
     Raises:
         OSError: Cannot be made.
@@ -54,19 +54,19 @@ def make_private(path: Path) -> None:
     if path.exists():
         return
     try:
-        os.close(_made(path, private=True))
+        os.close(_new(path, private=True))
     except FileExistsError:  # another process was faster
         if not path.exists():
             raise
 
 
-def _made(path: Path, private: bool) -> int:
+def _new(path: Path, private: bool) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
     return os.open(path, flags, 0o600 if private else 0o666)
 
 
 MAX_DEPTH = 100
-"""Levels of lists and objects within each other; what is deeper cannot be walked, hashed or printed safely."""
+"""Levels of lists and objects within each other; deeper ones cannot be walked, hashed or printed safely."""
 
 
 def read_text(path: Path) -> str:
@@ -100,20 +100,18 @@ def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
         # Line by line, and by \n alone: JSON strings may hold U+2028 and its like unescaped.
         with path.open("rb") as file:
             for number, raw in enumerate(file, 1):
-                line = _decoded(raw, path, number).removeprefix("\ufeff" if number == 1 else "")
+                try:
+                    line = raw.decode("utf-8").removeprefix("\ufeff" if number == 1 else "")
+                except UnicodeDecodeError as error:
+                    raise DataError(
+                        f"{path}:{number}: not UTF-8 (byte {error.start}); convert the file to UTF-8"
+                    ) from None
                 if line.strip():
                     yield _object(line, path, number)
     except FileNotFoundError:
         raise DataError(f"{path}: no such file") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
-
-
-def _decoded(raw: bytes, path: Path, number: int) -> str:
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}:{number}: not UTF-8 (byte {error.start}); convert the file to UTF-8") from None
 
 
 def _object(line: str, path: Path, number: int) -> dict[str, object]:
@@ -173,7 +171,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_page(path: Path, text: str) -> None:
-    """Write a text where a user wants it: as `write_text`, but into what is no file, such as /dev/stdout, as it stands."""
+    """Write a text to a path of the user's: as `write_text`, but in place if it is no file, such as /dev/stdout."""
     if path.exists() and not path.is_file():
         path.write_text(text, encoding="utf-8", newline="\n")
     else:
@@ -193,11 +191,11 @@ def read_json(path: Path) -> Any:
 
 
 def parse_json(text: str, of_object: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
-    """One JSON value from anywhere, safe to walk by functions that call themselves.
+    """One JSON value from any source, safe to walk by recursive functions.
 
     Args:
         text: The JSON.
-        of_object: Makes an object of its keys and values in order; None: a dict, the last value of a key that stands twice.
+        of_object: Makes an object of its keys and values in order; None: a dict, with the last value of a repeated key.
 
     Raises:
         ValueError: Not JSON, a number of thousands of digits, or nested more than MAX_DEPTH levels deep.
@@ -213,29 +211,29 @@ def parse_json(text: str, of_object: Callable[[list[tuple[str, Any]]], Any] | No
 
 
 def parse_json_once(text: str) -> object:
-    """As `parse_json`, for files of people: of a key that stands twice in an object, one value would be lost silently.
+    """As `parse_json`, for files of people: one of two values of a repeated key would be lost silently.
 
     Raises:
-        ValueError: As there, or a key stands twice; says which, and where.
+        ValueError: As there, or a key stands twice; says which.
     """
-    twice: list[str] = []
+    repeated: list[str] = []
 
-    def known(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
+    def of_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        values = dict(pairs)
+        if len(values) < len(pairs):
             keys = [key for key, _ in pairs]
-            twice.append(next(key for at, key in enumerate(keys) if key in keys[:at]))
-        return found
+            repeated.append(next(key for place, key in enumerate(keys) if key in keys[:place]))
+        return values
 
-    value = parse_json(text, known)
-    if twice:
-        raise ValueError(f"key '{twice[0]}' stands twice in one object; keep one of them")
+    value = parse_json(text, of_object)
+    if repeated:
+        raise ValueError(f"key '{repeated[0]}' stands twice in one object; keep one of them")
     return value
 
 
 def _is_deeper(value: object, levels: int) -> bool:
     layer = [value]
     for _ in range(levels):
-        inside = (one.values() if isinstance(one, dict) else one for one in layer if isinstance(one, dict | list))
-        layer = [one for part in inside for one in part]
-    return any(isinstance(one, dict | list) for one in layer)
+        inside = (item.values() if isinstance(item, dict) else item for item in layer if isinstance(item, dict | list))
+        layer = [item for part in inside for item in part]
+    return any(isinstance(item, dict | list) for item in layer)

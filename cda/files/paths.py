@@ -1,10 +1,11 @@
-"""Paths and names that somebody else wrote: what no file can be called is the name of no file, and nothing leads outside."""
+"""Paths and names from users and data: names that no file can have, links, and paths that lead outside."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from cda.errors import DataError, RunError, near
@@ -65,9 +66,9 @@ def as_part(name: str) -> str:
 
 
 def own_folder(path: Path) -> Path:
-    """A folder within one that a command writes into, made where it is not there.
+    """A folder within one that a command writes into; made if it is missing.
 
-    A whole results folder may lie behind a link. One within it may not, or files elsewhere would be written and deleted.
+    A results folder itself may lie behind a link. One within it may not, or files elsewhere would be written and deleted.
 
     Raises:
         RunError: It is a link.
@@ -78,27 +79,23 @@ def own_folder(path: Path) -> Path:
 
 
 def near_path(reference: str) -> str | None:
-    """A file or folder that is there under nearly this name, as it would be given; None where there is none."""
+    """An existing file or folder of nearly this name, as it would be given; None if there is none."""
     try:
         path = user_path(reference)
-        found = near(path.name, [one.name for one in path.parent.iterdir() if not one.name.startswith(".")])
+        name = near(path.name, [other.name for other in path.parent.iterdir() if not other.name.startswith(".")])
     except (OSError, DataError):  # no such folder, or no file can have such a name
         return None
-    return None if found is None else str(Path(reference).with_name(found))
+    return None if name is None else str(Path(reference).with_name(name))
 
 
 def refuse_link(path: Path) -> None:
-    """See `own_folder`; makes nothing.
-
-    Raises:
-        RunError: It is a link.
-    """
+    """Raise RunError if a path is a link; see `own_folder`."""
     if path.is_symlink():
         raise RunError(f"{path}: a link, and nothing is written through links within a results folder; remove the link")
 
 
 def place_for(file: Path) -> Path:
-    """A file to be written after long work: its folder is made, and what stands against it is said, before that work.
+    """A file to be written after long work: its folder is made, and problems are raised, before that work.
 
     Raises:
         RunError: It is a folder, or its folder cannot be made.
@@ -112,25 +109,19 @@ def place_for(file: Path) -> Path:
     return file
 
 
-def is_there(path: str | Path) -> bool:
-    """Whether the path exists; false where it is too long, holds a NUL, or may not be looked at."""
+def is_there(path: str | Path, test: Callable[[Path], bool] = Path.exists) -> bool:
+    """Whether the path exists; False if it is too long, holds a NUL, or may not be looked at."""
     try:
-        return Path(path).exists()
+        return test(Path(path))
     except (OSError, ValueError):
         return False
 
 
 def is_a_file(path: str | Path) -> bool:
-    """Whether the path is a file; false as in `is_there`."""
-    try:
-        return Path(path).is_file()
-    except (OSError, ValueError):
-        return False
+    """Whether the path is a file; False as in `is_there`."""
+    return is_there(path, Path.is_file)
 
 
 def is_a_folder(path: str | Path) -> bool:
-    """Whether the path is a folder; false as in `is_there`."""
-    try:
-        return Path(path).is_dir()
-    except (OSError, ValueError):
-        return False
+    """Whether the path is a folder; False as in `is_there`."""
+    return is_there(path, Path.is_dir)

@@ -21,18 +21,18 @@ _HELD = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 @dataclass(frozen=True, slots=True)
 class SqliteFile:
-    """Where a table lies, and how it is opened and spoken of.
+    """A table in a file of its own, with the words for messages about it.
 
     Attributes:
-        path: Made with its folder where it is not there, for this user alone to read.
+        path: Made with its folder, for this user alone to read.
         table: The statement that makes the table in a new file.
         probe: A query of its columns, which fails in a file of something else.
-        what: The file in messages, such as `score cache`.
-        kept: What a failure leaves, for messages, such as `what was scored until now is kept`.
-        error: Raised for everything that goes wrong.
-        say: Told where a file was moved aside.
+        what: Name of the file in messages, such as `score cache`.
+        kept: The state after a failure, such as `what was scored until now is kept`.
+        error: Raised for all problems.
+        say: Called if a file was moved aside.
         synchronous: `NORMAL`: a commit outlives the process, if not always a power cut. `FULL`: it outlives that too.
-        further: Statements that make what else belongs into the file, once it is known to be the right one.
+        further: Statements that make further tables in a file that is known to be the right one.
     """
 
     path: Path
@@ -46,7 +46,7 @@ class SqliteFile:
     further: Sequence[str] = ()
 
     def opened(self) -> sqlite3.Connection:
-        """A connection to a sound file with the table in it; a file that cannot be read is moved aside as `.corrupt-N`.
+        """A connection to a sound file with the table in it; a damaged file is moved aside as `.corrupt-N`.
 
         Raises:
             CdaError: `error`: cannot be opened, or is a file of something else, which is left as it is.
@@ -80,7 +80,7 @@ class SqliteFile:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Turns what sqlite3 raises inside into `error`, which says what to do."""
+        """Turn errors of sqlite3 inside the block into `error`, which says what to do."""
         try:
             yield
         except sqlite3.Error as error:
@@ -127,7 +127,7 @@ class SqliteFile:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Everything that is written inside, or nothing of it; waits for other writers first."""
+    """Write everything inside the block, or nothing of it; waits for other writers first."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -138,5 +138,5 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _code(error: sqlite3.Error) -> int:
-    """The primary result code; the extended ones say more than is needed."""
+    """The primary result code of an extended one."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

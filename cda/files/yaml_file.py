@@ -140,7 +140,7 @@ class _Loader(yaml.SafeLoader):
             self._count_alias(node, mark)
         elif node is not None:
             _check_node(node)
-            self._sizes[id(node)] = 1 + sum(self._sizes[id(one)] for one in _inside(node))
+            self._sizes[id(node)] = 1 + sum(self._sizes[id(inner)] for inner in _inside(node))
         return node
 
     def _count_alias(self, node: yaml.Node | None, mark: yaml.Mark) -> None:
@@ -156,7 +156,7 @@ class _Loader(yaml.SafeLoader):
 
 def _inside(node: yaml.Node) -> list[yaml.Node]:
     if isinstance(node, yaml.MappingNode):
-        return [one for pair in node.value for one in pair]
+        return [inner for pair in node.value for inner in pair]
     return list(node.value) if isinstance(node, yaml.SequenceNode) else []
 
 
@@ -171,8 +171,8 @@ def _check_node(node: yaml.Node) -> None:
                 raise yaml.composer.ComposerError(None, None, f"key '{key.value}' is given twice", key.start_mark)
             seen.add(key.value)
     elif isinstance(node, yaml.ScalarNode):
-        if found := NO_TEXT.search(node.value):
-            problem = f"the character U+{ord(found[0]):04X} is no text"
+        if match := NO_TEXT.search(node.value):
+            problem = f"the character U+{ord(match[0]):04X} is no text"
             raise yaml.composer.ComposerError(None, None, problem, node.start_mark)
         if node.tag == "tag:yaml.org,2002:int" and len(node.value) > _LONGEST_NUMBER:
             raise yaml.composer.ComposerError(None, None, "a number of more digits than any use has", node.start_mark)

@@ -33,7 +33,7 @@ def say(message: str) -> None:
 
 
 def with_progress(
-    found: Answers,
+    answers: Answers,
     requests: Iterable[Request],
     label: str,
     total: int | None,
@@ -42,7 +42,7 @@ def with_progress(
     """Hand on the answers behind a bar of calls, dollars spent so far, and answers from the cache.
 
     Args:
-        found: The answers; closed when this is.
+        answers: Closed when this is.
         requests: Gives its length, if it has one and `total` is None.
         label: Stands before the bar.
         total: Number of calls; None if unknown.
@@ -54,10 +54,10 @@ def with_progress(
         total = len(requests)
     hits = 0
     with (
-        closing(found),
+        closing(answers),
         tqdm(total=total, desc=f"  {inert(label)}", unit="call", disable=total == 0 or hides_bars()) as bar,
     ):
-        for position, completion in found:
+        for position, completion in answers:
             hits += completion.cached
             notes = [] if (dollars := spent_usd()) is None else [f"${dollars:.2f}"]
             bar.set_postfix_str(", ".join(notes + ([f"{hits} from the cache"] if hits else [])), refresh=False)
@@ -179,7 +179,7 @@ class Workers:
         self._under_way = _UnderWay()
         self._broken_off = asyncio.Event()
         self._inbox: asyncio.Queue[tuple[int, Request]] = asyncio.Queue()
-        self._found: queue.SimpleQueue[tuple[int, Completion] | BaseException] = queue.SimpleQueue()
+        self._results: queue.SimpleQueue[tuple[int, Completion] | BaseException] = queue.SimpleQueue()
         self._loop = asyncio.new_event_loop()
         self._main = self._loop.create_task(self._serve())
         self._thread = threading.Thread(target=self._run, name="llm-workers", daemon=True)
@@ -195,12 +195,12 @@ class Workers:
 
     def result(self) -> tuple[int, Completion]:
         """Wait for the next answer."""
-        return _value(self._found.get())
+        return _value(self._results.get())
 
     def ready(self) -> tuple[int, Completion] | None:
         """The next answer if there is one by now."""
         try:
-            return _value(self._found.get_nowait())
+            return _value(self._results.get_nowait())
         except queue.Empty:
             return None
 
@@ -231,7 +231,7 @@ class Workers:
         except asyncio.CancelledError:
             pass
         except BaseException as error:
-            self._found.put(error)
+            self._results.put(error)
         finally:
             self._loop.close()
 
@@ -269,7 +269,7 @@ class Workers:
         while not state.stopping:
             position, request = await self._inbox.get()
             state.busy.add(own)
-            self._found.put((position, await ask(request)))
+            self._results.put((position, await ask(request)))
             state.busy.discard(own)
 
 
@@ -296,7 +296,7 @@ def _terminate(_number: int, _frame: FrameType | None) -> None:
     raise Terminated
 
 
-def _value(found: tuple[int, Completion] | BaseException) -> tuple[int, Completion]:
-    if isinstance(found, BaseException):
-        raise found
-    return found
+def _value(answer: tuple[int, Completion] | BaseException) -> tuple[int, Completion]:
+    if isinstance(answer, BaseException):
+        raise answer
+    return answer

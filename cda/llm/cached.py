@@ -126,8 +126,8 @@ class CachedLLM:
     def _answers(self, requests: Iterable[Request]) -> Answers:
         waiting: dict[str, list[int]] = {}
         keys: dict[int, str] = {}
-        with closing(answered(self, self._items(requests, waiting, keys), GRACE_S)) as found:
-            for position, completion in found:
+        with closing(answered(self, self._items(requests, waiting, keys), GRACE_S)) as answers:
+            for position, completion in answers:
                 yield position, completion
                 key = keys.pop(position, None)
                 if key is not None:

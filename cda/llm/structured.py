@@ -79,15 +79,15 @@ async def ask_structured(
         if held is not None:
             support.n_followed += 1
             return replace(spent, text=held)
-    found = await ask(in_plain_words(request))
+    plain = await ask(in_plain_words(request))
     # A 400 may have had another cause: then plain words fail too, and nothing is learnt of schemas.
-    if support.n_followed == 0 and not support.lacking and (found.text is not None or not rejected):
+    if support.n_followed == 0 and not support.lacking and (plain.text is not None or not rejected):
         support.lacking = True
         say(f"the server {'rejects' if rejected else 'ignores'} JSON schemas: asked in plain words instead")
     return replace(
-        found,
-        input_tokens=found.input_tokens + spent.input_tokens,
-        output_tokens=found.output_tokens + spent.output_tokens,
+        plain,
+        input_tokens=plain.input_tokens + spent.input_tokens,
+        output_tokens=plain.output_tokens + spent.output_tokens,
     )
 
 

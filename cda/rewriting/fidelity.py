@@ -79,21 +79,21 @@ def violations(
     sides = (request.response, request.reference)
     if any(side is not None and is_unchanged(text, side, bias) for side in sides):
         return [Violation("identical", "unchanged")]
-    found: list[Violation] = []
+    broken: list[Violation] = []
     if is_refusal(text, request.response):
-        found.append(Violation("refusal", "refusal"))
+        broken.append(Violation("refusal", "refusal"))
     if not same_language(request.response, text):
-        found.append(Violation("language", "in another language"))
+        broken.append(Violation("language", "in another language"))
     elif answers_instead(request.response, text, 0.0 if "long_word_share" in bias.treatment else _MIN_OVERLAP):
-        found.append(Violation("answer", "answers instead of editing"))
+        broken.append(Violation("answer", "answers instead of editing"))
     if not _words_within(request.response, text, bias, words_within):
-        found.append(Violation("words", "word count beyond the limit"))
+        broken.append(Violation("words", "word count beyond the limit"))
     if not _holds(Limit(difference=0), "list_lines", request.response, text, bias):
-        found.append(Violation("list_lines", "list lines changed"))
+        broken.append(Violation("list_lines", "list lines changed"))
     if reason := not_flipped(request, text, bias, relabelled):
-        found.append(Violation("flipped", reason))
-    found += [Violation("drift", f"drift in {name}") for name in drifted(request.response, text, bias)]
-    return found + [
+        broken.append(Violation("flipped", reason))
+    broken += [Violation("drift", f"drift in {name}") for name in drifted(request.response, text, bias)]
+    return broken + [
         Violation("other_bias", f"changed {name}") for name in changed_biases(request.response, text, bias, others)
     ]
 

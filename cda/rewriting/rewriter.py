@@ -155,7 +155,7 @@ class _Counts:
     accepted: int = 0
     failed: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
-    found: Counter[str] = field(default_factory=Counter)
+    drifted: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass
@@ -212,7 +212,7 @@ class Gated:
             accepted=counts.accepted,
             failed=counts.failed,
             rejected_answers=dict(sorted(counts.rejected.items())),
-            found_in_accepted=dict(sorted(counts.found.items())),
+            found_in_accepted=dict(sorted(counts.drifted.items())),
         )
 
     def _sampled(self, sample: int) -> Rewriter | None:
@@ -252,10 +252,10 @@ class Gated:
                 counts.rejected[rewrite.reason or "no text"] += 1
             else:
                 counts.accepted += 1
-                counts.found.update(violation.reason for violation in reported[row])
+                counts.drifted.update(violation.reason for violation in reported[row])
         return gated
 
 
-def _decided(rewrite: Rewrite, found: Sequence[Violation]) -> Rewrite:
+def _decided(rewrite: Rewrite, broken: Sequence[Violation]) -> Rewrite:
     """The rewrite, or the reason of its gravest enforced violation."""
-    return next((Rewrite(None, violation.reason) for violation in found if violation.check in ENFORCED), rewrite)
+    return next((Rewrite(None, violation.reason) for violation in broken if violation.check in ENFORCED), rewrite)

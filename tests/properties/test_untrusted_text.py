@@ -113,9 +113,9 @@ def test_text_cut_within_an_emoji_can_be_encoded() -> None:
 
 
 CODE = {
-    r"\btorch\.load\(": (), r"\bpickle\b|\bjoblib\b|\bdill\b|\bmarshal\b|\bshelve\b": ("models/causal.py", "models/refusals.py", "score/own_code.py", "score/steering.py"),
+    r"\btorch\.load\(": (), r"\bpickle\b|\bjoblib\b|\bdill\b|\bmarshal\b|\bshelve\b": ("models/causal.py", "models/refusals.py", "scorers/own_code.py", "scorers/steering.py"),
     r"\byaml\.(?:unsafe_load|full_load|load_all|UnsafeLoader|FullLoader|Loader)\b": (), r"\byaml\.load\(": ("files/yaml_file.py",),
-    r"(?<![\w.])eval\(": (), r"(?<![\w.])exec\(": ("score/own_code.py",), r"trust_remote_code\s*=\s*True": (),
+    r"(?<![\w.])eval\(": (), r"(?<![\w.])exec\(": ("scorers/own_code.py",), r"trust_remote_code\s*=\s*True": (),
     r"allow_pickle\s*=\s*True": (), r"shell\s*=\s*True": (), r"os\.(?:system|popen)\(": (), r"weights_only\s*=\s*False": (),
 }  # fmt: skip
 """What runs code that came as data, and the files that may name it: to refuse it, or because the user named that very code."""
