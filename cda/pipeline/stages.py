@@ -36,13 +36,13 @@ Produce = Callable[[Path], Result | dict[str, Any]]
 
 
 def run_stages(loaded: LoadedRecipe, last: str = "report", only: bool = False, figures: str | None = None) -> RunFolder:
-    """Run everything up to a stage.
+    """Run everything up to the stage `last`, or this stage alone if earlier ones have finished.
 
     Args:
         loaded: The recipe.
         last: The stage to end with.
-        only: Run this stage alone; earlier ones must have finished.
-        figures: Format in which the report's figures are written as files; None: they are not.
+        only: Run this stage alone.
+        figures: Format in which the report's figures are written as files, if any.
 
     Raises:
         CdaError: Anything a user can act on.
@@ -166,14 +166,7 @@ def _require(stage: Stage, folder: RunFolder) -> None:
 
 
 def run_stage(stage: Stage, produce: Produce, folder: RunFolder, opened: Opened) -> None:
-    """Make a stage by the main process, or reuse it as it is; its calls of LLMs are counted with it.
-
-    Args:
-        stage: The stage.
-        produce: Makes it in the folder that it is given, and returns what was counted.
-        folder: The run.
-        opened: The run's clients, which count their calls.
-    """
+    """Make a stage by the main process, or reuse it as it is; calls of the run's LLMs (`opened`) are counted with it."""
     if _is_reused(stage, folder):
         return
     start, before = time.monotonic(), llm_counts(opened)

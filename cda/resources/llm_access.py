@@ -28,11 +28,8 @@ class LlmAccess:
     """Access of a run to its LLM; copies for other models share its clients, counts and budget.
 
     Attributes:
-        settings: Server, model, prices and limits.
         cache: File of answers.
-        prompts: The LLM's instructions.
-        label_again: How often an answer without a readable label is asked for again.
-        consent: How spending money is agreed to.
+        label_again: Further calls for an answer without a readable label.
         opened: The run's clients and counts.
     """
 

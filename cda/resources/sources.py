@@ -70,21 +70,13 @@ def prompt_name(reference: str, prompt: BaseModel) -> str:
 
 
 def training_pairs(data: DataSection, opened: Opened) -> CleanPairs:
-    """Pairs of `data.pairs`, read once in a run.
-
-    Raises:
-        DataError: As `load_pairs`.
-    """
+    """Pairs of `data.pairs`, read once in a run; errors as of `load_pairs`."""
     known_by = ("pairs", data.pairs, data.split, *sorted(data.columns.items()))
     return opened.once(known_by, lambda: load_pairs(data.pairs, data.split, data.columns, "data.columns"))
 
 
 def supplementary_pairs(data: DataSection, opened: Opened) -> CleanPairs:
-    """Pairs of `data.supplement`, which has to be set; read once in a run.
-
-    Raises:
-        DataError: As `load_pairs`.
-    """
+    """Pairs of `data.supplement`, which has to be set; read once in a run, errors as of `load_pairs`."""
     reference, split, columns = str(data.supplement), data.supplement_split, data.supplement_columns
     known_by = ("supplement", reference, split, *sorted(columns.items()))
     return opened.once(known_by, lambda: load_pairs(reference, split, columns, "data.supplement_columns"))
@@ -106,13 +98,7 @@ def taught_contrasts(data: DataSection, biases: Sequence[Bias], opened: Opened) 
 
 
 def load_pairs(reference: str, split: str, columns: Mapping[str, str], setting: str) -> CleanPairs:
-    """Pairs of a data source.
-
-    Args:
-        reference: `embedded`, or what `load_rows` takes.
-        split: For sources with several.
-        columns: Our name to theirs.
-        setting: Recipe setting that maps columns, for error messages.
+    """Pairs of `embedded`, or of a reference that `load_rows` takes; `setting` is the recipe's for `columns`, in errors.
 
     Raises:
         DataError: Cannot be loaded, a column is missing, or nothing usable is left.
@@ -125,13 +111,12 @@ def load_pairs(reference: str, split: str, columns: Mapping[str, str], setting: 
     check_columns(rows, needed, reference, setting)
     cleaned = clean_pairs(rows, columns)
     if not cleaned.pairs:
-        found = dict.fromkeys(name for row in rows for name in row)
-        unread = (
-            f". No column '{columns.get('prompt', 'prompt')}' is there; the columns are {', '.join(map(inert, found))}. Name the "
-            f"prompts' with {setting}.prompt=<your column>"
-        )
-        has_prompt = columns.get("prompt", "prompt") in found
-        raise DataError(f"{reference}: no usable pair; {cleaned.exclusions}{'' if has_prompt else unread}")
+        prompt, present = columns.get("prompt", "prompt"), dict.fromkeys(name for row in rows for name in row)
+        unread = "" if prompt in present else (
+            f". No column '{prompt}' is there; the columns are {', '.join(map(inert, present))}. Name the prompts' with "
+            f"{setting}.prompt=<your column>"
+        )  # fmt: skip
+        raise DataError(f"{reference}: no usable pair; {cleaned.exclusions}{unread}")
     return cleaned
 
 
@@ -143,12 +128,11 @@ def load_quality_source(reference: str, split: str, columns: Mapping[str, str]) 
     """
     if reference != EMBEDDED:
         return load_quality_set(reference, split, columns)
-    found = [one.pair for one in authored_pairs("quality")]
-    items = [
+    items = tuple(
         QualityItem(row, str(row), pair.prompt, (pair.chosen,), (pair.rejected,), EMBEDDED, EMBEDDED)
-        for row, pair in enumerate(found, 1)
-    ]
-    return QualitySet(EMBEDDED, EMBEDDED, "pairs", tuple(items), Exclusions(len(found), {}), {}, None, {})
+        for row, pair in enumerate((authored.pair for authored in authored_pairs("quality")), 1)
+    )
+    return QualitySet(EMBEDDED, EMBEDDED, "pairs", items, Exclusions(len(items), {}), {}, None, {})
 
 
 def source_fingerprint(reference: str | None, part: str | None = None) -> str:

@@ -18,14 +18,7 @@ _SECONDS_PER_CALL = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """Calls that a step is about to make.
-
-    Attributes:
-        what: In a few words, such as `labelling jargon`.
-        calls: Without those that have to be asked again.
-        input_tokens: Mean of a call, estimated.
-        output_tokens: Mean of a call, estimated.
-    """
+    """Calls that a step such as `labelling jargon` is about to make, without repeats; tokens are estimated means of a call."""
 
     what: str
     calls: int
@@ -55,10 +48,6 @@ def confirm_all(steps: Sequence[tuple[LlmSection, Planned]], consent: Consent) -
     Nothing is asked where all prices are zero, where none is known of a server of the user's own (llm.base_url), where the run
     was started with --yes, or for no calls.
 
-    Args:
-        steps: The LLM and the calls of each.
-        consent: How spending is agreed to.
-
     Raises:
         RunError: The user declined, or cannot be asked; or a batch would exceed the budget.
         SpendingError: Called from Python, where nobody is asked, without an agreement or a budget that is large enough.
@@ -76,31 +65,41 @@ def confirm_all(steps: Sequence[tuple[LlmSection, Planned]], consent: Consent) -
         say(f"  in all about ${total:,.2f}{unpriced}")
     if consent == "given" or all(_is_free(llm) for llm, _ in steps):
         return
-    what = steps[0][1].what if len(steps) == 1 else f"{len(steps)} steps"
     if consent == "by budget":
         _check_budget(steps, None if None in dollars else total)
         return
     if not sys.stdin.isatty():
+        what = steps[0][1].what if len(steps) == 1 else f"{len(steps)} steps"
         raise RunError(f"{what} would spend money, and nobody can be asked here. Agree beforehand with --yes")
-    answer = input("  Go on? [y/N] ").strip().lower()
-    if answer not in ("y", "yes"):
+    if input("  Go on? [y/N] ").strip().lower() not in ("y", "yes"):
         raise RunError("nothing was spent. Lower the counts, or choose a cheaper llm.model, and start again")
 
 
 def _check_budget(steps: Sequence[tuple[LlmSection, Planned]], dollars: float | None) -> None:
     """A budget that holds the estimate is an agreement: it is kept while the calls are made, too."""
-    budgets = [llm.budget_usd for llm, _ in steps]
-    if dollars is not None and all(budget is not None and dollars <= budget for budget in budgets):
+    if dollars is not None and all(llm.budget_usd is not None and dollars <= llm.budget_usd for llm, _ in steps):
         return
-    said = "; ".join(sentence(planned, llm) for llm, planned in steps)
-    todo = "pass confirm=True, or a budget_usd that holds it"
-    if dollars is None:
-        todo = "pass confirm=True, or give the model's price (llm.prices) and a budget_usd"
-    raise SpendingError(f"this would spend money, and nothing was sent: {said}. To agree, {todo}", dollars)
+    costs = "; ".join(sentence(planned, llm) for llm, planned in steps)
+    no_price = "give the model's price (llm.prices) and a budget_usd"
+    todo = f"pass confirm=True, or {no_price if dollars is None else 'a budget_usd that holds it'}"
+    raise SpendingError(f"this would spend money, and nothing was sent: {costs}. To agree, {todo}", dollars)
+
+
+def _check_batches(steps: Sequence[tuple[LlmSection, Planned]]) -> None:
+    """One budget holds for all models and steps together, so that each may fit by itself and all of them not."""
+    batches = [(llm.budget_usd, planned, llm) for llm, planned in steps if llm.mode == "batch" and llm.budget_usd]
+    dollars = sum(_cost(planned, llm).dollars or 0.0 for _, planned, llm in batches)
+    budget = min((budget for budget, *_ in batches), default=dollars)
+    if dollars > budget:
+        what = batches[0][1].what if len(batches) == 1 else f"all {len(batches)} steps together"
+        raise RunError(
+            f"{what} would cost about ${dollars:,.2f}, more than llm.budget_usd={budget:g}, and a batch cannot be stopped "
+            "halfway. Raise the budget, lower the counts, or use llm.mode=calls"
+        )
 
 
 def price_of(llm: LlmSection) -> Price | None:
-    """Price of the recipe's model, where one is given; half of it in batch mode, as OpenAI charges."""
+    """Price of the recipe's model, if one is given; half of it in batch mode, as OpenAI charges."""
     price = llm.prices.get(llm.model or "")
     if price is None or llm.mode != "batch":
         return price
@@ -111,19 +110,6 @@ def _is_free(llm: LlmSection) -> bool:
     """Nothing to be paid, or nothing known of it at a server that the user named; OpenAI's own is never free."""
     price = price_of(llm)
     return llm.base_url is not None if price is None else price.input == price.output == 0
-
-
-def _check_batches(steps: Sequence[tuple[LlmSection, Planned]]) -> None:
-    """One budget holds for all models and steps together, so that each may fit by itself and all of them not."""
-    batches = [(llm, planned) for llm, planned in steps if llm.mode == "batch" and llm.budget_usd is not None]
-    dollars = sum(_cost(planned, llm).dollars or 0.0 for llm, planned in batches)
-    budget = min((llm.budget_usd for llm, _ in batches if llm.budget_usd is not None), default=dollars)
-    if dollars > budget:
-        what = batches[0][1].what if len(batches) == 1 else f"all {len(batches)} steps together"
-        raise RunError(
-            f"{what} would cost about ${dollars:,.2f}, more than llm.budget_usd={budget:g}, and a batch cannot be stopped "
-            "halfway. Raise the budget, lower the counts, or use llm.mode=calls"
-        )
 
 
 def _cost(planned: Planned, llm: LlmSection) -> CallCost:
