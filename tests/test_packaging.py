@@ -101,7 +101,7 @@ def test_the_sdist_holds_what_tests_and_evals_need(installed: Installed) -> None
     assert {"CITATION.cff", "pyproject.toml", "README.md", "LICENSE", "THIRD_PARTY_NOTICES.md", ".ci/run"} <= names
     assert {name.split("/")[0] for name in names} <= {
         ".ci", ".github", ".gitignore", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "PKG-INFO", "README.md",
-        "THIRD_PARTY_NOTICES.md", "cda", "docs", "evals", "pyproject.toml", "recipes", "scripts", "tests",
+        "THIRD_PARTY_NOTICES.md", "cda", "docs", "evals", "mkdocs.yml", "pyproject.toml", "recipes", "scripts", "tests",
     }  # fmt: skip
 
 

@@ -58,7 +58,7 @@ def quality(
         against: A second model to compare with.
         dose: How much of the adapter; None: the dose chosen in a run, 1 of an adapter.
         figures: Also write the report's figures as files of this format: svg or pdf.
-        out: Output folder; None for runs/quality-<model>-<inputs>.
+        out: Output folder; None for `runs/quality-<model>-<inputs>`.
         budget_usd, confirm, progress, overrides, settings: As for `cda.audit`.
 
     Returns:
@@ -113,7 +113,7 @@ def best_of(
         columns: Our column names to the file's, such as `{"prompt": "question"}`.
         split: Split of a folder or hub id with several.
         figures: Also write the report's figures as files of this format: svg or pdf.
-        out: Output folder; None for runs/best-of-<model>-<inputs>.
+        out: Output folder; None for `runs/best-of-<model>-<inputs>`.
         progress, overrides, settings: As for `cda.audit`.
 
     Returns:
@@ -164,7 +164,7 @@ def win_rate(
         second: Rows to the same prompts; the i-th to a prompt is compared with its i-th.
         columns: Our column names to the files', such as `{"response": "output"}`.
         split: Split of a folder or hub id with several.
-        out: Output folder; None for runs/win-rate-<model>-<files>.
+        out: Output folder; None for `runs/win-rate-<model>-<files>`.
         budget_usd, confirm, progress, overrides, settings: As for `cda.audit`.
 
     Returns:

@@ -61,7 +61,7 @@ def audit(
         quality: Preference pairs for accuracy; `"none"` for no such check.
         triples: RATE triples of your own; `"none"` for no RATE.
         figures: Also write the report's figures as files of this format: svg or pdf.
-        out: Folder of the run; None for runs/audit-<model>. What it holds already is reused, but for objects in memory.
+        out: Folder of the run; None for `runs/audit-<model>`. What it holds already is reused, but for objects in memory.
         budget_usd: Dollars that may be spent on LLMs; if the estimate is above, nothing is spent.
         confirm: Agree to what asking an LLM will cost; `"ask"`: be asked on the terminal.
         progress: Whether progress bars are shown.
@@ -154,7 +154,7 @@ def train(
         only: Run this stage alone; earlier ones must have finished.
         figures: Also write the report's figures as files of this format: svg or pdf.
         dry_run: Check everything, log the settings and the plan, do nothing.
-        out: Folder of the run; None for runs/<recipe>.
+        out: Folder of the run; None for `runs/<recipe>`.
         budget_usd: Dollars that may be spent on LLMs; if the estimate is above, nothing is spent.
         confirm: Agree to what asking an LLM will cost; `"ask"`: be asked on the terminal.
         progress: Whether progress bars are shown.
@@ -252,7 +252,7 @@ def discover(
         review: Stop before the last test, for a person to drop candidates.
         figures: Also write the report's figures as files of this format: svg or pdf.
         dry_run: Check everything and say in `summary` what would be done and what it would cost; do nothing.
-        out: Output folder; None for runs/discover-<model>-<inputs>.
+        out: Output folder; None for `runs/discover-<model>-<inputs>`.
         budget_usd, confirm, progress, overrides, settings: As for `cda.audit`.
 
     Returns:
