@@ -56,7 +56,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     def on_site(match: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(source), match[1]))
         if target not in pages:
-            return f"](# \"{target}\")" if (ROOT / target).exists() else match[0]
+            return f'](# "{target}")' if (ROOT / target).exists() else match[0]
         return f"]({posixpath.relpath(pages[target], posixpath.dirname(uri) or '.')}{match[2] or ''})"
 
     return _LINK.sub(on_site, markdown)
