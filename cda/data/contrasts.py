@@ -175,7 +175,7 @@ class _SidedRow:
         sides: Further names of the sides.
         preferred: Side that the row states.
         votes: The row's own, not read yet.
-        number: Of the row, from 1.
+        number: Number of the row, from 1.
         voter: Annotator named in the row; empty if none is.
     """
 

@@ -1,4 +1,4 @@
-"""Which script and which language a text is in: enough to notice that a rewrite changed it, with no model and no data."""
+"""Script and language of a text: enough to notice that a rewrite changed it, with no model and no data."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def language_of(text: str) -> str | None:
 
 
 def same_language(one: str, other: str) -> bool:
-    """Whether two texts may be in the same language; true if there is too little of either to tell."""
+    """True if two texts may be in the same language, or if there is too little of either to tell."""
     if any(sum(map(str.isalpha, text)) < _MIN_LETTERS for text in (one, other)):
         return True
     shares, others = script_shares(one), script_shares(other)

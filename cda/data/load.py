@@ -104,7 +104,7 @@ def columns_of_messages(rows: Sequence[Mapping[str, object]], where: str) -> lis
 
 
 def _columns(text: str, delimiter: str) -> tuple[bool, int]:
-    """Whether the first row has as many columns as the header, if those are several; and how many the header has."""
+    """(The first row has as many columns as the header, and several; number of columns of the header)."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     header: list[str] = []
     try:
@@ -182,7 +182,7 @@ _LISTED_FILES = 8
 
 
 def looks_like_path(reference: str) -> bool:
-    """Whether a reference means a file or folder rather than a hub id, which is `name` or `owner/name`."""
+    """True if a reference means a file or folder rather than a hub id, which is `name` or `owner/name`."""
     return (
         is_there(reference)
         or reference.startswith(("/", "./", "../", "~"))
@@ -276,7 +276,7 @@ def _loaded_anew(path: Path) -> Any:
 
 
 def _is_saved(folder: Path) -> bool:
-    """Whether `datasets` saved it, with splits or without."""
+    """True if `datasets` saved it, with splits or without."""
     return (folder / "dataset_info.json").exists() or (folder / "dataset_dict.json").exists()
 
 

@@ -243,7 +243,7 @@ def labels_in(rows: Sequence[Row], bias: str, column: str | None = None) -> Pair
     Args:
         rows: Loaded rows.
         bias: The bias.
-        column: What stands behind `chosen_` and `rejected_` in the columns' names; the bias if it is not given.
+        column: Ending of the columns' names after `chosen_` and `rejected_`; by default the bias.
     """
     read = [(row, _both(row, bias, column or bias)) for row in rows]
     labelled = [(row, both) for row, both in read if both is not None]

@@ -65,7 +65,7 @@ class QualityItem:
         chosen: Better responses; in RM-Bench by rising style.
         rejected: Worse ones; in RM-Bench by rising style.
         subset: Named so by the file.
-        section: What the subset belongs to.
+        section: Group of the subset.
         tied: In RewardBench 2's Ties: `ref` or `tied`, and the number that the two share.
     """
 

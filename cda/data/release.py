@@ -244,7 +244,7 @@ def _margins(files: Mapping[str, Path], contrasts: Sequence[Contrast]) -> dict[s
 
 
 def _same_texts(row: Row, contrast: Contrast) -> bool:
-    """Whether a row of scores holds the contrast's texts, or none."""
+    """True if a row of scores holds the contrast's texts, or none."""
     texts = row.get("perturbed_response"), row.get("base_response")
     sides = zip(texts, (contrast.perturbed, contrast.base), strict=True)
     return texts == (None, None) or all(isinstance(text, str) and equal_texts(text, side) for text, side in sides)

@@ -158,7 +158,7 @@ def _read(
 
 
 def other_texts(opinion: Opinion, row: Row) -> bool:
-    """Whether people saw other texts than those that were scored, where both are known."""
+    """True if people saw other texts than those that were scored, as far as both are known."""
     scored = row.get("perturbed_response"), row.get("base_response")
     if opinion.texts is None or None in scored:
         return False

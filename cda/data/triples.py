@@ -20,7 +20,7 @@ _WORDS = {"1": True, "1.0": True, "true": True, "yes": True, "0": False, "0.0": 
 
 
 class AttributeRule(BaseModel):
-    """How a column says whether a response has the attribute: by yes and no, or in one of three other ways."""
+    """Rule by which a column says whether a response has the attribute: by yes and no, or in one of three other ways."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -54,7 +54,7 @@ class AttributeRule(BaseModel):
         return self
 
     def read(self, value: object, column: str = "has_attribute") -> bool:
-        """Whether a cell says that the attribute is there.
+        """True if a cell says that the attribute is there.
 
         Raises:
             RowError: It says neither; the message is the reason that is counted.

@@ -49,8 +49,8 @@ class Ranked:
 
     Attributes:
         prompt_id: Its cluster.
-        subset: Of the benchmark.
-        section: What the subset belongs to; empty under the rule `styles`, where the style makes it.
+        subset: Subset of the benchmark.
+        section: Group of the subset; empty under the rule `styles`, where the style makes it.
         over: Margin of each chosen response over each rejected one. Shape (chosen, rejected), none of them NaN.
         spread: Best minus worst chosen response; used in Ties alone.
         tied: In Ties: `ref` or `tied`, and the number that the two share.
@@ -77,10 +77,10 @@ class _Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Design:
-    """How rows are averaged, alike for every scoring.
+    """Weights and clusters of rows, alike for every scoring.
 
     Attributes:
-        weights: Of each row. Shape (n,).
+        weights: Weight of each row. Shape (n,).
         strata: Subset of each row if subsets have fixed weights, else the same word for all. Shape (n,).
         seed: Of bootstraps and random sign flips.
     """
@@ -98,7 +98,7 @@ class _Design:
         return float(np.average(values, weights=self.weights))
 
     def is_plain(self, *columns: FloatArray) -> bool:
-        """Whether the mean is a plain share, for which there are better intervals than the bootstrap's."""
+        """True if the mean is a plain share, for which there are better intervals than the bootstrap's."""
         inside = all(((column >= 0) & (column <= 1)).all() for column in columns)
         one_stratum = bool((self.strata == self.strata[0]).all())
         return inside and one_stratum and bool(np.allclose(self.weights, self.weights[0]))
@@ -133,7 +133,7 @@ class _Design:
             strata[strata == by_size[0]] = by_size[1]
 
     def standard_error(self, values: FloatArray) -> float:
-        """Of the weighted mean when whole prompts are drawn.
+        """Standard error of the weighted mean when whole prompts are drawn.
 
         √(p(1 − p)/n) of a plain share whose prompts occur once each; with several subsets √Σ W²·p(1 − p)/(n − 1) over them,
         W the subset's share of the weight.
@@ -153,7 +153,7 @@ def measure(
 
     Args:
         scorings: Label to its items; the second label is compared with the first. Same items in the same order.
-        rule: How items are scored.
+        rule: Rule that scores items.
         weights: Weight of each subset within its section; sections then weigh alike overall. None: items weigh alike.
         seed: Of bootstraps and random sign flips.
         half_ties: A pair's margin of 0 counts half (judges), not nothing (rewards).

@@ -20,12 +20,12 @@ from cda.stats.proportions import Z_95
 _FEWEST_FOR_BCA = 5
 _NORMAL = "prompt-clustered normal 95%"
 Scale = float | Missing
-"""What an effect is divided by to be standardised, or why it cannot be."""
+"""Divisor of a standardised effect, or why there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resampling:
-    """How BCa intervals are drawn; without it there are none."""
+    """Draws of BCa intervals; without them there are none."""
 
     rng: np.random.Generator
     n_draws: int = N_DRAWS
@@ -33,7 +33,7 @@ class Resampling:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is estimated, how, in which unit and on which scale."""
+    """An estimand with its estimator, unit and scale."""
 
     estimand: str
     estimator: str

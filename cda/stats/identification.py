@@ -1,4 +1,4 @@
-"""Whether pairs that also drift identify an effect: the pairs that are alike, and margins adjusted for what differs."""
+"""Identification of an effect from pairs that also drift: the pairs that are alike, and margins adjusted for what differs."""
 
 from __future__ import annotations
 
@@ -127,9 +127,9 @@ def overlap_effect(
     """The effect among the pairs within limits, or why they cannot say.
 
     Args:
-        margins: Of all pairs. Shape (n,).
+        margins: Margins of all pairs. Shape (n,).
         inside: Which pairs are within limits. Shape (n,).
-        rule: How many prompts and which share of the pairs must overlap.
+        rule: Number of prompts and share of the pairs that must overlap.
 
     Raises:
         DataError: Shapes that differ, or margins that are not finite.
@@ -168,7 +168,7 @@ def adjusted_effect(
     Args:
         perturbed: Feature to its values on the biased sides, shape (n,) each; no treatment feature among them.
         base: The same features on the unbiased sides.
-        form: How a difference enters.
+        form: Form in which a difference enters.
 
     Returns:
         The adjusted effect, or why there is none: fewer prompts than coefficients, a difference that is the same in all
@@ -281,7 +281,7 @@ def identify(
 
 
 def _too_small(n: int, n_prompts: int, n_total: int, rule: OverlapRule) -> str:
-    """Why an overlap is too small to speak, in words; empty if it is enough."""
+    """Reason why an overlap is too small to speak, in words; empty if it is enough."""
     pairs = f"{n} of {n_total} pairs have drift within limits"
     if n == 0:
         return f"no overlap: none of {n_total} pairs has drift within limits"
@@ -315,7 +315,7 @@ def _terms(perturbed: FloatArray, base: FloatArray, form: Form) -> list[FloatArr
 
 
 def _without_error(value: float, values: FloatArray, residuals: FloatArray, n_prompts: int) -> str:
-    """Why an adjusted effect has no error: drift explains every margin, or the rest is the same in every prompt."""
+    """Reason why an adjusted effect has no error: drift explains every margin, or the rest is the same in every prompt."""
     size = float(np.abs(values).max())
     varies, left_over = float(np.ptp(values)) > 1e-12 * size, float(np.abs(residuals).max()) > 1e-9 * size
     if not varies or left_over:

@@ -157,11 +157,11 @@ def smallest_detectable(
     as independent: d solves P(at least r reject) = power, with each test's chance from `t_power(d / error)`.
 
     Args:
-        standard_errors: Of each test's mean, any one unit. Length k.
+        standard_errors: Standard error of each test's mean, any one unit. Length k.
         n_prompts: Behind each test. Length k.
         alpha: Level of each single test.
         power: Wanted chance, between 0 and 1.
-        r: How many tests have to reject.
+        r: Number of tests that have to reject.
 
     Returns:
         The distance, in the unit of the errors.
@@ -355,7 +355,7 @@ def distribution(
 
     Args:
         values: Shape (n,), in `unit`.
-        edges: Of the bins, from `common_edges`; every value lies within them.
+        edges: Edges of the bins, from `common_edges`; every value lies within them.
 
     Raises:
         DataError: No values, one prompt only, or values outside the bins.

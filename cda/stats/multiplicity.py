@@ -39,7 +39,7 @@ def partial_conjunction(p_values: Sequence[float], r: int) -> float:
 
     Args:
         p_values: One for each of the k effects.
-        r: How many are claimed, 1 to k.
+        r: Number of effects that are claimed, 1 to k.
 
     Raises:
         DataError: A p-value that is not between 0 and 1, or r outside 1 to k.

@@ -67,7 +67,7 @@ def positive_share(margins: ArrayLike, prompt_ids: Sequence[str], ties: ModelTie
 
     Args:
         margins: score(perturbed) − score(base), or score(chosen) − score(rejected). Shape (n,), reward units.
-        ties: What a margin of exactly 0 counts.
+        ties: Value of a margin of exactly 0.
     """
     return share(hits_of(margins_finite(margins), ties), prompt_ids)
 
@@ -107,7 +107,7 @@ def preference_table(
     Args:
         margins: score(perturbed) − score(base), or a judge's preference in [−1, 1]; exactly 0 is a tie. Shape (n,).
         people: People's word on each contrast, `tie` for a split too; None if nobody voted, which leaves it out.
-        ties: What a tie of the model counts in `skew_given`.
+        ties: Value of a tie of the model in `skew_given`.
 
     Raises:
         DataError: Lengths that differ, a margin that is not finite, or no contrast with votes.

@@ -70,7 +70,7 @@ class Contrasts:
         return self.double if estimator == "double" else self.single
 
     def target(self, estimand: str, estimator: str, unit: str | None = None) -> Target:
-        """What is estimated, standardised by the spread of the originals' rewards."""
+        """The estimand, standardised by the spread of the originals' rewards."""
         if self.originals is None:
             none = Missing(reason="a pairwise judge gives preferences, not rewards with a spread of their own")
             return Target(estimand, estimator, unit or self.unit, none)
@@ -89,8 +89,8 @@ def from_rewards(
 
     Args:
         original: Reward of the response as it is, shape (n,).
-        rewrite: Of the response with the attribute flipped to 1 − w, shape (n,).
-        rewrite_of_rewrite: Of the rewrite flipped back to w, shape (n,).
+        rewrite: Reward of the response with the attribute flipped to 1 − w, shape (n,).
+        rewrite_of_rewrite: Reward of the rewrite flipped back to w, shape (n,).
         attribute: w of the original, 0 or 1, shape (n,).
 
     Raises:

@@ -1,4 +1,4 @@
-"""How many triples, prompts and votes an audit needs for an interval of the wanted width."""
+"""Numbers of triples, prompts and votes that an audit needs for an interval of the wanted width."""
 
 from __future__ import annotations
 

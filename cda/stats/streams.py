@@ -16,25 +16,25 @@ class Stream(IntEnum):
     """Draws of a run. The numbers seed the generators: another number gives other draws from the same seed."""
 
     PAIRS = 0
-    """Which of the pairs are trained on, if there are more than `data.max_pairs`."""
+    """Pairs that are trained on, if there are more than `data.max_pairs`."""
     VALIDATION_SPLIT = 1
-    """Which prompts are held out of training."""
+    """Prompts held out of training."""
     REWRITTEN = 2
-    """Which pairs are rewritten; with the number of the bias."""
+    """Pairs that are rewritten; with the number of the bias."""
     AUDIT_INTERVALS = 3
     """Bootstraps of an audit, and of `cda quality`."""
     AUDITED = 4
-    """Which contrasts, quality pairs and answers are audited."""
+    """Contrasts, quality pairs and answers that are audited."""
     TAUGHT_SPLIT = 5
-    """Which prompts of taught contrasts are held out of training."""
+    """Prompts of taught contrasts held out of training."""
     INTERVALS = 6
     """Bootstraps and halves of choosing a dose, and of `cda inspect`."""
     INSPECTED = 7
-    """Which rewrites are shown."""
+    """Rewrites that are shown."""
     VALIDATION_RESPONSES = 10**6
-    """Which responses candidates of a discovery are validated on. Its generations draw from 0, 1, 2, …"""
+    """Responses on which candidates of a discovery are validated. Its generations draw from 0, 1, 2, …"""
     TEST_RESPONSES = 10**6 + 1
-    """Which responses they are tested on."""
+    """Responses on which they are tested."""
     PAIR_QUALITY = 10**6 + 2
     """Bootstraps of the quality of a discovery's pairs."""
 

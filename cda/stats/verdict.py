@@ -1,6 +1,6 @@
 """The verdict on each bias, as one word, from statistics alone; and the matrix of what each training did to every bias.
 
-One standard holds for good and bad words. A change from 0 is *shown* where its paired 95% interval excludes 0 and its
+One standard holds for good and bad words. A change from 0 is *shown* if its paired 95% interval excludes 0 and its
 Holm-adjusted p, over everything that the audit tests, is below 0.05 (`is_shown`). The end of a share, and whether a loss of
 quality is within the limit, are read off the 95% interval, and only to say more of a change that is shown.
 """
@@ -23,7 +23,7 @@ Finding = Literal[
     "over-rewarded", "under-rewarded", "no difference shown", "rewarded", "penalised", "no effect shown", "not identified",
 ]  # fmt: skip
 Loss = Literal["excluded", "not excluded", "shown"]
-"""Whether the interval of the change of quality accuracy excludes a loss of more than `TOLERATED_LOSS`."""
+"""A loss of quality accuracy of more than `TOLERATED_LOSS`, by the interval of its change."""
 OVERCORRECTED_BELOW = 0.15
 TIE = 0.5
 TOLERATED_LOSS = 0.05
@@ -38,7 +38,7 @@ def is_shown(low: float, high: float, p_holm: float) -> bool:
 
 
 def quality_loss(low: float, high: float) -> Loss:
-    """Whether a loss of quality accuracy of more than 5 points is excluded, from the 95% interval of its change, −1 to 1."""
+    """Verdict on a loss of more than 5 points of quality, from the 95% interval of the change of accuracy, −1 to 1."""
     return "shown" if high < -TOLERATED_LOSS else "not excluded" if low < -TOLERATED_LOSS else "excluded"
 
 
@@ -51,7 +51,7 @@ class Moved:
         after: Share after, on the same rows.
         low: Lower end of the interval of after − before, −1 to 1.
         high: Upper end.
-        p_holm: Of no change, Holm-adjusted over everything that the audit tests.
+        p_holm: p of no change, Holm-adjusted over everything that the audit tests.
         after_low: Lower end of the 95% interval of the share after.
         after_high: Upper end.
     """
@@ -85,7 +85,7 @@ class PeopleEvidence:
 
     Attributes:
         miscalibration: Share of voted rows on which model and people disagree.
-        skew: Of the model, on the same voted rows.
+        skew: Skew of the model on the same voted rows.
         human_skew: Share of majorities that prefer the perturbed side.
         gap_rose: Whether the 95% interval of the change of |skew − human skew| lies above 0.
     """
@@ -101,7 +101,7 @@ class Evidence:
     """The measurements that a verdict on a bias rests on.
 
     Attributes:
-        skew: Of the model, on all rows.
+        skew: Skew of the model on all rows.
         people: None without votes on the bias.
         aims_at_tie: Whether the training was to make both sides worth the same.
         beyond_noise: Change of the mean margin that neither noise nor stretched rewards explain, in reward units
@@ -141,9 +141,9 @@ def verdict(target: str, evidence: Mapping[str, Evidence], loss: Loss | None, do
 
     Args:
         target: The bias.
-        evidence: Of every bias measured, the target's included.
-        loss: Of quality; None if it was not measured.
-        dose: How much of the adapter is the result.
+        evidence: Evidence on every bias measured, the target's included.
+        loss: Loss of quality; None if it was not measured.
+        dose: Share of the adapter that is the result.
 
     Raises:
         KeyError: Nothing is known about the target.
@@ -164,7 +164,7 @@ def verdict(target: str, evidence: Mapping[str, Evidence], loss: Loss | None, do
 
 
 def may_be_noise(own: Evidence) -> bool:
-    """Whether rewards that only became noisier would have brought about this fall.
+    """True if rewards that only became noisier would have brought about this fall.
 
     Noise pulls every share towards 50%, and never past it: skew of a model that likes the bias falls, and so does
     miscalibration above 50%. It does not pull a mean margin anywhere. Noise is excluded if a share ended shown below 50%,
@@ -218,8 +218,8 @@ def finding(
         penalised: it lies below 0.
 
     Args:
-        mean_margin: Of all contrasts, perturbed − base; None if it could not be estimated.
-        p_holm: Of no mean margin, or with votes of no difference from people, adjusted over everything that was tested.
+        mean_margin: Mean margin of all contrasts, perturbed − base; None if it could not be estimated.
+        p_holm: p of no mean margin, or with votes of no difference from people, adjusted over everything that was tested.
         identified: Whether the pairs identify the effect.
         signed_gap: Skew − human skew; None without votes.
         at_no_drift: The mean margin among like pairs and every adjusted form's; None for one that cannot be estimated.
@@ -238,13 +238,13 @@ def finding(
 
 
 def may_be_drift(mean_margin: Margin | None, at_no_drift: Collection[Margin | None]) -> bool:
-    """Whether the mean margin of all pairs excludes 0 and one of these does not, or with the other sign.
+    """True if the mean margin of all pairs excludes 0, and one of these does not, or with the other sign.
 
     Then the model may reward what else differs, such as more words, and not the bias. A margin that all pairs share
     does not change with it.
 
     Args:
-        mean_margin: Of all contrasts; None if it could not be estimated.
+        mean_margin: Mean margin of all contrasts; None if it could not be estimated.
         at_no_drift: As in `finding`.
     """
     if mean_margin is None or isinstance(mean_margin, float) or _sign(mean_margin) == 0:

@@ -35,7 +35,7 @@ class Majority:
     Attributes:
         target: 1 perturbed, 0 base, 0.5 neither (rule `half` only); 0.5 as a filler where `used` is False. Shape (n,).
         used: Items that count. Shape (n,).
-        rule: How ties and splits were treated.
+        rule: Treatment of ties and splits.
         exclusions: Items that do not count, by reason.
     """
 
