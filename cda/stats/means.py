@@ -35,8 +35,7 @@ def mean_over_prompts(values: FloatArray, unit: str, n: int) -> Measured:
     error = float(values.std(ddof=1)) / math.sqrt(count)
     if error <= ROUNDING * float(np.abs(values).max()):
         return NoSpread(
-            value=mean,
-            reason=f"the same in each of {count} prompts, so that nothing is known of how far others differ",
+            value=mean, reason=f"the same in each of {count} prompts, so that nothing is known of how far others differ"
         )
     half = float(stats.t.ppf(0.975, count - 1)) * error
     bound = 1.0 if unit == "share difference" else math.inf

@@ -44,10 +44,7 @@ class PeopleChange:
 
 
 def against_people(
-    margins: ArrayLike,
-    people: Majority,
-    prompt_ids: Sequence[str],
-    ties: ModelTies | Literal["drop"] = "no-hit",
+    margins: ArrayLike, people: Majority, prompt_ids: Sequence[str], ties: ModelTies | Literal["drop"] = "no-hit"
 ) -> AgainstPeople:
     """One model's preferences next to people's, on the rows that have a majority.
 

@@ -288,10 +288,7 @@ def quantile_groups(values: ArrayLike, n_groups: int) -> list[str]:
 
 
 def conditional_effects(
-    contrasts: Contrasts,
-    groups: Sequence[str],
-    estimator: Estimator = "double",
-    resampling: Resampling | None = None,
+    contrasts: Contrasts, groups: Sequence[str], estimator: Estimator = "double", resampling: Resampling | None = None
 ) -> ConditionalEffects:
     """CATE: the average effect among the triples of each group, standardised by the SD of the whole sample.
 

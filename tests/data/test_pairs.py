@@ -179,11 +179,7 @@ def test_every_row_is_kept_or_counted(rows: list[dict[str, Any]]) -> None:
 
 
 @settings(deadline=None, derandomize=True)
-@given(
-    prompts=st.lists(st.integers(0, 12), max_size=40),
-    share=st.floats(0, 0.49),
-    seed=st.integers(0, 3),
-)
+@given(prompts=st.lists(st.integers(0, 12), max_size=40), share=st.floats(0, 0.49), seed=st.integers(0, 3))
 def test_a_prompt_is_never_in_both_parts(prompts: list[int], share: float, seed: int) -> None:
     pairs = [Pair(user_prompt(f"q{number}"), f"a{row}", "b") for row, number in enumerate(prompts)]
     flags = split_by_prompt(pairs, share, np.random.default_rng(seed))

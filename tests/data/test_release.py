@@ -39,11 +39,7 @@ def test_pairs_have_votes_stated_majorities_and_verdicts(release: Path) -> None:
     assert len(found.contrasts) == VOTED and not found.exclusions.dropped and not found.votes.dropped
     first, split = found.contrasts[0], found.contrasts[22]
     assert (first.perturbed, first.base) == ("long words 0", "plain 0")
-    assert (first.preferred, first.votes, first.verdicts) == (
-        "perturbed",
-        ("perturbed", "perturbed", "tie"),
-        ("tie",),
-    )
+    assert (first.preferred, first.votes, first.verdicts) == ("perturbed", ("perturbed", "perturbed", "tie"), ("tie",))
     assert (split.preferred, sorted(split.votes)) == ("tie", ["base", "perturbed", "tie"])
     assert {one.tags["source"] for one in found.contrasts} == {SOURCE}
     assert [one.verdicts for one in found.contrasts[1:4]] == [("base",)] * 3

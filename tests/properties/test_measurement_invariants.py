@@ -695,10 +695,7 @@ NOTHING: dict[str, tuple[Callable[[], Any], str]] = {
     "votes without items": (lambda: count_votes([]), "nothing about people can be estimated"),
     # Nothing differs.
     "no pair with one biased side": (lambda: contingency([True], [True], ["a"]), "no choice for or against"),
-    "feature that never differs": (
-        lambda: chosen_correlation([0, 0], ["a", "b"], rng()),
-        "a correlation is undefined",
-    ),
+    "feature that never differs": (lambda: chosen_correlation([0, 0], ["a", "b"], rng()), "a correlation is undefined"),
     "groups of NaN": (lambda: quantile_groups([1, NAN], 2), "1 of 2 values are NaN"),
     "covariate of one value": (lambda: quantile_groups([1, 1, 1], 2), "do not split"),
     # Nothing is left.

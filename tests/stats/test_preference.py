@@ -200,11 +200,7 @@ def test_prompts_that_contrasts_and_pairs_share_are_one_cluster() -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "pairs", "said"),
-    [
-        ([1.0, np.nan], [1.0, 1.1], "NaN"),
-        ([1.0, 2.0], [-1.0, 1.0], "yardstick"),
-    ],
+    ("own", "pairs", "said"), [([1.0, np.nan], [1.0, 1.1], "NaN"), ([1.0, 2.0], [-1.0, 1.0], "yardstick")]
 )
 def test_without_a_yardstick_there_is_no_answer(own: list[float], pairs: list[float], said: str) -> None:
     with pytest.raises(DataError, match=said):

@@ -164,12 +164,7 @@ def test_what_noise_cannot_do_needs_no_mean_margin() -> None:
 
 @pytest.mark.parametrize(
     ("other", "substituted"),
-    [
-        (change(0.5, 0.8, p_holm=0.049), True),
-        (change(0.5, 0.8, p_holm=0.05), False),
-        (STAYED, False),
-        (FELL, False),
-    ],
+    [(change(0.5, 0.8, p_holm=0.049), True), (change(0.5, 0.8, p_holm=0.05), False), (STAYED, False), (FELL, False)],
 )
 def test_a_fallen_target_is_substituted_where_another_bias_rose(other: Moved, substituted: bool) -> None:
     for target, word in (
