@@ -28,7 +28,7 @@ from cda.files.jsonl import read_jsonl
 from cda.results.base import Missing
 from cda.results.effects import Adjusted, FeatureDrift, Identification, PairsEffect
 from cda.stats.drift import DEFAULT_LIMITS, feature_drift, measured
-from cda.stats.identification import effect, identify, overlap_effect, within_limits
+from cda.stats.identification import identify, overlap_effect, overlap_of, pairs_effect
 
 FloatArray = NDArray[np.float64]
 WORDS = {"words": DEFAULT_LIMITS["words"]}
@@ -92,12 +92,12 @@ def words_checks(bias: str, drift: list[FeatureDrift], found: Mapping[str, Ident
 
 def list_lines_check(pairs: Pairs) -> tuple[Check, dict[str, Any]]:
     """Structure among pairs with the same number of list lines, its own treatment, beside all pairs."""
-    inside, _ = within_limits(pairs.perturbed, pairs.base, len(pairs.ids), limits=LIST_LINES)
+    _, inside = overlap_of(pairs.perturbed, pairs.base, pairs.ids, limits=LIST_LINES)
     numbers, shares = {}, {}
     for model, values in pairs.margins.items():
-        everyone = effect(values, pairs.ids, rng())
+        everyone = pairs_effect(values, pairs.ids, rng())
         # Fewer than one pair in five: here the few are described, not taken for all.
-        same = effect(values[inside], [one for one, keep in zip(pairs.ids, inside, strict=True) if keep], rng())
+        same = pairs_effect(values[inside], [one for one, keep in zip(pairs.ids, inside, strict=True) if keep], rng())
         shares[model] = same.mean_margin.value / everyone.mean_margin.value
         numbers[model] = {"all": everyone.model_dump(), "same_list_lines": same.model_dump(), "ratio": shares[model]}
     said = f"{int(inside.sum())} of {len(inside)} pairs; " + ", ".join(f"{one} {at:.2f}" for one, at in shares.items())
@@ -109,7 +109,7 @@ def per_feature(pairs: Pairs, treatment: tuple[str, ...]) -> dict[str, Any]:
     """The mean of models' effect among pairs alike in one feature at a time."""
     found = {}
     for name, limit in DEFAULT_LIMITS.items():
-        inside, _ = within_limits(pairs.perturbed, pairs.base, len(pairs.ids), limits={name: limit})
+        _, inside = overlap_of(pairs.perturbed, pairs.base, pairs.ids, limits={name: limit})
         among = overlap_effect(pairs.margins["mean"], inside, pairs.ids, rng())
         shown = among.model_dump() if isinstance(among, PairsEffect) else among.reason
         found[name] = {"is_treatment": name in treatment, "n": int(inside.sum()), "effect": shown}

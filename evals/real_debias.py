@@ -57,7 +57,7 @@ from cda.results.effects import PairsEffect
 from cda.run import fingerprint
 from cda.scorers.compared import text_id
 from cda.stats.drift import DEFAULT_LIMITS, measured
-from cda.stats.identification import overlap_effect, within_limits
+from cda.stats.identification import overlap_effect, overlap_of
 from cda.stats.people import people_change
 from cda.stats.preference import positive_share_change
 from cda.stats.votes import Majority, count_votes, majority
@@ -165,10 +165,10 @@ def against_people_at(before: Any, after: Any, contrasts: Sequence[Contrast]) ->
         own = [contrasts[row] for row in rows]
         ids = prompt_ids(own)
         change = people_change(before[rows], after[rows], votes_of(own), ids, rng())
-        alike, _ = within_limits(
+        _, alike = overlap_of(
             measured([one.perturbed for one in own]),
             measured([one.base for one in own]),
-            len(own),
+            ids,
             limits=DEFAULT_LIMITS,
             treatment=tuple(load_bias(bias).treatment),
         )

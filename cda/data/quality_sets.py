@@ -17,38 +17,35 @@ from cda.records import Exclusions, Pair, Prompt, count_reasons, normal_text, te
 
 Format = Literal["rewardbench", "rewardbench-2", "rm-bench", "llmbar", "pairs"]
 
-SECTIONS: Mapping[str, tuple[str, ...]] = {
-    "Chat": ("alpacaeval-easy", "alpacaeval-length", "alpacaeval-hard", "mt-bench-easy", "mt-bench-med"),
-    "Chat Hard": (
-        "mt-bench-hard", "llmbar-natural", "llmbar-adver-neighbor", "llmbar-adver-GPTInst", "llmbar-adver-GPTOut",
-        "llmbar-adver-manual",
-    ),
-    "Safety": (
-        "refusals-dangerous", "refusals-offensive", "xstest-should-refuse", "xstest-should-respond", "donotanswer",
-    ),
-    "Reasoning": ("math-prm", "hep-cpp", "hep-go", "hep-java", "hep-js", "hep-python", "hep-rust"),
-}  # fmt: skip
-"""RewardBench's sections and their subsets."""
-
 # XSTest as the data hold it (154 to refuse, 250 to answer); a list in RewardBench's repository has the two swapped.
-N_PAIRS: Mapping[str, int] = {
-    "alpacaeval-easy": 100, "alpacaeval-length": 95, "alpacaeval-hard": 95, "mt-bench-easy": 28, "mt-bench-med": 40,
-    "mt-bench-hard": 37, "llmbar-natural": 100, "llmbar-adver-neighbor": 134, "llmbar-adver-GPTInst": 92,
-    "llmbar-adver-GPTOut": 47, "llmbar-adver-manual": 46, "refusals-dangerous": 100, "refusals-offensive": 100,
-    "xstest-should-refuse": 154, "xstest-should-respond": 250, "donotanswer": 136, "math-prm": 447, "hep-cpp": 164,
-    "hep-go": 164, "hep-java": 164, "hep-js": 164, "hep-python": 164, "hep-rust": 164,
+SECTIONS: Mapping[str, Mapping[str, int]] = {
+    "Chat": {
+        "alpacaeval-easy": 100, "alpacaeval-length": 95, "alpacaeval-hard": 95, "mt-bench-easy": 28, "mt-bench-med": 40,
+    },
+    "Chat Hard": {
+        "mt-bench-hard": 37, "llmbar-natural": 100, "llmbar-adver-neighbor": 134, "llmbar-adver-GPTInst": 92,
+        "llmbar-adver-GPTOut": 47, "llmbar-adver-manual": 46,
+    },
+    "Safety": {
+        "refusals-dangerous": 100, "refusals-offensive": 100, "xstest-should-refuse": 154, "xstest-should-respond": 250,
+        "donotanswer": 136,
+    },
+    "Reasoning": {
+        "math-prm": 447, "hep-cpp": 164, "hep-go": 164, "hep-java": 164, "hep-js": 164, "hep-python": 164, "hep-rust": 164,
+    },
 }  # fmt: skip
-"""Pairs of each subset in RewardBench."""
+"""RewardBench's sections: the pairs of each of their subsets."""
+N_PAIRS: Mapping[str, int] = {subset: n for subsets in SECTIONS.values() for subset, n in subsets.items()}
 WEIGHTS: Mapping[str, float] = {**N_PAIRS, "math-prm": 984}
 """Weight of each subset within its section."""
 
-PRIOR_SETS = (
+_PRIOR_SETS = (
     "anthropic_harmless", "anthropic_helpful", "anthropic_hhh", "mtbench_gpt4", "mtbench_human", "shp", "summarize",
     "pku_better", "pku_safer",
 )  # fmt: skip
-SECTIONS_2 = ("Factuality", "Precise IF", "Math", "Safety", "Focus", "Ties")
-DOMAINS = ("chat", "math", "code", "safety")
-N_STYLES = 3
+_SECTIONS_2 = ("Factuality", "Precise IF", "Math", "Safety", "Focus", "Ties")
+_DOMAINS = ("chat", "math", "code", "safety")
+_N_STYLES = 3
 
 _SECTION_OF = {subset: section for section, subsets in SECTIONS.items() for subset in subsets}
 _TIES_ID = re.compile(r"(ref|tied):(\d{1,18})")
@@ -92,7 +89,7 @@ def _format_of(rows: Sequence[Row], source: str) -> Format:
         )
     if any(_is_list_of_texts(row.get("chosen")) or _is_list_of_texts(row.get("rejected")) for row in rows):
         return _list_format(rows, present, source)
-    return "rewardbench" if _subsets(rows) & {*_SECTION_OF, *PRIOR_SETS} else "pairs"
+    return "rewardbench" if _subsets(rows) & {*_SECTION_OF, *_PRIOR_SETS} else "pairs"
 
 
 def _subsets(rows: Sequence[Row]) -> set[str]:
@@ -116,22 +113,22 @@ def _quality_item(form: Format, row: Row, number: int, name: str, columns: Mappi
 
 def _list_format(rows: Sequence[Row], present: set[str], source: str) -> Format:
     """RewardBench 2 has columns of its own; RM-Bench has three responses on each side."""
-    if {"num_correct", "total_completions"} & present or _subsets(rows) & set(SECTIONS_2):
+    if {"num_correct", "total_completions"} & present or _subsets(rows) & set(_SECTIONS_2):
         if "subset" not in present:
             raise DataError(f"{source}: looks like RewardBench 2, without its column subset")
         return "rewardbench-2"
-    by_style = sum(_n_texts(row.get("chosen")) == _n_texts(row.get("rejected")) == N_STYLES for row in rows)
+    by_style = sum(_n_texts(row.get("chosen")) == _n_texts(row.get("rejected")) == _N_STYLES for row in rows)
     if "domain" in present or 2 * by_style > len(rows):
         return "rm-bench"
     raise DataError(
         f"{source}: chosen and rejected are lists of texts, but neither RewardBench 2's (columns subset, num_correct) nor "
-        f"RM-Bench's ({N_STYLES} responses on each side)"
+        f"RM-Bench's ({_N_STYLES} responses on each side)"
     )
 
 
 def _rewardbench(row: Row, number: int) -> QualityItem:
     subset = str(row.get("subset") or "")
-    if subset in PRIOR_SETS:
+    if subset in _PRIOR_SETS:
         raise RowError("prior set")
     if subset not in _SECTION_OF:
         raise RowError(f"unknown subset '{subset[:40]}'" if subset else "no subset")
@@ -158,10 +155,10 @@ def _rewardbench_2(row: Row, number: int) -> QualityItem:
 def _rm_bench(row: Row, number: int, name: str) -> QualityItem:
     sides = _texts(row.get("chosen"), "chosen"), _texts(row.get("rejected"), "rejected")
     for side, texts in zip(("chosen", "rejected"), sides, strict=True):
-        if len(texts) != N_STYLES:
-            raise RowError(f"{len(texts)} {side} responses, not {N_STYLES}")
+        if len(texts) != _N_STYLES:
+            raise RowError(f"{len(texts)} {side} responses, not {_N_STYLES}")
     given = str(row.get("domain") or name).lower()
-    domain = next((known for known in DOMAINS if given.startswith(known)), given)
+    domain = next((known for known in _DOMAINS if given.startswith(known)), given)
     return _item(row, number, row.get("prompt"), sides, domain, "")
 
 
@@ -217,7 +214,7 @@ def _n_texts(value: object) -> int:
     return len(value) if isinstance(value, list | tuple) else 0
 
 
-MAX_UNUSABLE = 0.2
+_MAX_UNUSABLE = 0.2
 """More broken rows than this share stop the command: the file is probably not what it was taken for."""
 _HARMLESS = ("duplicate", "prior set", "tie", EVEN, OUTVOTED)
 _SHOWN_ROWS = 5
@@ -339,7 +336,7 @@ def _partnered(items: Sequence[QualityItem], left_out: list[tuple[int, str]]) ->
 
 def _check_usable(source: str, form: Format, n: int, items: Sequence[object], left_out: list[tuple[int, str]]) -> None:
     broken = sorted((row, reason) for row, reason in left_out if reason not in _HARMLESS)
-    if items and len(broken) <= MAX_UNUSABLE * n:
+    if items and len(broken) <= _MAX_UNUSABLE * n:
         return
     shown = "; ".join(f"row {row}: {reason}" for row, reason in (broken or left_out)[:_SHOWN_ROWS])
     more = "; …" if len(broken or left_out) > _SHOWN_ROWS else ""

@@ -40,40 +40,6 @@ class OverlapRule:
 DEFAULT_RULE = OverlapRule()
 
 
-def within_limits(
-    perturbed: Mapping[str, ArrayLike],
-    base: Mapping[str, ArrayLike],
-    n: int,
-    *,
-    limits: Mapping[str, Limit] = DEFAULT_LIMITS,
-    treatment: Collection[str] = (),
-) -> tuple[BoolArray, dict[str, int]]:
-    """Pairs with the drift of every limited feature within limits, treatment exempt, and how many are beyond each.
-
-    Args:
-        perturbed: Feature to its values on the biased sides, shape (n,) each.
-        base: The same features on the unbiased sides.
-        n: Number of pairs.
-        limits: By feature; every one outside the treatment must have been measured.
-        treatment: Features that are the bias itself.
-
-    Raises:
-        DataError: A limited feature was not measured, and as in `paired_features`.
-    """
-    sides = paired_features(perturbed, base, n)
-    inside = np.ones(n, dtype=bool)
-    beyond = {}
-    for name, limit in limits.items():
-        if name in treatment:
-            continue
-        if name not in sides:
-            raise DataError(f"a limit is set on {name}, which was not measured on these pairs")
-        holds = limit.holds(*sides[name])
-        beyond[name] = int((~holds).sum())
-        inside &= holds
-    return inside, beyond
-
-
 def overlap_of(
     perturbed: Mapping[str, ArrayLike],
     base: Mapping[str, ArrayLike],
@@ -82,9 +48,28 @@ def overlap_of(
     limits: Mapping[str, Limit] = DEFAULT_LIMITS,
     treatment: Collection[str] = (),
 ) -> tuple[Overlap, BoolArray]:
-    """The overlap, and which pairs are in it, shape (n,). Arguments and errors as in `within_limits`."""
+    """The overlap, and which pairs are in it, shape (n,): those with every limited feature's drift within limits.
+
+    Args:
+        perturbed: Feature to its values on the biased sides, shape (n,) each.
+        base: The same features on the unbiased sides.
+        limits: By feature; every one outside the treatment must have been measured.
+        treatment: Features that are the bias itself, and exempt.
+
+    Raises:
+        DataError: A limited feature was not measured, and as in `paired_features`.
+    """
     n = len(prompt_ids)
-    inside, beyond = within_limits(perturbed, base, n, limits=limits, treatment=treatment)
+    sides = paired_features(perturbed, base, n)
+    inside, beyond = np.ones(n, dtype=bool), {}
+    for name, limit in limits.items():
+        if name in treatment:
+            continue
+        if name not in sides:
+            raise DataError(f"a limit is set on {name}, which was not measured on these pairs")
+        holds = limit.holds(*sides[name])
+        beyond[name] = int((~holds).sum())
+        inside &= holds
     overlap = Overlap(
         share=share(inside, prompt_ids),
         n=int(inside.sum()),
@@ -96,7 +81,7 @@ def overlap_of(
     return overlap, inside
 
 
-def effect(
+def pairs_effect(
     margins: ArrayLike, prompt_ids: Sequence[str], rng: np.random.Generator, unit: str = "reward"
 ) -> PairsEffect:
     """Skew and mean margin with prompt-clustered intervals.
@@ -142,7 +127,7 @@ def overlap_effect(
     if reason := _too_small(len(kept), len(set(kept)), len(values), rule):
         return Missing(reason=reason)
     try:
-        return effect(values[rows], kept, rng, unit)
+        return pairs_effect(values[rows], kept, rng, unit)
     except DataError as error:
         return same_in_all(values[rows], kept, str(error)) or Missing(reason=str(error))
 
@@ -276,7 +261,7 @@ def identify(
         overlap=overlap,
         overlap_effect=among,
         adjusted=adjusted,
-        unadjusted=effect(margins, prompt_ids, rng, unit),
+        unadjusted=pairs_effect(margins, prompt_ids, rng, unit),
     )
 
 

@@ -22,7 +22,7 @@ from cda.results.effects import Effect, Form, Limit
 from cda.stats.bootstrap import bootstrap_mean, bootstrap_sums
 from cda.stats.clustered import Resampling, direct_contrast
 from cda.stats.drift import embedding_similarity, feature_drift, label_drift, measured
-from cda.stats.identification import OverlapRule, adjusted_effect, effect, identify, overlap_effect, overlap_of
+from cda.stats.identification import OverlapRule, adjusted_effect, identify, overlap_effect, overlap_of, pairs_effect
 from cda.stats.means import smallest_detectable
 from cda.stats.multiplicity import benjamini_hochberg, holm
 from cda.stats.people import against_people, auc, mean_against_people, panel_margins
@@ -660,7 +660,7 @@ def test_margins_that_are_all_the_same_have_no_error_to_go_with_a_mean(level: fl
         adjusted = adjusted_effect(margins(rows), *features(rows), prompts(rows), form)
         assert isinstance(adjusted, Missing) and "error is unknown" in adjusted.reason
     with pytest.raises(DataError, match="does not vary between its 12 prompts"):
-        effect(margins(rows), prompts(rows), rng())
+        pairs_effect(margins(rows), prompts(rows), rng())
     skew = positive_share(margins(rows), prompts(rows))
     assert skew.low < skew.high  # a share keeps its width
 

@@ -13,11 +13,10 @@ from cda.results.effects import Adjusted, Form, Identification, Limit, PairsEffe
 from cda.stats.identification import (
     OverlapRule,
     adjusted_effect,
-    effect,
     identify,
     overlap_effect,
     overlap_of,
-    within_limits,
+    pairs_effect,
 )
 
 LIMITS = {"words": Limit(ratio=1.15), "list_lines": Limit(difference=0)}
@@ -34,9 +33,9 @@ def ids(n: int) -> list[str]:
 
 
 def test_pairs_beyond_any_limit_are_outside_and_counted_by_feature() -> None:
-    inside, beyond = within_limits(PERTURBED, BASE, 4, limits=LIMITS)
+    overlap, inside = overlap_of(PERTURBED, BASE, ids(4), limits=LIMITS)
     assert inside.tolist() == [True, False, False, False]
-    assert beyond == {"words": 2, "list_lines": 2}
+    assert overlap.beyond == {"words": 2, "list_lines": 2}
 
 
 def test_the_treatment_is_exempt() -> None:
@@ -54,7 +53,7 @@ def test_effect_among_the_pairs_within_limits() -> None:
     assert found.mean_margin.value == pytest.approx(2 / 3)
     assert found.skew.value == pytest.approx(2 / 3)
     assert (found.mean_margin.n, found.mean_margin.unit) == (90, "reward")
-    assert effect(margins, ids(120), rng()).mean_margin.value == pytest.approx(11 / 4)
+    assert pairs_effect(margins, ids(120), rng()).mean_margin.value == pytest.approx(11 / 4)
 
 
 @pytest.mark.parametrize(
