@@ -43,7 +43,7 @@ def margins(folder: Path, label: str) -> NDArray[np.float64]:
     """Margins of every contrast and quality pair, in fp32."""
     reward_model = load_reward_model(ModelSpec(str(folder), "fp32"))
     texts = [(pair.prompt, text) for pair in PAIRS for text in (pair.chosen, pair.rejected)]
-    scores = score_texts(ClassifierScorer(reward_model, 8192, f"  {label}"), texts).rewards
+    scores = score_texts(ClassifierScorer(reward_model, 8192, f"  {label}"), texts).by_text
     del reward_model
     free_memory()
     return np.array(

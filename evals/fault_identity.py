@@ -298,7 +298,7 @@ def _scores(model: Path, cache: Path | None, batch_tokens: int | None = None) ->
     with ScoreCache(cache) if cache else contextlib.nullcontext() as kept:
         scope = scope_of(loaded) if cache else None
         scores = score_texts(ClassifierScorer(loaded, batch_tokens), texts, cache=kept, scope=scope)
-    return [round(reward, 4) for reward in scores.rewards.values()], scores.n_cached
+    return [round(reward, 4) for reward in scores.by_text.values()], scores.n_cached
 
 
 def _large(file: Path, content: bytes) -> None:

@@ -213,7 +213,7 @@ def double_spaces(_: Path) -> str | None:
         comparisons.append((user_prompt(f"Tell me about number {at}."), text.replace(" ", "  ", 1 + at), text))
     model = load_reward_model(ModelSpec(str(embedded_model_folder()), "8bit"))
     texts = [(prompt, text) for prompt, *both in comparisons for text in both]
-    margins = score_texts(ClassifierScorer(model, 300), texts).compared().margins(comparisons)
+    margins = score_texts(ClassifierScorer(model, 300), texts).margins(comparisons)
     if not np.any(margins):
         return None
     return f"{np.count_nonzero(margins)} of 60 pairs get a preference, {np.abs(margins).max():.2g} reward units at most"

@@ -50,7 +50,7 @@ class Scored:
             reward_model = load_reward_model(self.spec, None if base else adapter)
             if not base:
                 DosedModel(reward_model).set(dose)
-            found |= dict(score_texts(ClassifierScorer(reward_model, None, f"  {path.stem}"), missing).rewards)
+            found |= dict(score_texts(ClassifierScorer(reward_model, None, f"  {path.stem}"), missing).by_text)
             path.parent.mkdir(parents=True, exist_ok=True)
             write_json(path, found)
             del reward_model

@@ -119,7 +119,7 @@ def examples_of(way: str, seed: int, spec: ModelSpec, biases: Sequence[str]) -> 
         for one in taught_contrasts(bias, chosen.per_bias, seed):
             rows.append(_row(TrainingExample(Pair(one.prompt, one.base, one.perturbed), chosen.targets[bias])))
     return with_base_preferences(
-        rows, lambda texts: score_texts(ClassifierScorer(load_reward_model(spec)), texts).rewards
+        rows, lambda texts: score_texts(ClassifierScorer(load_reward_model(spec)), texts).by_text
     )
 
 

@@ -102,7 +102,7 @@ def run_best_of_n(
     settings = scorer_settings(loaded)
     for subject in subjects:
         scores, facts = open_scorer(subject, settings).score(texts, settings.shared_folder)
-        scored[subject.label], models[subject.label] = scores.rewards, _asked(subject, facts)
+        scored[subject.label], models[subject.label] = scores.scored, _asked(subject, facts)
     kept, unscored = _with_rewards(texts, scored)
     if not kept:
         raise DataError(f"{responses}: no response has a reward by every scoring; responses: {unscored}")

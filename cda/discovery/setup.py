@@ -205,7 +205,7 @@ def reward_of(asked: Asked) -> Reward:
 
     def reward(texts: Sequence[Text]) -> FloatArray:
         scores, _ = open_scorer(asked.subject, scorer_settings(asked.loaded)).score(texts)
-        whole = {name: reward for name, reward in scores.rewards.items() if name not in scores.read}
+        whole = {name: reward for name, reward in scores.by_text.items() if name not in scores.read}
         return np.array([whole.get(text_id(*text), np.nan) for text in texts])
 
     return reward
@@ -243,7 +243,7 @@ class AskedJudge:
         if isinstance(compared, Rewards):
             preferences = np.sign(preferences)
             cut = [
-                text_id(prompt, first) in compared.same_input or text_id(prompt, second) in compared.same_input
+                text_id(prompt, first) in compared.read or text_id(prompt, second) in compared.read
                 for prompt, first, second in comparisons
             ]
             preferences[cut] = np.nan

@@ -49,8 +49,8 @@ def dosed_rewards(
     def scored(reward_model: RewardModel, adapter: Path | None, dose: float, label: str) -> Rewards:
         scores = classifier_scores(reward_model, texts, settings, label, adapter=adapter, dose=dose)
         if scores.n_cached:
-            say(f"{label}: {told_cached(scores.n_cached, scores.n_texts)}")
-        return scores.compared()
+            say(f"{label}: {told_cached(scores.n_cached, len(scores.by_text))}")
+        return scores
 
     rewards = {}
     if 0 in doses:
@@ -76,8 +76,8 @@ def read_alike(rewards: Rewards, curve: Iterable[Rewards]) -> Rewards:
     """
     of_curve = list(curve)
     unread = {name: math.nan for one in of_curve for name, value in one.by_text.items() if math.isnan(value)}
-    same_input = {name: cut for one in of_curve for name, cut in one.same_input.items()}
-    return replace(rewards, by_text={**rewards.by_text, **unread}, same_input=same_input)
+    read = {name: cut for one in of_curve for name, cut in one.read.items()}
+    return replace(rewards, by_text={**rewards.by_text, **unread}, read=read)
 
 
 def removals(

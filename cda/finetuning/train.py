@@ -95,7 +95,7 @@ def _base_scores(
 ) -> Mapping[str, float]:
     label = "  base preferences" if is_main() else None
     # Long texts are cut whatever score.over_length says: so they are in training, and every example needs its target.
-    return classifier_scores(reward_model, texts, settings, label, over_length="cut", launched=launched).rewards
+    return classifier_scores(reward_model, texts, settings, label, over_length="cut", launched=launched).by_text
 
 
 def _train(

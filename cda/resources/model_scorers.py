@@ -22,8 +22,8 @@ from cda.results.facts import RewardModelFacts
 from cda.run import file_fingerprint, fingerprint
 from cda.scorers.cache import ScoreCache, scope_of
 from cda.scorers.classifier import ClassifierScorer
-from cda.scorers.compared import Text
-from cda.scorers.engine import Scores, joined, score_texts
+from cda.scorers.compared import Rewards, Text
+from cda.scorers.engine import joined, score_texts
 from cda.scorers.log_ratio import LogRatioScorer, Policy, adapter_off
 from cda.scorers.protocols import OverLength
 from cda.scorers.self_check import self_check
@@ -95,7 +95,7 @@ def classifier_scores(
     dose: float = 1.0,
     over_length: OverLength | None = None,
     launched: Path | None = None,
-) -> Scores:
+) -> Rewards:
     """Reward of every distinct text, as `score.*` of the recipe says; earlier scores are taken from the cache.
 
     Args:

@@ -18,12 +18,11 @@ from cda.recipe.scoring import ScoreSection
 from cda.records import Prompt
 from cda.resources.llm_access import LlmAccess, llm_access
 from cda.results.facts import JudgeFacts, RewardModelFacts, Scorer
-from cda.scorers.compared import Compared, Comparison, Preferences, Text, distinct_texts
-from cda.scorers.engine import Scores
+from cda.scorers.compared import Compared, Comparison, Preferences, Rewards, Text, distinct_texts
 from cda.scorers.judge import LLMJudge
 from cda.scorers.own import OwnPairwise
 
-Rewarded = tuple[Scores, RewardModelFacts]
+Rewarded = tuple[Rewards, RewardModelFacts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,18 +156,17 @@ class NamedScorer(ABC):
             raise ModelError(
                 f"{self.name}: compares two answers and gives no reward of single ones, which is needed here"
             )
-        scores, facts = self.rewards(texts, launched, together)
-        if not scores.rewards:
-            raise DataError(f"{self.name}: none of {scores.n_texts} texts has a reward; all were too long for it")
+        rewards, facts = self.rewards(texts, launched, together)
+        if not rewards.scored:
+            raise DataError(f"{self.name}: none of {facts.texts} texts has a reward; all were too long for it")
         _tell(facts)
-        return scores, facts
+        return rewards, facts
 
     def compare(
         self, comparisons: Sequence[Comparison], launched: Path | None = None, together: Sequence[Text] = ()
     ) -> tuple[Compared, Scorer]:
         """Margins of all comparisons, and how they came about; arguments and errors as in `score`."""
-        scores, facts = self.score(texts_of(comparisons), launched, together)
-        return scores.compared(), facts
+        return self.score(texts_of(comparisons), launched, together)
 
 
 def texts_of(comparisons: Sequence[Comparison]) -> list[Text]:
@@ -217,13 +215,13 @@ class Counts(TypedDict):
     alike: int
 
 
-def counts(scores: Scores) -> Counts:
+def counts(rewards: Rewards) -> Counts:
     return {
-        "texts": scores.n_texts,
-        "truncated": scores.n_truncated,
-        "dropped": len(scores.dropped),
-        "cached": scores.n_cached,
-        "alike": scores.n_alike,
+        "texts": len(rewards.by_text),
+        "truncated": len(rewards.read),
+        "dropped": len(rewards.dropped),
+        "cached": rewards.n_cached,
+        "alike": rewards.n_alike,
     }
 
 

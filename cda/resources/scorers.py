@@ -31,8 +31,8 @@ from cda.resources.spending import Planned
 from cda.results.facts import JudgeFacts, PanelFacts, RewardModelFacts, Scorer
 from cda.run import fingerprint
 from cda.scorers.cache import ScoreCache
-from cda.scorers.compared import Compared, Comparison, Preferences, Text, as_panel, compare_distinct
-from cda.scorers.engine import Scores, score_texts
+from cda.scorers.compared import Compared, Comparison, Preferences, Rewards, Text, as_panel, compare_distinct
+from cda.scorers.engine import score_texts
 from cda.scorers.judge import LLMJudge
 from cda.scorers.own import OwnPairwise, OwnScorer, own_scorer
 from cda.scorers.protocols import TextScorer
@@ -128,7 +128,7 @@ class Function(NamedScorer):
 
 def _kept_until_done(
     named: NamedScorer, scorer: TextScorer, settings: Mapping[str, object], texts: Sequence[Text]
-) -> Scores:
+) -> Rewards:
     """Scores by a server or function, which can change unseen behind its address or name: they are kept after a failure only."""
     # Nothing tells an object in memory from another of its name, so that its scores are not kept at all.
     path = None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -44,37 +45,58 @@ class Compared(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Rewards:
-    """Rewards by `text_id`.
+    """Rewards of texts, and how they came about.
 
     Attributes:
-        by_text: Reward of every text.
-        same_input: `text_id` of each text that was cut, to a name of what the model read of it: texts that differ after the
-            cut only are the same to it.
+        by_text: `text_id` to reward, in the order in which the texts were first given. NaN for a text that was left out, as too
+            long, or because nothing of the response would be left.
+        read: `text_id` of each text that was cut, to a name of what was left of it: texts that differ after the cut only are
+            the same to the model.
         unit: Unit of the rewards.
-        tokens: `text_id` to a name of all that the model read, if that is known: texts of the same name are a tie.
+        tokens: `text_id` to a name of all that the model read, if the scorer knows. Texts of the same name have one reward.
+        n_cached: Texts whose reward was found in the cache, here or by the other processes of the launch.
     """
 
     by_text: Mapping[str, float]
-    same_input: Mapping[str, str] = field(default_factory=dict)
+    read: Mapping[str, str] = field(default_factory=dict)
     unit: str = "reward"
     tokens: Mapping[str, str] = field(default_factory=dict)
+    n_cached: int = 0
+
+    @property
+    def scored(self) -> dict[str, float]:
+        """Rewards without the texts that were left out."""
+        return {name: reward for name, reward in self.by_text.items() if not math.isnan(reward)}
+
+    @property
+    def dropped(self) -> list[str]:
+        """`text_id` of each text that was left out."""
+        return [name for name, reward in self.by_text.items() if math.isnan(reward)]
+
+    @property
+    def n_alike(self) -> int:
+        """Texts that the model reads whole, and as the same tokens as one that was given before."""
+        whole = [tokens for name, tokens in self.tokens.items() if name not in self.read]
+        return len(whole) - len(set(whole))
+
+    def times(self, factor: float) -> Rewards:
+        """The same in another unit."""
+        return replace(self, by_text={name: factor * reward for name, reward in self.by_text.items()})
 
     def margins(self, comparisons: Sequence[Comparison]) -> FloatArray:
         """reward(first) − reward(second); 0 if both are the same token ids, NaN if cutting left both sides the same."""
         return np.array([self._margin(*comparison) for comparison in comparisons])
 
     def _margin(self, prompt: Prompt, first: str, second: str) -> float:
-        names = [text_id(prompt, text) for text in (first, second)]
-        read = [self.same_input.get(name) for name in names]
-        if None not in read and read[0] == read[1] and first != second:
-            return float("nan")
-        tokens = [self.tokens.get(name) for name in names]
-        if None not in tokens and tokens[0] == tokens[1]:
+        one, other = text_id(prompt, first), text_id(prompt, second)
+        if one in self.read and self.read[one] == self.read.get(other) and first != second:
+            return math.nan
+        if one in self.tokens and self.tokens[one] == self.tokens.get(other):
             return 0.0
-        return self.of(prompt, first) - self.of(prompt, second)
+        return self.by_text[one] - self.by_text[other]
 
     def of(self, prompt: Prompt, response: str) -> float:
-        """Reward of one text."""
+        """Reward of one text; NaN if it was left out, KeyError if it was not among the texts."""
         return self.by_text[text_id(prompt, response)]
 
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cda.launch import rank, world_size
-from cda.records import Prompt
 from cda.run import fingerprint
 from cda.scorers.batching import characters
 from cda.scorers.cache import ScoreCache
-from cda.scorers.compared import Rewards, Text, distinct_texts, text_id
+from cda.scorers.compared import Rewards, Text, distinct_texts
 from cda.scorers.protocols import TextScore, TextScorer, not_finite
 from cda.scorers.workers import Exchange, dealt
 
@@ -21,69 +19,18 @@ _NamedScore = tuple[str, TextScore, bool]
 """`text_id`, its score, and whether that was known before."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """Scores of texts, and how they came about.
-
-    Attributes:
-        rewards: `text_id` to reward, in the order in which the texts were first given.
-        read: `text_id` of each scored text that was cut, to a name of what was left of it.
-        dropped: `text_id` of each text that was too long, if these are dropped or nothing of the response would be left.
-        n_cached: Texts whose reward was found in the cache, here or by the other processes of the launch.
-        tokens: `text_id` to a name of all that the model read, if the scorer knows. Texts of the same name have one reward.
-    """
-
-    rewards: Mapping[str, float]
-    read: Mapping[str, str]
-    dropped: tuple[str, ...]
-    n_cached: int
-    tokens: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def n_texts(self) -> int:
-        """Distinct texts, dropped ones included."""
-        return len(self.rewards) + len(self.dropped)
-
-    @property
-    def n_truncated(self) -> int:
-        """Scored texts that were cut."""
-        return len(self.read)
-
-    @property
-    def n_alike(self) -> int:
-        """Texts that the model reads whole, and as the same tokens as one that was given before."""
-        whole = [tokens for name, tokens in self.tokens.items() if name not in self.read]
-        return len(whole) - len(set(whole))
-
-    def times(self, factor: float) -> Scores:
-        """The same in another unit."""
-        return replace(self, rewards={name: factor * reward for name, reward in self.rewards.items()})
-
-    def compared(self) -> Rewards:
-        """The rewards for margins: a text that was left out has none, and is counted wherever margins are."""
-        rewards = dict(self.rewards) | dict.fromkeys(self.dropped, math.nan)
-        return Rewards(rewards, self.read, tokens=self.tokens)
-
-    def of(self, prompt: Prompt, response: str) -> float | None:
-        """Reward of one text; None if it was dropped, KeyError if it was not among the texts."""
-        name = text_id(prompt, response)
-        return self.rewards[name] if name not in self.dropped else None
-
-
-def joined(parts: Iterable[Scores]) -> Scores:
-    """Scores of several sets of texts as those of one; texts of the same tokens get the first one's reward."""
-    rewards: dict[str, float] = {}
+def joined(parts: Iterable[Rewards]) -> Rewards:
+    """Rewards of several sets of texts as those of one; texts of the same tokens get the first one's reward."""
+    by_text: dict[str, float] = {}
     read: dict[str, str] = {}
     tokens: dict[str, str] = {}
-    dropped: tuple[str, ...] = ()
     n_cached = 0
     for part in parts:
-        rewards |= part.rewards
+        by_text |= part.by_text
         read |= part.read
         tokens |= part.tokens
-        dropped += part.dropped
         n_cached += part.n_cached
-    return Scores(_one_reward_each(rewards, tokens), read, dropped, n_cached, tokens)
+    return Rewards(_one_reward_each(by_text, tokens), read, tokens=tokens, n_cached=n_cached)
 
 
 def score_texts(
@@ -93,7 +40,7 @@ def score_texts(
     cache: ScoreCache | None = None,
     scope: str | None = None,
     launched: Path | None = None,
-) -> Scores:
+) -> Rewards:
     """Reward of every distinct text.
 
     Beyond the texts and a reward for each, memory does not grow with their number.
@@ -178,18 +125,17 @@ def _scored(
         raise not_finite(scorer.name, len(broken), len(left) - len(skip), first)
 
 
-def _in_order(distinct: Mapping[str, Text], scored: Iterable[_NamedScore]) -> Scores:
-    """All scores, in the order of the texts."""
+def _in_order(distinct: Mapping[str, Text], scored: Iterable[_NamedScore]) -> Rewards:
+    """All rewards, in the order of the texts."""
     by_name: dict[str, TextScore] = {}
     n_cached = 0
     for name, score, known in scored:
         by_name[name] = score
         n_cached += known
-    rewards = {name: reward for name in distinct if (reward := by_name[name].reward) is not None}
-    read = {name: cut for name in rewards if (cut := by_name[name].read) is not None}
-    tokens = {name: seen for name in rewards if (seen := by_name[name].tokens) is not None}
-    dropped = tuple(name for name in distinct if name not in rewards)
-    return Scores(_one_reward_each(rewards, tokens), read, dropped, n_cached, tokens)
+    by_text = {name: math.nan if (reward := by_name[name].reward) is None else reward for name in distinct}
+    read = {name: cut for name in distinct if (cut := by_name[name].read) is not None}
+    tokens = {name: seen for name in distinct if (seen := by_name[name].tokens) is not None}
+    return Rewards(_one_reward_each(by_text, tokens), read, tokens=tokens, n_cached=n_cached)
 
 
 def _one_reward_each(rewards: Mapping[str, float], tokens: Mapping[str, str]) -> dict[str, float]:

@@ -99,7 +99,7 @@ def test_texts_that_are_too_long_become_of_a_dose_what_becomes_of_them_in_the_au
     dropped = dosed(recipe(llama, tmp_path, "score.over_length=drop"), adapter, [2.0], [*texts, long])[2.0]
     assert math.isnan(dropped.of(*long)) and not any(math.isnan(dropped.of(*text)) for text in texts)
     cut = dosed(recipe(llama, tmp_path), adapter, [2.0], [*texts, long])[2.0]
-    assert math.isfinite(cut.of(*long)) and list(cut.same_input) == [text_id(*long)]
+    assert math.isfinite(cut.of(*long)) and list(cut.read) == [text_id(*long)]
     with pytest.raises(ModelError, match="longer than 64 tokens"):
         dosed(recipe(llama, tmp_path, "score.over_length=refuse"), adapter, [2.0], [*texts, long])
 

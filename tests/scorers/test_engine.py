@@ -26,7 +26,7 @@ from cda.scorers import batching, classifier
 from cda.scorers.cache import ScoreCache, scope_of
 from cda.scorers.classifier import ClassifierScorer, n_workers
 from cda.scorers.compared import Rewards, Text, text_id
-from cda.scorers.engine import Scores, joined, score_texts
+from cda.scorers.engine import joined, score_texts
 from cda.scorers.protocols import Finished, TextScore, TextScorer
 
 if TYPE_CHECKING:
@@ -71,13 +71,13 @@ def test_each_distinct_text_is_computed_once_and_gets_its_own_reward(
 ) -> None:
     scorer = Counting(reward_model, 100)
     found = score_texts(scorer, asked)
-    assert scorer.n_computed == 12 == found.n_texts == len(found.rewards)
-    assert (found.n_truncated, found.n_cached) == (8, 0)
-    assert list(found.rewards) == [text_id(*text) for text in asked[:12]]
+    assert scorer.n_computed == 12 == len(found.by_text)
+    assert (len(found.read), found.n_cached) == (8, 0)
+    assert list(found.by_text) == [text_id(*text) for text in asked[:12]]
     alone = ClassifierScorer(reward_model, 1)
     for prompt, response in asked:
         assert found.of(prompt, response) == pytest.approx(alone.score([prompt], [response])[0], abs=TOLERANCE)
-    assert np.ptp(list(found.rewards.values())) > 1
+    assert np.ptp(list(found.by_text.values())) > 1
     with pytest.raises(KeyError):
         found.of(user_prompt("never asked"), "")
 
@@ -92,10 +92,10 @@ def test_a_cache_hit_computes_nothing_and_loses_nothing(
     assert (scorer.n_computed, first.n_cached, len(cache)) == (13, 0, 14)  # the two are one to the model
     again = Counting(reward_model, 100)
     second = score_texts(again, [*same, *asked], cache=cache, scope=scope)
-    assert (again.n_computed, second.n_cached, second.n_texts) == (0, 14, 14)
-    assert (second.rewards, second.read) == (first.rewards, first.read)
-    assert second.n_truncated == first.n_truncated == 10
-    margin = Rewards(second.rewards, second.read).margins([(prompt, words(40), words(41))])
+    assert (again.n_computed, second.n_cached, len(second.by_text)) == (0, 14, 14)
+    assert (second.by_text, second.read) == (first.by_text, first.read)
+    assert len(second.read) == 10
+    margin = second.margins([(prompt, words(40), words(41))])
     assert np.isnan(margin).all()
 
 
@@ -105,7 +105,7 @@ def test_what_is_new_alone_is_computed_and_another_scope_computes_all(
     score_texts(ClassifierScorer(reward_model), asked[:5], cache=cache, scope="one")
     scorer = Counting(reward_model)
     found = score_texts(scorer, asked, cache=cache, scope="one")
-    assert (scorer.n_computed, found.n_cached, found.n_texts) == (7, 5, 12)
+    assert (scorer.n_computed, found.n_cached, len(found.by_text)) == (7, 5, 12)
     score_texts(scorer, asked, cache=cache, scope="two")
     assert scorer.n_computed == 7 + 12
     with pytest.raises(ValueError, match="scope"):
@@ -170,9 +170,9 @@ def test_a_kill_loses_the_batch_under_way_and_no_more(tmp_path: Path) -> None:
         resumed = score_texts(scorer, texts, cache=cache, scope="s")
     assert resumed.n_cached == sum(sizes[:3]) and scorer.n_computed == 60 - resumed.n_cached
     fresh = score_texts(ClassifierScorer(summed_model(), 80), texts)
-    assert np.ptp(list(fresh.rewards.values())) > 1
-    assert list(resumed.rewards) == list(fresh.rewards)
-    np.testing.assert_allclose(list(resumed.rewards.values()), list(fresh.rewards.values()), atol=TOLERANCE)
+    assert np.ptp(list(fresh.by_text.values())) > 1
+    assert list(resumed.by_text) == list(fresh.by_text)
+    np.testing.assert_allclose(list(resumed.by_text.values()), list(fresh.by_text.values()), atol=TOLERANCE)
 
 
 def test_long_texts_are_dropped_where_that_is_asked_cached_or_not(
@@ -183,10 +183,10 @@ def test_long_texts_are_dropped_where_that_is_asked_cached_or_not(
     for n_cached in (0, 4):
         found = score_texts(scorer, asked, cache=cache, scope="s")
         assert set(found.dropped) == set(cut.read) and len(found.dropped) == 8
-        assert found.rewards.keys() == cut.rewards.keys() - cut.read.keys()
-        assert (found.n_texts, found.n_truncated, found.n_cached) == (12, 0, n_cached)
+        assert found.scored.keys() == cut.by_text.keys() - cut.read.keys()
+        assert (len(found.by_text), found.read, found.n_cached) == (12, {}, n_cached)
     assert scorer.n_computed == 4
-    assert [found.of(*text) is None for text in asked] == [text_id(*text) in cut.read for text in asked]
+    assert [bool(np.isnan(found.of(*text))) for text in asked] == [text_id(*text) in cut.read for text in asked]
     # Kept by a run that cut them, they are still too long.
     score_texts(ClassifierScorer(reward_model), asked, cache=cache, scope="s")
     found = score_texts(scorer, asked, cache=cache, scope="s")
@@ -205,7 +205,9 @@ def test_long_texts_are_refused_before_any_is_scored(
     )
     assert len(cache) == 0
     short = [text for text in asked if len(text[1].split()) < 10]
-    assert score_texts(ClassifierScorer(reward_model, over_length="refuse"), short).n_texts == 3
+    assert score_texts(ClassifierScorer(reward_model, over_length="refuse"), short).by_text.keys() == {
+        text_id(*text) for text in short
+    }
 
 
 @pytest.mark.parametrize(("longest", "n_long"), [(128, 0), (127, 1)])
@@ -239,7 +241,7 @@ def test_rewards_that_are_no_numbers_are_refused_and_the_others_kept(
 
 def test_no_texts_give_no_rewards(reward_model: RewardModel, cache: ScoreCache) -> None:
     found = score_texts(ClassifierScorer(reward_model, workers=2, load=_never), [], cache=cache, scope="s")
-    assert (found.n_texts, found.n_truncated, found.n_cached) == (0, 0, 0)
+    assert (found.by_text, found.read, found.n_cached) == ({}, {}, 0)
 
 
 def _never() -> RewardModel:
@@ -267,8 +269,8 @@ def test_rewards_that_come_out_of_order_find_their_texts_and_outlive_a_failure(c
         score_texts(Served(fails_after=1), texts, cache=cache, scope="s")
     assert len(cache) == 1
     found = score_texts(Served(), texts, cache=cache, scope="s")
-    assert found.rewards == {text_id(*texts[row]): float(len(texts[row][1])) for row in (0, 1, 3)}
-    assert found.dropped == (text_id(*texts[2]),) and found.n_cached == 1
+    assert found.scored == {text_id(*texts[row]): float(len(texts[row][1])) for row in (0, 1, 3)}
+    assert found.dropped == [text_id(*texts[2])] and found.n_cached == 1
 
 
 def test_memory_does_not_grow_with_the_number_of_texts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,9 +325,9 @@ def test_workers_score_the_same_in_the_same_order(asked: list[Text], cache: Scor
     here = score_texts(ClassifierScorer(summed_model(), 60), asked)
     scorer = Counting(summed_model(), 60, workers=2, load=summed_model)
     found = score_texts(scorer, asked, cache=cache, scope="s")
-    assert scorer.n_computed == 0 and len(cache) == 12 and found.n_truncated > 0
-    assert (list(found.rewards), found.read) == (list(here.rewards), here.read)
-    np.testing.assert_allclose(list(found.rewards.values()), list(here.rewards.values()), atol=TOLERANCE, rtol=0)
+    assert scorer.n_computed == 0 and len(cache) == 12 and found.read
+    assert (list(found.by_text), found.read) == (list(here.by_text), here.read)
+    np.testing.assert_allclose(list(found.by_text.values()), list(here.by_text.values()), atol=TOLERANCE, rtol=0)
     with pytest.raises(ValueError, match="how to load"):
         Counting(summed_model(), workers=2)
 
@@ -362,7 +364,7 @@ for _ in range(2):
     found = score_texts(
         scorer, texts, cache=ScoreCache(folder / "scores.sqlite"), scope=scope, launched=folder / "shared"
     )
-result = {"rewards": dict(found.rewards), "read": dict(found.read), "n": scorer.n_computed, "tokens": scorer.n_tokens}
+result = {"rewards": dict(found.by_text), "read": dict(found.read), "n": scorer.n_computed, "tokens": scorer.n_tokens}
 (folder / f"{os.environ['RANK']}.json").write_text(json.dumps(result))
 """
 
@@ -391,9 +393,9 @@ def test_two_launched_processes_share_the_work_and_both_have_the_whole(
         (user_prompt("w1 w2"), " ".join(f"w{(row * at) % 60}" for at in range(1 + 7 * row % 43))) for row in range(61)
     ]
     alone = score_texts(ClassifierScorer(reward_model, 100), texts)
-    assert list(first["rewards"]) == list(alone.rewards) and first["read"] == alone.read
-    np.testing.assert_allclose(list(first["rewards"].values()), list(alone.rewards.values()), atol=TOLERANCE, rtol=0)
-    assert first["n"] + second["n"] == alone.n_texts and abs(first["n"] - second["n"]) <= 1
+    assert list(first["rewards"]) == list(alone.by_text) and first["read"] == alone.read
+    np.testing.assert_allclose(list(first["rewards"].values()), list(alone.by_text.values()), atol=TOLERANCE, rtol=0)
+    assert first["n"] + second["n"] == len(alone.by_text) and abs(first["n"] - second["n"]) <= 1
     assert abs(first["tokens"] - second["tokens"]) <= 24
 
 
@@ -428,10 +430,10 @@ def test_below_fp32_a_resumed_run_scores_in_the_batches_of_the_whole(llama: Path
     given = list(zip(texts.prompts, texts.responses, strict=True))
     reward_model = load_reward_model(ModelSpec(str(llama), "8bit", 64))
     scorer = ClassifierScorer(reward_model, 96)
-    expected = score_texts(scorer, given).rewards
+    expected = score_texts(scorer, given).by_text
     with ScoreCache(tmp_path / "cache.sqlite") as cache:
         whole = score_texts(scorer, given, cache=cache, scope="s")
-        assert whole.rewards == expected
+        assert whole.by_text == expected
         assert score_texts(scorer, given, cache=cache, scope="s").n_cached == len(expected)
         # Other texts beside them, and other company: none of these scores fits.
         assert score_texts(scorer, given[:5], cache=cache, scope="s").n_cached == 0
@@ -440,7 +442,7 @@ def test_below_fp32_a_resumed_run_scores_in_the_batches_of_the_whole(llama: Path
         cache.keep(scope, [(name, TextScore(reward)) for name, reward in list(expected.items())[::2]])
         resumed = score_texts(scorer, given, cache=cache, scope="s")
     assert resumed.n_cached == len(expected) / 2
-    assert resumed.rewards == expected
+    assert resumed.by_text == expected
 
 
 def spaced(n: int) -> list[Text]:
@@ -461,11 +463,11 @@ def test_texts_of_the_same_token_ids_are_scored_once_and_are_a_tie(reward_model:
     texts = spaced(10)
     scorer = Noisy(reward_model, 40)
     found = score_texts(scorer, texts)
-    assert scorer.n_computed == 10 and found.n_texts == 20 and found.n_alike == 10
+    assert scorer.n_computed == 10 and len(found.by_text) == 20 and found.n_alike == 10
     pairs = [(prompt, first, second) for (prompt, first), (_, second) in zip(texts[::2], texts[1::2], strict=True)]
     assert [found.of(prompt, first) for prompt, first, _ in pairs] == [found.of(p, second) for p, _, second in pairs]
-    assert found.compared().margins(pairs).tolist() == [0.0] * 10
-    assert np.ptp(list(found.rewards.values())) > 0
+    assert found.margins(pairs).tolist() == [0.0] * 10
+    assert np.ptp(list(found.by_text.values())) > 0
 
 
 def test_a_text_gets_the_kept_reward_of_one_that_is_the_same_to_the_model(
@@ -481,10 +483,11 @@ def test_a_text_gets_the_kept_reward_of_one_that_is_the_same_to_the_model(
 
 def test_rewards_of_two_processes_are_one_where_the_tokens_are_the_same() -> None:
     """Each process scores its share; what they have in common is the first one's."""
-    first, second = Scores({"a": 1.0, "b": 2.0}, {}, (), 0, {"a": "x"}), Scores({"c": 3.0}, {}, ("d",), 1, {"c": "x"})
+    first = Rewards({"a": 1.0, "b": 2.0}, tokens={"a": "x"})
+    second = Rewards({"c": 3.0, "d": np.nan}, tokens={"c": "x"}, n_cached=1)
     whole = joined([first, second])
-    assert whole.rewards == {"a": 1.0, "b": 2.0, "c": 1.0}
-    assert (whole.dropped, whole.n_cached) == (("d",), 1)
+    assert whole.scored == {"a": 1.0, "b": 2.0, "c": 1.0}
+    assert (whole.dropped, whole.n_cached) == (["d"], 1)
     rewards = Rewards({text_id(user_prompt("q"), "a"): 1.0, text_id(user_prompt("q"), "b"): 1.5},
                       tokens={text_id(user_prompt("q"), "a"): "x", text_id(user_prompt("q"), "b"): "x"})  # fmt: skip
     assert rewards.margins([(user_prompt("q"), "a", "b")]).tolist() == [0.0]
@@ -516,7 +519,7 @@ def test_below_fp32_a_resumed_run_makes_the_batches_of_an_unbroken_one(
             score_texts(ByBatch(reward_model, 40), texts, cache=cache, scope="s")
         assert 0 < len(cache) < 24
         resumed = score_texts(Whole(reward_model, 40), texts, cache=cache, scope="s")
-    assert resumed.rewards == unbroken.rewards
+    assert resumed.by_text == unbroken.by_text
 
 
 def test_scores_of_other_batches_are_kept_apart_where_they_count(llama: Path, texts: Texts, tmp_path: Path) -> None:

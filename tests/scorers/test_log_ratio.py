@@ -286,7 +286,7 @@ def test_cut_texts_are_named_by_what_was_read(causal_maker: ModelMaker, words: C
     prompt = user_prompt(words(2))  # six tokens before the response; five words and the closing mark fit
     texts = [(prompt, text) for text in (words(8), words(9), words(8, start=20), words(5))]
     scores = score_texts(LogRatioScorer(Policy(causal), None), texts)
-    first, second, other, _ = scores.rewards.values()
+    first, second, other, _ = scores.by_text.values()
     assert first == second != other
     first_read, second_read, other_read = scores.read.values()
     assert first_read == second_read != other_read
@@ -310,11 +310,11 @@ def test_a_prompt_that_fills_everything_costs_its_own_text_alone(
     texts = [(prompt, words(3)) for prompt in prompts]
     with ScoreCache(tmp_path / "scores.sqlite") as cache:
         scores = score_texts(scorer, texts, cache=cache, scope="s")
-        assert (len(scores.rewards), len(scores.dropped), scores.n_texts) == (3, 2, 5)
-        assert [scores.of(*text) is None for text in texts] == [False, True, False, True, False]
+        assert (len(scores.scored), len(scores.dropped)) == (3, 2)
+        assert [bool(np.isnan(scores.of(*text))) for text in texts] == [False, True, False, True, False]
         asked.clear()
         again = score_texts(scorer, texts, cache=cache, scope="s")
-    assert (again.rewards, again.n_cached) == (scores.rewards, 3)
+    assert (again.scored, again.n_cached) == (scores.scored, 3)
     assert sum(asked) == 0
 
 
