@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tiny import message_of
 
-from cda.errors import ModelError
 from cda.models.causal import CausalModel, load_causal_model, response_spans, span_notes
 from cda.models.load import ModelSpec, Precision
 from cda.models.template import Template
@@ -42,12 +42,6 @@ def load(
     folder: Path | str, precision: Precision = "fp32", adapter: Path | None = None, limit: int = 64
 ) -> CausalModel:
     return load_causal_model(ModelSpec(str(folder), precision, limit), adapter)
-
-
-def message_of(call: Callable[[], object]) -> str:
-    with pytest.raises(ModelError) as error:
-        call()
-    return str(error.value)
 
 
 def split(template: Template, prompt: Prompt, response: str) -> tuple[list[str], list[str]]:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from tiny import load, scores_of
 
 from cda.arrays import FloatArray
-from cda.models.load import ModelSpec, Precision, RewardModel, load_reward_model
-from cda.scorers.classifier import ClassifierScorer
+from cda.models.load import Precision, RewardModel
 
 if TYPE_CHECKING:
     from conftest import Texts, Trained
@@ -20,14 +20,6 @@ if TYPE_CHECKING:
 # Of the spread (highest less lowest score). Measured at most 0.03 in either precision, see the printed lines.
 LARGEST_SHARE = 0.1
 # Of the orders of two texts that fp32 scores more than that share apart: none may flip.
-
-
-def load(folder: Path, precision: Precision, adapter: Path | None) -> RewardModel:
-    return load_reward_model(ModelSpec(str(folder), precision, 64), adapter)
-
-
-def scores_of(reward_model: RewardModel, texts: Texts, batch_tokens: int = 1) -> FloatArray:
-    return ClassifierScorer(reward_model, batch_tokens).score(texts.prompts, texts.responses)
 
 
 def merged(reward_model: RewardModel) -> RewardModel:
@@ -49,8 +41,8 @@ def in_place(trained_fp32: Trained, texts: Texts) -> FloatArray:
 def test_fp32_scores_survive_save_load_and_merge(
     llama: Path, trained_fp32: Trained, texts: Texts, in_place: FloatArray
 ) -> None:
-    loaded = load(llama, "fp32", trained_fp32.result.adapter)
-    base = scores_of(load(llama, "fp32", None), texts)
+    loaded = load(llama, trained_fp32.result.adapter)
+    base = scores_of(load(llama), texts)
     assert np.abs(base - in_place).max() > 0.1 * np.ptp(in_place)  # the adapter does change the scores
     for batch_tokens in (1, 8192):
         np.testing.assert_allclose(scores_of(loaded, texts, batch_tokens), in_place, atol=1e-4, rtol=0)
@@ -63,10 +55,10 @@ def test_fp32_scores_survive_save_load_and_merge(
 def test_a_merged_model_saved_as_an_ordinary_folder_scores_the_same(
     llama: Path, trained_fp32: Trained, texts: Texts, in_place: FloatArray, tmp_path: Path
 ) -> None:
-    whole = merged(load(llama, "fp32", trained_fp32.result.adapter))
+    whole = merged(load(llama, trained_fp32.result.adapter))
     whole.model.save_pretrained(str(tmp_path))
     whole.template.tokenizer.save_pretrained(str(tmp_path))
-    np.testing.assert_allclose(scores_of(load(tmp_path, "fp32", None), texts), in_place, atol=1e-4, rtol=0)
+    np.testing.assert_allclose(scores_of(load(tmp_path), texts), in_place, atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("precision", ["8bit", "bf16"])
@@ -79,10 +71,10 @@ def test_8bit_and_bf16_scores_move_by_a_small_share_of_their_spread(
     record_property: Callable[[str, object], None],
 ) -> None:
     adapter = trained_fp32.result.adapter
-    loaded = load(llama, precision, adapter)
+    loaded = load(llama, adapter, precision)
     alone = scores_of(loaded, texts)
     seen = {
-        "reloaded again": scores_of(load(llama, precision, adapter), texts),
+        "reloaded again": scores_of(load(llama, adapter, precision), texts),
         "with batch-mates": scores_of(loaded, texts, batch_tokens=8192),
         "merged": scores_of(merged(loaded), texts),
         "against fp32": in_place,

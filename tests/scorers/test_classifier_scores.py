@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from tiny import load
 
 from cda.errors import ModelError
 from cda.models.load import ModelSpec, RewardModel, load_reward_model
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
     from conftest import ModelMaker, Texts
 
 TOLERANCE = 1e-4  # fp32; measured 5e-6 on scores between -4 and 4
-
-
-def load(folder: Path, max_length_tokens: int = 64) -> RewardModel:
-    return load_reward_model(ModelSpec(str(folder), "fp32", max_length_tokens))
 
 
 def alone_and_unpadded(reward_model: RewardModel, texts: Texts) -> list[float]:
@@ -197,7 +194,7 @@ def test_scores_are_the_same_however_small_the_windows(
 
 
 def test_long_texts_are_left_out_on_demand_and_come_last(llama: Path, words: Callable[..., str]) -> None:
-    scorer = ClassifierScorer(load(llama, max_length_tokens=12), over_length="drop")
+    scorer = ClassifierScorer(load(llama, limit=12), over_length="drop")
     prompts, responses = [user_prompt(words(2))] * 3, [words(5), words(6), words(1)]
     found = dict(itertools.chain(*(finished := list(scorer.in_batches(prompts, responses)))))
     assert finished[-1] == [(1, TextScore(None))]

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tiny import load, scores_of
 
 from cda.arrays import FloatArray
 from cda.errors import DataError, ModelError
-from cda.models.load import ModelSpec, Precision, RewardModel, load_reward_model
+from cda.models.load import Precision, RewardModel
 from cda.records import user_prompt
-from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.posthoc import head_inputs, head_scores, score_head
 
 if TYPE_CHECKING:
@@ -29,14 +29,6 @@ SIZES: dict[str, Any] = {
     "initializer_range": 0.2,
     "num_labels": 1,
 }
-
-
-def load(folder: Path, precision: Precision = "fp32", adapter: Path | None = None) -> RewardModel:
-    return load_reward_model(ModelSpec(str(folder), precision, 64), adapter)
-
-
-def scores_of(reward_model: RewardModel, texts: Texts) -> FloatArray:
-    return ClassifierScorer(reward_model).score(texts.prompts, texts.responses)
 
 
 def states_of(reward_model: RewardModel, texts: Texts, batch_tokens: int = 8192) -> FloatArray:
@@ -96,7 +88,7 @@ def deberta(encoder_maker: Callable[..., Path]) -> Path:
 @pytest.mark.parametrize("which", ["llama", "bert", "deberta"])
 def test_a_linear_head_times_its_inputs_is_the_score(which: str, texts: Texts, request: pytest.FixtureRequest) -> None:
     reward_model = load(request.getfixturevalue(which))
-    states, scores = states_of(reward_model, texts), scores_of(reward_model, texts)
+    states, scores = states_of(reward_model, texts), scores_of(reward_model, texts, 8192)
     weights, bias = linear_head(score_head(reward_model))
     assert states.shape == (12, 64)
     assert np.ptp(scores) > 0.1
@@ -108,7 +100,7 @@ def test_the_first_position_enters_a_roberta_head(roberta: Path, texts: Texts) -
     import torch
 
     reward_model = load(roberta)
-    states, scores = states_of(reward_model, texts), scores_of(reward_model, texts)
+    states, scores = states_of(reward_model, texts), scores_of(reward_model, texts, 8192)
     head = reward_model.model.classifier
     assert np.ptp(scores) > 0.1
     hidden = np.tanh(
@@ -143,7 +135,7 @@ def test_a_text_that_ends_in_the_padding_token_is_read_where_the_model_reads_it(
     weights, _ = linear_head(score_head(reward_model))
     for batch_tokens in (1, 8192):
         states = states_of(reward_model, texts, batch_tokens)
-        np.testing.assert_allclose(states @ weights, scores_of(reward_model, texts), atol=EXACT, rtol=0)
+        np.testing.assert_allclose(states @ weights, scores_of(reward_model, texts, 8192), atol=EXACT, rtol=0)
 
 
 def test_each_distinct_text_is_read_once_and_lands_in_every_row(llama: Path, texts: Texts) -> None:
@@ -163,10 +155,10 @@ def test_each_distinct_text_is_read_once_and_lands_in_every_row(llama: Path, tex
 def test_an_adapters_own_head_is_the_one_that_is_read(
     precision: Precision, llama: Path, trained_fp32: Trained, texts: Texts
 ) -> None:
-    reward_model = load(llama, precision, trained_fp32.result.adapter)
+    reward_model = load(llama, trained_fp32.result.adapter, precision)
     in_bf16 = precision == "bf16" or (precision == "8bit" and reward_model.model.device.type == "cuda")
     tolerance = 0.05 if in_bf16 else EXACT
-    states, scores = states_of(reward_model, texts), scores_of(reward_model, texts)
+    states, scores = states_of(reward_model, texts), scores_of(reward_model, texts, 8192)
     weights, _ = linear_head(score_head(reward_model).modules_to_save["default"])
     base_weights, _ = linear_head(score_head(reward_model).original_module)
     assert np.abs(states @ (weights - base_weights)).max() > 0.05
@@ -179,7 +171,7 @@ def test_projected_scores_are_the_analytic_ones_and_linear_in_strength(
     which: str, texts: Texts, request: pytest.FixtureRequest
 ) -> None:
     reward_model = load(request.getfixturevalue(which))
-    states, scores, v = states_of(reward_model, texts), scores_of(reward_model, texts), direction()
+    states, scores, v = states_of(reward_model, texts), scores_of(reward_model, texts, 8192), direction()
     weights, _ = linear_head(score_head(reward_model))
     removed = (states @ v) * (weights @ v)
     assert np.ptp(removed) > 0.05

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tiny import message_of
 
 from cda.arrays import FloatArray
-from cda.errors import ModelError
 from cda.models.causal import CausalModel, load_causal_model
 from cda.models.load import ModelSpec, Precision
 from cda.records import Prompt, user_prompt
@@ -427,12 +427,6 @@ def test_names_units_and_notes_say_what_was_compared(
         "The reference has another chat template; the policy's is used for both.",
         "Policy and reference differ in precision (fp32, bf16); the log-ratio holds that difference too.",
     ]
-
-
-def message_of(call: Callable[[], object]) -> str:
-    with pytest.raises(ModelError) as error:
-        call()
-    return str(error.value)
 
 
 def test_texts_of_the_same_tokens_are_scored_once(

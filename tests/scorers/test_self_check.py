@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tiny import load
 
 from cda.embedded.model import embedded_model_folder
 from cda.errors import ModelError
@@ -21,10 +22,6 @@ from cda.scorers.self_check import _alone, self_check
 
 if TYPE_CHECKING:
     from conftest import ModelMaker, Texts, Trained
-
-
-def load(folder: Path, precision: Precision = "fp32", adapter: Path | None = None) -> RewardModel:
-    return load_reward_model(ModelSpec(str(folder), precision, 64), adapter)
 
 
 @pytest.fixture(scope="module")
@@ -67,8 +64,8 @@ def test_the_pair_form_of_bert_passes(bert: Path, probes: list[Text]) -> None:
 def test_models_pass_in_every_precision(
     llama: Path, trained_fp32: Trained, probes: list[Text], precision: Precision
 ) -> None:
-    assert self_check(load(llama, precision), probes) == []
-    assert self_check(load(llama, precision, trained_fp32.result.adapter), probes) == []
+    assert self_check(load(llama, precision=precision), probes) == []
+    assert self_check(load(llama, trained_fp32.result.adapter, precision), probes) == []
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "8bit"])
@@ -90,7 +87,7 @@ def test_a_model_that_reads_the_last_position_is_found_out(
     llama: Path, probes: list[Text], precision: Precision
 ) -> None:
     """Right for one text alone, and for texts padded on the left; padded on the right it reads padding."""
-    reward_model = load(llama, precision)
+    reward_model = load(llama, precision=precision)
     inner = reward_model.model
 
     class Output:
@@ -138,7 +135,7 @@ def test_a_slight_dependence_on_company_is_found_in_fp32_alone(llama: Path, prob
         return output
 
     assert len(self_check(broken(load(llama), drifting), probes)) == 1
-    assert self_check(broken(load(llama, "bf16"), drifting), probes) == []
+    assert self_check(broken(load(llama, precision="bf16"), drifting), probes) == []
 
 
 def test_a_model_that_gives_everything_the_same_is_told(llama: Path, probes: list[Text]) -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tiny import message_of
 
 from cda.arrays import FloatArray
-from cda.errors import CdaError, DataError, ModelError
+from cda.errors import ModelError
 from cda.models.causal import CausalModel, load_causal_model
 from cda.models.load import ModelSpec
 from cda.scorers.log_ratio import LogRatioScorer, Policy
@@ -187,10 +187,3 @@ def test_pickle_is_never_read(tmp_path: Path) -> None:
         "a steering vector is read from .npy or .safetensors; other formats can run code when read"
     )
     assert not sprung.exists()
-
-
-def message_of(call: Callable[[], object]) -> str:
-    with pytest.raises(CdaError) as error:
-        call()
-    assert isinstance(error.value, DataError)
-    return str(error.value)

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tiny import load, scores_of
 
-from cda.arrays import FloatArray
 from cda.errors import ModelError
-from cda.models.load import ModelSpec, Precision, RewardModel, load_reward_model
-from cda.scorers.classifier import ClassifierScorer
+from cda.models.load import ModelSpec, RewardModel
 from cda.training.dose import DosedModel, compose_adapters, head_of, read_head
 
 if TYPE_CHECKING:
@@ -28,14 +27,6 @@ SAME = 2e-6
 # sums can move a score by one such step. Measured: less than 1e-7, with one text a batch.
 LARGEST_8BIT_SHARE = 0.01
 AdapterMaker = Callable[..., Path]
-
-
-def load(folder: Path, adapter: Path | None = None, precision: Precision = "fp32") -> RewardModel:
-    return load_reward_model(ModelSpec(str(folder), precision, 64), adapter)
-
-
-def scores(reward_model: RewardModel, texts: Texts) -> FloatArray:
-    return ClassifierScorer(reward_model, 1).score(texts.prompts, texts.responses)
 
 
 @pytest.fixture(scope="module")
@@ -114,19 +105,21 @@ def test_exported_doses_score_as_the_dosed_model(
             dosed.set(dose)
             folder = tmp_path / f"{adapter.name}-{dose}"
             compose_adapters([(adapter, dose)], head, folder)
-            np.testing.assert_allclose(scores(load(base, folder), texts), scores(dosed.reward_model, texts), atol=1e-5)
+            np.testing.assert_allclose(
+                scores_of(load(base, folder), texts), scores_of(dosed.reward_model, texts), atol=1e-5
+            )
 
 
 def test_a_dose_of_0_is_the_base_and_of_1_the_adapter_whatever_was_set_between(
     base: Path, adapters: dict[Path, tuple[Path, Path]], texts: Texts
 ) -> None:
-    adapter, plain = adapters[base][0], scores(load(base), texts)
-    trained = scores(load(base, adapter), texts)
+    adapter, plain = adapters[base][0], scores_of(load(base), texts)
+    trained = scores_of(load(base, adapter), texts)
     assert np.abs(trained - plain).max() > 0.2 * np.ptp(plain)  # else the test shows nothing
     dosed = DosedModel(load(base, adapter))
     for dose in (1.7, 0.0, 0.3, 1.0, 2.5, 0.0, 1.0):
         dosed.set(dose)
-        found = scores(dosed.reward_model, texts)
+        found = scores_of(dosed.reward_model, texts)
         if dose in (0.0, 1.0):
             np.testing.assert_allclose(found, trained if dose else plain, rtol=0, atol=SAME)
         else:
@@ -154,8 +147,8 @@ def test_composed_adapters_add_their_updates(
     for name, before in plain.items():
         wanted = before + 0.5 * (one[name] - before) + 1.25 * (two[name] - before)
         np.testing.assert_allclose(both[name], wanted, atol=1e-5, err_msg=name)
-    unmerged = scores(load(base, tmp_path / "both"), texts)
-    assert np.ptp(unmerged) > 0 and not np.allclose(unmerged, scores(load(base, first), texts), atol=1e-2)
+    unmerged = scores_of(load(base, tmp_path / "both"), texts)
+    assert np.ptp(unmerged) > 0 and not np.allclose(unmerged, scores_of(load(base, first), texts), atol=1e-2)
 
 
 def test_lora_is_composed_as_by_peft(llama: Path, adapters: dict[Path, tuple[Path, Path]], tmp_path: Path) -> None:
@@ -190,7 +183,7 @@ def test_stock_libraries_load_the_result(
         ours = load(llama, folder)
         stock = AutoModelForSequenceClassification.from_pretrained(str(llama), num_labels=1, dtype=torch.float32)
         model = PeftModel.from_pretrained(stock, str(folder)).eval()
-        for prompt, response, score in zip(texts.prompts, texts.responses, scores(ours, texts), strict=True):
+        for prompt, response, score in zip(texts.prompts, texts.responses, scores_of(ours, texts), strict=True):
             ids = torch.tensor([ours.template.encode(prompt, response).ids])
             with torch.inference_mode():
                 assert abs(model(input_ids=ids).logits.item() - score) < 1e-5
@@ -203,15 +196,15 @@ def test_doses_over_an_8bit_base(
     llama: Path, adapters: dict[Path, tuple[Path, Path]], texts: Texts, tmp_path: Path
 ) -> None:
     adapter = adapters[llama][0]
-    plain = scores(load(llama, precision="8bit"), texts)
+    plain = scores_of(load(llama, precision="8bit"), texts)
     dosed, head = DosedModel(load(llama, adapter, "8bit")), read_head(ModelSpec(str(llama)))
     for dose in (0.0, 0.7, 1.0, 1.9):  # powers of two would round nothing
         dosed.set(dose)
-        found = scores(dosed.reward_model, texts)
+        found = scores_of(dosed.reward_model, texts)
         if dose == 0:
             np.testing.assert_allclose(found, plain, rtol=0, atol=SAME)
         compose_adapters([(adapter, dose)], head, tmp_path / str(dose))
-        moved = np.abs(scores(load(llama, tmp_path / str(dose), "8bit"), texts) - found).max() / np.ptp(found)
+        moved = np.abs(scores_of(load(llama, tmp_path / str(dose), "8bit"), texts) - found).max() / np.ptp(found)
         print(f"8bit, dose {dose}: the export's scores differ by {moved:.5%} of the spread")
         assert moved < LARGEST_8BIT_SHARE
 
@@ -219,11 +212,11 @@ def test_doses_over_an_8bit_base(
 def test_doses_over_a_bf16_base(llama: Path, adapters: dict[Path, tuple[Path, Path]], texts: Texts) -> None:
     adapter = adapters[llama][0]
     dosed = DosedModel(load(llama, adapter, "bf16"))
-    trained = scores(dosed.reward_model, texts)
+    trained = scores_of(dosed.reward_model, texts)
     dosed.set(0.0)
-    np.testing.assert_array_equal(scores(dosed.reward_model, texts), scores(load(llama, precision="bf16"), texts))
+    np.testing.assert_array_equal(scores_of(dosed.reward_model, texts), scores_of(load(llama, precision="bf16"), texts))
     dosed.set(1.0)
-    np.testing.assert_array_equal(scores(dosed.reward_model, texts), trained)
+    np.testing.assert_array_equal(scores_of(dosed.reward_model, texts), trained)
 
 
 def test_scores_are_not_linear_in_the_dose_of_a_strong_adapter(
@@ -323,6 +316,6 @@ def nonlinearity(dosed: DosedModel, texts: Texts) -> float:
     found = []
     for dose in (0.0, 0.5, 1.0):
         dosed.set(dose)
-        found.append(scores(dosed.reward_model, texts))
+        found.append(scores_of(dosed.reward_model, texts))
     plain, half, whole = found
     return float(np.abs(half - (plain + whole) / 2).max() / np.abs(whole - plain).max())

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tiny import load, scores_of
 
-from cda.arrays import FloatArray
 from cda.errors import ModelError
-from cda.models.load import ModelSpec, Precision, RewardModel, load_reward_model
-from cda.scorers.classifier import ClassifierScorer
+from cda.models.load import ModelSpec
 from cda.training.dose import DosedModel
 from cda.training.export import check_precision, merge_adapter, new_folder, push
 
@@ -23,14 +22,6 @@ if TYPE_CHECKING:
 
 # Of the spread (highest less lowest score): bf16 keeps 8 bits of a weight. Measured: 0.007 scored in fp32, 0.014 in bf16.
 LARGEST_BF16_SHARE = 0.05
-
-
-def load(folder: Path, adapter: Path | None = None, precision: Precision = "fp32") -> RewardModel:
-    return load_reward_model(ModelSpec(str(folder), precision, 64), adapter)
-
-
-def scores(reward_model: RewardModel, texts: Texts) -> FloatArray:
-    return ClassifierScorer(reward_model, 1).score(texts.prompts, texts.responses)
 
 
 def merge(base: Path, adapter: Path, folder: Path, precision: Any = "fp32", dose: float = 1.0) -> None:
@@ -45,9 +36,9 @@ def merged(llama: Path, trained_fp32: Trained, tmp_path_factory: pytest.TempPath
 
 
 def test_a_merged_model_scores_as_its_adapter(llama: Path, merged: Path, trained_fp32: Trained, texts: Texts) -> None:
-    wanted = scores(load(llama, trained_fp32.result.adapter), texts)
-    assert np.abs(wanted - scores(load(llama), texts)).max() > 0.1 * np.ptp(wanted)
-    np.testing.assert_allclose(scores(load(merged), texts), wanted, atol=1e-5, rtol=0)
+    wanted = scores_of(load(llama, trained_fp32.result.adapter), texts)
+    assert np.abs(wanted - scores_of(load(llama), texts)).max() > 0.1 * np.ptp(wanted)
+    np.testing.assert_allclose(scores_of(load(merged), texts), wanted, atol=1e-5, rtol=0)
 
 
 def test_stock_libraries_load_a_merged_model(merged: Path, texts: Texts) -> None:
@@ -57,7 +48,7 @@ def test_stock_libraries_load_a_merged_model(merged: Path, texts: Texts) -> None
     model = AutoModelForSequenceClassification.from_pretrained(str(merged)).eval()
     assert model.dtype == torch.float32 and model.config.num_labels == 1
     tokenizer, ours = AutoTokenizer.from_pretrained(str(merged)), load(merged)
-    for prompt, response, score in zip(texts.prompts, texts.responses, scores(ours, texts), strict=True):
+    for prompt, response, score in zip(texts.prompts, texts.responses, scores_of(ours, texts), strict=True):
         messages = [{"role": "user", "content": prompt[0].content}, {"role": "assistant", "content": response}]
         text = tokenizer.apply_chat_template(messages, tokenize=False)
         ids = tokenizer(text, add_special_tokens=False, truncation=True, max_length=64, return_tensors="pt")
@@ -83,11 +74,11 @@ def test_a_merged_folder_holds_plain_weights_and_no_path_of_this_machine(llama: 
 def test_a_model_merged_into_bf16_scores_nearly_the_same(
     llama: Path, trained_fp32: Trained, texts: Texts, tmp_path: Path
 ) -> None:
-    wanted = scores(load(llama, trained_fp32.result.adapter), texts)
+    wanted = scores_of(load(llama, trained_fp32.result.adapter), texts)
     merge(llama, trained_fp32.result.adapter, tmp_path / "bf16", "bf16")
     assert json.loads((tmp_path / "bf16" / "config.json").read_text())["dtype"] == "bfloat16"
     for precision in ("fp32", "bf16"):
-        moved = np.abs(scores(load(tmp_path / "bf16", precision=precision), texts) - wanted).max() / np.ptp(wanted)
+        moved = np.abs(scores_of(load(tmp_path / "bf16", precision=precision), texts) - wanted).max() / np.ptp(wanted)
         print(f"merged in bf16, scored in {precision}: moved by {moved:.2%} of the spread")
         assert 1e-6 < moved < LARGEST_BF16_SHARE
 
@@ -98,7 +89,7 @@ def test_a_dose_is_merged(llama: Path, trained_fp32: Trained, texts: Texts, tmp_
         merge(llama, trained_fp32.result.adapter, tmp_path / str(dose), dose=dose)
         dosed.set(dose)
         np.testing.assert_allclose(
-            scores(load(tmp_path / str(dose)), texts), scores(dosed.reward_model, texts), atol=1e-5, rtol=0
+            scores_of(load(tmp_path / str(dose)), texts), scores_of(dosed.reward_model, texts), atol=1e-5, rtol=0
         )
 
 
