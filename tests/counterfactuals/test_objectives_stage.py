@@ -116,40 +116,61 @@ def test_pairs_on_prompts_of_the_audit_are_left_out_and_counted(tmp_path: Path) 
     assert again.exit_code == 0 and "audited prompts has changed" in again.output, again.output
 
 
-def test_pairs_that_are_all_audited_are_an_error_that_says_so(tmp_path: Path) -> None:
-    sides = {"chosen": "It is a plain number.", "rejected": "Nobody could say."}
-    path = rows_file(tmp_path / "p.jsonl", ["Why?", "Who?"], **sides)
-    found = synthesize(tmp_path / "run", f"data.pairs={path}", f"audit.quality={path}")
-    assert found.exit_code == 1
-    assert "the audit measures on the prompts of all 2 pairs" in found.output
-
-
 def test_no_embedded_pair_is_on_a_prompt_of_the_embedded_audit() -> None:
     audited = {prompt_id(prompt) for prompt in audit_inputs(load_recipe("joint")).existing_prompts()}
     assert audited and not audited & {prompt_id(one.pair.prompt) for one in authored_pairs("train")}
 
 
-def test_contrasts_that_no_objective_teaches_are_an_error(tmp_path: Path) -> None:
-    found = synthesize(tmp_path, f"data.contrasts={contrasts_file(tmp_path)}")
-    assert found.exit_code == 1
-    assert "no contrast teaches anything under the objectives pairs" in found.output
+PAIRED = ("synthesize.counterfactuals=0", "objectives=[paired]")
 
 
-@pytest.mark.parametrize(
-    ("value", "told"),
-    [
-        ("[keep]", "keep alone changes nothing"),
-        ("[pairs, pairs]", "the same kind is listed twice"),
-        ("[{kind: neutral, target: 0.7}]", "neutral teaches a tie"),
-        ("[{kind: paired, target: 1.5}]", "objectives.0.target"),
-        ("[pears]", "objectives.0.kind"),
-        ("[{kind: paired, weight: 0}]", "objectives.0.weight"),
-    ],
-)
-def test_objectives_that_make_no_sense_are_refused(value: str, told: str) -> None:
+@pytest.mark.parametrize(("file", "words", "message"), [
+    ("pairs", ("data.pairs={file}", "audit.quality={file}"), "the audit measures on the prompts of all 2 pairs"),
+    ("audited", ("data.contrasts={file}", *PAIRED), "the audit measures on the prompts of all 2 contrasts"),
+    ("contrasts", ("data.contrasts={file}",), "no contrast teaches anything under the objectives pairs"),
+    ("contrasts", ("data.contrasts={file}", PAIRED[0], "objectives=[paired, keep]", "biases=[jargon, length]",
+                   "synthesize.supplementary=4"), "length: nothing in the training part teaches against it"),
+    ("odd", ("data.contrasts={file}", PAIRED[1]), "Map yours with data.contrast_columns.<name>"),
+])  # fmt: skip
+def test_a_mix_that_would_teach_nothing_is_an_error(
+    tmp_path: Path, file: str, words: tuple[str, ...], message: str
+) -> None:
+    contrasts = contrasts_file(tmp_path)
+    audited = [line for line in contrasts.read_text(encoding="utf-8").splitlines() if "Question" not in line]
+    (tmp_path / "audited.jsonl").write_text("\n".join(audited), encoding="utf-8")
+    sides = {"chosen": "It is a plain number.", "rejected": "Nobody could say."}
+    files = {
+        "contrasts": contrasts,
+        "audited": tmp_path / "audited.jsonl",
+        "pairs": rows_file(tmp_path / "p.jsonl", ["Why?", "Who?"], **sides),
+        "odd": rows_file(tmp_path / "odd.jsonl", ["Why?"], plain="So.", fancy="Thus."),
+    }
+    found = synthesize(tmp_path / "run", *(word.replace("{file}", str(files[file])) for word in words))
+    assert found.exit_code == 1 and message in found.output
+
+
+@pytest.mark.parametrize(("word", "message"), [
+    ("objectives=[keep]", "keep alone changes nothing"),
+    ("objectives=[pairs, pairs]", "the same kind is listed twice"),
+    ("objectives=[{kind: neutral, target: 0.7}]", "neutral teaches a tie"),
+    ("objectives=[{kind: paired, target: 1.5}]", "objectives.0.target"),
+    ("objectives=[pears]", "objectives.0.kind"),
+    ("objectives=[{kind: paired, weight: 0}]", "objectives.0.weight"),
+    ("objectives=[{kind: paired, target: {jargn: 0.3}}]", "objectives.0.target.jargn: not a bias of this recipe. Did you mean 'jargon'?"),
+    ("synthesize.counterfactuals=0", "nothing debiases; give one of them"),
+])  # fmt: skip
+def test_recipes_that_would_teach_nonsense_are_refused(word: str, message: str) -> None:
     with pytest.raises(RecipeError) as error:
-        load_recipe("jargon", [f"objectives={value}"])
-    assert told in str(error.value)
+        load_recipe("jargon", [word])
+    assert message in str(error.value)
+
+
+def test_taught_contrasts_do_not_change_the_labels(tmp_path: Path) -> None:
+    """Labels cost money; contrasts that are taught as well have nothing to do with them."""
+    from cda.counterfactuals.label import stage
+
+    taught = load_recipe("jargon", [f"data.contrasts={contrasts_file(tmp_path)}", "data.max_contrasts=3"])
+    assert stage(load_recipe("jargon")).fingerprint == stage(taught).fingerprint
 
 
 def test_an_adapter_for_each_bias_and_their_sum(tmp_path: Path) -> None:
@@ -183,58 +204,6 @@ def test_an_adapter_for_each_bias_and_their_sum(tmp_path: Path) -> None:
         f"{counts['per_bias'][one]['best_step']} ({one})" for one in ("jargon", "length")
     )
     assert counts["notes"] == counts["per_bias"]["jargon"]["notes"]
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["objectives=[{kind: paired, target: {jargn: 0.3}}]"],
-         "objectives.0.target.jargn: not a bias of this recipe. Did you mean 'jargon'?"),
-        (["synthesize.counterfactuals=0"], "nothing debiases; give one of them"),
-    ],
-)  # fmt: skip
-def test_recipes_that_would_teach_something_else_are_refused(words: list[str], told: str) -> None:
-    with pytest.raises(RecipeError) as error:
-        load_recipe("jargon", words)
-    assert told in str(error.value)
-
-
-def test_contrasts_that_are_all_audited_are_an_error_that_says_so(tmp_path: Path) -> None:
-    path = contrasts_file(tmp_path)
-    rows = [line for line in path.read_text(encoding="utf-8").splitlines() if "Question" not in line]
-    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
-    found = synthesize(tmp_path, f"data.contrasts={path}", "synthesize.counterfactuals=0", "objectives=[paired]")
-    assert found.exit_code == 1
-    assert "the audit measures on the prompts of all 2 contrasts" in found.output
-
-
-def test_a_bias_that_nothing_teaches_against_is_an_error(tmp_path: Path) -> None:
-    found = synthesize(
-        tmp_path, f"data.contrasts={contrasts_file(tmp_path)}", "synthesize.counterfactuals=0", "objectives=[paired, keep]",
-        "biases=[jargon, length]", "synthesize.supplementary=4",
-    )  # fmt: skip
-    assert found.exit_code == 1
-    assert "length: nothing in the training part teaches against it" in found.output
-
-
-def test_a_wrong_layout_names_the_setting_that_maps_it(tmp_path: Path) -> None:
-    path = tmp_path / "odd.jsonl"
-    path.write_text(json.dumps({"question": "Why?", "plain": "So.", "fancy": "Thus."}) + "\n", encoding="utf-8")
-    found = synthesize(tmp_path, f"data.contrasts={path}", "objectives=[paired]")
-    assert found.exit_code == 1
-    assert "Map yours with data.contrast_columns.<name>" in found.output
-
-
-def test_taught_contrasts_do_not_change_the_labels(tmp_path: Path) -> None:
-    """Labels cost money; contrasts that are taught beside them have nothing to do with them."""
-    from cda.counterfactuals.label import stage
-
-    assert (
-        stage(load_recipe("jargon")).fingerprint
-        == stage(
-            load_recipe("jargon", [f"data.contrasts={contrasts_file(tmp_path)}", "data.max_contrasts=3"])
-        ).fingerprint
-    )
 
 
 @pytest.mark.parametrize(("objectives", "decides"), [("[pairs, keep]", True), ("[pairs]", False)])
