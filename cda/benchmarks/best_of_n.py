@@ -115,6 +115,10 @@ def run_best_of_n(
     rewards = {label: [by_text[text_id(*text)] for text in texts] for label, by_text in scored.items()}
     attributes = _attributes(shares, means, [text for _, text in texts])
     curves = best_of_n(rewards, attributes, [prompt_id(prompt) for prompt, _ in texts], sizes, quality)
+    if not curves.curves:
+        raise DataError(
+            f"{responses}: no prompt has responses that differ in {', '.join(curves.unvaried)}; nothing to follow"
+        )
     result = BestOfResult(
         **dict(curves),
         responses=shown_path(responses),

@@ -202,25 +202,6 @@ def test_what_is_asked_decides_the_folder(
     assert sum("-at-0.5" in name for name in names) == sum("-against-plain" in name for name in names) == 1
 
 
-def test_a_folder_of_something_else_is_left_alone(file: str, llama: Path, tmp_path: Path) -> None:
-    (tmp_path / "theirs").mkdir()
-    (tmp_path / "theirs" / stage.SCORES).write_text("mine")
-    said = asked(llama, file, "--out", tmp_path / "theirs", *DROPPED)
-    assert said.exit_code == 1 and "other than results of `cda best-of`" in said.output
-    assert (tmp_path / "theirs" / stage.SCORES).read_text() == "mine"
-    said = asked(llama, file, "--out", file, *DROPPED)
-    assert said.exit_code == 1 and "no folder for results" in said.output and "Traceback" not in said.output
-
-
-def test_only_the_main_process_writes_and_speaks(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    code = tmp_path / "mine.py"
-    code.write_text("def reward(prompts, responses):\n    return [float(len(r)) for r in responses]\n")
-    monkeypatch.setenv("RANK", "1")
-    done = asked(f"{code}:reward", file, "--out", tmp_path / "out", "--figures", "svg")
-    assert (done.exit_code, done.stdout) == (0, "")
-    assert list((tmp_path / "out").iterdir()) == []
-
-
 def test_every_mistake_is_said_before_anything_is_loaded(file: str, praise: str, llama: Path, tmp_path: Path) -> None:
     loaded, out = settings(llama, tmp_path), tmp_path / "out"
     source = asked_subjects(loaded.recipe.model)
@@ -246,6 +227,16 @@ def test_every_mistake_is_said_before_anything_is_loaded(file: str, praise: str,
     with pytest.raises(DataError, match="no such file"):
         run_best_of_n(str(tmp_path / "none.jsonl"), source, loaded, out=out)
     assert not out.exists()
+
+
+def test_responses_that_differ_in_nothing_are_refused(tmp_path: Path) -> None:
+    code, path = tmp_path / "mine.py", tmp_path / "alike.jsonl"
+    code.write_text("def reward(prompts, responses):\n    return [float(len(response)) for response in responses]\n")
+    path.write_text("".join(json.dumps({"prompt": f"q{n}", "responses": ["a", "b"]}) + "\n" for n in range(2)))
+    refused = asked(f"{code}:reward", path, "--out", tmp_path / "out")
+    assert refused.exit_code == 1 and "no prompt has responses that differ in jargon" in " ".join(
+        refused.output.split()
+    )
 
 
 def test_two_things_of_one_name(file: str, llama: Path, tmp_path: Path) -> None:

@@ -7,17 +7,15 @@ import os
 import re
 import shutil
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from replies import Answer, reply
 from typer.testing import CliRunner, Result
 
-import cda
 from cda.cli import app
-from cda.errors import CdaError
 from cda.files.jsonl import read_json, read_jsonl
 from cda.models.load import ModelSpec, load_reward_model
 from cda.records import user_prompt
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent.parent
 DATA = Path(os.environ.get("CDA_DATA", ROOT.parent / "shared" / "data"))
-Answer = Callable[[dict[str, Any]], tuple[int, dict[str, Any]]]
 SETTINGS = ("model.precision=fp32", "model.max_length_tokens=64")
 
 
@@ -233,25 +230,10 @@ def test_a_number_of_ties_with_an_unread_verdict_is_left_out(tmp_path: Path) -> 
     assert "Not compared, 2 of 4 items" in shown
 
 
-def test_ones_own_preferences_for_the_first_place_rank_nothing(tmp_path: Path) -> None:
-    code = tmp_path / "mine.py"
-    code.write_text("def first(prompts, first, second):\n    return [1.0] * len(first)\n")
-    rows = [{"prompt": f"q{one}", "chosen": "good", "rejected": "bad"} for one in range(4)]
-    (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    done(f"{code}:first", tmp_path / "pairs.jsonl", "--out", tmp_path / "out")
-    (scoring,) = read_json(tmp_path / "out" / "quality.json")["scorings"]
-    assert tuple(scoring["facts"][name] for name in ("position_bias", "flipped", "half_read")) == (1.0, 4, 0)
-    report = (tmp_path / "out" / "quality.md").read_text(encoding="utf-8")
-    assert "4 comparisons, each in both orders: 0 without a verdict" in report
-    assert "4 followed the place; first place minus second: +1.00" in report
-
-
 def judge(choose: Callable[[str, str], str]) -> Answer:
     def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         first, second = re.findall(r"<<<ANSWER \d>>>\n(.*?)\n<<<END>>>", body["messages"][1]["content"], re.S)
-        message = {"role": "assistant", "content": choose(first, second)}
-        choice = {"index": 0, "finish_reason": "stop", "message": message}
-        return 200, {"id": "x", "object": "chat.completion", "created": 0, "model": "j", "choices": [choice]}
+        return reply(choose(first, second))
 
     return answer
 
@@ -286,37 +268,6 @@ def test_a_judge_that_follows_the_place_is_shown_as_such(
         assert f"answers that could not be read: {2 * found['unread']} × no verdict in the last line" in text
     assert f"Not compared, {found['unread']} of 12 items: {found['unread']} no readable verdict." in shown
     assert not (out / "rewardbench").exists()
-
-
-def test_what_a_judge_costs_is_agreed_to_beforehand(
-    serve: Callable[[Answer], str], files: Path, tmp_path: Path
-) -> None:
-    url = serve(judge(lambda *_: "Verdict: tie"))
-    asked = partial(
-        cda.quality, "judge:some", str(files / "llmbar.jsonl"), out=tmp_path / "out",
-        llm={"base_url": url, "prices": {"some": {"input": 1, "output": 1}}},
-    )  # fmt: skip
-    with pytest.raises(CdaError, match="would spend money"):
-        asked(confirm="ask")
-    asked(confirm=True)
-    assert (
-        read_json(tmp_path / "out" / "quality.json")["sets"][0]["overall"]["scores"]["model"]["estimate"]["value"]
-        == 0.5
-    )
-
-
-def test_the_main_process_alone_writes(
-    llama: Path, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "out"
-    measured = partial(cda.quality, llama, files / "own.jsonl", out=out, overrides=SETTINGS)
-    monkeypatch.setenv("RANK", "1")
-    other = measured()
-    assert list(out.iterdir()) == []
-    monkeypatch.setenv("RANK", "0")
-    found = measured()
-    assert found.sets == other.sets
-    assert (out / "quality.json").is_file()
 
 
 def test_files_are_known_before_they_are_scored(tmp_path: Path) -> None:
@@ -360,13 +311,7 @@ def test_another_adapter_dose_or_model_has_another_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     adapter = trained_fp32.result.adapter
-    for words in (
-        [],
-        ["--adapter", adapter],
-        ["--adapter", adapter, "--dose", 0.5],
-        ["--against", bert],
-        ["--adapter", adapter],
-    ):
+    for words in ([], ["--adapter", adapter], ["--adapter", adapter, "--dose", 0.5], ["--against", bert]):
         done(llama, files / "own.jsonl", *words)
     assert len(list(tmp_path.glob("runs/quality-*/quality.json"))) == 4
     assert [path.name for path in tmp_path.glob("runs/*.sqlite")] == ["score-cache.sqlite"]
@@ -396,10 +341,6 @@ def test_mistakes_are_messages(llama: Path, files: Path, tmp_path: Path) -> None
     assert "a recipe; give a model" in refused("jargon", own)
     assert "at least one file" in refused(llama, "seed=3")
     assert "unknown key" in refused(llama, own, "scoer.batch_tokens=8")
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.txt").write_text("precious")
-    assert "Choose another folder with --out" in refused(llama, own, "--out", tmp_path / "mine")
-    assert (tmp_path / "mine" / "thesis.txt").read_text() == "precious"
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"public research data absent: {DATA} (set CDA_DATA)")

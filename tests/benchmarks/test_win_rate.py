@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from replies import Answer, reply
 from typer.testing import CliRunner, Result
 
 from cda.benchmarks.win_rate import win_rate
@@ -17,8 +18,6 @@ from cda.cli import app
 from cda.errors import DataError, RunError
 from cda.resources.artifacts import out_folder
 from cda.stats.proportions import wilson
-
-Answer = Callable[[dict[str, Any]], tuple[int, dict[str, Any]]]
 
 
 def _ids(n: int) -> list[str]:
@@ -139,10 +138,7 @@ def compared(out: Path) -> list[tuple[str, str, float | None]]:
 
 def judge(verdict: str) -> Answer:
     """A judge that gives one verdict, whatever it is shown."""
-    message = {"role": "assistant", "content": f"Reasons.\nVerdict: {verdict}"}
-    choice = {"index": 0, "finish_reason": "stop", "message": message}
-    reply = {"id": "x", "object": "chat.completion", "created": 0, "model": "j", "choices": [choice]}
-    return lambda _: (200, reply)
+    return lambda _: reply(f"Reasons.\nVerdict: {verdict}")
 
 
 def test_shares_by_hand(longer: str, write: Callable[..., str], tmp_path: Path) -> None:
@@ -295,16 +291,6 @@ def test_answers_of_a_judge_that_hold_no_verdict(
     assert "Answers without a verdict: 3 no verdict in the last line." in printed
 
 
-def test_what_a_judge_costs_is_agreed_to_beforehand(
-    serve: Callable[[Answer], str], write: Callable[..., str], tmp_path: Path
-) -> None:
-    files = (write("a", ("q", "a")), write("b", ("q", "b")))
-    priced = (f"llm.base_url={serve(judge('tie'))}", "llm.prices={local: {input: 1, output: 1}}")
-    words = ("judge:local", *files, *priced)
-    assert "--yes" in refused(*words, "--out", tmp_path / "no")
-    done(tmp_path / "out", *words, "--yes")
-
-
 def test_other_columns_and_a_split(longer: str, write: Callable[..., str], tmp_path: Path) -> None:
     from datasets import Dataset, DatasetDict
 
@@ -343,37 +329,6 @@ def test_results_of_other_files_go_elsewhere(
     assert sorted(path.name for path in Path("runs").iterdir() if path.is_dir()) == [one.name for one in folders]
 
 
-def test_only_the_main_process_writes_and_speaks(
-    longer: str, write: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, other = write("a", ("q", "aa")), write("b", ("q", "b"))
-    monkeypatch.setenv("RANK", "1")
-    result = asked(longer, one, other, "--out", tmp_path / "out")
-    assert (result.exit_code, result.stdout) == (0, "")
-    assert list((tmp_path / "out").iterdir()) == []
-    monkeypatch.setenv("RANK", "0")
-    found, printed = done(tmp_path / "out", longer, one, other)
-    assert found["result"]["win_rate"]["value"] == 1.0 and "win rate" in printed
-
-
-def test_a_folder_that_cannot_take_results_is_refused_before_anything_is_asked(
-    serve: Callable[[Answer], str], write: Callable[..., str], tmp_path: Path
-) -> None:
-    calls = []
-
-    def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        calls.append(body)
-        return judge("1")(body)
-
-    words = ("judge:local", write("a", ("q", "a")), write("b", ("q", "b")), f"llm.base_url={serve(answer)}")
-    assert "no folder for results can be made there" in refused(*words, "--out", words[1])
-    (tmp_path / "theirs").mkdir()
-    (tmp_path / "theirs" / "preferences.jsonl").write_text("mine")
-    assert "holds something other than results of `cda win-rate`" in refused(*words, "--out", tmp_path / "theirs")
-    assert (tmp_path / "theirs" / "preferences.jsonl").read_text() == "mine"
-    assert calls == []
-
-
 def test_a_folder_for_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
@@ -386,14 +341,3 @@ def test_a_folder_for_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     for name in ("new/one/a.json", "new/one/a.json/below", "~nobody-of-this-name/x"):
         with pytest.raises(RunError, match=r"no folder for results can be made there .*--out"):
             out_folder(name, "a.json", "cda a")
-
-
-def test_home_in_a_folder_named_with_an_equals_sign(
-    longer: str, write: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As bash leaves it in `--out=~/results`."""
-    one, other = write("a", ("q", "aa")), write("b", ("q", "b"))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    assert asked(longer, one, other, "--out=~/results").exit_code == 0
-    assert (tmp_path / "results" / "win_rate.json").is_file() and not (tmp_path / "~").exists()

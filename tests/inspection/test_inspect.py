@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from changed import changed
 from documents import report_audits
+from replies import reply
 from typer.testing import CliRunner
 
 from cda.biases import load_bias
@@ -203,20 +204,7 @@ class Writer:
                 text = f"Methodologically speaking, {RuleRewriter().rewrite([request], self.bias)[0].text}"
             else:
                 text = "I'm sorry, but I can't help with that."
-        choice = {
-            "index": 0,
-            "finish_reason": "stop",
-            "message": {"role": "assistant", "content": text, "refusal": None},
-        }
-        usage = {"prompt_tokens": 9, "completion_tokens": 9, "total_tokens": 18}
-        return 200, {
-            "id": "x",
-            "object": "chat.completion",
-            "created": 0,
-            "model": "w",
-            "choices": [choice],
-            "usage": usage,
-        }
+        return reply(text, "w")
 
 
 def test_what_an_llm_wrote_is_shown_even_where_the_gate_rejects_it(
@@ -224,15 +212,8 @@ def test_what_an_llm_wrote_is_shown_even_where_the_gate_rejects_it(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "unused")
     writer = Writer()
-    words = [
-        recipe,
-        "--fresh",
-        "--model",
-        "none",
-        "llm.model=w",
-        f"llm.base_url={serve(writer)}",
-        f"run.folder={tmp_path}/run",
-    ]
+    server = ("llm.model=w", f"llm.base_url={serve(writer)}")
+    words = [recipe, "--fresh", "--model", "none", *server, f"run.folder={tmp_path}/run"]
     result = asked(*words, "--n", 4)
     assert result.exit_code == 0, result.output
     text = " ".join(result.stdout.split())
