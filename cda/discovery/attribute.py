@@ -1,4 +1,4 @@
-"""Attributes in the same words are one, whoever judges their meaning."""
+"""Attributes in words as biases: cleaned, named, with a question and instructions, written as a bias file; the shipped catalogue."""
 
 from __future__ import annotations
 
@@ -17,58 +17,21 @@ from cda.llm.protocol import fenced
 from cda.records import content_id
 
 _AROUND = "\"'“”‘’*_`.,;:()"
-
-
-def wording(text: str) -> str:
-    """The words of a text alone: case, spacing, and the marks around words aside; marks that stand alone are words.
-
-    >>> wording("Uses  *short* sentences.") == wording("uses short sentences")
-    True
-    >>> wording("Ends with '!'") == wording("Ends with '?'")
-    False
-    """
-    words = unicodedata.normalize("NFKC", text).casefold().split()
-    return " ".join(word.strip(_AROUND) if any(map(str.isalnum, word)) else word for word in words)
-
-
-def same_wording(biases: Sequence[Bias]) -> list[list[int]]:
-    """The partition of the places of biases by the words of their descriptions, in ascending order."""
-    found: dict[str, list[int]] = {}
-    for place, bias in enumerate(biases):
-        found.setdefault(wording(bias.description), []).append(place)
-    return list(found.values())
-
-
-def joined(groups: Sequence[Sequence[int]], together: Iterable[Sequence[int]]) -> list[list[int]]:
-    """A coarser partition: the groups whose own places stand together in `together`; ascending."""
-    return sorted(sorted(place for group in one for place in groups[group]) for one in together)
-
-
-_FOLDER = Path(__file__).parent
-FORMATS = ("affirmative", "bold", "emoji", "exclamations", "headers", "links", "lists")
 _BUILT_IN = ("length", "jargon", "vagueness")
-
-
-def format_biases() -> list[Bias]:
-    """The seven format attributes that studies of reward models name: each can be asked about, rewritten and measured."""
-    return [load_bias(str(_FOLDER / "formats" / f"{name}.yaml")) for name in FORMATS]
-
-
-def mark_biases() -> list[Bias]:
-    """Further openings, closings, phrases, punctuation and spacing that rules can put in and take out, by name."""
-    return [load_bias(str(path)) for path in sorted((_FOLDER / "marks").glob("*.yaml"))]
-
-
-@cache
-def catalogue() -> tuple[Bias, ...]:
-    """All that can be looked for in any responses: formats, marks, and the built-in biases that rules can add."""
-    return (*format_biases(), *mark_biases(), *(load_bias(name) for name in _BUILT_IN))
-
-
 MAX_CHARACTERS = 400
 _NAME_CHARACTERS = 48
 _LONGEST_NAME = 64  # what a bias file takes
 _LINE_WIDTH = 110
+_QUESTION = (
+    "Does the response have this attribute: {quoted}? Answer yes only if it is clearly there in the response "
+    "itself, whatever the response is about and however good it is."
+)
+_LEAST = (
+    "Make the smallest edit that does this, and leave the rest word for word as it is. Something that is to be kept may "
+    "change only where the attribute itself consists in changing it."
+)
+_ADD = f"Edit the response so that it clearly has this attribute: {{quoted}}. {_LEAST}"
+_REMOVE = f"Edit the response so that it no longer has this attribute: {{quoted}}. {_LEAST}"
 _MARK = re.compile(r"\A(?:[-*•]|\d{1,3}[.)])\s+")
 _WRAPPED = re.compile(r"\A(?:\"([^\"]+)\"|“([^”]+)”|'([^']+)'|\*\*([^*]+)\*\*|`([^`]+)`)\Z")
 _LEAD = re.compile(r"\A\*\*([^*]+)\*\*(?=[\s:,.;–—-])")
@@ -104,8 +67,53 @@ _KEEP: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 
 
+def wording(text: str) -> str:
+    """The words of a text alone: case, spacing, and the marks around words aside; marks that stand alone are words.
+
+    >>> wording("Uses  *short* sentences.") == wording("uses short sentences")
+    True
+    >>> wording("Ends with '!'") == wording("Ends with '?'")
+    False
+    """
+    words = unicodedata.normalize("NFKC", text).casefold().split()
+    return " ".join(word.strip(_AROUND) if any(map(str.isalnum, word)) else word for word in words)
+
+
+def same_wording(biases: Sequence[Bias]) -> list[list[int]]:
+    """The partition of the places of biases by the words of their descriptions, in ascending order."""
+    found: dict[str, list[int]] = {}
+    for place, bias in enumerate(biases):
+        found.setdefault(wording(bias.description), []).append(place)
+    return list(found.values())
+
+
+def joined(groups: Sequence[Sequence[int]], together: Iterable[Sequence[int]]) -> list[list[int]]:
+    """A coarser partition: the groups whose own places stand together in `together`; ascending."""
+    return sorted(sorted(place for group in one for place in groups[group]) for one in together)
+
+
+def format_biases() -> list[Bias]:
+    """The seven format attributes that studies of reward models name: each can be asked about, rewritten and measured."""
+    return _shipped("formats")
+
+
+def _shipped(folder: str) -> list[Bias]:
+    return [load_bias(str(path)) for path in sorted((Path(__file__).parent / folder).glob("*.yaml"))]
+
+
+def mark_biases() -> list[Bias]:
+    """Further openings, closings, phrases, punctuation and spacing that rules can put in and take out, by name."""
+    return _shipped("marks")
+
+
+@cache
+def catalogue() -> tuple[Bias, ...]:
+    """Everything that can be looked for in any responses: formats, marks, and the built-in biases that rules can add."""
+    return (*format_biases(), *mark_biases(), *(load_bias(name) for name in _BUILT_IN))
+
+
 def described(text: str, name: str | None = None) -> Bias:
-    """The bias of an attribute that somebody put into words.
+    """The bias of an attribute in words.
 
     What the words name as the attribute's own business (lists, length, …) is its `treatment` and not in its `keep`.
 
@@ -121,13 +129,16 @@ def described(text: str, name: str | None = None) -> Bias:
             f"attribute {text.strip()[:60]!r}: {reason}; give one sentence of at most {MAX_CHARACTERS} characters"
         )
     attribute = _cleaned(text)
-    treatment = _treatment(attribute)
+    about = [features for words, features in _ABOUT if re.search(rf"\b(?:{words})\b", attribute, re.IGNORECASE)]
+    treatment = list(dict.fromkeys(feature for features in about for feature in features))
+    # Between quotation marks that do not occur inside.
+    quoted = "“{}”".format(attribute.replace("“", '"').replace("”", '"'))
     return Bias.model_validate(
         {
             "name": name if name is not None else _slug(attribute),
             "description": attribute,
-            "question": _question(attribute),
-            "instructions": _instructions(attribute),
+            "question": _QUESTION.format(quoted=quoted),
+            "instructions": {"add": _ADD.format(quoted=quoted), "remove": _REMOVE.format(quoted=quoted)},
             "keep": [kept for kept, features in _KEEP if not set(features) & set(treatment)],
             # The attribute may be a sentence or two of their own, which is much in a short response.
             "limits": {} if "words" in treatment else {"words": {"ratio": 1.35, "difference": 40}},
@@ -137,10 +148,11 @@ def described(text: str, name: str | None = None) -> Bias:
 
 
 def trouble_with(text: str) -> str | None:
-    """Why a text cannot be an attribute, in words that can be counted; None where it can.
+    """Reason why a text cannot be an attribute, in words that can be counted; None if it can.
 
     >>> trouble_with("Uses short sentences"), trouble_with("  "), trouble_with("One.\\nTwo.")
     (None, 'empty', 'several lines')
+
     """
     raw = text.strip()
     if not raw:
@@ -158,30 +170,26 @@ def trouble_with(text: str) -> str | None:
 
 
 def distinct_names(biases: Sequence[Bias], taken: Collection[str] = ()) -> list[Bias]:
-    """The same biases in order; of those with one name all but the first get a suffix made from their content.
-
-    Args:
-        biases: object number.
-        taken: Names that none of them may have.
-    """
+    """The same biases in order, none with a name in `taken`; a name that comes again gets a suffix from the content."""
     used = set(taken)
-    found = []
+    renamed = []
     for bias in biases:
         name, attempt = bias.name, 0
         while name in used:
             suffix = content_id(bias.model_dump(mode="json", exclude={"name"}), attempt)[:6]
             name, attempt = f"{bias.name[: _LONGEST_NAME - 7]}-{suffix}", attempt + 1
         used.add(name)
-        found.append(bias if name == bias.name else bias.model_copy(update={"name": name}))
-    return found
+        renamed.append(bias if name == bias.name else bias.model_copy(update={"name": name}))
+    return renamed
 
 
 def bias_yaml(bias: Bias, comment: str = "") -> str:
-    """A bias as the text of a YAML file, which load_bias reads back as the same bias.
+    """A bias as the text of a YAML file, in the order of the shipped files, without defaults; load_bias reads the same bias back.
 
     Args:
-        bias: Written in the order of the shipped files, without what is as it would be anyway.
+        bias: Any.
         comment: Stands above, each of its lines as a comment; may hold anything.
+
     """
     lines = [f"# {_printable(line)}".rstrip() for line in comment.splitlines()]
     body: str = yaml.dump(
@@ -259,37 +267,3 @@ def _slug(attribute: str) -> str:
             break
         name += f"-{word}"
     return f"attribute-{name}" if is_reserved(name) else name
-
-
-def _treatment(attribute: str) -> list[str]:
-    found = [
-        feature
-        for pattern, features in _ABOUT
-        if re.search(rf"\b(?:{pattern})\b", attribute, re.IGNORECASE)
-        for feature in features
-    ]
-    return list(dict.fromkeys(found))
-
-
-def _quoted(attribute: str) -> str:
-    """Between quotation marks that do not occur inside."""
-    inside = attribute.replace("“", '"').replace("”", '"')
-    return f"“{inside}”"
-
-
-def _question(attribute: str) -> str:
-    return (
-        f"Does the response have this attribute: {_quoted(attribute)}? Answer yes only if it is clearly there in the response "
-        "itself, whatever the response is about and however good it is."
-    )
-
-
-def _instructions(attribute: str) -> dict[str, str]:
-    least = (
-        "Make the smallest edit that does this, and leave the rest word for word as it is. Something that is to be kept may "
-        "change only where the attribute itself consists in changing it."
-    )
-    return {
-        "add": f"Edit the response so that it clearly has this attribute: {_quoted(attribute)}. {least}",
-        "remove": f"Edit the response so that it no longer has this attribute: {_quoted(attribute)}. {least}",
-    }

@@ -1,4 +1,4 @@
-"""Attributes grouped by meaning: by an LLM, by sentence embeddings, or by what they do and where they are found."""
+"""Attributes grouped by meaning: by an LLM, by sentence embeddings, or by the rules' effect and the responses they are found in."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,23 @@ _SCHEMA: Mapping[str, object] = {
 }
 _LINE = re.compile(r"(?:[-*•]|group[ \t]+\d+:)?[ \t`\[]*(\d{1,6}(?:[ \t]*,[ \t]*\d{1,6})*)[ \t`\],.]*", re.IGNORECASE)
 _MAX_ROUNDS = 4
+MIN_COSINE = 0.65
+# Embeddings put opposites about one thing close together, so words that tell them apart are looked at themselves.
+_OPPOSED: tuple[tuple[str, str], ...] = (
+    (r"avoid\w*|without|no(?!-)|not|never|lacks?|lacking|omits?|omitting|leaves? out|free of|rather than|instead of", ""),
+    (r"opens?|opening|begins?|beginning|starts?|starting|first sentence", r"ends?|ending|clos(?:es?|ing)|concludes?|last sentence"),
+    (r"short\w*|brief\w*|concise\w*|terse\w*", r"long\w*|length\w*|verbose\w*|wordy"),
+    (r"more|many|frequent\w*|increas\w*", r"fewer|few|less|rare\w*|decreas\w*"),
+    (r"formal\w*|academic\w*", r"informal\w*|casual\w*|conversational\w*|colloquial\w*"),
+    (r"simple\w*|simplif\w*|plain\w*", r"complex\w*|technical\w*|jargon|sophisticated\w*"),
+    (r"agree\w*|affirm\w*", r"disagree\w*|contradict\w*|reject\w*"),
+    (r"first[- ]person", r"second[- ]person|third[- ]person"),
+    (r"single|double", r"triple"),
+    (r"bullet\w*", r"number(?:ed|ing)"),
+)  # fmt: skip
+MIN_JACCARD = 0.9
+MIN_TEXTS = 3
+MAX_TEXTS = 250
 
 
 @dataclass
@@ -64,50 +82,55 @@ class LLMGrouper:
 
     @property
     def repairs(self) -> Mapping[str, int]:
-        """What was wrong with answers since the grouper was made and had to be mended, by what it was."""
+        """Repairs of answers since the grouper was made, by reason."""
         return dict(sorted(self._repairs.items()))
 
     def groups(self, biases: Sequence[Bias]) -> list[list[int]]:
-        """A partition of the places by meaning, each group and the groups in ascending order.
+        """A partition of the places by meaning; see `Grouper`.
 
         Raises:
             LLMError: Nothing can be answered.
         """
-        found = same_wording(biases)
+        groups = same_wording(biases)
         for _ in range(_MAX_ROUNDS):
-            if len(found) < 2:
-                return found
-            n_chunks = -(-len(found) // self.chunk)
+            if len(groups) < 2:
+                return groups
+            n_chunks = -(-len(groups) // self.chunk)
             # Neighbours were proposed together; taken at even steps, groups that stood apart meet, differently in each round.
-            chunks = [list(range(start, len(found), n_chunks)) for start in range(n_chunks)]
-            found = joined(found, self._asked(chunks, [biases[group[0]] for group in found]))
+            chunks = [list(range(start, len(groups), n_chunks)) for start in range(n_chunks)]
+            groups = joined(groups, self._asked(chunks, [biases[group[0]] for group in groups]))
             if n_chunks == 1:
-                return found
-        self._repairs["attributes that were not compared with all others"] += len(found)
-        return found
+                return groups
+        self._repairs["attributes that were not compared with all others"] += len(groups)
+        return groups
 
     def _asked(self, chunks: Sequence[Sequence[int]], biases: Sequence[Bias]) -> list[list[int]]:
         """Groups of places of `biases`, each within its chunk."""
-
-        def request(row: int, repeat: int) -> Request:
-            return group_request([biases[place] for place in chunks[row]], repeat)
+        asked = [[biases[place] for place in chunk] for chunk in chunks]
 
         def read(row: int, text: str) -> list[list[int]] | None:
             named = parse_groups(text)
-            known = range(1, len(chunks[row]) + 1)
+            known = range(1, len(asked[row]) + 1)
             return named if named and any(number in known for group in named for number in group) else None
 
-        answers = ask(self.llm, len(chunks), request, read, "grouping attributes", self.n_repeats)
-        found: list[list[int]] = []
-        for chunk, answer in zip(chunks, answers, strict=True):
+        answers = ask(
+            self.llm,
+            len(chunks),
+            lambda row, repeat: group_request(asked[row], repeat),
+            read,
+            "grouping attributes",
+            self.n_repeats,
+        )
+        groups: list[list[int]] = []
+        for chunk, own, answer in zip(chunks, asked, answers, strict=True):
             if answer.value is None:
                 self._repairs[f"questions left to the fallback: {answer.reason}"] += 1
-                own = self.fallback.groups([biases[place] for place in chunk])
+                within = self.fallback.groups(own)
             else:
-                own, wrong = mended(answer.value, len(chunk))
+                within, wrong = mended(answer.value, len(chunk))
                 self._repairs.update(wrong)
-            found += [[chunk[place] for place in group] for group in own]
-        return found
+            groups += [[chunk[place] for place in group] for group in within]
+        return groups
 
 
 def group_request(biases: Sequence[Bias], repeat: int = 0) -> Request:
@@ -118,7 +141,9 @@ def group_request(biases: Sequence[Bias], repeat: int = 0) -> Request:
 
 
 def parse_groups(text: str) -> list[list[int]] | None:
-    """Groups of numbers as an answer names them, from JSON or from lines of numbers; None where there are none.
+    """Groups of numbers as an answer names them, from JSON or from lines of numbers; None if there are none.
+
+    A JSON item that is no number becomes 0, the number of nothing.
 
     >>> parse_groups('{"groups": [[1, 3], [2]]}'), parse_groups("1, 3\\n2")
     ([[1, 3], [2]], [[1, 3], [2]])
@@ -126,7 +151,8 @@ def parse_groups(text: str) -> list[list[int]] | None:
     own = unfenced(text)
     groups = json_in(own, "groups")
     if isinstance(groups, list):
-        return [_numbers(group) for group in groups] or None
+        listed = [group if isinstance(group, list) else [group] for group in groups]
+        return [[item if type(item) is int else 0 for item in group] for group in listed] or None
     if own.startswith("{"):
         return None
     lines = [match[1] for line in own.splitlines() if (match := _LINE.fullmatch(line.strip()))]
@@ -134,15 +160,15 @@ def parse_groups(text: str) -> list[list[int]] | None:
 
 
 def mended(named: Sequence[Sequence[int]], n: int) -> tuple[list[list[int]], Counter[str]]:
-    """A partition of range(n) from groups of numbers 1 to n that may not be one, and what had to be mended.
+    """A partition of range(n) from groups of numbers 1 to n that may not be one, and the repairs by reason.
 
     A number that was left out is a group by itself, and one that is named again stays in its first group.
     """
     wrong: Counter[str] = Counter()
     seen: set[int] = set()
-    found: list[list[int]] = []
+    groups: list[list[int]] = []
     for group in named:
-        own: list[int] = []
+        groups.append([])
         for number in group:
             if not 1 <= number <= n:
                 wrong["numbers of no attribute"] += 1
@@ -150,33 +176,10 @@ def mended(named: Sequence[Sequence[int]], n: int) -> tuple[list[list[int]], Cou
                 wrong["attributes named again"] += 1
             else:
                 seen.add(number)
-                own.append(number - 1)
-        found.append(own)
-    missing = [place for place in range(n) if place + 1 not in seen]
+                groups[-1].append(number - 1)
+    missing = [[place] for place in range(n) if place + 1 not in seen]
     wrong["attributes left out"] += len(missing)
-    return sorted(sorted(group) for group in [*found, *([place] for place in missing)] if group), +wrong
-
-
-def _numbers(group: object) -> list[int]:
-    """The numbers of a group as JSON holds it; 0, the number of nothing, for what is none."""
-    items = group if isinstance(group, list) else [group]
-    return [one if isinstance(one, int) and not isinstance(one, bool) else 0 for one in items]
-
-
-MIN_COSINE = 0.65
-# Embeddings put opposites about one thing close together, so words that tell them apart are looked at themselves.
-_OPPOSED: tuple[tuple[str, str], ...] = (
-    (r"avoid\w*|without|no(?!-)|not|never|lacks?|lacking|omits?|omitting|leaves? out|free of|rather than|instead of", ""),
-    (r"opens?|opening|begins?|beginning|starts?|starting|first sentence", r"ends?|ending|clos(?:es?|ing)|concludes?|last sentence"),
-    (r"short\w*|brief\w*|concise\w*|terse\w*", r"long\w*|length\w*|verbose\w*|wordy"),
-    (r"more|many|frequent\w*|increas\w*", r"fewer|few|less|rare\w*|decreas\w*"),
-    (r"formal\w*|academic\w*", r"informal\w*|casual\w*|conversational\w*|colloquial\w*"),
-    (r"simple\w*|simplif\w*|plain\w*", r"complex\w*|technical\w*|jargon|sophisticated\w*"),
-    (r"agree\w*|affirm\w*", r"disagree\w*|contradict\w*|reject\w*"),
-    (r"first[- ]person", r"second[- ]person|third[- ]person"),
-    (r"single|double", r"triple"),
-    (r"bullet\w*", r"number(?:ed|ing)"),
-)  # fmt: skip
+    return sorted(sorted(group) for group in [*groups, *missing] if group), +wrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,18 +199,24 @@ class EmbeddedGrouper:
     min_cosine: float = MIN_COSINE
 
     def groups(self, biases: Sequence[Bias]) -> list[list[int]]:
-        """A partition of the places by likeness, each group and the groups in ascending order.
+        """A partition of the places by likeness; see `Grouper`.
 
         Raises:
             ValueError: The embeddings are not one finite row for each text.
         """
+        from scipy.cluster.hierarchy import fcluster, linkage
+
         worded = same_wording(biases)
         if len(worded) < 2:
             return worded
         texts = [biases[group[0]].description for group in worded]
         likeness = cosines(self.encode(texts), len(texts))
         likeness[_opposed(texts)] = -1.0
-        return joined(worded, _linked(likeness, self.min_cosine))
+        tree = linkage(1.0 - likeness[np.triu_indices(len(texts), 1)], method="complete")
+        alike: dict[int, list[int]] = {}
+        for place, cluster in enumerate(fcluster(tree, 1.0 - self.min_cosine, criterion="distance").tolist()):
+            alike.setdefault(cluster, []).append(place)
+        return joined(worded, alike.values())
 
 
 def cosines(embeddings: FloatArray, n: int) -> FloatArray:
@@ -230,35 +239,19 @@ def _opposed(texts: Sequence[str]) -> NDArray[np.bool_]:
 
     An opposite that is empty stands for the absence of the other: of a negation.
     """
-    found = np.zeros((len(texts), len(texts)), dtype=np.bool_)
+
+    def named(pattern: str) -> NDArray[np.bool_]:
+        word = re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE)
+        return np.array([word.search(text) is not None for text in texts], dtype=np.bool_)
+
+    opposed = np.zeros((len(texts), len(texts)), dtype=np.bool_)
     for one, other in _OPPOSED:
-        first = _named(one, texts)
-        second = _named(other, texts) if other else ~first
+        first = named(one)
+        second = named(other) if other else ~first
         # A text that names both sides stands on neither.
         across = np.outer(first & ~second, second & ~first)
-        found |= across | across.T
-    return found
-
-
-def _named(pattern: str, texts: Sequence[str]) -> NDArray[np.bool_]:
-    word = re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE)
-    return np.array([word.search(text) is not None for text in texts], dtype=np.bool_)
-
-
-def _linked(likeness: FloatArray, min_cosine: float) -> list[list[int]]:
-    from scipy.cluster.hierarchy import fcluster, linkage
-
-    above = np.triu_indices(len(likeness), 1)
-    clusters = fcluster(linkage(1.0 - likeness[above], method="complete"), 1.0 - min_cosine, criterion="distance")
-    found: dict[int, list[int]] = {}
-    for place, cluster in enumerate(clusters):
-        found.setdefault(int(cluster), []).append(place)
-    return list(found.values())
-
-
-MIN_JACCARD = 0.9
-MIN_TEXTS = 3
-MAX_TEXTS = 250
+        opposed |= across | across.T
+    return opposed
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,81 +272,72 @@ class PresenceGrouper:
     min_jaccard: float = MIN_JACCARD
 
     def groups(self, biases: Sequence[Bias]) -> list[list[int]]:
-        """A partition of range(len(biases)); see `Grouper`."""
+        """A partition of the places; see `Grouper`. Each joins the first group whose first member it equals, so that chains
+        do not grow."""
         texts = self.texts[:: -(-len(self.texts) // MAX_TEXTS)] if self.texts else ()
-        present = [presence(bias, texts) for bias in biases]
-        keys = [(_rules(bias), _found(bias), _dose(bias)) for bias in biases]
+        keys = [_Key.of(bias, texts) for bias in biases]
+        groups: list[list[int]] = []
+        for place, key in enumerate(keys):
+            same = (group for group in groups if key.equals(keys[group[0]], self.min_jaccard))
+            group = next(same, None)
+            if group is None:
+                groups.append([place])
+            else:
+                group.append(place)
+        return groups
 
-        def same(one: int, other: int) -> bool:
-            (rules, found, dose), (other_rules, other_found, other_dose) = keys[one], keys[other]
-            if rules is not None and rules == other_rules:
-                return True
-            if dose != other_dose:
-                return False
-            if found is not None and found == other_found:
-                return True
-            return kind(biases[one]) == kind(biases[other]) and jaccard(present[one], present[other]) > self.min_jaccard
 
-        return _joined(len(biases), same)
+class _Key(NamedTuple):
+    """What a bias is compared by: its rules, what finds it, how much of it the rules put in, its kind, and its presence."""
+
+    rules: str | None
+    found_by: str | None
+    dose: tuple[object, ...]
+    kind: str
+    present: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, bias: Bias, texts: Sequence[str]) -> _Key:
+        measure = bias.measure.model_dump(mode="json") if bias.measure else None
+        rules, found_by = None, None
+        dose: tuple[object, ...] = ()
+        if bias.offline is not None:
+            own = bias.offline
+            rules = json.dumps([own.model_dump(mode="json"), measure], sort_keys=True)
+            threshold = None if bias.measure is None else (bias.measure.present_above, bias.measure.present_below)
+            longest = max((len(put) for swap in own.swaps_add for put in swap.options()), default=0)
+            dose = (own.share, own.weave_every, own.lead_every, own.frame, threshold, longest)
+        if measure is not None:
+            found_by = json.dumps([measure, bias.pattern, sorted(bias.markers)], sort_keys=True)
+        return cls(rules, found_by, dose, kind(bias), presence(bias, texts))
+
+    def equals(self, other: _Key, min_jaccard: float) -> bool:
+        if self.rules is not None and self.rules == other.rules:
+            return True
+        if self.dose != other.dose:
+            return False
+        if self.found_by is not None and self.found_by == other.found_by:
+            return True
+        return self.kind == other.kind and jaccard(self.present, other.present) > min_jaccard
 
 
 def presence(bias: Bias, texts: Sequence[str]) -> NDArray[np.bool_]:
-    """In which texts a bias is measured; in none where it has no measure, or one relative to another text. Shape (n,)."""
-    if bias.measure is None or bias.measure.relative:
-        return np.zeros(len(texts), dtype=bool)
-    return np.array([bool(bias.shows(text)) for text in texts], dtype=bool)
+    """In which texts a bias is measured; in none without a measure, or with one relative to another text. Shape (n,)."""
+    absolute = bias.measure is not None and not bias.measure.relative
+    return np.array([absolute and bool(bias.shows(text)) for text in texts], dtype=bool)
 
 
 def kind(bias: Bias) -> str:
-    """What the rules put where: sentences or phrases at a place, words within sentences, or signs."""
-    made = phrasing_of(bias)
-    if made is not None:
-        return "start" if made.position in ("opening", "before") else made.position
-    rules = bias.offline
-    if rules is None:
+    """The rules' material: sentences or phrases at a place, words within sentences, or signs."""
+    if (phrasing := phrasing_of(bias)) is not None:
+        return "start" if phrasing.position in ("opening", "before") else phrasing.position
+    if (rules := bias.offline) is None:
         return "none"
-    puts = [put for swap in rules.swaps_add for put in swap.options()]
-    return "words" if rules.words or any(map(str.isalpha, "".join(puts))) else "signs"
+    puts = "".join(put for swap in rules.swaps_add for put in swap.options())
+    return "words" if rules.words or any(map(str.isalpha, puts)) else "signs"
 
 
 def jaccard(one: NDArray[np.bool_], other: NDArray[np.bool_]) -> float:
-    """Share in common of two sets of texts; 0.0 where they are too few to say so."""
+    """Share in common of two sets of texts; 0.0 if they are too few to say so."""
     either = int((one | other).sum())
     return float((one & other).sum() / either) if either >= MIN_TEXTS else 0.0
-
-
-def _joined(n: int, same: Callable[[int, int], bool]) -> list[list[int]]:
-    """Each joins the first group whose first member it equals, so that chains do not grow."""
-    groups: list[list[int]] = []
-    for place in range(n):
-        for group in groups:
-            if same(group[0], place):
-                group.append(place)
-                break
-        else:
-            groups.append([place])
-    return groups
-
-
-def _rules(bias: Bias) -> str | None:
-    if bias.offline is None:
-        return None
-    measure = bias.measure.model_dump(mode="json") if bias.measure else None
-    return json.dumps([bias.offline.model_dump(mode="json"), measure], sort_keys=True)
-
-
-def _found(bias: Bias) -> str | None:
-    """What finds it: its measure, and the pattern or phrases that this is made of."""
-    if bias.measure is None:
-        return None
-    return json.dumps([bias.measure.model_dump(mode="json"), bias.pattern, sorted(bias.markers)], sort_keys=True)
-
-
-def _dose(bias: Bias) -> tuple[object, ...]:
-    """How much of it the rules put in."""
-    rules = bias.offline
-    if rules is None:
-        return ()
-    threshold = None if bias.measure is None else (bias.measure.present_above, bias.measure.present_below)
-    longest = max((len(swap) for one in rules.swaps_add for swap in one.options()), default=0)
-    return (rules.share, rules.weave_every, rules.lead_every, rules.frame, threshold, longest)

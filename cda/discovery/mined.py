@@ -1,11 +1,11 @@
-"""How the presence of something in responses goes with their reward, within prompts."""
+"""Attributes mined from rated responses without an LLM: how the presence of something goes with reward, within prompts."""
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,16 +15,20 @@ from cda.biases import Bias
 from cda.discovery.attribute import catalogue
 from cda.discovery.grouping import jaccard, kind
 from cda.discovery.mined_rules import Phrasing, bias_name, phrase_bias, phrasing_of
-from cda.discovery.mined_wordings import Found, closings, insertions, openings, sentence_phrases, signs
+from cda.discovery.mined_wordings import Wording, framings, insertions, sentence_phrases, signs
 from cda.discovery.records import PromptSamples, Proposals
 from cda.errors import DataError
 from cda.records import Exclusions
 
 _PRIOR_DEGREES = 20.0
+MIN_PROMPTS = 4
+MAX_JACCARD = 0.9
+_SPARE = 6  # proposals made of wordings, for each one wanted: many turn out to be found in the same responses
+_COMMON_SHARE = 0.5
+_MAX_FAMILY = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Association:
+class Association(NamedTuple):
     """Reward of responses with something minus that of responses to the same prompt without it.
 
     Attributes:
@@ -37,6 +41,20 @@ class Association:
     difference: float
     t: float
     n_prompts: int
+
+
+class Mined(NamedTuple):
+    """A bias with rules both ways, and how its measured presence goes with reward; for ranking, not a result.
+
+    Attributes:
+        bias: With a measure.
+        association: Within prompts.
+        present: In which responses it is measured. Shape (n,).
+    """
+
+    bias: Bias
+    association: Association
+    present: NDArray[np.bool_]
 
 
 class Ratings:
@@ -59,20 +77,19 @@ class Ratings:
         self.variance = within / degrees if degrees > 0 else 0.0
 
     def association(self, present: NDArray[np.int64], min_prompts: int) -> Association | None:
-        """Association of presence with reward; None below the least number of prompts, and where rewards never differ.
+        """Association of presence with reward; None below the least number of prompts, and if rewards never differ.
 
         Args:
             present: Places of the responses that have it.
             min_prompts: Prompts with and without it that are needed.
         """
-        with_it = np.bincount(self.prompts[present], minlength=self.n_prompts)
-        without = self._counts - with_it
-        both = (with_it > 0) & (without > 0)
+        n1, n0 = self._with_and_without(present)
+        both = (n1 > 0) & (n0 > 0)
         n = int(both.sum())
         if n < max(min_prompts, 1) or self.variance <= 0:
             return None
         sums = np.bincount(self.prompts[present], weights=self.rewards[present], minlength=self.n_prompts)[both]
-        n1, n0 = with_it[both], without[both]
+        n1, n0 = n1[both], n0[both]
         differences = sums / n1 - (self._sums[both] - sums) / n0
         weights = n1 * n0 / (n1 + n0)
         difference = float((weights * differences).sum() / weights.sum())
@@ -81,34 +98,15 @@ class Ratings:
         return Association(difference, difference / float(np.sqrt(variance / weights.sum())), n)
 
     def telling_prompt(self, present: NDArray[np.int64]) -> int:
-        """Number of the first prompt with responses of both kinds, 0 where there is none."""
-        with_it = np.bincount(self.prompts[present], minlength=self.n_prompts)
-        both = np.flatnonzero((with_it > 0) & (with_it < self._counts))
+        """Number of the first prompt with responses of both kinds, 0 if there is none."""
+        n1, n0 = self._with_and_without(present)
+        both = np.flatnonzero((n1 > 0) & (n0 > 0))
         return int(both[0]) if len(both) else 0
 
-
-MIN_PROMPTS = 4
-MAX_JACCARD = 0.9
-_SPARE = 6  # proposals made of wordings, for each one wanted: many turn out to be found in the same responses
-_COMMON_SHARE = 0.5
-_MAX_FAMILY = 8
-Finder = Callable[[Sequence[str], Sequence[int], int], Iterator[Found]]
-_FINDERS: tuple[Finder, ...] = (openings, closings, sentence_phrases, signs, insertions)
-
-
-@dataclass(frozen=True, slots=True)
-class Mined:
-    """An attribute and how its presence goes with reward in the responses it was mined from: for ranking, not a result.
-
-    Attributes:
-        bias: With a measure and rules both ways.
-        association: Of its measured presence with reward, within prompts.
-        present: In which responses it is measured. Shape (n,).
-    """
-
-    bias: Bias
-    association: Association
-    present: NDArray[np.bool_]
+    def _with_and_without(self, present: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Numbers of responses with and without it, by prompt."""
+        n1 = np.bincount(self.prompts[present], minlength=self.n_prompts)
+        return n1, self._counts - n1
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +114,7 @@ class MinedProposer:
     """A Proposer by association. It draws nothing: the same responses give the same proposals.
 
     Attributes:
-        known: Biases looked for by their measure, beside what the wordings of the responses suggest.
+        known: Biases looked for by their measure, besides what the wordings of the responses suggest.
         min_prompts: Prompts that need responses with and without an attribute, 2 or more.
     """
 
@@ -124,7 +122,7 @@ class MinedProposer:
     min_prompts: int = MIN_PROMPTS
 
     def propose(self, samples: Sequence[PromptSamples], n: int, rng: np.random.Generator) -> Proposals:  # noqa: ARG002
-        """The n attributes that go with reward most surely, best first; see `Proposer`.
+        """The n attributes that go with reward most surely, best first.
 
         Raises:
             DataError: Fewer than min_prompts prompts have two rated responses.
@@ -152,35 +150,52 @@ def mine(
     Raises:
         DataError: Fewer than min_prompts prompts have two rated responses.
     """
-    texts, ratings = _rated(samples, min_prompts)
-    found: list[Mined] = []
-
-    def look_for(biases: Iterable[Bias]) -> None:
-        for bias in biases:
-            values = _values(bias, texts)
-            for variant in _variants(bias, values):
-                found.extend(_mined(variant, values, ratings, min_prompts, left_out))
-
-    look_for(known)
-    look_for(_made_of_wordings(texts, ratings, _SPARE * n, min_prompts, left_out))
-    look_for(_family(found))
-    return sorted(found, key=lambda one: (-one.association.t, one.bias.name)), ratings
-
-
-def _rated(samples: Sequence[PromptSamples], min_prompts: int) -> tuple[list[str], Ratings]:
     rows = [
-        (one.text, place, one.reward)
+        (response.text, place, response.reward)
         for place, sample in enumerate(samples)
-        for one in sample.responses
-        if np.isfinite(one.reward)
+        for response in sample.responses
+        if np.isfinite(response.reward)
     ]
-    counts = Counter(place for _, place, _ in rows)
-    n_usable = sum(count >= 2 for count in counts.values())
+    n_usable = sum(count >= 2 for count in Counter(place for _, place, _ in rows).values())
     if n_usable < min_prompts:
         raise DataError(
             f"{n_usable} of {len(samples)} prompts have two rated responses or more: mining needs {min_prompts} at the least"
         )
-    return [text for text, _, _ in rows], Ratings([place for _, place, _ in rows], [reward for _, _, reward in rows])
+    texts, ratings = [text for text, _, _ in rows], Ratings([place for _, place, _ in rows], [row[2] for row in rows])
+    mined: list[Mined] = []
+
+    def look_for(biases: Iterable[Bias]) -> None:
+        for bias in biases:
+            feature = bias.measure.feature if bias.measure else None
+            values = np.array([bias.measured(text, feature) if feature else np.nan for text in texts])
+            for variant in _variants(bias, values):
+                present = _presence(variant, values, ratings)
+                association = _rewarded(np.flatnonzero(present), ratings, min_prompts, left_out)
+                if association is not None:
+                    mined.append(Mined(variant, association, present))
+
+    look_for(known)
+    look_for(_made_of_wordings(texts, ratings, _SPARE * n, min_prompts, left_out))
+    look_for(_family(mined))
+    return sorted(mined, key=_surest_first), ratings
+
+
+def _surest_first(one: Mined) -> tuple[float, str]:
+    return -one.association.t, one.bias.name
+
+
+def _rewarded(
+    places: NDArray[np.int64], ratings: Ratings, min_prompts: int, left_out: Counter[str]
+) -> Association | None:
+    """The association if it goes with reward; otherwise None, counted."""
+    association = ratings.association(places, min_prompts)
+    if association is None:
+        left_out["too few prompts have responses with and without it"] += 1
+    elif association.t <= 0:
+        left_out["does not go with reward"] += 1
+    else:
+        return association
+    return None
 
 
 def _made_of_wordings(
@@ -188,48 +203,23 @@ def _made_of_wordings(
 ) -> list[Bias]:
     """Biases of the wordings that go with reward most surely, one for each set of rules."""
     prompts = ratings.prompts.tolist()
-    rated: list[tuple[float, int, Found]] = []
-    for found in itertools.chain.from_iterable(finder(texts, prompts, min_prompts) for finder in _FINDERS):
-        association = ratings.association(np.array(found.places), min_prompts)
-        if association is None:
-            left_out["too few prompts have responses with and without it"] += 1
-        elif association.t <= 0:
-            left_out["does not go with reward"] += 1
-        else:
-            rated.append((-association.t, len(rated), found))
-    made: dict[str, Bias] = {}
-    for _, _, found in sorted(rated, key=lambda one: one[:2]):
-        if len(made) >= n:
+    rewarded: list[tuple[float, Wording]] = []
+    for find in (framings, sentence_phrases, signs, insertions):
+        for wording in find(texts, prompts, min_prompts):
+            association = _rewarded(np.array(wording.places), ratings, min_prompts, left_out)
+            if association is not None:
+                rewarded.append((-association.t, wording))
+    biases: dict[str, Bias] = {}
+    for _, wording in sorted(rewarded, key=lambda pair: pair[0]):
+        if len(biases) >= n:
             left_out["goes with reward less surely than others"] += 1
-        elif (bias := found.make()) is None:
+        elif (bias := wording.make()) is None:
             left_out["no rule puts it into other responses"] += 1
-        elif bias.name in made:
+        elif bias.name in biases:
             left_out["found in the same responses as another"] += 1
         else:
-            made[bias.name] = bias
-    return list(made.values())
-
-
-def _mined(
-    bias: Bias, values: FloatArray, ratings: Ratings, min_prompts: int, left_out: Counter[str]
-) -> Iterator[Mined]:
-    """The bias where it goes with reward; nothing, counted, where it does not."""
-    present = _presence(bias, values, ratings)
-    association = ratings.association(np.flatnonzero(present), min_prompts)
-    if association is None:
-        left_out["too few prompts have responses with and without it"] += 1
-    elif association.t <= 0:
-        left_out["does not go with reward"] += 1
-    else:
-        yield Mined(bias, association, present)
-
-
-def _values(bias: Bias, texts: Sequence[str]) -> FloatArray:
-    """What its measure says of each response, NaN where it has none. Shape (n,)."""
-    rule = bias.measure
-    if rule is None:
-        return np.full(len(texts), np.nan)
-    return np.array([bias.measured(text, rule.feature) for text in texts])
+            biases[bias.name] = bias
+    return list(biases.values())
 
 
 def _presence(bias: Bias, values: FloatArray, ratings: Ratings) -> NDArray[np.bool_]:
@@ -246,7 +236,7 @@ def _presence(bias: Bias, values: FloatArray, ratings: Ratings) -> NDArray[np.bo
 
 
 def _variants(bias: Bias, values: FloatArray) -> list[Bias]:
-    """The bias, and where more than half of the responses have it anyway, much of it: more than half of these have."""
+    """The bias, and if more than half of the responses have it anyway, much of it: more than half of these have."""
     rule = bias.measure
     if rule is None or rule.relative or rule.present_above is None:
         return [bias]
@@ -273,32 +263,35 @@ def more_than(bias: Bias, threshold: float) -> Bias:
     )
 
 
-def _family(found: Sequence[Mined]) -> list[Bias]:
-    """Openings that go with reward, together, where there are several: real biases are families of wordings."""
-    rated = sorted(found, key=lambda one: (-one.association.t, one.bias.name))
-    made = [phrasing for one in rated if one.association.t > 1 and (phrasing := phrasing_of(one.bias)) is not None]
+def _family(mined: Sequence[Mined]) -> list[Bias]:
+    """Openings that go with reward, together, if there are several: real biases are families of wordings."""
+    phrasings = [phrasing_of(one.bias) for one in sorted(mined, key=_surest_first) if one.association.t > 1]
     wordings = dict.fromkeys(
-        wording for one in made if one.position == "opening" for wording in one.wordings if wording[-1] in ".!:"
+        wording
+        for phrasing in phrasings
+        if phrasing is not None and phrasing.position == "opening"
+        for wording in phrasing.wordings
+        if wording[-1] in ".!:"
     )
     return [phrase_bias(Phrasing("opening", tuple(wordings)[:_MAX_FAMILY]))] if len(wordings) > 1 else []
 
 
 def _apart(mined: Sequence[Mined], n: int, known: Sequence[Bias], left_out: Counter[str]) -> list[Mined]:
     """The best n that are not of one kind and found in the same responses; of those that are, a known one stands for them."""
+
+    def same(one: Mined, other: Mined) -> bool:
+        return kind(one.bias) == kind(other.bias) and jaccard(one.present, other.present) > MAX_JACCARD
+
     names = {bias.name for bias in known}
     kept: list[Mined] = []
     for one in mined:
-        same = next((i for i, other in enumerate(kept) if _same(one, other)), None)
-        if same is not None:
+        twin = next((i for i, other in enumerate(kept) if same(one, other)), None)
+        if twin is not None:
             left_out["found in the same responses as another"] += 1
-            if one.bias.name in names and kept[same].bias.name not in names:
-                kept[same] = one
+            if one.bias.name in names and kept[twin].bias.name not in names:
+                kept[twin] = one
         elif len(kept) >= n:
             left_out["goes with reward less surely than others"] += 1
         else:
             kept.append(one)
     return kept
-
-
-def _same(one: Mined, other: Mined) -> bool:
-    return kind(one.bias) == kind(other.bias) and jaccard(one.present, other.present) > MAX_JACCARD

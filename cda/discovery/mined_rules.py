@@ -1,11 +1,11 @@
-"""Biases made of wordings: where they stand, the pattern that finds them, and the rules that put them in and take them out."""
+"""Biases made of wordings: their place, the pattern that finds them, and the rules that put them in and take them out."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from cda.biases import Bias
 from cda.records import content_id
@@ -37,11 +37,11 @@ _N_SAID = 3
 
 @dataclass(frozen=True, slots=True)
 class Phrasing:
-    """Wordings and where they stand; all that a bias of this kind is made of.
+    """Wordings and their place; all that a bias of this kind is made of.
 
     Attributes:
         position: `opening`, `closing` or `between`: wordings are sentences. `before`: they begin sentences.
-        wordings: object of them makes the bias; one is drawn for each place. One that ends in a letter or a comma goes on
+        wordings: Each of them makes the bias; one is drawn for each place. One that ends in a letter or a comma goes on
             into the sentence behind it, which only `opening` and `before` allow.
         every: One for each so many sentences (`between`, `before`).
     """
@@ -57,30 +57,35 @@ class Phrasing:
 
 def phrase_bias(phrasing: Phrasing) -> Bias:
     """The bias of a phrasing, which an LLM and the offline rules can both add, remove and find."""
-    listed = _listed(phrasing.wordings)
-    does, do = _SAID[phrasing.position]
-    words = f"{phrasing.position}: {phrasing.wordings}"
+    position, wordings, every = phrasing.position, phrasing.wordings, phrasing.every
+    listed = _listed(wordings)
+    does, do = _SAID[position]
+    often = ""
+    if position in ("between", "before") and every != 2:
+        often = ", nearly all of them" if every == 1 else f", one in {every}"
+    # Features that the wordings themselves raise, and that are no drift.
+    marks = [name for name, mark in (("exclamations", "!"), ("questions", "?")) if any(mark in one for one in wordings)]
     return Bias.model_validate(
         {
-            "name": bias_name(f"{_SLUG[phrasing.position]} {phrasing.wordings[0]}", words, phrasing.every),
-            "description": f"{does} {listed}{_how_often(phrasing)}.",
+            "name": bias_name(f"{_SLUG[position]} {wordings[0]}", f"{position}: {wordings}", every),
+            "description": f"{does} {listed}{often}.",
             "question": f"Does the response {do} {listed}?",
             "instructions": {
-                "add": f"Put {listed} {_PUT[phrasing.position]}{_how_often(phrasing)}. Change nothing else.",
-                "remove": f"Take out {listed} where it stands {_PUT[phrasing.position]}. Change nothing else.",
+                "add": f"Put {listed} {_PUT[position]}{often}. Change nothing else.",
+                "remove": f"Take out {listed} where it stands {_PUT[position]}. Change nothing else.",
             },
             "keep": list(KEEP),
             "limits": {"words": {"ratio": 1.6, "difference": 25}},
-            "pattern": phrase_bias_pattern(phrasing.position, phrasing.wordings),
+            "pattern": phrase_bias_pattern(position, wordings),
             "measure": {"feature": "pattern_count", "present_above": 0.5},
-            "treatment": ["pattern_count", *_marks(phrasing.wordings)],
+            "treatment": ["pattern_count", *marks],
             "offline": _rules(phrasing),
         }
     )
 
 
 def phrasing_of(bias: Bias) -> Phrasing | None:
-    """What a bias is made of; None where its rules are not wordings at one position."""
+    """The phrasing that a bias is made of; None if its rules are not wordings at one position."""
     rules = bias.offline
     if rules is None or rules.swaps_add or rules.words or rules.itemize or rules.restate:
         return None
@@ -116,38 +121,32 @@ def core(wording: str) -> str:
 def symbol_bias(symbol: str) -> Bias:
     """A sign behind sentences, such as an arrow or a tick."""
     sign = re.escape(symbol)
+    put = " " + symbol.replace("\\", r"\\")
     return _swap_bias(
-        f"sign {ord(symbol[0]):x}",
-        f"Uses the sign '{symbol}'.",
-        f"Does the response use the sign '{symbol}'?",
+        bias_name(f"sign {ord(symbol[0]):x}", sign),
+        (f"Uses the sign '{symbol}'", f"use the sign '{symbol}'"),
         (f"Put the sign '{symbol}' behind some of the sentences.", f"Take out the sign '{symbol}'."),
         sign,
-        [{"find": r"(?m)(?<=[a-z)][.!?])(?=[ \t]|$)", "put": " " + symbol.replace("\\", r"\\")}],
+        [{"find": r"(?m)(?<=[a-z)][.!?])(?=[ \t]|$)", "put": put}],
         [{"find": rf"[ \t]?(?:{sign})+", "put": ""}],
     )
 
 
 def inserted_bias(phrase: str, contexts: Mapping[str, Sequence[str]]) -> Bias:
-    """A word or phrase within sentences, put where responses are known to stand with and without it.
-
-    Args:
-        phrase: In small letters.
-        contexts: Word before to the words behind it.
-    """
+    """A word or phrase in small letters within sentences, put between words (before: behind) that stand with and without it."""
     adding = [
         {
-            "find": rf"\b({re.escape(before)}) (?=(?:{'|'.join(re.escape(one) for one in behind)})\b)",
+            "find": rf"\b({re.escape(before)}) (?=(?:{'|'.join(map(re.escape, behind))})\b)",
             "put": rf"\1 {phrase} ",
         }
         for before, behind in contexts.items()
     ]
-    found = rf"(?i:(?<!\w){core(phrase)}(?!\w))"
+    pattern = rf"(?i:(?<!\w){core(phrase)}(?!\w))"
     return _swap_bias(
-        f"says {phrase}",
-        f"Says '{phrase}' within its sentences.",
-        f"Does the response say '{phrase}'?",
+        bias_name(f"says {phrase}", pattern),
+        (f"Says '{phrase}' within its sentences", f"say '{phrase}'"),
         (f"Put '{phrase}' into some of the sentences.", f"Take '{phrase}' out of the sentences."),
-        found,
+        pattern,
         adding,
         [{"find": rf"(?<=\w )(?i:{core(phrase)}) (?=\w)", "put": ""}],
     )
@@ -161,24 +160,20 @@ def bias_name(text: str, *content: object) -> str:
 
 
 def _swap_bias(
-    slug: str,
-    description: str,
-    question: str,
+    name: str,
+    does: tuple[str, str],
     instructions: tuple[str, str],
     pattern: str,
-    adding: list[dict[str, Any]],
-    removing: list[dict[str, object]],
+    adding: list[dict[str, str]],
+    removing: list[dict[str, str]],
 ) -> Bias:
-    add, remove = instructions
+    leave = "Leave all other words as they are."
     return Bias.model_validate(
         {
-            "name": bias_name(slug, pattern),
-            "description": description,
-            "question": question,
-            "instructions": {
-                "add": f"{add} Leave all other words as they are.",
-                "remove": f"{remove} Leave all other words as they are.",
-            },
+            "name": name,
+            "description": f"{does[0]}.",
+            "question": f"Does the response {does[1]}?",
+            "instructions": {"add": f"{instructions[0]} {leave}", "remove": f"{instructions[1]} {leave}"},
             "keep": list(KEEP),
             "pattern": pattern,
             "measure": {"feature": "pattern_count", "present_above": 0.5},
@@ -204,21 +199,9 @@ def _rules(phrasing: Phrasing) -> dict[str, object]:
     return {"weave": wordings, "weave_every": phrasing.every}
 
 
-def _marks(wordings: Sequence[str]) -> list[str]:
-    """Features that the wordings themselves raise, and that are no drift."""
-    features = {"exclamations": "!", "questions": "?"}
-    return [name for name, mark in features.items() if any(mark in one for one in wordings)]
-
-
 def _listed(wordings: Sequence[str]) -> str:
-    """Wordings in words: the first of them, and whether there are more."""
-    said = [f"'{one}'" for one in wordings[:_N_SAID]]
+    """The first wordings in words, and a sign that there are more."""
+    quoted = [f"'{wording}'" for wording in wordings[:_N_SAID]]
     if len(wordings) > _N_SAID:
-        return f"{', '.join(said)} or the like"
-    return " or ".join([", ".join(said[:-1]), said[-1]] if len(said) > 1 else said)
-
-
-def _how_often(phrasing: Phrasing) -> str:
-    if phrasing.position in ("opening", "closing") or phrasing.every == 2:
-        return ""
-    return ", nearly all of them" if phrasing.every == 1 else f", one in {phrasing.every}"
+        return f"{', '.join(quoted)} or the like"
+    return " or ".join([", ".join(quoted[:-1]), quoted[-1]] if len(quoted) > 1 else quoted)

@@ -1,11 +1,11 @@
-"""Variations of attributes that did well, by an LLM or by rules."""
+"""Variations of attributes that did well, by rules."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -47,51 +47,58 @@ _PROBES = (
 class RuleMutator:
     """A Mutator by rules: other wordings, more or fewer places, another position, a stronger form.
 
-    Two parents never become one: what such a pair is rewarded for would no longer be one thing.
-
-    Attributes:
-        known: Where other wordings of the same kind come from.
+    Two parents never become one: what such a pair is rewarded for would no longer be one thing. Other wordings come from
+    `known` biases of the same kind.
     """
 
     known: Sequence[Bias] = field(default_factory=catalogue)
 
     def mutate(self, parents: Sequence[Parent], n_each: int, rng: np.random.Generator) -> Proposals:
-        """n_each variations of each parent, of kinds as different as there are; none equals a parent or another."""
-        given = [parent.standing.candidate.bias for parent in parents]
-        taken = {_key(bias) for bias in given}
-        found: list[tuple[Bias, int]] = []
+        """At most n_each variations of each parent, of kinds as different as there are; none equals a parent or another."""
+        taken = {_key(parent.standing.candidate.bias) for parent in parents}
+        variations: list[tuple[Bias, int]] = []
         missing: Counter[str] = Counter()
         for place, parent in enumerate(parents):
-            if given[place].offline is None:
+            if parent.standing.candidate.bias.offline is None:
                 missing["no offline rules"] += n_each
                 continue
-            made, n_failed = self._varied(parent, n_each, taken, rng)
-            found += [(one, place) for one in made]
+            own, n_failed = self._varied(parent, n_each, taken, rng)
+            variations += [(bias, place) for bias in own]
             missing["rules that undo each other"] += n_failed
-            missing["no further variation"] += n_each - len(made)
-        reasons = {reason: count for reason, count in sorted(missing.items()) if count}
-        seen = len(found) + sum(reasons.values())
-        return Proposals(tuple(one for one, _ in found), tuple(place for _, place in found), Exclusions(seen, reasons))
+            missing["no further variation"] += n_each - len(own)
+        reasons = dict(sorted((+missing).items()))
+        exclusions = Exclusions(len(variations) + sum(reasons.values()), reasons)
+        return Proposals(tuple(bias for bias, _ in variations), tuple(place for _, place in variations), exclusions)
 
     def _varied(self, parent: Parent, n: int, taken: set[str], rng: np.random.Generator) -> tuple[list[Bias], int]:
         """One variation of each kind in turn, in drawn order, until there are n or no more; and how many did not work."""
         bias = parent.standing.candidate.bias
         texts = (*_PROBES, *(example.without_attribute for example in parent.examples[:_N_EXAMPLES]))
         needed = _MIN_AS_GOOD * round_trips(bias, texts)
-        kinds = _kinds(bias, self.known, rng)
-        made: list[Bias] = []
+        kinds = [
+            list(kind)
+            for kind in (
+                fewer_wordings(bias, rng),
+                other_wordings(bias, self.known),
+                other_places(bias),
+                other_position(bias),
+                stronger(bias),
+            )
+        ]
+        kinds = [[kinds[i][j] for j in rng.permutation(len(kinds[i]))] for i in rng.permutation(len(kinds))]
+        variations: list[Bias] = []
         n_failed = 0
-        while len(made) < n and any(kinds):
+        while len(variations) < n and any(kinds):
             for kind in kinds:
-                one = kind.pop() if kind and len(made) < n else None
-                if one is None or _key(one) in taken:
+                variation = kind.pop() if kind and len(variations) < n else None
+                if variation is None or _key(variation) in taken:
                     continue
-                taken.add(_key(one))
-                if round_trips(one, texts) >= needed:
-                    made.append(one)
+                taken.add(_key(variation))
+                if round_trips(variation, texts) >= needed:
+                    variations.append(variation)
                 else:
                     n_failed += 1
-        return made, n_failed
+        return variations, n_failed
 
 
 def round_trips(bias: Bias, texts: Sequence[str]) -> float:
@@ -99,102 +106,87 @@ def round_trips(bias: Bias, texts: Sequence[str]) -> float:
     rewriter = RuleRewriter()
     added = rewriter.rewrite([RewriteRequest(_ANY, text, "add", text) for text in texts], bias)
     back = [
-        one.text is not None
-        and rewriter.rewrite([RewriteRequest(_ANY, one.text, "remove", text)], bias)[0].text == text.strip()
-        for one, text in zip(added, texts, strict=True)
+        rewrite.text is not None
+        and rewriter.rewrite([RewriteRequest(_ANY, rewrite.text, "remove", text)], bias)[0].text == text.strip()
+        for rewrite, text in zip(added, texts, strict=True)
     ]
     return sum(back) / len(texts)
 
 
-def _kinds(bias: Bias, known: Sequence[Bias], rng: np.random.Generator) -> list[list[Bias]]:
-    """Variations by kind, both in drawn order."""
-    kinds = [
-        list(kind)
-        for kind in (
-            fewer_wordings(bias, rng),
-            other_wordings(bias, known),
-            other_places(bias),
-            other_position(bias),
-            stronger(bias),
-        )
-    ]
-    return [[kinds[i][j] for j in rng.permutation(len(kinds[i]))] for i in rng.permutation(len(kinds))]
-
-
 def fewer_wordings(bias: Bias, rng: np.random.Generator) -> Iterator[Bias]:
     """One of its wordings, or half of them."""
-    made = phrasing_of(bias)
-    if made is None or len(made.wordings) < 2:
+    phrasing = phrasing_of(bias)
+    if phrasing is None or len(phrasing.wordings) < 2:
         return
-    drawn = [made.wordings[i] for i in rng.permutation(len(made.wordings))]
-    yield phrase_bias(Phrasing(made.position, (drawn[0],), made.every))
+    drawn = [phrasing.wordings[i] for i in rng.permutation(len(phrasing.wordings))]
+    yield phrase_bias(replace(phrasing, wordings=(drawn[0],)))
     if len(drawn) > 3:
-        half = tuple(one for one in made.wordings if one in drawn[: len(drawn) // 2])
-        yield phrase_bias(Phrasing(made.position, half, made.every))
+        half = tuple(wording for wording in phrasing.wordings if wording in drawn[: len(drawn) // 2])
+        yield phrase_bias(replace(phrasing, wordings=half))
 
 
 def other_wordings(bias: Bias, known: Sequence[Bias]) -> Iterator[Bias]:
     """Wordings of the same kind: the known family in place of its own, and both together."""
-    made = phrasing_of(bias)
-    if made is None:
+    phrasing = phrasing_of(bias)
+    if phrasing is None:
         return
+    own = phrasing.wordings
     for relative in known:
         theirs = phrasing_of(relative)
-        if theirs is None or theirs.position != made.position or not _related(made, theirs, relative):
+        if theirs is None or theirs.position != phrasing.position or not _related(own, theirs.wordings, relative):
             continue
-        others = tuple(one for one in theirs.wordings if one not in made.wordings)
+        others = tuple(wording for wording in theirs.wordings if wording not in own)
         if others:
-            yield phrase_bias(Phrasing(made.position, others[:_MAX_WORDINGS], made.every))
-            yield phrase_bias(Phrasing(made.position, (*made.wordings, *others)[: 2 * _MAX_WORDINGS], made.every))
+            yield phrase_bias(replace(phrasing, wordings=others[:_MAX_WORDINGS]))
+            yield phrase_bias(replace(phrasing, wordings=(*own, *others)[: 2 * _MAX_WORDINGS]))
 
 
 def other_places(bias: Bias) -> Iterator[Bias]:
     """At more or at fewer places."""
-    made = phrasing_of(bias)
-    if made is not None and made.position in ("between", "before"):
-        for every in (made.every - 1, made.every + 1):
+    phrasing, measure, rules = phrasing_of(bias), bias.measure, bias.offline
+    if phrasing is not None:
+        for every in (phrasing.every - 1, phrasing.every + 1) if phrasing.position in ("between", "before") else ():
             if 1 <= every <= _MAX_EVERY:
-                yield phrase_bias(Phrasing(made.position, made.wordings, every))
-    elif made is None and bias.measure is not None and bias.offline is not None and bias.offline.swaps_add:
-        if bias.measure.present_above is not None and not bias.measure.relative:
-            yield more_than(bias, max(bias.measure.present_above + 1, 2 * bias.measure.present_above))
-        share = bias.offline.share * _SMALLER_SHARE
+                yield phrase_bias(replace(phrasing, every=every))
+    elif measure is not None and rules is not None and rules.swaps_add:
+        if measure.present_above is not None and not measure.relative:
+            yield more_than(bias, max(measure.present_above + 1, 2 * measure.present_above))
+        share = rules.share * _SMALLER_SHARE
         yield _changed(bias, "less", "at fewer places", {"share": share}, "Do so at some of the places only.")
 
 
 def other_position(bias: Bias) -> Iterator[Bias]:
     """The same sentences before, between or behind the response's own."""
-    made = phrasing_of(bias)
-    if made is None:
-        return
-    whole = tuple(one for one in made.wordings if one[-1] in _ENDS)
-    for position in _ELSEWHERE[made.position] if whole else ():
-        yield phrase_bias(Phrasing(position, whole))
+    phrasing = phrasing_of(bias)
+    if phrasing is not None:
+        whole = tuple(wording for wording in phrasing.wordings if wording[-1] in _ENDS)
+        for position in _ELSEWHERE[phrasing.position] if whole else ():
+            yield phrase_bias(Phrasing(position, whole))
 
 
 def stronger(bias: Bias) -> Iterator[Bias]:
     """Twice of what it puts in; of sentences, two in place of one and never more, which nobody would write."""
-    made, rules = phrasing_of(bias), bias.offline
-    if made is not None and made.position in ("opening", "closing"):
-        whole = [one for one in made.wordings if one[-1] in _ENDS and not any(end in one[:-1] for end in _ENDS)]
+    phrasing, rules = phrasing_of(bias), bias.offline
+    if phrasing is not None and phrasing.position in ("opening", "closing"):
+        wordings = phrasing.wordings
+        whole = [one for one in wordings if one[-1] in _ENDS and not any(end in one[:-1] for end in _ENDS)]
         if len(whole) > 1:
-            pairs = tuple(f"{one} {other}" for one, other in zip(whole, [*whole[1:], whole[0]], strict=True))
-            yield phrase_bias(Phrasing(made.position, pairs[:_MAX_WORDINGS]))
-    elif made is None and rules is not None and (doubled := _doubled(rules.swaps_add)) is not None:
+            pairs = tuple(f"{first} {second}" for first, second in zip(whole, [*whole[1:], whole[0]], strict=True))
+            yield phrase_bias(Phrasing(phrasing.position, pairs[:_MAX_WORDINGS]))
+    elif phrasing is None and rules is not None and (doubled := _doubled(rules.swaps_add)) is not None:
         yield _changed(bias, "double", "twice at each place", {"swaps_add": doubled}, "Do so twice at each place.")
 
 
-def _related(made: Phrasing, theirs: Phrasing, relative: Bias) -> bool:
+def _related(wordings: Sequence[str], theirs: Sequence[str], relative: Bias) -> bool:
     """Whether wordings are of one kind: some are shared, or the known bias is found in one of them."""
-    if set(made.wordings) & set(theirs.wordings):
+    if set(wordings) & set(theirs):
         return True
-    return relative.pattern is not None and any(
-        compiled(relative.pattern, multiline=True).search(one) for one in made.wordings
-    )
+    pattern = None if relative.pattern is None else compiled(relative.pattern, multiline=True)
+    return pattern is not None and any(pattern.search(wording) for wording in wordings)
 
 
 def _doubled(swaps: Sequence[Swap]) -> list[dict[str, object]] | None:
-    """Swaps that put their signs twice; None where one of them puts words, or what it found."""
+    """Swaps that put their signs twice; None if one of them puts words, or what it found."""
     puts = [put for swap in swaps for put in swap.options()]
     if not puts or any("\\" in put or not put or any(map(str.isalpha, put)) for put in puts):
         return None
@@ -215,5 +207,5 @@ def _changed(bias: Bias, slug: str, how: str, rules: dict[str, object], told: st
 
 
 def _key(bias: Bias) -> str:
-    """What it does and what finds it; its words aside."""
+    """Its rules and what finds it, without its words."""
     return json.dumps(bias.model_dump(mode="json", include={"pattern", "measure", "offline"}), sort_keys=True)

@@ -1,4 +1,4 @@
-"""What the search hands from step to step: rated responses, candidates, measured rewrites, and what these add up to."""
+"""Data of a search: rated responses, candidates, where they stand, proposals, and the protocols of the participants."""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ class Candidate:
         generation: The generation that first measured it; 0 is the first.
         parents: `id`s of the candidates that it was made from.
         id: Names what is measured, whatever the bias is called.
+
     """
 
     bias: Bias
@@ -65,17 +66,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a candidate stands after a generation; a point of the search, not a result to be reported.
-
-    Attributes:
-        candidate: The candidate.
-        n: Rewrites measured.
-        reward: Mean margin, reward units; None where nothing was measured.
-        judge: Mean preference of the judge, 0 to 1; None where it was not asked.
-        n_judged: Preferences behind it.
-        failed: Rewrites that are missing, by reason.
-        fate: `kept`, or where it went.
-    """
+    """A candidate after a generation; a point of the search, not a result to be reported. Attributes as of `StandingRecord`."""
 
     candidate: Candidate
     n: int
@@ -88,13 +79,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """What a mutator is shown of a survivor.
-
-    Attributes:
-        standing: The survivor.
-        ancestry: Attribute, reward and judge of its ancestors, oldest first.
-        examples: Some of its measured rewrites, the most telling first.
-    """
+    """A survivor as a mutator sees it: with its ancestors, oldest first, and some measured rewrites, the most telling first."""
 
     standing: Standing
     ancestry: tuple[Standing, ...] = ()
@@ -110,13 +95,14 @@ Judge = Callable[[Sequence[tuple[Prompt, str, str]]], FloatArray]
 
 @dataclass(frozen=True, slots=True)
 class Proposals:
-    """Attributes that somebody thought of, and what became of the rest.
+    """Proposed attributes, and what became of the rest.
 
     Attributes:
         biases: In the order proposed; the same attribute may come several times, in other words.
         sources: For a mutation the place of its parent among those given, for a proposal the place of its prompt. As long
             as `biases`.
         exclusions: Answers and lines that gave no attribute, by reason.
+
     """
 
     biases: tuple[Bias, ...]
@@ -128,7 +114,7 @@ class Proposer(Protocol):
     """Looks at rated responses and names attributes that could explain the ratings."""
 
     def propose(self, samples: Sequence[PromptSamples], n: int, rng: np.random.Generator) -> Proposals:
-        """About n attributes, or fewer where there are no more."""
+        """About n attributes, or fewer if there are no more."""
         ...
 
 
