@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cda.auditing.audit import RESULT
 from cda.auditing.report_cells import change_cells
-from cda.auditing.report_evidence import targets
+from cda.auditing.report_evidence import compares, targets
 from cda.auditing.report_scoring import caveats, how_scored
 from cda.auditing.report_verdict import quality_sentence, verdict_kind, verdicts
 from cda.errors import DataError, RunError
@@ -28,6 +28,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+STRONGEST = 0.5
+"""Change of skew that has the full colour; a larger one has no more."""
+_FULL = 0.5
+"""Opacity of the full colour, through which the numbers stay readable."""
+_MOST_IN_A_COLUMN = 4
+_LONGEST_NAME = 60
+_MEANING = (
+    "Skew is how often the model prefers the answer with a bias to the one without; its change is after minus before, paired by "
+    "contrast. A training should lower the skew of its target (framed) and leave the others where they are; a lower skew is "
+    "better only as far as people do not share the preference. A star allows for all cells of this matrix; the words above and in "
+    "each run's own report allow for the tests of that run, by the same rule."
+)
+
+
 def matrix(audits: Mapping[str, AuditResult]) -> list[Cell]:
     """Change of skew of every bias by every training, all cells tested together.
 
@@ -37,31 +51,31 @@ def matrix(audits: Mapping[str, AuditResult]) -> list[Cell]:
     Raises:
         DataError: An audit of a model without a training is among them.
     """
-    alone = [name for name, audit in audits.items() if len(audit.scorings) < 2]
+    alone = [name for name, audit in audits.items() if not compares(audit)]
     if alone:
         raise DataError(f"{', '.join(alone)}: an audit of one model, without a training; there is nothing to compare")
-    return cross_bias(
-        {
-            name: {
-                bias: (one.change, one.test.p_value) for bias, skew in audit.skew.items() if (one := skew.of_training())
-            }
-            for name, audit in audits.items()
-        },
-        {name: targets(audit) for name, audit in audits.items()},
-    )
+    changes = {
+        name: {bias: (one.change, one.test.p_value) for bias, skew in audit.skew.items() if (one := skew.of_training())}
+        for name, audit in audits.items()
+    }
+    return cross_bias(changes, {name: targets(audit) for name, audit in audits.items()})
 
 
 def comparison_tables(audits: Mapping[str, AuditResult]) -> list[Table]:
     """Change of skew in points, trainings by biases; then quality before and after."""
     cells = matrix(audits)
     biases = list(dict.fromkeys(cell.bias for cell in cells))
-    found = {(cell.training, cell.bias): cell for cell in cells}
-    rows = [(inert(name), *(_cell(found.get((name, bias))) for bias in biases)) for name in audits]
+    by_place = {(cell.training, cell.bias): _cell(cell) for cell in cells}
+    rows = [(inert(name), *(by_place.get((name, bias), "not measured") for bias in biases)) for name in audits]
     caption = (
         "Change of skew in percentage points by each training, with 95% intervals and the number n of contrasts; (target): the "
         f"bias that was trained on; *: the interval excludes 0 and the Holm-adjusted p over all {len(cells)} cells is below {SIGNIFICANT}"
     )
-    quality = [(inert(name), *_quality(audit)) for name, audit in audits.items()]
+    not_measured = ("not measured", "", "", "")
+    quality = [
+        (inert(name), *(change_cells(audit.quality, -TOLERATED_LOSS) if audit.quality else not_measured))
+        for name, audit in audits.items()
+    ]
     header = ("training", "before", "after", "change (points)", "n")
     return [
         Table(caption, ("training", *map(inert, biases)), tuple(rows)),
@@ -69,78 +83,55 @@ def comparison_tables(audits: Mapping[str, AuditResult]) -> list[Table]:
     ]
 
 
+def _cell(cell: Cell) -> str:
+    target = " (target)" if cell.is_target else ""
+    return f"{points(cell.change, '')}{'*' * cell.is_shown}, n {count(cell.change)}{target}"
+
+
 def comparison_notes(audits: Mapping[str, AuditResult]) -> list[str]:
     """What makes the runs hard to compare: other models, or other contrasts of the same bias."""
     notes = []
     models = {name: audit.model.name for name, audit in audits.items()}
     if len(set(models.values())) > 1:
-        named = ", ".join(f"{inert(name)}: {inert(model)}" for name, model in models.items())
+        each = ", ".join(f"{inert(name)}: {inert(model)}" for name, model in models.items())
         notes.append(
-            f"The runs are of different models, so a difference between rows need not come from the training ({named})."
+            f"The runs are of different models, so a difference between rows need not come from the training ({each})."
         )
-    differing = [bias for bias in _biases(audits) if len(_contrasts(audits, bias)) > 1]
+    origins: dict[str, set[tuple[str, int, int]]] = {}
+    for audit in audits.values():
+        for bias, skew in audit.skew.items():
+            origin = audit.sources.contrasts if skew.source == "file" else skew.source
+            origins.setdefault(bias, set()).add((origin, skew.available, skew.before.n))
+    differing = [inert(bias) for bias, found in origins.items() if len(found) > 1]
     if differing:
         notes.append(
-            f"The runs measured {', '.join(map(inert, differing))} on different contrasts, so a difference within a column need "
+            f"The runs measured {', '.join(differing)} on different contrasts, so a difference within a column need "
             "not come from the training."
         )
     return notes
 
 
-def _biases(audits: Mapping[str, AuditResult]) -> list[str]:
-    return list(dict.fromkeys(bias for audit in audits.values() for bias in audit.skew))
-
-
-def _contrasts(audits: Mapping[str, AuditResult], bias: str) -> set[tuple[str, int, int]]:
-    """Where the runs have a bias's contrasts from, how many there were and how many were scored."""
-    found = set()
-    for audit in audits.values():
-        if bias in audit.skew:
-            skew = audit.skew[bias]
-            origin = audit.sources.contrasts if skew.source == "file" else skew.source
-            found.add((str(origin), skew.available, skew.before.n))
-    return found
-
-
-def _cell(cell: Cell | None) -> str:
-    if cell is None:
-        return "not measured"
-    change = cell.change
-    star = "*" if cell.is_shown else ""
-    return f"{points(change, '')}{star}, n {count(change)}{' (target)' if cell.is_target else ''}"
-
-
-def _quality(audit: AuditResult) -> tuple[str, ...]:
-    return ("not measured", "", "", "") if audit.quality is None else change_cells(audit.quality, -TOLERATED_LOSS)
-
-
-STRONGEST = 0.5
-"""Change of skew that has the full colour; a larger one has no more."""
-_FULL = 0.5
-"""Opacity of the full colour, through which the numbers stay readable."""
-_MOST_IN_A_COLUMN = 4
-
-
 def matrix_plot(cells: Sequence[Cell]) -> Plot:
-    """Change of skew in percentage points: blue fell, orange rose; a frame is a target, a star a change that is shown.
-
-    Args:
-        cells: Of `cda.stats.verdict.cross_bias`.
-    """
+    """Change of skew in percentage points: blue fell, orange rose; a frame is a target, a star a change that is shown."""
     trainings = list(dict.fromkeys(cell.training for cell in cells))
     biases = list(dict.fromkeys(cell.bias for cell in cells))
     width = COLUMN_INCHES if len(biases) <= _MOST_IN_A_COLUMN else PAGE_INCHES
-    height = 1.0 + 0.42 * len(trainings)
     title = (
         "Change of skew in percentage points with 95% intervals, by training (rows) and bias (columns). Blue fell, orange "
         f"rose; framed: trained against; *: interval excludes 0 and Holm-adjusted p over all {len(cells)} cells below {SIGNIFICANT}"
     )
+    parts: dict[str, list[str]] = {}
+    for cell in cells:
+        marks = (", trained against" if cell.is_target else "") + (", significant" if cell.is_shown else "")
+        words = f"{cell.bias} {points(cell.change)} (n = {count(cell.change)}{marks})"
+        parts.setdefault(cell.training, []).append(words)
+    description = " ".join(f"{training}: {'; '.join(words)}." for training, words in parts.items())
     draw = partial(_draw, {(cell.training, cell.bias): cell for cell in cells}, trainings, biases)
-    return Plot("cross-bias", title, _description(cells), draw, height, width)
+    return Plot("cross-bias", title, description, draw, 1.0 + 0.42 * len(trainings), width)
 
 
 def short_names(names: Sequence[str], most: int = 20) -> list[str]:
-    """The last part of each path where that tells them apart, cut to so many columns where that still does.
+    """The last part of each path if that tells them apart, cut to `most` columns if that still does.
 
     >>> short_names(["runs/jargon", "runs/length/"])
     ['jargon', 'length']
@@ -151,16 +142,36 @@ def short_names(names: Sequence[str], most: int = 20) -> list[str]:
     return cut if len(set(cut)) == len(names) else chosen
 
 
+def _lined(text: str) -> str:
+    return visible(text).replace("\n", " ")
+
+
 def _draw(cells: dict[tuple[str, str], Cell], trainings: list[str], biases: list[str], axes: Axes) -> None:
-    for y, training in enumerate(trainings):
-        for x, bias in enumerate(biases):
-            _draw_cell(cells.get((training, bias)), x, y, axes)
+    from matplotlib.patches import Rectangle
+
+    def square(x: int, y: int, half: float, face: str = "none", edge: str = "none", **style: float) -> None:
+        axes.add_patch(Rectangle((x - half, y - half), 2 * half, 2 * half, facecolor=face, edgecolor=edge, **style))  # type: ignore[arg-type]
+
+    places = [
+        (x, y, cells.get((training, bias))) for y, training in enumerate(trainings) for x, bias in enumerate(biases)
+    ]
+    for x, y, cell in places:
+        if cell is not None:
+            value = cell.change.value
+            strength = _FULL * min(abs(value) / STRONGEST, 1.0)
+            square(x, y, 0.48, AFTER if value < 0 else BEFORE, alpha=strength, linewidth=0)
+        square(x, y, 0.48, edge=LINE, linewidth=0.6)
+        if cell is None:
+            axes.text(x, y, "not\nmeasured", ha="center", va="center", fontsize=6, color=FAINT)
+            continue
+        number, _, interval = points(cell.change, "").partition(" ")
+        weight = "bold" if cell.is_shown else "normal"
+        axes.text(x, y - 0.16, number + "*" * cell.is_shown, ha="center", va="center", fontsize=9, fontweight=weight)
+        axes.text(x, y + 0.24, interval, ha="center", va="center", fontsize=6)
     # Frames last, so that no neighbour covers them.
-    for y, training in enumerate(trainings):
-        for x, bias in enumerate(biases):
-            cell = cells.get((training, bias))
-            if cell is not None and cell.is_target:
-                axes.add_patch(_rectangle(x, y, 0.46, facecolor="none", edgecolor=INK, linewidth=1.6))
+    for x, y, cell in places:
+        if cell is not None and cell.is_target:
+            square(x, y, 0.46, edge=INK, linewidth=1.6)
     axes.set_xlim(-0.5, len(biases) - 0.5)
     axes.set_ylim(len(trainings) - 0.5, -0.5)
     axes.set_xticks(range(len(biases)), [clipped(_lined(name), 14) for name in biases], rotation=30, ha="left")
@@ -168,52 +179,6 @@ def _draw(cells: dict[tuple[str, str], Cell], trainings: list[str], biases: list
     axes.tick_params(length=0, top=False, labeltop=True, bottom=False, labelbottom=False)
     for spine in axes.spines.values():
         spine.set_visible(False)
-
-
-def _draw_cell(cell: Cell | None, x: int, y: int, axes: Axes) -> None:
-    if cell is None:
-        axes.add_patch(_rectangle(x, y, 0.48, facecolor="none", edgecolor=LINE, linewidth=0.6))
-        axes.text(x, y, "not\nmeasured", ha="center", va="center", fontsize=6, color=FAINT)
-        return
-    change = cell.change
-    value = float(change.value)
-    strength = _FULL * min(abs(value) / STRONGEST, 1.0)
-    axes.add_patch(_rectangle(x, y, 0.48, facecolor=AFTER if value < 0 else BEFORE, alpha=strength, linewidth=0))
-    axes.add_patch(_rectangle(x, y, 0.48, facecolor="none", edgecolor=LINE, linewidth=0.6))
-    number, _, interval = points(change, "").partition(" ")
-    star = cell.is_shown
-    weight = "bold" if star else "normal"
-    axes.text(x, y - 0.16, number + "*" * star, ha="center", va="center", fontsize=9, fontweight=weight)
-    axes.text(x, y + 0.24, interval, ha="center", va="center", fontsize=6)
-
-
-def _rectangle(x: int, y: int, half: float, **style: object):  # type: ignore[no-untyped-def]  # Matplotlib comes late
-    from matplotlib.patches import Rectangle
-
-    return Rectangle((x - half, y - half), 2 * half, 2 * half, **style)  # type: ignore[arg-type]
-
-
-def _description(cells: Sequence[Cell]) -> str:
-    """The matrix in words, training by training."""
-    parts: dict[str, list[str]] = {}
-    for cell in cells:
-        change = cell.change
-        marks = (", trained against" if cell.is_target else "") + (", significant" if cell.is_shown else "")
-        parts.setdefault(cell.training, []).append(f"{cell.bias} {points(change)} (n = {count(change)}{marks})")
-    return " ".join(f"{training}: {'; '.join(found)}." for training, found in parts.items())
-
-
-def _lined(text: str) -> str:
-    return visible(text).replace("\n", " ")
-
-
-_LONGEST_NAME = 60
-_MEANING = (
-    "Skew is how often the model prefers the answer with a bias to the one without; its change is after minus before, paired by "
-    "contrast. A training should lower the skew of its target (framed) and leave the others where they are; a lower skew is "
-    "better only as far as people do not share the preference. A star allows for all cells of this matrix; the words above and in "
-    "each run's own report allow for the tests of that run, by the same rule."
-)
 
 
 def render_comparison(audits: Mapping[str, AuditResult]) -> str:
@@ -230,28 +195,23 @@ def render_comparison(audits: Mapping[str, AuditResult]) -> str:
     skew, quality = comparison_tables(audits)
     plots = (matrix_plot(matrix(audits)),)
     trained = "1 training" if len(audits) == 1 else f"{len(audits)} trainings"
-    sections = [
+    quality_words = tuple(
+        f"{name}: {quality_sentence(audit).removeprefix('Quality: ')}" for name, audit in audits.items()
+    )
+    sections = (
         Section("matrix", "What each training did to every bias", (_MEANING,), (skew,), plots),
-        Section("quality", "Quality", _quality_sentences(audits), (quality,)),
+        Section("quality", "Quality", quality_words, (quality,)),
         Section("runs", "The runs", (), (_runs_table(audits, folders),)),
         Section("limits", "What limits these numbers", facts=tuple(_limits(audits))),
-    ]
-    return render_page(Page("Trainings compared", f"{trained} against biases, before and after.",
-                            tuple(_findings(audits)), tuple(sections)))  # fmt: skip
-
-
-def _findings(audits: Mapping[str, AuditResult]) -> list[Headline]:
-    """The verdict on every target of every training; then what makes the runs hard to compare."""
-    found = [
-        Headline(f"{name}, {one.bias}: {one.word}.", one.reason, verdict_kind(one.word))
+    )
+    headlines = [
+        Headline(f"{name}, {verdict.bias}: {verdict.word}.", verdict.reason, verdict_kind(verdict.word))
         for name, audit in audits.items()
-        for one in verdicts(audit)
+        for verdict in verdicts(audit)
     ]
-    return [*found, *(Headline("Beware.", note) for note in comparison_notes(audits))]
-
-
-def _quality_sentences(audits: Mapping[str, AuditResult]) -> tuple[str, ...]:
-    return tuple(f"{name}: {quality_sentence(audit).removeprefix('Quality: ')}" for name, audit in audits.items())
+    headlines += [Headline("Beware.", note) for note in comparison_notes(audits)]
+    subtitle = f"{trained} against biases, before and after."
+    return render_page(Page("Trainings compared", subtitle, tuple(headlines), sections))
 
 
 def _runs_table(audits: Mapping[str, AuditResult], folders: Mapping[str, str]) -> Table:
@@ -266,25 +226,25 @@ def _runs_table(audits: Mapping[str, AuditResult], folders: Mapping[str, str]) -
 
 def _limits(audits: Mapping[str, AuditResult]) -> list[tuple[str, str]]:
     """Every limit once, with the runs that it holds for."""
-    found: dict[str, list[str]] = {}
+    runs: dict[str, list[str]] = {}
     for name, audit in audits.items():
         for note in caveats(audit):
-            found.setdefault(note, []).append(name)
-    return [("all runs" if len(names) == len(audits) else ", ".join(names), note) for note, names in found.items()]
+            runs.setdefault(note, []).append(name)
+    return [("all runs" if len(names) == len(audits) else ", ".join(names), note) for note, names in runs.items()]
 
 
 PAGE = "comparison.html"
 
 
 def compare_runs(folders: Sequence[str], out: str | None = None) -> str:
-    """The comparison of finished runs; a run that is given twice is used once.
+    """Compare finished runs on a page; a run that is given twice is used once.
 
     Args:
-        folders: Of finished runs.
-        out: The HTML file; None: comparison.html beside the first run's folder. One that is there is written anew.
+        folders: Folders of finished runs.
+        out: The HTML file, which is overwritten; None: comparison.html next to the first run's folder.
 
     Returns:
-        The tables and notes, and in the last line where the page is.
+        The tables and notes, and in the last line the path of the page.
 
     Raises:
         RunError: Fewer than two runs; a folder holds no finished audit, or one of another version; all of them are listed. Or
@@ -302,7 +262,10 @@ def compare_runs(folders: Sequence[str], out: str | None = None) -> str:
 
 
 def _audits(folders: Sequence[str]) -> dict[str, AuditResult]:
-    files = _files(folders)
+    once: dict[Path, str] = {}
+    for folder in folders:
+        once.setdefault((user_path(folder) / "audit" / RESULT).resolve(), folder)
+    files = {folder: file for file, folder in once.items()}
     problems = [
         f"{folder}: no finished audit here ({Path('audit') / RESULT}); give the folders of finished runs"
         for folder, file in files.items()
@@ -324,14 +287,6 @@ def _audits(folders: Sequence[str]) -> dict[str, AuditResult]:
     if problems:
         raise RunError("\n".join(problems))
     return audits
-
-
-def _files(folders: Sequence[str]) -> dict[str, Path]:
-    """Folder as it was given to its audit, each audit once."""
-    found: dict[Path, str] = {}
-    for folder in folders:
-        found.setdefault((user_path(folder) / "audit" / RESULT).resolve(), folder)
-    return {folder: file for file, folder in found.items()}
 
 
 def _page_path(first: str, out: str | None) -> Path:

@@ -1,4 +1,4 @@
-"""The model card of an exported adapter or merged model: what it is, what the audit found, what that is worth, how to load it.
+"""The model card of an exported adapter or merged model: its trainings, their audits, their limits, and how to load it.
 
 Markdown with the front matter that model hubs read; text from outside is escaped as in the report.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from cda.auditing.report_dose import dose_sentences, dose_tables
 from cda.auditing.report_effects import rate_tables
-from cda.auditing.report_evidence import compares
+from cda.auditing.report_evidence import applied, compares
 from cda.auditing.report_outcome import effects_over_seeds, seed_sentences, seed_table
 from cda.auditing.report_scoring import caveats, how_scored
 from cda.auditing.report_tables import main_table, skew_table, votes_table
@@ -32,12 +32,12 @@ class Part:
     """One training in an export.
 
     Attributes:
-        name: What to call it.
-        dose: How much of its adapter is in the export; None where that is not known.
-        audit: Its audit.json, where it has one.
+        name: Its name.
+        dose: How much of its adapter is in the export; None if that is not known.
+        audit: Its audit.json, if it has one.
         settings: How it was trained, as name to value.
-        chosen: How its dose was chosen (dose.json), where that is the dose of the export.
-        form: How prompt and response were put together in training, where that is known and there is no audit to say it.
+        chosen: How its dose was chosen (dose.json), if that is the dose of the export.
+        form: How prompt and response were put together in training, if that is known and there is no audit to say it.
     """
 
     name: str
@@ -56,11 +56,12 @@ def model_card(parts: Sequence[Part], base: str, merged: str | None) -> str:
         base: Hub id, folder or `embedded`: the base model. A folder is named by its last part alone.
         merged: Precision of the merged model; None for an adapter.
     """
-    biases = list(dict.fromkeys(name for part in parts for name in _biases(part)))
+    biases = list(dict.fromkeys(bias.name for part in parts if part.audit is not None for bias in part.audit.biases))
     against = f", debiased of {listed(biases)}" if biases else ", debiased"
     lines = [*_front_matter(base, merged), "", f"# Reward model{escaped(against)}", "", *_what(parts, base, merged)]
     for part in parts:
-        lines += ["", f"## {_title(part, parts)}", "", *_part(part, merged)]
+        title = f"Training: {escaped(part.name)}" if len(parts) > 1 else "Training"
+        lines += ["", f"## {title}", "", *_part(part, merged)]
     lines += ["", "## How to load it", "", *_loading(parts, base, merged)]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
 
@@ -76,9 +77,10 @@ def _front_matter(base: str, merged: str | None) -> list[str]:
 
 def _what(parts: Sequence[Part], base: str, merged: str | None) -> list[str]:
     kind = f"A merged model, with {merged} weights" if merged else "A LoRA adapter with its score head"
+    named = "the embedded model of the cda package" if base == EMBEDDED else _source(base)
     lines = [
         f"{kind}: a reward model (sequence classifier with one label) trained by counterfactual data augmentation, so that it "
-        f"rewards a style less for itself. Base model: {escaped(_named(base))}.",
+        f"rewards a style less for itself. Base model: {escaped(named)}.",
         "",
     ]
     if len(parts) > 1:
@@ -97,48 +99,46 @@ def _part(part: Part, merged: str | None) -> list[str]:
     if part.audit is not None:
         lines += [f"- {escaped(bias.name)}: {escaped(bias.description)}" for bias in part.audit.biases]
     if part.settings:
-        lines += ["", "How it was trained:", ""]
-        lines += [f"- {escaped(name)}: {escaped(_value(value))}" for name, value in part.settings.items()]
+        values = {
+            name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+            for name, value in part.settings.items()
+        }
+        lines += [
+            "",
+            "How it was trained:",
+            "",
+            *(f"- {escaped(name)}: {escaped(text)}" for name, text in values.items()),
+        ]
     if part.audit is None:
         return [*lines, "", "No audit of it is at hand: what it changed has not been measured here."]
     lines += ["", "### Audit", "", *_audit(part, part.audit, merged)]
     if part.chosen is not None:
-        lines += ["", "### How the dose was chosen", "", *_chosen(part.chosen)]
+        lines += ["", "### How the dose was chosen", ""]
+        lines += [line for sentence in dose_sentences(part.chosen) for line in (escaped(sentence), "")]
+        lines += [line for table in dose_tables(part.chosen) for line in markdown_table(table)]
     return [*lines, "", "### Limits", "", *_limits(part.audit, merged)]
 
 
-def _chosen(dose: DoseResult) -> list[str]:
-    """The held-out result of the dose, beside plain CDA and removals without training."""
-    lines = [line for sentence in dose_sentences(dose) for line in (escaped(sentence), "")]
-    return lines + [line for table in dose_tables(dose) for line in markdown_table(table)]
-
-
 def _audit(part: Part, audit: AuditResult, merged: str | None) -> list[str]:
-    """Verdicts and tables; first, where the audited model is not quite the exported one."""
+    """Verdicts and tables; first, how the audited model differs from the exported one."""
     lines = []
-    audited = 1.0 if audit.dose_applied is None else audit.dose_applied
-    if part.dose != audited:
-        plain = part.dose == 1 and audit.plain
-        lines += [
-            f"`after` is dose {audited:g}. The export holds dose {_dose(part.dose)}, "
-            + ("the column of plain CDA." if plain else "which this audit did not measure."),
-            "",
-        ]
+    if part.dose != applied(audit):
+        column = "the column of plain CDA." if part.dose == 1 and audit.plain else "which this audit did not measure."
+        lines += [f"`after` is dose {applied(audit):g}. The export holds dose {_dose(part.dose)}, {column}", ""]
     for verdict in verdicts(audit):
         lines += [f"**{escaped(verdict.sentence)}**", ""]
     for sentence in (quality_sentence(audit), *seed_sentences(audit)):
         lines += [escaped(sentence), ""]
-    tables = [
+    tables = (
         main_table(audit),
         seed_table(audit),
         effects_over_seeds(audit),
         votes_table(audit),
         skew_table(audit) if compares(audit) else None,
         *rate_tables(audit),
-    ]
-    for table in tables:
-        lines += markdown_table(table) if table is not None else []
-    lines += [escaped(how_scored(audit))]
+    )
+    lines += [line for table in tables if table is not None for line in markdown_table(table)]
+    lines.append(escaped(how_scored(audit)))
     precision = audit.model.precision if isinstance(audit.model, RewardModelFacts) else None
     if merged and precision and precision != merged:
         lines += [
@@ -151,11 +151,11 @@ def _audit(part: Part, audit: AuditResult, merged: str | None) -> list[str]:
 
 def _limits(audit: AuditResult, merged: str | None) -> list[str]:
     sources = audit.sources
-    notes = [*caveats(audit)]
-    notes.append(
-        f"Trained on: {_data(sources.pairs)}. Measured on contrasts: {_data(sources.contrasts)}; on quality pairs: "
-        f"{_data(sources.quality)}. Elsewhere it may behave otherwise."
-    )
+    notes = [
+        *caveats(audit),
+        f"Trained on: {_source(sources.pairs)}. Measured on contrasts: {_source(sources.contrasts)}; on quality pairs: "
+        f"{_source(sources.quality)}. Elsewhere it may behave otherwise.",
+    ]
     if not merged:
         notes.append("The adapter fits this base alone, with its head; another base gives scores without meaning.")
     return [f"- {escaped(note)}" for note in notes]
@@ -189,11 +189,10 @@ def _loading(parts: Sequence[Part], base: str, merged: str | None) -> list[str]:
 
 def _encoding(form: str | None, length: int) -> list[str]:
     if form is None:
-        either = [("if tokenizer.chat_template:", "chat template"), ("else:", "pair")]
-        lines = [line for when, one in either for line in (when, *(f"    {each}" for each in _encoding(one, length)))]
+        either = {"if tokenizer.chat_template:": "chat template", "else:": "pair"}
         return [
             "# How texts were put together in training is not known here: a chat template where there is one.",
-            *lines,
+            *(text for when, one in either.items() for text in (when, *(f"    {x}" for x in _encoding(one, length)))),
         ]
     cut = f'truncation=True, max_length={length}, return_tensors="pt"'
     if form == "pair":
@@ -209,36 +208,16 @@ def _encoding(form: str | None, length: int) -> list[str]:
     ]
 
 
-def _title(part: Part, parts: Sequence[Part]) -> str:
-    return f"Training: {escaped(part.name)}" if len(parts) > 1 else "Training"
-
-
-def _biases(part: Part) -> list[str]:
-    return [bias.name for bias in part.audit.biases] if part.audit is not None else []
-
-
 def _on_hub(base: str) -> bool:
     return _HUB_ID.fullmatch(base) is not None
 
 
-def _named(base: str) -> str:
-    """The base as strangers may read it: a folder's place on this machine is nobody's business."""
-    if base == EMBEDDED:
-        return "the embedded model of the cda package"
-    return base if _on_hub(base) else _last_part(base)
-
-
-def _data(source: object) -> str:
-    return "none" if source is None else str(source) if _on_hub(str(source)) else _last_part(str(source))
-
-
-def _last_part(path: str) -> str:
-    return path.rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1]
+def _source(path: object) -> str:
+    """A model or a file as strangers may read it: a folder's place on this machine is nobody's business."""
+    if path is None:
+        return "none"
+    return str(path) if _on_hub(str(path)) else str(path).rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1]
 
 
 def _dose(dose: float | None) -> str:
     return "unknown" if dose is None else f"{dose:g}"
-
-
-def _value(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
