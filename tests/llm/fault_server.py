@@ -41,31 +41,17 @@ WORDS_OF_ANSWER = ("refusal", "filter", "length", "empty", "none")
 
 @dataclass
 class BatchPlan:
-    """What becomes of one batch.
+    """Course of one batch."""
 
-    Attributes:
-        end: completed, failed, expired or cancelled.
-        answered: How many requests are answered before the end; None all. The rest of an expired batch gets error lines,
-            of any other batch nothing.
-        validating_polls: Polls that still find it validating.
-        running_polls: Polls after that which find it in progress.
-        shuffled: Result lines in another order than the requests.
-        duplicates: Result lines written twice, the second time with another answer.
-        unknown: Result lines for custom_ids that were never sent.
-        garbage: Lines that are not JSON.
-        quiet: No error lines for what an expired batch left out.
-        code: Error code of a failed batch.
-    """
-
-    end: str = "completed"
-    answered: int | None = None
+    end: str = "completed"  # failed, expired or cancelled
+    answered: int | None = None  # None: all; the rest of an expired batch gets error lines, of any other batch nothing
     validating_polls: int = 0
     running_polls: int = 1
     shuffled: bool = False
-    duplicates: int = 0
-    unknown: int = 0
-    garbage: int = 0
-    quiet: bool = False
+    duplicates: int = 0  # result lines written twice, the second time with another answer
+    unknown: int = 0  # result lines for custom_ids that were never sent
+    garbage: int = 0  # lines that are not JSON
+    quiet: bool = False  # no error lines for requests that an expired batch left out
     code: str = "invalid_json_line"
 
 
@@ -95,7 +81,7 @@ class Stats:
 
     def summary(self) -> dict[str, Any]:
         """Numbers alone, for `GET /_stats`."""
-        return {
+        return vars(self) | {
             "calls": self.calls.total(),
             "requests": len(self.calls),
             "repeated": self.calls.total() - len(self.calls),
@@ -104,14 +90,10 @@ class Stats:
             "batched": self.batched.total(),
             "endpoints": dict(self.endpoints),
             "faults": dict(self.faults),
-            "in_flight": self.in_flight,
-            "max_in_flight": self.max_in_flight,
-            "lost": self.lost,
-            "connections": self.connections,
-            "without_key": self.without_key,
         }
 
 
+@dataclass(eq=False)
 class FaultServer:
     """Serves from a thread of its own until stopped.
 
@@ -119,8 +101,8 @@ class FaultServer:
         latency_s: Before a chat completion is answered.
         rates: Share of chat calls that fail, by fault.
         script: Faults of the next calls of an endpoint (chat, upload, content, create, poll, list, cancel), in order.
-        plans: What becomes of the next batches, in order; then all complete.
-        answer: Request body to answer text, in place of the built-in one.
+        plans: Course of the next batches, in order; then all complete.
+        answer: Request body to answer text.
         schema: hold (answers fit response_format), ignore, or reject (status 400).
         rejects: Parameters that are answered with status 400.
         listing: Whether batches can be listed.
@@ -132,39 +114,25 @@ class FaultServer:
             True drops the connection there.
     """
 
-    def __init__(
-        self,
-        latency_s: float = 0.0,
-        rates: Mapping[str, float] | None = None,
-        script: Mapping[str, Sequence[str]] | None = None,
-        plans: Sequence[BatchPlan] = (),
-        answer: Callable[[dict[str, Any]], str] | None = None,
-        schema: str = "hold",
-        rejects: Sequence[str] = (),
-        listing: bool = True,
-        burst: tuple[int, int] = (0, 0),
-        retry_after_s: float = 0.05,
-        hang_s: float = 3600.0,
-        max_upload_bytes: int = 1 << 29,
-        event: Callable[[str, str], bool] | None = None,
-        port: int = 0,
-        seed: int = 0,
-    ) -> None:
-        self.latency_s = latency_s
-        self.rates = dict(rates or {})
-        self.script = {endpoint: deque(faults) for endpoint, faults in (script or {}).items()}
-        self.plans = deque(plans)
-        self.answer = answer or default_answer
-        self.schema = schema
-        self.rejects = rejects
-        self.listing = listing
-        self.burst = burst
-        self.retry_after_s = retry_after_s
-        self.hang_s = hang_s
-        self.max_upload_bytes = max_upload_bytes
-        self.event = event
-        self.port = port
-        self.seed = seed
+    latency_s: float = 0.0
+    rates: Mapping[str, float] = field(default_factory=dict)
+    script: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    plans: Sequence[BatchPlan] = ()
+    answer: Callable[[dict[str, Any]], str] | None = None
+    schema: str = "hold"
+    rejects: Sequence[str] = ()
+    listing: bool = True
+    burst: tuple[int, int] = (0, 0)
+    retry_after_s: float = 0.05
+    hang_s: float = 3600.0
+    max_upload_bytes: int = 1 << 29
+    event: Callable[[str, str], bool] | None = None
+    port: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self.waiting_faults = {endpoint: deque(faults) for endpoint, faults in self.script.items()}
+        self.waiting_plans = deque(self.plans)
         self.seen = Stats()
         self.files: dict[str, bytes] = {}
         self.batches: dict[str, _Batch] = {}
@@ -224,7 +192,7 @@ class FaultServer:
 
     def next_fault(self, endpoint: str) -> str | None:
         """The scripted fault of this call, if any."""
-        waiting = self.script.get(endpoint)
+        waiting = self.waiting_faults.get(endpoint)
         fault = waiting.popleft() if waiting else None
         return None if fault in (None, "ok") else fault
 
@@ -258,7 +226,7 @@ class FaultServer:
                 "error": {"message": "response_format json_schema is not supported", "param": "response_format"}
             }
         schema = ((held or {}).get("json_schema") or {}).get("schema")
-        text = json.dumps(fitting(schema, text_of(body))) if schema else self.answer(body)
+        text = json.dumps(fitting(schema, text_of(body))) if schema else (self.answer or default_answer)(body)
         message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
         finish = "stop"
         if fault == "refusal":
@@ -305,7 +273,7 @@ class FaultServer:
             return 400, {"error": {"message": "endpoint and completion_window are wrong"}}
         if body.get("input_file_id") not in self.files:
             return 404, {"error": {"message": f"no file {body.get('input_file_id')}"}}
-        plan = self.plans.popleft() if self.plans else BatchPlan()
+        plan = self.waiting_plans.popleft() if self.waiting_plans else BatchPlan()
         name = f"batch_{len(self.batches)}"
         content = {
             "id": name,
