@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from cda.biases import Bias
-from cda.discovery.asking import ask, formed, unanswered
+from cda.discovery.asking import unanswered
 from cda.llm.protocol import LLM, Request, fenced, without_thoughts
+from cda.llm.reading import ask, closing_object, formed
 from cda.records import prompt_text
 from cda.results.base import Estimate
 from cda.results.discover import Measured
 from cda.results.evidence import EditGrades, Guess, Guesses
-from cda.rewriting.labels import closing_object
 from cda.stats.bootstrap import bootstrap_mean
 from cda.stats.proportions import wilson
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from cda.discovery.asking import formed
 from cda.errors import DataError, LLMError
 from cda.files.jsonl import read_text
 from cda.files.yaml_file import parse_yaml
 from cda.llm.protocol import LLM, Completion, Request, fenced, without_thoughts
+from cda.llm.reading import formed
 from cda.records import Exclusions, Prompt, content_id, count_reasons, prompt_id, prompt_text, user_prompt
 from cda.results.discover import Part, WritingCounts
 

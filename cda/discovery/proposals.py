@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from cda.biases import Bias
-from cda.discovery.asking import Answer, ask, formed, json_in, unfenced
+from cda.discovery.asking import json_in, unfenced
 from cda.discovery.attribute import described, trouble_with, wording
 from cda.discovery.records import Parent, PromptSamples, Proposals, Rated, Standing
 from cda.llm.protocol import LLM, Request, fenced
+from cda.llm.reading import Answer, ask, formed
 from cda.records import Exclusions, count_reasons, prompt_text
 from cda.results.discover import Measured
 

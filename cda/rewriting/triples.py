@@ -11,6 +11,7 @@ from typing import Literal
 from cda.biases import Bias
 from cda.inert import without_turns
 from cda.llm.protocol import LLM, Request, fenced, without_thoughts
+from cda.llm.reading import formed
 from cda.records import (
     Direction,
     Exclusions,
@@ -128,9 +129,9 @@ def question_request(topic: str, kind: Kind, n_questions: int, sample: int = 0) 
     """The request for the questions on one topic."""
     user = f"{fenced('TOPIC', topic)}\n\nWrite {n_questions} questions on this topic {_WANTED[kind]}."
     plain = "Write each question on a line of its own, and nothing else."
-    if sample == 0:
-        return Request(_SYSTEM, user, _SCHEMA, plain)
-    return Request(f"{_SYSTEM}\n\n{plain}", f"{user} Avoid the questions that come to mind first.", sample=sample)
+    if sample:
+        user += " Avoid the questions that come to mind first."
+    return formed(_SYSTEM, user, _SCHEMA, plain, repeat=sample)
 
 
 def parse_questions(text: str | None) -> list[str]:
