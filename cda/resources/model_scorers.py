@@ -180,11 +180,11 @@ class LogRatio(NamedScorer):
     def problems(self) -> list[str]:
         from cda.models.causal import load_causal_config
 
-        found = super().problems()
-        for spec in () if found else self.specs():
+        problems = super().problems()
+        for spec in () if problems else self.specs():
             if spec is not None and looks_like_path(spec.name_or_path):
                 load_causal_config(spec)
-        return found
+        return problems
 
     def missing(self) -> list[str]:
         """Settings that are missing or contradict each other, and files that are not there."""

@@ -132,12 +132,12 @@ class NamedScorer(ABC):
         """
         score = self.settings.score
         asked = {"over_length": score.over_length != "cut", "workers": score.workers not in ("auto", 1)}
-        found = [
+        problems = [
             f"score.{name}={getattr(score, name)}: of sequence classifiers alone{self.elsewhere.get(name, '')}"
             for name, is_asked in asked.items()
             if is_asked
         ]
-        return [*found, *self.missing()]
+        return [*problems, *self.missing()]
 
     def score(self, texts: Sequence[Text], launched: Path | None = None, together: Sequence[Text] = ()) -> Rewarded:
         """Reward of every distinct text, and how they came about.

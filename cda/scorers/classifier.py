@@ -106,7 +106,7 @@ class ClassifierScorer(TextScorer):
         """
         template, limit = self.reward_model.template, self.reward_model.template.max_length_tokens
         uncut = Template(template.tokenizer, sys.maxsize, template.pad_token_id)
-        # All are tokenized for this and again to be scored: little beside a model, and no ids have to be held.
+        # All are tokenized for this and again to be scored: little next to a model, and no ids have to be held.
         tokenized = windows(uncut, [prompt for prompt, _ in texts], [response for _, response in texts])
         long = [n for window in tokenized for text in window.values() if (n := len(text.ids)) > limit]
         if long:

@@ -160,7 +160,7 @@ class LogRatioScorer(TextScorer):
 
     Args:
         policy: π.
-        reference: π₀; None for π₀ = 1, plain log-probability, which favours short responses where it is summed.
+        reference: π₀; None for π₀ = 1, plain log-probability, which favours short responses if it is summed.
         beta: β; DPO's default is 0.1. It sets the unit of the reward and changes no sign and no rank.
         per_token: Divide by the response's number of tokens.
         batch_tokens: As in `log_probabilities`. The largest array is (response tokens of a batch, vocabulary), in the model's

@@ -129,7 +129,7 @@ class OwnPairwise:
     Attributes:
         code: The function.
         both_orders: A comparison with a verdict in one order only has no margin; otherwise that order alone counts.
-        orders: Counts of the last comparisons; unread where the function gave NaN.
+        orders: Counts of the last comparisons; unread if the function gave NaN.
         reasons: As those of an LLM judge; a function gives none.
     """
 

@@ -38,13 +38,13 @@ def own_files(file: Path, module: str | None = None) -> list[Path]:
         root = file.parents[depth]
     # Among installed packages everything is a neighbour: there, a package's own files count alone.
     alone = module.partition(".")[0] if module is not None and root.name in _INSTALLED else None
-    found, left = {file}, [file]
+    files, left = {file}, [file]
     while left:
         for path in _imported(left.pop(), root):
-            if path not in found and (alone is None or path.relative_to(root).parts[0].removesuffix(".py") == alone):
-                found.add(path)
+            if path not in files and (alone is None or path.relative_to(root).parts[0].removesuffix(".py") == alone):
+                files.add(path)
                 left.append(path)
-    return [file, *sorted(found - {file})]
+    return [file, *sorted(files - {file})]
 
 
 def _imported(file: Path, root: Path) -> Iterator[Path]:

@@ -190,7 +190,7 @@ class ServedClient:
         try:
             with opened(self._key or "none", self._root, timeout_s, Bounds(self._root, "the address")) as http:
                 listed = json.loads(http.get("/models" if self._root.endswith("/v1") else "/v1/models", cast_to=str))
-            served = [without_secret(str(one["id"]), self._key) for one in listed["data"]]
+            served = [without_secret(str(model["id"]), self._key) for model in listed["data"]]
             self.listed = tuple(served)
         except openai.APIStatusError as error:
             refused = error.status_code in (401, 403)

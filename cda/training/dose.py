@@ -166,7 +166,7 @@ class DosedModel:
     """
 
     def __init__(self, reward_model: RewardModel) -> None:
-        """Raises ModelError where the model has no plain LoRA adapter."""
+        """Raises ModelError if the model has no plain LoRA adapter."""
         from peft import PeftModel
         from peft.tuners.lora import LoraLayer
         from peft.utils import ModulesToSaveWrapper
@@ -181,11 +181,12 @@ class DosedModel:
         self._name = name
         layers = [part for part in model.modules() if isinstance(part, LoraLayer) and name in part.scaling]
         self._scalings = [(layer.scaling, float(layer.scaling[name])) for layer in layers]
+        # Each trained tensor of a head in use, the base's, and a copy of the trained one.
         self._heads = [
-            pair
+            (weights, part.original_module.get_parameter(key).detach(), weights.detach().clone())
             for part in model.modules()
             if isinstance(part, ModulesToSaveWrapper)
-            for pair in _head_pairs(part, name)
+            for key, weights in part.modules_to_save[name].named_parameters()
         ]
 
     def set(self, dose: float) -> None:
@@ -208,26 +209,39 @@ def head_of(reward_model: RewardModel) -> dict[str, Tensor]:
 
     loaded = reward_model.model
     model = loaded.get_base_model() if isinstance(loaded, PeftModel) else loaded
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for head in reward_model.head_names:
         module = getattr(model, head)
         if isinstance(module, ModulesToSaveWrapper):
             module = module.original_module
-        found |= {f"{head}.{name}": weights.detach().float().cpu() for name, weights in module.named_parameters()}
-    return found
+        tensors |= {f"{head}.{name}": weights.detach().float().cpu() for name, weights in module.named_parameters()}
+    return tensors
 
 
 def read_head(spec: ModelSpec) -> dict[str, Tensor]:
-    """The base's head in float32 by tensor name, read from the model's files; loads the model only if they name it otherwise."""
+    """The base's head in float32 by tensor name, read from the model's files; loads the model only if they name it otherwise.
+
+    Of a sharded model on the hub only the shards with a head are fetched.
+    """
     from safetensors import safe_open
+    from transformers.utils import cached_file
+
+    def fetched(name: str) -> str | None:
+        path = cached_file(spec.name_or_path, name, revision=spec.revision, _raise_exceptions_for_missing_entries=False)
+        return None if path is None else str(path)
 
     heads = head_names(load_config(spec), spec)
-    found: dict[str, Tensor] = {}
-    for file, names in _head_files(spec, heads).items():
+    files = {"model.safetensors"}
+    if (index := fetched("model.safetensors.index.json")) is not None:
+        shards = json.loads(Path(index).read_text(encoding="utf-8"))["weight_map"]
+        files = {file for name, file in shards.items() if name.split(".")[0] in heads}
+    tensors: dict[str, Tensor] = {}
+    for file in filter(None, map(fetched, sorted(files))):
         with safe_open(file, framework="pt") as opened:
-            found |= {name: opened.get_tensor(name).float() for name in names}
-    if {name.split(".")[0] for name in found} == set(heads):
-        return found
+            names = [name for name in opened.keys() if name.split(".")[0] in heads]  # noqa: SIM118
+            tensors |= {name: opened.get_tensor(name).float() for name in names}
+    if {name.split(".")[0] for name in tensors} == set(heads):
+        return tensors
     return head_of(load_reward_model(spec))
 
 
@@ -257,8 +271,7 @@ def compose_adapters(
     read = [(read_adapter(path, base_head), dose) for path, dose in adapters]
     tensors, config = _scaled(*read[0]) if len(read) == 1 else _sum(read)
     for name, weights in base_head.items():
-        trained = [(one.head[name], dose) for one, dose in read]
-        tensors[PREFIX + name] = _mixed(weights.float(), trained)
+        tensors[PREFIX + name] = _mixed(weights.float(), [(adapter.head[name], dose) for adapter, dose in read])
     config |= {
         "inference_mode": True,
         "task_type": "SEQ_CLS",
@@ -266,7 +279,7 @@ def compose_adapters(
         "base_model_name_or_path": base or read[0][0].base,
     }
     folder.mkdir(parents=True, exist_ok=True)
-    save_file({name: one.contiguous() for name, one in tensors.items()}, folder / "adapter_model.safetensors")
+    save_file({name: weights.contiguous() for name, weights in tensors.items()}, folder / "adapter_model.safetensors")
     (folder / "adapter_config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
@@ -276,42 +289,12 @@ def check_dose(dose: float) -> None:
         raise ModelError(f"dose {dose}: must be a number from 0 (the base model) up; 1 is the adapter as trained")
 
 
-def _head_pairs(wrapper: Any, name: str) -> list[tuple[Any, Tensor, Tensor]]:
-    """Each trained tensor of a head in use, the base's, and a copy of the trained one."""
-    base = dict(wrapper.original_module.named_parameters())
-    return [
-        (parameter, base[key].detach(), parameter.detach().clone())
-        for key, parameter in wrapper.modules_to_save[name].named_parameters()
-    ]
-
-
 def _mixed(base: Tensor, trained: Sequence[tuple[Tensor, float]]) -> Tensor:
     """Base plus the dosed differences from it, in float32; written so that doses of 0 and 1 are exact."""
     mixed = (1.0 - sum(dose for _, dose in trained)) * base.float()
     for weights, dose in trained:
         mixed = mixed + dose * weights.float()
     return mixed
-
-
-def _head_files(spec: ModelSpec, heads: tuple[str, ...]) -> dict[str, list[str]]:
-    """File to the head's tensors in it. Of a sharded model on the hub only the shards with a head are fetched."""
-    from safetensors import safe_open
-    from transformers.utils import cached_file
-
-    def fetched(name: str) -> str | None:
-        path = cached_file(spec.name_or_path, name, revision=spec.revision, _raise_exceptions_for_missing_entries=False)
-        return None if path is None else str(path)
-
-    index, single = fetched("model.safetensors.index.json"), fetched("model.safetensors")
-    found: dict[str, list[str]] = {}
-    if index is not None:
-        for name, shard in json.loads(Path(index).read_text(encoding="utf-8"))["weight_map"].items():
-            if name.split(".")[0] in heads and (file := fetched(shard)) is not None:
-                found.setdefault(file, []).append(name)
-    elif single is not None:
-        with safe_open(single, framework="pt") as opened:
-            found[single] = [name for name in opened.keys() if name.split(".")[0] in heads]  # noqa: SIM118
-    return found
 
 
 def _scaled(adapter: Adapter, dose: float) -> tuple[dict[str, Tensor], dict[str, object]]:
@@ -325,24 +308,25 @@ def _sum(adapters: Sequence[tuple[Adapter, float]]) -> tuple[dict[str, Tensor], 
     """Several adapters side by side along the rank; a layer that one of them lacks gets a block of zeros from it."""
     import torch
 
-    ranks = [max(len(layer.a) for layer in one.layers.values()) for one, _ in adapters]
-    rank = sum(ranks)
+    folders = ", ".join(str(adapter.folder) for adapter, _ in adapters)
+    ranks = [max(len(layer.a) for layer in adapter.layers.values()) for adapter, _ in adapters]
+    rank, names = sum(ranks), sorted({name for adapter, _ in adapters for name in adapter.layers})
     tensors: dict[str, Tensor] = {}
-    for name in sorted({name for one, _ in adapters for name in one.layers}):
-        shapes = {(one.layers[name].a.shape[1], len(one.layers[name].b)) for one, _ in adapters if name in one.layers}
+    for name in names:
+        layers = [(adapter.layers.get(name), dose) for adapter, dose in adapters]
+        shapes = {(layer.a.shape[1], len(layer.b)) for layer, _ in layers if layer is not None}
         if len(shapes) > 1:
-            raise ModelError(f"{_folders(adapters)}: differ in the shape of {name}; they are of different base models")
+            raise ModelError(f"{folders}: differ in the shape of {name}; they are of different base models")
         (n_in, n_out), start = shapes.pop(), 0
         a, b = torch.zeros(rank, n_in), torch.zeros(n_out, rank)
-        for (one, dose), room in zip(adapters, ranks, strict=True):
-            if name in one.layers:
-                layer = one.layers[name]
+        for (layer, dose), room in zip(layers, ranks, strict=True):
+            if layer is not None:
                 rows = slice(start, start + len(layer.a))
                 a[rows], b[:, rows] = layer.a, layer.b * (layer.scaling * dose)
             start += room
         tensors |= {PREFIX + name + SIDE_A: a, PREFIX + name + SIDE_B: b}
-    if len({bool(one.config.get("fan_in_fan_out")) for one, _ in adapters}) > 1:
-        raise ModelError(f"{_folders(adapters)}: differ in fan_in_fan_out; they are of different base models")
+    if len({bool(adapter.config.get("fan_in_fan_out")) for adapter, _ in adapters}) > 1:
+        raise ModelError(f"{folders}: differ in fan_in_fan_out; they are of different base models")
     config = {
         "peft_type": "LORA",
         "r": rank,
@@ -350,10 +334,6 @@ def _sum(adapters: Sequence[tuple[Adapter, float]]) -> tuple[dict[str, Tensor], 
         "bias": "none",
         "fan_in_fan_out": bool(adapters[0][0].config.get("fan_in_fan_out")),
         # Whole names, so that exactly these layers are found, whatever way each adapter named its own.
-        "target_modules": sorted({name for one, _ in adapters for name in one.layers}),
+        "target_modules": names,
     }
     return tensors, config
-
-
-def _folders(adapters: Sequence[tuple[Adapter, float]]) -> str:
-    return ", ".join(str(one.folder) for one, _ in adapters)
